@@ -1,0 +1,58 @@
+package schedule
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// AfterFunc calls f in its own goroutine once d has passed, as time.AfterFunc
+// does, so f may block. Stopping the timer does not wait for f. The errors are
+// those of Schedule.
+func AfterFunc(s Scheduler, d time.Duration, f func()) (Timer, error) {
+	if f == nil {
+		return Timer{}, ErrNilTask
+	}
+	return s.Schedule(d, funcTask(f))
+}
+
+type funcTask func()
+
+func (f funcTask) Run(Timer) { go f() }
+
+// Every calls f in its own goroutine each period, first one period from now,
+// until the returned timer is stopped or the engine closed. The calls stand on a
+// fixed grid and do not drift. They never overlap: a tick that comes while f
+// still runs is skipped, as are those that passed while the process slept.
+//
+// Resetting the timer moves its next call off the grid; the ones after it are
+// back on it. A period of zero or less is an error, and so are those of
+// Schedule.
+func Every(s Scheduler, period time.Duration, f func()) (Timer, error) {
+	switch {
+	case f == nil:
+		return Timer{}, ErrNilTask
+	case period <= 0:
+		return Timer{}, fmt.Errorf("schedule: period must be above zero, got %v", period)
+	}
+	return s.Schedule(period, &periodic{start: time.Now(), period: period, f: f})
+}
+
+// periodic re-arms itself on the grid start + n·period.
+type periodic struct {
+	start   time.Time
+	period  time.Duration
+	f       func()
+	running atomic.Bool
+}
+
+func (p *periodic) Run(t Timer) {
+	t.Reset(p.period - time.Since(p.start)%p.period)
+	if !p.running.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer p.running.Store(false)
+		p.f()
+	}()
+}

@@ -1,0 +1,256 @@
+package scheduletest
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+var stopping = []testCase{
+	{"E3_Stop_of_a_pending_timer", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		timer, err := e.Schedule(time.Second, rec.task(0))
+		require.NoError(t, err)
+		other := timer
+		assert.True(t, timer.Stop(), "the first Stop calls Run off")
+		assert.False(t, other.Stop(), "a copy is the same timer")
+		assert.False(t, timer.Reset(time.Second), "a stopped timer stays stopped")
+		settle(time.Hour)
+		assert.Empty(t, rec.all())
+	}},
+	{"E3_Stop_of_a_fired_timer", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		timer, err := e.Schedule(time.Second, rec.task(0))
+		require.NoError(t, err)
+		settle(time.Second + c.Slack)
+		assert.False(t, timer.Stop())
+		assert.False(t, timer.Reset(0), "a timer that has fired is done")
+		settle(time.Hour)
+		assert.Equal(t, 1, rec.count(0))
+	}},
+	{"E3_a_stale_handle_never_touches_a_later_timer", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		var stale []schedule.Timer
+		for range 3000 {
+			timer, err := e.Schedule(time.Hour, rec.task(0))
+			require.NoError(t, err)
+			stale = append(stale, timer)
+			require.True(t, timer.Stop())
+		}
+		for id := range 100 {
+			_, err := e.Schedule(time.Second, rec.task(1+id))
+			require.NoError(t, err)
+		}
+		for _, timer := range stale {
+			assert.False(t, timer.Stop())
+			assert.False(t, timer.Reset(0))
+		}
+		settle(time.Second + c.Slack)
+		assert.Len(t, rec.all(), 100)
+	}},
+	{"E3_Stop_inside_Run_is_final", func(t *testing.T, c Config) {
+		e := open(t, c, Options{})
+		runs := 0
+		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			runs++
+			assert.False(t, self.Stop(), "Run has begun: Stop cannot call it off")
+			assert.False(t, self.Reset(time.Second), "no Reset after Stop")
+		}))
+		require.NoError(t, err)
+		settle(time.Hour)
+		assert.Equal(t, 1, runs)
+	}},
+	{"E3_Stop_during_Run_from_elsewhere_is_final", func(t *testing.T, c Config) {
+		e := open(t, c, Options{})
+		var runs atomic.Int64
+		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			runs.Add(1)
+			time.Sleep(time.Minute)
+			assert.False(t, self.Reset(time.Second), "stopped while it ran")
+		}))
+		require.NoError(t, err)
+		settle(time.Second + c.Slack + time.Second)
+		assert.False(t, timer.Stop())
+		settle(time.Hour)
+		assert.EqualValues(t, 1, runs.Load())
+	}},
+	{"E3_Stop_undoes_a_Reset_inside_Run", func(t *testing.T, c Config) {
+		e := open(t, c, Options{})
+		runs := 0
+		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			runs++
+			assert.True(t, self.Reset(time.Second))
+			assert.True(t, self.Stop(), "the new arming is called off")
+			assert.False(t, self.Reset(time.Second))
+		}))
+		require.NoError(t, err)
+		settle(time.Hour)
+		assert.Equal(t, 1, runs)
+	}},
+	{"E3_Stop_of_a_due_timer_that_has_not_begun", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		holdUp(t, e, c)
+		var due []schedule.Timer
+		for id := range 300 {
+			timer, err := e.Schedule(time.Second, rec.task(id))
+			require.NoError(t, err)
+			due = append(due, timer)
+		}
+		settle(time.Minute) // all are due, none has begun
+		for id, timer := range due {
+			switch id % 3 {
+			case 0:
+				assert.True(t, timer.Stop())
+			case 1:
+				assert.True(t, timer.Reset(3*time.Hour))
+			}
+		}
+		settle(2 * time.Hour)
+		assert.Len(t, rec.all(), 100, "only those left alone have fired")
+		settle(2 * time.Hour)
+		assert.Len(t, rec.all(), 200, "the moved ones have fired too")
+	}},
+	{"E3_the_zero_Timer", func(t *testing.T, _ Config) {
+		var timer schedule.Timer
+		assert.False(t, timer.Stop())
+		assert.False(t, timer.Reset(time.Second))
+	}},
+	{"E3_every_arming_runs_once_or_was_stopped", func(t *testing.T, c Config) {
+		// Real concurrency: goroutines race with the engine over the same timers.
+		e := open(t, c, Options{})
+		var armed, ran, stopped, returned atomic.Int64
+		task := taskFunc(func(self schedule.Timer) {
+			ran.Add(1)
+			if ran.Load()%3 == 0 && self.Reset(time.Millisecond) {
+				armed.Add(1)
+			}
+		})
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(g), 7))
+				far, err := e.Schedule(24*time.Hour, task)
+				if !assert.NoError(t, err) {
+					return
+				}
+				armed.Add(1)
+				var timers []schedule.Timer
+				for range 3000 {
+					timer, err := e.Schedule(randomDelay(rng, time.Second), task)
+					if !assert.NoError(t, err) {
+						return
+					}
+					armed.Add(1)
+					timers = append(timers, timer)
+					if timers[rng.IntN(len(timers))].Stop() {
+						stopped.Add(1)
+					}
+					assert.True(t, far.Reset(time.Hour+randomDelay(rng, 24*time.Hour)))
+					if rng.IntN(50) == 0 {
+						time.Sleep(randomDelay(rng, 100*time.Millisecond))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		returned.Add(int64(len(e.Close())))
+		synctest.Wait()
+		assert.Equal(t, armed.Load(), ran.Load()+stopped.Load()+returned.Load())
+		assert.Positive(t, ran.Load())
+		assert.Positive(t, stopped.Load())
+	}},
+}
+
+var resetting = []testCase{
+	{"E4_Reset_replaces", func(t *testing.T, c Config) {
+		for _, tc := range []struct{ first, second time.Duration }{
+			{time.Hour, time.Second},
+			{time.Second, time.Hour},
+			{time.Second, time.Second},
+			{time.Second, time.Second + 1},
+			{time.Hour, -1},
+			{time.Second, 200 * 24 * time.Hour},
+		} {
+			e, rec := open(t, c, Options{}), newRecorder()
+			timer, err := e.Schedule(tc.first, rec.task(0))
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+			due := time.Since(rec.start) + max(tc.second, 0)
+			require.True(t, timer.Reset(tc.second))
+			settle(300 * 24 * time.Hour)
+			runs := rec.all()
+			require.Len(t, runs, 1, "%v then %v", tc.first, tc.second)
+			assert.GreaterOrEqual(t, runs[0].at, due, "%v then %v: early", tc.first, tc.second)
+			assert.LessOrEqual(t, runs[0].at, due+c.Slack, "%v then %v: late", tc.first, tc.second)
+		}
+	}},
+	{"E4_a_timer_pushed_back_on_and_on_fires_only_at_last", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		timer, err := e.Schedule(time.Minute, rec.task(0))
+		require.NoError(t, err)
+		for range 1000 {
+			time.Sleep(time.Second)
+			require.True(t, timer.Reset(time.Minute))
+		}
+		settle(time.Minute - 1)
+		assert.Empty(t, rec.all())
+		settle(1 + c.Slack)
+		assert.Equal(t, 1, rec.count(0))
+	}},
+	{"E4_Reset_inside_Run", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			rec.note(0)
+			if rec.count(0) < 5 {
+				assert.True(t, self.Reset(time.Hour), "the first Reset arms it")
+				assert.True(t, self.Reset(time.Second), "the second replaces it")
+			}
+		}))
+		require.NoError(t, err)
+		settle(time.Hour)
+		runs := rec.all()
+		require.Len(t, runs, 5)
+		for i, r := range runs {
+			least := time.Duration(i+1) * time.Second
+			assert.GreaterOrEqual(t, r.at, least)
+			assert.LessOrEqual(t, r.at, least+time.Duration(i+1)*c.Slack)
+		}
+		assert.False(t, timer.Reset(0))
+	}},
+	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *testing.T, c Config) {
+		e := open(t, c, Options{})
+		var inside, runs atomic.Int64
+		timer, err := e.Schedule(time.Millisecond, taskFunc(func(self schedule.Timer) {
+			runs.Add(1)
+			assert.EqualValues(t, 1, inside.Add(1))
+			self.Reset(time.Millisecond) // due again long before this Run ends
+			time.Sleep(time.Second)
+			inside.Add(-1)
+		}))
+		require.NoError(t, err)
+		settle(10 * time.Second)
+		timer.Stop()
+		assert.Greater(t, runs.Load(), int64(3))
+		settle(10 * time.Second)
+	}},
+}
+
+// holdUp blocks the engine for an hour, as a task that breaks its contract does.
+// An engine of several workers is blocked whole.
+func holdUp(t *testing.T, e Engine, c Config) {
+	t.Helper()
+	const more = 64 // than any engine under test has workers
+	for range more {
+		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour / more) }))
+		require.NoError(t, err)
+	}
+	settle(c.Slack + 1)
+}
