@@ -3,7 +3,10 @@ package scheduletest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,9 +15,9 @@ import (
 )
 
 // modelling runs random scripts of schedule, reset, stop and waiting against a
-// map of what must be pending. Every operation is checked for its answer, every
+// list of what must be pending. Every operation is checked for its answer, every
 // firing for its instant.
-var modelling = modelCases(20)
+var modelling = modelCases(10)
 
 func modelCases(seeds uint64) []testCase {
 	var cases []testCase
@@ -22,8 +25,8 @@ func modelCases(seeds uint64) []testCase {
 		name := fmt.Sprintf("E7_random_operations_match_the_model/seed_%d", seed)
 		cases = append(cases, testCase{name, func(t *testing.T, c Config) {
 			rng := rand.New(rand.NewPCG(seed, 42))
-			m := &model{t: t, c: c, e: open(t, c, Options{}), rng: rng, pending: map[int]*modelTimer{}}
-			m.play(name, 1500)
+			m := &model{t: t, c: c, e: open(t, c, Options{}), rng: rng, start: time.Now()}
+			m.play(name, 1000)
 		}})
 	}
 	return cases
@@ -39,19 +42,17 @@ type model struct {
 	e       Engine
 	rng     *rand.Rand
 	start   time.Time
-	pending map[int]*modelTimer
+	pending []*modelTimer
 	dead    []schedule.Timer
-	next    int
 }
 
 type modelTimer struct {
 	timer schedule.Timer
 	due   time.Time
-	fired time.Time
+	fired atomic.Pointer[time.Time]
 }
 
 func (m *model) play(name string, steps int) {
-	m.start = time.Now()
 	for step := range steps {
 		where := fmt.Sprintf("%s, step %d, +%v", name, step, time.Since(m.start))
 		switch op := m.rng.IntN(10); {
@@ -62,11 +63,11 @@ func (m *model) play(name string, steps int) {
 		case op < 8:
 			m.stop(where)
 		default:
-			settle(m.delay() / 4)
-			m.check(where)
+			time.Sleep(m.delay() / 4)
 		}
+		m.check(where)
 	}
-	settle(longest + m.c.Slack)
+	time.Sleep(longest + m.c.Slack)
 	m.check(name + ", end")
 	require.Empty(m.t, m.pending, "%s: timers that never fired", name)
 }
@@ -82,19 +83,20 @@ func (m *model) delay() time.Duration {
 func (m *model) schedule(where string) {
 	d := m.delay()
 	p := &modelTimer{due: time.Now().Add(max(d, 0))}
-	timer, err := m.e.Schedule(d, taskFunc(func(schedule.Timer) { p.fired = time.Now() }))
+	timer, err := m.e.Schedule(d, taskFunc(func(schedule.Timer) {
+		now := time.Now()
+		p.fired.Store(&now)
+	}))
 	require.NoError(m.t, err, where)
 	p.timer = timer
-	m.pending[m.next] = p
-	m.next++
+	m.pending = append(m.pending, p)
 }
 
 func (m *model) reset(where string) {
-	for _, p := range m.pending { // map order: any one
-		d := m.delay()
+	if len(m.pending) > 0 {
+		p, d := m.pending[m.rng.IntN(len(m.pending))], m.delay()
 		require.True(m.t, p.timer.Reset(d), where)
 		p.due = time.Now().Add(max(d, 0))
-		break
 	}
 	if len(m.dead) > 0 {
 		require.False(m.t, m.dead[m.rng.IntN(len(m.dead))].Reset(m.delay()), where)
@@ -102,28 +104,31 @@ func (m *model) reset(where string) {
 }
 
 func (m *model) stop(where string) {
-	for id, p := range m.pending {
-		require.True(m.t, p.timer.Stop(), where)
-		m.dead = append(m.dead, p.timer)
-		delete(m.pending, id)
-		break
+	if len(m.pending) > 0 {
+		i := m.rng.IntN(len(m.pending))
+		require.True(m.t, m.pending[i].timer.Stop(), where)
+		m.dead = append(m.dead, m.pending[i].timer)
+		m.pending = slices.Delete(m.pending, i, i+1)
 	}
 	if len(m.dead) > 0 {
 		require.False(m.t, m.dead[m.rng.IntN(len(m.dead))].Stop(), where)
 	}
 }
 
-// check compares what has fired with what should have, at rest.
+// check waits until the engine is at rest and compares what has fired with what
+// should have.
 func (m *model) check(where string) {
+	synctest.Wait()
 	now := time.Now()
-	for id, p := range m.pending {
-		if p.fired.IsZero() {
-			require.False(m.t, now.After(p.due.Add(m.c.Slack)), "%s: timer %d was due %v ago", where, id, now.Sub(p.due))
-			continue
+	m.pending = slices.DeleteFunc(m.pending, func(p *modelTimer) bool {
+		fired := p.fired.Load()
+		if fired == nil {
+			require.False(m.t, now.After(p.due.Add(m.c.Slack)), "%s: due %v ago, not fired", where, now.Sub(p.due))
+			return false
 		}
-		require.False(m.t, p.fired.Before(p.due), "%s: timer %d fired %v early", where, id, p.due.Sub(p.fired))
-		require.False(m.t, p.fired.After(p.due.Add(m.c.Slack)), "%s: timer %d fired %v late", where, id, p.fired.Sub(p.due))
+		require.False(m.t, fired.Before(p.due), "%s: fired %v early", where, p.due.Sub(*fired))
+		require.False(m.t, fired.After(p.due.Add(m.c.Slack)), "%s: fired %v late", where, fired.Sub(p.due))
 		m.dead = append(m.dead, p.timer)
-		delete(m.pending, id)
-	}
+		return true
+	})
 }

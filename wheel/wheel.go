@@ -1,0 +1,184 @@
+// Package wheel is a hashed timing wheel: an engine for timers by the million,
+// each of which costs a few dozen nanoseconds to arm and to stop, however many
+// others are pending.
+//
+//	w, err := wheel.New(nil)
+//	...
+//	defer w.Close()
+//	timer, err := w.Schedule(time.Second, task) // or schedule.AfterFunc(w, ...)
+//	timer.Reset(time.Minute)
+//	timer.Stop()
+//
+// It is in the tradition of Netty's HashedWheelTimer. A timer fires at the end of
+// the tick in which it is due: never early, and late by a tick at most plus what
+// the scheduler of the machine adds. The tick is the coalescing that you accept;
+// it costs nothing while no timer is due, for the wheel sleeps straight to the
+// next one. For timers exact to the clock's resolution see package heapqueue.
+//
+// One wheel serves a whole process. Tasks run on its single goroutine, one after
+// another, and must not block; [schedule.AfterFunc] gives a function a goroutine
+// of its own.
+package wheel
+
+import (
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"runtime"
+	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Options configure a Wheel. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	// Tick is the width of a bucket, the greatest lateness by design. Default
+	// 100 ms; at least 1 µs. Timers of one tick fire together.
+	Tick time.Duration
+
+	// Buckets is the number of buckets one tick wide, rounded up to a power of
+	// two. Default 512; 64 to 1,048,576. Timers farther ahead than Buckets ticks
+	// are filed in coarser buckets and moved once or a few times as they come
+	// near, so the number hardly matters.
+	Buckets int
+
+	// MaxPending bounds the number of timers; Schedule returns
+	// schedule.ErrFull beyond it. Default 0: no limit.
+	MaxPending int
+
+	// OnPanic is called with what a task panicked with, on the wheel's goroutine;
+	// it must not block or panic. Default: Logger gets an error record.
+	OnPanic func(task schedule.Task, value any, stack []byte)
+
+	// Logger is told of panics when there is no OnPanic, and of a wheel dropped
+	// without Close. Default slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultTick    = 100 * time.Millisecond
+	minTick        = time.Microsecond
+	defaultBuckets = 512
+	minBuckets     = 64
+	maxBuckets     = 1 << 20
+	maxShards      = 256
+)
+
+// Wheel is a hashed timing wheel. Its methods are safe for concurrent use.
+type Wheel struct {
+	core *core
+}
+
+var _ schedule.Scheduler = (*Wheel)(nil)
+
+// New returns a wheel, or an error that names the field of Options that is out of
+// range. No goroutine runs before the first Schedule. A wheel must be closed;
+// one that is dropped with its goroutine running is reported to the Logger.
+func New(o *Options) (*Wheel, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	opts := *o
+	if opts.Tick == 0 {
+		opts.Tick = defaultTick
+	}
+	if opts.Buckets == 0 {
+		opts.Buckets = defaultBuckets
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	switch {
+	case opts.Tick < minTick:
+		return nil, fmt.Errorf("wheel: Options.Tick must be at least %v, got %v", minTick, opts.Tick)
+	case opts.Buckets < minBuckets || opts.Buckets > maxBuckets:
+		return nil, fmt.Errorf("wheel: Options.Buckets must be %d to %d, got %d", minBuckets, maxBuckets, opts.Buckets)
+	case opts.MaxPending < 0:
+		return nil, fmt.Errorf("wheel: Options.MaxPending must not be negative, got %d", opts.MaxPending)
+	}
+	w := &Wheel{core: newCore(&opts)}
+	runtime.AddCleanup(w, (*core).dropped, w.core)
+	return w, nil
+}
+
+func newCore(o *Options) *core {
+	// Four shards for each processor make it unlikely that two goroutines at
+	// work share one.
+	shardBits := uint(bits.Len(uint(min(4*runtime.GOMAXPROCS(0), maxShards) - 1)))
+	c := &core{
+		base:       time.Now(),
+		tick:       o.Tick,
+		fine:       uint(bits.Len(uint(o.Buckets - 1))),
+		maxPending: int64(o.MaxPending),
+		onPanic:    o.OnPanic,
+		logger:     o.Logger,
+		shards:     make([]shard, 1<<shardBits),
+		shardShift: 64 - shardBits,
+		wake:       make(chan struct{}, 1),
+		stop:       make(chan struct{}),
+		done:       make(chan struct{}),
+	}
+	for i := range c.shards {
+		c.shards[i].core = c
+		c.shards[i].next = never
+		c.shards[i].hint.Store(never)
+	}
+	c.sleep.Store(never)
+	c.stats.began.Store(idle)
+	return c
+}
+
+// Schedule implements [schedule.Scheduler]: it arranges for task.Run to be called
+// once, at the end of the tick in which d from now falls.
+func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, error) {
+	if task == nil {
+		return schedule.Timer{}, schedule.ErrNilTask
+	}
+	c := w.core
+	if !c.reserve() {
+		return schedule.Timer{}, schedule.ErrFull
+	}
+	timer, err := c.pick().schedule(d, task)
+	if err != nil {
+		c.vacate()
+	}
+	return timer, err
+}
+
+// Close stops the wheel, waits for the task that is running, if any, and returns
+// the tasks that never ran, in no particular order. Once it has returned no task
+// starts; Schedule returns schedule.ErrClosed, and all timers are dead. Close is
+// safe to call twice and concurrently; each task is returned to one caller only.
+//
+// Close must not be called from inside a Task, which it would wait for; a task
+// may say go w.Close().
+func (w *Wheel) Close() []schedule.Task {
+	c := w.core
+	for i := range c.shards {
+		c.shards[i].shut()
+	}
+	if c.closed.CompareAndSwap(false, true) {
+		close(c.stop)
+	}
+	c.start.Do(func() { close(c.done) }) // never started: nobody to wait for
+	<-c.done
+	var tasks []schedule.Task
+	for i := range c.shards {
+		tasks = append(tasks, c.shards[i].drain()...)
+	}
+	runtime.KeepAlive(w) // a wheel being closed is not dropped
+	return tasks
+}
+
+// dropped reports a wheel that became garbage without Close while its worker
+// runs on, perhaps with timers that nobody can stop any more.
+func (c *core) dropped() {
+	if c.closed.Load() || !c.started.Load() {
+		return
+	}
+	pending := 0
+	for i := range c.shards {
+		pending += c.shards[i].pending()
+	}
+	c.logger.Warn("wheel: dropped without Close", "pending", pending)
+}
