@@ -1,0 +1,52 @@
+package renewal
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/seam"
+)
+
+// instant is one moment on both clocks, in nanoseconds: mono since the base of
+// the clock, wall since 1970. Go's monotonic clock stands still while the host
+// is suspended, as the server's does not; the wall clock can be stepped. Which
+// of them leaves less decides.
+type instant struct{ mono, wall int64 }
+
+// ended is the deadline of an entry that has ended, past on every clock.
+const ended = -1 << 63
+
+func (i instant) add(d time.Duration) instant {
+	return instant{i.mono + int64(d), i.wall + int64(d)}
+}
+
+// reached tells whether either clock has come to the deadline.
+func (i instant) reached(deadline instant) bool {
+	return i.mono >= deadline.mono || i.wall >= deadline.wall
+}
+
+// until returns how long it is, at most, to the deadline.
+func (i instant) until(deadline instant) time.Duration {
+	return time.Duration(min(deadline.mono-i.mono, deadline.wall-i.wall))
+}
+
+// lead is how far the wall clock is ahead of the monotonic one; a change of it
+// is a jump of one of them.
+func (i instant) lead() int64 { return i.wall - i.mono }
+
+// clock reads both clocks. The base is the watchdog's own, so that a watchdog
+// made inside a synctest bubble lives by the bubble's time.
+type clock struct{ base time.Time }
+
+func (c clock) now() instant { return c.at(time.Now()) }
+
+func (c clock) at(t time.Time) instant {
+	return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}
+}
+
+// wallStep moves the wall clock in tests.
+var wallStep atomic.Int64
+
+func init() {
+	seam.StepWall = func(d time.Duration) { wallStep.Add(int64(d)) }
+}

@@ -1,0 +1,194 @@
+package renewal
+
+import (
+	"context"
+	"time"
+)
+
+// lane is the due leases that share one fate and the workers that renew them.
+// The watchdog's mu guards it. Batching is natural: a worker that has a slot
+// takes whatever is due; what becomes due meanwhile is the next batch. Workers
+// exist only while something is due, and each owns its batch, so that a call of
+// Renew that hangs harms nobody else's.
+type lane[L any] struct {
+	id         int
+	head, tail *Entry[L]
+	len        int
+	workers    int
+}
+
+// enqueue puts an entry in its lane's list and sees to a worker. The list is in
+// order of deadlines for leases of one TTL; one that has failed before has the
+// earliest and goes to the front. The caller holds mu.
+func (w *Watchdog[L]) enqueue(e *Entry[L]) {
+	id := 0
+	if w.laner != nil {
+		id = w.laner.Lane(e.lease)
+	}
+	l := w.lanes[id]
+	if l == nil {
+		l = &lane[L]{id: id}
+		w.lanes[id] = l
+	}
+	if e.failures > 0 {
+		l.pushFront(e)
+	} else {
+		l.pushBack(e)
+	}
+	if l.workers < w.opts.InFlight {
+		l.workers++
+		w.workers++
+		go w.work(l)
+	}
+}
+
+// batch is the memory of one worker.
+type batch[L any] struct {
+	entries  []*Entry[L]
+	leases   []L
+	outcomes []Outcome
+	sent     instant
+	late     time.Duration // of the entry that waited longest
+	period   time.Duration // the longest
+	deadline instant       // the latest
+}
+
+// work is a worker: it renews batches until nothing is due.
+func (w *Watchdog[L]) work(l *lane[L]) {
+	w.mu.Lock()
+	b := w.buffers()
+	for w.take(l, b) {
+		w.mu.Unlock()
+		err := w.renew(l, b)
+		w.mu.Lock()
+		w.settle(l, b, err)
+	}
+	w.spare = append(w.spare, b)
+	l.workers--
+	if l.workers == 0 && l.head == nil {
+		delete(w.lanes, l.id)
+	}
+	w.workers--
+	if w.workers == 0 && w.closed {
+		close(w.quiet)
+	}
+	w.mu.Unlock()
+}
+
+// take moves up to a batch of due leases into b. The instant of sending is read
+// here, before the request: what is confirmed is counted from it.
+func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
+	b.entries, b.leases = b.entries[:0], b.leases[:0]
+	b.sent = w.clock.now()
+	b.late, b.period, b.deadline = 0, 0, instant{ended, ended}
+	for l.head != nil && len(b.entries) < w.opts.MaxBatch {
+		e := l.head
+		if !e.taken(b.sent) { // it has left the list
+			continue
+		}
+		l.remove(e)
+		b.entries = append(b.entries, e)
+		b.leases = append(b.leases, e.lease)
+		late := time.Duration(b.sent.mono - e.at)
+		w.stats.Late.add(late)
+		b.late = max(b.late, late)
+		b.period = max(b.period, e.period)
+		if d := e.deadline(); d.mono > b.deadline.mono {
+			b.deadline = d
+		}
+	}
+	return len(b.entries) > 0
+}
+
+// renew calls the store. The call ends with the latest deadline of the batch, not
+// the earliest: a short lease must not take the time of healthy batch mates. Each
+// entry's own timer guards its own deadline.
+func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) error {
+	timeout := w.opts.Timeout
+	if timeout == 0 {
+		timeout = b.period
+	}
+	timeout = min(timeout, b.sent.until(b.deadline))
+	ctx, cancel := context.WithTimeout(w.ctx, timeout)
+	defer cancel()
+	b.outcomes = b.outcomes[:len(b.leases)]
+	clear(b.outcomes)
+	return w.renewer.Renew(ctx, b.leases, b.outcomes)
+}
+
+// settle applies the outcomes and lets go of the leases. The caller holds mu.
+func (w *Watchdog[L]) settle(l *lane[L], b *batch[L], err error) {
+	now := w.clock.now()
+	info := BatchInfo{Lane: l.id, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
+	for i, e := range b.entries {
+		outcome := b.outcomes[i]
+		switch {
+		case e.state != renewing:
+			info.Dropped++
+		case outcome == Renewed:
+			info.Renewed++
+		case outcome == Lost:
+			info.Lost++
+		default:
+			info.Unknown++
+		}
+		e.settle(outcome, err, b.sent, now)
+	}
+	clear(b.entries)
+	clear(b.leases)
+	w.stats.Batches++
+	w.stats.Renewed += uint64(info.Renewed)
+	w.stats.Unknown += uint64(info.Unknown)
+	if hook := w.opts.Hooks.BatchDone; hook != nil {
+		w.reports.batch(func() { hook(info) })
+	}
+}
+
+// buffers returns the memory of a worker that has gone, or new memory. The caller
+// holds mu.
+func (w *Watchdog[L]) buffers() *batch[L] {
+	if n := len(w.spare); n > 0 {
+		b := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return b
+	}
+	n := w.opts.MaxBatch
+	return &batch[L]{entries: make([]*Entry[L], 0, n), leases: make([]L, 0, n), outcomes: make([]Outcome, 0, n)}
+}
+
+func (l *lane[L]) pushBack(e *Entry[L]) {
+	e.lane, e.prev, e.next = l, l.tail, nil
+	if l.tail == nil {
+		l.head = e
+	} else {
+		l.tail.next = e
+	}
+	l.tail = e
+	l.len++
+}
+
+func (l *lane[L]) pushFront(e *Entry[L]) {
+	e.lane, e.prev, e.next = l, nil, l.head
+	if l.head == nil {
+		l.tail = e
+	} else {
+		l.head.prev = e
+	}
+	l.head = e
+	l.len++
+}
+
+func (l *lane[L]) remove(e *Entry[L]) {
+	if e.prev == nil {
+		l.head = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		l.tail = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	e.lane, e.prev, e.next = nil, nil, nil
+	l.len--
+}

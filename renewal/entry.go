@@ -1,0 +1,252 @@
+package renewal
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Entry is one lease under a watchdog: the holder's view of it. All methods are
+// safe for concurrent use and do no IO. An entry ends once, by Stop, by loss or
+// by the watchdog's Close, and never lives again.
+type Entry[L any] struct {
+	dog   *Watchdog[L]
+	lease L
+
+	// The deadline on both clocks, ended once the entry has ended. Written under
+	// dog.mu, read without it: a torn read mixes two deadlines that were both
+	// confirmed.
+	mono, wall atomic.Int64
+
+	// dog.mu guards all below.
+	timer    schedule.Timer
+	at       int64         // the instant, on the monotonic clock, of the next renewal
+	latest   int64         // the deadline never passes it, on the monotonic clock
+	life     time.Duration // from sending a confirmed request to the deadline
+	period   time.Duration // from there to the next renewal
+	failures int32         // renewals in a row that got no answer
+	state    state
+	lane     *lane[L]  // while due: the lane whose list it is in
+	prev     *Entry[L] // neighbours in that list
+	next     *Entry[L]
+	older    *Entry[L] // neighbours among all entries of the watchdog
+	newer    *Entry[L]
+	end      *ending // made when asked for, or at the end
+}
+
+// noLatest is the end of a lease without one: far, and safe to reckon with.
+const noLatest = math.MaxInt64 / 2
+
+// state is where an entry stands. Its timer is armed for the next renewal while
+// it waits and for the deadline from then on, so that a store that hangs, with
+// every slot taken, delays no news.
+type state uint8
+
+const (
+	waiting  state = iota // for its next renewal
+	due                   // in its lane's list, for a slot
+	renewing              // in a batch
+	over                  // ended: nothing happens any more
+)
+
+// ending is what a holder who asks for Done, or an ended entry, needs.
+type ending struct {
+	err   error // set at the end
+	last  error // the last error of the store, kept for the LostError
+	done  chan struct{}
+	funcs map[*afterFunc]struct{}
+}
+
+type afterFunc struct{ f func() }
+
+// The transitions. They are all here, are called with dog.mu held, and end in
+// over at most once.
+
+// fire is the timer's Run. A reading before the instant that the timer is armed
+// for is not possible with an engine that is never early, but arming it anew
+// costs nothing and keeps the lease from being forgotten.
+func (e *Entry[L]) fire(now instant) {
+	switch {
+	case e.state == over:
+	case now.reached(e.deadline()):
+		e.lose(Expired)
+	case e.state != waiting:
+		e.arm(now.until(e.deadline()))
+	case now.mono < e.at:
+		e.arm(e.rest(now))
+	default:
+		e.state = due
+		e.dog.enqueue(e)
+		e.arm(now.until(e.deadline()))
+	}
+}
+
+// taken: the lease goes into a batch. It reports false for one whose deadline has
+// come: that is never sent.
+func (e *Entry[L]) taken(now instant) bool {
+	if now.reached(e.deadline()) {
+		e.lose(Expired)
+		return false
+	}
+	e.state = renewing
+	return true
+}
+
+// settle applies the outcome of a batch sent at the given instant. The clock goes
+// first: an answer after the deadline does not revive.
+func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
+	switch {
+	case e.state != renewing:
+	case now.reached(e.deadline()):
+		e.note(err)
+		e.lose(Expired)
+	case outcome == Renewed:
+		e.renewed(sent)
+		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
+	case outcome == Lost:
+		e.note(err)
+		e.lose(NotOwned)
+	default:
+		e.note(err)
+		e.failures++
+		if limit := e.dog.opts.Failures; limit > 0 && int(e.failures) >= limit {
+			e.lose(Failed)
+			return
+		}
+		e.wait(max(now.mono, sent.mono+int64(e.period)), now)
+	}
+}
+
+// jumped: the clocks moved apart while the entry stood still. What is left by the
+// worse of them decides; if the lease has any left, it is renewed at once.
+func (e *Entry[L]) jumped(now instant) {
+	switch {
+	case e.state == over:
+	case now.reached(e.deadline()):
+		e.lose(Expired)
+	case e.state == waiting:
+		e.wait(now.mono, now)
+	default:
+		e.arm(now.until(e.deadline()))
+	}
+}
+
+// stop ends the entry by the holder's or the watchdog's will and reports whether
+// it was held until now.
+func (e *Entry[L]) stop(err error, now instant) bool {
+	if e.state == over {
+		return false
+	}
+	if now.reached(e.deadline()) {
+		e.lose(Expired)
+		return false
+	}
+	e.finish(err)
+	return true
+}
+
+// expire ends the entry if its deadline has passed though no timer has told.
+func (e *Entry[L]) expire(now instant) {
+	if e.state != over && now.reached(e.deadline()) {
+		e.lose(Expired)
+	}
+}
+
+// lose ends the entry against the holder's will.
+func (e *Entry[L]) lose(reason Reason) {
+	err := &LostError{Reason: reason}
+	if e.end != nil {
+		err.Err = e.end.last
+	}
+	e.finish(err)
+	e.dog.reportLoss(e.lease, err)
+}
+
+// finish ends the entry.
+func (e *Entry[L]) finish(err error) {
+	e.timer.Stop()
+	if e.state == due {
+		e.lane.remove(e)
+	}
+	e.state = over
+	e.mono.Store(ended)
+	e.wall.Store(ended)
+	e.dog.unlink(e)
+	end := e.ending()
+	end.err = err
+	if end.done != nil {
+		close(end.done)
+	}
+	for a := range end.funcs {
+		go a.f()
+	}
+	end.funcs = nil
+}
+
+// Helpers of the transitions.
+
+// renewed moves the deadline as the grant, or a renewal, sent at that instant
+// allows.
+func (e *Entry[L]) renewed(sent instant) {
+	e.failures = 0
+	life := min(int64(e.life), e.latest-sent.mono)
+	e.mono.Store(sent.mono + life)
+	e.wall.Store(sent.wall + life)
+}
+
+// wait arms the timer for a renewal at the given instant, or for the deadline if
+// that comes first or no renewal could move it.
+func (e *Entry[L]) wait(at int64, now instant) {
+	deadline := e.deadline()
+	if at >= deadline.mono || deadline.mono >= e.latest {
+		at = deadline.mono
+	}
+	e.state = waiting
+	e.at = at
+	e.arm(e.rest(now))
+}
+
+// rest is how long the timer of a waiting entry has to run.
+func (e *Entry[L]) rest(now instant) time.Duration {
+	return min(time.Duration(e.at-now.mono), now.until(e.deadline()))
+}
+
+// arm arms the timer. An engine that refuses is closed, and with it the watchdog
+// could tell the holder nothing in time.
+func (e *Entry[L]) arm(d time.Duration) {
+	if !e.timer.Reset(d) {
+		e.finish(fmt.Errorf("%w: %w", ErrClosed, schedule.ErrClosed))
+	}
+}
+
+// note keeps the store's last error.
+func (e *Entry[L]) note(err error) {
+	if err != nil {
+		e.ending().last = err
+	}
+}
+
+func (e *Entry[L]) ending() *ending {
+	if e.end == nil {
+		e.end = new(ending)
+	}
+	return e.end
+}
+
+func (e *Entry[L]) deadline() instant {
+	return instant{e.mono.Load(), e.wall.Load()}
+}
+
+// task is an Entry as its own timer's Task; the type keeps Run out of Entry's
+// methods.
+type task[L any] Entry[L]
+
+func (t *task[L]) Run(schedule.Timer) {
+	e := (*Entry[L])(t)
+	e.dog.mu.Lock()
+	defer e.dog.mu.Unlock()
+	e.fire(e.dog.clock.now())
+}

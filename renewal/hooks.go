@@ -1,0 +1,105 @@
+package renewal
+
+import (
+	"sync"
+	"time"
+)
+
+// Hooks are functions that a watchdog calls. Any may be nil. They are called one
+// at a time, in the order of events, on a goroutine of their own that holds no
+// lock and exists only while there is something to report; they may call the
+// watchdog and may block, which delays later calls and nothing else.
+type Hooks struct {
+	// BatchDone is called after each call of Renew. When more than 1,024 calls
+	// are waiting, further ones are dropped and counted in Stats.
+	BatchDone func(BatchInfo)
+
+	// Lost is called once for each lease that is lost, never dropped.
+	Lost func(LostInfo)
+}
+
+// BatchInfo tells of one call of Renew.
+type BatchInfo struct {
+	Lane    int           // the lane renewed
+	Size    int           // leases in the batch
+	Renewed int           // answered Renewed
+	Lost    int           // answered Lost
+	Unknown int           // got no answer
+	Dropped int           // answered, but lost or stopped meanwhile
+	Late    time.Duration // how long after its instant the first lease of the batch was sent
+	Took    time.Duration // how long the call took
+	Err     error         // what Renew returned
+}
+
+// LostInfo tells of one lease that was lost.
+type LostInfo struct {
+	Lease any // the lease, of the watchdog's type
+	Err   *LostError
+}
+
+// maxReports bounds the BatchDone calls that wait.
+const maxReports = 1024
+
+// reporter calls hooks in order on a goroutine that ends when none is left.
+type reporter struct {
+	mu      sync.Mutex // guards all below
+	queue   []func()
+	batches int  // of queue, those of BatchDone
+	running bool // the goroutine exists
+	dropped uint64
+}
+
+// lost queues a call that is never dropped.
+func (r *reporter) lost(call func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(call)
+}
+
+// batch queues a call unless too many wait.
+func (r *reporter) batch(call func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.batches >= maxReports {
+		r.dropped++
+		return
+	}
+	r.batches++
+	r.add(func() {
+		r.mu.Lock()
+		r.batches--
+		r.mu.Unlock()
+		call()
+	})
+}
+
+// add queues a call and sees to the goroutine. The caller holds mu.
+func (r *reporter) add(call func()) {
+	r.queue = append(r.queue, call)
+	if !r.running {
+		r.running = true
+		go r.run()
+	}
+}
+
+func (r *reporter) run() {
+	for {
+		r.mu.Lock()
+		calls := r.queue
+		r.queue = nil
+		r.running = len(calls) > 0
+		r.mu.Unlock()
+		if len(calls) == 0 {
+			return
+		}
+		for _, call := range calls {
+			call()
+		}
+	}
+}
+
+func (r *reporter) droppedCount() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropped
+}

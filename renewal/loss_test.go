@@ -1,0 +1,359 @@
+package renewal_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestASingleErrorIsTolerated(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		var n atomic.Int64
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			if n.Add(1)%2 == 0 { // every second renewal fails, never two in a row
+				return renewal.Unknown, errIO
+			}
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		settle(10 * time.Minute)
+		require.NoError(t, entry.Err())
+		assert.True(t, entry.Valid())
+
+		calls := s.seen()
+		require.Greater(t, len(calls), 50)
+		for i := 1; i < len(calls); i++ {
+			gap := calls[i].at.Sub(calls[i-1].at)
+			assert.GreaterOrEqual(t, gap, period-period/200, "no quick retry, which would burn the second try in the same outage")
+			assert.LessOrEqual(t, gap, period+slack)
+		}
+		assert.InDelta(t, len(calls)/2, dog.Stats().Unknown, 1)
+	})
+}
+
+func TestTheSecondErrorInARowTellsTheHolder(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: failing}
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		done := entry.Done()
+		<-done
+		calls := s.seen()
+		require.Len(t, calls, 2)
+		assert.Equal(t, calls[1].at, time.Now(), "told at the second failure")
+		err := entry.Err()
+		assert.Equal(t, renewal.Failed, reasonOf(t, err))
+		require.ErrorIs(t, err, errIO, "with what the store said")
+		assert.False(t, entry.Valid())
+		assert.Zero(t, entry.Deadline())
+		assert.False(t, entry.Stop())
+		settle(time.Hour)
+		assert.Len(t, s.seen(), 2, "no renewal after the loss")
+		assert.Equal(t, err, entry.Err(), "the answer never changes")
+	})
+}
+
+func TestFailures(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		for _, tc := range []struct {
+			failures, calls int
+			reason          renewal.Reason
+		}{
+			{1, 1, renewal.Failed},
+			{2, 2, renewal.Failed},
+			{3, 3, renewal.Expired}, // the deadline comes before a third can fail, or with it
+			{-1, 3, renewal.Expired},
+		} {
+			s := &store{answer: failing}
+			dog := newDog(t, e, s, &renewal.Options{Failures: tc.failures})
+			sent := time.Now()
+			entry := register(t, dog, "a")
+			<-entry.Done()
+			told := time.Since(sent)
+			if reason := reasonOf(t, entry.Err()); tc.failures != 3 {
+				assert.Equal(t, tc.reason, reason, "Failures %d", tc.failures)
+			}
+			assert.LessOrEqual(t, told, life+slack)
+			if tc.failures == -1 {
+				assert.GreaterOrEqual(t, told, life, "only the deadline tells")
+			}
+			assert.LessOrEqual(t, len(s.seen()), max(tc.calls, 3))
+			require.ErrorIs(t, entry.Err(), errIO)
+		}
+	})
+}
+
+func TestAnAuthoritativeRefusalTellsAtOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Lost, nil }}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, dog, "a")
+		<-entry.Done()
+		require.Len(t, s.seen(), 1)
+		assert.Equal(t, s.seen()[0].at, time.Now())
+		assert.Equal(t, renewal.NotOwned, reasonOf(t, entry.Err()))
+	})
+}
+
+// A store that hangs with every slot taken: each holder is told before its TTL
+// would have ended on the server, those whose renewal never got a slot too.
+func TestAHungStoreDelaysNoNews(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		forever := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-forever // ctx is not looked at
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Failures: -1})
+		sent := time.Now()
+		var mu sync.Mutex // guards told
+		var told []time.Duration
+		var entries []*renewal.Entry[string]
+		for i := range 5 {
+			entry := register(t, dog, fmt.Sprint(i))
+			entries = append(entries, entry)
+			entry.AfterFunc(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, time.Since(sent))
+			})
+		}
+		settle(life - 1)
+		for _, entry := range entries {
+			assert.True(t, entry.Valid())
+		}
+		settle(1 + slack)
+		require.Len(t, told, 5)
+		for i, entry := range entries {
+			assert.Less(t, told[i], ttl)
+			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		}
+		require.Len(t, s.seen(), 1, "the others never got a slot")
+
+		close(forever)
+		settle(time.Hour)
+		for _, entry := range entries {
+			assert.False(t, entry.Valid(), "a late answer does not revive")
+			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		}
+		assert.Len(t, s.seen(), 1, "and nothing is sent for a lost lease")
+	})
+}
+
+// Batch mates of a short lease keep the time that they have: a store that answers
+// in 700 ms loses the leases of 1 s, not those of 30 s.
+func TestAShortLeaseTakesNoTimeFromItsBatchMates(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		slow := renewerFunc(func(ctx context.Context, _ []string, out []renewal.Outcome) error {
+			select {
+			case <-time.After(700 * time.Millisecond):
+				for i := range out {
+					out[i] = renewal.Renewed
+				}
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		dog := newDog(t, e, slow, &renewal.Options{Align: time.Second})
+		var long []*renewal.Entry[string]
+		for i := range 100 {
+			registerFor(t, dog, fmt.Sprint("short", i), time.Second)
+			long = append(long, register(t, dog, fmt.Sprint("long", i)))
+		}
+		settle(5 * time.Minute)
+		for _, entry := range long {
+			assert.NoError(t, entry.Err())
+		}
+	})
+}
+
+type renewerFunc func(ctx context.Context, batch []string, out []renewal.Outcome) error
+
+func (f renewerFunc) Renew(ctx context.Context, batch []string, out []renewal.Outcome) error {
+	return f(ctx, batch, out)
+}
+
+func TestARenewalEndsAtItsTimeout(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		for _, tc := range []struct{ timeout, want time.Duration }{
+			{0, period}, // the longest period in the batch
+			{3 * time.Second, 3 * time.Second},
+			{time.Hour, 0}, // the latest deadline
+		} {
+			var ended []time.Time
+			s := &store{}
+			s.answer = func(ctx context.Context, lease string) (renewal.Outcome, error) {
+				outcome, err := hang(ctx, lease)
+				ended = append(ended, time.Now())
+				return outcome, err
+			}
+			dog := newDog(t, e, s, &renewal.Options{Timeout: tc.timeout})
+			sent := time.Now()
+			register(t, dog, "a")
+			settle(life + time.Second)
+			require.NotEmpty(t, ended)
+			if tc.want == 0 {
+				assert.Equal(t, sent.Add(life), ended[0])
+			} else {
+				assert.Equal(t, tc.want, ended[0].Sub(s.seen()[0].at))
+			}
+		}
+	})
+}
+
+// 15 s of silence at 30 s / 10 s never cost a lease, wherever in the period they
+// begin: the request that is under way is answered when the silence ends.
+func TestHalfATTLOfSilenceCostsNothing(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		for phase := range 40 {
+			begin := time.Now().Add(30*time.Second + time.Duration(phase)*period/40)
+			end := begin.Add(ttl / 2)
+			s := &store{answer: func(ctx context.Context, _ string) (renewal.Outcome, error) {
+				if now := time.Now(); now.Before(begin) || !now.Before(end) {
+					return renewal.Renewed, nil
+				}
+				select {
+				case <-time.After(time.Until(end)):
+					return renewal.Renewed, nil
+				case <-ctx.Done():
+					return renewal.Unknown, ctx.Err()
+				}
+			}}
+			dog := newDog(t, e, s, nil)
+			entry := register(t, dog, "a")
+			settle(3 * time.Minute)
+			assert.NoError(t, entry.Err(), "phase %d", phase)
+			entry.Stop()
+		}
+	})
+}
+
+func TestAnAnswerAfterTheDeadlineDoesNotRevive(t *testing.T) {
+	// The engine is silent, so that only settle can notice the deadline.
+	synctest.Test(t, func(t *testing.T) {
+		fire := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-fire
+			return renewal.Renewed, nil
+		}}
+		engine := new(manual)
+		dog := newDog(t, engine, s, nil)
+		entry := register(t, dog, "a")
+		time.Sleep(period)
+		engine.run()
+		synctest.Wait()
+		require.Len(t, s.seen(), 1)
+		time.Sleep(life - period)
+		close(fire)
+		synctest.Wait()
+		assert.False(t, entry.Valid())
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}
+
+func TestStop(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		settle(time.Minute)
+		done, renewals := entry.Done(), s.count("a")
+		assert.True(t, entry.Stop())
+		assert.True(t, closed(done))
+		assert.False(t, entry.Stop(), "once")
+		assert.False(t, entry.Valid())
+		require.ErrorIs(t, entry.Err(), renewal.ErrStopped)
+		require.NotErrorIs(t, entry.Err(), renewal.ErrLost)
+		settle(time.Hour)
+		assert.Equal(t, renewals, s.count("a"), "no renewal after Stop")
+		assert.Zero(t, dog.Stats().Lost())
+		assert.Zero(t, dog.Stats().Held)
+	})
+}
+
+// A stopped entry leaves the due list at once: the batch that comes next does not
+// take it, though it was due.
+func TestStopWhileDue(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		release := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-release
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Align: period / 2})
+		var entries []*renewal.Entry[string]
+		for i := range 10 {
+			entries = append(entries, register(t, dog, fmt.Sprint(i)))
+		}
+		settle(period + time.Second)
+		require.Len(t, s.seen(), 1, "one is being renewed, nine are due")
+		require.Equal(t, 9, dog.Stats().Due)
+		first := s.seen()[0].batch[0]
+		for i, entry := range entries {
+			if i%2 == 0 || fmt.Sprint(i) == first {
+				assert.True(t, entry.Stop())
+			}
+		}
+		close(release)
+		settle(time.Second)
+		for i, entry := range entries {
+			stopped := i%2 == 0 || fmt.Sprint(i) == first
+			want := 1
+			if stopped && fmt.Sprint(i) != first {
+				want = 0
+			}
+			assert.Equal(t, want, s.count(fmt.Sprint(i)), "lease %d", i)
+			assert.Equal(t, !stopped, entry.Valid(), "lease %d: the answer for a stopped one is dropped", i)
+		}
+	})
+}
+
+func TestAfterFunc(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: failing}
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		var called, calledOff, late atomic.Int64
+		entry.AfterFunc(func() {
+			called.Add(1)
+			assert.ErrorIs(t, entry.Err(), renewal.ErrLost, "f may call the entry")
+		})
+		stop := entry.AfterFunc(func() { calledOff.Add(1) })
+		assert.True(t, stop())
+		assert.False(t, stop(), "called off before")
+		settle(2 * period)
+		assert.EqualValues(t, 1, called.Load())
+		assert.Zero(t, calledOff.Load())
+
+		stop = entry.AfterFunc(func() { late.Add(1) })
+		assert.False(t, stop(), "started at once")
+		synctest.Wait()
+		assert.EqualValues(t, 1, late.Load())
+	})
+}
+
+func TestDoneIsOneChannel(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		entry, other := register(t, dog, "a"), register(t, dog, "b")
+		done := entry.Done()
+		assert.Equal(t, done, entry.Done())
+		assert.False(t, closed(done))
+		entry.Stop()
+		other.Stop()
+		assert.True(t, closed(done))
+		assert.True(t, closed(entry.Done()))
+		assert.True(t, closed(other.Done()), "also if first asked for after the end")
+	})
+}

@@ -1,0 +1,55 @@
+package renewal_test
+
+import (
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// manual is an engine whose timers fire when the test says so, on the test's
+// goroutine, however early or late.
+type manual struct {
+	mu    sync.Mutex // guards tasks
+	tasks map[uint64]schedule.Task
+}
+
+func (m *manual) Schedule(_ time.Duration, task schedule.Task) (schedule.Timer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tasks == nil {
+		m.tasks = make(map[uint64]schedule.Task)
+	}
+	id := uint64(len(m.tasks) + 1)
+	m.tasks[id] = task
+	return schedule.NewTimer(m, id), nil
+}
+
+func (m *manual) ResetTimer(id uint64, _ time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tasks[id] != nil
+}
+
+func (m *manual) StopTimer(id uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.tasks[id] != nil
+	m.tasks[id] = nil
+	return was
+}
+
+// run fires every timer.
+func (m *manual) run() {
+	m.mu.Lock()
+	tasks := make(map[uint64]schedule.Task, len(m.tasks))
+	for id, task := range m.tasks {
+		tasks[id] = task
+	}
+	m.mu.Unlock()
+	for id, task := range tasks {
+		if task != nil {
+			task.Run(schedule.NewTimer(m, id))
+		}
+	}
+}

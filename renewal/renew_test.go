@@ -1,0 +1,298 @@
+package renewal_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+func TestRenewsOnTheGridOfPeriods(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, nil)
+		start := time.Now()
+		entry := register(t, dog, "a")
+		settle(10 * time.Minute)
+
+		calls := s.seen()
+		require.GreaterOrEqual(t, len(calls), 59)
+		first := calls[0].at.Sub(start)
+		align := period / 200
+		assert.GreaterOrEqual(t, first, period/2-align, "the first renewal comes after half a period")
+		assert.LessOrEqual(t, first, period+slack, "or later, up to a whole one")
+		for i := 1; i < len(calls); i++ {
+			gap := calls[i].at.Sub(calls[i-1].at)
+			assert.LessOrEqual(t, gap, period+slack, "renewal %d", i)
+			assert.GreaterOrEqual(t, gap, period-align, "renewal %d", i)
+		}
+		assert.True(t, entry.Valid())
+		require.NoError(t, entry.Err())
+		assert.Equal(t, calls[len(calls)-1].at.Add(life), entry.Deadline())
+		assert.Equal(t, "a", entry.Lease())
+	})
+}
+
+func TestFirstRenewalsAreSpread(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 10_000})
+		start := time.Now()
+		for i := range 1000 {
+			register(t, dog, fmt.Sprint(i))
+		}
+		settle(period + time.Second)
+		early, late, total := 0, 0, 0
+		for _, c := range s.seen() {
+			total += len(c.batch)
+			switch after := c.at.Sub(start); {
+			case after < period*6/10:
+				early += len(c.batch)
+			case after > period*9/10:
+				late += len(c.batch)
+			}
+		}
+		assert.Equal(t, 1000, total, "each once")
+		assert.InDelta(t, 200, early, 80)
+		assert.InDelta(t, 200, late, 80)
+	})
+}
+
+func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		const answerTime = 3 * time.Second
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(answerTime)
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, nil)
+		sent := time.Now()
+		time.Sleep(2 * time.Second) // the grant took its time
+		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: sent})
+		require.NoError(t, err)
+		assert.Equal(t, sent.Add(life), entry.Deadline())
+
+		settle(period + answerTime)
+		calls := s.seen()
+		require.Len(t, calls, 1)
+		assert.Equal(t, calls[0].at.Add(life), entry.Deadline(), "from the sending of the renewal, not its answer")
+	})
+}
+
+func TestBatchesAreNatural(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Renewed, nil }}
+		slow := &slowStore{store: s, each: time.Second}
+		dog := newDog(t, e, slow, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
+		for i := range 400 { // aligned to half a period: all due at one instant
+			register(t, dog, fmt.Sprint(i))
+		}
+		settle(period)
+		calls := s.seen()
+		seen := map[string]bool{}
+		for _, c := range calls {
+			assert.LessOrEqual(t, len(c.batch), 50)
+			for _, l := range c.batch {
+				assert.False(t, seen[l], "renewed twice in one period")
+				seen[l] = true
+			}
+		}
+		assert.Len(t, seen, 400)
+		assert.LessOrEqual(t, len(calls), 12, "slots are filled with all that is due")
+		assert.Equal(t, 2, s.most, "no more calls at a time than InFlight")
+	})
+}
+
+// slowStore takes its time for each call, not for each lease.
+type slowStore struct {
+	*store
+	each time.Duration
+}
+
+func (s *slowStore) Renew(ctx context.Context, batch []string, out []renewal.Outcome) error {
+	err := s.store.Renew(ctx, batch, out)
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	time.Sleep(s.each)
+	s.mu.Lock()
+	s.now--
+	s.mu.Unlock()
+	return err
+}
+
+func TestOutcomesBelongToTheirLeases(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: func(_ context.Context, lease string) (renewal.Outcome, error) {
+			switch {
+			case strings.HasPrefix(lease, "lost"):
+				return renewal.Lost, nil
+			case strings.HasPrefix(lease, "unknown"):
+				return renewal.Unknown, errIO
+			}
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{Align: period / 2})
+		entries := map[string]*renewal.Entry[string]{}
+		kinds := []string{"ok", "lost", "unknown"}
+		for i, k := range rand.Perm(300) {
+			name := fmt.Sprintf("%s-%d", kinds[k%3], i)
+			entries[name] = register(t, dog, name)
+		}
+		settle(2*period + time.Second) // two rounds: the unknown ones fail twice
+		for name, entry := range entries {
+			switch {
+			case strings.HasPrefix(name, "lost"):
+				assert.Equal(t, renewal.NotOwned, reasonOf(t, entry.Err()), name)
+			case strings.HasPrefix(name, "unknown"):
+				assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()), name)
+			default:
+				assert.NoError(t, entry.Err(), name)
+			}
+		}
+		stats := dog.Stats()
+		assert.Equal(t, 100, stats.Held)
+		assert.EqualValues(t, 100, stats.NotOwned)
+		assert.EqualValues(t, 100, stats.Failed)
+		assert.EqualValues(t, 200, stats.Lost())
+	})
+}
+
+func TestOutcomeOutsideTheEnumIsUnknown(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) { return 77, nil }}, nil)
+		entry := register(t, dog, "a")
+		settle(2*period + time.Second)
+		assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
+	})
+}
+
+type lanedStore struct{ *store }
+
+func (lanedStore) Lane(lease string) int { return int(lease[0]) }
+
+func TestAHungLaneDelaysNoOther(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
+			if lease[0] == 'x' {
+				return hang(ctx, lease)
+			}
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, lanedStore{s}, &renewal.Options{MaxBatch: 1, InFlight: 1})
+		var dead, healthy []*renewal.Entry[string]
+		for i := range 20 {
+			dead = append(dead, register(t, dog, fmt.Sprint("x", i)))
+			healthy = append(healthy, register(t, dog, fmt.Sprint("y", i)))
+		}
+		settle(10 * time.Minute)
+		for i := range dead {
+			assert.ErrorIs(t, dead[i].Err(), renewal.ErrLost)
+			assert.NoError(t, healthy[i].Err())
+		}
+		stats := dog.Stats()
+		assert.LessOrEqual(t, stats.Late.Quantile(0.5), slack+time.Millisecond)
+		for _, c := range s.seen() {
+			assert.Len(t, c.batch, 1)
+		}
+	})
+}
+
+func TestLanesAreNotMixed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, lanedStore{s}, &renewal.Options{Align: period / 2})
+		for i := range 90 {
+			register(t, dog, fmt.Sprint(string(rune('a'+i%3)), i))
+		}
+		settle(time.Minute)
+		for _, c := range s.seen() {
+			for _, l := range c.batch {
+				assert.Equal(t, c.batch[0][0], l[0])
+			}
+		}
+	})
+}
+
+func TestUntilEndsTheLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, nil)
+		now := time.Now()
+		fixed, err := dog.Register("fixed", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(life)})
+		require.NoError(t, err)
+		long, err := dog.Register("long", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(5 * time.Minute)})
+		require.NoError(t, err)
+
+		settle(life - 1)
+		assert.True(t, fixed.Valid())
+		settle(1)
+		assert.Equal(t, renewal.Expired, reasonOf(t, fixed.Err()))
+		assert.Zero(t, s.count("fixed"), "no renewal can move its deadline")
+
+		settle(5*time.Minute - life - 1)
+		assert.True(t, long.Valid())
+		renewals := s.count("long")
+		settle(1 + slack)
+		assert.True(t, closed(long.Done()))
+		assert.Equal(t, renewal.Expired, reasonOf(t, long.Err()))
+		assert.GreaterOrEqual(t, renewals, 25)
+		assert.LessOrEqual(t, renewals, 29, "none is sent once the deadline stands at Until")
+	})
+}
+
+func TestNoGoroutinePerLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		before := runtime.NumGoroutine()
+		for i := range 5000 {
+			entry := register(t, dog, fmt.Sprint(i))
+			entry.Done()
+			entry.AfterFunc(func() {})
+		}
+		settle(time.Minute)
+		assert.Less(t, runtime.NumGoroutine()-before, 10)
+		assert.Equal(t, 5000, dog.Stats().Held)
+	})
+}
+
+// silent is an engine whose timers never fire: what the process sees that was
+// paused, until its timers catch up.
+type silent struct{}
+
+func (silent) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
+	return schedule.NewTimer(silent{}, 1), nil
+}
+func (silent) ResetTimer(uint64, time.Duration) bool { return true }
+func (silent) StopTimer(uint64) bool                 { return true }
+
+func TestValidAndErrNeedNoTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dog := newDog(t, silent{}, new(store), nil)
+		a, b, c := register(t, dog, "a"), register(t, dog, "b"), register(t, dog, "c")
+		done := c.Done()
+		time.Sleep(life - 1)
+		assert.True(t, a.Valid())
+		assert.NoError(t, a.Err())
+		time.Sleep(1)
+		assert.False(t, a.Valid())
+		assert.Equal(t, renewal.Expired, reasonOf(t, a.Err()))
+		assert.False(t, b.Stop(), "past its deadline it is lost, not stopped")
+		assert.Equal(t, renewal.Expired, reasonOf(t, b.Err()))
+		assert.False(t, closed(done), "no timer has told yet")
+		assert.True(t, closed(c.Done()), "asking again settles it")
+		assert.True(t, closed(done))
+		assert.EqualValues(t, 3, dog.Stats().Expired)
+	})
+}

@@ -1,0 +1,222 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Watchdog renews leases until they are stopped. Its methods are safe for
+// concurrent use, from hooks too.
+type Watchdog[L any] struct {
+	engine  schedule.Scheduler
+	renewer Renewer[L]
+	laner   Laner[L] // nil: one lane
+	opts    Options
+	clock   clock
+	ctx     context.Context // of all renewals
+	cancel  context.CancelFunc
+	reports reporter
+
+	// mu guards all below, and what Entry and lane say it does. It is held while
+	// the engine is called, whose locks come after it, never while a store, a
+	// hook or a logger is.
+	mu        sync.Mutex
+	newest    *Entry[L] // all entries that have not ended
+	held      int
+	lanes     map[int]*lane[L]
+	workers   int
+	spare     []*batch[L]
+	closed    bool
+	quiet     chan struct{} // closed when closed and no worker is left
+	watching  bool          // the timer that compares the clocks is armed
+	lead      int64         // of the wall clock, when last compared
+	tolerance time.Duration // the smallest margin seen: what the clocks may jump unnoticed
+	stats     Stats
+	lost      [reasons]uint64
+}
+
+// New returns a watchdog that takes its timers from engine, which it does not
+// own, and renews through r. The error names the argument or the field of Options
+// that is wrong.
+func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[L], error) {
+	if engine == nil {
+		return nil, errors.New("renewal: the engine is nil")
+	}
+	if r == nil {
+		return nil, errors.New("renewal: the renewer is nil")
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	laner, _ := r.(Laner[L])
+	return &Watchdog[L]{
+		engine:    engine,
+		renewer:   r,
+		laner:     laner,
+		opts:      opts,
+		clock:     clock{base: time.Now()},
+		ctx:       ctx,
+		cancel:    cancel,
+		lanes:     make(map[int]*lane[L]),
+		quiet:     make(chan struct{}),
+		tolerance: math.MaxInt64,
+	}, nil
+}
+
+// Register puts a lease that was just granted under the watchdog. The error names
+// the field of the grant that is wrong, is a *LostError if the deadline of the
+// grant has passed already, ErrClosed, or that of an engine that is full or
+// closed; then the lease is not renewed.
+func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
+	now := w.clock.now()
+	if err := w.check(g, now); err != nil {
+		return nil, err
+	}
+	sent := w.clock.at(g.Sent)
+	e := &Entry[L]{
+		dog:    w,
+		lease:  lease,
+		latest: noLatest,
+		life:   w.opts.life(g.TTL),
+		period: w.opts.period(g.TTL),
+	}
+	if !g.Until.IsZero() {
+		e.latest = w.clock.at(g.Until).mono
+	}
+	e.renewed(sent)
+	if now.reached(e.deadline()) {
+		return nil, &LostError{Reason: Expired}
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, ErrClosed
+	}
+	// The timer may fire before it is stored in the entry; its Run waits for mu.
+	timer, err := w.engine.Schedule(math.MaxInt64, (*task[L])(e))
+	if err != nil {
+		return nil, fmt.Errorf("renewal: %w", err)
+	}
+	e.timer = timer
+	w.link(e)
+	w.tolerance = min(w.tolerance, w.opts.margin(g.TTL))
+	w.watchClocks(now)
+	e.wait(w.firstRenewal(sent.mono, e.period), now)
+	if e.state == over {
+		return nil, e.end.err
+	}
+	return e, nil
+}
+
+// check names what is wrong with a grant.
+func (w *Watchdog[L]) check(g Grant, now instant) error {
+	switch life, period := w.opts.life(g.TTL), w.opts.period(g.TTL); {
+	case g.TTL <= 0:
+		return fmt.Errorf("renewal: Grant.TTL must be above zero, got %v", g.TTL)
+	case life <= period || period <= 0:
+		return fmt.Errorf("renewal: Grant.TTL of %v is too short: with a margin of %v its deadline is %v after a renewal, the next one %v",
+			g.TTL, w.opts.margin(g.TTL), life, period)
+	case g.Sent.IsZero():
+		return errors.New("renewal: Grant.Sent is not set")
+	case w.clock.at(g.Sent).mono > now.mono:
+		return errors.New("renewal: Grant.Sent is in the future")
+	case !g.Until.IsZero() && !g.Until.After(g.Sent):
+		return errors.New("renewal: Grant.Until is not after Grant.Sent")
+	}
+	return nil
+}
+
+// firstRenewal returns the instant for the first renewal of a lease granted by a
+// request sent at the given one. It is spread over half a period, so that leases
+// acquired together part ways.
+func (w *Watchdog[L]) firstRenewal(sent int64, period time.Duration) int64 {
+	return w.renewalAt(sent, period, rand.Float64()/2)
+}
+
+// nextRenewal returns the instant for the renewal after one sent at the given one.
+func (w *Watchdog[L]) nextRenewal(sent int64, period time.Duration) int64 {
+	if w.opts.Jitter == 0 {
+		return w.renewalAt(sent, period, 0)
+	}
+	return w.renewalAt(sent, period, rand.Float64()*w.opts.Jitter)
+}
+
+// renewalAt returns the instant one period after sent, earlier by a part of the
+// period and by what it takes to the grid.
+func (w *Watchdog[L]) renewalAt(sent int64, period time.Duration, earlier float64) int64 {
+	at := sent + int64(period) - int64(earlier*float64(period))
+	grid := int64(w.opts.Align)
+	if grid == 0 {
+		grid = int64(period) / alignPart
+	}
+	if grid <= 0 {
+		return at
+	}
+	return at - at%grid
+}
+
+// Close ends the watchdog: every entry ends with ErrClosed, no renewal begins any
+// more, the ctx of those under way is cancelled, and the leases that were held
+// are returned. It then waits for calls of Renew to return, at most until ctx
+// ends, whose cause is the error. It does not wait for hooks and functions of
+// AfterFunc. A second Close has nothing to return and waits likewise.
+func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
+	if ctx == nil {
+		return nil, errors.New("renewal: Close needs a context")
+	}
+	var leases []L
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		w.cancel()
+		now := w.clock.now()
+		for e := w.newest; e != nil; e = w.newest {
+			if e.stop(ErrClosed, now) {
+				leases = append(leases, e.lease)
+			}
+		}
+		if w.workers == 0 {
+			close(w.quiet)
+		}
+	}
+	w.mu.Unlock()
+	select {
+	case <-w.quiet:
+		return leases, nil
+	case <-ctx.Done():
+		return leases, fmt.Errorf("renewal: Close: a renewal is still under way: %w", context.Cause(ctx))
+	}
+}
+
+// link and unlink keep the list of all entries. The caller holds mu.
+func (w *Watchdog[L]) link(e *Entry[L]) {
+	e.older = w.newest
+	if w.newest != nil {
+		w.newest.newer = e
+	}
+	w.newest = e
+	w.held++
+}
+
+func (w *Watchdog[L]) unlink(e *Entry[L]) {
+	if e.newer == nil {
+		w.newest = e.older
+	} else {
+		e.newer.older = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	}
+	e.older, e.newer = nil, nil
+	w.held--
+}
