@@ -1,0 +1,190 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// Client makes locks on one store and keeps those that are held alive. One client
+// serves a whole process: it renews the leases of all its locks together. Its
+// methods are safe for concurrent use.
+type Client struct {
+	*core
+	terms Terms
+	wrong error // what is wrong with terms: the answer to every Lock
+}
+
+// core is what a client shares with those that With derives from it.
+type core struct {
+	store   Store
+	engine  *wheel.Wheel // nil if the user brought one
+	dog     *renewal.Watchdog[Lease]
+	backoff func(int) time.Duration
+	logger  *slog.Logger
+	cleaner cleaner
+
+	id     string        // random: makes the client's owners unique
+	serial atomic.Uint64 // of acquisitions
+
+	waiting atomic.Int64  // acquisitions that wait for a lock to be free
+	ending  chan struct{} // closed when Close begins
+
+	mu     sync.Mutex // guards closed, and running against a Wait that has begun
+	closed bool
+	// running counts acquisitions and releases that are under way.
+	running sync.WaitGroup
+}
+
+// New returns a client of the given store. The error names the argument or the
+// field of Options that is wrong. No IO is done. The client must be closed; with
+// it its store is closed, if that is an io.Closer.
+func New(store Store, o *Options) (*Client, error) {
+	if store == nil {
+		return nil, errors.New("lock: the store is nil")
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &core{
+		store:   store,
+		backoff: opts.Backoff,
+		logger:  opts.Logger,
+		id:      rand.Text(),
+		ending:  make(chan struct{}),
+	}
+	c.cleaner.init(store, opts.Logger)
+
+	engine := opts.Scheduler
+	if engine == nil {
+		c.engine, err = wheel.New(&wheel.Options{Tick: tick(opts.TTL), Logger: opts.Logger})
+		if err != nil {
+			return nil, err
+		}
+		engine = c.engine
+	}
+	if ticking, ok := engine.(interface{ Tick() time.Duration }); ok && opts.Renewal.Margin == 0 {
+		opts.Renewal.Margin = margin(ticking.Tick())
+	}
+	if c.dog, err = renewal.New(engine, renewal.Renewer[Lease](store), &opts.Renewal); err != nil {
+		return nil, err
+	}
+	if err := c.checkLife(opts.Terms); err != nil {
+		return nil, err
+	}
+	return &Client{core: c, terms: opts.Terms}, nil
+}
+
+// checkLife refuses terms whose leases could not be told of in time.
+func (c *core) checkLife(t Terms) error {
+	if c.dog.Life(t.TTL) < t.TTL/2 {
+		return fmt.Errorf("%w: %v is too short for the engine: only %v of it could be used", ErrBadTTL, t.TTL, max(c.dog.Life(t.TTL), 0))
+	}
+	return nil
+}
+
+// With returns a client that shares everything with this one but the terms of the
+// locks that it makes. Terms that are out of range are the error of their Lock.
+// Closing either closes both.
+func (c *Client) With(t Terms) *Client {
+	if c == nil || c.core == nil {
+		return c
+	}
+	t, err := t.withDefaults("Terms.")
+	if err == nil {
+		err = c.checkLife(t)
+	}
+	return &Client{core: c.core, terms: t, wrong: err}
+}
+
+// Stats is a snapshot of a client.
+type Stats struct {
+	Renewal  renewal.Stats // of the watchdog: what is held, renewed and lost
+	Waiting  int           // calls of Lock that wait for a lock to be free
+	Cleaning int           // abandoned acquisitions that are still being released
+}
+
+// Stats returns a snapshot. It is safe for concurrent use and after Close.
+func (c *Client) Stats() Stats {
+	return Stats{
+		Renewal:  c.dog.Stats(),
+		Waiting:  int(c.waiting.Load()),
+		Cleaning: c.cleaner.len(),
+	}
+}
+
+// Close ends the client: Lock and TryLock answer ErrClosed, those that wait too;
+// every holder is told, its Err being ErrClosed; then all locks are released,
+// many at a time, and the engine, if it is the client's own, and the store are
+// closed. All this is done as far as it gets within ctx; the error tells what was
+// not. What could not be released ends with its TTL. A second Close returns
+// ErrClosed.
+func (c *Client) Close(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.closed = true
+	close(c.ending)
+	c.mu.Unlock()
+
+	held, errDog := c.dog.Close(ctx)
+	errRunning := c.await(ctx)
+	orphans, errCleaner := c.cleaner.close(ctx)
+	errRelease := releaseAll(ctx, c.store, append(held, orphans...))
+	if c.engine != nil {
+		c.engine.Close()
+	}
+	var errStore error
+	if closer, ok := c.store.(io.Closer); ok {
+		errStore = closer.Close()
+	}
+	return errors.Join(errDog, errRunning, errCleaner, errRelease, errStore)
+}
+
+// await waits for acquisitions and releases that are under way.
+func (c *core) await(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		c.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("lock: Close: a call of the store is still under way: %w", context.Cause(ctx))
+	}
+}
+
+// begin registers an operation, unless the client is closed. The caller calls
+// running.Done at its end.
+func (c *core) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.running.Add(1)
+	return nil
+}
+
+// owner returns the name of one acquisition. It is never used again.
+func (c *core) owner() string {
+	return c.id + ":" + strconv.FormatUint(c.serial.Add(1), 36)
+}

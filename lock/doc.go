@@ -1,0 +1,25 @@
+// Package lock holds distributed locks: a [Client] takes them from a [Store],
+// keeps them alive while they are held, and tells the holder of a loss before
+// anybody else can get the lock.
+//
+//	store, err := redisstore.New(rdb, nil) // or memstore.New()
+//	client, err := lock.New(store, nil)
+//	defer client.Close(context.Background())
+//
+//	err = lock.Do(ctx, client.Mutex("orders"), func(ctx context.Context) error {
+//		return work(ctx) // ctx ends if the lock is lost
+//	})
+//
+// Or by hand: [Mutex.Lock] and [Mutex.TryLock] return a [Held], a handle of that
+// one acquisition, which only its owner has and which may be used from any
+// goroutine.
+//
+// # What a lease cannot promise
+//
+// A lock on another machine is a lease: it ends when the holder is cut off for
+// longer than its TTL. Package renewal sees to it that [Held.Valid] and
+// [Held.Err] tell the truth at any instant. But a process may be paused between
+// the question and the deed, for longer than the lease lasts. Where that must do
+// no harm, give [Held.Token] to the resource and let it refuse lower tokens than
+// the highest it has seen. The other assumptions are in docs/SAFETY.md.
+package lock

@@ -1,0 +1,61 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var (
+	// ErrNotAcquired matches every failure to get a lock because others have it.
+	ErrNotAcquired = errors.New("lock: not acquired")
+
+	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
+	// locked, or held by another.
+	ErrNotHeld = errors.New("lock: not held")
+
+	// ErrLost matches every loss of a lease: see [renewal.LostError].
+	ErrLost = renewal.ErrLost
+
+	// ErrClosed is returned by a client that is closed, and by what it held.
+	ErrClosed = errors.New("lock: client is closed")
+
+	// ErrWrongType is returned when something that is not a lock lies at the
+	// lock's key. It is never deleted or overwritten.
+	ErrWrongType = errors.New("lock: the key holds something that is not a lock")
+
+	// ErrBadKey matches the refusal of a key.
+	ErrBadKey = errors.New("lock: bad key")
+
+	// ErrBadTTL matches the refusal of a TTL.
+	ErrBadTTL = errors.New("lock: bad TTL")
+)
+
+// HeldError says that a lock is taken. It matches ErrNotAcquired.
+type HeldError struct {
+	Key string
+
+	// ExpiresIn is how long the present lease lasts unless it is renewed or
+	// released; 0 if the store cannot tell.
+	ExpiresIn time.Duration
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("lock: %s is held by another, whose lease ends in %v unless renewed", quoted(e.Key), e.ExpiresIn)
+}
+
+// Is makes every HeldError match ErrNotAcquired.
+func (e *HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// quoted makes a key fit for a message: binary bytes escaped, long keys cut.
+func quoted(key string) string {
+	const most = 100
+	if len(key) > most {
+		return strconv.Quote(key[:most]) + "..."
+	}
+	return strconv.Quote(key)
+}

@@ -1,0 +1,293 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var acquiring = []testCase{
+	{name: "S1_a_lock_has_one_holder", run: func(f *fixture) {
+		r := f.request("k")
+		l := f.acquire(r)
+		assert.NotZero(f, l.Token)
+		held := f.taken("k")
+		assert.Equal(f, r.Key, held.Key)
+		assert.Positive(f, held.ExpiresIn)
+		assert.LessOrEqual(f, held.ExpiresIn, f.TTL)
+		f.acquire(f.request("other"))
+	}},
+	{name: "S10_a_repeated_acquire_is_the_same_grant", run: func(f *fixture) {
+		r := f.request("k")
+		l := f.acquire(r)
+		time.Sleep(f.TTL / 2)
+		again := f.acquire(r)
+		assert.Equal(f, l.Token, again.Token)
+		time.Sleep(f.TTL * 6 / 10)
+		f.taken("k") // the second one gave it its full TTL again
+	}},
+	{name: "L2_a_lock_ends_with_its_TTL", run: func(f *fixture) {
+		f.acquire(f.request("k"))
+		time.Sleep(f.TTL * 8 / 10)
+		f.taken("k")
+		time.Sleep(f.TTL*2/10 + f.TTL/20 + time.Millisecond)
+		f.acquire(f.request("k"))
+	}},
+	{name: "S3_tokens_rise", run: func(f *fixture) {
+		var last uint64
+		for i := range 20 {
+			l := f.acquire(f.request("k"))
+			assert.Greater(f, l.Token, last, "grant %d", i)
+			last = l.Token
+			require.NoError(f, f.store.Release(f.ctx, l))
+		}
+		f.acquire(f.request("k"))
+		f.expire()
+		assert.Greater(f, f.acquire(f.request("k")).Token, last+1, "over the end of a lease")
+	}},
+	{name: "S3_tokens_rise_over_a_deletion", needs: needsDelete, run: func(f *fixture) {
+		r := f.request("k")
+		l := f.acquire(r)
+		f.Delete(f.T, f.store, r.Key)
+		assert.Greater(f, f.acquire(f.request("k")).Token, l.Token)
+	}},
+	{name: "keys_are_bytes", run: func(f *fixture) {
+		keys := []string{
+			"a", "A", "a ", " a", "a\x00", "a\x00b", "\xff\xfe", "a\r\nb", "*1\r\n$4\r\nPING\r\n", "{", "{}", "a{b}c", "a}b",
+			"a:t", "a:q", "a:w", "a:x:", "a}:t", "é", "e\u0301", "🔒", "%s%d", "'\"\\", "--", strings.Repeat("k", 900),
+		}
+		tokens := map[string]lock.Lease{}
+		for _, k := range keys {
+			r := f.request("")
+			r.Key = k + f.prefix
+			if k == "{" || k == "{}" {
+				r.Key = k
+			}
+			l, err := f.store.Acquire(f.ctx, r)
+			require.NoError(f, err, "%q is a key of its own", k)
+			tokens[k] = complete(l, r)
+		}
+		for _, k := range keys {
+			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(tokens[k]), "%q", k)
+			assert.NoError(f, f.store.Release(f.ctx, tokens[k]), "%q", k)
+		}
+	}},
+}
+
+var renewing = []testCase{
+	{name: "L0_a_renewed_lock_lasts", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		for range 5 {
+			time.Sleep(f.TTL / 2)
+			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+		}
+		held := f.taken("k")
+		assert.Greater(f, held.ExpiresIn, f.TTL/2)
+		f.expire()
+		f.acquire(f.request("k"))
+	}},
+	{name: "S5_a_lock_that_has_ended_is_not_revived", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		f.expire()
+		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+		f.acquire(f.request("k")) // a renewal creates nothing
+		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+	}},
+	{name: "S4_only_the_holder_renews", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		stranger := l
+		stranger.Owner = "stranger"
+		older := l
+		older.Token--
+		assert.Equal(f, []renewal.Outcome{renewal.Lost, renewal.Renewed, renewal.Lost}, f.renew(stranger, l, older))
+	}},
+	{name: "S5_a_released_lock_is_not_revived", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		require.NoError(f, f.store.Release(f.ctx, l))
+		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+		f.acquire(f.request("k"))
+	}},
+	{name: "a_deleted_lock_is_lost", needs: needsDelete, run: func(f *fixture) {
+		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
+		f.Delete(f.T, f.store, a.Key)
+		assert.Equal(f, []renewal.Outcome{renewal.Lost, renewal.Renewed}, f.renew(a, b))
+		f.acquire(f.request("a"))
+	}},
+	{name: "each_outcome_belongs_to_its_lease", run: func(f *fixture) {
+		var batch []lock.Lease
+		var want []renewal.Outcome
+		for i := range 1000 {
+			r := f.request(fmt.Sprint(i))
+			r.TTL += time.Duration(i%3) * time.Second // leases of several TTLs in one batch
+			switch i % 7 {
+			case 2: // nobody has it
+				batch = append(batch, lock.Lease{Request: r, Token: 1})
+				want = append(want, renewal.Lost)
+			case 4: // another has it
+				l := f.acquire(r)
+				l.Owner = "stranger"
+				batch = append(batch, l)
+				want = append(want, renewal.Lost)
+			default:
+				batch = append(batch, f.acquire(r))
+				want = append(want, renewal.Renewed)
+			}
+		}
+		assert.Equal(f, want, f.renew(batch...))
+	}},
+	{name: "one_lease_twice_in_a_batch", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed, renewal.Renewed}, f.renew(l, l))
+	}},
+	{name: "an_empty_batch", run: func(f *fixture) {
+		assert.NoError(f, f.store.Renew(f.ctx, nil, nil))
+	}},
+}
+
+var releasing = []testCase{
+	{name: "a_released_lock_is_free", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		require.NoError(f, f.store.Release(f.ctx, l))
+		f.acquire(f.request("k"))
+	}},
+	{name: "S10_a_repeated_release_changes_nothing", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		require.NoError(f, f.store.Release(f.ctx, l))
+		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		next := f.acquire(f.request("k"))
+		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(next))
+	}},
+	{name: "S4_only_the_holder_releases", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		stranger := l
+		stranger.Owner = "stranger"
+		require.ErrorIs(f, f.store.Release(f.ctx, stranger), lock.ErrNotHeld)
+		f.taken("k")
+	}},
+	{name: "S4_a_holder_that_was_overtaken_releases_nothing", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		f.expire()
+		next := f.acquire(f.request("k"))
+		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(next))
+	}},
+	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture) {
+		r := f.request("k")
+		// Its request is still on its way when the release is executed.
+		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		_, err := f.store.Acquire(f.ctx, r)
+		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		var held *lock.HeldError
+		require.False(f, errors.As(err, &held), "nobody holds it")
+		f.acquire(f.request("k")) // others are served
+	}},
+	{name: "L4_a_release_of_a_lock_with_an_unanswered_acquire", run: func(f *fixture) {
+		r := f.request("k")
+		l := f.acquire(r)
+		l.Unanswered = true
+		require.NoError(f, f.store.Release(f.ctx, l))
+		_, err := f.store.Acquire(f.ctx, r)
+		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		f.acquire(f.request("k"))
+	}},
+}
+
+var refusing = []testCase{
+	{name: "a_cancelled_context_does_nothing", run: func(f *fixture) {
+		cause := errors.New("the cause")
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		cancel(cause)
+		_, err := f.store.Acquire(ctx, f.request("k"))
+		require.ErrorIs(f, err, cause)
+		l := f.acquire(f.request("k"))
+		require.ErrorIs(f, f.store.Release(ctx, l), cause)
+		f.taken("k")
+		out := make([]renewal.Outcome, 1)
+		require.ErrorIs(f, f.store.Renew(ctx, []lock.Lease{l}, out), cause)
+		assert.Equal(f, renewal.Unknown, out[0])
+	}},
+	{name: "a_mode_that_is_not_supported", run: func(f *fixture) {
+		r := f.request("k")
+		r.Mode = 250
+		_, err := f.store.Acquire(f.ctx, r)
+		require.ErrorIs(f, err, errors.ErrUnsupported)
+		f.acquire(f.request("k"))
+	}},
+	{name: "what_is_no_lock_is_left_alone", needs: needsSpoil, run: func(f *fixture) {
+		r := f.request("k")
+		f.Spoil(f.T, f.store, r.Key)
+		_, err := f.store.Acquire(f.ctx, r)
+		require.ErrorIs(f, err, lock.ErrWrongType)
+		require.NotErrorIs(f, err, lock.ErrNotAcquired, "it is not taken")
+		assert.NotContains(f, err.Error(), r.Owner, "owners are secrets")
+		_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true})
+		assert.True(f, f.Spoiled(f.T, f.store, r.Key), "and is never deleted")
+	}},
+	{name: "what_is_no_lock_takes_nothing_from_its_batch_mates", needs: needsSpoil, run: func(f *fixture) {
+		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))
+		f.Spoil(f.T, f.store, b.Key)
+		out := make([]renewal.Outcome, 3)
+		_ = f.store.Renew(f.ctx, []lock.Lease{a, b, c}, out)
+		assert.Equal(f, renewal.Renewed, out[0])
+		assert.NotEqual(f, renewal.Renewed, out[1])
+		assert.Equal(f, renewal.Renewed, out[2])
+		assert.True(f, f.Spoiled(f.T, f.store, b.Key))
+	}},
+	{name: "errors_keep_the_owner_secret", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		other := f.request("k")
+		_, err := f.store.Acquire(f.ctx, other)
+		require.Error(f, err)
+		for _, format := range []string{"%v", "%+v", "%#v"} {
+			assert.NotContains(f, fmt.Sprintf(format, err), l.Owner)
+			assert.NotContains(f, fmt.Sprintf(format, err), other.Owner)
+			assert.NotContains(f, fmt.Sprintf(format, l), l.Owner)
+			assert.NotContains(f, fmt.Sprintf(format, l.Request), l.Owner)
+		}
+	}},
+}
+
+var contending = []testCase{
+	{name: "S1_S3_many_at_a_time", run: func(f *fixture) {
+		const clients, rounds = 16, 30
+		key := f.request("k").Key
+		ex := NewExclusion()
+		var wg sync.WaitGroup
+		for range clients {
+			wg.Go(func() {
+				for range rounds {
+					r := f.request("k")
+					var l lock.Lease
+					for {
+						got, err := f.store.Acquire(f.ctx, r)
+						if err == nil {
+							l = complete(got, r)
+							break
+						}
+						if !assert.ErrorIs(f, err, lock.ErrNotAcquired) {
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+					ex.Enter(key, l.Token)
+					assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+					ex.Leave(key, l.Token)
+					assert.NoError(f, f.store.Release(f.ctx, l))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Empty(f, ex.Violations())
+		assert.Equal(f, clients*rounds, ex.Entered())
+	}},
+}

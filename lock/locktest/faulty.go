@@ -1,0 +1,85 @@
+package locktest
+
+import (
+	"context"
+	"io"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Op is an operation of a store.
+type Op string
+
+// The operations.
+const (
+	Acquire Op = "acquire"
+	Renew   Op = "renew"
+	Release Op = "release"
+)
+
+// Faulty is a store that fails as the test wants. The functions may be nil, are
+// called concurrently, and may block as a slow store does.
+type Faulty struct {
+	lock.Store
+
+	// Before is called before the operation. If it returns an error the operation
+	// is not executed: the request got lost.
+	Before func(ctx context.Context, op Op) error
+
+	// After is called after the operation was executed. If it returns an error
+	// that is the answer: the real one got lost.
+	After func(ctx context.Context, op Op) error
+}
+
+// Acquire implements [lock.Store].
+func (f *Faulty) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	if err := call(ctx, f.Before, Acquire); err != nil {
+		return lock.Lease{}, err
+	}
+	l, err := f.Store.Acquire(ctx, r)
+	if lost := call(ctx, f.After, Acquire); lost != nil {
+		return lock.Lease{}, lost
+	}
+	return l, err
+}
+
+// Renew implements [renewal.Renewer].
+func (f *Faulty) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+	if err := call(ctx, f.Before, Renew); err != nil {
+		return err
+	}
+	err := f.Store.Renew(ctx, batch, out)
+	if lost := call(ctx, f.After, Renew); lost != nil {
+		clear(out)
+		return lost
+	}
+	return err
+}
+
+// Release implements [lock.Store].
+func (f *Faulty) Release(ctx context.Context, l lock.Lease) error {
+	if err := call(ctx, f.Before, Release); err != nil {
+		return err
+	}
+	err := f.Store.Release(ctx, l)
+	if lost := call(ctx, f.After, Release); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Close closes the store beneath, if it can be closed.
+func (f *Faulty) Close() error {
+	if closer, ok := f.Store.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+func call(ctx context.Context, f func(context.Context, Op) error, op Op) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx, op)
+}

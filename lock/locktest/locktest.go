@@ -1,0 +1,121 @@
+// Package locktest holds the contract of a lock store as tests: every store calls
+// [TestStore] from one of its own. It also offers what tests of locks need: a
+// store that fails on demand, and a checker of mutual exclusion.
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Config describes the store under test.
+type Config struct {
+	// New returns a store. It may be one that other cases use too: each case has
+	// keys of its own.
+	New func(t *testing.T) lock.Store
+
+	// TTL is the lease that the cases work with. They wait for it to end a few
+	// times: make it short for a store on real time, but long enough that it does
+	// not end while a case is still at work.
+	TTL time.Duration
+
+	// Run runs a case, such as synctest.Test for a store that lives in virtual
+	// time. Default: the case is called.
+	Run func(t *testing.T, f func(t *testing.T))
+
+	// Delete takes a key away behind the back of its holder. Cases that need it
+	// are left out if it is nil.
+	Delete func(t *testing.T, s lock.Store, key string)
+
+	// Spoil puts something at a key that is not a lock, and Spoiled tells whether
+	// it is still there. Cases that need them are left out if they are nil.
+	Spoil   func(t *testing.T, s lock.Store, key string)
+	Spoiled func(t *testing.T, s lock.Store, key string) bool
+}
+
+// TestStore runs the whole contract against the store.
+func TestStore(t *testing.T, c Config) {
+	run := c.Run
+	if run == nil {
+		run = func(t *testing.T, f func(t *testing.T)) { f(t) }
+	}
+	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending} {
+		for _, tc := range group {
+			if tc.needs != nil && !tc.needs(c) {
+				continue
+			}
+			t.Run(tc.name, func(t *testing.T) {
+				run(t, func(t *testing.T) {
+					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text()})
+				})
+			})
+		}
+	}
+}
+
+type testCase struct {
+	name  string
+	run   func(f *fixture)
+	needs func(c Config) bool
+}
+
+func needsDelete(c Config) bool { return c.Delete != nil }
+func needsSpoil(c Config) bool  { return c.Spoil != nil && c.Spoiled != nil }
+
+// fixture is what a case works with.
+type fixture struct {
+	*testing.T
+	Config
+	store  lock.Store
+	ctx    context.Context
+	prefix string
+}
+
+// request returns a request for a key of this case, by a new owner.
+func (f *fixture) request(key string) lock.Request {
+	return lock.Request{Key: f.prefix + key, Owner: rand.Text(), Mode: lock.Exclusive, TTL: f.TTL}
+}
+
+// acquire gets a lock that is free.
+func (f *fixture) acquire(r lock.Request) lock.Lease {
+	f.Helper()
+	l, err := f.store.Acquire(f.ctx, r)
+	require.NoError(f, err)
+	return complete(l, r)
+}
+
+// complete is what the client does with a lease.
+func complete(l lock.Lease, r lock.Request) lock.Lease {
+	l.Request = r
+	return l
+}
+
+// taken expects that the lock is held by another.
+func (f *fixture) taken(key string) *lock.HeldError {
+	f.Helper()
+	_, err := f.store.Acquire(f.ctx, f.request(key))
+	var held *lock.HeldError
+	require.ErrorAs(f, err, &held)
+	require.ErrorIs(f, err, lock.ErrNotAcquired)
+	return held
+}
+
+// renew renews leases, in one batch.
+func (f *fixture) renew(leases ...lock.Lease) []renewal.Outcome {
+	f.Helper()
+	out := make([]renewal.Outcome, len(leases))
+	require.NoError(f, f.store.Renew(f.ctx, leases, out))
+	return out
+}
+
+// expire lets leases that were granted or renewed until now run out.
+func (f *fixture) expire() {
+	time.Sleep(f.TTL + f.TTL/20 + time.Millisecond)
+}

@@ -1,0 +1,124 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Terms are those of a lease.
+type Terms struct {
+	// TTL is how long the store keeps the lock without hearing of its holder: the
+	// longest that others wait after a crash. It is renewed each third of it.
+	// Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds.
+	TTL time.Duration
+
+	// MaxHold ends a lease this long after the request that got it was sent,
+	// renewals or not; the holder then has lost it. Default 0: no limit.
+	MaxHold time.Duration
+
+	// Fixed leases are not renewed: they end after one TTL.
+	Fixed bool
+}
+
+// Options configure a Client. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	Terms // of all locks, unless Client.With says otherwise
+
+	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
+	// heapqueue.Scheduler. It is not closed with the client and must be closed
+	// after it. Its lateness must be below Renewal.Margin; for one with a method
+	// Tick() time.Duration that is seen to. Default: a wheel of the client's own,
+	// with a tick of 1/1500 of the TTL, 1 to 20 ms.
+	Scheduler schedule.Scheduler
+
+	// Renewal configures the watchdog.
+	Renewal renewal.Options
+
+	// Backoff returns the time to wait after the n-th try, from 0, that found the
+	// lock taken. It must be safe for concurrent use. A lock whose lease ends
+	// earlier is tried then. Default: a random time that grows from 5 to 250 ms.
+	Backoff func(n int) time.Duration
+
+	// Logger is told of losses, and of locks that could not be released. Owners
+	// are never logged. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTTL  = 30 * time.Second
+	minTick     = time.Millisecond
+	maxTick     = 20 * time.Millisecond
+	ticksPerTTL = 1500
+
+	minBackoff = 10 * time.Millisecond
+	maxBackoff = 250 * time.Millisecond
+)
+
+// withDefaults fills in what does not depend on the engine, or names the wrong
+// field.
+func (o *Options) withDefaults() (Options, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	opts := *o
+	var err error
+	if opts.Terms, err = opts.Terms.withDefaults("Options."); err != nil {
+		return opts, err
+	}
+	if opts.Backoff == nil {
+		opts.Backoff = backoff
+	}
+	if opts.Renewal.Logger == nil {
+		opts.Renewal.Logger = opts.Logger
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return opts, nil
+}
+
+func (t Terms) withDefaults(where string) (Terms, error) {
+	if t.TTL == 0 {
+		t.TTL = defaultTTL
+	}
+	if err := checkTTL(where+"TTL", t.TTL); err != nil {
+		return t, err
+	}
+	t.TTL = t.TTL.Truncate(time.Millisecond)
+	switch {
+	case t.MaxHold < 0:
+		return t, fmt.Errorf("lock: %sMaxHold must not be negative, got %v", where, t.MaxHold)
+	case t.Fixed && t.MaxHold > 0:
+		return t, errors.New("lock: " + where + "MaxHold has no meaning for a Fixed lease, which ends after one TTL")
+	}
+	return t, nil
+}
+
+// tick returns the tick for an engine of leases with this TTL: fine enough that
+// neither renewals nor news of a loss are late by a part of the TTL that matters,
+// coarse enough that many leases are due at once.
+func tick(ttl time.Duration) time.Duration {
+	return min(max(ttl/ticksPerTTL, minTick), maxTick)
+}
+
+// margin returns the least margin for an engine whose timers may be late by a
+// tick, and the scheduler of the machine by some more.
+func margin(tick time.Duration) time.Duration {
+	return 2*tick + 2*time.Millisecond
+}
+
+// backoff doubles up to maxBackoff; the upper half is random, so that clients
+// that met once do not meet again.
+func backoff(n int) time.Duration {
+	most := maxBackoff
+	if n < 5 {
+		most = min(minBackoff<<n, maxBackoff)
+	}
+	return most/2 + time.Duration(rand.Int64N(int64(most/2)))
+}
