@@ -30,6 +30,7 @@ type cleaner struct {
 
 	mu      sync.Mutex // guards all below
 	queue   []orphan
+	open    int // orphans queued and being released
 	busy    int // goroutines
 	closed  bool
 	left    []Lease       // given up at close
@@ -65,6 +66,7 @@ func (c *cleaner) enqueue(l Lease) bool {
 		return false
 	}
 	c.queue = append(c.queue, orphan{l, time.Now().Add(l.TTL)})
+	c.open++
 	if c.busy < maxCleaners {
 		c.busy++
 		go c.work()
@@ -75,7 +77,7 @@ func (c *cleaner) enqueue(l Lease) bool {
 func (c *cleaner) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.queue) + c.busy
+	return c.open
 }
 
 func (c *cleaner) work() {
@@ -95,32 +97,36 @@ func (c *cleaner) work() {
 			c.queue = nil // let go of the array
 		}
 		c.mu.Unlock()
-		c.clean(o)
+		done := c.clean(o)
+		c.mu.Lock()
+		c.open--
+		if !done {
+			c.left = append(c.left, o.lease)
+		}
+		c.mu.Unlock()
 	}
 }
 
-// clean releases one lease, however many tries that takes.
-func (c *cleaner) clean(o orphan) {
+// clean releases one lease, however many tries that takes. It returns false if
+// the cleaner was closed before.
+func (c *cleaner) clean(o orphan) bool {
 	for pause := cleanPause; ; pause = min(2*pause, maxCleanPause) {
 		left := time.Until(o.until)
 		if left <= 0 {
-			return
+			return true
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, min(left, cleanTimeout))
 		err := c.store.Release(ctx, o.lease)
 		cancel()
 		if err == nil || errors.Is(err, ErrNotHeld) {
-			return
+			return true
 		}
 		timer := time.NewTimer(min(left, pause))
 		select {
 		case <-timer.C:
 		case <-c.ctx.Done():
 			timer.Stop()
-			c.mu.Lock()
-			c.left = append(c.left, o.lease)
-			c.mu.Unlock()
-			return
+			return false
 		}
 	}
 }
@@ -146,6 +152,7 @@ func (c *cleaner) close(ctx context.Context) ([]Lease, error) {
 	for _, o := range c.queue {
 		left = append(left, o.lease)
 	}
+	c.open -= len(c.queue)
 	c.left, c.queue = nil, nil
 	return left, err
 }

@@ -1,0 +1,157 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// kept is a store that outlives its clients: it has no Close.
+type kept struct{ lock.Store }
+
+func TestCloseReleasesWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		client, err := lock.New(kept{mem}, nil)
+		require.NoError(t, err)
+		var all []*lock.Held
+		for i := range 300 {
+			h, err := client.Mutex(fmt.Sprint(i)).Lock(ctx)
+			require.NoError(t, err)
+			all = append(all, h)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := client.Mutex("0").Lock(ctx)
+			assert.ErrorIs(t, err, lock.ErrClosed, "those that wait are told")
+		})
+		settle(time.Minute)
+		done := all[7].Done()
+		require.NoError(t, client.Close(ctx))
+		wg.Wait()
+		assert.Zero(t, mem.Len())
+		assert.True(t, closed(done))
+		for _, h := range all {
+			assert.False(t, h.Valid())
+			require.ErrorIs(t, h.Err(), lock.ErrClosed)
+		}
+		require.ErrorIs(t, all[0].Unlock(ctx), lock.ErrClosed)
+		_, err = client.Mutex("a").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		_, err = client.With(lock.Terms{TTL: time.Minute}).Mutex("a").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		require.ErrorIs(t, client.Close(ctx), lock.ErrClosed)
+		assert.Zero(t, client.Stats().Renewal.Held)
+	})
+}
+
+func TestCloseClosesTheStore(t *testing.T) {
+	mem := memstore.New()
+	client, err := lock.New(mem, nil)
+	require.NoError(t, err)
+	require.NoError(t, client.Close(ctx))
+	_, err = mem.Acquire(ctx, lock.Request{Key: "k", Owner: "o", TTL: ttl})
+	require.ErrorIs(t, err, lock.ErrClosed)
+}
+
+func TestCloseStaysWithinItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseRequests(hang(locktest.Release))
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		start := time.Now()
+		err := b.Close(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "1 of 1 locks not released")
+		assert.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, h.Err(), lock.ErrClosed)
+		require.ErrorContains(t, b.Close(nil), "context is nil") //nolint:staticcheck // the nil is what is tested
+	})
+}
+
+func TestCloseReleasesWhatTheCleanerHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		faulty := &locktest.Faulty{Store: kept{mem}}
+		client, err := lock.New(faulty, nil)
+		require.NoError(t, err)
+		var broken sync.Map
+		broken.Store("on", true)
+		faulty.Before = func(_ context.Context, op locktest.Op) error {
+			if _, on := broken.Load("on"); on && op == locktest.Release {
+				return errIO
+			}
+			return nil
+		}
+		for i := range 50 {
+			h, err := client.Mutex(fmt.Sprint(i)).Lock(ctx)
+			require.NoError(t, err)
+			require.ErrorIs(t, h.Unlock(ctx), errIO)
+		}
+		assert.Equal(t, 50, mem.Len())
+		broken.Delete("on")
+		require.NoError(t, client.Close(ctx))
+		assert.Zero(t, mem.Len())
+	})
+}
+
+// A client on an engine that it shares leaves it running.
+func TestAnEngineOfOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := heapqueue.NewScheduler(nil)
+		require.NoError(t, err)
+		defer engine.Close()
+		for range 2 {
+			client, err := lock.New(memstore.New(), &lock.Options{Scheduler: engine})
+			require.NoError(t, err)
+			h, err := client.Mutex("k").Lock(ctx)
+			require.NoError(t, err)
+			settle(time.Hour)
+			assert.True(t, h.Valid())
+			require.NoError(t, client.Close(ctx))
+		}
+	})
+}
+
+// A store that hangs for ever: every holder is told before the TTL would have
+// ended on the server.
+func TestAStoreThatHangsForEver(t *testing.T) {
+	for _, failures := range []int{2, -1} {
+		o := &lock.Options{Renewal: renewal.Options{MaxBatch: 2, InFlight: 1, Failures: failures}}
+		bubbleWith(t, o, func(t *testing.T, b *bench) {
+			forever := make(chan struct{})
+			b.loseRequests(func(_ context.Context, op locktest.Op) error {
+				if op == locktest.Renew {
+					<-forever // whatever its ctx
+				}
+				return nil
+			})
+			var all []*lock.Held
+			var ends []time.Time
+			for i := range 50 {
+				all = append(all, b.lock(fmt.Sprint(i)))
+				ends = append(ends, time.Now().Add(ttl))
+			}
+			for i, h := range all {
+				<-h.Done()
+				assert.True(t, time.Now().Before(ends[i]), "lock %d is told too late", i)
+				assert.ErrorIs(t, h.Err(), lock.ErrLost)
+			}
+			close(forever)
+			settle(time.Second)
+		})
+	}
+}

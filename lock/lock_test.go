@@ -1,0 +1,437 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var ctx = context.Background()
+
+func TestAHeldLockIsRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		assert.Equal(t, "k", h.Key())
+		assert.NotZero(t, h.Token())
+		assert.NotContains(t, h.String(), ":")
+		settle(time.Hour)
+		assert.True(t, h.Valid())
+		require.NoError(t, h.Err())
+		assert.False(t, closed(h.Done()))
+		assert.True(t, h.Deadline().After(time.Now().Add(ttl/2)))
+		assert.InDelta(t, 360, b.calls(locktest.Renew), 10)
+
+		_, err := b.Mutex("k").TryLock(ctx)
+		var held *lock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, "k", held.Key)
+		assert.Positive(t, held.ExpiresIn)
+
+		require.NoError(t, h.Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+		assert.False(t, h.Valid())
+		assert.True(t, closed(h.Done()))
+		require.ErrorIs(t, h.Err(), lock.ErrNotHeld)
+		assert.Zero(t, h.Deadline())
+		renewals := b.calls(locktest.Renew)
+		settle(time.Hour)
+		assert.Equal(t, renewals, b.calls(locktest.Renew), "no renewal after Unlock")
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrNotHeld)
+	})
+}
+
+func TestLockWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		ex := locktest.NewExclusion()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				h, err := b.Mutex("k").Lock(ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				ex.Enter("k", h.Token())
+				time.Sleep(time.Second)
+				assert.True(t, h.Valid())
+				ex.Leave("k", h.Token())
+				assert.NoError(t, h.Unlock(ctx))
+			})
+		}
+		start := time.Now()
+		time.Sleep(time.Second)
+		assert.Equal(t, 19, b.Stats().Waiting)
+		wg.Wait()
+		assert.Empty(t, ex.Violations())
+		assert.Equal(t, 20, ex.Entered())
+		assert.Less(t, time.Since(start), 30*time.Second)
+		assert.Zero(t, b.Stats().Waiting)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// A holder that died is waited for to the end of its lease, and not longer by a
+// backoff.
+func TestLockTriesWhenTheLeaseEnds(t *testing.T) {
+	bubbleWith(t, &lock.Options{Backoff: func(int) time.Duration { return time.Hour }}, func(t *testing.T, b *bench) {
+		_, err := b.mem.Acquire(ctx, lock.Request{Key: "k", Owner: "dead", TTL: ttl})
+		require.NoError(t, err)
+		start := time.Now()
+		h := b.lock("k")
+		assert.Equal(t, ttl+2*time.Millisecond, time.Since(start))
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestLockEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		waiting, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := b.Mutex("k").Lock(waiting)
+		assert.Equal(t, 5*time.Second, time.Since(start))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorContains(t, err, `"k"`)
+
+		cause := errors.New("the cause")
+		waiting, stop := context.WithCancelCause(ctx)
+		go func() {
+			time.Sleep(time.Second)
+			stop(cause)
+		}()
+		_, err = b.Mutex("k").Lock(waiting)
+		require.ErrorIs(t, err, cause)
+		assert.True(t, h.Valid())
+	})
+}
+
+func TestAFinishedContextDoesNoIO(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := b.Mutex("k").Lock(done)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = b.Mutex("k").TryLock(done)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = b.Mutex("k").Lock(nil) //nolint:staticcheck // the nil is what is tested
+		require.ErrorContains(t, err, "context is nil")
+		assert.Zero(t, b.calls(locktest.Acquire))
+	})
+}
+
+func TestALostAnswerOfAcquireIsMadeGood(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(once(locktest.Acquire, errIO))
+		h := b.lock("k")
+		assert.Equal(t, 2, b.calls(locktest.Acquire))
+		require.NoError(t, h.Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+
+		b.loseAnswers(once(locktest.Acquire, errIO))
+		h, err := b.Mutex("k").TryLock(ctx)
+		require.NoError(t, err, "a TryLock does not collide with itself")
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestAnAcquireThatFailsLeavesNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		for _, try := range []func(context.Context) (*lock.Held, error){b.Mutex("k").Lock, b.Mutex("k").TryLock} {
+			b.loseAnswers(always(locktest.Acquire, errIO))
+			_, err := try(ctx)
+			require.ErrorIs(t, err, errIO)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired, "nobody says that it is taken")
+			synctest.Wait()
+			assert.Zero(t, b.mem.Len(), "what was taken for nobody is given back")
+			b.heal()
+			h := b.lock("k")
+			require.NoError(t, h.Unlock(ctx))
+		}
+	})
+}
+
+// A cancelled acquire whose request arrives after its release: the tombstone
+// keeps it from taking the lock for nobody.
+func TestACancelledAcquireThatIsExecutedLate(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		release := make(chan struct{})
+		late := make(chan error, 1)
+		b.store.Store = lateStore{Store: b.store.Store, hold: release, answer: late}
+		waiting, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := b.Mutex("k").Lock(waiting)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		settle(time.Second)
+		assert.Equal(t, 1, b.calls(locktest.Release), "given up in the background")
+		close(release)
+		require.ErrorIs(t, <-late, lock.ErrNotAcquired)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// lateStore executes the first acquire when hold is closed, whatever its ctx.
+type lateStore struct {
+	lock.Store
+	hold   chan struct{}
+	answer chan error
+}
+
+func (s lateStore) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	go func() {
+		<-s.hold
+		_, err := s.Store.Acquire(context.WithoutCancel(ctx), r)
+		s.answer <- err
+	}()
+	<-ctx.Done()
+	return lock.Lease{}, context.Cause(ctx)
+}
+
+func TestUnlockWorksOnACancelledContext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		require.NoError(t, b.lock("k").Unlock(done))
+		require.NoError(t, b.lock("k").Unlock(nil)) //nolint:staticcheck // a nil counts as Background
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestUnlockRepeatsALostAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(once(locktest.Release, errIO))
+		require.NoError(t, h.Unlock(ctx), "the repeat finds it gone: the first one was executed")
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseRequests(hang(locktest.Release))
+		start := time.Now()
+		err := h.Unlock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `unlock "k"`)
+		assert.Equal(t, 3*time.Second, time.Since(start))
+		assert.False(t, h.Valid())
+		assert.Equal(t, 1, b.mem.Len())
+		assert.Equal(t, 1, b.Stats().Cleaning)
+		b.heal()
+		settle(5 * time.Second)
+		assert.Zero(t, b.mem.Len())
+		assert.Zero(t, b.Stats().Cleaning)
+	})
+}
+
+func TestTheCleanerGivesUpAfterATTL(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseRequests(func(_ context.Context, op locktest.Op) error { return errIO })
+		for range 100 {
+			_, err := b.Mutex("k").TryLock(ctx)
+			require.ErrorIs(t, err, errIO)
+		}
+		assert.Positive(t, b.Stats().Cleaning)
+		settle(ttl + time.Second)
+		assert.Zero(t, b.Stats().Cleaning)
+		releases := b.calls(locktest.Release)
+		settle(time.Hour)
+		assert.Equal(t, releases, b.calls(locktest.Release))
+	})
+}
+
+func TestALockThatWasTakenAwayIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		settle(time.Minute)
+		b.mem.Delete("k")
+		other := b.lock("k")
+		<-h.Done()
+		var lost *renewal.LostError
+		require.ErrorAs(t, h.Err(), &lost)
+		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		err := h.Unlock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.ErrorContains(t, err, `unlock "k"`)
+		assert.True(t, other.Valid(), "the other's lock is untouched")
+		assert.Greater(t, other.Token(), h.Token())
+		require.NoError(t, other.Unlock(ctx))
+	})
+}
+
+func TestALossThatOnlyUnlockFinds(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.mem.Delete("k")
+		err := h.Unlock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+	})
+}
+
+// The work may be over long before the lease of a lock that was lost to a failing
+// store: Unlock gives it back all the same, so that others need not wait.
+func TestUnlockAfterALossReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(always(locktest.Renew, errIO))
+		<-h.Done()
+		b.heal()
+		require.Equal(t, 1, b.mem.Len(), "the store still has it")
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestAGrantThatComesTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		var mu sync.Mutex // guards delays
+		delays := []time.Duration{ttl, ttl}
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if op == locktest.Acquire && len(delays) > 0 {
+				d := delays[0]
+				delays = delays[1:]
+				time.Sleep(d)
+			}
+			return nil
+		})
+		_, err := b.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost, "no lock is better than one that has ended")
+		synctest.Wait()
+		h := b.lock("k")
+		assert.True(t, h.Valid(), "Lock asks again")
+		assert.Equal(t, 3, b.calls(locktest.Acquire))
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestContext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		type key struct{}
+		parent, cancelParent := context.WithCancel(context.WithValue(ctx, key{}, "value"))
+		lost, stop := h.Context(parent)
+		defer stop()
+		ended, stopEnded := h.Context(ctx)
+		assert.Equal(t, "value", lost.Value(key{}))
+		settle(time.Minute)
+		require.NoError(t, lost.Err())
+		stopEnded()
+		require.ErrorIs(t, ended.Err(), context.Canceled)
+		assert.True(t, h.Valid(), "ending the context does not touch the lock")
+
+		b.mem.Delete("k")
+		<-lost.Done()
+		require.ErrorIs(t, context.Cause(lost), lock.ErrLost)
+		after, stopAfter := h.Context(ctx)
+		defer stopAfter()
+		<-after.Done()
+		require.ErrorIs(t, context.Cause(after), lock.ErrLost)
+
+		h = b.lock("j")
+		child, stopChild := h.Context(parent)
+		defer stopChild()
+		cancelParent()
+		<-child.Done()
+		require.ErrorIs(t, context.Cause(child), context.Canceled)
+		unlocked, stopUnlocked := h.Context(ctx)
+		defer stopUnlocked()
+		require.NoError(t, h.Unlock(ctx))
+		<-unlocked.Done()
+		require.ErrorIs(t, context.Cause(unlocked), lock.ErrNotHeld)
+	})
+}
+
+func TestTerms(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		fixed, err := b.With(lock.Terms{TTL: 10 * time.Second, Fixed: true}).Mutex("fixed").Lock(ctx)
+		require.NoError(t, err)
+		limited, err := b.With(lock.Terms{MaxHold: time.Minute}).Mutex("limited").Lock(ctx)
+		require.NoError(t, err)
+		odd, err := b.With(lock.Terms{TTL: 10*time.Second + 999*time.Microsecond}).Mutex("odd").Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 10*time.Second, b.mem.ExpiresIn("odd"), "whole milliseconds, never more than asked")
+		require.NoError(t, odd.Unlock(ctx))
+
+		start := time.Now()
+		<-fixed.Done()
+		assert.InDelta(t, 9.8, time.Since(start).Seconds(), 0.1)
+		require.ErrorIs(t, fixed.Err(), lock.ErrLost)
+		<-limited.Done()
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 0.1)
+		require.ErrorIs(t, limited.Err(), lock.ErrLost)
+		require.ErrorIs(t, fixed.Unlock(ctx), lock.ErrLost)
+		require.ErrorIs(t, limited.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestDo(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		m, errWork := b.Mutex("k"), errors.New("work failed")
+		free := func() {
+			t.Helper()
+			synctest.Wait()
+			assert.Zero(t, b.mem.Len())
+		}
+		require.NoError(t, lock.Do(ctx, m, func(ctx context.Context) error {
+			assert.Equal(t, 1, b.mem.Len())
+			return ctx.Err()
+		}))
+		free()
+		require.ErrorIs(t, lock.Do(ctx, m, func(context.Context) error { return errWork }), errWork)
+		free()
+
+		err := lock.Do(ctx, m, func(ctx context.Context) error {
+			b.mem.Delete("k")
+			<-ctx.Done() // told
+			assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+			return nil
+		})
+		require.ErrorIs(t, err, lock.ErrLost, "though f returned nil")
+		err = lock.Do(ctx, m, func(context.Context) error {
+			b.mem.Delete("k")
+			return errWork
+		})
+		require.ErrorIs(t, err, lock.ErrLost, "found by the release")
+		require.ErrorIs(t, err, errWork)
+
+		assert.PanicsWithValue(t, "oops", func() {
+			_ = lock.Do(ctx, m, func(context.Context) error { panic("oops") })
+		})
+		free()
+
+		cancelled, cancel := context.WithCancel(ctx)
+		require.ErrorIs(t, lock.Do(cancelled, m, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}), context.Canceled)
+		free()
+
+		b.loseRequests(always(locktest.Release, errIO))
+		require.NoError(t, lock.Do(ctx, m, func(context.Context) error { return nil }), "the work was done")
+		b.heal()
+		settle(time.Second)
+		free()
+
+		require.ErrorContains(t, lock.Do(ctx, nil, func(context.Context) error { return nil }), "nil")
+		require.ErrorContains(t, lock.Do(ctx, m, nil), "nil")
+		require.ErrorIs(t, lock.Do(ctx, b.Mutex(""), func(context.Context) error { return nil }), lock.ErrBadKey)
+	})
+}
