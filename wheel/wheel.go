@@ -145,6 +145,9 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 	return timer, err
 }
 
+// Tick returns the width of a tick.
+func (w *Wheel) Tick() time.Duration { return w.core.tick }
+
 // Close stops the wheel, waits for the task that is running, if any, and returns
 // the tasks that never ran, in no particular order. Once it has returned no task
 // starts; Schedule returns schedule.ErrClosed, and all timers are dead. Close is

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package main
+
+import "time"
+
+func processCPU() time.Duration { return 0 }
+
+func processRSS() int64 { return 0 }

@@ -1,0 +1,208 @@
+package wheel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// idTask is a task that tells which timer of the model it is.
+type idTask int
+
+func (idTask) Run(schedule.Timer) {}
+
+// passive drives buckets by hand and holds them against a map of what is pending.
+type passive struct {
+	t       *testing.T
+	rng     *rand.Rand
+	b       buckets
+	pending map[int]uint32 // id → slot
+	due     map[int]int64  // id → tick
+	next    int
+}
+
+func newPassive(t *testing.T, seed uint64, fine uint) *passive {
+	p := &passive{t: t, rng: rand.New(rand.NewPCG(seed, 5)), pending: map[int]uint32{}, due: map[int]int64{}}
+	p.b.init(fine)
+	return p
+}
+
+// tick draws one: near, far, or at the end of time.
+func (p *passive) tick() int64 {
+	span := int64(1) << p.rng.IntN(62)
+	if p.rng.IntN(100) == 0 {
+		return math.MaxInt64 / 1000
+	}
+	return min(p.b.cur+p.rng.Int64N(span), math.MaxInt64/1000)
+}
+
+func (p *passive) add() {
+	tick := p.tick()
+	slot, n := p.b.alloc(idTask(p.next))
+	visit := p.b.add(slot, n, tick)
+	p.pending[p.next], p.due[p.next] = slot, max(tick, p.b.cur+1)
+	require.LessOrEqual(p.t, visit, p.due[p.next], "looked at in time")
+	require.LessOrEqual(p.t, p.b.next, visit)
+	p.next++
+}
+
+func (p *passive) any() (id int, slot uint32, ok bool) {
+	for range 20 {
+		id := p.rng.IntN(max(p.next, 1))
+		if slot, ok := p.pending[id]; ok {
+			return id, slot, true
+		}
+	}
+	return 0, 0, false
+}
+
+func (p *passive) remove() {
+	if id, slot, ok := p.any(); ok {
+		n := p.b.at(slot)
+		p.b.remove(slot, n)
+		p.b.release(slot, n)
+		delete(p.pending, id)
+	}
+}
+
+func (p *passive) move() {
+	if id, slot, ok := p.any(); ok {
+		tick := p.tick()
+		p.b.move(slot, p.b.at(slot), tick)
+		p.due[id] = max(tick, p.b.cur+1)
+	}
+}
+
+// advance lets time go to a tick, in steps of at most batch nodes.
+func (p *passive) advance(tick int64, batch int) {
+	last := int64(-1)
+	for {
+		due, more := p.b.step(tick, make([]uint32, 0, batch))
+		for _, slot := range due {
+			n := p.b.at(slot)
+			id := int(n.task.(idTask))
+			require.Equal(p.t, stateReady, n.list)
+			require.Equal(p.t, slot, p.pending[id])
+			require.Equal(p.t, p.due[id], n.tick)
+			require.Equal(p.t, p.b.cur, n.tick, "timer %d of tick %d fires at tick %d", id, n.tick, p.b.cur)
+			require.GreaterOrEqual(p.t, n.tick, last, "earlier ticks first")
+			last = n.tick
+			p.b.release(slot, n)
+			delete(p.pending, id)
+		}
+		if !more {
+			break
+		}
+	}
+	for id := range p.pending {
+		if p.due[id] <= tick {
+			require.Failf(p.t, "overdue", "timer %d of tick %d at %d", id, p.due[id], tick)
+		}
+	}
+	p.b.catchUp(tick)
+}
+
+func TestBucketsMatchAMap(t *testing.T) {
+	for _, fine := range []uint{6, 9, 12} {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprintf("%d buckets, seed %d", 1<<fine, seed), func(t *testing.T) {
+				p := newPassive(t, seed, fine)
+				for range 4000 {
+					switch op := p.rng.IntN(10); {
+					case op < 5:
+						p.add()
+					case op < 6:
+						p.remove()
+					case op < 8:
+						p.move()
+					default:
+						p.advance(min(p.b.cur+p.rng.Int64N(int64(1)<<p.rng.IntN(30)), math.MaxInt64/1000), 1+p.rng.IntN(16))
+					}
+				}
+				p.advance(math.MaxInt64-1, 100)
+				assert.Empty(t, p.pending)
+				assert.Zero(t, p.b.live)
+				assert.EqualValues(t, never, p.b.next)
+			})
+		}
+	}
+}
+
+// A step is bounded, whatever a bucket holds, and the rest of a half emptied
+// bucket is not passed over.
+func TestAStepIsBounded(t *testing.T) {
+	p := newPassive(t, 1, 6)
+	for range 1000 {
+		slot, n := p.b.alloc(idTask(p.next))
+		p.b.add(slot, n, 100_000) // a coarse bucket, then finer ones
+		p.pending[p.next], p.due[p.next] = slot, 100_000
+		p.next++
+	}
+	fired, steps := 0, 0
+	for {
+		due, more := p.b.step(100_000, make([]uint32, 0, 10))
+		require.LessOrEqual(t, len(due), 10)
+		fired += len(due)
+		if !more {
+			break
+		}
+		steps++
+	}
+	assert.Equal(t, 1000, fired)
+	assert.GreaterOrEqual(t, steps, 2*100, "moved down at least once, then fired")
+}
+
+func TestTimersOfOneTickKeepTheirOrder(t *testing.T) {
+	var b buckets
+	b.init(6)
+	for i := range 100 {
+		slot, n := b.alloc(idTask(i))
+		b.add(slot, n, 40)
+	}
+	due, _ := b.step(40, make([]uint32, 0, 200))
+	for i, slot := range due {
+		assert.Equal(t, idTask(i), b.at(slot).task)
+	}
+}
+
+func TestANodeIs40Bytes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) == 8 {
+		assert.EqualValues(t, 40, unsafe.Sizeof(node{}))
+	}
+	assert.GreaterOrEqual(t, unsafe.Offsetof(shard{}.mu), uintptr(64), "hint has a cache line of its own")
+}
+
+func TestTheSlabGivesItsMemoryBack(t *testing.T) {
+	var s slab
+	handles := map[uint32]uint32{}
+	for range 10 * chunkLen {
+		slot, n := s.alloc(idTask(0))
+		handles[slot] = n.gen
+	}
+	assert.Greater(t, len(s.chunks), 9)
+	for slot := range handles {
+		n := s.at(slot)
+		s.release(slot, n)
+	}
+	assert.Len(t, s.chunks, 1)
+	for range 2 * chunkLen { // stale handles stay stale when slots are used again
+		s.alloc(idTask(1))
+	}
+	for slot, gen := range handles {
+		require.Nil(t, s.find(slot, gen))
+	}
+}
+
+func TestAReleasedNodeKeepsNothingAlive(t *testing.T) {
+	var s slab
+	slot, n := s.alloc(idTask(0))
+	s.release(slot, n)
+	assert.Nil(t, n.task)
+}
