@@ -16,10 +16,6 @@ type instant struct{ mono, wall int64 }
 // ended is the deadline of an entry that has ended, past on every clock.
 const ended = -1 << 63
 
-func (i instant) add(d time.Duration) instant {
-	return instant{i.mono + int64(d), i.wall + int64(d)}
-}
-
 // reached tells whether either clock has come to the deadline.
 func (i instant) reached(deadline instant) bool {
 	return i.mono >= deadline.mono || i.wall >= deadline.wall

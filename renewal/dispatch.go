@@ -59,7 +59,7 @@ func (w *Watchdog[L]) work(l *lane[L]) {
 	b := w.buffers()
 	for w.take(l, b) {
 		w.mu.Unlock()
-		err := w.renew(l, b)
+		err := w.renew(b)
 		w.mu.Lock()
 		w.settle(l, b, err)
 	}
@@ -103,7 +103,7 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 // renew calls the store. The call ends with the latest deadline of the batch, not
 // the earliest: a short lease must not take the time of healthy batch mates. Each
 // entry's own timer guards its own deadline.
-func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) error {
+func (w *Watchdog[L]) renew(b *batch[L]) error {
 	timeout := w.opts.Timeout
 	if timeout == 0 {
 		timeout = b.period

@@ -21,7 +21,7 @@
 // # Deadlines
 //
 // A lease granted for a TTL by a request sent at one instant is trusted until
-// that instant + 99 % of the TTL − [Options.Margin]: the server cannot have begun
+// that instant + 99 % of the TTL − a margin ([Options.Margin]): the server cannot have begun
 // to count earlier, and the clocks may differ in rate by 1 %. Each confirmed
 // renewal moves the deadline in the same way. The deadline is kept on the
 // monotonic and on the wall clock, and the one that leaves less decides, because

@@ -87,9 +87,10 @@ type Options struct {
 	// The call ends at the latest deadline in the batch in any case.
 	Timeout time.Duration
 
-	// Margin is how long before the lease could end on the store, clock drift
-	// allowed for, its deadline stands. It must exceed the lateness of the timer
-	// engine. Default 1/100 of the TTL, at least 5 ms.
+	// Margin is how long at least the deadline of a lease stands before it could
+	// end on the store, clock drift allowed for. It must exceed the lateness of
+	// the timer engine. A margin of 1/100 of the TTL is kept in any case. Default
+	// 5 ms.
 	Margin time.Duration
 
 	// Hooks are told of batches and losses. Default: none.
@@ -106,9 +107,9 @@ const (
 	defaultFailures = 2
 	defaultMaxBatch = 200
 	defaultInFlight = 4
-	minMargin       = 5 * time.Millisecond
+	defaultMargin   = 5 * time.Millisecond
 	alignPart       = 200 // of a period is the default Align
-	driftPart       = 100 // of a TTL is what clocks may drift apart, and the default Margin
+	driftPart       = 100 // of a TTL is what clocks may drift apart, and the least margin
 )
 
 // withDefaults returns the options with every default filled in that does not
@@ -129,6 +130,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if opts.InFlight == 0 {
 		opts.InFlight = defaultInFlight
+	}
+	if opts.Margin == 0 {
+		opts.Margin = defaultMargin
 	}
 	if opts.Hooks == nil {
 		opts.Hooks = new(Hooks)
@@ -158,10 +162,7 @@ func (o *Options) check() error {
 
 // margin returns the margin for a TTL.
 func (o *Options) margin(ttl time.Duration) time.Duration {
-	if o.Margin > 0 {
-		return o.Margin
-	}
-	return max(ttl/driftPart, minMargin)
+	return max(ttl/driftPart, o.Margin)
 }
 
 // life returns how long a lease may be assumed held after the instant at which

@@ -285,7 +285,7 @@ func TestValidAndErrNeedNoTimer(t *testing.T) {
 		time.Sleep(life - 1)
 		assert.True(t, a.Valid())
 		assert.NoError(t, a.Err())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.False(t, a.Valid())
 		assert.Equal(t, renewal.Expired, reasonOf(t, a.Err()))
 		assert.False(t, b.Stop(), "past its deadline it is lost, not stopped")

@@ -118,6 +118,12 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	return e, nil
 }
 
+// Life returns how long a grant of the given TTL is trusted, counted from Sent. It
+// is not above zero for a TTL that is too short.
+func (w *Watchdog[L]) Life(ttl time.Duration) time.Duration {
+	return w.opts.life(ttl)
+}
+
 // check names what is wrong with a grant.
 func (w *Watchdog[L]) check(g Grant, now instant) error {
 	switch life, period := w.opts.life(g.TTL), w.opts.period(g.TTL); {

@@ -48,15 +48,12 @@ func (b *buckets) init(fine uint) {
 }
 
 // add files a node for the given tick, which becomes the one after cur if it is
-// not after cur: that tick has been visited. It returns the tick at which the
-// node will be looked at.
-func (b *buckets) add(slot uint32, n *node, tick int64) int64 {
+// not after cur: that tick has been visited.
+func (b *buckets) add(slot uint32, n *node, tick int64) {
 	n.tick = max(tick, b.cur+1)
 	list := b.listOf(n.tick)
 	b.push(list, slot, n)
-	visit := b.visitOf(list)
-	b.next = min(b.next, visit)
-	return visit
+	b.next = min(b.next, b.visitOf(list))
 }
 
 // move changes the tick of a queued node. It stays where it is if its bucket is

@@ -46,10 +46,10 @@ func (p *passive) tick() int64 {
 func (p *passive) add() {
 	tick := p.tick()
 	slot, n := p.b.alloc(idTask(p.next))
-	visit := p.b.add(slot, n, tick)
+	p.b.add(slot, n, tick)
 	p.pending[p.next], p.due[p.next] = slot, max(tick, p.b.cur+1)
-	require.LessOrEqual(p.t, visit, p.due[p.next], "looked at in time")
-	require.LessOrEqual(p.t, p.b.next, visit)
+	require.LessOrEqual(p.t, p.b.visitOf(n.list), p.due[p.next], "looked at in time")
+	require.LessOrEqual(p.t, p.b.next, p.b.visitOf(n.list))
 	p.next++
 }
 

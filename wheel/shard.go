@@ -39,7 +39,9 @@ func (s *shard) schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 	}
 	slot, n := s.alloc(task)
 	gen := n.gen
-	visit := s.file(slot, n, now, tick)
+	s.catchUp(now)
+	s.add(slot, n, tick)
+	visit := s.publish()
 	s.mu.Unlock()
 	s.core.expect(visit)
 	return schedule.NewTimer(s, uint64(gen)<<32|uint64(slot)), nil
@@ -55,13 +57,13 @@ func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
 		s.mu.Unlock()
 		return false
 	}
-	visit := int64(never)
 	if n.queued() {
 		s.move(slot, n, tick)
-		visit = s.publish()
 	} else {
-		visit = s.file(slot, n, now, tick)
+		s.catchUp(now)
+		s.add(slot, n, tick)
 	}
+	visit := s.publish()
 	s.mu.Unlock()
 	s.core.expect(visit)
 	return true
@@ -89,15 +91,8 @@ func (s *shard) StopTimer(id uint64) bool {
 	return true
 }
 
-// file puts a node that lies in no bucket into the one of its tick and returns
-// the tick that the worker must be awake at. The caller holds mu.
-func (s *shard) file(slot uint32, n *node, now, tick int64) int64 {
-	s.catchUp(now)
-	s.add(slot, n, tick)
-	return s.publish()
-}
-
-// publish brings hint up to date with next and returns it. The caller holds mu.
+// publish brings hint up to date with next and returns it: the tick at which the
+// worker must be awake. The caller holds mu.
 func (s *shard) publish() int64 {
 	if s.hint.Load() != s.next {
 		s.hint.Store(s.next)

@@ -39,7 +39,6 @@ type core struct {
 	sleep   atomic.Int64  // the tick the worker sleeps to; awake while it does not
 	wake    chan struct{} // holds one token: look again
 	start   sync.Once     // starts the worker, or rules it out
-	halt    sync.Once     // closes stop
 	stop    chan struct{} // closed by Close
 	done    chan struct{} // closed when the worker has ended, or never will begin
 

@@ -188,7 +188,7 @@ var releasing = []testCase{
 		_, err := f.store.Acquire(f.ctx, r)
 		require.ErrorIs(f, err, lock.ErrNotAcquired)
 		var held *lock.HeldError
-		require.False(f, errors.As(err, &held), "nobody holds it")
+		require.NotErrorAs(f, err, &held, "nobody holds it")
 		f.acquire(f.request("k")) // others are served
 	}},
 	{name: "L4_a_release_of_a_lock_with_an_unanswered_acquire", run: func(f *fixture) {

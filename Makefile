@@ -1,0 +1,59 @@
+# Each target works on a bare clone with nothing but Go and make.
+# ARGS goes to go test and to the demo: make test ARGS='-v -run Contract'
+
+ARGS   ?=
+PKG    ?= ./...
+BENCH  ?= .
+TOOL   := go tool -modfile="$(CURDIR)/tools/go.mod"
+NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
+
+# A module stands on its own, whatever go.work there is around it.
+export GOWORK := off
+
+# $(call each,modules,command) runs the command in the folder of each module.
+each = @set -e; for m in $(1); do echo "== $$m"; (cd "$$m" && $(2)); done
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install redis-server and a C compiler where they are missing
+	@.ci/setup
+
+test: setup ## Run all tests of the core module, under the race detector
+	go test -race -shuffle=on $(ARGS) $(PKG)
+
+test-long: setup ## The same, twenty times over
+	go test -race -shuffle=on -count=20 -timeout=1h $(ARGS) $(PKG)
+
+check: gofmt vet lint vuln examples nested ## All that CI checks beside the tests
+
+fmt: ## Format all modules
+	$(TOOL) golangci-lint fmt
+
+gofmt:
+	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
+
+vet: ## Run go vet, for 64 and for 32 bits
+	go vet ./...
+	GOARCH=386 go vet ./...
+
+lint: ## Run the linters on all modules
+	$(call each,. $(NESTED),$(TOOL) golangci-lint run ./...)
+
+vuln: ## Look for known vulnerabilities
+	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
+	case $$out in *"fetching vulnerabilities"*) echo "WARNING: VULNERABILITIES NOT CHECKED, the database is out of reach" ;; *) exit $$code ;; esac
+
+examples: setup ## Run the examples alone, as they are documented
+	go test -run='^Example' $(ARGS) ./...
+
+nested: setup ## Build, vet and test the modules in subfolders
+	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
+
+bench: ## Run the benchmarks, BENCH=regexp for some of them
+	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
+
+demo: ## Run the demo, ARGS='-engine heap' for the other engine
+	go run ./cmd/renewdemo $(ARGS)
+
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples nested bench demo

@@ -1,0 +1,15 @@
+package benchmarks
+
+import (
+	"syscall"
+	"time"
+)
+
+// processCPU returns the processor time that this process has used.
+func processCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
