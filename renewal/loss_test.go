@@ -165,15 +165,45 @@ func TestAShortLeaseTakesNoTimeFromItsBatchMates(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		dog := newDog(t, e, slow, &renewal.Options{Align: time.Second})
+		// One slot, so that short and long leases share batches.
+		dog := newDog(t, e, slow, &renewal.Options{InFlight: 1, Failures: 1})
 		var long []*renewal.Entry[string]
 		for i := range 100 {
-			registerFor(t, dog, fmt.Sprint("short", i), time.Second)
 			long = append(long, register(t, dog, fmt.Sprint("long", i)))
 		}
-		settle(5 * time.Minute)
+		for i := range 600 {
+			registerFor(t, dog, fmt.Sprint("short", i), time.Second)
+			settle(100 * time.Millisecond)
+		}
 		for _, entry := range long {
 			assert.NoError(t, entry.Err())
+		}
+		assert.Positive(t, dog.Stats().Lost(), "the short ones have not the time")
+	})
+}
+
+// A lease whose deadline has come is not sent any more, though it is due and no
+// timer has told yet.
+func TestALeasePastItsDeadlineIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-release
+			return renewal.Renewed, nil
+		}}
+		engine := new(manual)
+		dog := newDog(t, engine, s, &renewal.Options{MaxBatch: 1, InFlight: 1})
+		entries := []*renewal.Entry[string]{register(t, dog, "a"), register(t, dog, "b")}
+		time.Sleep(period)
+		engine.run()
+		synctest.Wait()
+		require.Equal(t, 1, dog.Stats().Due)
+		time.Sleep(life - period)
+		close(release)
+		synctest.Wait()
+		assert.Len(t, s.seen(), 1)
+		for _, entry := range entries {
+			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
 		}
 	})
 }

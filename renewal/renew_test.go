@@ -69,7 +69,7 @@ func TestFirstRenewalsAreSpread(t *testing.T) {
 }
 
 func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		const answerTime = 3 * time.Second
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
 			time.Sleep(answerTime)
@@ -86,6 +86,10 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 		calls := s.seen()
 		require.Len(t, calls, 1)
 		assert.Equal(t, calls[0].at.Add(life), entry.Deadline(), "from the sending of the renewal, not its answer")
+
+		settle(2 * period)
+		calls = s.seen()
+		assert.LessOrEqual(t, calls[1].at.Sub(calls[0].at), period+slack, "so does the next renewal")
 	})
 }
 

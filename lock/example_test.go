@@ -1,0 +1,112 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+func ExampleDo() {
+	client, err := lock.New(memstore.New(), nil) // redisstore.New(rdb, nil) for a server
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	err = lock.Do(context.Background(), client.Mutex("orders"), func(ctx context.Context) error {
+		fmt.Println("holding the lock") // ctx ends if it is lost
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// holding the lock
+	// error: <nil>
+}
+
+func ExampleMutex_Lock() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	held, err := client.Mutex("orders").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer held.Unlock(ctx)
+
+	if !held.Valid() { // right before a step that needs the lock
+		fmt.Println(held.Err())
+		return
+	}
+	fmt.Println("valid, with a token:", held.Token() > 0)
+	// Output: valid, with a token: true
+}
+
+func ExampleMutex_TryLock() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	ctx := context.Background()
+	held, err := client.Mutex("orders").TryLock(ctx)
+	fmt.Println("first:", err)
+	_, err = client.Mutex("orders").TryLock(ctx)
+	fmt.Println("second not acquired:", errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("unlock:", held.Unlock(ctx))
+	// Output:
+	// first: <nil>
+	// second not acquired: true
+	// unlock: <nil>
+}
+
+// Renewals run on either engine: the heap is exact, the wheel the default.
+func ExampleOptions_scheduler() {
+	engine, err := heapqueue.NewScheduler(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close() // after the client
+	client, err := lock.New(memstore.New(), &lock.Options{Scheduler: engine})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+	held, err := client.Mutex("orders").Lock(context.Background())
+	fmt.Println(held, err)
+	// Output: exclusive lease of "orders" <nil>
+}
+
+func ExampleClient_With() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	nightly := client.With(lock.Terms{TTL: time.Minute, MaxHold: time.Hour})
+	held, err := nightly.Mutex("report").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(time.Until(held.Deadline()) > 50*time.Second)
+	// Output: true
+}

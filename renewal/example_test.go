@@ -1,0 +1,46 @@
+package renewal_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// registry renews leases of names: a stand-in for a server.
+type registry struct{}
+
+func (registry) Renew(_ context.Context, batch []string, out []renewal.Outcome) error {
+	for i := range batch {
+		out[i] = renewal.Lost // it has forgotten them all
+	}
+	return nil
+}
+
+// A watchdog keeps leases of any kind alive, and tells of their loss.
+func Example() {
+	engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+	dog, err := renewal.New(engine, registry{}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dog.Close(context.Background())
+
+	sent := time.Now() // before the request that grants the lease
+	entry, err := dog.Register("my-service", renewal.Grant{TTL: 300 * time.Millisecond, Sent: sent})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-entry.Done()
+	fmt.Println(entry.Err())
+	// Output: renewal: lease lost: the store has it no more
+}
