@@ -34,7 +34,7 @@ type Options struct {
 	// heapqueue.Scheduler. It is not closed with the client and must be closed
 	// after it. Its lateness must be below Renewal.Margin; for one with a method
 	// Tick() time.Duration that is seen to. Default: a wheel of the client's own,
-	// with a tick of 1/1500 of the TTL, 1 to 20 ms.
+	// with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
 	// Renewal configures the watchdog.
@@ -53,8 +53,8 @@ type Options struct {
 const (
 	defaultTTL  = 30 * time.Second
 	minTick     = time.Millisecond
-	maxTick     = 20 * time.Millisecond
-	ticksPerTTL = 1500
+	maxTick     = 10 * time.Millisecond
+	ticksPerTTL = 3000
 
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = 250 * time.Millisecond
@@ -100,9 +100,10 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 	return t, nil
 }
 
-// tick returns the tick for an engine of leases with this TTL: fine enough that
-// neither renewals nor news of a loss are late by a part of the TTL that matters,
-// coarse enough that many leases are due at once.
+// tick returns the tick for an engine of leases with this TTL. It is finer than
+// the grid on which renewals stand, 1/600 of the TTL, so it makes few of them late;
+// and it costs nothing, for the wheel sleeps from one instant of that grid to the
+// next.
 func tick(ttl time.Duration) time.Duration {
 	return min(max(ttl/ticksPerTTL, minTick), maxTick)
 }

@@ -40,16 +40,16 @@ func Example_idleTimeout() {
 	defer w.Close()
 
 	closed := make(chan struct{})
-	timer, err := schedule.AfterFunc(w, 20*time.Millisecond, func() { close(closed) })
+	timer, err := schedule.AfterFunc(w, 200*time.Millisecond, func() { close(closed) })
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for range 3 {
-		fmt.Println("read, put off:", timer.Reset(20*time.Millisecond))
+		fmt.Println("read, put off:", timer.Reset(200*time.Millisecond))
 	}
 	<-closed
-	fmt.Println("idle, closed; put off:", timer.Reset(20*time.Millisecond))
+	fmt.Println("idle, closed; put off:", timer.Reset(200*time.Millisecond))
 	// Output:
 	// read, put off: true
 	// read, put off: true

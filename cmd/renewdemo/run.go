@@ -36,14 +36,18 @@ type loss struct {
 	at     time.Time
 }
 
-// run holds the leases, lets the fault happen, and returns an error if a lease
-// fared otherwise than it should.
 func run(ctx context.Context, c config, s *screen) error {
 	b, err := open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	return runOn(ctx, b, c, s)
+}
+
+// runOn holds the leases, lets the fault happen, and returns an error if a lease
+// fared otherwise than it should.
+func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 	d := &demo{
 		config: c, screen: s, store: newWitness(b, c),
 		prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32()),
@@ -149,6 +153,11 @@ func (d *demo) hold(ctx context.Context) error {
 			}
 		case <-ticker.C:
 			meter.show()
+			if d.client.Stats().Renewal.Held > 0 {
+				continue
+			}
+			meter.finish(ctx) // there is nothing left to see
+			return nil
 		case <-end:
 			meter.finish(ctx)
 			return nil
