@@ -132,17 +132,33 @@ func TestAFinishedContextDoesNoIO(t *testing.T) {
 
 func TestALostAnswerOfAcquireIsMadeGood(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
+		var released []lock.Lease
+		b.store.Store = releaseSpy{b.store.Store, &released}
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h := b.lock("k")
 		assert.Equal(t, 2, b.calls(locktest.Acquire))
 		require.NoError(t, h.Unlock(ctx))
 		assert.Zero(t, b.mem.Len())
+		require.NoError(t, b.lock("k").Unlock(ctx))
+		require.Len(t, released, 2)
+		assert.True(t, released[0].Unanswered, "one acquire may still be on its way")
+		assert.False(t, released[1].Unanswered)
 
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h, err := b.Mutex("k").TryLock(ctx)
 		require.NoError(t, err, "a TryLock does not collide with itself")
 		require.NoError(t, h.Unlock(ctx))
 	})
+}
+
+type releaseSpy struct {
+	lock.Store
+	released *[]lock.Lease
+}
+
+func (s releaseSpy) Release(ctx context.Context, l lock.Lease) error {
+	*s.released = append(*s.released, l)
+	return s.Store.Release(ctx, l)
 }
 
 func TestAnAcquireThatFailsLeavesNothingBehind(t *testing.T) {

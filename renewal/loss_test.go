@@ -41,6 +41,36 @@ func TestASingleErrorIsTolerated(t *testing.T) {
 	})
 }
 
+// A lease whose last renewal failed has the earliest deadline, so it does not wait
+// behind those that became due before it.
+func TestALeaseThatFailedGoesFirst(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		var failed atomic.Bool
+		s := &store{answer: func(_ context.Context, lease string) (renewal.Outcome, error) {
+			time.Sleep(2 * time.Second)
+			if lease == "a" && failed.CompareAndSwap(false, true) {
+				return renewal.Unknown, errIO
+			}
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Align: period / 2})
+		start := time.Now()
+		register(t, dog, "a") // renewed after 5 s, in vain; the next try is 10 s later
+		settle(period/2 + time.Second)
+		for i := range 9 { // all due after 10 s, renewed one after another
+			register(t, dog, fmt.Sprint(i))
+		}
+		settle(ttl)
+		for _, c := range s.seen()[1:] {
+			if c.batch[0] == "a" {
+				assert.LessOrEqual(t, c.at.Sub(start), 17*time.Second+slack)
+				return
+			}
+		}
+		assert.Fail(t, "never tried again")
+	})
+}
+
 func TestTheSecondErrorInARowTellsTheHolder(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: failing}
