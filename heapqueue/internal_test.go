@@ -1,0 +1,56 @@
+package heapqueue
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAfterHoldsTheRangeOfTheClock(t *testing.T) {
+	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	for _, tc := range []struct {
+		now, d time.Duration
+		want   int64
+	}{
+		{5, 7, 12},
+		{5, 0, 5},
+		{5, -7, -2},
+		{0, most, latest},
+		{0, most - 1, latest},
+		{1, most - 1, latest},
+		{1, most - 2, latest},
+		{1, most - 3, latest - 1},
+		{most, most, latest},
+		{0, least, math.MinInt64},
+		{-1, least, math.MinInt64},
+		{1, least, math.MinInt64 + 1},
+	} {
+		assert.Equal(t, tc.want, after(tc.now, tc.d), "%d after %d", tc.d, tc.now)
+	}
+}
+
+func TestInstantIsReadOffItsOwnClock(t *testing.T) {
+	now := time.Now()
+	var q Queue[int]
+	q.base = now.Add(-time.Minute)
+	at := now.Add(time.Hour)
+	want := int64(time.Hour + time.Minute)
+	assert.Equal(t, want, q.instant(now, at))
+	assert.Equal(t, want, q.instant(now, at.Round(0)), "without a monotonic reading")
+	assert.Equal(t, want, q.instant(now.Add(time.Second), at), "whenever it is read")
+	assert.Less(t, q.instant(now, time.Time{}), q.instant(now, time.Unix(0, 0)), "the zero Time is long ago")
+	assert.Equal(t, int64(latest), q.instant(now, time.Unix(1<<60, 0)), "and this one far away, but not never")
+}
+
+func TestAWaiterThatJoinsHasNoSignalOfItsPredecessor(t *testing.T) {
+	var l line
+	w := l.join()
+	w.signal()
+	w.signal()
+	l.leave(w)
+	require.Same(t, w, l.join(), "it is used again")
+	assert.Empty(t, w.wake)
+}

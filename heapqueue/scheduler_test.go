@@ -1,0 +1,210 @@
+package heapqueue_test
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// taskFunc is a function as a Task.
+type taskFunc func(schedule.Timer)
+
+func (f taskFunc) Run(t schedule.Timer) { f(t) }
+
+// open makes a Scheduler that is closed when the test ends.
+func open(t *testing.T, o *heapqueue.Options) *heapqueue.Scheduler {
+	t.Helper()
+	s, err := heapqueue.NewScheduler(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func at(t *testing.T, s *heapqueue.Scheduler, d time.Duration, f func(schedule.Timer)) schedule.Timer {
+	t.Helper()
+	timer, err := s.Schedule(d, taskFunc(f))
+	require.NoError(t, err)
+	return timer
+}
+
+func TestNewSchedulerNamesTheWrongField(t *testing.T) {
+	for field, o := range map[string]heapqueue.Options{
+		"Options.Workers must be from 0 to 256, got -1":    {Workers: -1},
+		"Options.Workers must be from 0 to 256, got 257":   {Workers: 257},
+		"Options.MaxPending must be from 0 to 2147483647,": {MaxPending: -1},
+	} {
+		_, err := heapqueue.NewScheduler(&o)
+		assert.ErrorContains(t, err, "heapqueue: "+field)
+	}
+	for _, o := range []heapqueue.Options{{}, {Workers: 256}, {MaxPending: math.MaxInt32}} {
+		_, err := heapqueue.NewScheduler(&o)
+		assert.NoError(t, err)
+	}
+}
+
+func TestWorkersStartWithTheFirstSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &heapqueue.Options{Workers: 3})
+		assert.Zero(t, workers())
+		for range 2 {
+			at(t, s, time.Hour, nil)
+			assert.Equal(t, 3, workers())
+		}
+		s.Close()
+		assert.Zero(t, workers())
+	})
+}
+
+// workers returns how many workers there are in all the process.
+func workers() int {
+	synctest.Wait()
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Count(stacks, []byte("heapqueue.(*Scheduler).work("))
+}
+
+func TestTheMethodsOfTheEngineAreHidden(t *testing.T) {
+	_, ok := any(open(t, nil)).(schedule.Engine)
+	assert.False(t, ok)
+}
+
+func TestAsManyTasksRunAtOnceAsThereAreWorkers(t *testing.T) {
+	for workers, want := range map[int]time.Duration{0: 6, 1: 6, 2: 3, 3: 2, 6: 1, 9: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, &heapqueue.Options{Workers: workers})
+			start := time.Now()
+			var last atomic.Int64
+			for range 6 {
+				at(t, s, time.Second, func(schedule.Timer) {
+					time.Sleep(time.Minute)
+					last.Store(int64(time.Since(start)))
+				})
+			}
+			settle(time.Hour)
+			assert.EqualValues(t, time.Second+want*time.Minute, last.Load(), "%d workers", workers)
+		})
+	}
+}
+
+func TestCloseReturnsWhatWasArmedEarliestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		rearmed := &namedTask{"re-armed in its Run", func(self schedule.Timer) {
+			self.Reset(2 * time.Hour)
+			time.Sleep(time.Minute)
+		}}
+		_, err := s.Schedule(0, rearmed)
+		require.NoError(t, err)
+		due, later, latest := &namedTask{name: "due"}, &namedTask{name: "later"}, &namedTask{name: "latest"}
+		for d, task := range map[time.Duration]schedule.Task{
+			3 * time.Hour: latest, time.Hour: later, time.Second: due,
+		} {
+			_, err := s.Schedule(d, task)
+			require.NoError(t, err)
+		}
+		settle(2 * time.Second)
+		start := time.Now()
+		assert.Equal(t, []schedule.Task{due, later, rearmed, latest}, s.Close())
+		assert.Equal(t, time.Minute-2*time.Second, time.Since(start), "Close has waited for the task that ran")
+	})
+}
+
+type namedTask struct {
+	name string
+	run  func(schedule.Timer)
+}
+
+func (n *namedTask) Run(t schedule.Timer) { n.run(t) }
+
+func TestCloseFromInsideATaskInItsOwnGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		left := make(chan int, 1)
+		pending := at(t, s, time.Hour, nil)
+		at(t, s, time.Second, func(self schedule.Timer) {
+			go func() { left <- len(s.Close()) }()
+			time.Sleep(time.Second)
+			for _, timer := range []schedule.Timer{self, pending} {
+				assert.False(t, timer.Reset(time.Second))
+				assert.False(t, timer.Stop(), "Close returns its task, or it runs")
+			}
+		})
+		assert.Equal(t, 1, <-left)
+	})
+}
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &heapqueue.Options{OnPanic: func(schedule.Task, any, []byte) {}})
+		assert.Zero(t, s.Stats())
+		at(t, s, time.Second, func(schedule.Timer) { time.Sleep(10 * time.Second) })
+		at(t, s, 3*time.Second, func(schedule.Timer) { time.Sleep(time.Second) }) // 8 s late
+		at(t, s, time.Minute, func(schedule.Timer) { panic("on time") })
+		at(t, s, time.Minute, func(schedule.Timer) { runtime.Goexit() })
+		at(t, s, time.Hour, nil)
+		at(t, s, time.Hour, nil).Stop()
+		settle(2 * time.Second)
+		assert.Equal(t, heapqueue.Stats{Pending: 5, Fired: 1}, s.Stats(), "a running timer keeps its room")
+		settle(time.Minute)
+		want := heapqueue.Stats{
+			Pending: 1, Fired: 4, Panics: 1,
+			LateMax: 8 * time.Second, LateMean: 2 * time.Second, LongestTask: 10 * time.Second,
+		}
+		assert.Equal(t, want, s.Stats())
+		s.Close()
+		want.Pending = 0
+		assert.Equal(t, want, s.Stats())
+	})
+}
+
+func TestSchedulerKeepsNothingOfATimerThatIsDone(t *testing.T) {
+	for name, end := range map[string]func(timer schedule.Timer){
+		"stopped": func(timer schedule.Timer) { timer.Stop() },
+		"fired":   func(timer schedule.Timer) { timer.Reset(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t, nil)
+				at(t, s, 24*time.Hour, nil) // so that the memory stays
+				task := &namedTask{name, func(schedule.Timer) {}}
+				seen := weak.Make(task)
+				timer, err := s.Schedule(time.Hour, task)
+				require.NoError(t, err)
+				end(timer)
+				settle(time.Second)
+				runtime.GC()
+				assert.Nil(t, seen.Value())
+				assert.Equal(t, 1, s.Stats().Pending)
+				runtime.KeepAlive(timer)
+			})
+		})
+	}
+}
+
+func TestSchedulerAllocatesNothingInSteadyState(t *testing.T) {
+	s := open(t, nil)
+	task := taskFunc(func(schedule.Timer) {})
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		timer, _ := s.Schedule(time.Hour, task)
+		timer.Reset(2 * time.Hour)
+		timer.Stop()
+	}), "Schedule, Reset, Stop")
+
+	ran := make(chan struct{})
+	var signal schedule.Task = taskFunc(func(schedule.Timer) { ran <- struct{}{} })
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		s.Schedule(time.Microsecond, signal)
+		<-ran
+	}), "Schedule and Run")
+}
