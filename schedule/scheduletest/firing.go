@@ -68,7 +68,7 @@ var firing = []testCase{
 		e, rec := open(t, c, Options{}), newRecorder()
 		var hot schedule.Task = taskFunc(func(self schedule.Timer) {
 			time.Sleep(time.Microsecond) // Run takes time, or a bubble would stand still
-			self.Reset(0)
+			self.Reset(-time.Hour)
 		})
 		timer, err := e.Schedule(0, hot)
 		require.NoError(t, err)

@@ -85,6 +85,34 @@ var closing = []testCase{
 		assert.Empty(t, rec.all())
 		assert.GreaterOrEqual(t, len(tasks), 1000)
 	}},
+	{"E5_Close_returns_what_was_armed_again_in_Run", func(t *testing.T, c Config) {
+		e := open(t, c, Options{})
+		var runs atomic.Int64
+		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			runs.Add(1)
+			assert.True(t, self.Reset(time.Second))
+			time.Sleep(time.Minute)
+		}))
+		require.NoError(t, err)
+		settle(time.Second + c.Slack + time.Second)
+		assert.Len(t, e.Close(), 1)
+		settle(time.Hour)
+		assert.EqualValues(t, 1, runs.Load())
+	}},
+	{"E5_timers_are_dead_while_Close_waits", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
+		require.NoError(t, err)
+		pending, err := e.Schedule(time.Hour, rec.task(0))
+		require.NoError(t, err)
+		settle(time.Second + c.Slack)
+		returned := make(chan int)
+		go func() { returned <- len(e.Close()) }()
+		synctest.Wait()
+		assert.False(t, pending.Stop(), "Close will return it")
+		assert.False(t, pending.Reset(time.Second))
+		assert.Equal(t, 1, <-returned)
+	}},
 	{"E5_concurrent_Close_returns_each_task_once", func(t *testing.T, c Config) {
 		e, rec := open(t, c, Options{}), newRecorder()
 		for id := range 100 {
@@ -110,8 +138,13 @@ func (i *idTask) Run(schedule.Timer) { i.rec.note(0) }
 
 var failing = []testCase{
 	{"a_panic_stops_nothing_and_is_reported", func(t *testing.T, c Config) {
+		var mu sync.Mutex // guards reported
 		var reported []any
-		e := open(t, c, Options{OnPanic: func(v any) { reported = append(reported, v) }})
+		e := open(t, c, Options{OnPanic: func(v any) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported = append(reported, v)
+		}})
 		rec := newRecorder()
 		for id := range 10 {
 			_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
@@ -140,18 +173,20 @@ var failing = []testCase{
 		settle(time.Minute + c.Slack)
 		assert.Len(t, rec.all(), 11)
 	}},
-	{"a_task_that_panics_after_Reset_fires_again", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{OnPanic: func(any) {}}), newRecorder()
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
-			rec.note(0)
-			if rec.count(0) < 3 {
-				self.Reset(time.Second)
-			}
-			panic("after Reset")
-		}))
-		require.NoError(t, err)
-		settle(time.Minute)
-		assert.Equal(t, 3, rec.count(0))
+	{"a_task_that_panics_or_exits_after_Reset_fires_again", func(t *testing.T, c Config) {
+		for _, end := range []func(){func() { panic("after Reset") }, runtime.Goexit} {
+			e, rec := open(t, c, Options{OnPanic: func(any) {}}), newRecorder()
+			_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+				rec.note(0)
+				if rec.count(0) < 3 {
+					self.Reset(time.Second)
+				}
+				end()
+			}))
+			require.NoError(t, err)
+			settle(time.Minute)
+			assert.Equal(t, 3, rec.count(0))
+		}
 	}},
 	{"MaxPending_is_exact", func(t *testing.T, c Config) {
 		const limit = 100
