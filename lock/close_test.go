@@ -39,8 +39,10 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 		})
 		settle(time.Minute)
 		done := all[7].Done()
+		start := time.Now()
 		require.NoError(t, client.Close(ctx))
 		wg.Wait()
+		assert.Zero(t, time.Since(start), "nobody waits for the end of a backoff")
 		assert.Zero(t, mem.Len())
 		assert.True(t, closed(done))
 		for _, h := range all {
