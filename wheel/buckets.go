@@ -105,8 +105,8 @@ func (b *buckets) step(limit int64, due []uint32) ([]uint32, bool) {
 }
 
 // first returns the list to be visited next and its tick, never if all are
-// empty. A coarser list goes before a finer one of the same tick, for it may
-// hold timers of that very tick; so it is with one that a step left half done.
+// empty. All levels are compared: a coarse list may begin before the first fine
+// one, and one that a step left half done begins at cur.
 func (b *buckets) first() (tick int64, list uint32) {
 	tick, list = b.firstFine()
 	for word := len(b.words) - 1; word >= 1<<b.fine/64; word-- {
@@ -115,7 +115,7 @@ func (b *buckets) first() (tick int64, list uint32) {
 			continue
 		}
 		coarse := uint32(word*64 + bits.TrailingZeros64(set))
-		if visit := b.visitOf(coarse); visit < tick || visit == tick && list < 1<<b.fine {
+		if visit := b.visitOf(coarse); visit < tick {
 			tick, list = visit, coarse
 		}
 	}

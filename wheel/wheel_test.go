@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,27 @@ func waitFor(t *testing.T, cond func() bool) {
 		default:
 			runtime.GC()
 			runtime.Gosched()
+		}
+	}
+}
+
+// A timer that is armed at the very moment at which the worker goes to sleep wakes
+// it. The task and the loop chase each other, so that they meet there.
+func TestNoWakeUpIsLost(t *testing.T) {
+	w, err := wheel.New(&wheel.Options{Tick: time.Microsecond})
+	require.NoError(t, err)
+	defer w.Close()
+	var fired atomic.Int64
+	task := taskFunc(func(schedule.Timer) { fired.Add(1) })
+	hung := time.AfterFunc(time.Minute, func() { panic("a wake-up was lost") })
+	defer hung.Stop()
+	for i := range int64(100_000) {
+		_, err := w.Schedule(0, task)
+		require.NoError(t, err)
+		for spin := 0; fired.Load() == i; spin++ {
+			if spin%64 == 63 {
+				runtime.Gosched()
+			}
 		}
 	}
 }
