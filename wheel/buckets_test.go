@@ -45,6 +45,7 @@ func (p *passive) tick() int64 {
 
 func (p *passive) add() {
 	tick := p.tick()
+	p.b.catchUp(min(p.b.cur+p.rng.Int64N(int64(1)<<p.rng.IntN(20)), tick-1)) // as far as time has gone by now
 	slot, n := p.b.alloc(idTask(p.next))
 	p.b.add(slot, n, tick)
 	p.pending[p.next], p.due[p.next] = slot, max(tick, p.b.cur+1)
@@ -157,6 +158,19 @@ func TestAStepIsBounded(t *testing.T) {
 	}
 	assert.Equal(t, 1000, fired)
 	assert.GreaterOrEqual(t, steps, 2*100, "moved down at least once, then fired")
+}
+
+// A wheel that was idle files by the distance from now, not from when it was last
+// at work: the timer would come by way of coarse buckets.
+func TestCatchUp(t *testing.T) {
+	var b buckets
+	b.init(6)
+	b.catchUp(1_000_000)
+	slot, n := b.alloc(idTask(0))
+	b.add(slot, n, 1_000_010)
+	assert.Less(t, n.list, uint32(64))
+	b.catchUp(2_000_000)
+	assert.EqualValues(t, 1_000_000, b.cur, "not past a timer that is due")
 }
 
 func TestTimersOfOneTickKeepTheirOrder(t *testing.T) {

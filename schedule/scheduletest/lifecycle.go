@@ -224,6 +224,33 @@ var failing = []testCase{
 			require.NoError(t, err, "fired timers leave their room")
 		}
 	}},
+	{"MaxPending_is_exact_under_contention", func(t *testing.T, c Config) {
+		const limit = 2
+		e := open(t, c, Options{MaxPending: limit})
+		var inside, most atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 20_000 {
+					timer, err := e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {}))
+					if err != nil {
+						continue
+					}
+					if n := inside.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					inside.Add(-1)
+					timer.Stop()
+				}
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, most.Load(), int64(limit))
+		for range limit {
+			_, err := e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {}))
+			require.NoError(t, err, "all room has been given back")
+		}
+	}},
 	{"MaxPending_never_refuses_a_Reset_inside_Run", func(t *testing.T, c Config) {
 		e, rec := open(t, c, Options{MaxPending: 1}), newRecorder()
 		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
