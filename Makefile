@@ -20,10 +20,10 @@ setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -shuffle=on $(ARGS) $(PKG)
+	go test -race -shuffle=on -parallel=8 $(ARGS) $(PKG)
 
 test-long: setup ## The same, twenty times over
-	go test -race -shuffle=on -count=20 -timeout=1h $(ARGS) $(PKG)
+	go test -race -shuffle=on -parallel=8 -count=20 -timeout=1h $(ARGS) $(PKG)
 
 check: gofmt vet lint vuln examples nested ## All that CI checks beside the tests
 

@@ -44,21 +44,24 @@ type config struct {
 	steal  int
 }
 
-func main() {
+func main() { os.Exit(status()) }
+
+// status runs the demo and returns its exit status.
+func status() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
 	}
 	if err := run(ctx, c, newScreen(os.Stdout)); err != nil {
 		fmt.Fprintln(os.Stderr, "renewdemo:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
+		return 1
 	}
+	return 0
 }
 
 // parse reads the flags; errors have been printed to w.
