@@ -1,0 +1,132 @@
+package testredis
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+var shared Shared
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+func TestAServerOfItsOwn(t *testing.T) {
+	a, b := Start(t), Start(t, "--databases", "3")
+	assert.NotEqual(t, a.Addr(), b.Addr())
+	assert.Equal(t, "redis://"+a.Addr(), a.URL())
+	require.NoError(t, a.Client(t).Set(t.Context(), "k", "v", 0).Err())
+	assert.Zero(t, b.Client(t).Exists(t.Context(), "k").Val())
+
+	config := b.Client(t).ConfigGet(t.Context(), "*").Val()
+	assert.Empty(t, config["save"])
+	assert.Equal(t, "no", config["appendonly"])
+	assert.Equal(t, "127.0.0.1", config["bind"])
+	assert.Equal(t, "3", config["databases"])
+	assert.DirExists(t, config["dir"])
+}
+
+func TestASentinel(t *testing.T) {
+	master := Start(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "sentinel.conf")
+	require.NoError(t, os.WriteFile(path, []byte("sentinel monitor m "+host+" "+port+" 1\n"), 0o600))
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: Start(t, path, "--sentinel").Addr()})
+	defer sentinel.Close()
+	addr, err := sentinel.GetMasterAddrByName(t.Context(), "m").Result()
+	require.NoError(t, err)
+	assert.Equal(t, []string{host, port}, addr)
+}
+
+func TestAServerEndsWithItsTest(t *testing.T) {
+	var s *Server
+	t.Run("test", func(t *testing.T) { s = Start(t) })
+	_, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	require.Error(t, err)
+	assert.NoDirExists(t, s.dir)
+	s.Close() // twice
+}
+
+func TestAStoppedServerHangs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals here")
+	}
+	s := Start(t)
+	require.NoError(t, s.Stop())
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	require.NoError(t, err, "the kernel still accepts")
+	conn.Close()
+	assert.False(t, s.answers())
+	require.NoError(t, s.Cont())
+	assert.Eventually(t, s.answers, 5*time.Second, time.Millisecond)
+	require.NoError(t, s.Stop())
+	s.Close() // ends it nevertheless
+}
+
+func TestWhatIsDurableSurvivesACrash(t *testing.T) {
+	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := s.Client(t)
+	require.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
+	addr := s.Addr()
+	s.Kill()
+	require.Error(t, rdb.Ping(t.Context()).Err())
+	require.NoError(t, s.Restart())
+	assert.Equal(t, addr, s.Addr())
+	assert.Equal(t, "v", rdb.Get(t.Context(), "k").Val())
+}
+
+func TestATakenPortIsNoServerOfOurs(t *testing.T) {
+	other := Start(t)
+	s := &Server{port: other.port, dir: t.TempDir()}
+	require.ErrorIs(t, s.start(), errPortTaken, "though somebody answers there")
+}
+
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	_, err := Launch("--no-such-option", "1")
+	require.ErrorContains(t, err, "no-such-option")
+
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	tb := &failing{TB: t}
+	func() {
+		defer func() { _ = recover() }()
+		Start(tb)
+	}()
+	assert.Contains(t, tb.fatal, "make setup", "a missing server fails the test, and it says how to get it")
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Empty(t, left, "no folder is left behind")
+}
+
+func TestTheSharedServerIsOne(t *testing.T) {
+	one, other := shared.Server(t), shared.Server(t)
+	assert.Same(t, one, other)
+	var none Shared
+	assert.Equal(t, 7, none.Around(runs(7)).Run(), "a server that nobody asked for is none to close")
+}
+
+// failing notes a Fatal and goes on panicking, as Fatal does not return.
+type failing struct {
+	testing.TB
+	fatal string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatal(args ...any) {
+	f.fatal = fmt.Sprint(args...)
+	panic(f.fatal)
+}
+
+type runs int
+
+func (r runs) Run() int { return int(r) }

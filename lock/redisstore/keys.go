@@ -1,0 +1,55 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// keys are those of one lock, for one owner. The name stands between the first
+// brace and the last, for neither the prefix nor what follows holds any; and what
+// follows tells the kinds apart. So no two of them are ever equal, whatever the
+// names.
+type keys struct {
+	lock, token, queue, places, tombstone string
+}
+
+func (s *Store) keys(name, owner string) *keys {
+	l := s.lockKey(name)
+	return &keys{lock: l, token: l + ":t", queue: l + ":q", places: l + ":w", tombstone: l + ":x:" + owner}
+}
+
+func (s *Store) lockKey(name string) string {
+	return s.prefix + "{" + name + "}"
+}
+
+// check refuses requests that would break the scheme of keys, or that this store
+// cannot serve. The client has checked more.
+func check(r lock.Request) error {
+	if err := checkKey(r.Key); err != nil {
+		return err
+	}
+	switch {
+	case r.Mode != lock.Exclusive:
+		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
+	case r.Owner == "" || strings.ContainsAny(r.Owner, "{}"):
+		return errors.New("the owner must not be empty and must hold no brace")
+	case r.TTL.Milliseconds() < 1:
+		return fmt.Errorf("%w: %v is less than a millisecond", lock.ErrBadTTL, r.TTL)
+	}
+	return nil
+}
+
+// checkKey refuses the names that would empty the hash tag, so that the keys of
+// one lock would be scattered over a cluster.
+func checkKey(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", lock.ErrBadKey)
+	case name[0] == '}':
+		return fmt.Errorf("%w: it begins with '}'", lock.ErrBadKey)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package redisstore
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// TestNoTwoKeysAreEqual tries all names of up to four bytes that could be mistaken
+// for a part of the scheme.
+func TestNoTwoKeysAreEqual(t *testing.T) {
+	const alphabet = "{}:txo"
+	names := []string{""}
+	for from := 0; len(names[len(names)-1]) < 4; {
+		to := len(names)
+		for _, name := range names[from:to] {
+			for _, b := range alphabet {
+				names = append(names, name+string(b))
+			}
+		}
+		from = to
+	}
+	for _, prefix := range []string{"lw:", ":", "x"} {
+		s := &Store{prefix: prefix}
+		seen := map[string]string{}
+		checked := 0
+		for _, name := range names {
+			for _, owner := range []string{"o", "t", "x:o", ":", "o:t"} {
+				r := lock.Request{Key: name, Owner: owner, TTL: ttl30}
+				if check(r) != nil {
+					continue
+				}
+				checked++
+				k := s.keys(name, r.Owner)
+				for kind, key := range all(k) {
+					if kind < 4 {
+						owner = "" // those are the same for all owners
+					} else {
+						owner = r.Owner
+					}
+					this := strings.Join([]string{name, owner, string(rune('0' + kind))}, "\xff")
+					if other, ok := seen[key]; ok && other != this {
+						t.Fatalf("%q and %q are both %q", this, other, key)
+					}
+					seen[key] = this
+					require.Equal(t, hashTag(k.lock), hashTag(key), "on one node")
+				}
+			}
+		}
+		assert.Greater(t, checked, 5_000)
+	}
+}
+
+// hashTag returns what of a key decides on its slot.
+func hashTag(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+func TestKeysOfAnyBytes(t *testing.T) {
+	s, rdb := sharedStore(t)
+	for _, key := range []string{
+		"\x00", "\x00\xff\r\n*1\r\n", "a\x00b", "a", "a:t", "a}:t", "{a}", "a{b}c{d}", "{", "{}", "a}", "é", "e\u0301", "%s\\", "'\"", " ",
+		strings.Repeat("k", lock.MaxKeyLen), strings.Repeat("k", lock.MaxKeyLen-1) + "}",
+	} {
+		l := acquire(t, s, request(key))
+		value, err := rdb.Get(t.Context(), s.prefix+"{"+key+"}").Result()
+		require.NoError(t, err, "%q is stored to the byte", key)
+		assert.True(t, strings.HasPrefix(value, l.Owner+" "))
+		defer func() {
+			assert.Len(t, renew(t, s, l), 1)
+			assert.NoError(t, s.Release(t.Context(), l), "%q is a key of its own", key)
+		}()
+	}
+}

@@ -1,0 +1,162 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// The rights that the package comment names.
+const (
+	rightsOfAStore  = "+evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire +llen +lpop +lrem +zcard +zscore +zrem"
+	rightsOfWaiters = "+publish +rpush +lindex +zadd +zrangebyscore"
+	rightToInspect  = "+lrange"
+)
+
+func TestTheRightsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
+	for _, rights := range []string{"-@all " + rightsOfAStore, rightsOfWaiters, "[Store.Inspect]: " + rightToInspect} {
+		assert.Contains(t, text, rights)
+	}
+}
+
+func TestTheRightsSufficeAndNoneIsTooMany(t *testing.T) {
+	srv := testredis.Start(t)
+	x := &exercise{t: t, srv: srv, admin: srv.Client(t)}
+	if redis.HasErrorPrefix(x.admin.Do(t.Context(), "acl", "whoami").Err(), "unknown command") {
+		t.Skip("there are no rights before Redis 6")
+	}
+	require.NoError(t, x.asUser(rightsOfAStore, x.store))
+	require.NoError(t, x.asUser(rightsOfAStore+" "+rightsOfWaiters, x.waiter))
+	require.NoError(t, x.asUser(rightsOfAStore+" "+rightToInspect, x.inspector))
+	require.Error(t, x.asUser(rightsOfAStore, x.inspector))
+	for right := range strings.SplitSeq(rightsOfAStore, " ") {
+		require.Error(t, x.asUser(without(rightsOfAStore, right), x.store), "%s is not needed", right)
+	}
+	for right := range strings.SplitSeq(rightsOfWaiters, " ") {
+		err := x.asUser(rightsOfAStore+" "+without(rightsOfWaiters, right), x.waiter)
+		if right == "+publish" {
+			require.NoError(t, err, "waiters are served without it")
+		} else {
+			require.Error(t, err, "%s is not needed", right)
+		}
+	}
+}
+
+func without(rights, right string) string {
+	return strings.TrimSpace(strings.ReplaceAll(" "+rights+" ", " "+right+" ", " "))
+}
+
+var errNoError = errors.New("this should have been refused")
+
+// exercise does all that a kind of user does.
+type exercise struct {
+	t     *testing.T
+	srv   *testredis.Server
+	admin *redis.Client
+}
+
+// asUser returns the first failure of a user with some rights.
+func (x *exercise) asUser(rights string, do func(s *Store, rdb *redis.Client) error) error {
+	ctx := x.t.Context()
+	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "-@all"}, fields(rights)...)
+	require.NoError(x.t, x.admin.Do(ctx, user...).Err())
+	_ = x.admin.Do(ctx, "acl", "setuser", "limited", "&lw:*") // unknown before Redis 6.2, where all channels are free
+	require.NoError(x.t, x.admin.FlushDB(ctx).Err())
+	require.NoError(x.t, x.admin.ScriptFlush(ctx).Err())
+	rdb := redis.NewClient(&redis.Options{Addr: x.srv.Addr(), Username: "limited", Password: "pw", DisableIdentity: true})
+	defer rdb.Close()
+	s, err := New(rdb, nil)
+	require.NoError(x.t, err)
+	defer s.Close()
+	return do(s, s.rdb)
+}
+
+func fields(rights string) (list []any) {
+	for f := range strings.FieldsSeq(rights) {
+		list = append(list, f)
+	}
+	return list
+}
+
+func (x *exercise) store(s *Store, _ *redis.Client) error {
+	ctx := x.t.Context()
+	r := request("k")
+	l, err := s.Acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Acquire(ctx, r); err != nil {
+		return err
+	}
+	if _, err := s.Acquire(ctx, request("k")); !errors.Is(err, lock.ErrNotAcquired) {
+		return cmp.Or(err, errNoError)
+	}
+	out := make([]renewal.Outcome, 2)
+	if err := s.Renew(ctx, []lock.Lease{l, {Request: request("k"), Token: 1}}, out); err != nil {
+		return err
+	}
+	assert.Equal(x.t, []renewal.Outcome{renewal.Renewed, renewal.Lost}, out)
+	if err := x.passOn(ctx, s, l); err != nil {
+		return err
+	}
+	if err := s.Release(ctx, lock.Lease{Request: request("k"), Unanswered: true}); !errors.Is(err, lock.ErrNotHeld) {
+		return cmp.Or(err, errNoError)
+	}
+	l, err = s.Acquire(ctx, request("other"))
+	if err != nil {
+		return err
+	}
+	return s.Release(ctx, l)
+}
+
+// passOn releases a lock that another waits for.
+func (x *exercise) passOn(ctx context.Context, s *Store, l lock.Lease) error {
+	waiter := request(l.Key)
+	enqueue(x.t, s, x.admin, waiter)
+	if err := s.Release(ctx, l); err != nil {
+		return err
+	}
+	assert.Contains(x.t, x.admin.Get(ctx, s.lockKey(l.Key)).Val(), waiter.Owner)
+	return nil
+}
+
+func (x *exercise) waiter(s *Store, rdb *redis.Client) error {
+	ctx := x.t.Context()
+	l, err := s.Acquire(ctx, request("k"))
+	if err != nil {
+		return err
+	}
+	for _, owner := range []string{"a:1", "b:1"} {
+		k := s.keys("k", owner)
+		if err := redis.NewScript(acquireScript.source).Run(ctx, rdb, all(k), owner, ttlMs, placeMs, memMs).Err(); err != nil {
+			return err
+		}
+	}
+	return s.Release(ctx, l)
+}
+
+func (x *exercise) inspector(s *Store, _ *redis.Client) error {
+	ctx := x.t.Context()
+	if _, err := s.Acquire(ctx, request("k")); err != nil {
+		return err
+	}
+	if _, err := s.Inspect(ctx, "k"); err != nil {
+		return err
+	}
+	return s.ForceRelease(ctx, "k")
+}

@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // of the scripts
+	"encoding/hex"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/prelude.lua
+	prelude string
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/force.lua
+	forceLua string
+	//go:embed lua/inspect.lua
+	inspectLua string
+)
+
+var (
+	acquireScript = newScript(prelude + acquireLua)
+	renewScript   = newScript(renewLua)
+	releaseScript = newScript(prelude + releaseLua)
+	forceScript   = newScript(prelude + forceLua)
+	inspectScript = newScript(inspectLua)
+)
+
+// script is sent by its digest, and in full when the server answers NOSCRIPT: it
+// has been restarted, or flushed. That answer says that nothing was executed, so
+// nothing is executed twice.
+type script struct {
+	digest, source string
+}
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source)) // as Redis names scripts
+	return &script{digest: hex.EncodeToString(sum[:]), source: source}
+}
+
+// byDigest and inFull write the beginning of a command into the two elements that
+// stand before the number of keys. Pointers, here and in the arguments, are read
+// by go-redis like what they point at, and need no copy to be put into an any.
+func (s *script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
+func (s *script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }
+
+// run runs a script. The first two elements of args are left open for it. Errors
+// do not show the owner.
+func (s *Store) run(ctx context.Context, sc *script, owner string, args ...any) (any, error) {
+	sc.byDigest(args)
+	cmd := redis.NewCmd(ctx, args...)
+	err := s.rdb.Process(ctx, cmd)
+	if isNoScript(err) {
+		sc.inFull(args)
+		cmd = redis.NewCmd(ctx, args...)
+		err = s.rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, s.clean(err, owner)
+	}
+	return cmd.Val(), nil
+}
+
+func isNoScript(err error) bool {
+	return errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT")
+}
