@@ -130,7 +130,7 @@ func TestBucketsMatchAMap(t *testing.T) {
 				p.advance(math.MaxInt64-1, 100)
 				assert.Empty(t, p.pending)
 				assert.Zero(t, p.b.live)
-				assert.EqualValues(t, never, p.b.next)
+				assert.Equal(t, int64(never), p.b.next)
 			})
 		}
 	}
