@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +14,13 @@ import (
 // of them leaves less decides.
 type instant struct{ mono, wall int64 }
 
-// ended is the deadline of an entry that has ended, past on every clock.
-const ended = -1 << 63
+const (
+	// ended is the deadline of an entry that has ended, past on every clock.
+	ended = math.MinInt64
+
+	// noEnd is the end of a lease without one: far, and safe to reckon with.
+	noEnd = math.MaxInt64 / 2
+)
 
 // reached tells whether either clock has come to the deadline.
 func (i instant) reached(deadline instant) bool {
@@ -38,6 +44,16 @@ func (c clock) now() instant { return c.at(time.Now()) }
 
 func (c clock) at(t time.Time) instant {
 	return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}
+}
+
+// end is at for the end of a lease: the zero time is none, and one beyond the
+// range of the clocks is none either.
+func (c clock) end(t time.Time) instant {
+	i := c.at(t)
+	if t.IsZero() || i.mono >= noEnd {
+		return instant{noEnd, noEnd}
+	}
+	return i
 }
 
 // wallStep moves the wall clock in tests.

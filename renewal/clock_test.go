@@ -1,16 +1,19 @@
 package renewal_test
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -38,25 +41,135 @@ func TestASuspendedHostIsToldOnWaking(t *testing.T) {
 	})
 }
 
-// A shorter suspension leaves some of the lease: it is renewed at once, for the
+// A shorter suspension leaves some of the lease: it is renewed early, for the
 // timers are late by the time of the suspension.
-func TestAShortSuspensionRenewsAtOnce(t *testing.T) {
+func TestAShortSuspensionRenewsEarly(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
 		dog := newDog(t, e, s, nil)
-		entry := register(t, dog, "a")
-		for !time.Now().Before(entry.Deadline().Add(-life + 2*time.Second)) { // just renewed, or just granted
-			settle(100 * time.Millisecond)
-		}
-		before := len(s.seen())
+		entry := register(t, dog, "a") // its first renewal comes after 5 s at the earliest
+		settle(time.Second)
 		stepWall(t, 25*time.Second)
 		assert.True(t, entry.Valid())
-		settle(time.Second + slack)
-		assert.Len(t, s.seen(), before+1)
+		assert.Equal(t, life-26*time.Second, time.Until(entry.Deadline()), "by the clock that leaves less")
+		settle(time.Second + slack + (life-26*time.Second)/2)
+		assert.Len(t, s.seen(), 1)
 		settle(time.Minute)
 		assert.NoError(t, entry.Err())
 	})
 }
+
+// After a step the leases are renewed early, but not all together, or they would be
+// for ever after.
+func TestAStepDoesNotBringRenewalsTogether(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 10_000})
+		for i := range 2000 {
+			register(t, dog, fmt.Sprint(i))
+		}
+		settle(time.Minute)
+		stepWall(t, time.Second)
+		settle(5 * time.Minute)
+		most := 0
+		calls := s.seen()
+		for _, c := range calls[len(calls)/2:] {
+			most = max(most, len(c.batch))
+		}
+		assert.Less(t, most, 200)
+	})
+}
+
+// A wall clock that was stepped back must not hide a suspension that follows.
+func TestAStepBackHidesNoSuspension(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: failing}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, dog, "a")
+		settle(5 * time.Second)
+		stepWall(t, -10*time.Second)
+		settle(5 * time.Second)
+		stepWall(t, 25*time.Second) // suspended: 35 s since the grant
+		assert.False(t, entry.Valid())
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}
+
+// Naps too short to notice add up.
+func TestManySmallSuspensions(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: failing}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		done := register(t, dog, "a").Done()
+		suspended := time.Duration(0)
+		start := time.Now()
+		for !closed(done) {
+			settle(100 * time.Millisecond)
+			stepWall(t, 25*time.Millisecond)
+			suspended += 25 * time.Millisecond
+		}
+		assert.Less(t, time.Since(start)+suspended, ttl+slack, "told before the server could give it away")
+	})
+}
+
+// The end of a lease is an instant on the wall clock too.
+func TestUntilCountsSuspensions(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		now := time.Now()
+		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(time.Minute)})
+		require.NoError(t, err)
+		for range 3 {
+			settle(7 * time.Second) // time to renew
+			stepWall(t, 10*time.Second)
+		}
+		settle(9*time.Second - 1)
+		require.NoError(t, entry.Err())
+		assert.True(t, entry.Valid())
+		settle(1)
+		assert.False(t, entry.Valid())
+	})
+}
+
+// dozing is an engine whose process stood still after a timer's delay was reckoned
+// and before it was armed: the timer is late by that.
+type dozing struct {
+	engine
+	by time.Duration
+}
+
+func (d *dozing) Schedule(delay time.Duration, task schedule.Task) (schedule.Timer, error) {
+	timer, err := d.engine.Schedule(delay, task)
+	return schedule.NewTimer(dozer{d, timer}, 0), err
+}
+
+type dozer struct {
+	d     *dozing
+	timer schedule.Timer
+}
+
+func (d dozer) ResetTimer(_ uint64, delay time.Duration) bool { return d.timer.Reset(delay + d.d.by) }
+func (d dozer) StopTimer(uint64) bool                         { return d.timer.Stop() }
+
+func TestAPauseWhileATimerIsArmed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		doze := &dozing{engine: e, by: time.Hour}
+		s := &store{answer: hang}
+		dog := newDog(t, doze, s, nil)
+		entry := register(t, dog, "a")
+		done := entry.Done()
+		doze.by = 0
+		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(4 * time.Second) })) // and nothing ran meanwhile
+		require.NoError(t, err)
+		settle(life + slack)
+		assert.True(t, closed(done), "the comparison of clocks noticed the pause")
+		assert.NotEmpty(t, s.seen(), "and a renewal was tried")
+	})
+}
+
+type taskFunc func(schedule.Timer)
+
+func (f taskFunc) Run(t schedule.Timer) { f(t) }
 
 func TestAWallClockSteppedBackEndsNothing(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
@@ -82,6 +195,10 @@ func TestClocksAreComparedOnlyWhileLeasesAreHeld(t *testing.T) {
 			settle(2 * time.Second)
 			assert.Zero(t, pending(e), "no timer is left")
 		}
+		register(t, dog, "b")
+		_, err := dog.Close(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, pending(e), "nor after Close")
 	})
 }
 

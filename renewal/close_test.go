@@ -110,6 +110,21 @@ func TestAClosedEngineEndsItsEntries(t *testing.T) {
 	})
 }
 
+// What is done already is no error, even for a ctx that has ended.
+func TestCloseWithAnEndedContext(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 50 {
+			dog := newDog(t, e, new(store), nil)
+			register(t, dog, "a")
+			leases, err := dog.Close(ended)
+			require.NoError(t, err)
+			assert.Len(t, leases, 1)
+		}
+	})
+}
+
 func TestCloseNeedsAContext(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		dog := newDog(t, e, new(store), nil)

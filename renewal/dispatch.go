@@ -11,15 +11,14 @@ import (
 // exist only while something is due, and each owns its batch, so that a call of
 // Renew that hangs harms nobody else's.
 type lane[L any] struct {
-	id         int
-	head, tail *Entry[L]
-	len        int
-	workers    int
+	id      int
+	again   list[L] // those whose last renewal failed: they have the earliest deadlines
+	fresh   list[L] // the others; for leases of one TTL in order of deadlines too
+	workers int
 }
 
-// enqueue puts an entry in its lane's list and sees to a worker. The list is in
-// order of deadlines for leases of one TTL; one that has failed before has the
-// earliest and goes to the front. The caller holds mu.
+// enqueue puts an entry in its lane's list and sees to a worker. The caller holds
+// mu.
 func (w *Watchdog[L]) enqueue(e *Entry[L]) {
 	id := 0
 	if w.laner != nil {
@@ -30,16 +29,25 @@ func (w *Watchdog[L]) enqueue(e *Entry[L]) {
 		l = &lane[L]{id: id}
 		w.lanes[id] = l
 	}
+	e.state = due
 	if e.failures > 0 {
-		l.pushFront(e)
+		l.again.push(e)
 	} else {
-		l.pushBack(e)
+		l.fresh.push(e)
 	}
 	if l.workers < w.opts.InFlight {
 		l.workers++
 		w.workers++
 		go w.work(l)
 	}
+}
+
+// head returns the entry to be renewed next, nil if none is due.
+func (l *lane[L]) head() *Entry[L] {
+	if l.again.head != nil {
+		return l.again.head
+	}
+	return l.fresh.head
 }
 
 // batch is the memory of one worker.
@@ -65,7 +73,7 @@ func (w *Watchdog[L]) work(l *lane[L]) {
 	}
 	w.spare = append(w.spare, b)
 	l.workers--
-	if l.workers == 0 && l.head == nil {
+	if l.workers == 0 && l.head() == nil {
 		delete(w.lanes, l.id)
 	}
 	w.workers--
@@ -81,12 +89,11 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 	b.entries, b.leases = b.entries[:0], b.leases[:0]
 	b.sent = w.clock.now()
 	b.late, b.period, b.deadline = 0, 0, instant{ended, ended}
-	for l.head != nil && len(b.entries) < w.opts.MaxBatch {
-		e := l.head
+	for e := l.head(); e != nil && len(b.entries) < w.opts.MaxBatch; e = l.head() {
 		if !e.taken(b.sent) { // it has left the list
 			continue
 		}
-		l.remove(e)
+		e.list.remove(e)
 		b.entries = append(b.entries, e)
 		b.leases = append(b.leases, e.lease)
 		late := time.Duration(b.sent.mono - e.at)
@@ -124,7 +131,7 @@ func (w *Watchdog[L]) settle(l *lane[L], b *batch[L], err error) {
 		outcome := b.outcomes[i]
 		switch {
 		case e.state != renewing:
-			info.Dropped++
+			info.Ended++
 		case outcome == Renewed:
 			info.Renewed++
 		case outcome == Lost:
@@ -156,8 +163,14 @@ func (w *Watchdog[L]) buffers() *batch[L] {
 	return &batch[L]{entries: make([]*Entry[L], 0, n), leases: make([]L, 0, n), outcomes: make([]Outcome, 0, n)}
 }
 
-func (l *lane[L]) pushBack(e *Entry[L]) {
-	e.lane, e.prev, e.next = l, l.tail, nil
+// list is a queue of entries, linked through them, that any can leave at once.
+type list[L any] struct {
+	head, tail *Entry[L]
+	len        int
+}
+
+func (l *list[L]) push(e *Entry[L]) {
+	e.list, e.prev, e.next = l, l.tail, nil
 	if l.tail == nil {
 		l.head = e
 	} else {
@@ -167,18 +180,7 @@ func (l *lane[L]) pushBack(e *Entry[L]) {
 	l.len++
 }
 
-func (l *lane[L]) pushFront(e *Entry[L]) {
-	e.lane, e.prev, e.next = l, nil, l.head
-	if l.head == nil {
-		l.tail = e
-	} else {
-		l.head.prev = e
-	}
-	l.head = e
-	l.len++
-}
-
-func (l *lane[L]) remove(e *Entry[L]) {
+func (l *list[L]) remove(e *Entry[L]) {
 	if e.prev == nil {
 		l.head = e.next
 	} else {
@@ -189,6 +191,6 @@ func (l *lane[L]) remove(e *Entry[L]) {
 	} else {
 		e.next.prev = e.prev
 	}
-	e.lane, e.prev, e.next = nil, nil, nil
+	e.list, e.prev, e.next = nil, nil, nil
 	l.len--
 }

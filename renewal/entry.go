@@ -2,7 +2,7 @@ package renewal
 
 import (
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -24,21 +24,18 @@ type Entry[L any] struct {
 	// dog.mu guards all below.
 	timer    schedule.Timer
 	at       int64         // the instant, on the monotonic clock, of the next renewal
-	latest   int64         // the deadline never passes it, on the monotonic clock
+	latest   instant       // the deadline never passes it
 	life     time.Duration // from sending a confirmed request to the deadline
 	period   time.Duration // from there to the next renewal
 	failures int32         // renewals in a row that got no answer
 	state    state
-	lane     *lane[L]  // while due: the lane whose list it is in
+	list     *list[L]  // while due: the list of its lane that it is in
 	prev     *Entry[L] // neighbours in that list
 	next     *Entry[L]
 	older    *Entry[L] // neighbours among all entries of the watchdog
 	newer    *Entry[L]
 	end      *ending // made when asked for, or at the end
 }
-
-// noLatest is the end of a lease without one: far, and safe to reckon with.
-const noLatest = math.MaxInt64 / 2
 
 // state is where an entry stands. Its timer is armed for the next renewal while
 // it waits and for the deadline from then on, so that a store that hangs, with
@@ -78,9 +75,10 @@ func (e *Entry[L]) fire(now instant) {
 	case now.mono < e.at:
 		e.arm(e.rest(now))
 	default:
-		e.state = due
-		e.dog.enqueue(e)
 		e.arm(now.until(e.deadline()))
+		if e.state == waiting { // the engine took it
+			e.dog.enqueue(e)
+		}
 	}
 }
 
@@ -104,7 +102,7 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 		e.note(err)
 		e.lose(Expired)
 	case outcome == Renewed:
-		e.renewed(sent)
+		e.confirmed(sent, now)
 		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
 	case outcome == Lost:
 		e.note(err)
@@ -120,15 +118,31 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 	}
 }
 
-// jumped: the clocks moved apart while the entry stood still. What is left by the
-// worse of them decides; if the lease has any left, it is renewed at once.
+// jumped: the wall clock moved against the monotonic one. A step back must not
+// leave more than the monotonic clock does; after a step forward, which may have
+// been a suspended host, what is left by the wall clock decides, and the next
+// renewal comes early, at random, so that all do not come together for ever after.
 func (e *Entry[L]) jumped(now instant) {
+	if e.state == over {
+		return
+	}
+	e.wall.Store(min(e.wall.Load(), e.mono.Load()+now.lead()))
+	if e.state == waiting {
+		spread := min(e.period/2, now.until(e.deadline())/2)
+		e.at = min(e.at, now.mono+int64(rand.Float64()*float64(spread)))
+	}
+	e.rearm(now)
+}
+
+// rearm: the timer may have been armed by a reading of the clock that was old by
+// then, because the process was paused in between.
+func (e *Entry[L]) rearm(now instant) {
 	switch {
 	case e.state == over:
 	case now.reached(e.deadline()):
 		e.lose(Expired)
 	case e.state == waiting:
-		e.wait(now.mono, now)
+		e.arm(e.rest(now))
 	default:
 		e.arm(now.until(e.deadline()))
 	}
@@ -169,7 +183,7 @@ func (e *Entry[L]) lose(reason Reason) {
 func (e *Entry[L]) finish(err error) {
 	e.timer.Stop()
 	if e.state == due {
-		e.lane.remove(e)
+		e.list.remove(e)
 	}
 	e.state = over
 	e.mono.Store(ended)
@@ -188,20 +202,21 @@ func (e *Entry[L]) finish(err error) {
 
 // Helpers of the transitions.
 
-// renewed moves the deadline as the grant, or a renewal, sent at that instant
-// allows.
-func (e *Entry[L]) renewed(sent instant) {
+// confirmed moves the deadline as the grant, or a renewal, sent at that instant
+// allows. If the wall clock was stepped back since, it is reckoned by what it
+// shows now.
+func (e *Entry[L]) confirmed(sent, now instant) {
 	e.failures = 0
-	life := min(int64(e.life), e.latest-sent.mono)
+	life := min(int64(e.life), e.latest.mono-sent.mono, e.latest.wall-sent.wall)
 	e.mono.Store(sent.mono + life)
-	e.wall.Store(sent.wall + life)
+	e.wall.Store(min(sent.wall, sent.mono+now.lead()) + life)
 }
 
 // wait arms the timer for a renewal at the given instant, or for the deadline if
 // that comes first or no renewal could move it.
 func (e *Entry[L]) wait(at int64, now instant) {
 	deadline := e.deadline()
-	if at >= deadline.mono || deadline.mono >= e.latest {
+	if at >= deadline.mono || deadline.reached(e.latest) {
 		at = deadline.mono
 	}
 	e.state = waiting

@@ -15,9 +15,10 @@ func (e *Entry[L]) Stop() bool {
 	return e.stop(ErrStopped, e.dog.clock.now())
 }
 
-// Valid reports whether the lease may be assumed held at this very moment. It
+// Valid reports whether the lease may still be relied on, at this very moment. It
 // looks at the clocks, so it is right although no timer has run yet, as after a
-// pause of the process. It takes no lock and costs as much as time.Now.
+// pause of the process. It takes no lock and costs as much as time.Now. It ends
+// nothing: an answer of false that stays is that of Err.
 func (e *Entry[L]) Valid() bool {
 	return !e.dog.clock.now().reached(e.deadline())
 }
@@ -25,11 +26,12 @@ func (e *Entry[L]) Valid() bool {
 // Deadline returns the instant after which the lease may not be assumed held
 // unless a renewal moves it before, the zero Time once the entry has ended.
 func (e *Entry[L]) Deadline() time.Time {
-	mono := e.mono.Load()
-	if mono == ended {
+	deadline := e.deadline()
+	if deadline.mono == ended || deadline.wall == ended {
 		return time.Time{}
 	}
-	return e.dog.clock.base.Add(time.Duration(mono))
+	now := time.Now()
+	return now.Add(e.dog.clock.at(now).until(deadline))
 }
 
 // Err returns nil while the lease may be assumed held, and then why it may not:
@@ -64,10 +66,14 @@ func (e *Entry[L]) Done() <-chan struct{} {
 	return end.done
 }
 
-// AfterFunc arranges for f to be called in its own goroutine once the entry has
-// ended, at once if it has. The function returned calls f off and reports
+// AfterFunc arranges for f, which must not be nil, to be called in its own
+// goroutine once the entry has ended, at once if it has. Several functions are
+// started in no particular order. The function returned calls f off and reports
 // whether it did: false means that f was started or called off before.
 func (e *Entry[L]) AfterFunc(f func()) (stop func() bool) {
+	if f == nil {
+		panic("renewal: AfterFunc of a nil function")
+	}
 	e.dog.mu.Lock()
 	defer e.dog.mu.Unlock()
 	e.expire(e.dog.clock.now())

@@ -25,7 +25,7 @@ type BatchInfo struct {
 	Renewed int           // answered Renewed
 	Lost    int           // answered Lost
 	Unknown int           // got no answer
-	Dropped int           // answered, but lost or stopped meanwhile
+	Ended   int           // lost or stopped meanwhile: their answers are dropped
 	Late    time.Duration // how long after its instant the first lease of the batch was sent
 	Took    time.Duration // how long the call took
 	Err     error         // what Renew returned
@@ -43,17 +43,22 @@ const maxReports = 1024
 // reporter calls hooks in order on a goroutine that ends when none is left.
 type reporter struct {
 	mu      sync.Mutex // guards all below
-	queue   []func()
+	queue   []report
 	batches int  // of queue, those of BatchDone
 	running bool // the goroutine exists
 	dropped uint64
+}
+
+type report struct {
+	call  func()
+	batch bool
 }
 
 // lost queues a call that is never dropped.
 func (r *reporter) lost(call func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(call)
+	r.add(report{call: call})
 }
 
 // batch queues a call unless too many wait.
@@ -65,17 +70,12 @@ func (r *reporter) batch(call func()) {
 		return
 	}
 	r.batches++
-	r.add(func() {
-		r.mu.Lock()
-		r.batches--
-		r.mu.Unlock()
-		call()
-	})
+	r.add(report{call: call, batch: true})
 }
 
 // add queues a call and sees to the goroutine. The caller holds mu.
-func (r *reporter) add(call func()) {
-	r.queue = append(r.queue, call)
+func (r *reporter) add(next report) {
+	r.queue = append(r.queue, next)
 	if !r.running {
 		r.running = true
 		go r.run()
@@ -83,19 +83,34 @@ func (r *reporter) add(call func()) {
 }
 
 func (r *reporter) run() {
-	for {
-		r.mu.Lock()
-		calls := r.queue
-		r.queue = nil
-		r.running = len(calls) > 0
-		r.mu.Unlock()
-		if len(calls) == 0 {
-			return
+	ended := false
+	defer func() {
+		if !ended {
+			go r.run() // a hook called runtime.Goexit: the next goroutine goes on
 		}
-		for _, call := range calls {
-			call()
-		}
+	}()
+	for call := r.next(); call != nil; call = r.next() {
+		call()
 	}
+	ended = true
+}
+
+// next takes the next call, nil if there is none: then the goroutine ends.
+func (r *reporter) next() func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		r.queue = nil // let go of the array
+		r.running = false
+		return nil
+	}
+	first := r.queue[0]
+	r.queue[0] = report{} // let go of what it holds
+	r.queue = r.queue[1:]
+	if first.batch {
+		r.batches--
+	}
+	return first.call
 }
 
 func (r *reporter) droppedCount() uint64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +101,31 @@ func TestReportsOfBatchesAreBounded(t *testing.T) {
 			register(t, dog, fmt.Sprint(i))
 		}
 		settle(period + time.Second)
-		dropped := dog.Stats().Dropped
-		assert.Positive(t, dropped)
+		unsaid := dog.Stats().Unsaid
+		assert.Positive(t, unsaid)
 		close(release)
 		settle(0)
-		assert.EqualValues(t, 3000, uint64(called)+dropped)
+		assert.EqualValues(t, 3000, uint64(called)+unsaid)
 		assert.LessOrEqual(t, called, 2048+1)
+	})
+}
+
+// A hook that ends its goroutine, as t.FailNow does, takes nothing from the next.
+func TestAHookThatExits(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		told := 0
+		dog, err := renewal.New(e, lostAlways[string]{}, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(renewal.LostInfo) {
+			told++
+			runtime.Goexit()
+		}}})
+		require.NoError(t, err)
+		for i := range 20 {
+			register(t, dog, fmt.Sprint(i))
+		}
+		settle(period + time.Second)
+		assert.Equal(t, 20, told)
+		_, err = dog.Close(context.Background())
+		require.NoError(t, err)
 	})
 }
 

@@ -400,6 +400,7 @@ func TestAfterFunc(t *testing.T) {
 		assert.False(t, stop(), "started at once")
 		synctest.Wait()
 		assert.EqualValues(t, 1, late.Load())
+		assert.Panics(t, func() { entry.AfterFunc(nil) }, "here, not on a goroutine of ours at the end")
 	})
 }
 

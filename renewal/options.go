@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // Outcome is what a store knows of one lease after a renewal.
@@ -59,8 +61,9 @@ type Grant struct {
 type Options struct {
 	// Fraction of the TTL after which a lease is renewed, counted from the
 	// instant at which the last confirmed request was sent. Default 1/3; above 0,
-	// at most 1/2. The first renewal comes after half to all of that period, so
-	// that leases acquired together are not renewed together.
+	// at most 1/2, and low enough that a second try has its time: see CheckTTL.
+	// The first renewal comes after half to all of that period, so that leases
+	// acquired together are not renewed together.
 	Fraction float64
 
 	// Jitter makes renewals earlier by a random part of the period, at most this
@@ -72,15 +75,16 @@ type Options struct {
 	// tolerated; 1 tells at the first; −1 waits for the deadline.
 	Failures int
 
-	// MaxBatch bounds the leases of one call of Renew. Default 200.
+	// MaxBatch bounds the leases of one call of Renew. Default 200; 1 to 10,000.
 	MaxBatch int
 
-	// InFlight bounds the calls of Renew at one time per lane. Default 4.
+	// InFlight bounds the calls of Renew at one time per lane. Default 4; 1 to
+	// 1,000.
 	InFlight int
 
 	// Align rounds renewal instants, never deadlines, down to multiples of it, so
 	// that an exact engine too has many leases due at once. Default 1/200 of the
-	// period of each lease; negative: none.
+	// period of each lease, never more than half of it; negative: none.
 	Align time.Duration
 
 	// Timeout bounds one call of Renew. Default: the longest period in the batch.
@@ -89,8 +93,9 @@ type Options struct {
 
 	// Margin is how long at least the deadline of a lease stands before it could
 	// end on the store, clock drift allowed for. It must exceed the lateness of
-	// the timer engine. A margin of 1/100 of the TTL is kept in any case. Default
-	// 5 ms.
+	// the timer engine: for one with a method Tick() time.Duration it is at least
+	// two ticks and 2 ms, which is then the default. A margin of 1/100 of the TTL
+	// is kept in any case. Default 5 ms.
 	Margin time.Duration
 
 	// Hooks are told of batches and losses. Default: none.
@@ -107,14 +112,18 @@ const (
 	defaultFailures = 2
 	defaultMaxBatch = 200
 	defaultInFlight = 4
+	maxMaxBatch     = 10_000
+	maxInFlight     = 1_000
 	defaultMargin   = 5 * time.Millisecond
-	alignPart       = 200 // of a period is the default Align
-	driftPart       = 100 // of a TTL is what clocks may drift apart, and the least margin
+	marginTicks     = 2                    // of the engine: one of lateness by design, one to spare
+	marginBeside    = 2 * time.Millisecond // for the scheduler of the machine
+	alignPart       = 200                  // of a period is the default Align
+	driftPart       = 100                  // of a TTL is what clocks may drift apart, and the least margin
 )
 
 // withDefaults returns the options with every default filled in that does not
 // depend on a TTL, or an error that names the wrong field.
-func (o *Options) withDefaults() (Options, error) {
+func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	if o == nil {
 		o = new(Options)
 	}
@@ -131,16 +140,26 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.InFlight == 0 {
 		opts.InFlight = defaultInFlight
 	}
+	least := leastMargin(engine)
 	if opts.Margin == 0 {
-		opts.Margin = defaultMargin
+		opts.Margin = max(defaultMargin, least)
 	}
 	if opts.Hooks == nil {
 		opts.Hooks = new(Hooks)
 	}
-	return opts, opts.check()
+	return opts, opts.check(least)
 }
 
-func (o *Options) check() error {
+// leastMargin returns what an engine needs that has a tick.
+func leastMargin(engine schedule.Scheduler) time.Duration {
+	ticking, ok := engine.(interface{ Tick() time.Duration })
+	if !ok {
+		return 0
+	}
+	return marginTicks*ticking.Tick() + marginBeside
+}
+
+func (o *Options) check(leastMargin time.Duration) error {
 	switch {
 	case !(o.Fraction > 0 && o.Fraction <= 0.5): // NaN too
 		return fmt.Errorf("renewal: Options.Fraction must be above 0 and at most 0.5, got %v", o.Fraction)
@@ -148,14 +167,14 @@ func (o *Options) check() error {
 		return fmt.Errorf("renewal: Options.Jitter must be 0 to below 1, got %v", o.Jitter)
 	case o.Failures < -1:
 		return fmt.Errorf("renewal: Options.Failures must be above 0, or -1 for no limit, got %d", o.Failures)
-	case o.MaxBatch < 0:
-		return fmt.Errorf("renewal: Options.MaxBatch must be above 0, got %d", o.MaxBatch)
-	case o.InFlight < 0:
-		return fmt.Errorf("renewal: Options.InFlight must be above 0, got %d", o.InFlight)
+	case o.MaxBatch < 1 || o.MaxBatch > maxMaxBatch:
+		return fmt.Errorf("renewal: Options.MaxBatch must be 1 to %d, got %d", maxMaxBatch, o.MaxBatch)
+	case o.InFlight < 1 || o.InFlight > maxInFlight:
+		return fmt.Errorf("renewal: Options.InFlight must be 1 to %d, got %d", maxInFlight, o.InFlight)
 	case o.Timeout < 0:
 		return fmt.Errorf("renewal: Options.Timeout must not be negative, got %v", o.Timeout)
-	case o.Margin < 0:
-		return fmt.Errorf("renewal: Options.Margin must not be negative, got %v", o.Margin)
+	case o.Margin < leastMargin || o.Margin < 0:
+		return fmt.Errorf("renewal: Options.Margin must be at least %v with this engine, got %v", leastMargin, o.Margin)
 	}
 	return nil
 }

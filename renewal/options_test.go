@@ -3,6 +3,7 @@ package renewal_test
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,7 +23,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"Jitter ":    {Jitter: -0.1},
 		"Failures":   {Failures: -2},
 		"MaxBatch":   {MaxBatch: -1},
+		"MaxBatch ":  {MaxBatch: math.MaxInt},
 		"InFlight":   {InFlight: -1},
+		"InFlight ":  {InFlight: 1001},
 		"Timeout":    {Timeout: -1},
 		"Margin":     {Margin: -1},
 	} {
@@ -52,7 +55,7 @@ func TestBadGrantsAreNamed(t *testing.T) {
 		}{
 			"zero TTL":       {renewal.Grant{Sent: now}, "Grant.TTL"},
 			"negative TTL":   {renewal.Grant{TTL: -ttl, Sent: now}, "Grant.TTL"},
-			"tiny TTL":       {renewal.Grant{TTL: 5 * time.Millisecond, Sent: now}, "Grant.TTL of 5ms is too short"},
+			"tiny TTL":       {renewal.Grant{TTL: 5 * time.Millisecond, Sent: now}, "Grant.TTL: a TTL of 5ms is too short"},
 			"1 ns TTL":       {renewal.Grant{TTL: 1, Sent: now}, "Grant.TTL"},
 			"no Sent":        {renewal.Grant{TTL: ttl}, "Grant.Sent"},
 			"Sent to come":   {renewal.Grant{TTL: ttl, Sent: now.Add(1)}, "Grant.Sent"},
@@ -64,9 +67,50 @@ func TestBadGrantsAreNamed(t *testing.T) {
 		}
 		_, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now.Add(-life)})
 		assert.Equal(t, renewal.Expired, reasonOf(t, err), "a grant that came too late is no lease")
+		_, err = dog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Time{}.Add(1)})
+		assert.Equal(t, renewal.Expired, reasonOf(t, err), "however long ago")
 		_, err = dog.Register("a", renewal.Grant{TTL: ttl, Sent: now.Add(1 - life)})
 		require.NoError(t, err)
-		assert.Equal(t, 1, dog.Stats().Held)
+		forever, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
+		require.NoError(t, err)
+		assert.True(t, forever.Valid())
+		assert.Equal(t, 2, dog.Stats().Held)
+	})
+}
+
+// A single failure is tolerated only if the lease leaves time for a second try.
+func TestALeaseWithoutTimeForASecondTryIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		grant := renewal.Grant{TTL: ttl, Sent: time.Now()}
+		_, err := newDog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5}).Register("a", grant)
+		require.ErrorContains(t, err, "too short")
+		_, err = newDog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5, Failures: 1}).Register("a", grant)
+		require.NoError(t, err)
+		_, err = newDog(t, silent{}, new(store), &renewal.Options{Fraction: 0.45}).Register("a", grant)
+		require.NoError(t, err)
+	})
+}
+
+// The margin must leave time for an engine's ticks.
+func TestTheMarginFollowsTheTick(t *testing.T) {
+	coarse, err := wheel.New(&wheel.Options{Tick: time.Second})
+	require.NoError(t, err)
+	defer coarse.Close()
+	_, err = renewal.New(coarse, new(store), &renewal.Options{Margin: time.Second})
+	require.ErrorContains(t, err, "Options.Margin must be at least 2.002s")
+	dog := newDog(t, coarse, new(store), nil)
+	assert.Equal(t, ttl-ttl/100-2002*time.Millisecond, dog.Life(ttl))
+	_, err = dog.Register("a", renewal.Grant{TTL: 3 * time.Second, Sent: time.Now()})
+	require.ErrorContains(t, err, "too short")
+}
+
+func TestACoarseGridDoesNotMakeRenewalsComeAtOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, &renewal.Options{Align: time.Hour})
+		register(t, dog, "a")
+		settle(time.Minute)
+		assert.LessOrEqual(t, len(s.seen()), 12)
 	})
 }
 
@@ -76,7 +120,7 @@ func TestAFullEngineRefusesAndKeepsNothing(t *testing.T) {
 	defer w.Close()
 	dog := newDog(t, w, new(store), nil)
 	register(t, dog, "a")
-	second := register(t, dog, "b") // the third timer compares the clocks
+	second := register(t, dog, "b") // a third timer compares the clocks
 	_, err = dog.Register("c", renewal.Grant{TTL: ttl, Sent: time.Now()})
 	require.ErrorIs(t, err, schedule.ErrFull)
 	assert.Equal(t, 2, dog.Stats().Held)

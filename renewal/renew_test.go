@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 func TestRenewsOnTheGridOfPeriods(t *testing.T) {
@@ -210,6 +211,20 @@ func TestAHungLaneDelaysNoOther(t *testing.T) {
 		for _, c := range s.seen() {
 			assert.Len(t, c.batch, 1)
 		}
+	})
+}
+
+// A Lane that panics costs that lease its renewal, not its holder the news.
+func TestALaneThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: 20 * time.Millisecond, OnPanic: func(schedule.Task, any, []byte) {}})
+		require.NoError(t, err)
+		defer w.Close()
+		dog := newDog(t, w, lanedStore{new(store)}, nil)
+		entry, other := register(t, dog, ""), register(t, dog, "other") // Lane takes the first byte
+		<-entry.Done()
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.NoError(t, other.Err())
 	})
 }
 

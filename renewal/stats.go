@@ -17,7 +17,7 @@ type Stats struct {
 	NotOwned uint64 // leases lost because the store said so
 	Failed   uint64 // leases lost because their renewals failed
 	Expired  uint64 // leases lost by their deadline
-	Dropped  uint64 // calls of Hooks.BatchDone left out
+	Unsaid   uint64 // calls of Hooks.BatchDone left out
 
 	Oldest time.Duration // how long the renewal that is due longest has been waiting for a slot
 	Late   Histogram     // how long after its instant each renewal was sent
@@ -33,16 +33,18 @@ func (w *Watchdog[L]) Stats() Stats {
 	s.Held = w.held
 	now := w.clock.now()
 	for _, l := range w.lanes {
-		s.Due += l.len
+		s.Due += l.again.len + l.fresh.len
 		s.InFlight += l.workers
-		if l.head != nil {
-			s.Oldest = max(s.Oldest, time.Duration(now.mono-l.head.at))
+		for _, oldest := range []*Entry[L]{l.again.head, l.fresh.head} {
+			if oldest != nil {
+				s.Oldest = max(s.Oldest, time.Duration(now.mono-oldest.at))
+			}
 		}
 	}
 	lost := w.lost
 	w.mu.Unlock()
 	s.NotOwned, s.Failed, s.Expired = lost[NotOwned], lost[Failed], lost[Expired]
-	s.Dropped = w.reports.droppedCount()
+	s.Unsaid = w.reports.droppedCount()
 	return s
 }
 
@@ -88,7 +90,7 @@ func (h Histogram) Count() uint64 {
 
 // Quantile returns a duration that the given part of those counted, 0 to 1, does
 // not exceed: the upper end of a bucket, so at most 12.5 % or 1 µs above the
-// exact one. It is 0 if none were counted.
+// exact one, but for those beyond an hour. It is 0 if none were counted.
 func (h Histogram) Quantile(part float64) time.Duration {
 	rank := uint64(part * float64(h.Count()))
 	var seen uint64

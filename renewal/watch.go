@@ -15,13 +15,17 @@ const compareEvery = time.Second
 // A host that was suspended shows as a wall clock that has run ahead of the
 // monotonic one, by which the timers run: they would tell of the losses too late.
 // The caller holds mu.
-func (w *Watchdog[L]) watchClocks(now instant) {
+func (w *Watchdog[L]) watchClocks(now instant) error {
 	if w.watching {
-		return
+		return nil
 	}
-	w.lead = now.lead()
-	_, err := w.engine.Schedule(compareEvery, (*comparison[L])(w))
-	w.watching = err == nil // an engine that is full has room again some day
+	timer, err := w.engine.Schedule(compareEvery, (*comparison[L])(w))
+	if err != nil {
+		return err
+	}
+	w.comparison, w.watching = timer, true
+	w.lead, w.compared = now.lead(), now.mono
+	return nil
 }
 
 // comparison is a Watchdog as the Task that compares its clocks.
@@ -31,26 +35,36 @@ func (c *comparison[L]) Run(t schedule.Timer) {
 	w := (*Watchdog[L])(c)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.clock.now()
-	jump := time.Duration(now.lead() - w.lead)
-	w.lead = now.lead()
-	if jump > w.tolerance {
-		w.jumped(now, jump)
-	}
+	w.compare(w.clock.now())
 	w.watching = w.held > 0 && t.Reset(compareEvery)
 }
 
-// jumped applies a jump of the wall clock to every entry. The caller holds mu.
-func (w *Watchdog[L]) jumped(now instant, jump time.Duration) {
-	for e := w.newest; e != nil; {
-		older := e.older // e may end and leave the list
-		e.jumped(now)
-		e = older
+// compare looks for what a timer cannot know of: clocks that moved apart, by a
+// step or bit by bit, and a process that stood still. The caller holds mu.
+func (w *Watchdog[L]) compare(now instant) {
+	jump := time.Duration(now.lead() - w.lead)
+	paused := time.Duration(now.mono-w.compared) > compareEvery+w.tolerance
+	w.compared = now.mono
+	switch {
+	case jump > w.tolerance || jump < -w.tolerance:
+		w.lead = now.lead()
+		w.each(func(e *Entry[L]) { e.jumped(now) })
+		if logger := w.opts.Logger; logger != nil {
+			w.reports.lost(func() {
+				logger.Warn("renewal: the wall clock moved against the monotonic clock", "by", jump)
+			})
+		}
+	case paused:
+		w.each(func(e *Entry[L]) { e.rearm(now) })
 	}
-	if w.opts.Logger != nil {
-		w.reports.lost(func() {
-			w.opts.Logger.Warn("renewal: the wall clock ran ahead of the monotonic clock", "by", jump)
-		})
+}
+
+// each calls f for every entry; f may end it. The caller holds mu.
+func (w *Watchdog[L]) each(f func(e *Entry[L])) {
+	for e := w.newest; e != nil; {
+		older := e.older
+		f(e)
+		e = older
 	}
 }
 

@@ -25,21 +25,25 @@ type Watchdog[L any] struct {
 	reports reporter
 
 	// mu guards all below, and what Entry and lane say it does. It is held while
-	// the engine is called, whose locks come after it, never while a store, a
-	// hook or a logger is.
-	mu        sync.Mutex
-	newest    *Entry[L] // all entries that have not ended
-	held      int
-	lanes     map[int]*lane[L]
-	workers   int
-	spare     []*batch[L]
-	closed    bool
-	quiet     chan struct{} // closed when closed and no worker is left
-	watching  bool          // the timer that compares the clocks is armed
-	lead      int64         // of the wall clock, when last compared
-	tolerance time.Duration // the smallest margin seen: what the clocks may jump unnoticed
-	stats     Stats
-	lost      [reasons]uint64
+	// the engine is called, whose locks come after it, and Laner.Lane, which does
+	// nothing but name a lane; never while Renew, a hook or a logger is.
+	mu      sync.Mutex
+	newest  *Entry[L] // all entries that have not ended
+	held    int
+	lanes   map[int]*lane[L]
+	workers int
+	spare   []*batch[L]
+	closed  bool
+	quiet   chan struct{} // closed when closed and no worker is left
+	stats   Stats
+	lost    [reasons]uint64
+
+	// What is known of the clocks; see compare.
+	comparison schedule.Timer
+	watching   bool          // comparison is armed
+	compared   int64         // when they were compared last, on the monotonic clock
+	lead       int64         // of the wall clock, when that last mattered
+	tolerance  time.Duration // the smallest margin seen: what they may do unnoticed
 }
 
 // New returns a watchdog that takes its timers from engine, which it does not
@@ -52,7 +56,7 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 	if r == nil {
 		return nil, errors.New("renewal: the renewer is nil")
 	}
-	opts, err := o.withDefaults()
+	opts, err := o.withDefaults(engine)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,11 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 // grant has passed already, ErrClosed, or that of an engine that is full or
 // closed; then the lease is not renewed.
 func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, ErrClosed
+	}
 	now := w.clock.now()
 	if err := w.check(g, now); err != nil {
 		return nil, err
@@ -85,22 +94,18 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	e := &Entry[L]{
 		dog:    w,
 		lease:  lease,
-		latest: noLatest,
+		latest: w.clock.end(g.Until),
 		life:   w.opts.life(g.TTL),
 		period: w.opts.period(g.TTL),
 	}
-	if !g.Until.IsZero() {
-		e.latest = w.clock.at(g.Until).mono
-	}
-	e.renewed(sent)
+	e.confirmed(sent, now)
 	if now.reached(e.deadline()) {
 		return nil, &LostError{Reason: Expired}
 	}
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil, ErrClosed
+	w.tolerance = min(w.tolerance, w.opts.margin(g.TTL))
+	if err := w.watchClocks(now); err != nil {
+		return nil, fmt.Errorf("renewal: %w", err)
 	}
 	// The timer may fire before it is stored in the entry; its Run waits for mu.
 	timer, err := w.engine.Schedule(math.MaxInt64, (*task[L])(e))
@@ -109,8 +114,6 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	}
 	e.timer = timer
 	w.link(e)
-	w.tolerance = min(w.tolerance, w.opts.margin(g.TTL))
-	w.watchClocks(now)
 	e.wait(w.firstRenewal(sent.mono, e.period), now)
 	if e.state == over {
 		return nil, e.end.err
@@ -124,20 +127,39 @@ func (w *Watchdog[L]) Life(ttl time.Duration) time.Duration {
 	return w.opts.life(ttl)
 }
 
+// CheckTTL returns an error for a TTL that leaves the watchdog too little time: for
+// a second renewal after one that failed, if a failure is to be tolerated, or
+// else for a first.
+func (w *Watchdog[L]) CheckTTL(ttl time.Duration) error {
+	life, margin := w.opts.life(ttl), w.opts.margin(ttl)
+	need := w.opts.period(ttl)
+	if w.opts.Failures != 1 {
+		need *= 2
+	}
+	if ttl <= 0 || need <= 0 || life < need+margin {
+		return fmt.Errorf("a TTL of %v is too short: with a margin of %v it can be relied on for %v, and %v are needed to renew it",
+			ttl, margin, max(life, 0), need+margin)
+	}
+	return nil
+}
+
 // check names what is wrong with a grant.
 func (w *Watchdog[L]) check(g Grant, now instant) error {
-	switch life, period := w.opts.life(g.TTL), w.opts.period(g.TTL); {
+	switch {
 	case g.TTL <= 0:
 		return fmt.Errorf("renewal: Grant.TTL must be above zero, got %v", g.TTL)
-	case life <= period || period <= 0:
-		return fmt.Errorf("renewal: Grant.TTL of %v is too short: with a margin of %v its deadline is %v after a renewal, the next one %v",
-			g.TTL, w.opts.margin(g.TTL), life, period)
 	case g.Sent.IsZero():
 		return errors.New("renewal: Grant.Sent is not set")
 	case w.clock.at(g.Sent).mono > now.mono:
 		return errors.New("renewal: Grant.Sent is in the future")
 	case !g.Until.IsZero() && !g.Until.After(g.Sent):
 		return errors.New("renewal: Grant.Until is not after Grant.Sent")
+	}
+	if err := w.CheckTTL(g.TTL); err != nil {
+		return fmt.Errorf("renewal: Grant.TTL: %w", err)
+	}
+	if time.Since(g.Sent) >= w.opts.life(g.TTL) { // before reckoning with an instant of any age
+		return &LostError{Reason: Expired}
 	}
 	return nil
 }
@@ -165,6 +187,7 @@ func (w *Watchdog[L]) renewalAt(sent int64, period time.Duration, earlier float6
 	if grid == 0 {
 		grid = int64(period) / alignPart
 	}
+	grid = min(grid, int64(period)/2) // a coarser one would make every renewal due at once
 	if grid <= 0 {
 		return at
 	}
@@ -185,17 +208,23 @@ func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
 	if !w.closed {
 		w.closed = true
 		w.cancel()
+		w.comparison.Stop()
 		now := w.clock.now()
-		for e := w.newest; e != nil; e = w.newest {
+		w.each(func(e *Entry[L]) {
 			if e.stop(ErrClosed, now) {
 				leases = append(leases, e.lease)
 			}
-		}
+		})
 		if w.workers == 0 {
 			close(w.quiet)
 		}
 	}
 	w.mu.Unlock()
+	select {
+	case <-w.quiet: // also if ctx has ended
+		return leases, nil
+	default:
+	}
 	select {
 	case <-w.quiet:
 		return leases, nil
