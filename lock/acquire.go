@@ -22,6 +22,7 @@ type acquisition struct {
 	wait       bool
 	tries      int  // that found the lock taken
 	failures   int  // in a row
+	granted    bool // by the store
 	unanswered bool // some try may still be executed
 }
 
@@ -36,13 +37,19 @@ func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, err
 	if c.wrong != nil {
 		return nil, c.wrong
 	}
-	if err := checkContext(ctx); err != nil {
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), err)
+	switch {
+	case ctx == nil:
+		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), errNilContext)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), refusal(ctx, nil))
 	}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
-	defer c.running.Done()
+	defer c.done()
+	ctx, cancel := context.WithCancelCause(ctx) // which ends when the client is closed, too
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
 	a := &acquisition{
 		client:  c,
 		request: Request{Key: key, Owner: c.owner(), Mode: Exclusive, TTL: c.terms.TTL},
@@ -59,47 +66,31 @@ func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, err
 // an answer is given back in the background.
 func (a *acquisition) run(ctx context.Context) (*Held, error) {
 	for {
-		lease, err := a.try(ctx)
+		held, err := a.try(ctx)
 		if err == nil {
-			held, err := a.hold(lease)
-			if err == nil {
-				return held, nil
-			}
-			if !a.wait || !errors.Is(err, ErrLost) || ctx.Err() != nil {
-				a.client.cleaner.add(lease)
-				return nil, refusal(ctx, err)
-			}
-			continue // the answer came too late to be of use: asking again renews the grant
+			return held, nil
 		}
 		pause, again := a.pause(err)
-		if !again {
+		if !again || a.rest(ctx, pause) != nil {
 			a.abandon()
 			return nil, refusal(ctx, err)
-		}
-		if err := a.rest(ctx, pause); err != nil {
-			a.abandon()
-			return nil, err
 		}
 	}
 }
 
-// try asks the store once.
-func (a *acquisition) try(ctx context.Context) (Lease, error) {
+// try asks the store once and puts what it grants under the watchdog.
+func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	sent := time.Now()
 	lease, err := a.client.store.Acquire(ctx, a.request)
 	if err != nil {
-		return Lease{}, err
+		return nil, err
 	}
+	a.granted = true
 	lease.Request = a.request
 	lease.Unanswered = a.unanswered
 	if lease.Sent.IsZero() {
 		lease.Sent = sent
 	}
-	return lease, nil
-}
-
-// hold puts a grant under the watchdog.
-func (a *acquisition) hold(lease Lease) (*Held, error) {
 	grant := renewal.Grant{TTL: lease.TTL, Sent: lease.Sent}
 	switch terms := a.client.terms; {
 	case terms.Fixed:
@@ -111,18 +102,29 @@ func (a *acquisition) hold(lease Lease) (*Held, error) {
 	switch {
 	case errors.Is(err, renewal.ErrClosed):
 		return nil, ErrClosed
+	case errors.Is(err, ErrLost):
+		return nil, errTooLate
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
 	return &Held{core: a.client.core, entry: entry}, nil
 }
 
+var (
+	// errTooLate: asking again gives the same grant its full TTL again.
+	errTooLate = fmt.Errorf("%w: the store's answer came when the lease was over", ErrNotAcquired)
+
+	// errNotWatched: the timer engine is full, or closed.
+	errNotWatched = errors.New("the lock cannot be kept alive")
+)
+
 // pause tells whether to try again after an error, and after what time:
 //
-//	taken                → a Lock waits: the backoff, or until the lease ends; a TryLock is done
+//	taken              → a Lock waits: the backoff, or until the lease ends; a TryLock is done
+//	granted too late   → a Lock asks again, if it is the first failure in a row; a TryLock is done
 //	no answer, or a failing server
-//	                     → again, if it is the first in a row: a TryLock at once
-//	anything else        → done
+//	                   → again, if it is the first failure in a row: a TryLock at once
+//	anything else      → done
 func (a *acquisition) pause(err error) (time.Duration, bool) {
 	var taken *HeldError
 	switch {
@@ -135,34 +137,30 @@ func (a *acquisition) pause(err error) (time.Duration, bool) {
 			pause = min(pause, taken.ExpiresIn+2*time.Millisecond)
 		}
 		return pause, a.wait
+	case errors.Is(err, errTooLate):
+		a.failures++
+		return 0, a.wait && a.failures <= tolerated
 	case final(err):
 		return 0, false
 	}
 	a.unanswered = true
 	a.failures++
-	if a.failures > tolerated {
-		return 0, false
-	}
 	if !a.wait {
-		return 0, true
+		return 0, a.failures <= tolerated
 	}
-	return a.client.backoff(0), true
+	return a.client.backoff(0), a.failures <= tolerated
 }
 
-// final tells errors that no further try would mend, and that say that nothing
-// was taken.
+// final tells errors that no further try would mend, and that are answers.
 func final(err error) bool {
 	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired) ||
-		errors.Is(err, ErrBadKey) || errors.Is(err, ErrBadTTL) || errors.Is(err, errors.ErrUnsupported)
+		errors.Is(err, errNotWatched) || errors.Is(err, ErrBadKey) || errors.Is(err, ErrBadTTL) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // rest waits between two tries.
 func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
-	switch {
-	case ctx.Err() != nil:
-		return refusal(ctx, nil)
-	case pause <= 0:
-		return nil
+	if ctx.Err() != nil || pause <= 0 {
+		return ctx.Err()
 	}
 	a.client.waiting.Add(1)
 	defer a.client.waiting.Add(-1)
@@ -170,30 +168,31 @@ func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return refusal(ctx, nil)
-	case <-a.client.ending:
-		return ErrClosed
+		return ctx.Err()
 	case <-timer.C:
 		return nil
 	}
 }
 
-// abandon sees to it that a try without an answer takes the lock for nobody.
+// abandon sees to it that nothing is held for nobody: what was granted and cannot
+// be used, and what a try without an answer may take yet.
 func (a *acquisition) abandon() {
-	if a.unanswered {
-		a.client.cleaner.add(Lease{Request: a.request, Unanswered: true})
+	if a.granted || a.unanswered {
+		a.client.cleaner.add(Lease{Request: a.request, Unanswered: a.unanswered})
 	}
 }
 
 // refusal is the error of an acquisition that has failed: one whose ctx has ended
-// matches ErrNotAcquired and the cause of that.
+// matches ErrNotAcquired and the cause of that, or ErrClosed if that is the cause.
 func refusal(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil:
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
 		return err
-	case err == nil || errors.Is(err, ErrNotAcquired):
-		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
+	case errors.Is(cause, ErrClosed):
+		return ErrClosed
+	case err == nil || errors.Is(err, cause):
+		return fmt.Errorf("%w: %w", ErrNotAcquired, cause)
 	default:
-		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, context.Cause(ctx), err)
+		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, cause, err)
 	}
 }

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,7 +8,7 @@ import (
 
 // The bounds of what a client accepts.
 const (
-	MaxKeyLen = 1024                   // bytes in a key; any bytes
+	MaxKeyLen = 1024                   // bytes in a key
 	MinTTL    = 100 * time.Millisecond // shorter leases leave no time to tell the holder
 	MaxTTL    = 365 * 24 * time.Hour   // longer ones would outlive everybody who knows of them
 )
@@ -36,17 +35,6 @@ func checkTTL(field string, ttl time.Duration) error {
 		return fmt.Errorf("%w: %s must be at least %v, got %v", ErrBadTTL, field, MinTTL, ttl)
 	case ttl > MaxTTL:
 		return fmt.Errorf("%w: %s must be at most %v, got %v", ErrBadTTL, field, MaxTTL, ttl)
-	}
-	return nil
-}
-
-// checkContext refuses a nil or finished ctx, so that no IO is done for it.
-func checkContext(ctx context.Context) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	return nil
 }

@@ -3,131 +3,144 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 )
 
 const (
-	maxOrphans      = 10_000                 // leases waiting for the cleaner; beyond, their TTL ends them
-	maxCleaners     = 16                     // goroutines
-	cleanTimeout    = 2 * time.Second        // for one release
-	cleanPause      = 100 * time.Millisecond // after one that failed, doubled each time
-	maxCleanPause   = 2 * time.Second
-	releasesAtATime = 64 // at Close
+	maxOrphans    = 10_000                 // leases that the cleaner has at most; beyond, their TTL ends them
+	maxCleaners   = 16                     // goroutines
+	cleanTimeout  = 2 * time.Second        // for one release
+	cleanPause    = 100 * time.Millisecond // after one that failed, doubled each time
+	maxCleanPause = 2 * time.Second
 )
 
 // cleaner releases, in the background and in bounded number, what was acquired
 // for nobody or could not be released: until the store confirms it, or until one
-// TTL has passed, when the store has let go of it. Its goroutines exist only
-// while there is something to do.
+// TTL has passed, when the store has let go of it. A goroutine tries a lease once
+// and goes on to the next, so a key that fails holds up no other; and it exists
+// only while there is something to try.
 type cleaner struct {
 	store  Store
 	logger *slog.Logger
-	ctx    context.Context // ends the pauses, and the releases under way
+	ctx    context.Context // of the releases
 	cancel context.CancelFunc
 
 	mu      sync.Mutex // guards all below
-	queue   []orphan
-	open    int // orphans queued and being released
+	queue   []*orphan  // to be tried
+	open    map[*orphan]struct{}
 	busy    int // goroutines
 	closed  bool
-	left    []Lease       // given up at close
 	drained chan struct{} // closed when closed and no goroutine is left
 }
 
+// orphan is a lease to be released.
 type orphan struct {
 	lease Lease
 	until time.Time
+	pause time.Duration // before the next try
+	timer *time.Timer   // puts it into the queue then
 }
 
 func (c *cleaner) init(store Store, logger *slog.Logger) {
 	c.store, c.logger = store, logger
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.open = make(map[*orphan]struct{})
 	c.drained = make(chan struct{})
 }
 
 // add takes over a lease. It does not wait for the store.
 func (c *cleaner) add(l Lease) {
-	if !c.enqueue(l) {
-		c.logger.Warn("lock: too many locks to release in the background, one is left to its TTL", slog.Any("lease", l))
+	if why := c.adopt(l); why != "" {
+		c.logger.Warn("lock: a lock cannot be released and is left to its TTL", slog.Any("lease", l), slog.String("reason", why))
 	}
 }
 
-func (c *cleaner) enqueue(l Lease) bool {
+// adopt is add; it says why not, if it does not.
+func (c *cleaner) adopt(l Lease) (why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		c.left = append(c.left, l)
-		return true
-	case len(c.queue) >= maxOrphans:
-		return false
+		return "the client is closed"
+	case len(c.open) >= maxOrphans:
+		return "too many are waiting"
 	}
-	c.queue = append(c.queue, orphan{l, time.Now().Add(l.TTL)})
-	c.open++
+	o := &orphan{lease: l, until: time.Now().Add(l.TTL), pause: cleanPause}
+	c.open[o] = struct{}{}
+	c.enqueue(o)
+	return ""
+}
+
+// enqueue has an orphan tried next. The caller holds mu.
+func (c *cleaner) enqueue(o *orphan) {
+	c.queue = append(c.queue, o)
 	if c.busy < maxCleaners {
 		c.busy++
 		go c.work()
 	}
-	return true
 }
 
 func (c *cleaner) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open
+	return len(c.open)
 }
 
 func (c *cleaner) work() {
-	for {
+	for o := c.next(); o != nil; o = c.next() {
+		done := c.try(o)
 		c.mu.Lock()
-		if c.closed || len(c.queue) == 0 {
-			c.busy--
-			if c.closed && c.busy == 0 {
-				close(c.drained)
-			}
-			c.mu.Unlock()
-			return
-		}
-		o := c.queue[0]
-		c.queue = c.queue[1:]
-		if len(c.queue) == 0 {
-			c.queue = nil // let go of the array
-		}
-		c.mu.Unlock()
-		done := c.clean(o)
-		c.mu.Lock()
-		c.open--
-		if !done {
-			c.left = append(c.left, o.lease)
-		}
+		c.settle(o, done)
 		c.mu.Unlock()
 	}
 }
 
-// clean releases one lease, however many tries that takes. It returns false if
-// the cleaner was closed before.
-func (c *cleaner) clean(o orphan) bool {
-	for pause := cleanPause; ; pause = min(2*pause, maxCleanPause) {
-		left := time.Until(o.until)
-		if left <= 0 {
-			return true
+// next takes an orphan to try; nil ends the goroutine.
+func (c *cleaner) next() *orphan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.queue) == 0 {
+		c.queue = nil // let go of the array; at close they are still in open
+		c.busy--
+		if c.closed && c.busy == 0 {
+			close(c.drained)
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, min(left, cleanTimeout))
-		err := c.store.Release(ctx, o.lease)
-		cancel()
-		if err == nil || errors.Is(err, ErrNotHeld) {
-			return true
-		}
-		timer := time.NewTimer(min(left, pause))
-		select {
-		case <-timer.C:
-		case <-c.ctx.Done():
-			timer.Stop()
-			return false
-		}
+		return nil
+	}
+	o := c.queue[0]
+	c.queue[0] = nil
+	c.queue = c.queue[1:]
+	return o
+}
+
+// try releases an orphan and reports whether no further try is of use.
+func (c *cleaner) try(o *orphan) bool {
+	ctx, cancel := context.WithTimeout(c.ctx, cleanTimeout)
+	defer cancel()
+	err := c.store.Release(ctx, o.lease)
+	return err == nil || errors.Is(err, ErrNotHeld) || final(err)
+}
+
+// settle forgets an orphan that is done with, or has it tried again later. The
+// caller holds mu.
+func (c *cleaner) settle(o *orphan, done bool) {
+	left := time.Until(o.until)
+	switch {
+	case done || left <= 0:
+		delete(c.open, o)
+	case !c.closed:
+		o.timer = time.AfterFunc(min(o.pause, left), func() { c.again(o) })
+		o.pause = min(2*o.pause, maxCleanPause)
+	}
+}
+
+func (c *cleaner) again(o *orphan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.enqueue(o)
 	}
 }
 
@@ -140,57 +153,16 @@ func (c *cleaner) close(ctx context.Context) ([]Lease, error) {
 	}
 	c.mu.Unlock()
 	c.cancel()
-	var err error
-	select {
-	case <-c.drained:
-	case <-ctx.Done():
-		err = fmt.Errorf("lock: Close: a release is still under way: %w", context.Cause(ctx))
-	}
+	err := await(ctx, c.drained, "a release")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := c.left
-	for _, o := range c.queue {
+	var left []Lease
+	for o := range c.open {
+		if o.timer != nil {
+			o.timer.Stop()
+		}
 		left = append(left, o.lease)
 	}
-	c.open -= len(c.queue)
-	c.left, c.queue = nil, nil
+	clear(c.open)
 	return left, err
-}
-
-// releaseAll releases leases many at a time, as far as it gets within ctx.
-func releaseAll(ctx context.Context, store Store, leases []Lease) error {
-	var mu sync.Mutex // guards next, failed and first
-	var next, failed int
-	var first error
-	var wg sync.WaitGroup
-	for range min(releasesAtATime, len(leases)) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= len(leases) {
-					return
-				}
-				err := ctx.Err()
-				if err == nil {
-					err = store.Release(ctx, leases[i])
-				}
-				if err != nil && !errors.Is(err, ErrNotHeld) {
-					mu.Lock()
-					failed++
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if failed > 0 {
-		return fmt.Errorf("lock: Close: %d of %d locks not released, their TTL ends them: %w", failed, len(leases), first)
-	}
-	return nil
 }

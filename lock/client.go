@@ -37,13 +37,14 @@ type core struct {
 	id     string        // random: makes the client's owners unique
 	serial atomic.Uint64 // of acquisitions
 
-	waiting atomic.Int64  // acquisitions that wait for a lock to be free
-	ending  chan struct{} // closed when Close begins
+	waiting atomic.Int64            // acquisitions that wait for a lock to be free
+	ctx     context.Context         // ends when Close begins
+	end     context.CancelCauseFunc // of ctx
 
-	mu     sync.Mutex // guards closed, and running against a Wait that has begun
-	closed bool
-	// running counts acquisitions and releases that are under way.
-	running sync.WaitGroup
+	mu      sync.Mutex    // guards all below
+	closed  bool          // Close has begun
+	running int           // acquisitions and releases that are under way
+	quiet   chan struct{} // closed when closed and none is running
 }
 
 // New returns a client of the given store. The error names the argument or the
@@ -62,8 +63,9 @@ func New(store Store, o *Options) (*Client, error) {
 		backoff: opts.Backoff,
 		logger:  opts.Logger,
 		id:      rand.Text(),
-		ending:  make(chan struct{}),
+		quiet:   make(chan struct{}),
 	}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.cleaner.init(store, opts.Logger)
 
 	engine := opts.Scheduler
@@ -74,22 +76,19 @@ func New(store Store, o *Options) (*Client, error) {
 		}
 		engine = c.engine
 	}
-	if ticking, ok := engine.(interface{ Tick() time.Duration }); ok && opts.Renewal.Margin == 0 {
-		opts.Renewal.Margin = margin(ticking.Tick())
-	}
 	if c.dog, err = renewal.New(engine, renewal.Renewer[Lease](store), &opts.Renewal); err != nil {
 		return nil, err
 	}
-	if err := c.checkLife(opts.Terms); err != nil {
+	if err := c.checkTTL(opts.Terms); err != nil {
 		return nil, err
 	}
 	return &Client{core: c, terms: opts.Terms}, nil
 }
 
-// checkLife refuses terms whose leases could not be told of in time.
-func (c *core) checkLife(t Terms) error {
-	if c.dog.Life(t.TTL) < t.TTL/2 {
-		return fmt.Errorf("%w: %v is too short for the engine: only %v of it could be used", ErrBadTTL, t.TTL, max(c.dog.Life(t.TTL), 0))
+// checkTTL refuses terms whose leases the watchdog has too little time for.
+func (c *core) checkTTL(t Terms) error {
+	if err := c.dog.CheckTTL(t.TTL); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadTTL, err)
 	}
 	return nil
 }
@@ -103,7 +102,7 @@ func (c *Client) With(t Terms) *Client {
 	}
 	t, err := t.withDefaults("Terms.")
 	if err == nil {
-		err = c.checkLife(t)
+		err = c.checkTTL(t)
 	}
 	return &Client{core: c.core, terms: t, wrong: err}
 }
@@ -117,6 +116,9 @@ type Stats struct {
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close.
 func (c *Client) Stats() Stats {
+	if c == nil || c.core == nil {
+		return Stats{}
+	}
 	return Stats{
 		Renewal:  c.dog.Stats(),
 		Waiting:  int(c.waiting.Load()),
@@ -131,8 +133,11 @@ func (c *Client) Stats() Stats {
 // not. What could not be released ends with its TTL. A second Close returns
 // ErrClosed.
 func (c *Client) Close(ctx context.Context) error {
-	if ctx == nil {
+	switch {
+	case ctx == nil:
 		return errNilContext
+	case c == nil || c.core == nil:
+		return errZeroLock
 	}
 	c.mu.Lock()
 	if c.closed {
@@ -140,13 +145,21 @@ func (c *Client) Close(ctx context.Context) error {
 		return ErrClosed
 	}
 	c.closed = true
-	close(c.ending)
+	if c.running == 0 {
+		close(c.quiet)
+	}
 	c.mu.Unlock()
+	c.end(ErrClosed)
 
-	held, errDog := c.dog.Close(ctx)
-	errRunning := c.await(ctx)
+	// A renewal that hangs must not keep the locks from being released, so it is
+	// waited for last.
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	held, _ := c.dog.Close(ended) //nolint:errcheck // the second call tells
+	errRunning := await(ctx, c.quiet, "a call of the store")
 	orphans, errCleaner := c.cleaner.close(ctx)
 	errRelease := releaseAll(ctx, c.store, append(held, orphans...))
+	_, errDog := c.dog.Close(ctx)
 	if c.engine != nil {
 		c.engine.Close()
 	}
@@ -154,34 +167,42 @@ func (c *Client) Close(ctx context.Context) error {
 	if closer, ok := c.store.(io.Closer); ok {
 		errStore = closer.Close()
 	}
-	return errors.Join(errDog, errRunning, errCleaner, errRelease, errStore)
+	return errors.Join(errRunning, errCleaner, errRelease, errDog, errStore)
 }
 
-// await waits for acquisitions and releases that are under way.
-func (c *core) await(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(done)
-	}()
+// await waits for something to be done, at most until ctx ends.
+func await(ctx context.Context, done <-chan struct{}, what string) error {
+	select {
+	case <-done: // also if ctx has ended
+		return nil
+	default:
+	}
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("lock: Close: a call of the store is still under way: %w", context.Cause(ctx))
+		return fmt.Errorf("lock: Close: %s is still under way: %w", what, context.Cause(ctx))
 	}
 }
 
-// begin registers an operation, unless the client is closed. The caller calls
-// running.Done at its end.
+// begin registers an operation, unless the client is closed; done ends it.
 func (c *core) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ErrClosed
 	}
-	c.running.Add(1)
+	c.running++
 	return nil
+}
+
+func (c *core) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	if c.closed && c.running == 0 {
+		close(c.quiet)
+	}
 }
 
 // owner returns the name of one acquisition. It is never used again.

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,92 @@ func TestCloseStaysWithinItsContext(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(start))
 		require.ErrorIs(t, h.Err(), lock.ErrClosed)
 		require.ErrorContains(t, b.Close(nil), "context is nil") //nolint:staticcheck // the nil is what is tested
+	})
+}
+
+// Close ends a Lock that is inside the store, and one that never pauses.
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseRequests(hang(locktest.Acquire))
+		failed := make(chan error)
+		go func() {
+			_, err := b.Mutex("k").Lock(context.Background())
+			failed <- err
+		}()
+		settle(time.Second)
+		go b.Close(ctx)
+		require.ErrorIs(t, <-failed, lock.ErrClosed)
+	})
+	o := &lock.Options{Backoff: func(int) time.Duration { return 0 }}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		b.lock("k")
+		failed := make(chan error)
+		go func() {
+			_, err := b.Mutex("k").Lock(context.Background())
+			failed <- err
+		}()
+		for b.calls(locktest.Acquire) < 100 {
+			runtime.Gosched()
+		}
+		require.NoError(t, b.Close(ctx))
+		require.ErrorIs(t, <-failed, lock.ErrClosed)
+	})
+}
+
+// A renewal that hangs, whatever its ctx, keeps no lock from being released.
+func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		for i := range 100 {
+			b.lock(fmt.Sprint(i))
+		}
+		forever := make(chan struct{})
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Renew {
+				<-forever
+			}
+			return nil
+		})
+		settle(ttl / 3)
+		b.store.Store = kept{b.mem} // stays open
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, b.Close(short), context.DeadlineExceeded, "it says so")
+		assert.Zero(t, b.mem.Len())
+		close(forever)
+	})
+}
+
+func TestCloseTriesAReleaseAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		faulty := &locktest.Faulty{Store: kept{mem}}
+		client, err := lock.New(faulty, nil)
+		require.NoError(t, err)
+		_, err = client.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		faulty.Before = once(locktest.Release, errIO)
+		require.NoError(t, client.Close(ctx))
+		assert.Zero(t, mem.Len())
+	})
+}
+
+func TestALossBeforeCloseIsNotHidden(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.mem.Delete("k")
+		<-h.Done()
+		require.NoError(t, b.Close(ctx))
+		require.ErrorIs(t, h.Err(), lock.ErrLost)
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+	})
+	bubble(t, func(t *testing.T, b *bench) {
+		err := lock.Do(ctx, b.Mutex("k"), func(inner context.Context) error {
+			require.NoError(t, b.Close(ctx))
+			<-inner.Done()
+			assert.ErrorIs(t, context.Cause(inner), lock.ErrClosed)
+			return nil
+		})
+		require.ErrorIs(t, err, lock.ErrClosed, "the lock went under f's feet")
 	})
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	// ErrNotAcquired matches every failure to get a lock because others have it.
+	// ErrNotAcquired matches every failure to get a lock because others have it, or
+	// because the ctx ended before.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
@@ -45,6 +46,9 @@ type HeldError struct {
 
 // Error implements error.
 func (e *HeldError) Error() string {
+	if e.ExpiresIn <= 0 {
+		return fmt.Sprintf("lock: %s is held by another", quoted(e.Key))
+	}
 	return fmt.Sprintf("lock: %s is held by another, whose lease ends in %v unless renewed", quoted(e.Key), e.ExpiresIn)
 }
 

@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -15,6 +17,7 @@ import (
 type Held struct {
 	core  *core
 	entry *renewal.Entry[Lease]
+	used  atomic.Bool // by Unlock
 }
 
 // unlockTimeout bounds one Unlock.
@@ -29,16 +32,19 @@ const unlockTimeout = 3 * time.Second
 // A lock that was lost before returns its *renewal.LostError, so that the caller
 // learns that the work was not protected to its end. A second Unlock returns
 // ErrNotHeld. Neither touches what others hold by then. A nil ctx counts as
-// context.Background().
+// context.Background(). Unlock may be called from the function given to Do.
 func (h *Held) Unlock(ctx context.Context) error {
 	if h == nil || h.entry == nil {
 		return ErrNotHeld
 	}
 	lease := h.entry.Lease()
-	if err := h.core.begin(); err != nil {
-		return fmt.Errorf("lock: unlock %s: %w", quoted(lease.Key), err) // Close releases it
+	if !h.used.CompareAndSwap(false, true) {
+		return fmt.Errorf("lock: unlock %s: %w", quoted(lease.Key), ErrNotHeld)
 	}
-	defer h.core.running.Done()
+	if err := h.core.begin(); err != nil { // Close releases it, if it was not lost before
+		return fmt.Errorf("lock: unlock %s: %w", quoted(lease.Key), cmp.Or(h.Err(), err))
+	}
+	defer h.core.done()
 	if !h.entry.Stop() {
 		return h.unlockEnded(lease)
 	}
@@ -53,12 +59,12 @@ func (h *Held) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// unlockEnded is Unlock of a lock that is held no more. A lost one may still be
-// there on the store, where it would keep others waiting to the end of its TTL.
+// unlockEnded is Unlock of a lock that has ended. It may still be there on the
+// store, where it would keep others waiting to the end of its TTL.
 func (h *Held) unlockEnded(lease Lease) error {
 	err := h.Err()
 	var lost *renewal.LostError
-	if errors.As(err, &lost) && lost.Reason != renewal.NotOwned {
+	if !errors.As(err, &lost) || lost.Reason != renewal.NotOwned {
 		h.core.cleaner.add(lease)
 	}
 	return fmt.Errorf("lock: unlock %s: %w", quoted(lease.Key), err)
@@ -158,6 +164,10 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 	ctx, cancel := context.WithCancelCause(parent)
 	if h == nil || h.entry == nil {
 		cancel(ErrNotHeld)
+		return ctx, func() {}
+	}
+	if err := h.Err(); err != nil {
+		cancel(err)
 		return ctx, func() {}
 	}
 	stop := h.entry.AfterFunc(func() { cancel(h.Err()) })

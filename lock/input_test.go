@@ -51,9 +51,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"Options.TTL must be at most":    {Terms: lock.Terms{TTL: lock.MaxTTL + 1}},
 		"Options.TTL must be at most ":   {Terms: lock.Terms{TTL: math.MaxInt64}},
 		"Options.MaxHold":                {Terms: lock.Terms{MaxHold: -1}},
-		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: 1, Fixed: true}},
+		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: time.Hour, Fixed: true}},
 		"Options.Fraction":               {Renewal: renewal.Options{Fraction: 2}},
-		"is too short for the engine":    {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
+		"a TTL of 100ms is too short":    {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
 	} {
 		_, err := lock.New(memstore.New(), &o)
 		require.ErrorContains(t, err, strings.TrimSpace(want))

@@ -3,7 +3,10 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +16,10 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 var ctx = context.Background()
@@ -124,6 +130,7 @@ func TestAFinishedContextDoesNoIO(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = b.Mutex("k").TryLock(done)
 		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		_, err = b.Mutex("k").Lock(nil) //nolint:staticcheck // the nil is what is tested
 		require.ErrorContains(t, err, "context is nil")
 		assert.Zero(t, b.calls(locktest.Acquire))
@@ -326,13 +333,101 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 			return nil
 		})
 		_, err := b.Mutex("k").TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrLost, "no lock is better than one that has ended")
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "no lock is better than one that has ended")
+		require.NotErrorIs(t, err, lock.ErrLost, "it never was one")
 		synctest.Wait()
 		h := b.lock("k")
 		assert.True(t, h.Valid(), "Lock asks again")
 		assert.Equal(t, 3, b.calls(locktest.Acquire))
 		require.NoError(t, h.Unlock(ctx))
+
+		mu.Lock()
+		delays = []time.Duration{ttl, ttl, ttl, ttl}
+		mu.Unlock()
+		_, err = b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "but not for ever")
+		assert.Equal(t, 5, b.calls(locktest.Acquire))
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
 	})
+}
+
+// An engine that was closed before its client cannot keep a lock alive; Unlock
+// gives it back all the same.
+func TestAnEngineClosedTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
+		require.NoError(t, err)
+		mem := memstore.New()
+		client, err := lock.New(mem, &lock.Options{Scheduler: engine})
+		require.NoError(t, err)
+		h, err := client.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		engine.Close()
+		_, err = client.Mutex("j").Lock(ctx)
+		require.ErrorIs(t, err, schedule.ErrClosed)
+		require.NoError(t, h.Unlock(ctx))
+		synctest.Wait()
+		assert.Zero(t, mem.Len())
+		require.NoError(t, client.Close(ctx))
+	})
+}
+
+func TestUnlockOfALostLockTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(always(locktest.Renew, errIO))
+		<-h.Done()
+		b.heal()
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		for range 100 {
+			err := h.Unlock(ctx)
+			require.ErrorIs(t, err, lock.ErrNotHeld)
+			require.NotErrorIs(t, err, lock.ErrLost, "told once")
+		}
+		synctest.Wait()
+		assert.Equal(t, 1, b.calls(locktest.Release))
+	})
+}
+
+// A key that fails holds up no other.
+func TestTheCleanerHasNoQueueToBeHeldUpIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		faulty := &keyed{Store: kept{mem}}
+		client, err := lock.New(faulty, &lock.Options{Terms: lock.Terms{TTL: time.Hour}})
+		require.NoError(t, err)
+		faulty.failing.Store(true)
+		for i := range 40 {
+			h, err := client.Mutex(fmt.Sprint("bad", i)).Lock(ctx)
+			require.NoError(t, err)
+			require.Error(t, h.Unlock(ctx))
+		}
+		good, err := client.Mutex("good").Lock(ctx)
+		require.NoError(t, err)
+		faulty.failGood.Store(true)
+		require.Error(t, good.Unlock(ctx))
+		faulty.failGood.Store(false)
+		settle(10 * time.Second)
+		assert.Zero(t, mem.ExpiresIn("good"))
+		assert.Equal(t, 40, client.Stats().Cleaning)
+		faulty.failing.Store(false)
+		require.NoError(t, client.Close(ctx))
+		assert.Zero(t, mem.Len())
+	})
+}
+
+// keyed is a store that fails to release some keys.
+type keyed struct {
+	lock.Store
+	failing, failGood atomic.Bool
+}
+
+func (k *keyed) Release(ctx context.Context, l lock.Lease) error {
+	if strings.HasPrefix(l.Key, "bad") && k.failing.Load() || l.Key == "good" && k.failGood.Load() {
+		return errIO
+	}
+	return k.Store.Release(ctx, l)
 }
 
 func TestContext(t *testing.T) {
@@ -355,7 +450,7 @@ func TestContext(t *testing.T) {
 		require.ErrorIs(t, context.Cause(lost), lock.ErrLost)
 		after, stopAfter := h.Context(ctx)
 		defer stopAfter()
-		<-after.Done()
+		require.Error(t, after.Err(), "at once")
 		require.ErrorIs(t, context.Cause(after), lock.ErrLost)
 
 		h = b.lock("j")

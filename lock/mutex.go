@@ -7,7 +7,7 @@ import (
 
 // Locker is a lock: all kinds of this package are.
 type Locker interface {
-	// Lock waits until the lock is got or ctx ends.
+	// Lock waits until it has the lock or ctx ends.
 	Lock(ctx context.Context) (*Held, error)
 	// TryLock tries to get the lock without waiting for it to be free.
 	TryLock(ctx context.Context) (*Held, error)
@@ -30,14 +30,15 @@ func (c *Client) Mutex(key string) *Mutex {
 	return &Mutex{client: c, key: key}
 }
 
-// Lock waits until the lock is got, ctx ends or the client is closed. While the
+// Lock waits until it has the lock, ctx ends or the client is closed. While the
 // lock is taken it is tried again after Options.Backoff. Of failures to reach the
 // store a first one is tolerated; the second in a row is returned.
 //
 // Errors: ErrNotAcquired, together with ctx's cause, if ctx ended; ErrBadKey,
-// ErrBadTTL, ErrWrongType, ErrClosed; those of the store. A Lock that failed
-// leaves nothing behind: what the store may have granted without telling is
-// released in the background, or else ends with its TTL.
+// ErrBadTTL, ErrWrongType, ErrClosed; those of the store, and of a timer engine
+// that is full or closed. A Lock that failed leaves nothing behind: what the store
+// may have granted without telling is released in the background, or else ends
+// with its TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock

@@ -14,12 +14,13 @@ import (
 // Terms are those of a lease.
 type Terms struct {
 	// TTL is how long the store keeps the lock without hearing of its holder: the
-	// longest that others wait after a crash. It is renewed each third of it.
-	// Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds.
+	// longest that others wait after a crash. By default it is renewed after each
+	// third of it. Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds.
 	TTL time.Duration
 
-	// MaxHold ends a lease this long after the request that got it was sent,
-	// renewals or not; the holder then has lost it. Default 0: no limit.
+	// MaxHold is how long a lock may be held, counted from the request that got
+	// it: then its holder has lost it, renewals or not. Others get it when it is
+	// unlocked, or after a TTL at most. Default 0: no limit; at least MinTTL.
 	MaxHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
@@ -32,8 +33,8 @@ type Options struct {
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
 	// heapqueue.Scheduler. It is not closed with the client and must be closed
-	// after it. Its lateness must be below Renewal.Margin; for one with a method
-	// Tick() time.Duration that is seen to. Default: a wheel of the client's own,
+	// after it. Its lateness must be below Renewal.Margin, which see. Default: a
+	// wheel of the client's own,
 	// with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
@@ -41,8 +42,9 @@ type Options struct {
 	Renewal renewal.Options
 
 	// Backoff returns the time to wait after the n-th try, from 0, that found the
-	// lock taken. It must be safe for concurrent use. A lock whose lease ends
-	// earlier is tried then. Default: a random time that grows from 5 to 250 ms.
+	// lock taken; zero or less means none. It must be safe for concurrent use. A
+	// lock whose lease ends earlier is tried then. Default: a random time that
+	// grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
 	// Logger is told of losses, and of locks that could not be released. Owners
@@ -92,8 +94,8 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 	}
 	t.TTL = t.TTL.Truncate(time.Millisecond)
 	switch {
-	case t.MaxHold < 0:
-		return t, fmt.Errorf("lock: %sMaxHold must not be negative, got %v", where, t.MaxHold)
+	case t.MaxHold != 0 && t.MaxHold < MinTTL:
+		return t, fmt.Errorf("lock: %sMaxHold must be at least %v, got %v", where, MinTTL, t.MaxHold)
 	case t.Fixed && t.MaxHold > 0:
 		return t, errors.New("lock: " + where + "MaxHold has no meaning for a Fixed lease, which ends after one TTL")
 	}
@@ -106,12 +108,6 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 // next.
 func tick(ttl time.Duration) time.Duration {
 	return min(max(ttl/ticksPerTTL, minTick), maxTick)
-}
-
-// margin returns the least margin for an engine whose timers may be late by a
-// tick, and the scheduler of the machine by some more.
-func margin(tick time.Duration) time.Duration {
-	return 2*tick + 2*time.Millisecond
 }
 
 // backoff doubles up to maxBackoff; the upper half is random, so that clients

@@ -74,8 +74,10 @@ func (r Request) String() string {
 // GoString keeps the owner out of %#v.
 func (r Request) GoString() string { return "lock.Request{" + r.String() + "}" }
 
-// Store keeps leases: it is what a driver implements, and all its methods must be
-// safe for concurrent use. Package locktest holds its contract as tests.
+// Store keeps leases: it is what a driver implements. All its methods must be safe
+// for concurrent use and must return soon after their ctx has ended, with its
+// cause. Package locktest holds the contract as tests. If it is an io.Closer the
+// client closes it.
 //
 // Every operation is idempotent for its owner, because any request may be
 // executed late, or twice, or without its answer arriving: a repeated Acquire of

@@ -74,18 +74,18 @@ func NewTimer(e Engine, id uint64) Timer {
 
 // Reset moves the timer to fire d from now in place of the instant it was armed
 // for, and reports whether it did. It works while the timer is pending, while it
-// is due but its Run has not begun, and from inside its own Run, which arms it
-// anew. In each of these cases it is never refused for lack of room. It returns
-// false, and does nothing, once Run has returned without a Reset, after a Stop,
-// and when the engine is closed.
+// is due but its Run has not begun, and while its Run is in progress, which arms
+// it anew: from inside Run and from elsewhere. In each of these cases it is never
+// refused for lack of room. It returns false, and does nothing, once Run has
+// returned without a Reset, after a Stop, and when the engine is closed.
 func (t Timer) Reset(d time.Duration) bool {
 	return t.engine != nil && t.engine.ResetTimer(t.id, d)
 }
 
 // Stop ends the timer. It returns true if Run will not be called for the present
-// arming. False means that Run has been called, is about to return or was
-// called off by an earlier Stop or by the engine's Close. Stop does not wait for
-// a Run in progress, but it is final: a Reset from that Run is refused.
+// arming. False means that Run has begun or is over, or was called off before, by
+// a Stop or by the engine's Close. Stop does not wait for a Run in progress, but it
+// is final: a Reset during that Run is refused from then on.
 func (t Timer) Stop() bool {
 	return t.engine != nil && t.engine.StopTimer(t.id)
 }

@@ -153,8 +153,8 @@ func (s *shard) shut() {
 	s.closed = true
 }
 
-// drain returns the tasks that never ran and forgets all timers. The worker has
-// ended.
+// drain returns the tasks that were still to run and forgets all timers. The
+// worker has ended.
 func (s *shard) drain() []schedule.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()

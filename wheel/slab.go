@@ -58,7 +58,9 @@ func (s *slab) find(slot, gen uint32) *node {
 }
 
 // alloc returns a node that belongs to no bucket yet. One counter of generations
-// serves all slots, so that chunks can be dropped without remembering theirs.
+// serves all slots, so that chunks can be dropped without remembering theirs. A
+// stale handle could meet a new timer only after exactly a multiple of 2^32 others
+// of its shard, in its very slot.
 func (s *slab) alloc(task schedule.Task) (uint32, *node) {
 	slot := s.free
 	if slot != 0 {

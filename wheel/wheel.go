@@ -39,7 +39,8 @@ type Options struct {
 	// Buckets is the number of buckets one tick wide, rounded up to a power of
 	// two. Default 512; 64 to 1,048,576. Timers farther ahead than Buckets ticks
 	// are filed in coarser buckets and moved once or a few times as they come
-	// near, so the number hardly matters.
+	// near, so the number hardly matters. A bucket takes 4 bytes in each of four
+	// shards per processor.
 	Buckets int
 
 	// MaxPending bounds the number of timers; Schedule returns
@@ -149,7 +150,7 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 func (w *Wheel) Tick() time.Duration { return w.core.tick }
 
 // Close stops the wheel, waits for the task that is running, if any, and returns
-// the tasks that never ran, in no particular order. Once it has returned no task
+// the tasks that were still to run, in no particular order. Once it has returned no task
 // starts; Schedule returns schedule.ErrClosed, and all timers are dead. Close is
 // safe to call twice and concurrently; each task is returned to one caller only.
 //

@@ -143,6 +143,7 @@ func (c *core) work() {
 		go c.work() // a task called runtime.Goexit: the next goroutine goes on from c.turn
 	}()
 	timer := time.NewTimer(math.MaxInt64)
+	timer.Stop()
 	defer timer.Stop()
 	c.finishTurn()
 	for !c.closed.Load() {
@@ -177,12 +178,15 @@ func (c *core) rest(tick int64, timer *time.Timer) {
 	if c.earliest() < tick {
 		return
 	}
-	timer.Reset(c.end(tick) - c.turn.clock)
+	if tick != never { // or else nothing is to keep the process, or a test's bubble, waiting
+		timer.Reset(c.end(tick) - c.turn.clock)
+	}
 	select {
 	case <-timer.C:
 	case <-c.wake:
 	case <-c.stop:
 	}
+	timer.Stop()
 	c.stats.wakeups.Add(1)
 }
 

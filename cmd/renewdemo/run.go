@@ -72,7 +72,10 @@ func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 		err = errors.Join(err, errClose)
 	}
 	s.line("%s", summary)
-	return errors.Join(err, d.verdict())
+	if err != nil { // it did not get to its end: there is nothing to prove
+		return err
+	}
+	return d.verdict()
 }
 
 // connect makes the client and its engine.

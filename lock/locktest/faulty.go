@@ -69,6 +69,14 @@ func (f *Faulty) Release(ctx context.Context, l lock.Lease) error {
 	return err
 }
 
+// Lane forwards to the store beneath, if its leases have lanes.
+func (f *Faulty) Lane(l lock.Lease) int {
+	if laner, ok := f.Store.(renewal.Laner[lock.Lease]); ok {
+		return laner.Lane(l)
+	}
+	return 0
+}
+
 // Close closes the store beneath, if it can be closed.
 func (f *Faulty) Close() error {
 	if closer, ok := f.Store.(io.Closer); ok {

@@ -24,7 +24,7 @@ const (
 	lineLeases = 300
 
 	// wide is a margin that a busy machine does not eat up.
-	wide = 500 * time.Millisecond
+	wide = 300 * time.Millisecond
 )
 
 // line is a client with leases on a server of its own.

@@ -225,6 +225,23 @@ var resetting = []testCase{
 		}
 		assert.False(t, timer.Reset(0))
 	}},
+	{"E4_Reset_during_Run_from_elsewhere", func(t *testing.T, c Config) {
+		e, rec := open(t, c, Options{}), newRecorder()
+		timer, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+			rec.note(0)
+			if rec.count(0) == 1 {
+				time.Sleep(time.Minute)
+			}
+		}))
+		require.NoError(t, err)
+		settle(time.Second + c.Slack + time.Second)
+		assert.True(t, timer.Reset(time.Second), "Run is in progress")
+		settle(30 * time.Second)
+		assert.Equal(t, 1, rec.count(0), "it does not overlap itself")
+		settle(time.Minute)
+		assert.Equal(t, 2, rec.count(0))
+		assert.False(t, timer.Reset(0))
+	}},
 	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *testing.T, c Config) {
 		e := open(t, c, Options{})
 		var inside, runs atomic.Int64
