@@ -70,7 +70,7 @@ func (a *acquisition) run(ctx context.Context) (*Held, error) {
 		if err == nil {
 			return held, nil
 		}
-		pause, again := a.pause(err)
+		pause, again := a.pause(ctx, err)
 		if !again || a.rest(ctx, pause) != nil {
 			a.abandon()
 			return nil, refusal(ctx, err)
@@ -121,11 +121,12 @@ var (
 // pause tells whether to try again after an error, and after what time:
 //
 //	taken              → a Lock waits: the backoff, or until the lease ends; a TryLock is done
+//	ctx has ended      → done; whatever the error, it may be no answer
 //	granted too late   → a Lock asks again, if it is the first failure in a row; a TryLock is done
 //	no answer, or a failing server
 //	                   → again, if it is the first failure in a row: a TryLock at once
 //	anything else      → done
-func (a *acquisition) pause(err error) (time.Duration, bool) {
+func (a *acquisition) pause(ctx context.Context, err error) (time.Duration, bool) {
 	var taken *HeldError
 	switch {
 	case errors.As(err, &taken):
@@ -137,6 +138,9 @@ func (a *acquisition) pause(err error) (time.Duration, bool) {
 			pause = min(pause, taken.ExpiresIn+2*time.Millisecond)
 		}
 		return pause, a.wait
+	case ctx.Err() != nil:
+		a.unanswered = true
+		return 0, false
 	case errors.Is(err, errTooLate):
 		a.failures++
 		return 0, a.wait && a.failures <= tolerated

@@ -114,6 +114,25 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+// What a Lock that Close has ended may have taken is given back.
+func TestCloseLeavesNoLockForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		client, err := lock.New(&locktest.Faulty{Store: kept{mem}, After: hang(locktest.Acquire)}, nil)
+		require.NoError(t, err)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := client.Mutex("k").Lock(context.Background())
+			failed <- err
+		}()
+		settle(time.Second)
+		require.Equal(t, 1, mem.Len(), "taken, and the answer is on its way")
+		require.NoError(t, client.Close(ctx))
+		require.ErrorIs(t, <-failed, lock.ErrClosed)
+		assert.Zero(t, mem.Len())
+	})
+}
+
 // A renewal that hangs, whatever its ctx, keeps no lock from being released.
 func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
