@@ -37,9 +37,9 @@ var acquiring = []testCase{
 	}},
 	{name: "L2_a_lock_ends_with_its_TTL", run: func(f *fixture) {
 		f.acquire(f.request("k"))
-		time.Sleep(f.TTL * 8 / 10)
+		time.Sleep(f.TTL * 6 / 10)
 		f.taken("k")
-		time.Sleep(f.TTL*2/10 + f.TTL/20 + time.Millisecond)
+		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
 		f.acquire(f.request("k"))
 	}},
 	{name: "S3_tokens_rise", run: func(f *fixture) {
@@ -124,7 +124,7 @@ var renewing = []testCase{
 		var want []renewal.Outcome
 		for i := range 1000 {
 			r := f.request(fmt.Sprint(i))
-			r.TTL += time.Duration(i%3) * time.Second // leases of several TTLs in one batch
+			r.TTL = time.Minute + time.Duration(i%3)*time.Second // leases of several TTLs in one batch
 			switch i % 7 {
 			case 2: // nobody has it
 				batch = append(batch, lock.Lease{Request: r, Token: 1})

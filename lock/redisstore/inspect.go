@@ -56,9 +56,6 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if !info.Held {
-		return lock.ErrNotHeld
-	}
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
 		k := s.keys(key, "")
 		return s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, info.Token, memory.Milliseconds())

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,11 +154,11 @@ func TestALeaseOfAnotherMakeIsRenewed(t *testing.T) {
 	require.NotNil(t, l.State)
 	bare := lock.Lease{Request: l.Request, Token: l.Token} // as from another process
 	changed := l
-	changed.Key = "other"
+	changed.Key = "j"
 	older := l
 	older.Token--
 	stranger := l
-	stranger.Owner = l.Owner + "2"
+	stranger.Owner = strings.Repeat("s", len(l.Owner))
 	foreign := l
 	foreign.State = &state{key: s.lockKey("other"), value: "x 1"}
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Renewed, renewal.Lost, renewal.Lost, renewal.Lost, renewal.Renewed},
@@ -210,6 +211,65 @@ func TestAStoreDoesNotOvertakeTheQueue(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	assert.Equal(t, "k", held.Key)
 	around(t, 10*time.Second, held.ExpiresIn)
+}
+
+func TestReleaseOfAPlaceInTheQueue(t *testing.T) {
+	s, rdb := sharedStore(t)
+	acquire(t, s, request("k"))
+	waiter := request("k")
+	enqueue(t, s, rdb, waiter)
+	require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: waiter}), lock.ErrNotHeld)
+	info, err := s.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Zero(t, info.Waiting, "but it has left")
+}
+
+func TestARefusedAcquireIsNoLease(t *testing.T) {
+	s, rdb := sharedStore(t)
+	given := request("given up")
+	require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: given, Unanswered: true}), lock.ErrNotHeld)
+	acquire(t, s, request("held"))
+	spoil(t, rdb, s.lockKey("spoiled"))
+	for _, r := range []lock.Request{given, request("held"), request("spoiled"), request("")} {
+		l, err := s.Acquire(t.Context(), r)
+		require.Error(t, err)
+		assert.Zero(t, l)
+	}
+}
+
+func TestCloseWaitsForWhatItEnds(t *testing.T) {
+	w := &wire{answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
+	s := newStore(t, w.client(t, redis.Options{}), nil)
+	var lingering lingerer
+	s.rdb.AddHook(&lingering)
+	done := make(chan error)
+	go func() {
+		_, err := s.Acquire(t.Context(), request("k"))
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return lingering.begun.Load() > 0 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, s.Close())
+	assert.Equal(t, lingering.begun.Load(), lingering.ended.Load())
+	require.ErrorIs(t, <-done, lock.ErrClosed)
+}
+
+// lingerer is a client whose commands take a while to end.
+type lingerer struct{ begun, ended atomic.Int64 }
+
+func (*lingerer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*lingerer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *lingerer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l.begun.Add(1)
+		err := next(ctx, cmd)
+		time.Sleep(50 * time.Millisecond)
+		l.ended.Add(1)
+		return err
+	}
 }
 
 func TestNobodyElsesKeysAreTouched(t *testing.T) {

@@ -101,6 +101,13 @@ func TestABatchIsOneRoundTrip(t *testing.T) {
 	s.rdb.AddHook(&trips)
 	renew(t, s, leases...)
 	assert.Equal(t, counter{pipelines: 1, commands: 7}, trips, "6 scripts of 32 leases and one of 8")
+
+	trips = counter{}
+	for i := range leases[:64] {
+		leases[i].TTL += time.Duration(i%2) * time.Minute
+	}
+	renew(t, s, leases[:64]...)
+	assert.Equal(t, counter{pipelines: 1, commands: 2}, trips, "one for each TTL, in whatever order they come")
 }
 
 // counter counts what a client sends.

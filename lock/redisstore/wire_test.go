@@ -241,6 +241,18 @@ func TestServersThatRepeatSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
+func TestAPasswordThatOnlyItsProviderKnowsIsNotShown(t *testing.T) {
+	const password = "sesame-canary"
+	w := &wire{answer: func(command []string) string {
+		return "-ERR unknown command '" + command[0] + "', with args beginning with: '" + strings.Join(command[1:], "' '") + "'\r\n"
+	}}
+	s := newStore(t, w.client(t, redis.Options{CredentialsProvider: func() (string, string) { return "u", password }}), nil)
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, "unknown command 'auth'")
+	secretless(t, err, password)
+	secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), password)
+}
+
 func TestACleanErrorKeepsItsKind(t *testing.T) {
 	s := &Store{secrets: []string{"lock", ""}} // as short as passwords should not be
 	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
