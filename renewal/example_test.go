@@ -35,7 +35,7 @@ func Example() {
 	defer dog.Close(context.Background())
 
 	sent := time.Now() // before the request that grants the lease
-	entry, err := dog.Register("my-service", renewal.Grant{TTL: 300 * time.Millisecond, Sent: sent})
+	entry, err := dog.Register("my-service", renewal.Grant{TTL: 3 * time.Second, Sent: sent})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -39,22 +39,20 @@ func Example_idleTimeout() {
 	}
 	defer w.Close()
 
-	closed := make(chan struct{})
-	timer, err := schedule.AfterFunc(w, 200*time.Millisecond, func() { close(closed) })
+	timer, err := schedule.AfterFunc(w, time.Minute, func() { fmt.Println("idle, closed") })
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for range 3 {
-		fmt.Println("read, put off:", timer.Reset(200*time.Millisecond))
+		fmt.Println("read, put off:", timer.Reset(time.Minute))
 	}
-	<-closed
-	fmt.Println("idle, closed; put off:", timer.Reset(200*time.Millisecond))
+	fmt.Println("closed by its peer, called off:", timer.Stop())
 	// Output:
 	// read, put off: true
 	// read, put off: true
 	// read, put off: true
-	// idle, closed; put off: false
+	// closed by its peer, called off: true
 }
 
 // Close gives back what never ran.

@@ -1,0 +1,190 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// soon is for what must not wait for the server, long for what would wait for it.
+// The two are far apart because the machine may be busy.
+const (
+	soon = 5 * time.Second
+	long = 25 * time.Second // but less than renewTimeout
+)
+
+// within runs f and checks how long that takes.
+func within(t testing.TB, least, most time.Duration, f func()) {
+	t.Helper()
+	start := time.Now()
+	f()
+	took := time.Since(start)
+	assert.GreaterOrEqual(t, took, least)
+	assert.Less(t, took, most)
+}
+
+// hanging returns stores whose server does not answer, each in its own way.
+func hanging(t *testing.T) map[string]*Store {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	silent := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
+	t.Cleanup(func() { silent.Close() })
+
+	unreachable := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done() // a host that drops packets
+		return nil, ctx.Err()
+	}})
+	t.Cleanup(func() { unreachable.Close() })
+
+	srv := testredis.Start(t)
+	stopped := newStore(t, srv.Client(t), &Options{Timeout: long})
+	acquireAll(t, stopped, "warm", 3)
+	renew(t, stopped, lock.Lease{Request: request("warm"), Token: 1})
+	require.NoError(t, srv.Stop())
+	return map[string]*Store{
+		"accepts and is silent": newStore(t, silent, &Options{Timeout: long}),
+		"drops packets":         newStore(t, unreachable, &Options{Timeout: long}),
+		"is stopped":            stopped,
+	}
+}
+
+func TestAServerThatHangs(t *testing.T) {
+	l := lock.Lease{Request: request("k"), Token: 17}
+	calls := map[string]func(ctx context.Context, t *testing.T, s *Store) error{
+		"acquire": func(ctx context.Context, _ *testing.T, s *Store) error {
+			_, err := s.Acquire(ctx, l.Request)
+			return err
+		},
+		"release": func(ctx context.Context, _ *testing.T, s *Store) error { return s.Release(ctx, l) },
+		"renew":   func(ctx context.Context, t *testing.T, s *Store) error { return unknown(ctx, t, s, l) },
+		"inspect": func(ctx context.Context, _ *testing.T, s *Store) error { _, err := s.Inspect(ctx, "k"); return err },
+	}
+	for how, s := range hanging(t) {
+		for verb, call := range calls {
+			t.Run(how+"/"+verb, func(t *testing.T) {
+				cause := errors.New("the cause")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
+				within(t, 10*time.Millisecond, soon, func() {
+					require.ErrorIs(t, call(ctx, t, s), cause, "a plain cancel, which go-redis does not notice")
+				})
+				ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer stop()
+				within(t, 50*time.Millisecond, soon, func() {
+					err := call(ctx, t, s)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorContains(t, err, `"k"`)
+				})
+			})
+		}
+	}
+}
+
+func TestTheBoundOfTheStore(t *testing.T) {
+	for how, s := range hanging(t) {
+		t.Run(how, func(t *testing.T) {
+			s.timeout = 50 * time.Millisecond
+			l := lock.Lease{Request: request("k"), Token: 17}
+			within(t, s.timeout, soon, func() {
+				_, err := s.Acquire(context.Background(), l.Request)
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.NotErrorIs(t, err, context.DeadlineExceeded, "the ctx has not ended")
+				require.ErrorContains(t, err, "no answer within 50ms")
+			})
+			within(t, s.timeout, soon, func() {
+				require.ErrorIs(t, s.Release(context.Background(), l), os.ErrDeadlineExceeded)
+			})
+		})
+	}
+}
+
+func TestNothingIsWrittenAfterRenewReturned(t *testing.T) {
+	srv := testredis.Start(t)
+	s := newStore(t, srv.Client(t), nil)
+	leases := acquireAll(t, s, "k", 100)
+	require.NoError(t, srv.Stop())
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	out := make([]renewal.Outcome, len(leases))
+	require.ErrorIs(t, s.Renew(ctx, leases, out), context.Canceled)
+	clear(leases) // the race detector would tell of a late reader, and of a late writer
+	clear(out)
+	require.NoError(t, srv.Cont())
+	s.running.Wait()
+	acquire(t, s, request("after"))
+	renew(t, s, lock.Lease{Request: request("k"), Token: 1}) // on what the other left behind
+	assert.Equal(t, make([]renewal.Outcome, len(leases)), out)
+}
+
+func TestCloseEndsWhatHangs(t *testing.T) {
+	for how, s := range hanging(t) {
+		t.Run(how, func(t *testing.T) {
+			l := lock.Lease{Request: request("k"), Token: 17}
+			var wg sync.WaitGroup
+			for range 2 * defaultPoolSize { // half of them wait for a connection
+				wg.Go(func() {
+					_, err := s.Acquire(t.Context(), l.Request)
+					assert.ErrorIs(t, err, lock.ErrClosed)
+				})
+			}
+			wg.Go(func() {
+				out := make([]renewal.Outcome, 1)
+				assert.ErrorIs(t, s.Renew(t.Context(), []lock.Lease{l}, out), lock.ErrClosed)
+				assert.Equal(t, renewal.Unknown, out[0])
+			})
+			time.Sleep(50 * time.Millisecond)
+			within(t, 0, soon, func() { require.NoError(t, s.Close()) })
+			within(t, 0, soon, wg.Wait)
+		})
+	}
+}
+
+func TestAServerThatIsNotThere(t *testing.T) {
+	srv := testredis.Start(t)
+	s := newStore(t, srv.Client(t), &Options{Timeout: long})
+	l := acquire(t, s, request("k"))
+	srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	within(t, 0, soon, func() {
+		_, err := s.Acquire(ctx, request("k"))
+		require.ErrorContains(t, err, "connection refused")
+		require.ErrorContains(t, s.Release(ctx, l), "connection refused")
+		require.ErrorContains(t, unknown(ctx, t, s, l), "connection refused")
+	})
+}
+
+func TestAcquiresThatHangDoNotHoldUpRenewals(t *testing.T) {
+	hang := make(chan struct{})
+	w := &wire{answer: func(command []string) string {
+		if command[1] == acquireScript.digest {
+			<-hang
+			return ""
+		}
+		return "*0\r\n"
+	}}
+	s := newStore(t, w.client(t, redis.Options{}), &Options{PoolSize: 2, Timeout: long})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() { _, _ = s.Acquire(ctx, request("k")) })
+	}
+	require.Eventually(t, func() bool { return w.evals.Load() == 2 }, 5*time.Second, time.Millisecond)
+	within(t, 0, soon, func() { renew(t, s, lock.Lease{Request: request("k"), Token: 1}) })
+	cancel()
+	wg.Wait()
+	close(hang)
+}
