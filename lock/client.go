@@ -155,7 +155,7 @@ func (c *Client) Close(ctx context.Context) error {
 	// waited for last.
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	held, _ := c.dog.Close(ended) //nolint:errcheck // the second call tells
+	held, _ := c.dog.Close(ended) // the second call tells
 	errRunning := await(ctx, c.quiet, "a call of the store")
 	orphans, errCleaner := c.cleaner.close(ctx)
 	errRelease := releaseAll(ctx, c.store, append(held, orphans...))
