@@ -1,0 +1,181 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+type releaseSpy struct {
+	lock.Store
+	released *[]lock.Lease
+}
+
+func (s releaseSpy) Release(ctx context.Context, l lock.Lease) error {
+	*s.released = append(*s.released, l)
+	return s.Store.Release(ctx, l)
+}
+
+func TestUnlockWorksOnACancelledContext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		require.NoError(t, b.lock("k").Unlock(done))
+		require.NoError(t, b.lock("k").Unlock(nil)) //nolint:staticcheck // a nil counts as Background
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestUnlockRepeatsALostAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(once(locktest.Release, errIO))
+		require.NoError(t, h.Unlock(ctx), "the repeat finds it gone: the first one was executed")
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseRequests(hang(locktest.Release))
+		start := time.Now()
+		err := h.Unlock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `unlock "k"`)
+		assert.Equal(t, 3*time.Second, time.Since(start))
+		assert.False(t, h.Valid())
+		assert.Equal(t, 1, b.mem.Len())
+		assert.Equal(t, 1, b.Stats().Cleaning)
+		b.heal()
+		settle(5 * time.Second)
+		assert.Zero(t, b.mem.Len())
+		assert.Zero(t, b.Stats().Cleaning)
+	})
+}
+
+func TestTheCleanerGivesUpAfterATTL(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseRequests(func(_ context.Context, op locktest.Op) error { return errIO })
+		for range 100 {
+			_, err := b.Mutex("k").TryLock(ctx)
+			require.ErrorIs(t, err, errIO)
+		}
+		assert.Positive(t, b.Stats().Cleaning)
+		settle(ttl + time.Second)
+		assert.Zero(t, b.Stats().Cleaning)
+		releases := b.calls(locktest.Release)
+		settle(time.Hour)
+		assert.Equal(t, releases, b.calls(locktest.Release))
+	})
+}
+
+func TestALossThatOnlyUnlockFinds(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.mem.Delete("k")
+		err := h.Unlock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+	})
+}
+
+func TestUnlockAfterALossReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(always(locktest.Renew, errIO))
+		<-h.Done()
+		b.heal()
+		require.Equal(t, 1, b.mem.Len(), "the store still has it")
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestAnEngineClosedTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
+		require.NoError(t, err)
+		mem := memstore.New()
+		client, err := lock.New(mem, &lock.Options{Scheduler: engine})
+		require.NoError(t, err)
+		h, err := client.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		engine.Close()
+		_, err = client.Mutex("j").Lock(ctx)
+		require.ErrorIs(t, err, schedule.ErrClosed)
+		require.NoError(t, h.Unlock(ctx))
+		synctest.Wait()
+		assert.Zero(t, mem.Len())
+		require.NoError(t, client.Close(ctx))
+	})
+}
+
+func TestUnlockOfALostLockTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(always(locktest.Renew, errIO))
+		<-h.Done()
+		b.heal()
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		for range 100 {
+			err := h.Unlock(ctx)
+			require.ErrorIs(t, err, lock.ErrNotHeld)
+			require.NotErrorIs(t, err, lock.ErrLost, "told once")
+		}
+		synctest.Wait()
+		assert.Equal(t, 1, b.calls(locktest.Release))
+	})
+}
+
+func TestTheCleanerHasNoQueueToBeHeldUpIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		faulty := &keyed{Store: kept{mem}}
+		client, err := lock.New(faulty, &lock.Options{Terms: lock.Terms{TTL: time.Hour}})
+		require.NoError(t, err)
+		faulty.failing.Store(true)
+		for i := range 40 {
+			h, err := client.Mutex(fmt.Sprint("bad", i)).Lock(ctx)
+			require.NoError(t, err)
+			require.Error(t, h.Unlock(ctx))
+		}
+		good, err := client.Mutex("good").Lock(ctx)
+		require.NoError(t, err)
+		faulty.failGood.Store(true)
+		require.Error(t, good.Unlock(ctx))
+		faulty.failGood.Store(false)
+		settle(10 * time.Second)
+		assert.Zero(t, mem.ExpiresIn("good"))
+		assert.Equal(t, 40, client.Stats().Cleaning)
+		faulty.failing.Store(false)
+		require.NoError(t, client.Close(ctx))
+		assert.Zero(t, mem.Len())
+	})
+}
+
+type keyed struct {
+	lock.Store
+	failing, failGood atomic.Bool
+}
+
+func (k *keyed) Release(ctx context.Context, l lock.Lease) error {
+	if strings.HasPrefix(l.Key, "bad") && k.failing.Load() || l.Key == "good" && k.failGood.Load() {
+		return errIO
+	}
+	return k.Store.Release(ctx, l)
+}
