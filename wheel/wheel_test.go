@@ -99,7 +99,9 @@ func TestStats(t *testing.T) {
 		require.NoError(t, err)
 		far, err := w.Schedule(time.Hour, taskFunc(nothing))
 		require.NoError(t, err)
-		assert.Equal(t, wheel.Stats{Pending: 3}, w.Stats())
+		fresh := w.Stats()
+		fresh.Wakeups = 0 // an earlier timer may have found the worker asleep
+		assert.Equal(t, wheel.Stats{Pending: 3}, fresh)
 
 		settle(600 * time.Millisecond)
 		s := w.Stats()
