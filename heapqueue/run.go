@@ -82,6 +82,9 @@ func (s *Scheduler) end(r *run) {
 		q.items.free(r.slot)
 	}
 	*r = run{}
+	if s.awaiting > 0 {
+		s.ended.Broadcast()
+	}
 }
 
 // rescue stops the panic of a task and reports it.
@@ -154,6 +157,23 @@ func (e *engine) StopTimer(id uint64) bool {
 	was := r.fate
 	r.fate = stopped
 	return was == again
+}
+
+// AwaitTimer implements schedule.Engine.
+func (e *engine) AwaitTimer(id uint64) {
+	s := (*Scheduler)(e)
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		slot, ok := q.items.find(id)
+		if !ok || q.items.waiting(slot) {
+			return
+		}
+		s.awaiting++
+		s.ended.Wait()
+		s.awaiting--
+	}
 }
 
 // running returns the run of the timer in slot, which does not wait and therefore

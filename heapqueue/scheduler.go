@@ -46,10 +46,12 @@ type Scheduler struct {
 	base    time.Time // as queue.base; not changed after NewScheduler
 	workers sync.WaitGroup
 
-	queue   Queue[schedule.Task] // its mu guards the fields below, too
-	runs    []run                // one per worker; nil until the first Schedule
-	stats   Stats                // but for Pending and LateMean
-	lateSum float64              // of all fired, in ns
+	queue    Queue[schedule.Task] // its mu guards the fields below, too
+	runs     []run                // one per worker; nil until the first Schedule
+	stats    Stats                // but for Pending and LateMean
+	lateSum  float64              // of all fired, in ns
+	ended    sync.Cond            // of queue.mu: a Run has returned, said only if somebody is waiting
+	awaiting int                  // goroutines that wait for ended
 }
 
 var _ schedule.Scheduler = (*Scheduler)(nil)
@@ -78,6 +80,7 @@ func NewScheduler(o *Options) (*Scheduler, error) {
 	}
 	s := &Scheduler{options: options, base: time.Now()}
 	s.queue.base = s.base
+	s.ended.L = &s.queue.mu
 	return s, nil
 }
 

@@ -150,6 +150,7 @@ type dozer struct {
 
 func (d dozer) ResetTimer(_ uint64, delay time.Duration) bool { return d.timer.Reset(delay + d.d.by) }
 func (d dozer) StopTimer(uint64) bool                         { return d.timer.Stop() }
+func (d dozer) AwaitTimer(uint64)                             {}
 
 func TestAPauseWhileATimerIsArmed(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {

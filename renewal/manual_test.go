@@ -39,6 +39,8 @@ func (m *manual) StopTimer(id uint64) bool {
 	return was
 }
 
+func (m *manual) AwaitTimer(uint64) {}
+
 // run fires every timer.
 func (m *manual) run() {
 	m.mu.Lock()

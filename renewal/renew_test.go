@@ -295,6 +295,7 @@ func (silent) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
 }
 func (silent) ResetTimer(uint64, time.Duration) bool { return true }
 func (silent) StopTimer(uint64) bool                 { return true }
+func (silent) AwaitTimer(uint64)                     {}
 
 func TestValidAndErrNeedNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

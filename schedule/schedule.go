@@ -28,8 +28,9 @@ var (
 type Task interface {
 	// Run is called on the engine's own goroutine when the timer t fires, with
 	// no lock held. It must not block: it delays other timers of the engine for
-	// as long as it takes. Run of one timer never overlaps itself. A panic is
-	// recovered by the engine and reported.
+	// as long as it takes, unless the engine was told to run tasks elsewhere. Run
+	// of one timer never overlaps itself. A panic is recovered by the engine and
+	// reported.
 	//
 	// Within Run, t is the timer that fired: t.Reset arms it again. (The handle
 	// that Schedule returned is the same timer, but Run may begin before the
@@ -64,6 +65,8 @@ type Engine interface {
 	ResetTimer(id uint64, d time.Duration) bool
 	// StopTimer does the work of [Timer.Stop].
 	StopTimer(id uint64) bool
+	// AwaitTimer returns as soon as no Run of the timer is in progress.
+	AwaitTimer(id uint64)
 }
 
 // NewTimer returns the handle of the timer that e knows as id. It is for authors
@@ -74,9 +77,9 @@ func NewTimer(e Engine, id uint64) Timer {
 
 // Reset moves the timer to fire d from now in place of the instant it was armed
 // for, and reports whether it did. It works while the timer is pending, while it
-// is due but its Run has not begun, and while its Run is in progress, which arms
-// it anew: from inside Run and from elsewhere. In each of these cases it is never
-// refused for lack of room. It returns false, and does nothing, once Run has
+// is due but its Run has not begun, and while its Run is in progress, from inside
+// and from elsewhere: then the timer fires again, once that Run has returned. In
+// each of these cases it is never refused for lack of room. It returns false, and does nothing, once Run has
 // returned without a Reset, after a Stop, and when the engine is closed.
 func (t Timer) Reset(d time.Duration) bool {
 	return t.engine != nil && t.engine.ResetTimer(t.id, d)
@@ -88,4 +91,19 @@ func (t Timer) Reset(d time.Duration) bool {
 // is final: a Reset during that Run is refused from then on.
 func (t Timer) Stop() bool {
 	return t.engine != nil && t.engine.StopTimer(t.id)
+}
+
+// StopAndWait is Stop, and then waits while a Run is in progress: once it has
+// returned, no Run of the timer is under way and none will begin, so what Run uses
+// can be taken apart. It returns what Stop returned.
+//
+// It must not be called from inside that Run, which it would wait for, nor with a
+// lock held that Run takes. It waits for Run alone, not for a goroutine that Run
+// started, as the functions of AfterFunc and Every are.
+func (t Timer) StopAndWait() bool {
+	stopped := t.Stop()
+	if t.engine != nil {
+		t.engine.AwaitTimer(t.id)
+	}
+	return stopped
 }

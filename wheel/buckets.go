@@ -29,6 +29,7 @@ type buckets struct {
 	fine  uint     // log2 of the number of finest buckets
 	heads []uint32 // first node of each list: the finest level, then 64 per coarser level
 	words []uint64 // a bit per list: it may hold timers
+	dead  []uint32 // slots of stopped timers that still lie in their lists
 }
 
 const (
@@ -45,6 +46,7 @@ func (b *buckets) init(fine uint) {
 	b.next = never
 	b.heads = make([]uint32, lists)
 	b.words = make([]uint64, lists/64)
+	b.dead = make([]uint32, 0, maxDead)
 }
 
 // add files a node for the given tick, which becomes the one after cur if it is
@@ -78,9 +80,10 @@ func (b *buckets) catchUp(tick int64) {
 
 // step does the first visit that is due by limit, or a part of it: it looks at
 // cap(due) nodes at most, so that a lock held over it is held for a short while.
-// Nodes that are due are marked ready and returned in due. It returns false
-// when there was nothing left to visit.
-func (b *buckets) step(limit int64, due []uint32) ([]uint32, bool) {
+// Nodes that are due are marked ready and the ids of their timers returned in due.
+// It returns false when there was nothing left to visit.
+func (b *buckets) step(limit int64, due []uint64) ([]uint64, bool) {
+	b.bury()
 	tick, list := b.first()
 	b.next = tick
 	if tick > limit {
@@ -96,7 +99,7 @@ func (b *buckets) step(limit int64, due []uint32) ([]uint32, bool) {
 		b.remove(slot, n)
 		if n.tick <= tick && list < 1<<b.fine {
 			n.list = stateReady
-			due = append(due, slot)
+			due = append(due, n.id(slot))
 			continue
 		}
 		b.push(b.listOf(n.tick), slot, n)

@@ -67,9 +67,12 @@ func (p *passive) any() (id int, slot uint32, ok bool) {
 func (p *passive) remove() {
 	if id, slot, ok := p.any(); ok {
 		n := p.b.at(slot)
-		p.b.remove(slot, n)
-		p.b.release(slot, n)
+		timer := n.id(slot)
+		p.b.cancel(slot, n)
 		delete(p.pending, id)
+		_, gone := p.b.find(timer)
+		require.Nil(p.t, gone)
+		require.Equal(p.t, len(p.pending), p.b.pending())
 	}
 }
 
@@ -85,9 +88,9 @@ func (p *passive) move() {
 func (p *passive) advance(tick int64, batch int) {
 	last := int64(-1)
 	for {
-		due, more := p.b.step(tick, make([]uint32, 0, batch))
-		for _, slot := range due {
-			n := p.b.at(slot)
+		due, more := p.b.step(tick, make([]uint64, 0, batch))
+		for _, timer := range due {
+			slot, n := p.b.find(timer)
 			id := int(n.task.(idTask))
 			require.Equal(p.t, stateReady, n.list)
 			require.Equal(p.t, slot, p.pending[id])
@@ -148,7 +151,7 @@ func TestAStepIsBounded(t *testing.T) {
 	}
 	fired, steps := 0, 0
 	for {
-		due, more := p.b.step(100_000, make([]uint32, 0, 10))
+		due, more := p.b.step(100_000, make([]uint64, 0, 10))
 		require.LessOrEqual(t, len(due), 10)
 		fired += len(due)
 		if !more {
@@ -180,9 +183,10 @@ func TestTimersOfOneTickKeepTheirOrder(t *testing.T) {
 		slot, n := b.alloc(idTask(i))
 		b.add(slot, n, 40)
 	}
-	due, _ := b.step(40, make([]uint32, 0, 200))
-	for i, slot := range due {
-		assert.Equal(t, idTask(i), b.at(slot).task)
+	due, _ := b.step(40, make([]uint64, 0, 200))
+	for i, timer := range due {
+		_, n := b.find(timer)
+		assert.Equal(t, idTask(i), n.task)
 	}
 }
 
@@ -195,23 +199,50 @@ func TestANodeIs40Bytes(t *testing.T) {
 
 func TestTheSlabGivesItsMemoryBack(t *testing.T) {
 	var s slab
-	handles := map[uint32]uint32{}
+	var timers []uint64
 	for range 10 * chunkLen {
 		slot, n := s.alloc(idTask(0))
-		handles[slot] = n.gen
+		timers = append(timers, n.id(slot))
 	}
 	assert.Greater(t, len(s.chunks), 9)
-	for slot := range handles {
-		n := s.at(slot)
+	for _, timer := range timers {
+		slot, n := s.find(timer)
 		s.release(slot, n)
 	}
 	assert.Len(t, s.chunks, 1)
 	for range 2 * chunkLen { // stale handles stay stale when slots are used again
 		s.alloc(idTask(1))
 	}
-	for slot, gen := range handles {
-		require.Nil(t, s.find(slot, gen))
+	for _, timer := range timers {
+		_, n := s.find(timer)
+		require.Nil(t, n)
 	}
+}
+
+// Stopped timers stay in their lists for a while, but neither count nor keep their
+// tasks, or memory once all are stopped.
+func TestStoppedTimersAreUnlinkedTogether(t *testing.T) {
+	var b buckets
+	b.init(6)
+	var timers []uint64
+	for i := range 5*chunkLen + 10 {
+		slot, n := b.alloc(idTask(i))
+		b.add(slot, n, 40)
+		timers = append(timers, n.id(slot))
+	}
+	most := 0
+	for i, timer := range timers {
+		slot, n := b.find(timer)
+		b.cancel(slot, n)
+		require.Nil(t, n.task)
+		require.Equal(t, len(timers)-i-1, b.pending())
+		most = max(most, len(b.dead))
+	}
+	assert.Equal(t, maxDead-1, most)
+	assert.Empty(t, b.dead)
+	assert.Len(t, b.chunks, 1)
+	tick, _ := b.first()
+	assert.EqualValues(t, never, tick)
 }
 
 func TestAReleasedNodeKeepsNothingAlive(t *testing.T) {

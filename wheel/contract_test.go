@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func TestContract(t *testing.T) {
 		"1ms":            {Tick: time.Millisecond},
 		"odd tick":       {Tick: 7*time.Millisecond + 13, Buckets: 64},
 		"1us":            {Tick: time.Microsecond, Buckets: 4096},
+		"serial pool":    {Tick: time.Millisecond, Executor: func(func()) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slack := o.Tick
@@ -31,6 +33,9 @@ func TestContract(t *testing.T) {
 				New: func(t *testing.T, so scheduletest.Options) scheduletest.Engine {
 					o := o
 					o.MaxPending = so.MaxPending
+					if o.Executor != nil {
+						o.Executor = serial(t)
+					}
 					if so.OnPanic != nil {
 						o.OnPanic = func(_ schedule.Task, value any, _ []byte) { so.OnPanic(value) }
 					}
@@ -40,5 +45,53 @@ func TestContract(t *testing.T) {
 				},
 			})
 		})
+	}
+}
+
+// serial is an executor with one goroutine and a queue without end: with it, the
+// whole contract holds, the order of E6 included.
+func serial(t *testing.T) func(run func()) {
+	t.Helper()
+	var mu sync.Mutex // guards queue
+	var queue []func()
+	more := make(chan struct{}, 1)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	var work func()
+	work = func() {
+		done := false
+		defer func() {
+			if !done {
+				go work() // a task called runtime.Goexit
+			}
+		}()
+		for {
+			mu.Lock()
+			var run func()
+			if len(queue) > 0 {
+				run, queue = queue[0], queue[1:]
+			}
+			mu.Unlock()
+			if run != nil {
+				run()
+				continue
+			}
+			select {
+			case <-more:
+			case <-over:
+				done = true
+				return
+			}
+		}
+	}
+	go work()
+	return func(run func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		queue = append(queue, run)
+		select {
+		case more <- struct{}{}:
+		default:
+		}
 	}
 }

@@ -20,10 +20,12 @@ type shard struct {
 
 	mu sync.Mutex // guards all below
 	buckets
-	closed bool
+	closed  bool
+	running int       // timers whose Run is in progress
+	waiting int       // goroutines in wait
+	ended   sync.Cond // of mu: a Run has returned, said only if there is somebody waiting
 
 	core *core // set once
-	_    [40]byte
 }
 
 // schedule adds a timer. The caller has reserved room for it.
@@ -38,28 +40,30 @@ func (s *shard) schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 		s.init(s.core.fine)
 	}
 	slot, n := s.alloc(task)
-	gen := n.gen
+	id := n.id(slot)
 	s.catchUp(now)
 	s.add(slot, n, tick)
 	visit := s.publish()
 	s.mu.Unlock()
 	s.core.expect(visit)
-	return schedule.NewTimer(s, uint64(gen)<<32|uint64(slot)), nil
+	return schedule.NewTimer(s, id), nil
 }
 
 // ResetTimer implements [schedule.Engine].
 func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
-	slot := uint32(id)
 	now, tick := s.core.ticks(d)
 	s.mu.Lock()
-	n := s.find(slot, uint32(id>>32))
-	if n == nil || s.closed || n.list == stateDying {
+	slot, n := s.find(id)
+	if n == nil || s.closed || n.list == stateStopped {
 		s.mu.Unlock()
 		return false
 	}
-	if n.queued() {
+	switch {
+	case n.queued():
 		s.move(slot, n, tick)
-	} else {
+	case n.running():
+		n.tick, n.list = tick, stateRearmed
+	default:
 		s.catchUp(now)
 		s.add(slot, n, tick)
 	}
@@ -71,24 +75,36 @@ func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
 
 // StopTimer implements [schedule.Engine].
 func (s *shard) StopTimer(id uint64) bool {
-	slot := uint32(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.find(slot, uint32(id>>32))
+	slot, n := s.find(id)
 	if n == nil || s.closed {
 		return false
 	}
 	switch {
-	case n.list == stateDying:
-		return false
-	case n.list == stateRunning:
-		n.list = stateDying
-		return false
+	case n.running():
+		pending := n.list == stateRearmed
+		n.list = stateStopped
+		return pending
 	case n.queued():
-		s.remove(slot, n)
+		s.cancel(slot, n)
+	default:
+		s.release(slot, n)
 	}
-	s.drop(slot, n)
+	s.core.vacate()
 	return true
+}
+
+// AwaitTimer implements [schedule.Engine].
+func (s *shard) AwaitTimer(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if _, n := s.find(id); n == nil || !n.running() {
+			return
+		}
+		s.wait()
+	}
 }
 
 // publish brings hint up to date with next and returns it: the tick at which the
@@ -100,15 +116,9 @@ func (s *shard) publish() int64 {
 	return s.next
 }
 
-// drop releases a node and its room. The caller holds mu.
-func (s *shard) drop(slot uint32, n *node) {
-	s.release(slot, n)
-	s.core.vacate()
-}
-
 // take moves what is due by the given tick, a batch at most, from the buckets to
 // due. It returns false when nothing is left there that is due.
-func (s *shard) take(tick int64, due []uint32) ([]uint32, bool) {
+func (s *shard) take(tick int64, due []uint64) ([]uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.heads == nil {
@@ -119,31 +129,54 @@ func (s *shard) take(tick int64, due []uint32) ([]uint32, bool) {
 	return due, more
 }
 
-// claim ends the run of the timer prev and begins that of the first timer in due
-// that is still to run. It returns what is left of due; task is nil if there is
-// none. Until then Stop and Reset of a due timer are exact, and Close gets back
-// what did not begin.
-func (s *shard) claim(prev uint64, due []uint32) (task schedule.Task, id uint64, tick int64, rest []uint32) {
+// claim ends the run of the timer prev, 0 if there is none, and begins that of the
+// first timer in due that is still to run. It returns what is left of due; task is
+// nil if there is none. Until then Stop and Reset of a due timer are exact, and
+// Close gets back what did not begin.
+func (s *shard) claim(prev uint64, due []uint64) (task schedule.Task, id uint64, tick int64, rest []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.find(uint32(prev), uint32(prev>>32)); n != nil && (n.list == stateRunning || n.list == stateDying) {
-		s.drop(uint32(prev), n)
-	}
+	s.end(prev)
 	if s.closed {
 		return nil, 0, 0, nil
 	}
-	for i, slot := range due {
-		// The slot may hold another timer by now, or be gone, but not be ready
-		// again: only take makes a node ready.
-		if int(slot>>chunkBits) >= len(s.chunks) {
-			continue
-		}
-		if n := s.at(slot); n.list == stateReady {
+	for i, id := range due {
+		// One that was stopped or moved since it was taken is not ready, and
+		// not ready again: only take makes it so.
+		if _, n := s.find(id); n != nil && n.list == stateReady {
 			n.list = stateRunning
-			return n.task, uint64(n.gen)<<32 | uint64(slot), n.tick, due[i+1:]
+			s.running++
+			return n.task, id, n.tick, due[i+1:]
 		}
 	}
 	return nil, 0, 0, nil
+}
+
+// end settles what becomes of a timer whose Run is over, if it is the one of a run
+// that was not ended before. The caller holds mu. A timer that was armed again waits
+// only from now on: filed at once, it could run beside its own Run on an Executor.
+func (s *shard) end(id uint64) {
+	slot, n := s.find(id)
+	if n == nil || !n.running() {
+		return
+	}
+	if n.list == stateRearmed {
+		s.add(slot, n, n.tick)
+	} else {
+		s.release(slot, n)
+		s.core.vacate()
+	}
+	s.running--
+	if s.waiting > 0 {
+		s.ended.Broadcast()
+	}
+}
+
+// wait waits until some Run has returned. The caller holds mu.
+func (s *shard) wait() {
+	s.waiting++
+	s.ended.Wait()
+	s.waiting--
 }
 
 // shut refuses all further work.
@@ -153,24 +186,27 @@ func (s *shard) shut() {
 	s.closed = true
 }
 
-// drain returns the tasks that were still to run and forgets all timers. The
-// worker has ended.
+// drain waits for the tasks that run, returns those that were still to run and
+// forgets all timers. The worker has ended.
 func (s *shard) drain() []schedule.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.running > 0 {
+		s.wait()
+	}
 	var tasks []schedule.Task
 	s.each(func(n *node) {
 		tasks = append(tasks, n.task)
 		s.core.vacate()
 	})
-	s.slab = slab{gen: s.gen}
-	s.heads, s.words = nil, nil
+	s.slab = slab{}
+	s.heads, s.words, s.dead = nil, nil, nil
 	return tasks
 }
 
-// pending returns the number of timers that are to run.
-func (s *shard) pending() int {
+// count returns the number of timers that are to run or running.
+func (s *shard) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live
+	return s.pending()
 }

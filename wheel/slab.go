@@ -10,7 +10,7 @@ type slab struct {
 	chunks []*[chunkLen]node
 	free   uint32 // first of the free nodes, linked by next
 	used   uint32 // slots handed out so far; slot 0 is none
-	live   int    // nodes in use
+	live   int    // nodes in use, those of stopped timers that still lie in a bucket included
 	gen    uint32 // generation of the node handed out last
 }
 
@@ -21,40 +21,47 @@ const (
 
 // node is one timer. The owner of the slab guards it.
 type node struct {
-	task       schedule.Task
-	tick       int64  // the tick at whose end it is due
-	next, prev uint32 // its neighbours in the list, a ring
-	gen        uint32 // tells the timer from earlier ones in this slot
-	list       uint32 // the bucket it lies in, or one of the states below
+	task       schedule.Task // nil: the timer is no more
+	tick       int64         // the tick at whose end it is due
+	next, prev uint32        // its neighbours in the list, a ring
+	gen        uint32        // tells the timer from earlier ones in this slot
+	list       uint32        // the bucket it lies in, or one of the states below
 }
 
 // States of a node that lies in no bucket.
 const (
-	stateFree    = ^uint32(iota) // no timer
-	stateReady                   // due, taken by the worker, not begun
+	stateReady   = ^uint32(iota) // due, taken by the worker, not begun
 	stateRunning                 // its Run is in progress
-	stateDying                   // as running, and stopped meanwhile: not to be armed again
+	stateRearmed                 // as running, and to be filed for its tick when Run returns
+	stateStopped                 // as running, and not to be armed again
 )
 
-// queued tells whether the node lies in a bucket.
-func (n *node) queued() bool { return n.list < stateDying }
+// queued tells whether the node lies in a bucket, running whether its Run is in
+// progress.
+func (n *node) queued() bool  { return n.list < stateStopped }
+func (n *node) running() bool { return n.list < stateReady && n.list >= stateStopped }
 
 // at returns the node of a slot that is known to exist.
 func (s *slab) at(slot uint32) *node {
 	return &s.chunks[slot>>chunkBits][slot&(chunkLen-1)]
 }
 
-// find returns the node of the timer (slot, gen), nil if that timer is no more.
-// The slot may come from a handle of any age.
-func (s *slab) find(slot, gen uint32) *node {
+// A timer's id is the generation of its node and the slot. It never comes back,
+// see alloc.
+func (n *node) id(slot uint32) uint64 { return uint64(n.gen)<<32 | uint64(slot) }
+
+// find returns the slot and the node of a timer, nil if that timer is no more. The
+// id may come from a handle of any age.
+func (s *slab) find(id uint64) (uint32, *node) {
+	slot := uint32(id)
 	if int(slot>>chunkBits) >= len(s.chunks) {
-		return nil
+		return slot, nil
 	}
 	n := s.at(slot)
-	if n.gen != gen || n.list == stateFree {
-		return nil
+	if n.gen != uint32(id>>32) || n.task == nil {
+		return slot, nil
 	}
-	return n
+	return slot, n
 }
 
 // alloc returns a node that belongs to no bucket yet. One counter of generations
@@ -82,7 +89,7 @@ func (s *slab) alloc(task schedule.Task) (uint32, *node) {
 // release gives a node back. The last one gives the memory of all back, but for
 // one chunk.
 func (s *slab) release(slot uint32, n *node) {
-	n.task, n.list = nil, stateFree
+	n.task = nil
 	n.next, s.free = s.free, slot
 	s.live--
 	if s.live == 0 && len(s.chunks) > 1 {
@@ -91,10 +98,10 @@ func (s *slab) release(slot uint32, n *node) {
 	}
 }
 
-// each calls f for every node in use.
+// each calls f for every timer.
 func (s *slab) each(f func(n *node)) {
 	for slot := uint32(1); slot <= s.used; slot++ {
-		if n := s.at(slot); n.list != stateFree {
+		if n := s.at(slot); n.task != nil {
 			f(n)
 		}
 	}

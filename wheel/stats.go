@@ -15,10 +15,10 @@ type Stats struct {
 	LateMean    time.Duration // mean lateness of all tasks begun
 	LateMax     time.Duration // greatest lateness
 	LongestTask time.Duration // longest time that one Run took
-	Running     time.Duration // how long the Run in progress has taken so far, 0 if there is none
+	Running     time.Duration // how long the Run in progress has taken so far, 0 if there is none or there is an Executor
 }
 
-// stats is the shared side: written by the worker, read by anyone.
+// stats is the shared side: written by whoever runs tasks, read by anyone.
 type stats struct {
 	fired, panics, wakeups    atomic.Uint64
 	lateSum, lateMax, longest atomic.Int64
@@ -27,7 +27,8 @@ type stats struct {
 
 const idle = -1
 
-// tally is the worker's own side. It goes over to stats once per batch.
+// tally is the side of one goroutine that runs tasks. The worker's goes over to
+// stats once per batch.
 type tally struct {
 	fired            uint64
 	lateSum, lateMax time.Duration
@@ -40,16 +41,23 @@ func (t *tally) begin(late time.Duration) {
 	t.lateMax = max(t.lateMax, late)
 }
 
-// add takes over the tally and clears it. Only the worker calls it.
+// add takes over the tally and clears it.
 func (s *stats) add(t *tally) {
 	if t.fired == 0 {
 		return
 	}
 	s.fired.Add(t.fired)
 	s.lateSum.Add(int64(t.lateSum))
-	s.lateMax.Store(max(s.lateMax.Load(), int64(t.lateMax)))
-	s.longest.Store(max(s.longest.Load(), int64(t.longest)))
+	raise(&s.lateMax, int64(t.lateMax))
+	raise(&s.longest, int64(t.longest))
 	*t = tally{}
+}
+
+// raise makes a at least v.
+func raise(a *atomic.Int64, v int64) {
+	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
+		old = a.Load()
+	}
 }
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close. The
@@ -71,7 +79,7 @@ func (w *Wheel) Stats() Stats {
 		s.Running = max(time.Since(c.base)-time.Duration(began), 1)
 	}
 	for i := range c.shards {
-		s.Pending += c.shards[i].pending()
+		s.Pending += c.shards[i].count()
 	}
 	return s
 }

@@ -17,7 +17,7 @@
 //
 // One wheel serves a whole process. Tasks run on its single goroutine, one after
 // another, and must not block; [schedule.AfterFunc] gives a function a goroutine
-// of its own.
+// of its own, and Options.Executor does with all tasks as you say.
 package wheel
 
 import (
@@ -47,8 +47,18 @@ type Options struct {
 	// schedule.ErrFull beyond it. Default 0: no limit.
 	MaxPending int
 
-	// OnPanic is called with what a task panicked with, on the wheel's goroutine;
-	// it must not block or panic. Default: Logger gets an error record.
+	// Executor, if set, is given each task that is due, as a function that it must
+	// call once, now or later, on any goroutine: go run(), or the queue of a pool.
+	// Then tasks may block, and those of different timers may overlap and
+	// overtake one another; the Run of one timer still never overlaps itself. The
+	// timer can be stopped, moved and given back by Close until run is called, and
+	// after that run does nothing. Executor is called on the wheel's goroutine and
+	// must not block or panic. An allocation per firing is its price. Default: tasks
+	// run on the wheel's own goroutine.
+	Executor func(run func())
+
+	// OnPanic is called with what a task panicked with, on the goroutine of the
+	// task; it must not block or panic. Default: Logger gets an error record.
 	OnPanic func(task schedule.Task, value any, stack []byte)
 
 	// Logger is told of panics when there is no OnPanic, and of a wheel dropped
@@ -111,6 +121,7 @@ func newCore(o *Options) *core {
 		tick:       o.Tick,
 		fine:       uint(bits.Len(uint(o.Buckets - 1))),
 		maxPending: int64(o.MaxPending),
+		executor:   o.Executor,
 		onPanic:    o.OnPanic,
 		logger:     o.Logger,
 		shards:     make([]shard, 1<<shardBits),
@@ -121,6 +132,7 @@ func newCore(o *Options) *core {
 	}
 	for i := range c.shards {
 		c.shards[i].core = c
+		c.shards[i].ended.L = &c.shards[i].mu
 		c.shards[i].next = never
 		c.shards[i].hint.Store(never)
 	}
@@ -149,7 +161,7 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 // Tick returns the width of a tick.
 func (w *Wheel) Tick() time.Duration { return w.core.tick }
 
-// Close stops the wheel, waits for the task that is running, if any, and returns
+// Close stops the wheel, waits for the tasks that are running, if any, and returns
 // the tasks that were still to run, in no particular order. Once it has returned no task
 // starts; Schedule returns schedule.ErrClosed, and all timers are dead. Close is
 // safe to call twice and concurrently; each task is returned to one caller only.
@@ -182,7 +194,7 @@ func (c *core) dropped() {
 	}
 	pending := 0
 	for i := range c.shards {
-		pending += c.shards[i].pending()
+		pending += c.shards[i].count()
 	}
 	c.logger.Warn("wheel: dropped without Close", "pending", pending)
 }

@@ -28,6 +28,7 @@ type core struct {
 	tick       time.Duration
 	fine       uint
 	maxPending int64
+	executor   func(run func())
 	onPanic    func(task schedule.Task, value any, stack []byte)
 	logger     *slog.Logger
 	shards     []shard
@@ -54,8 +55,8 @@ const awake = 0
 type turn struct {
 	shard *shard
 	run   uint64   // id of the timer whose Run is in progress or was last
-	due   []uint32 // what is left of the batch
-	batch [batchLen]uint32
+	due   []uint64 // what is left of the batch: ids
+	batch [batchLen]uint64
 	clock time.Duration // the last reading, since base
 	tally tally
 }
@@ -205,7 +206,11 @@ func (c *core) serve(tick int64) {
 // finishTurn runs what is left of the batch.
 func (c *core) finishTurn() {
 	t := &c.turn
-	if t.shard == nil {
+	switch {
+	case t.shard == nil:
+		return
+	case c.executor != nil:
+		c.handOver()
 		return
 	}
 	for {

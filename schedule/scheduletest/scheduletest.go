@@ -54,7 +54,7 @@ type Config struct {
 
 // Test runs the whole contract against the engine.
 func Test(t *testing.T, c Config) {
-	for _, group := range [][]testCase{firing, stopping, resetting, closing, failing, helping, modelling} {
+	for _, group := range [][]testCase{firing, stopping, awaiting, resetting, closing, failing, helping, modelling} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { tc.run(t, c) })

@@ -1,0 +1,139 @@
+package wheel_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+func TestAnExecutorLetsTasksBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond, Executor: func(run func()) { go run() }})
+		require.NoError(t, err)
+		var running, most atomic.Int64
+		for range 100 {
+			_, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(time.Minute)
+				running.Add(-1)
+			}))
+			require.NoError(t, err)
+		}
+		start := time.Now()
+		var at time.Duration
+		_, err = w.Schedule(2*time.Second, taskFunc(func(schedule.Timer) { at = time.Since(start) }))
+		require.NoError(t, err)
+		settle(10 * time.Second)
+		assert.EqualValues(t, 100, running.Load())
+		assert.Equal(t, 2*time.Second, at, "not held up")
+		assert.Empty(t, w.Close())
+		assert.Zero(t, running.Load(), "Close has waited for all of them")
+		assert.EqualValues(t, 100, most.Load())
+		s := w.Stats()
+		assert.EqualValues(t, 101, s.Fired)
+		assert.Equal(t, time.Minute, s.LongestTask)
+		assert.Zero(t, s.Running)
+		assert.Zero(t, s.Pending)
+	})
+}
+
+// What waits in the queue of an executor has not begun: it can be stopped, moved,
+// and given back.
+func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := make(chan func(), 10)
+		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond, MaxPending: 4, Executor: func(run func()) { queue <- run }})
+		require.NoError(t, err)
+		var timers []schedule.Timer
+		runs := map[int]int{}
+		for id := range 4 {
+			timer, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) { runs[id]++ }))
+			require.NoError(t, err)
+			timers = append(timers, timer)
+		}
+		settle(2 * time.Second)
+		require.Len(t, queue, 4)
+		assert.Zero(t, w.Stats().Fired)
+		assert.True(t, timers[0].Stop())
+		assert.True(t, timers[1].Reset(time.Second))
+		next := func() {
+			run := <-queue
+			run()
+			run() // nothing the second time
+		}
+		next()
+		next()
+		next()
+		assert.Equal(t, time.Second, w.Stats().LateMax, "counted to the beginning of Run")
+		held := <-queue
+		assert.Equal(t, map[int]int{2: 1}, runs)
+		assert.False(t, timers[2].Reset(time.Second), "done")
+
+		settle(2 * time.Second)
+		require.Len(t, queue, 1)
+		next()
+		assert.Equal(t, map[int]int{1: 1, 2: 1}, runs)
+
+		assert.Equal(t, 1, w.Stats().Pending)
+		assert.Len(t, w.Close(), 1)
+		held()
+		assert.Equal(t, map[int]int{1: 1, 2: 1}, runs, "nothing begins after Close")
+	})
+}
+
+// A Run that arms its own timer is not overtaken by it.
+func TestAnExecutorNeverRunsOneTimerTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond, Executor: func(run func()) { go run() }})
+		require.NoError(t, err)
+		defer w.Close()
+		var running, overlaps, runs atomic.Int64
+		_, err = w.Schedule(0, taskFunc(func(self schedule.Timer) {
+			if running.Add(1) > 1 {
+				overlaps.Add(1)
+			}
+			runs.Add(1)
+			self.Reset(time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
+			running.Add(-1)
+		}))
+		require.NoError(t, err)
+		settle(time.Second)
+		assert.Zero(t, overlaps.Load())
+		assert.Greater(t, runs.Load(), int64(50), "and the wheel is awake when Run returns")
+	})
+}
+
+func TestAnExecutorThatRunsInline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var panics []any
+		w, err := wheel.New(&wheel.Options{
+			Tick:     time.Millisecond,
+			Executor: func(run func()) { run() },
+			OnPanic:  func(_ schedule.Task, value any, _ []byte) { panics = append(panics, value) },
+		})
+		require.NoError(t, err)
+		defer w.Close()
+		runs := 0
+		for id := range 10 {
+			_, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+				runs++
+				if id == 3 {
+					panic("oops")
+				}
+			}))
+			require.NoError(t, err)
+		}
+		settle(2 * time.Second)
+		assert.Equal(t, 10, runs)
+		assert.Equal(t, []any{"oops"}, panics)
+		assert.EqualValues(t, 1, w.Stats().Panics)
+	})
+}
