@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -27,16 +28,22 @@ func (s *Store) lockKey(name string) string {
 
 // check refuses requests that would break the scheme of keys, or that this store
 // cannot serve. The client has checked more.
-func check(r lock.Request) error {
+func check(r *lock.Request) error {
 	if err := checkKey(r.Key); err != nil {
 		return err
 	}
+	if r.Owner == "" || strings.ContainsAny(r.Owner, "{}") {
+		return errors.New("the owner must not be empty and must hold no brace")
+	}
+	return checkTerms(r)
+}
+
+// checkTerms checks what stands beside the names.
+func checkTerms(r *lock.Request) error {
 	switch {
 	case r.Mode != lock.Exclusive:
 		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
-	case r.Owner == "" || strings.ContainsAny(r.Owner, "{}"):
-		return errors.New("the owner must not be empty and must hold no brace")
-	case r.TTL.Milliseconds() < 1:
+	case r.TTL < time.Millisecond:
 		return fmt.Errorf("%w: %v is less than a millisecond", lock.ErrBadTTL, r.TTL)
 	}
 	return nil

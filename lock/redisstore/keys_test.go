@@ -31,7 +31,7 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 		for _, name := range names {
 			for _, owner := range []string{"o", "t", "x:o", ":", "o:t"} {
 				r := lock.Request{Key: name, Owner: owner, TTL: ttl30}
-				if check(r) != nil {
+				if check(&r) != nil {
 					continue
 				}
 				checked++

@@ -142,7 +142,7 @@ func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 }
 
 func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	if err := check(r); err != nil {
+	if err := check(&r); err != nil {
 		return lock.Lease{}, err
 	}
 	k := s.keys(r.Key, r.Owner)
@@ -160,7 +160,7 @@ func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 	}
 	switch answer.verdict {
 	case granted:
-		return lock.Lease{Request: r, Token: answer.token, State: newState(k.lock, r.Owner, answer.token)}, nil
+		return lock.Lease{Request: r, Token: answer.token, State: s.newState(r.Key, r.Owner, answer.token)}, nil
 	case taken:
 		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
 	default:
@@ -177,7 +177,7 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 }
 
 func (s *Store) release(ctx context.Context, l lock.Lease) error {
-	if err := check(l.Request); err != nil {
+	if err := check(&l.Request); err != nil {
 		return err
 	}
 	var refuse time.Duration

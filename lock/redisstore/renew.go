@@ -41,7 +41,7 @@ func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Out
 			return notRenewed(batch, len(batch), err) // and r may still be at work
 		}
 	}
-	unknown, err := r.settle(s, batch, out)
+	unknown, err := r.settle(s, out)
 	r.reset()
 	rounds.Put(r)
 	if err != nil {
@@ -64,16 +64,24 @@ func notRenewed(batch []lock.Lease, n int, err error) error {
 // round is one call of Renew. It has a copy of all that it sends, because it may
 // outlive the call.
 type round struct {
-	order []int   // indexes of the batch in the order of the parts
+	items []item  // those that can be renewed, in the order of the parts
 	args  []any   // of all scripts, one behind the other
-	parts []*part // the scripts
+	parts []part  // the scripts
 }
 
-// part is one script: for the leases order[from:to], which have one TTL.
+// item is a lease of the round: its index in the batch, its TTL in ms, its texts.
+type item struct {
+	index int
+	ttl   int64
+	*state
+}
+
+// part is one script: for items[from:to], which have one TTL.
 type part struct {
 	from, to int
 	args     []any
 	cmd      *redis.Cmd
+	answered bool
 }
 
 // rounds are kept for their buffers.
@@ -84,116 +92,121 @@ var rounds = sync.Pool{New: func() any { return new(round) }}
 func (r *round) load(s *Store, batch []lock.Lease) (bad int, first error) {
 	mixed := false
 	for i := range batch {
-		if err := check(batch[i].Request); err != nil {
+		st, err := s.stateOf(&batch[i])
+		if err != nil {
 			bad++
 			first = cmp.Or(first, err)
 			continue
 		}
-		r.order = append(r.order, i)
-		mixed = mixed || ttl(batch, i) != ttl(batch, r.order[0])
+		r.items = append(r.items, item{i, batch[i].TTL.Milliseconds(), st})
+		mixed = mixed || r.items[0].ttl != r.items[len(r.items)-1].ttl
 	}
 	if mixed {
-		slices.SortStableFunc(r.order, func(i, j int) int { return cmp.Compare(ttl(batch, i), ttl(batch, j)) })
+		slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(a.ttl, b.ttl) })
 	}
-	r.args = slices.Grow(r.args, 6*len(r.order)) // at most, and then the parts stay where they are
-	for from := 0; from < len(r.order); {
+	r.args = slices.Grow(r.args, 6*len(r.items)) // at most, and then the parts stay where they are
+	for from := 0; from < len(r.items); {
 		to := from + 1
-		for to < len(r.order) && to < from+keysPerScript && ttl(batch, r.order[to]) == ttl(batch, r.order[from]) {
+		for to < len(r.items) && to < from+keysPerScript && r.items[to].ttl == r.items[from].ttl {
 			to++
 		}
-		r.add(s, batch, from, to)
+		r.add(from, to)
 		from = to
 	}
 	return bad, first
 }
 
-func ttl(batch []lock.Lease, i int) int64 { return batch[i].TTL.Milliseconds() }
-
-// add adds the script for order[from:to]: the command and its digest are left
+// add adds the script for items[from:to]: the command and its digest are left
 // open, then come the number of keys, the keys, the TTL and the values.
-func (r *round) add(s *Store, batch []lock.Lease, from, to int) {
+func (r *round) add(from, to int) {
 	n := to - from
 	start := len(r.args)
 	r.args = append(r.args, nil, nil, n)
 	r.args = r.args[:start+3+n+1+n]
 	args := r.args[start:]
-	args[3+n] = ttl(batch, r.order[from])
-	for k, i := range r.order[from:to] {
-		st := s.stateOf(&batch[i])
-		args[3+k], args[3+n+1+k] = &st.key, &st.value
+	args[3+n] = r.items[from].ttl
+	for k, it := range r.items[from:to] {
+		args[3+k], args[3+n+1+k] = &it.key, &it.value
 	}
-	r.parts = append(r.parts, &part{from: from, to: to, args: args})
+	r.parts = append(r.parts, part{from: from, to: to, args: args})
 }
 
 // run sends the scripts. Those that the server does not know, after a restart or
 // a flush, are sent once more, in full.
 func (r *round) run(ctx context.Context, rdb *redis.Client) {
-	if unknown := send(ctx, rdb, r.parts, renewScript.byDigest); len(unknown) > 0 {
-		send(ctx, rdb, unknown, renewScript.inFull)
+	if r.send(ctx, rdb, renewScript.byDigest) {
+		r.send(ctx, rdb, renewScript.inFull)
 	}
 }
 
-// send sends parts in one pipeline, and returns those whose script the server
-// does not know.
-func send(ctx context.Context, rdb *redis.Client, parts []*part, begin func(args []any)) (unknown []*part) {
+// send sends the parts that have no answer yet, in one pipeline, and reports
+// whether the server does not know the script of some of them: those are left
+// without an answer again.
+func (r *round) send(ctx context.Context, rdb *redis.Client, begin func(args []any)) (again bool) {
 	pipe := rdb.Pipeline()
-	for _, p := range parts {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.answered {
+			continue
+		}
 		begin(p.args)
 		p.cmd = redis.NewCmd(ctx, p.args...)
 		_ = pipe.Process(ctx, p.cmd) // which only queues it
 	}
 	_, err := pipe.Exec(ctx)
-	for _, p := range parts {
+	for i := range r.parts {
+		p := &r.parts[i]
 		// If the server refuses the connection itself, go-redis returns that error
 		// and leaves the commands as if they had none.
 		if err != nil && p.cmd.Err() == nil && p.cmd.Val() == nil {
 			p.cmd.SetErr(err)
 		}
-		if isNoScript(p.cmd.Err()) {
-			unknown = append(unknown, p)
-		}
+		p.answered = !isNoScript(p.cmd.Err())
+		again = again || !p.answered
 	}
-	return unknown
+	return again
 }
 
 // settle tells the outcomes, and returns how many are unknown and why the first
 // of them is.
-func (r *round) settle(s *Store, batch []lock.Lease, out []renewal.Outcome) (unknown int, first error) {
-	for _, p := range r.parts {
-		indexes := r.order[p.from:p.to]
+func (r *round) settle(s *Store, out []renewal.Outcome) (unknown int, first error) {
+	for i := range r.parts {
+		p := &r.parts[i]
+		items := r.items[p.from:p.to]
 		reply, err := p.cmd.Result()
 		var lost []any
 		if err == nil {
-			lost, err = parseLost(reply, len(indexes))
+			lost, err = parseLost(reply, len(items))
 		}
 		if err != nil {
-			unknown += len(indexes)
+			unknown += len(items)
 			if first == nil {
-				first = s.clean(err, owners(batch, indexes)...)
+				first = s.clean(err, owners(items)...)
 			}
 			continue
 		}
-		for _, i := range indexes {
-			out[i] = renewal.Renewed
+		for k := range items {
+			out[items[k].index] = renewal.Renewed
 		}
 		for _, index := range lost {
-			out[indexes[index.(int64)-1]] = renewal.Lost
+			out[items[index.(int64)-1].index] = renewal.Lost
 		}
 	}
 	return unknown, first
 }
 
-func owners(batch []lock.Lease, indexes []int) []string {
-	list := make([]string, len(indexes))
-	for k, i := range indexes {
-		list[k] = batch[i].Owner
+func owners(items []item) []string {
+	list := make([]string, len(items))
+	for k := range items {
+		list[k] = items[k].owner
 	}
 	return list
 }
 
 // reset forgets everything but the buffers.
 func (r *round) reset() {
+	clear(r.items)
 	clear(r.args)
 	clear(r.parts)
-	r.order, r.args, r.parts = r.order[:0], r.args[:0], r.parts[:0]
+	r.items, r.args, r.parts = r.items[:0], r.args[:0], r.parts[:0]
 }

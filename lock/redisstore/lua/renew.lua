@@ -7,11 +7,12 @@
 --
 -- Returns the indexes, from 1, of the locks that are not held.
 
-local call = redis.call
-local values = call('MGET', unpack(KEYS))
+local call, keys, args = redis.call, KEYS, ARGV -- locals are found faster
+local values = call('MGET', unpack(keys))
+local ttl = args[1]
 local lost = {}
-for i = 1, #KEYS do
-  if values[i] ~= ARGV[i + 1] or call('PEXPIRE', KEYS[i], ARGV[1]) == 0 then
+for i, key in ipairs(keys) do
+  if values[i] ~= args[i + 1] or call('PEXPIRE', key, ttl) == 0 then
     lost[#lost + 1] = i
   end
 end
@@ -20,7 +21,7 @@ end
 -- If nothing was written the attempt to write something finds that out. This one
 -- changes nothing anywhere, whatever the key holds.
 if #lost > 0 then
-  local probe = redis.pcall('ZREM', KEYS[lost[1]], ARGV[lost[1] + 1])
+  local probe = redis.pcall('ZREM', keys[lost[1]], args[lost[1] + 1])
   if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
     return probe
   end
