@@ -201,7 +201,7 @@ func TestOnlyTheFailedScriptIsUnknown(t *testing.T) {
 	}
 	out := make([]renewal.Outcome, len(batch))
 	err := s.Renew(t.Context(), batch, out)
-	require.ErrorContains(t, err, "32 of 96")
+	require.ErrorContains(t, err, "25 of 75")
 	require.ErrorContains(t, err, "of the second")
 	assert.Equal(t, want, out)
 }
