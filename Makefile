@@ -14,7 +14,7 @@ export GOWORK := off
 each = @set -e; for m in $(1); do echo "== $$m"; (cd "$$m" && $(2)); done
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
@@ -53,7 +53,10 @@ nested: setup ## Build, vet and test the modules in subfolders
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 
+bench-timers: ## Hold the timer engines against their peers, ARGS=-quick for a short run
+	cd benchmarks && go run ./timers $(ARGS)
+
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples nested bench demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples nested bench bench-timers demo

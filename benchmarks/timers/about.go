@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// about says where and with what a run was made.
+type about struct {
+	Machine  string   `json:"machine"`
+	OS       string   `json:"os"`
+	Versions []string `json:"versions"`
+	Command  string   `json:"command"`
+	Rounds   int      `json:"rounds"`
+	Quick    bool     `json:"quick"`
+	Minutes  float64  `json:"minutes"`
+	Missing  []string `json:"missing,omitempty"` // peers that could not be measured
+}
+
+// aboutHere describes this machine and the modules in this program.
+func aboutHere() about {
+	a := about{
+		Machine: firstOf("/proc/cpuinfo", "model name"),
+		OS:      runtime.GOOS + "/" + runtime.GOARCH + " " + line("/proc/sys/kernel/osrelease"),
+	}
+	a.Versions = append(a.Versions, runtime.Version())
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return a
+	}
+	for _, m := range build.Deps {
+		for _, peer := range []string{"antlabs/timer", "RussellLuo/", "rfyiamcool/"} {
+			if strings.Contains(m.Path, peer) {
+				a.Versions = append(a.Versions, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
+			}
+		}
+	}
+	return a
+}
+
+// firstOf returns the first value of a field in a file of "field: value" lines.
+func firstOf(file, field string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, value, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(name) == field {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+func line(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

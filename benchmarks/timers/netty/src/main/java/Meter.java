@@ -1,0 +1,93 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.Map;
+
+/** Wall time, processor time of all threads, and how often they went to sleep, since it was made. */
+final class Meter {
+    private static final Path TASKS = Path.of("/proc/self/task");
+
+    private final long cpu;
+    private final long sleeps;
+    private final long wall;
+    private long ended; // processor time of threads that are gone
+
+    Meter() {
+        cpu = cpuNow();
+        sleeps = sleepsNow();
+        wall = System.nanoTime();
+    }
+
+    /** Is called by a thread that was started after this meter and ends before it is read. */
+    synchronized void ends() {
+        ended += threadCPU(Path.of("/proc/thread-self"));
+    }
+
+    long wall() {
+        return System.nanoTime() - wall;
+    }
+
+    synchronized long cpu() {
+        return cpuNow() - cpu + ended;
+    }
+
+    long sleeps() {
+        return sleepsNow() - sleeps;
+    }
+
+    void per(long n, Map<String, Double> values, String prefix) {
+        values.put(prefix + "wall", (double) wall() / n);
+        values.put(prefix + "cpu", (double) cpu() / n);
+    }
+
+    private static long cpuNow() {
+        return sum(Meter::threadCPU);
+    }
+
+    private static long sleepsNow() {
+        return sum(Meter::threadSleeps);
+    }
+
+    private interface Figure {
+        long of(Path thread);
+    }
+
+    private static long sum(Figure figure) {
+        long sum = 0;
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(TASKS)) {
+            for (Path thread : threads) {
+                sum += figure.of(thread);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return sum;
+    }
+
+    /** The first figure of schedstat: nanoseconds on a processor. */
+    private static long threadCPU(Path thread) {
+        String line = read(thread.resolve("schedstat"));
+        return line.isEmpty() ? 0 : Long.parseLong(line.split(" ")[0]);
+    }
+
+    private static long threadSleeps(Path thread) {
+        return read(thread.resolve("status"))
+                .lines()
+                .filter(line -> line.startsWith("voluntary_ctxt_switches"))
+                .mapToLong(line -> Long.parseLong(line.replaceAll("\\D", "")))
+                .sum();
+    }
+
+    private static String read(Path file) {
+        try {
+            return Files.readString(file);
+        } catch (NoSuchFileException e) {
+            return ""; // the thread has just ended
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

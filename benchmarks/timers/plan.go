@@ -1,0 +1,124 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// job is one sample to be taken.
+type job struct {
+	Peer  string `json:"peer"`
+	Round int    `json:"round"`
+	// Spec is that of the row; the peer's process gets it filled in by forPeer.
+	Spec spec `json:"spec"`
+}
+
+// settings say what to measure and how long.
+type settings struct {
+	quick  bool
+	rounds int
+	rows   []string // ids, or beginnings of ids; empty for all
+	peers  []string // empty for all
+}
+
+// quicker cuts the time of a sample for a quick run.
+func (s settings) quicker(sample spec) spec {
+	if !s.quick {
+		return sample
+	}
+	switch sample.Work {
+	case "fire":
+	case "spread":
+		sample.For = 6 * time.Second
+	default:
+		sample.For /= 2
+	}
+	return sample
+}
+
+// chosen returns the rows to measure.
+func (s settings) chosen() []row {
+	var out []row
+	for _, r := range rows {
+		if (s.quick && r.full) || (len(s.rows) > 0 && !slices.ContainsFunc(s.rows, r.matches)) {
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (r row) matches(id string) bool {
+	return r.ID == id || len(r.ID) > len(id) && r.ID[:len(id)+1] == id+"-"
+}
+
+// plan lists the samples, in the order in which they are taken: round by round,
+// sample by sample, and in each the peers one after another.
+func (s settings) plan() []job {
+	type need struct {
+		spec  spec
+		peers []string
+		slow  bool
+	}
+	var needs []need
+	for _, r := range s.chosen() {
+		at := slices.IndexFunc(needs, func(n need) bool { return n.spec == r.sample })
+		if at < 0 {
+			at = len(needs)
+			needs = append(needs, need{spec: r.sample, slow: true})
+		}
+		needs[at].peers = append(needs[at].peers, r.peers()...)
+		needs[at].slow = needs[at].slow && r.slow
+	}
+	var jobs []job
+	for round := range s.rounds {
+		for _, n := range needs {
+			if n.slow && round > 0 {
+				continue
+			}
+			for _, p := range order() {
+				wanted := slices.Contains(n.peers, p) && (len(s.peers) == 0 || slices.Contains(s.peers, p))
+				if wanted && suits(p, n.spec.Tick) {
+					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.quicker(n.spec)})
+				}
+			}
+		}
+	}
+	return jobs
+}
+
+// order is that of the peers within a round and in tables.
+func order() []string {
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.name)
+	}
+	return append(names, netty)
+}
+
+// peers lists those that the sample of a row is taken of.
+func (r row) peers() []string {
+	switch r.sample.Work {
+	case "ops":
+		if r.sample.Pending > million { // takes long and much memory
+			return []string{"wheel", "heap", "std", "antlabs", "russellluo", netty}
+		}
+		return order()
+	case "replace", "reset", "memory":
+		return order()
+	case "fire", "rearm":
+		return order()
+	case "spread":
+		return []string{"wheel", "std", netty}
+	}
+	return slices.DeleteFunc(order(), func(p string) bool { return p == "harness" || p == "wheel-go" || p == "textbook" })
+}
+
+// who returns the peer whose figure a row is about, and the Go peers that it is
+// held against.
+func (r row) who() (subject string, rivals []string) {
+	if r.subject != "" {
+		return r.subject, r.rivals
+	}
+	return "wheel", wheels
+}
