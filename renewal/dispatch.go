@@ -11,11 +11,22 @@ import (
 // exist only while something is due, and each owns its batch, so that a call of
 // Renew that hangs harms nobody else's.
 type lane[L any] struct {
-	id      int
-	again   list[L] // those whose last renewal failed: they have the earliest deadlines
-	fresh   list[L] // the others; for leases of one TTL in order of deadlines too
-	workers int
+	id        int
+	again     list[L] // those whose last renewal failed: they have the earliest deadlines
+	fresh     list[L] // the others; for leases of one TTL in order of deadlines too
+	workers   int
+	gathering bool // one of them is about to take what is due
 }
+
+// gather is how long a new worker waits for company before it takes what is due. The
+// renewals of one instant of the grid come from the engine one by one. Without the
+// wait they left in several small batches, each of which wakes this process and the
+// server anew, and their workers contended with the engine for mu.
+const gather = 2 * time.Millisecond
+
+// gatherOf is gather for leases with that period. Their renewals are due so much
+// earlier.
+func gatherOf(period time.Duration) time.Duration { return min(gather, period/16) }
 
 // enqueue puts an entry in its lane's list and sees to a worker. The caller holds
 // mu.
@@ -35,11 +46,19 @@ func (w *Watchdog[L]) enqueue(e *Entry[L]) {
 	} else {
 		l.fresh.push(e)
 	}
-	if l.workers < w.opts.InFlight {
-		l.workers++
-		w.workers++
-		go w.work(l)
+	w.hire(l, gatherOf(e.period))
+}
+
+// hire starts a worker for what is due unless one is about to take it, or none is
+// allowed any more: then those at work go on with it. The caller holds mu.
+func (w *Watchdog[L]) hire(l *lane[L], wait time.Duration) {
+	if l.gathering || l.workers == w.opts.InFlight {
+		return
 	}
+	l.gathering = true
+	l.workers++
+	w.workers++
+	go w.work(l, wait)
 }
 
 // head returns the entry to be renewed next, nil if none is due.
@@ -62,10 +81,15 @@ type batch[L any] struct {
 }
 
 // work is a worker: it renews batches until nothing is due.
-func (w *Watchdog[L]) work(l *lane[L]) {
+func (w *Watchdog[L]) work(l *lane[L], wait time.Duration) {
+	time.Sleep(wait)
 	w.mu.Lock()
+	l.gathering = false
 	b := w.buffers()
 	for w.take(l, b) {
+		if l.head() != nil {
+			w.hire(l, 0)
+		}
 		w.mu.Unlock()
 		err := w.renew(b)
 		w.mu.Lock()
@@ -96,7 +120,7 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 		e.list.remove(e)
 		b.entries = append(b.entries, e)
 		b.leases = append(b.leases, e.lease)
-		late := time.Duration(b.sent.mono - e.at)
+		late := max(time.Duration(b.sent.mono-e.at)-gatherOf(e.period), 0)
 		w.stats.Late.add(late)
 		b.late = max(b.late, late)
 		b.period = max(b.period, e.period)

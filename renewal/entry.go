@@ -13,15 +13,15 @@ import (
 // safe for concurrent use and do no IO. An entry ends once, by Stop, by loss or
 // by the watchdog's Close, and never lives again.
 type Entry[L any] struct {
-	dog   *Watchdog[L]
-	lease L
+	dog *Watchdog[L]
 
 	// The deadline on both clocks, ended once the entry has ended. Written under
 	// dog.mu, read without it: a torn read mixes two deadlines that were both
 	// confirmed.
 	mono, wall atomic.Int64
 
-	// dog.mu guards all below.
+	// dog.mu guards all below. What a renewal touches stands together: an entry that
+	// was last looked at a period ago is in no cache.
 	timer    schedule.Timer
 	at       int64         // the instant, on the monotonic clock, of the next renewal
 	latest   instant       // the deadline never passes it
@@ -32,6 +32,7 @@ type Entry[L any] struct {
 	list     *list[L]  // while due: the list of its lane that it is in
 	prev     *Entry[L] // neighbours in that list
 	next     *Entry[L]
+	lease    L         // does not change
 	older    *Entry[L] // neighbours among all entries of the watchdog
 	newer    *Entry[L]
 	end      *ending // made when asked for, or at the end
@@ -114,7 +115,7 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 			e.lose(Failed)
 			return
 		}
-		e.wait(max(now.mono, sent.mono+int64(e.period)), now)
+		e.wait(max(now.mono, sent.mono+int64(e.period-gatherOf(e.period))), now)
 	}
 }
 

@@ -63,7 +63,7 @@ type Options struct {
 	// instant at which the last confirmed request was sent. Default 1/3; above 0,
 	// at most 1/2, and low enough that a second try has its time: see CheckTTL.
 	// The first renewal comes after half to all of that period, so that leases
-	// acquired together are not renewed together.
+	// acquired together are not all renewed together.
 	Fraction float64
 
 	// Jitter makes renewals earlier by a random part of the period, at most this
@@ -75,7 +75,7 @@ type Options struct {
 	// tolerated; 1 tells at the first; −1 waits for the deadline.
 	Failures int
 
-	// MaxBatch bounds the leases of one call of Renew. Default 200; 1 to 10,000.
+	// MaxBatch bounds the leases of one call of Renew. Default 1,000; 1 to 10,000.
 	MaxBatch int
 
 	// InFlight bounds the calls of Renew at one time per lane. Default 4; 1 to
@@ -83,7 +83,7 @@ type Options struct {
 	InFlight int
 
 	// Align rounds renewal instants, never deadlines, down to multiples of it, so
-	// that an exact engine too has many leases due at once. Default 1/200 of the
+	// that an exact engine too has many leases due at once. Default 1/100 of the
 	// period of each lease, never more than half of it; negative: none.
 	Align time.Duration
 
@@ -110,14 +110,14 @@ type Options struct {
 const (
 	defaultFraction = 1.0 / 3
 	defaultFailures = 2
-	defaultMaxBatch = 200
+	defaultMaxBatch = 1000
 	defaultInFlight = 4
 	maxMaxBatch     = 10_000
 	maxInFlight     = 1_000
 	defaultMargin   = 5 * time.Millisecond
 	marginTicks     = 2                    // of the engine: one of lateness by design, one to spare
 	marginBeside    = 2 * time.Millisecond // for the scheduler of the machine
-	alignPart       = 200                  // of a period is the default Align
+	alignPart       = 100                  // of a period is the default Align
 	driftPart       = 100                  // of a TTL is what clocks may drift apart, and the least margin
 )
 
