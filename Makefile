@@ -25,7 +25,7 @@ test: setup ## Run all tests of the core module, under the race detector
 test-long: setup ## The same, twenty times over
 	go test -race -shuffle=on -parallel=8 -count=20 -timeout=1h $(ARGS) $(PKG)
 
-check: gofmt vet lint vuln examples nested ## All that CI checks beside the tests
+check: gofmt vet lint vuln examples test-32 nested ## All that CI checks beside the tests
 
 fmt: ## Format all modules
 	$(TOOL) golangci-lint fmt
@@ -47,6 +47,9 @@ vuln: ## Look for known vulnerabilities
 examples: setup ## Run the examples alone, as they are documented
 	go test -run='^Example' $(ARGS) ./...
 
+test-32: ## Run the tests of the engines as a 32-bit program, where that can run
+	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
+
 nested: setup ## Build, vet and test the modules in subfolders
 	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
@@ -59,4 +62,4 @@ bench-timers: ## Hold the timer engines against their peers, ARGS=-quick for a s
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples nested bench bench-timers demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested bench bench-timers demo

@@ -242,7 +242,7 @@ func TestStoppedTimersAreUnlinkedTogether(t *testing.T) {
 	assert.Empty(t, b.dead)
 	assert.Len(t, b.chunks, 1)
 	tick, _ := b.first()
-	assert.EqualValues(t, never, tick)
+	assert.Equal(t, int64(never), tick)
 }
 
 func TestAReleasedNodeKeepsNothingAlive(t *testing.T) {
