@@ -48,6 +48,9 @@ func (h *heap[T]) first() (at int64, ok bool) {
 	return h.order.entries[0].at, true
 }
 
+// peek returns the earliest value; one must wait.
+func (h *heap[T]) peek() *T { return h.value(h.order.entries[0].slot) }
+
 // take ends the waiting of the earliest value; one must wait.
 func (h *heap[T]) take() (slot uint32, at int64) {
 	e := h.order.entries[0]

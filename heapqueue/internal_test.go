@@ -54,3 +54,22 @@ func TestAWaiterThatJoinsHasNoSignalOfItsPredecessor(t *testing.T) {
 	require.Same(t, w, l.join(), "it is used again")
 	assert.Empty(t, w.wake)
 }
+
+func TestABurstOfWaitersLeavesFewBehind(t *testing.T) {
+	var l line
+	for range 2 {
+		var joined []*waiter
+		for range 10 * maxSpares {
+			joined = append(joined, l.join())
+		}
+		for _, w := range joined {
+			l.leave(w)
+		}
+		spares := 0
+		for w := l.spare; w != nil; w = w.next {
+			spares++
+		}
+		assert.Equal(t, maxSpares, spares)
+		assert.Equal(t, maxSpares, l.spares)
+	}
+}

@@ -93,6 +93,31 @@ func (q *Queue[T]) Pop(ctx context.Context) (T, error) {
 	return q.items.free(slot), nil
 }
 
+// TryPop returns the earliest value if it is due. It never waits, and like Pop
+// does not stand in line.
+func (q *Queue[T]) TryPop() (v T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.due() {
+		return v, false
+	}
+	slot, _ := q.items.take()
+	return q.items.free(slot), true
+}
+
+// Peek returns the earliest value, due or not, and its instant, and leaves it in
+// the queue. It returns false if the queue is empty. Another caller may take or
+// move the value at any time.
+func (q *Queue[T]) Peek() (v T, at time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	since, ok := q.items.first()
+	if !ok {
+		return v, at, false
+	}
+	return *q.items.peek(), q.base.Add(time.Duration(since)), true
+}
+
 // Move lets the value of item be popped at the instant at, read as by Push, in
 // place of its instant before. It returns false if the value has left the queue.
 func (q *Queue[T]) Move(item Item[T], at time.Time) bool {

@@ -273,6 +273,7 @@ func TestQueueKeepsNothingOfWhatHasLeft(t *testing.T) {
 	for name, leave := range map[string]func(q *heapqueue.Queue[*payload], item heapqueue.Item[*payload]){
 		"Remove": func(q *heapqueue.Queue[*payload], item heapqueue.Item[*payload]) { q.Remove(item) },
 		"Pop":    func(q *heapqueue.Queue[*payload], _ heapqueue.Item[*payload]) { q.Pop(t.Context()) },
+		"TryPop": func(q *heapqueue.Queue[*payload], _ heapqueue.Item[*payload]) { q.TryPop() },
 		"Close":  func(q *heapqueue.Queue[*payload], _ heapqueue.Item[*payload]) { q.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

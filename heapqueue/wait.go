@@ -32,7 +32,11 @@ import (
 type line struct {
 	first, last *waiter
 	spare       *waiter // those that have left, for the next to join
+	spares      int     // how many, maxSpares at most
 }
+
+// maxSpares bounds what a burst of callers leaves behind.
+const maxSpares = 64
 
 type waiter struct {
 	wake       chan struct{} // holds at most one signal
@@ -46,6 +50,7 @@ func (l *line) join() *waiter {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	} else {
 		l.spare = w.next
+		l.spares--
 	}
 	w.prev, w.next = l.last, nil
 	if w.prev == nil {
@@ -73,8 +78,11 @@ func (l *line) leave(w *waiter) {
 	case <-w.wake:
 	default:
 	}
-	w.prev, w.next = nil, l.spare
-	l.spare = w
+	w.prev, w.next = nil, nil
+	if l.spares < maxSpares {
+		w.next, l.spare = l.spare, w
+		l.spares++
+	}
 }
 
 // signal makes w look at the items again. One sent before and not received yet
