@@ -33,6 +33,60 @@ func ExampleQueue() {
 	// send the report <nil>
 }
 
+// A priority is an instant that has long passed: such values are due at once and
+// leave in the order of their instants, and those of one instant first come, first
+// served.
+func ExampleQueue_priorities() {
+	var jobs heapqueue.Queue[string]
+	priority := func(p int64) time.Time { return time.Unix(p, 0) } // 0 is the most urgent
+	jobs.Push("clean up", priority(9))
+	jobs.Push("resize an image", priority(5))
+	jobs.Push("resize another", priority(5))
+	jobs.Push("charge a card", priority(1))
+
+	ended := make(chan string)
+	go func() { // one of any number of workers
+		defer close(ended)
+		for {
+			job, err := jobs.Pop(context.Background())
+			if err != nil {
+				return // the queue is closed
+			}
+			ended <- job
+		}
+	}()
+	for range 4 {
+		fmt.Println(<-ended)
+	}
+	jobs.Close()
+	<-ended
+	// Output:
+	// charge a card
+	// resize an image
+	// resize another
+	// clean up
+}
+
+// TryPop takes what is due by now as one batch, Peek says when there is more.
+func ExampleQueue_TryPop() {
+	var jobs heapqueue.Queue[string]
+	noon := time.Now()
+	jobs.Push("a", noon.Add(-2*time.Second))
+	jobs.Push("b", noon.Add(-time.Second))
+	jobs.Push("c", noon.Add(time.Hour))
+
+	var batch []string
+	for job, ok := jobs.TryPop(); ok; job, ok = jobs.TryPop() {
+		batch = append(batch, job)
+	}
+	fmt.Println(batch)
+	next, at, _ := jobs.Peek()
+	fmt.Println(next, "in", at.Sub(noon))
+	// Output:
+	// [a b]
+	// c in 1h0m0s
+}
+
 // Workers end when the queue is closed; what they did not come to is returned.
 func ExampleQueue_Close() {
 	var jobs heapqueue.Queue[int]
