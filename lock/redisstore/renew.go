@@ -65,9 +65,9 @@ func notRenewed(batch []lock.Lease, n int, err error) error {
 // round is one call of Renew. It has a copy of all that it sends, because it may
 // outlive the call.
 type round struct {
-	items []item  // those that can be renewed, in the order of the parts
-	args  []any   // of all scripts, one behind the other
-	parts []part  // the scripts
+	items []item // those that can be renewed, in the order of the parts
+	args  []any  // of all scripts, one behind the other
+	parts []part // the scripts
 }
 
 // item is a lease of the round: its index in the batch, its TTL in ms, its texts.
