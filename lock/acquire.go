@@ -20,10 +20,11 @@ type acquisition struct {
 	client     *Client
 	request    Request
 	wait       bool
-	tries      int  // that found the lock taken
-	failures   int  // in a row
-	granted    bool // by the store
-	unanswered bool // some try may still be executed
+	waiter     Waiter // that does the waiting; nil: the lock is tried again and again
+	tries      int    // that found the lock taken
+	failures   int    // in a row
+	left       bool   // the store may have something for the owner: a lock, or a place in a queue
+	unanswered bool   // some try may still be executed
 }
 
 // acquire is the core of all locks of one key.
@@ -55,11 +56,33 @@ func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, err
 		request: Request{Key: key, Owner: c.owner(), Mode: Exclusive, TTL: c.terms.TTL},
 		wait:    wait,
 	}
-	held, err := a.run(ctx)
+	var held *Held
+	var err error
+	if wait {
+		held, err = a.runInLine(ctx)
+	} else {
+		held, err = a.run(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), err)
 	}
 	return held, nil
+}
+
+// runInLine is run for a Lock: at the head of the line of its key.
+func (a *acquisition) runInLine(ctx context.Context) (*Held, error) {
+	lines, key := &a.client.lines, a.request.Key
+	if err := lines.enter(ctx, key); err != nil {
+		return nil, refusal(ctx, err)
+	}
+	a.waiter = a.client.waiter
+	held, err := a.run(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, errTooLate) {
+		lines.leave(key)
+	} else {
+		lines.fail(key, err)
+	}
+	return held, err
 }
 
 // run tries until the lock is got or given up. What may have been taken without
@@ -75,26 +98,28 @@ func (a *acquisition) run(ctx context.Context) (*Held, error) {
 			a.abandon()
 			return nil, refusal(ctx, err)
 		}
+		if a.waiter != nil { // which serves an owner once
+			a.abandon()
+			a.request.Owner, a.left, a.unanswered = a.client.owner(), false, false
+		}
 	}
 }
 
 // try asks the store once and puts what it grants under the watchdog.
 func (a *acquisition) try(ctx context.Context) (*Held, error) {
-	sent := time.Now()
-	lease, err := a.client.store.Acquire(ctx, a.request)
+	lease, err := a.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.granted = true
+	a.left = true
 	lease.Request = a.request
 	lease.Unanswered = a.unanswered
-	if lease.Sent.IsZero() {
-		lease.Sent = sent
-	}
 	grant := renewal.Grant{TTL: lease.TTL, Sent: lease.Sent}
 	switch terms := a.client.terms; {
 	case terms.Fixed:
 		grant.Until = lease.Sent.Add(a.client.dog.Life(terms.TTL))
+	case terms.MaxHold > 0 && a.waiter != nil: // Sent may be long before the lock was handed over
+		grant.Until = time.Now().Add(terms.MaxHold)
 	case terms.MaxHold > 0:
 		grant.Until = lease.Sent.Add(terms.MaxHold)
 	}
@@ -110,6 +135,42 @@ func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	return &Held{core: a.client.core, entry: entry}, nil
 }
 
+// ask asks the store once: to wait, if it can. The lease it returns has Sent set.
+func (a *acquisition) ask(ctx context.Context) (Lease, error) {
+	if a.waiter == nil {
+		return a.askOnce(ctx)
+	}
+	lease, err := a.waiter.Wait(ctx, a.request)
+	a.unanswered = a.unanswered || lease.Unanswered
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		a.waiter = nil
+		return a.askOnce(ctx)
+	case err != nil:
+		a.left = true
+		return lease, err
+	case !a.client.terms.Fixed || time.Since(lease.Sent) < a.request.TTL/10:
+		return lease, nil
+	}
+	// What was handed over has less than a TTL left, and no renewal will give a
+	// fixed lease the rest.
+	a.left = true
+	if lease, err = a.askOnce(ctx); err != nil {
+		a.unanswered = true
+		return lease, fmt.Errorf("%w: %w", errTooLate, err)
+	}
+	return lease, nil
+}
+
+func (a *acquisition) askOnce(ctx context.Context) (Lease, error) {
+	sent := time.Now()
+	lease, err := a.client.store.Acquire(ctx, a.request)
+	if err == nil && lease.Sent.IsZero() {
+		lease.Sent = sent
+	}
+	return lease, err
+}
+
 var (
 	// errTooLate: asking again gives the same grant its full TTL again.
 	errTooLate = fmt.Errorf("%w: the store's answer came when the lease was over", ErrNotAcquired)
@@ -123,6 +184,8 @@ var (
 //	taken              → a Lock waits: the backoff, or until the lease ends; a TryLock is done
 //	ctx has ended      → done; whatever the error, it may be no answer
 //	granted too late   → a Lock asks again, if it is the first failure in a row; a TryLock is done
+//	anything else, of a store that waits itself
+//	                   → done: it has tolerated what there was to tolerate
 //	no answer, or a failing server
 //	                   → again, if it is the first failure in a row: a TryLock at once
 //	anything else      → done
@@ -139,12 +202,12 @@ func (a *acquisition) pause(ctx context.Context, err error) (time.Duration, bool
 		}
 		return pause, a.wait
 	case ctx.Err() != nil:
-		a.unanswered = true
+		a.unanswered = a.unanswered || a.waiter == nil // a waiter says so itself
 		return 0, false
 	case errors.Is(err, errTooLate):
 		a.failures++
 		return 0, a.wait && a.failures <= tolerated
-	case final(err):
+	case a.waiter != nil || final(err):
 		return 0, false
 	}
 	a.unanswered = true
@@ -166,8 +229,6 @@ func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
 	if ctx.Err() != nil || pause <= 0 {
 		return ctx.Err()
 	}
-	a.client.waiting.Add(1)
-	defer a.client.waiting.Add(-1)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -179,9 +240,9 @@ func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
 }
 
 // abandon sees to it that nothing is held for nobody: what was granted and cannot
-// be used, and what a try without an answer may take yet.
+// be used, a place in a queue, and what a try without an answer may take yet.
 func (a *acquisition) abandon() {
-	if a.granted || a.unanswered {
+	if a.left || a.unanswered {
 		a.client.cleaner.add(Lease{Request: a.request, Unanswered: a.unanswered})
 	}
 }

@@ -28,6 +28,7 @@ type Client struct {
 // core is what a client shares with those that With derives from it.
 type core struct {
 	store   Store
+	waiter  Waiter       // the store, if it can wait
 	engine  *wheel.Wheel // nil if the user brought one
 	dog     *renewal.Watchdog[Lease]
 	backoff func(int) time.Duration
@@ -37,9 +38,9 @@ type core struct {
 	id     string        // random: makes the client's owners unique
 	serial atomic.Uint64 // of acquisitions
 
-	waiting atomic.Int64            // acquisitions that wait for a lock to be free
-	ctx     context.Context         // ends when Close begins
-	end     context.CancelCauseFunc // of ctx
+	lines lines                   // of the calls of Lock
+	ctx   context.Context         // ends when Close begins
+	end   context.CancelCauseFunc // of ctx
 
 	mu      sync.Mutex    // guards all below
 	closed  bool          // Close has begun
@@ -65,6 +66,8 @@ func New(store Store, o *Options) (*Client, error) {
 		id:      rand.Text(),
 		quiet:   make(chan struct{}),
 	}
+	c.waiter, _ = store.(Waiter)
+	c.lines.init(opts.MaxWaiters)
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.cleaner.init(store, opts.Logger)
 
@@ -110,7 +113,7 @@ func (c *Client) With(t Terms) *Client {
 // Stats is a snapshot of a client.
 type Stats struct {
 	Renewal  renewal.Stats // of the watchdog: what is held, renewed and lost
-	Waiting  int           // calls of Lock that wait for a lock to be free
+	Waiting  int           // calls of Lock that do not have their lock yet
 	Cleaning int           // abandoned acquisitions that are still being released
 }
 
@@ -121,7 +124,7 @@ func (c *Client) Stats() Stats {
 	}
 	return Stats{
 		Renewal:  c.dog.Stats(),
-		Waiting:  int(c.waiting.Load()),
+		Waiting:  c.lines.len(),
 		Cleaning: c.cleaner.len(),
 	}
 }

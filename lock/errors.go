@@ -28,6 +28,10 @@ var (
 	// lock's key. It is never deleted or overwritten.
 	ErrWrongType = errors.New("lock: the key holds something that is not a lock")
 
+	// ErrTooMany is returned by a Lock beyond Options.MaxWaiters. The store was not
+	// asked.
+	ErrTooMany = errors.New("lock: too many calls of Lock are waiting")
+
 	// ErrBadKey matches the refusal of a key.
 	ErrBadKey = errors.New("lock: bad key")
 

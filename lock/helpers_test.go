@@ -23,7 +23,7 @@ const ttl = 30 * time.Second
 var errIO = errors.New("connection reset")
 
 // bubble runs a test in virtual time with a client of a store in memory that
-// fails as the test says.
+// fails as the test says, and that cannot wait.
 func bubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	bubbleWith(t, nil, test)
@@ -31,10 +31,24 @@ func bubble(t *testing.T, test func(t *testing.T, b *bench)) {
 
 func bubbleWith(t *testing.T, o *lock.Options, test func(t *testing.T, b *bench)) {
 	t.Helper()
+	bubbleOn(t, o, false, test)
+}
+
+// waiting is bubbleWith on a store that can wait.
+func waiting(t *testing.T, o *lock.Options, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	bubbleOn(t, o, true, test)
+}
+
+func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T, b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		b := &bench{t: t, mem: mem, count: map[locktest.Op]int{}}
 		b.store = &locktest.Faulty{Store: mem, Before: b.before, After: b.after}
+		if !waits {
+			b.store.Store = struct{ lock.Store }{mem}
+		}
 		client, err := lock.New(b.store, o)
 		require.NoError(t, err)
 		b.Client = client

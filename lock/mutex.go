@@ -30,15 +30,21 @@ func (c *Client) Mutex(key string) *Mutex {
 	return &Mutex{client: c, key: key}
 }
 
-// Lock waits until it has the lock, ctx ends or the client is closed. While the
-// lock is taken it is tried again after Options.Backoff. Of failures to reach the
-// store a first one is tolerated; the second in a row is returned.
+// Lock waits until it has the lock, ctx ends or the client is closed. If the store
+// is a Waiter the lock is handed over to those that wait in the order in which they
+// asked for it; goroutines of one client stand in a line of their own, of which the
+// first has a place in the store's queue. Other stores are asked again and again,
+// at intervals of Options.Backoff, by the first of that line.
 //
-// Errors: ErrNotAcquired, together with ctx's cause, if ctx ended; ErrBadKey,
-// ErrBadTTL, ErrWrongType, ErrClosed; those of the store, and of a timer engine
-// that is full or closed. A Lock that failed leaves nothing behind: what the store
-// may have granted without telling is released in the background, or else ends
-// with its TTL.
+// Of failures to reach the store a first one is tolerated, the second in a row is
+// returned; in a queue they are tolerated for as long as the place there lasts. An
+// error of the store ends all calls of Lock that wait for this key in this client.
+//
+// Errors: ErrNotAcquired, together with ctx's cause, if ctx ended, which is noticed
+// at once; ErrTooMany; ErrBadKey, ErrBadTTL, ErrWrongType, ErrClosed; those of the
+// store, and of a timer engine that is full or closed. A Lock that failed leaves
+// nothing behind: its place in a queue, and what the store may have granted without
+// telling, are given back in the background, or else end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock

@@ -19,7 +19,7 @@ type Terms struct {
 	TTL time.Duration
 
 	// MaxHold is how long a lock may be held, counted from the request that got
-	// it: then its holder has lost it, renewals or not. Others get it when it is
+	// it, or from when Lock had it after waiting: then its holder has lost it, renewals or not. Others get it when it is
 	// unlocked, or after a TTL at most. Default 0: no limit; at least MinTTL.
 	MaxHold time.Duration
 
@@ -41,11 +41,16 @@ type Options struct {
 	// Renewal configures the watchdog.
 	Renewal renewal.Options
 
-	// Backoff returns the time to wait after the n-th try, from 0, that found the
-	// lock taken; zero or less means none. It must be safe for concurrent use. A
-	// lock whose lease ends earlier is tried then. Default: a random time that
-	// grows from 5 to 250 ms.
+	// Backoff is for a store that is no Waiter: it returns the time to wait after
+	// the n-th try, from 0, that found the lock taken; zero or less means none. It
+	// must be safe for concurrent use. A lock whose lease ends earlier is tried
+	// then. Default: a random time that grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
+
+	// MaxWaiters bounds the calls of Lock at one time that do not have their lock
+	// yet, of all keys; those beyond it return ErrTooMany at once, and nothing was
+	// asked of the store. Default 10,000.
+	MaxWaiters int
 
 	// Logger is told of losses, and of locks that could not be released. Owners
 	// are never logged. Default: nothing is logged.
@@ -57,6 +62,8 @@ const (
 	minTick     = time.Millisecond
 	maxTick     = 10 * time.Millisecond
 	ticksPerTTL = 3000
+
+	defaultMaxWaiters = 10_000
 
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = 250 * time.Millisecond
@@ -75,6 +82,12 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if opts.Backoff == nil {
 		opts.Backoff = backoff
+	}
+	if opts.MaxWaiters == 0 {
+		opts.MaxWaiters = defaultMaxWaiters
+	}
+	if opts.MaxWaiters < 0 {
+		return opts, fmt.Errorf("lock: Options.MaxWaiters must be above 0, got %d", opts.MaxWaiters)
 	}
 	if opts.Renewal.Logger == nil {
 		opts.Renewal.Logger = opts.Logger

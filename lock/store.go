@@ -28,7 +28,7 @@ func (m Mode) String() string {
 // valid, the TTL within its bounds.
 type Request struct {
 	Key   string        // what is locked
-	Owner string        // random, of this one acquisition: a secret
+	Owner string        // of this one acquisition, random: a secret; up to its last colon that of the client
 	Mode  Mode          // the kind of lock
 	TTL   time.Duration // a whole number of milliseconds
 }
@@ -41,12 +41,13 @@ type Lease struct {
 	// of its grants. 0: the store has none.
 	Token uint64
 
-	// Sent is the instant from which the TTL counts. Zero means the one at which
-	// the call of Acquire began.
+	// Sent is an instant from which the TTL counts: the store keeps the lease until
+	// Sent + TTL at least. Zero means the instant at which the call of Acquire
+	// began.
 	Sent time.Time
 
-	// Unanswered says that some Acquire of this owner got no answer, so that it
-	// may yet be executed. The client sets it for Release.
+	// Unanswered says that some request of this owner got no answer, so that it may
+	// yet take something. Wait tells the client, and the client tells Release.
 	Unanswered bool
 
 	// State is the store's own.
@@ -95,9 +96,32 @@ type Store interface {
 	renewal.Renewer[Lease]
 
 	// Release gives the lock back if the lease's owner holds it; if not, it
-	// changes nothing and returns ErrNotHeld. The client never acquires for that
+	// returns ErrNotHeld and changes nothing, except that an owner in the lock's
+	// queue loses its place there. The client never acquires for that
 	// owner again. For a lease that is Unanswered the store also sees to it, for
 	// at least a minute, that an Acquire of that owner takes nothing when it is
 	// executed later: it is answered with ErrNotAcquired.
 	Release(ctx context.Context, l Lease) error
+}
+
+// Waiter is what a Store also is that can wait better than by being asked again and
+// again. A wrapper of stores answers errors.ErrUnsupported, before any IO, if what
+// it wraps cannot; the client then calls Acquire instead.
+type Waiter interface {
+	// Wait takes the lock, or a place in its queue, and returns when the lock is the
+	// owner's. It is called once for an owner, and by one client for one owner of a
+	// key at a time.
+	//
+	// Places are served in the order in which they were taken. A waiter that has
+	// died keeps those behind it waiting for one TTL at most, in all, however many
+	// died together; nobody waits for ever because a message got lost.
+	//
+	// Lease.Sent must be set, to an instant that is right whatever delayed a message:
+	// never to that at which one arrived.
+	//
+	// Wait returns soon after ctx has ended, with its cause. A first failure to reach
+	// the store is tolerated. With an error, the lease that is returned says by
+	// Unanswered alone whether a request may yet be executed. The client then calls
+	// Release, which also gives back what was handed over at that moment.
+	Wait(ctx context.Context, r Request) (Lease, error)
 }

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -14,6 +15,7 @@ type Op string
 // The operations.
 const (
 	Acquire Op = "acquire"
+	Wait    Op = "wait"
 	Renew   Op = "renew"
 	Release Op = "release"
 )
@@ -40,6 +42,22 @@ func (f *Faulty) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error
 	l, err := f.Store.Acquire(ctx, r)
 	if lost := call(ctx, f.After, Acquire); lost != nil {
 		return lock.Lease{}, lost
+	}
+	return l, err
+}
+
+// Wait implements [lock.Waiter], if the store beneath does.
+func (f *Faulty) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	waiter, ok := f.Store.(lock.Waiter)
+	if !ok {
+		return lock.Lease{}, errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Wait); err != nil {
+		return lock.Lease{Unanswered: true}, err
+	}
+	l, err := waiter.Wait(ctx, r)
+	if lost := call(ctx, f.After, Wait); lost != nil {
+		return lock.Lease{Unanswered: true}, lost
 	}
 	return l, err
 }

@@ -6,6 +6,8 @@ package locktest
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,14 @@ type Config struct {
 	// are left out if it is nil.
 	Delete func(t *testing.T, s lock.Store, key string)
 
+	// Waiting returns how many are in the queue of a lock. Cases that wait are left
+	// out if it is nil, as for a store that is no lock.Waiter.
+	Waiting func(t *testing.T, s lock.Store, key string) int
+
+	// Die puts a waiter into the queue of a lock that is never heard of again. Cases
+	// that need it are left out if it is nil.
+	Die func(t *testing.T, s lock.Store, r lock.Request)
+
 	// Spoil puts something at a key that is not a lock, and Spoiled tells whether
 	// it is still there. Cases that need them are left out if they are nil.
 	Spoil   func(t *testing.T, s lock.Store, key string)
@@ -46,14 +56,14 @@ func TestStore(t *testing.T, c Config) {
 	if run == nil {
 		run = func(t *testing.T, f func(t *testing.T)) { f(t) }
 	}
-	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending} {
+	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending, waiting} {
 		for _, tc := range group {
 			if tc.needs != nil && !tc.needs(c) {
 				continue
 			}
 			t.Run(tc.name, func(t *testing.T) {
 				run(t, func(t *testing.T) {
-					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text()})
+					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text(), client: rand.Text()})
 				})
 			})
 		}
@@ -75,12 +85,15 @@ type fixture struct {
 	Config
 	store  lock.Store
 	ctx    context.Context
-	prefix string
+	prefix string        // of the keys
+	client string        // of the owners
+	serial atomic.Uint64 // of the owners
 }
 
 // request returns a request for a key of this case, by a new owner.
 func (f *fixture) request(key string) lock.Request {
-	return lock.Request{Key: f.prefix + key, Owner: rand.Text(), Mode: lock.Exclusive, TTL: f.TTL}
+	owner := fmt.Sprintf("%s:%d", f.client, f.serial.Add(1))
+	return lock.Request{Key: f.prefix + key, Owner: owner, Mode: lock.Exclusive, TTL: f.TTL}
 }
 
 // acquire gets a lock that is free.

@@ -4,6 +4,7 @@
 package memstore
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -18,15 +19,16 @@ import (
 // been answered is refused.
 const tombstone = time.Minute
 
-// Store is a lock.Store in memory. Its methods are safe for concurrent use, and
-// never wait for anything. It lives by the clock of the goroutines that call it,
+// Store is a lock.Store in memory, and a lock.Waiter. Its methods are safe for
+// concurrent use; none but Wait waits for anything. It lives by the clock of the goroutines that call it,
 // so it works inside a synctest bubble.
 type Store struct {
 	mu     sync.Mutex // guards all below
 	locks  map[string]record
-	tombs  map[string]time.Time // owner → end of the tombstone
-	token  uint64               // the last one granted, of any key
-	sweep  int                  // size of the maps at which they are swept
+	queues map[string]*list.List // key → those that wait, at least one
+	tombs  map[string]time.Time  // owner → end of the tombstone
+	token  uint64                // the last one granted, of any key
+	sweep  int                   // size of the maps at which they are swept
 	closed bool
 }
 
@@ -42,39 +44,71 @@ var _ lock.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{locks: make(map[string]record), tombs: make(map[string]time.Time), sweep: minSweep}
+	return &Store{
+		locks:  make(map[string]record),
+		queues: make(map[string]*list.List),
+		tombs:  make(map[string]time.Time),
+		sweep:  minSweep,
+	}
 }
 
 // Acquire implements [lock.Store]. Tokens are taken from the clock, in
-// microseconds, and rise in any case.
+// microseconds, and rise in any case. It does not overtake those that wait.
 func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return lock.Lease{}, context.Cause(ctx)
-	}
-	if r.Mode != lock.Exclusive {
-		return lock.Lease{}, fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if s.closed {
-		return lock.Lease{}, lock.ErrClosed
+	if err := s.refuse(ctx, r, now); err != nil {
+		return lock.Lease{}, err
+	}
+	held, ok := s.take(r, now)
+	if !ok {
+		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: held.until.Sub(now)}
+	}
+	return lock.Lease{Request: r, Token: held.token}, nil
+}
+
+var errGivenUp = fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
+
+// refuse returns why a request is not served, if it is not. The caller holds mu.
+func (s *Store) refuse(ctx context.Context, r lock.Request, now time.Time) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case r.Mode != lock.Exclusive:
+		return fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
+	case s.closed:
+		return lock.ErrClosed
 	}
 	if end, ok := s.tombs[r.Owner]; ok && now.Before(end) {
-		return lock.Lease{}, fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
+		return errGivenUp
 	}
+	return nil
+}
+
+// take takes the lock for a request, unless another has it, who is returned then;
+// a lock that is free goes to those that wait for it. The caller holds mu.
+func (s *Store) take(r lock.Request, now time.Time) (record, bool) {
+	s.advance(r.Key, now)
 	held, ok := s.alive(r.Key, now)
 	switch {
-	case ok && held.owner != r.Owner:
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: held.until.Sub(now)}
 	case !ok:
-		s.token = max(s.token+1, uint64(now.UnixMicro()))
-		held = record{owner: r.Owner, token: s.token}
+		return s.grant(r, now), true
+	case held.owner != r.Owner:
+		return held, false
 	}
 	held.until = now.Add(r.TTL)
 	s.locks[r.Key] = held
+	return held, true
+}
+
+// grant gives a lock that is free to an owner. The caller holds mu.
+func (s *Store) grant(r lock.Request, now time.Time) record {
+	s.token = max(s.token+1, uint64(now.UnixMicro()))
+	held := record{owner: r.Owner, token: s.token, until: now.Add(r.TTL)}
+	s.locks[r.Key] = held
 	s.tidy(now)
-	return lock.Lease{Request: r, Token: held.token}, nil
+	return held
 }
 
 // Renew implements [renewal.Renewer].
@@ -117,20 +151,24 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 		s.tidy(now)
 	}
 	if held, ok := s.alive(l.Key, now); !ok || held.owner != l.Owner {
+		s.drop(l.Key, l.Owner)
 		return lock.ErrNotHeld
 	}
 	delete(s.locks, l.Key)
+	s.advance(l.Key, now)
 	return nil
 }
 
 // Delete takes a lock away from its holder, as an operator does who deletes its
-// key on a server, and reports whether there was one. The holder learns of it by
-// its next renewal.
+// key on a server, and reports whether there was one. It goes to the first that
+// waits. The holder learns of it by its next renewal.
 func (s *Store) Delete(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.alive(key, time.Now())
+	now := time.Now()
+	_, ok := s.alive(key, now)
 	delete(s.locks, key)
+	s.advance(key, now)
 	return ok
 }
 
@@ -160,7 +198,13 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	for _, queue := range s.queues {
+		for place := queue.Front(); place != nil; place = place.Next() {
+			place.Value.(*waiter).rouse()
+		}
+	}
 	clear(s.locks)
+	clear(s.queues)
 	clear(s.tombs)
 	return nil
 }

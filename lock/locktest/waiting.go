@@ -1,0 +1,290 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// patience is for what must happen, on a machine that may be busy.
+func (f *fixture) patience() time.Duration { return 20*time.Second + 3*f.TTL }
+
+var waiting = []testCase{
+	{name: "a_free_lock_is_not_waited_for", needs: needsWaiting, run: func(f *fixture) {
+		r := f.request("k")
+		start := time.Now()
+		l, err := f.waiter().Wait(f.ctx, r)
+		require.NoError(f, err)
+		l = complete(l, r)
+		assert.NotZero(f, l.Token)
+		assert.False(f, l.Unanswered)
+		assert.False(f, l.Sent.Before(start), "it has its full TTL")
+		f.taken("k")
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+		require.NoError(f, f.store.Release(f.ctx, l))
+		f.acquire(f.request("k"))
+	}},
+	{name: "a_released_lock_is_handed_over_in_order", needs: needsWaiting, run: func(f *fixture) {
+		const n = 8
+		holder := f.acquire(f.request("k"))
+		var calls []*waitCall
+		for range n {
+			calls = append(calls, f.wait("k"))
+		}
+		last := holder.Token
+		for i, c := range calls {
+			for _, other := range calls[i:] {
+				require.False(f, other.over(), "it is held")
+			}
+			require.NoError(f, f.store.Release(f.ctx, holder))
+			holder = c.get()
+			assert.Greater(f, holder.Token, last, "S3")
+			last = holder.Token
+			assert.False(f, holder.Sent.After(time.Now()))
+			f.taken("k")
+			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(holder))
+		}
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		f.acquire(f.request("k"))
+	}},
+	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", needs: needsWaiting, run: func(f *fixture) {
+		holder := f.acquire(f.request("k"))
+		c := f.wait("k")
+		time.Sleep(f.TTL / 5)
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		l := c.get()
+		assert.Less(f, time.Since(l.Sent), f.TTL, "and it is worth something")
+		next := f.wait("k")
+		for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
+			over := next.over()
+			if time.Now().Before(end) {
+				require.False(f, over, "another has it")
+			}
+		}
+		next.get()
+	}},
+	{name: "S4_a_waiter_is_not_overtaken", needs: needsWaiting, run: func(f *fixture) {
+		holder := f.acquire(f.request("k"))
+		c := f.wait("k")
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		f.taken("k") // whether the waiter knows already or not
+		c.get()
+	}},
+	{name: "L2_a_dead_holder_is_followed_by_the_next", needs: needsWaiting, run: func(f *fixture) {
+		f.acquire(f.request("k"))
+		start := time.Now()
+		c := f.wait("k")
+		l := c.get()
+		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+	}},
+	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", needs: needsWaitingAndDelete, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		c := f.wait("k")
+		f.Delete(f.T, f.store, l.Key)
+		c.get()
+	}},
+	{name: "L3_dead_waiters_are_passed_over", needs: needsDie, run: func(f *fixture) {
+		holder := f.acquire(f.request("k"))
+		for range 5 {
+			f.Die(f.T, f.store, f.request("k"))
+		}
+		c := f.wait("k")
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		start := time.Now()
+		c.get()
+		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
+	}},
+	{name: "L4_a_waiter_that_is_cancelled_leaves", needs: needsWaiting, run: func(f *fixture) {
+		holder := f.acquire(f.request("k"))
+		first, second := f.wait("k"), f.wait("k")
+		start := time.Now()
+		require.ErrorIs(f, first.cancelled(), errCancelled)
+		assert.Less(f, time.Since(start), f.TTL, "at once")
+		first.release()
+		require.Equal(f, 1, f.Waiting(f.T, f.store, holder.Key))
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		l := second.get()
+		require.NoError(f, f.store.Release(f.ctx, l))
+		f.acquire(f.request("k"))
+	}},
+	{name: "L4_a_hand_over_that_crosses_a_cancellation_is_not_lost", needs: needsWaiting, run: func(f *fixture) {
+		var got, given int
+		for range 40 {
+			holder := f.acquire(f.request("k"))
+			c := f.wait("k")
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				time.Sleep(rand.N(time.Millisecond))
+				assert.NoError(f, f.store.Release(f.ctx, holder))
+			})
+			time.Sleep(rand.N(time.Millisecond))
+			if c.cancelled() == nil {
+				got++
+			} else {
+				given++
+			}
+			c.release()
+			wg.Wait()
+			f.acquireAndRelease("k") // it is free at once
+		}
+		f.Logf("%d were handed over, %d were cancelled before", got, given)
+	}},
+	{name: "L4_a_wait_that_was_given_up_takes_nothing_later", needs: needsWaiting, run: func(f *fixture) {
+		r := f.request("k")
+		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		_, err := f.waiter().Wait(f.ctx, r)
+		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		f.acquire(f.request("k"))
+	}},
+	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		cancel(errCancelled)
+		_, err := f.waiter().Wait(ctx, f.request("k"))
+		require.ErrorIs(f, err, errCancelled)
+		r := f.request("k")
+		r.Mode = 250
+		_, err = f.waiter().Wait(f.ctx, r)
+		require.ErrorIs(f, err, errors.ErrUnsupported)
+		f.acquire(f.request("k"))
+		if f.Spoil != nil {
+			spoiled := f.request("spoiled")
+			f.Spoil(f.T, f.store, spoiled.Key)
+			_, err = f.waiter().Wait(f.ctx, spoiled)
+			require.ErrorIs(f, err, lock.ErrWrongType)
+		}
+	}},
+	{name: "waits_of_many_keys_do_not_meet", needs: needsWaiting, run: func(f *fixture) {
+		const n = 20
+		var holders []lock.Lease
+		var calls []*waitCall
+		for i := range n {
+			holders = append(holders, f.acquire(f.request(fmt.Sprint(i))))
+			calls = append(calls, f.wait(fmt.Sprint(i)))
+		}
+		for i := range n {
+			require.NoError(f, f.store.Release(f.ctx, holders[n-1-i]))
+			calls[n-1-i].get()
+		}
+	}},
+	{name: "S1_S3_many_wait_and_some_give_up", needs: needsWaiting, run: func(f *fixture) {
+		const clients, rounds = 16, 20
+		key, ex := f.request("k").Key, NewExclusion()
+		var wg sync.WaitGroup
+		for i := range clients {
+			wg.Go(func() {
+				for round := range rounds {
+					r := f.request("k")
+					ctx, cancel := context.WithCancel(f.ctx)
+					if (i+round)%4 == 0 {
+						ctx, cancel = context.WithTimeout(f.ctx, rand.N(20*time.Millisecond))
+					}
+					l, err := f.waiter().Wait(ctx, r)
+					cancel()
+					if err != nil {
+						assert.ErrorIs(f, err, context.DeadlineExceeded)
+						_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: l.Unanswered})
+						continue
+					}
+					l = complete(l, r)
+					ex.Enter(key, l.Token)
+					time.Sleep(rand.N(time.Millisecond))
+					ex.Leave(key, l.Token)
+					assert.NoError(f, f.store.Release(f.ctx, l))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Empty(f, ex.Violations())
+		assert.GreaterOrEqual(f, ex.Entered(), clients*rounds*3/4)
+		assert.Zero(f, f.Waiting(f.T, f.store, key))
+		f.acquireAndRelease("k")
+	}},
+}
+
+func needsWaiting(c Config) bool          { return c.Waiting != nil }
+func needsWaitingAndDelete(c Config) bool { return c.Waiting != nil && c.Delete != nil }
+func needsDie(c Config) bool              { return c.Waiting != nil && c.Die != nil }
+
+var errCancelled = errors.New("the waiter is cancelled")
+
+func (f *fixture) waiter() lock.Waiter { return f.store.(lock.Waiter) }
+
+func (f *fixture) acquireAndRelease(key string) {
+	f.Helper()
+	require.NoError(f, f.store.Release(f.ctx, f.acquire(f.request(key))))
+}
+
+// waitCall is a call of Wait.
+type waitCall struct {
+	f       *fixture
+	request lock.Request
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when it has returned what is below
+	lease   lock.Lease
+	err     error
+}
+
+// wait calls Wait, and returns when that is in the queue.
+func (f *fixture) wait(key string) *waitCall {
+	f.Helper()
+	c := &waitCall{f: f, request: f.request(key), done: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	c.cancel = cancel
+	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
+	before := f.Waiting(f.T, f.store, c.request.Key)
+	go func() {
+		defer close(c.done)
+		c.lease, c.err = f.waiter().Wait(ctx, c.request)
+	}()
+	for end := time.Now().Add(f.patience()); f.Waiting(f.T, f.store, c.request.Key) == before; time.Sleep(time.Millisecond) {
+		require.True(f, time.Now().Before(end), "it does not get into the queue")
+	}
+	return c
+}
+
+func (c *waitCall) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// get expects that the lock is handed over.
+func (c *waitCall) get() lock.Lease {
+	c.f.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(c.f.patience()):
+		require.Fail(c.f, "the lock is not handed over")
+	}
+	require.NoError(c.f, c.err)
+	return complete(c.lease, c.request)
+}
+
+// cancelled ends the call, and returns what that did: nil if it had the lock.
+func (c *waitCall) cancelled() error {
+	c.cancel(errCancelled)
+	<-c.done
+	return c.err
+}
+
+// release does what the client does after a Wait.
+func (c *waitCall) release() {
+	c.f.Helper()
+	err := c.f.store.Release(c.f.ctx, lock.Lease{Request: c.request, Token: c.lease.Token, Unanswered: c.lease.Unanswered})
+	if !errors.Is(err, lock.ErrNotHeld) {
+		require.NoError(c.f, err)
+	}
+}

@@ -1,0 +1,333 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+func TestALockIsHandedOverInOrder(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				h := b.lock("k")
+				order = append(order, i) // under the lock
+				time.Sleep(time.Minute)  // it is renewed
+				assert.True(t, h.Valid())
+				assert.NoError(t, h.Unlock(ctx))
+			})
+			synctest.Wait()
+		}
+		assert.Equal(t, 20, b.Stats().Waiting)
+		assert.Equal(t, 1, b.mem.Waiting("k"), "one place for all of a client")
+		start := time.Now()
+		require.NoError(t, h.Unlock(ctx))
+		wg.Wait()
+		assert.Equal(t, 20*time.Minute, time.Since(start), "and at once")
+		assert.IsIncreasing(t, order)
+		assert.Zero(t, b.calls(locktest.Acquire), "nobody polls")
+		assert.Equal(t, 21, b.calls(locktest.Wait))
+		assert.Equal(t, 21, b.calls(locktest.Release))
+		assert.Zero(t, b.Stats().Waiting)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestClientsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 3 {
+			client, err := lock.New(struct {
+				lock.Store
+				lock.Waiter
+			}{mem, mem}, nil)
+			require.NoError(t, err)
+			defer client.Close(ctx)
+			for range 4 {
+				wg.Go(func() {
+					h, err := client.Mutex("k").Lock(ctx)
+					if assert.NoError(t, err) {
+						order = append(order, i)
+						time.Sleep(time.Second)
+						assert.NoError(t, h.Unlock(ctx))
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		wg.Wait()
+		assert.Equal(t, []int{0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 1, 2}, order)
+	})
+}
+
+func TestACancelledWaiterLeaves(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		cause := errors.New("the cause")
+		for _, behind := range []int{0, 1} { // the head of the line of the client, and the one behind it
+			var wg sync.WaitGroup
+			for range behind {
+				wg.Go(func() { assert.NoError(t, b.lock("k").Unlock(ctx)) })
+				synctest.Wait()
+			}
+			waiting, cancel := context.WithCancelCause(ctx)
+			failed := make(chan error)
+			go func() {
+				_, err := b.Mutex("k").Lock(waiting)
+				failed <- err
+			}()
+			settle(time.Minute)
+			assert.Equal(t, behind+1, b.Stats().Waiting)
+			cancel(cause)
+			start := time.Now()
+			err := <-failed
+			assert.Zero(t, time.Since(start))
+			require.ErrorIs(t, err, cause)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			synctest.Wait()
+			assert.Equal(t, behind, b.mem.Waiting("k"))
+			require.NoError(t, h.Unlock(ctx))
+			wg.Wait()
+			h = b.lock("k")
+		}
+	})
+}
+
+func TestTooManyAreRefused(t *testing.T) {
+	waiting(t, &lock.Options{MaxWaiters: 3}, func(t *testing.T, b *bench) {
+		b.lock("k")
+		waiting, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				_, err := b.Mutex("k").Lock(waiting)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		settle(time.Second)
+		asked := b.calls(locktest.Wait)
+		for range 10_000 {
+			if _, err := b.Mutex("k").Lock(ctx); !errors.Is(err, lock.ErrTooMany) {
+				require.ErrorIs(t, err, lock.ErrTooMany)
+			}
+		}
+		_, err := b.Mutex("j").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrTooMany, "of all keys")
+		require.ErrorContains(t, err, `"j"`)
+		assert.Equal(t, asked, b.calls(locktest.Wait), "without a word to the store")
+		assert.Equal(t, 3, b.Stats().Waiting)
+		_, err = b.Mutex("j").TryLock(ctx)
+		require.NoError(t, err, "a TryLock does not wait")
+		cancel()
+		wg.Wait()
+		synctest.Wait()
+		assert.Zero(t, b.mem.Waiting("k"))
+		b.lock("i")
+	})
+}
+
+func TestAnErrorOfTheStoreEndsTheWholeLine(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		b.loseRequests(func(ctx context.Context, op locktest.Op) error {
+			if op == locktest.Wait {
+				time.Sleep(time.Second)
+				return errIO
+			}
+			return nil
+		})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				_, err := b.Mutex("k").Lock(ctx)
+				assert.ErrorIs(t, err, errIO)
+				assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.Zero(t, b.Stats().Waiting)
+		b.heal()
+		require.NoError(t, b.lock("k").Unlock(ctx))
+	})
+}
+
+// What a Wait without an answer has taken, or may yet take, is given back.
+func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		var released []lock.Lease
+		b.loseAnswers(once(locktest.Wait, errIO))
+		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
+		_, err := b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, errIO)
+		h := b.lock("k")
+		require.Len(t, released, 1)
+		assert.True(t, released[0].Unanswered)
+		require.NoError(t, h.Unlock(ctx))
+		assert.False(t, released[1].Unanswered)
+	})
+}
+
+// waitSpy is a spy that can wait.
+type waitSpy struct {
+	releaseSpy
+	lock.Waiter
+}
+
+func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		late := func(calls int) {
+			b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+				if op == locktest.Wait && calls > 0 {
+					calls--
+					time.Sleep(ttl)
+				}
+				return nil
+			})
+		}
+		late(1)
+		h := b.lock("k")
+		assert.True(t, h.Valid(), "a new owner has it")
+		assert.Equal(t, 2, b.calls(locktest.Wait))
+		require.NoError(t, h.Unlock(ctx))
+		late(10)
+		_, err := b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "but not for ever")
+		require.NotErrorIs(t, err, lock.ErrLost)
+		assert.Equal(t, 4, b.calls(locktest.Wait))
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// A store hands over what is left of a place: less than a TTL.
+func TestTermsOfALockThatWasHandedOver(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		b.store.Store = agedStore{b.mem, 20 * time.Second}
+		start := time.Now()
+		plain := b.lock("plain")
+		assert.Equal(t, start.Add(ttl-20*time.Second-600*time.Millisecond), plain.Deadline(), "it counts from Sent")
+		settle(50 * time.Millisecond)
+		assert.Equal(t, 1, b.calls(locktest.Renew), "renewed at once")
+		assert.Greater(t, time.Until(plain.Deadline()), 29*time.Second)
+
+		limited, err := b.With(lock.Terms{MaxHold: time.Minute}).Mutex("limited").Lock(ctx)
+		require.NoError(t, err)
+		fixed, err := b.With(lock.Terms{TTL: ttl, Fixed: true}).Mutex("fixed").Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.calls(locktest.Acquire), "a fixed lease is asked for once more, for its full TTL")
+		start = time.Now()
+		<-fixed.Done()
+		assert.InDelta(t, 29.4, time.Since(start).Seconds(), 0.1)
+		<-limited.Done()
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 0.1, "counted from when Lock had it")
+	})
+}
+
+func TestAFixedLeaseThatCannotBeHadInFull(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		b.store.Store = agedStore{b.mem, 20 * time.Second}
+		b.loseAnswers(once(locktest.Acquire, errIO))
+		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 2, b.calls(locktest.Wait), "a new owner asks anew")
+		assert.InDelta(t, 29.4, time.Until(h.Deadline()).Seconds(), 0.1)
+		require.NoError(t, h.Unlock(ctx))
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// agedStore grants what has some of its TTL behind it.
+type agedStore struct {
+	*memstore.Store
+	age time.Duration
+}
+
+func (s agedStore) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	l, err := s.Store.Wait(ctx, r)
+	l.Sent = l.Sent.Add(-s.age)
+	return l, err
+}
+
+// Faults of all kinds, while many wait and some give up: never two holders, and at
+// the end nothing is left.
+func TestExclusionWhileEverythingFails(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		fail := func(_ context.Context, op locktest.Op) error {
+			time.Sleep(rand.N(50 * time.Millisecond))
+			if rand.IntN(10) == 0 {
+				return fmt.Errorf("%s: %w", op, errIO)
+			}
+			return nil
+		}
+		b.loseRequests(fail)
+		b.loseAnswers(fail)
+		ex := locktest.NewExclusion()
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				for range 20 {
+					waiting, cancel := context.WithTimeout(ctx, rand.N(10*time.Minute))
+					h, err := b.Mutex("k").Lock(waiting)
+					cancel()
+					if err != nil {
+						time.Sleep(rand.N(5 * time.Second))
+						continue
+					}
+					ex.Enter("k", h.Token())
+					select {
+					case <-h.Done(): // lost: told before another can have it
+					case <-time.After(rand.N(10 * time.Second)):
+					}
+					ex.Leave("k", h.Token())
+					h.Unlock(ctx)
+				}
+			})
+		}
+		wg.Wait()
+		assert.Empty(t, ex.Violations())
+		assert.Greater(t, ex.Entered(), 50)
+		b.heal()
+		settle(ttl)
+		assert.Zero(t, b.mem.Len())
+		assert.Zero(t, b.mem.Waiting("k"))
+		assert.Zero(t, b.Stats().Cleaning)
+	})
+}
+
+func TestCloseEndsThoseThatWait(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		b.lock("k")
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				_, err := b.Mutex("k").Lock(ctx)
+				assert.ErrorIs(t, err, lock.ErrClosed)
+			})
+		}
+		settle(time.Second)
+		start := time.Now()
+		require.NoError(t, b.Close(ctx))
+		wg.Wait()
+		assert.Zero(t, time.Since(start))
+		assert.Zero(t, b.mem.Waiting("k"))
+	})
+}
