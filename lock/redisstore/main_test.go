@@ -38,6 +38,15 @@ func TestContract(t *testing.T) {
 		Delete: func(t *testing.T, s lock.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), s.(*Store).lockKey(key)).Err())
 		},
+		Waiting: func(t *testing.T, s lock.Store, key string) int {
+			info, err := s.(*Store).Inspect(t.Context(), key)
+			require.NoError(t, err)
+			return info.Waiting
+		},
+		Die: func(t *testing.T, s lock.Store, r lock.Request) {
+			_, err := s.(*Store).ask(t.Context(), r, s.(*Store).place(r.TTL))
+			require.NoError(t, err)
+		},
 		Spoil: func(t *testing.T, s lock.Store, key string) {
 			spoil(t, rdb, s.(*Store).lockKey(key))
 		},

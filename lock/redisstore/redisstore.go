@@ -18,6 +18,9 @@ const (
 	defaultTimeout  = 3 * time.Second
 	defaultPoolSize = 16
 
+	minPlace = 3 * time.Second
+	maxPlace = 10 * time.Second
+
 	// memory is how long the last token outlives the moment it names: tokens rise
 	// over any backward step of the server's clock that is smaller.
 	memory = 10 * time.Minute
@@ -38,6 +41,13 @@ type Options struct {
 	// it earlier. Default 3 s. Renewals have the deadline of their ctx, and half a
 	// minute at most.
 	Timeout time.Duration
+
+	// Place is how long a place in the queue of a lock lasts without its waiter being
+	// heard of, which asks three times in that time: the longest that dead waiters
+	// hold up those behind them. It is what a lock that was handed over has left at
+	// first, until it is renewed at once. Default a third of the TTL, 3 to 10 s;
+	// always at least a tenth of the TTL and at most all of it. Clients may differ.
+	Place time.Duration
 
 	// PoolSize bounds the connections for those calls, which are made when needed;
 	// calls beyond it wait for one. Renewals have up to 4 more. Default 16.
@@ -63,6 +73,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, fmt.Errorf("redisstore: Options.Prefix must hold no brace, got %q", opts.Prefix)
 	case opts.Timeout < 0:
 		return opts, fmt.Errorf("redisstore: Options.Timeout must be above 0, got %v", opts.Timeout)
+	case opts.Place < 0:
+		return opts, fmt.Errorf("redisstore: Options.Place must not be negative, got %v", opts.Place)
 	case opts.PoolSize < 0:
 		return opts, fmt.Errorf("redisstore: Options.PoolSize must be above 0, got %d", opts.PoolSize)
 	}
@@ -77,6 +89,9 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	secrets []string // what no error may show
+
+	placeFor time.Duration // of Options; 0: as the TTL is
+	signals  *signals
 
 	closing chan struct{} // closed when Close begins
 	mu      sync.Mutex    // guards closed, and running against a Wait that has begun
@@ -101,12 +116,15 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		return nil, err
 	}
 	derived := derive(given.Options(), opts.PoolSize)
+	own := redis.NewClient(derived)
 	return &Store{
-		rdb:     redis.NewClient(derived),
-		prefix:  opts.Prefix,
-		timeout: opts.Timeout,
-		secrets: []string{derived.Password},
-		closing: make(chan struct{}),
+		rdb:      own,
+		prefix:   opts.Prefix,
+		timeout:  opts.Timeout,
+		placeFor: opts.Place,
+		signals:  newSignals(func(ctx context.Context) *redis.PubSub { return own.Subscribe(ctx) }, opts.Prefix),
+		secrets:  []string{derived.Password},
+		closing:  make(chan struct{}),
 	}, nil
 }
 
@@ -122,6 +140,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	close(s.closing)
 	s.mu.Unlock()
+	s.signals.close()
 	err := s.rdb.Close()
 	s.running.Wait() // without connections they end at once
 	if err != nil {
@@ -145,27 +164,36 @@ func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 	if err := check(&r); err != nil {
 		return lock.Lease{}, err
 	}
-	k := s.keys(r.Key, r.Owner)
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		const place = 0 // do not wait
-		return s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-			&r.Owner, r.TTL.Milliseconds(), place, memory.Milliseconds())
-	})
-	if err != nil {
-		return lock.Lease{}, err
-	}
-	answer, err := parseAcquired(reply)
+	answer, err := s.ask(ctx, r, 0)
 	if err != nil {
 		return lock.Lease{}, err
 	}
 	switch answer.verdict {
 	case granted:
-		return lock.Lease{Request: r, Token: answer.token, State: s.newState(r.Key, r.Owner, answer.token)}, nil
+		return s.lease(r, answer.token, time.Time{}), nil
 	case taken:
 		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
 	default:
-		return lock.Lease{}, fmt.Errorf("%w: the acquisition was given up", lock.ErrNotAcquired)
+		return lock.Lease{}, errGivenUp
 	}
+}
+
+// ask runs the acquire script, for a place in the queue that lasts as long if the
+// lock is taken, or for none.
+func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (acquired, error) {
+	k := s.keys(r.Key, r.Owner)
+	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
+		return s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
+			&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
+	})
+	if err != nil {
+		return acquired{}, err
+	}
+	return parseAcquired(reply)
+}
+
+func (s *Store) lease(r lock.Request, token uint64, sent time.Time) lock.Lease {
+	return lock.Lease{Request: r, Token: token, Sent: sent, State: s.newState(r.Key, r.Owner, token)}
 }
 
 // Release implements [lock.Store]. The lock goes to the next in its queue.

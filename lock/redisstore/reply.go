@@ -32,6 +32,7 @@ const hadLock = 1
 type acquired struct {
 	verdict   verdict
 	token     uint64        // of the holder
+	head      bool          // if taken: first in the queue
 	expiresIn time.Duration // if taken; 0 if the server cannot tell
 }
 
@@ -55,6 +56,7 @@ func parseAcquired(reply any) (acquired, error) {
 		a.token, okToken = parseToken(items[1])
 		a.expiresIn, okExpiry = parseExpiry(items[2])
 		head, okHead := items[3].(int64)
+		a.head = head == 1
 		ok = okToken && okExpiry && okHead && (head == 0 || head == 1)
 	default:
 		ok = false

@@ -22,7 +22,7 @@ func TestRepliesOfAcquire(t *testing.T) {
 		{list(int64(-1)), acquired{verdict: refused}},
 		{list(int64(1), "17"), acquired{verdict: granted, token: 17}},
 		{list(int64(1), "9007199254740991"), acquired{verdict: granted, token: maxToken}},
-		{list(int64(0), "17", int64(2500), int64(1)), acquired{verdict: taken, token: 17, expiresIn: 2500 * time.Millisecond}},
+		{list(int64(0), "17", int64(2500), int64(1)), acquired{verdict: taken, token: 17, expiresIn: 2500 * time.Millisecond, head: true}},
 		{list(int64(0), "17", int64(-1), int64(0)), acquired{verdict: taken, token: 17}},
 	} {
 		got, err := parseAcquired(good.reply)
