@@ -218,6 +218,7 @@ func (c *core) finishTurn() {
 		var tick int64
 		task, t.run, tick, t.due = t.shard.claim(t.run, t.due)
 		if task == nil {
+			c.stats.began.Store(idle)
 			c.stats.add(&t.tally)
 			return
 		}
@@ -238,7 +239,6 @@ func (c *core) run(task schedule.Task, timer schedule.Timer, tick int64) {
 		began := t.clock
 		c.read()
 		t.tally.longest = max(t.tally.longest, t.clock-began)
-		c.stats.began.Store(idle)
 	}()
 	task.Run(timer)
 	returned = true
