@@ -59,7 +59,10 @@ bench: ## Run the benchmarks, BENCH=regexp for some of them
 bench-timers: ## Hold the timer engines against their peers, ARGS=-quick for a short run
 	cd benchmarks && go run ./timers $(ARGS)
 
+bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick for a short run
+	cd benchmarks && go run ./leases $(ARGS)
+
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested bench bench-timers demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested bench bench-timers bench-leases demo

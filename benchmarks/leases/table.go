@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// report returns the tables, in Markdown.
+func (r *results) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%d locks of %v s, renewed each %.3g s, measured for %v s. %s, Redis %s, %s. ",
+		r.Leases, r.TTL, r.TTL/3, r.Window, r.Machine, r.Redis, r.Go)
+	fmt.Fprintf(&b, "An idle server took %.2f %% of a core, which is subtracted.\n\n", 100*r.Idle)
+	names := r.names()
+	t := table{append([]string{"figure"}, names...)}
+	for _, row := range rows() {
+		cells := []string{row.name}
+		for _, name := range names {
+			cells = append(cells, row.cell(r.Figures[name]))
+		}
+		t = append(t, cells)
+	}
+	b.WriteString(t.String() + "\n")
+	b.WriteString(r.goals().String())
+	return b.String()
+}
+
+// names returns the contestants that were measured, in the order of the table.
+func (r *results) names() []string {
+	var names []string
+	for _, prefix := range []string{"", clusterPrefix} {
+		for _, c := range contestants() {
+			if _, measured := r.Figures[prefix+c.name]; measured {
+				names = append(names, prefix+c.name)
+			}
+		}
+	}
+	return names
+}
+
+// row is a row of the table of figures.
+type row struct {
+	name string
+	cell func(figures) string
+}
+
+func rows() []row {
+	list := []row{
+		{"renewals per second", func(f figures) string { return fmt.Sprintf("%.0f", f.Rate) }},
+		{"redis CPU per renewal, µs", func(f figures) string { return fmt.Sprintf("%.2f", f.RedisCPU) }},
+		{"client CPU per renewal, µs", func(f figures) string { return fmt.Sprintf("%.2f", f.ClientCPU) }},
+		{"goroutines", func(f figures) string { return fmt.Sprint(f.Goroutines) }},
+		{"RSS of the client, MiB", func(f figures) string { return fmt.Sprintf("%.0f", f.RSS) }},
+		{"heap + stacks, bytes per lock", func(f figures) string { return fmt.Sprintf("%.0f + %.0f", f.Heap, f.Stack) }},
+		{"late p50 / p99 ms, by the client", func(f figures) string { return pair(f.OwnLateP50, f.OwnLateP99) }},
+		{"late p50 / p99 ms, from outside", func(f figures) string { return fmt.Sprintf("%.0f / %.0f", f.LateP50, f.LateP99) }},
+		{"smallest PTTL seen, ms", func(f figures) string { return fmt.Sprintf("%.0f", f.LeastPTTL) }},
+		{"a script p50 / p99 / longest, µs", func(f figures) string {
+			return fmt.Sprintf("%.0f / %.0f / %.0f", f.ScriptP50, f.ScriptP99, f.ScriptMax)
+		}},
+		{"flat out, renewals per second", func(f figures) string { return fmt.Sprintf("%.0f", f.Saturated) }},
+		{"lost: told / keys gone", func(f figures) string { return fmt.Sprintf("%d / %d", f.Lost, f.Missing) }},
+		{"one master hangs: late p99 / most ms", func(f figures) string {
+			return f.outage(func(o *outage) (p99, most float64) { return o.HangingP99, o.HangingMax })
+		}},
+		{"one master dead: late p99 / most ms", func(f figures) string {
+			return f.outage(func(o *outage) (p99, most float64) { return o.DeadP99, o.DeadMax })
+		}},
+		{"seconds to acquire all", func(f figures) string { return fmt.Sprintf("%.1f", f.AcquireSeconds) }},
+		{"meanwhile, other processes, % of a core", func(f figures) string { return fmt.Sprintf("%.1f", 100*f.Others) }},
+	}
+	return list
+}
+
+const none = "–"
+
+func pair(p50, p99 float64) string {
+	if p99 == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.1f / %.1f", p50, p99)
+}
+
+func (f figures) outage(get func(*outage) (p99, most float64)) string {
+	if f.Outage == nil {
+		return none
+	}
+	p99, most := get(f.Outage)
+	return fmt.Sprintf("%.0f / %.0f", p99, most)
+}
+
+// table is rows of cells; the first is the head.
+type table [][]string
+
+// String returns the table in Markdown, with columns that are also straight on a
+// terminal.
+func (t table) String() string {
+	widths := make([]int, len(t[0]))
+	for _, cells := range t {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	rule := make([]string, len(widths))
+	for i, w := range widths {
+		rule[i] = strings.Repeat("-", w)
+	}
+	var b strings.Builder
+	for _, cells := range slices.Insert(slices.Clone(t), 1, rule) {
+		for i, cell := range cells {
+			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
