@@ -32,7 +32,7 @@ func BenchmarkLeases(b *testing.B) {
 	for _, s := range stores {
 		for _, e := range engines {
 			b.Run(s.name+"/"+e.name, func(b *testing.B) {
-				var before, after runtime.MemStats
+				var before, after, end runtime.MemStats
 				store := s.make(b)
 				runtime.GC()
 				runtime.ReadMemStats(&before)
@@ -52,11 +52,13 @@ func BenchmarkLeases(b *testing.B) {
 					time.Sleep(2 * ttl / 3)
 				}
 				cpu, took := processCPU()-cpu, time.Since(start)
+				runtime.ReadMemStats(&end)
 				stats := client.Stats().Renewal
 				renewals := stats.Renewed - first.Renewed
 				late := stats.Late.Since(first.Late)
 				b.ReportMetric(float64(renewals)/took.Seconds(), "renewals/s")
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(renewals), "cpu-ns/renewal")
+				b.ReportMetric(float64(end.Mallocs-after.Mallocs)/float64(renewals), "allocs/renewal")
 				b.ReportMetric(float64(renewals)/float64(stats.Batches-first.Batches), "leases/batch")
 				b.ReportMetric(late.Quantile(0.99).Seconds()*1e3, "late-p99-ms")
 				b.ReportMetric(float64(stats.Lost()), "lost")
