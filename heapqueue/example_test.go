@@ -38,7 +38,8 @@ func ExampleQueue() {
 // served.
 func ExampleQueue_priorities() {
 	var jobs heapqueue.Queue[string]
-	priority := func(p int64) time.Time { return time.Unix(p, 0) } // 0 is the most urgent
+	past := time.Now().Add(-time.Hour)
+	priority := func(p int) time.Time { return past.Add(time.Duration(p)) } // 0 is the most urgent
 	jobs.Push("clean up", priority(9))
 	jobs.Push("resize an image", priority(5))
 	jobs.Push("resize another", priority(5))

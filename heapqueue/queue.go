@@ -14,7 +14,8 @@ var errNilContext = errors.New("heapqueue: nil context")
 
 // Queue is a blocking priority queue of values that fall due: Pop hands them out
 // in order of their instants, each once and not before its instant. Values of the
-// same instant leave in the order in which they were pushed, or moved, there.
+// same instant leave in the order in which they were pushed, or moved, there; of
+// instants without a monotonic clock reading see Push.
 //
 // The zero Queue is empty and ready to use. It must not be copied after its first
 // use. All methods are safe for concurrent use. A Queue runs no goroutine, so one
@@ -51,8 +52,9 @@ type Item[T any] struct {
 //
 // An instant with a monotonic clock reading is held to that clock. One without (a
 // parsed date, say) is compared with the wall clock once, here: steps of the wall
-// clock after Push do not move it. The monotonic clock stands still while the host
-// is suspended, so values then come later.
+// clock after Push do not move it, and two equal ones, pushed one after the other,
+// may end up nanoseconds apart, in either order. The monotonic clock stands still
+// while the host is suspended, so values then come later.
 func (q *Queue[T]) Push(v T, at time.Time) (Item[T], error) {
 	now := time.Now()
 	q.mu.Lock()
