@@ -28,7 +28,6 @@ type peer struct {
 	name  string
 	title string
 	ticks []time.Duration // those that it can be set to; none if it has no tick
-	slots bool            // has a number of slots to set
 	run   func(s spec) (values, error)
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// warmUp fires a few timers before the clock starts: what grows once has grown,
-// and a JVM has compiled what it runs.
+// A few timers are fired before the clock starts: what grows once has grown, and a
+// JVM has compiled what it runs.
 const (
 	warmTimers = 50_000
 	warmFor    = 300 * time.Millisecond

@@ -6,9 +6,10 @@ import "time"
 // those of all peers.
 type harness struct {
 	functions []func()
+	dice      dice
 }
 
-func newHarness(spec) engine[*int] { return &harness{} }
+func newHarness(spec) engine[*int] { return &harness{dice: 1} }
 
 func (*harness) nop(time.Duration) *int             { return nil }
 func (*harness) stop(*int)                          {}
@@ -16,20 +17,22 @@ func (*harness) reset(h *int, _ time.Duration) *int { return h }
 func (*harness) every(time.Duration)                {}
 func (*harness) close()                             {}
 
-// fire keeps the function. All are called together, when the first is due, in an
-// order unlike that in memory: what remains is the cost of the callbacks.
+// fire keeps the function. All are called when the first is due, in an order
+// unlike that in memory, as an engine would: each costs a fetch from memory, a look
+// at the clock and a count.
 func (h *harness) fire(d time.Duration, due int64) {
 	h.functions = append(h.functions, func() { arrived(due) })
-	if len(h.functions) == 1 {
+	last := len(h.functions) - 1
+	other := h.dice.below(uint64(last) + 1)
+	h.functions[last], h.functions[other] = h.functions[other], h.functions[last]
+	if last == 0 {
 		time.AfterFunc(d, h.callAll)
 	}
 }
 
 func (h *harness) callAll() {
-	const stride = 611_953 // a prime, so each is called once
-	n := len(h.functions)
-	for i := range n {
-		h.functions[i*stride%n]()
+	for _, f := range h.functions {
+		f()
 	}
 	h.functions = nil
 }

@@ -27,7 +27,7 @@ func main() {
 	flag.StringVar(&o.under, "exec", "", "command to run each sample under, such as 'taskset -c 2,3'")
 	flag.StringVar(&o.docs, "docs", "", "folder in which to write bench/results.json, the charts, and the tables of BENCHMARKS.md")
 	flag.StringVar(&o.json, "json", "", "file for the raw results")
-	flag.StringVar(&o.render, "render", "", "measure nothing, show the results in this file")
+	flag.StringVar(&o.render, "render", "", "measure nothing, show the results in these files, comma-separated")
 	flag.StringVar(&o.profile, "profile", "", "folder for a CPU profile of each sample of a Go peer")
 	flag.StringVar(&o.sample, "sample", "", "take one sample (used by this program itself)")
 	flag.Parse()
@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context) error {
 // results are read or measured.
 func (o *options) results(ctx context.Context) (*results, error) {
 	if o.render != "" {
-		return load(o.render)
+		return load(list(o.render))
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type meter struct {
 	wall   time.Time
 	cpu    time.Duration
-	sleeps int64
+	sleeps float64
 	mem    runtime.MemStats
 }
 
@@ -28,7 +28,7 @@ func startMeter() *meter {
 type spent struct {
 	wall, cpu     time.Duration
 	bytes, allocs float64
-	sleeps        int64
+	sleeps        float64
 }
 
 func (m *meter) stop() spent {
@@ -55,8 +55,8 @@ func (s spent) per(n float64, v values, prefix string) {
 
 // usage returns the processor time of this process and how often its threads
 // slept.
-func usage() (cpu time.Duration, sleeps int64) {
+func usage() (cpu time.Duration, sleeps float64) {
 	var u syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), int64(u.Nvcsw)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Nvcsw)
 }

@@ -101,17 +101,20 @@ func (r row) peers() []string {
 	switch r.sample.Work {
 	case "ops":
 		if r.sample.Pending > million { // takes long and much memory
-			return []string{"wheel", "heap", "std", "antlabs", "russellluo", netty}
+			return []string{"wheel", "heap", "std", "antlabs", netty}
 		}
-		return order()
-	case "replace", "reset", "memory":
-		return order()
-	case "fire", "rearm":
-		return order()
+	case "rearm":
+		return without("harness")
 	case "spread":
 		return []string{"wheel", "std", netty}
+	case "idle":
+		return without("wheel-go", "textbook")
 	}
-	return slices.DeleteFunc(order(), func(p string) bool { return p == "harness" || p == "wheel-go" || p == "textbook" })
+	return order()
+}
+
+func without(names ...string) []string {
+	return slices.DeleteFunc(order(), func(p string) bool { return slices.Contains(names, p) })
 }
 
 // who returns the peer whose figure a row is about, and the Go peers that it is

@@ -41,6 +41,6 @@ func idle[H any](e engine[H], s spec) values {
 	took := m.stop()
 	return values{
 		"core":  took.cpu.Seconds() / took.wall.Seconds() * 100,
-		"wakes": float64(took.sleeps) / took.wall.Seconds(),
+		"wakes": took.sleeps / took.wall.Seconds(),
 	}
 }

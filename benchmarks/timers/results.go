@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -19,13 +20,39 @@ type sample struct {
 	Values values `json:"values"`
 }
 
-func load(file string) (*results, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+// load reads files of results. Those of one machine that were measured piece by
+// piece become one: the rounds of a file follow those of the file before.
+func load(files []string) (*results, error) {
+	all := new(results)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		r := new(results)
+		if err := json.Unmarshal(data, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all.add(r)
 	}
-	r := new(results)
-	return r, json.Unmarshal(data, r)
+	return all, nil
+}
+
+func (r *results) add(next *results) {
+	for _, s := range next.Samples {
+		s.Round += r.About.Rounds
+		r.Samples = append(r.Samples, s)
+	}
+	before := r.About
+	r.About = next.About
+	r.About.Rounds += before.Rounds
+	r.About.Minutes += before.Minutes
+	if before.Command != "" {
+		r.About.Command = before.Command + "\n    " + next.About.Command
+	}
+	if len(before.Versions) > len(next.About.Versions) {
+		r.About.Versions = before.Versions
+	}
 }
 
 func (r *results) save(file string) error {
