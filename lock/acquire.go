@@ -132,7 +132,7 @@ func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
-	return &Held{core: a.client.core, entry: entry}, nil
+	return newHeld(a.client, entry), nil
 }
 
 // ask asks the store once: to wait, if it can. The lease it returns has Sent set.

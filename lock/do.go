@@ -44,6 +44,6 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) error 
 	case errors.Is(unlocked, ErrNotHeld): // f has unlocked it
 		return err
 	}
-	held.core.logger.Warn("lock: release not confirmed", slog.String("key", held.Key()), slog.Any("error", unlocked))
+	held.hold.logger().Warn("lock: release not confirmed", slog.String("key", held.Key()), slog.Any("error", unlocked))
 	return err
 }

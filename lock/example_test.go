@@ -110,3 +110,31 @@ func ExampleClient_With() {
 	fmt.Println(time.Until(held.Deadline()) > 50*time.Second)
 	// Output: true
 }
+
+// The ownership is in the context: what holds the lock can call what locks it too.
+func ExampleReentrant() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	book := func(ctx context.Context) error {
+		return lock.Do(ctx, client.Reentrant("orders"), func(context.Context) error {
+			fmt.Println("booked")
+			return nil
+		})
+	}
+	ship := func(ctx context.Context) error {
+		return lock.Do(ctx, client.Reentrant("orders"), func(ctx context.Context) error {
+			fmt.Println("shipping")
+			return book(ctx) // enters the lock that ctx carries
+		})
+	}
+	fmt.Println("error:", ship(context.Background()))
+	// Output:
+	// shipping
+	// booked
+	// error: <nil>
+}

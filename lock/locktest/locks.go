@@ -1,0 +1,130 @@
+package locktest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// newClient returns a client of the store with the case's TTL. It is closed at the
+// end of the case, the store is not.
+func (f *fixture) newClient() *lock.Client {
+	f.Helper()
+	var store lock.Store = struct{ lock.Store }{f.store}
+	if waiter, ok := f.store.(lock.Waiter); ok {
+		store = struct {
+			lock.Store
+			lock.Waiter
+		}{f.store, waiter}
+	}
+	c, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+	require.NoError(f, err)
+	f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
+	return c
+}
+
+// lock gets a lock, which may have to be waited for.
+func (f *fixture) lock(l lock.Locker) *lock.Held {
+	f.Helper()
+	h, err := l.Lock(f.ctx)
+	require.NoError(f, err)
+	return h
+}
+
+// inside returns the context of a holder.
+func (f *fixture) inside(h *lock.Held) context.Context {
+	inside, stop := h.Context(f.ctx)
+	f.Cleanup(stop)
+	return inside
+}
+
+var reentering = []testCase{
+	{name: "S7_a_reentrant_lock_ends_with_its_last_handle", run: func(f *fixture) {
+		r := f.newClient().Reentrant(f.prefix + "k")
+		outer := f.lock(r)
+		inner, err := r.Lock(f.inside(outer))
+		require.NoError(f, err)
+		assert.Equal(f, outer.Token(), inner.Token())
+		time.Sleep(2 * f.TTL) // renewed all the while
+		f.taken("k")
+		require.NoError(f, inner.Unlock(f.ctx))
+		f.taken("k")
+		assert.True(f, outer.Valid())
+		require.NoError(f, outer.Unlock(f.ctx))
+		f.acquire(f.request("k"))
+	}},
+	{name: "S7_the_first_handle_may_go_first", run: func(f *fixture) {
+		r := f.newClient().Reentrant(f.prefix + "k")
+		outer := f.lock(r)
+		inner, err := r.TryLock(f.inside(outer))
+		require.NoError(f, err)
+		require.NoError(f, outer.Unlock(f.ctx))
+		time.Sleep(2 * f.TTL)
+		f.taken("k")
+		assert.True(f, inner.Valid())
+		require.NoError(f, inner.Unlock(f.ctx))
+		f.acquire(f.request("k"))
+	}},
+	{name: "S1_only_its_own_context_enters_a_reentrant_lock", run: func(f *fixture) {
+		c := f.newClient()
+		inside := f.inside(f.lock(c.Reentrant(f.prefix + "k")))
+		_, err := c.Reentrant(f.prefix + "k").TryLock(f.ctx)
+		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		_, err = f.newClient().Reentrant(f.prefix + "k").TryLock(inside)
+		require.ErrorIs(f, err, lock.ErrNotAcquired, "another client is another holder")
+	}},
+	{name: "S5_a_lost_reentrant_lock_is_not_entered_again", needs: needsDelete, run: func(f *fixture) {
+		r := f.newClient().Reentrant(f.prefix + "k")
+		outer := f.lock(r)
+		inside := f.inside(outer)
+		inner, err := r.Lock(inside)
+		require.NoError(f, err)
+		f.Delete(f.T, f.store, f.prefix+"k")
+		<-inner.Done()
+		_, err = r.Lock(inside)
+		require.ErrorIs(f, err, lock.ErrLost)
+		next := f.acquire(f.request("k"))
+		require.ErrorIs(f, inner.Unlock(f.ctx), lock.ErrLost)
+		require.ErrorIs(f, outer.Unlock(f.ctx), lock.ErrLost)
+		f.taken("k")
+		assert.Greater(f, next.Token, outer.Token())
+	}},
+	{name: "S1_reentrant_holders_exclude_each_other", run: func(f *fixture) {
+		ex := NewExclusion()
+		key := f.prefix + "k"
+		var wg sync.WaitGroup
+		for range 4 {
+			r := f.newClient().Reentrant(key)
+			wg.Go(func() {
+				for range 10 {
+					f.enterTwice(ex, r)
+				}
+			})
+		}
+		wg.Wait()
+		assert.Empty(f, ex.Violations())
+		assert.Equal(f, 40, ex.Entered())
+	}},
+}
+
+// enterTwice holds a lock, and holds it again inside.
+func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
+	outer, err := r.Lock(f.ctx)
+	if !assert.NoError(f, err) {
+		return
+	}
+	ex.Enter(r.Key(), outer.Token())
+	inside, stop := outer.Context(f.ctx)
+	defer stop()
+	if inner, err := r.Lock(inside); assert.NoError(f, err) {
+		assert.NoError(f, inner.Unlock(f.ctx))
+	}
+	assert.True(f, outer.Valid())
+	ex.Leave(r.Key(), outer.Token())
+	assert.NoError(f, outer.Unlock(f.ctx))
+}

@@ -1,0 +1,181 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Reentrant is a lock that its holder can lock again. The holder is known by its
+// context, not by its goroutine: [Held.Context], and [Do], make one that carries
+// the ownership, and a Lock or TryLock that is given it, or a context made from
+// it, enters the lock again at once, without IO. Any other context competes for
+// the lock, as with a Mutex.
+//
+//	lock.Do(ctx, client.Reentrant("k"), func(ctx context.Context) error {
+//		return lock.Do(ctx, client.Reentrant("k"), work) // the same lock, entered again
+//	})
+//
+// The context is the ownership: all goroutines that are given it are inside
+// together. It is that of one Client, or of those that With made of it, and of one
+// key; it makes no difference whether a Reentrant, a Mutex or a Multi locked it.
+// A Mutex never enters again: given such a context it waits for itself.
+//
+// Each Lock returns a handle of its own, and each handle is to be unlocked once, in
+// any order. The store sees one acquire, and one release when the last handle is
+// unlocked. Err and Valid are those of a handle; its Done and its contexts end with
+// it, but those of the first handle end with the lock itself, should others be
+// unlocked later. All handles have the same token and the same lease, of the terms
+// with which the lock was first got: entering again neither shortens nor extends it.
+//
+// A loss is told to every handle. Entering a lock again that was lost is ErrLost,
+// and ErrNotHeld once the handle that made the context was unlocked: the lock is
+// never acquired anew behind the holder's back.
+//
+// Like a Mutex it holds no state, excludes the Mutexes of the same key, and is safe
+// for concurrent use.
+type Reentrant struct {
+	client *Client
+	key    string
+}
+
+var _ Locker = (*Reentrant)(nil)
+
+// Reentrant returns the reentrant lock with the given key; see [Client.Mutex] for
+// what a key may be.
+func (c *Client) Reentrant(key string) *Reentrant {
+	return &Reentrant{client: c, key: key}
+}
+
+// Lock enters the lock again if ctx carries its ownership, or else waits until it
+// has the lock, ctx ends or the client is closed.
+//
+// Errors are those of [Mutex.Lock]; and, of entering again, ErrLost, ErrNotHeld or
+// ErrClosed as the Err of the handle that made ctx.
+func (r *Reentrant) Lock(ctx context.Context) (*Held, error) {
+	return r.acquire(ctx, true)
+}
+
+// TryLock enters the lock again if ctx carries its ownership, or else gets it if it
+// is free. If it is taken the error is a *HeldError, which matches ErrNotAcquired;
+// the others are those of Lock.
+func (r *Reentrant) TryLock(ctx context.Context) (*Held, error) {
+	return r.acquire(ctx, false)
+}
+
+// Key returns the key.
+func (r *Reentrant) Key() string { return r.key }
+
+func (r *Reentrant) acquire(ctx context.Context, wait bool) (*Held, error) {
+	if r == nil {
+		return nil, errZeroLock
+	}
+	c := r.client
+	if ctx == nil || c == nil || c.core == nil || c.wrong != nil { // an error, in words
+		return c.acquire(ctx, r.key, wait)
+	}
+	o, owned := ctx.Value(ownershipKey{c.core, r.key}).(ownership)
+	if !owned {
+		return c.acquire(ctx, r.key, wait)
+	}
+	held, err := o.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("lock: lock %s again: %w", quoted(r.key), err)
+	}
+	return held, nil
+}
+
+// ownership is what a context carries.
+type ownership struct {
+	held *Held // whose context it is
+	of   *holding
+}
+
+type ownershipKey struct {
+	core *core
+	key  string
+}
+
+func (o ownership) enter(ctx context.Context) (*Held, error) {
+	if err := o.held.Err(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, refusal(ctx, nil)
+	}
+	return o.of.enter()
+}
+
+func (o ownership) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownershipKey{o.of.client.core, o.of.key()}, o)
+}
+
+func (s *holding) carry(ctx context.Context, h *Held) context.Context {
+	return ownership{h, s}.in(ctx)
+}
+
+// enter makes another handle, unless the last one was unlocked.
+func (s *holding) enter() (*Held, error) {
+	for n := s.handles.Load(); n > 0; n = s.handles.Load() {
+		if s.handles.CompareAndSwap(n, n+1) {
+			return newReentry(s), nil
+		}
+	}
+	return nil, ErrNotHeld
+}
+
+// reentry is what a handle stands for that is not the first of its lease. It ends
+// by itself, and with the lease.
+type reentry struct {
+	of  *holding
+	ctx context.Context // ends with this handle, its cause being why
+	end context.CancelCauseFunc
+	off func() bool // calls off what the end of the lease would call
+}
+
+func newReentry(s *holding) *Held {
+	r := &reentry{of: s}
+	r.ctx, r.end = context.WithCancelCause(context.Background())
+	r.off = s.entry.AfterFunc(func() { r.end(s.state()) })
+	return &Held{hold: r}
+}
+
+func (r *reentry) unlock(ctx context.Context) error {
+	_, err := r.of.leave(ctx)
+	r.off()
+	r.end(cmp.Or(r.of.state(), ErrNotHeld))
+	return err
+}
+
+func (r *reentry) err() error {
+	if err := r.of.state(); err != nil {
+		r.end(err) // unless it has ended before
+	}
+	return context.Cause(r.ctx)
+}
+
+func (r *reentry) valid() bool { return r.ctx.Err() == nil && r.of.entry.Valid() }
+
+func (r *reentry) deadline() time.Time {
+	if r.ctx.Err() != nil {
+		return time.Time{}
+	}
+	return r.of.entry.Deadline()
+}
+
+func (r *reentry) done() <-chan struct{} {
+	_ = r.err() // which looks at the clocks
+	return r.ctx.Done()
+}
+
+func (r *reentry) afterFunc(f func()) (stop func() bool) { return context.AfterFunc(r.ctx, f) }
+func (r *reentry) token() uint64                         { return r.of.token() }
+func (r *reentry) key() string                           { return r.of.key() }
+func (r *reentry) logger() *slog.Logger                  { return r.of.logger() }
+func (r *reentry) String() string                        { return r.of.String() }
+
+func (r *reentry) carry(ctx context.Context, h *Held) context.Context {
+	return ownership{h, r.of}.in(ctx)
+}

@@ -1,0 +1,410 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// again enters a lock that a handle holds once more.
+func (b *bench) again(h *lock.Held) (*lock.Held, context.Context) {
+	b.t.Helper()
+	inside, stop := h.Context(ctx)
+	b.t.Cleanup(stop)
+	inner, err := b.Reentrant(h.Key()).Lock(inside)
+	require.NoError(b.t, err)
+	require.NotSame(b.t, h, inner, "a handle of its own")
+	return inner, inside
+}
+
+func (b *bench) reentrant(key string) *lock.Held {
+	b.t.Helper()
+	h, err := b.Reentrant(key).Lock(ctx)
+	require.NoError(b.t, err)
+	return h
+}
+
+func TestAReentrantIsEnteredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		require.Equal(t, "k", b.Reentrant("k").Key())
+		outer := b.reentrant("k")
+		inner, inside := b.again(outer)
+		deepest, _ := b.again(inner)
+		tried, err := b.Reentrant("k").TryLock(inside)
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.calls(locktest.Acquire), "the store sees one acquire")
+		assert.Equal(t, 1, b.Stats().Renewal.Held, "of one lease")
+		for _, h := range []*lock.Held{inner, deepest, tried} {
+			assert.Equal(t, "k", h.Key())
+			assert.Equal(t, outer.Token(), h.Token())
+			assert.Equal(t, outer.Deadline(), h.Deadline())
+			assert.Equal(t, outer.String(), h.String())
+		}
+		settle(time.Hour)
+
+		for _, h := range []*lock.Held{tried, deepest, inner} {
+			require.True(t, h.Valid())
+			require.NoError(t, h.Err())
+			done := h.Done()
+			require.NoError(t, h.Unlock(ctx))
+			assert.True(t, closed(done))
+			assert.False(t, h.Valid())
+			assert.Zero(t, h.Deadline())
+			require.ErrorIs(t, h.Err(), lock.ErrNotHeld)
+			require.ErrorIs(t, h.Unlock(ctx), lock.ErrNotHeld, "a second time")
+			assert.True(t, outer.Valid())
+		}
+		assert.Zero(t, b.calls(locktest.Release))
+		assert.Equal(t, 1, b.mem.Len())
+		require.NoError(t, outer.Unlock(ctx))
+		assert.Equal(t, 1, b.calls(locktest.Release), "and one release")
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// The last handle releases, whichever that is.
+func TestHandlesOfAReentrantAreUnlockedInAnyOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, inside := b.again(outer)
+		done := outer.Done()
+		require.NoError(t, outer.Unlock(ctx))
+		require.ErrorIs(t, outer.Err(), lock.ErrNotHeld)
+		assert.False(t, outer.Valid())
+		assert.Zero(t, outer.Deadline())
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrNotHeld)
+		assert.False(t, closed(done), "the lock is held")
+		require.NoError(t, inside.Err(), "for those who are inside")
+
+		settle(time.Hour)
+		require.NoError(t, inner.Err())
+		assert.Equal(t, 1, b.mem.Len())
+		require.NoError(t, inner.Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+		assert.True(t, closed(done))
+		<-inside.Done()
+		require.ErrorIs(t, context.Cause(inside), lock.ErrNotHeld)
+	})
+}
+
+func TestOnlyItsContextEntersAReentrant(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		taken := func(l lock.Locker, c context.Context) {
+			t.Helper()
+			_, err := l.TryLock(c)
+			var held *lock.HeldError
+			require.ErrorAs(t, err, &held)
+			short, cancel := context.WithTimeout(c, time.Second)
+			defer cancel()
+			_, err = l.Lock(short)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		taken(b.Reentrant("k"), ctx)
+		taken(b.Mutex("k"), inside) // a Mutex never enters again
+		other, err := lock.New(kept{b.mem}, nil)
+		require.NoError(t, err)
+		defer other.Close(ctx)
+		taken(other.Reentrant("k"), inside) // another client is another holder
+
+		elsewhere, err := b.Reentrant("k2").TryLock(inside)
+		require.NoError(t, err, "another key is another lock")
+		assert.Equal(t, 2, b.mem.Len())
+		require.NoError(t, elsewhere.Unlock(ctx))
+
+		// What a Mutex locked, a Reentrant enters.
+		mutex := b.lock("m")
+		inner, _ := b.again(mutex)
+		require.NoError(t, mutex.Unlock(ctx))
+		assert.True(t, inner.Valid())
+		require.NoError(t, inner.Unlock(ctx))
+	})
+}
+
+// The ownership is the context, not the goroutine.
+func TestGoroutinesShareAReentrant(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				h, err := b.Reentrant("k").Lock(inside)
+				if !assert.NoError(t, err) {
+					return
+				}
+				time.Sleep(time.Second)
+				assert.True(t, h.Valid())
+				assert.NoError(t, h.Unlock(ctx))
+			})
+		}
+		time.Sleep(time.Millisecond)
+		require.NoError(t, outer.Unlock(ctx))
+		wg.Wait()
+		assert.Equal(t, 1, b.calls(locktest.Acquire))
+		assert.Equal(t, 1, b.calls(locktest.Release))
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// Entering against the last Unlock: either it is in time and holds, or it is told.
+func TestEnteringRacesWithTheLastUnlock(t *testing.T) {
+	const rounds, goroutines = 50, 3
+	bubble(t, func(t *testing.T, b *bench) {
+		for range rounds {
+			outer := b.reentrant("k")
+			inside, stop := outer.Context(ctx)
+			inside = context.WithoutCancel(inside)
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() {
+					for {
+						inner, err := b.Reentrant("k").Lock(inside)
+						if err != nil {
+							assert.ErrorIs(t, err, lock.ErrNotHeld)
+							return
+						}
+						assert.True(t, inner.Valid())
+						assert.NoError(t, inner.Unlock(ctx))
+					}
+				})
+			}
+			wg.Go(func() { assert.NoError(t, outer.Unlock(ctx)) })
+			wg.Wait()
+			stop()
+			require.Zero(t, b.mem.Len())
+		}
+		assert.Equal(t, rounds, b.calls(locktest.Acquire))
+		assert.Equal(t, rounds, b.calls(locktest.Release))
+	})
+}
+
+// What an inner handle takes is given back when it is unlocked, not when the lock
+// is.
+func TestInnerHandlesLeaveNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for range 20_000 {
+			h, err := b.Reentrant("k").Lock(inside)
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2<<20))
+		require.NoError(t, outer.Unlock(ctx))
+	})
+}
+
+func TestALostLockIsNotEnteredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, inside := b.again(outer)
+		scope, stop := inner.Context(ctx)
+		defer stop()
+		b.mem.Delete("k")
+		<-inner.Done()
+		<-outer.Done()
+		<-scope.Done()
+		require.ErrorIs(t, context.Cause(scope), lock.ErrLost)
+
+		acquires := b.calls(locktest.Acquire)
+		for _, c := range []context.Context{inside, scope, context.WithoutCancel(inside), context.WithoutCancel(scope)} {
+			_, err := b.Reentrant("k").Lock(c)
+			require.ErrorIs(t, err, lock.ErrLost)
+			require.ErrorContains(t, err, `"k"`)
+			_, err = b.Reentrant("k").TryLock(c)
+			require.ErrorIs(t, err, lock.ErrLost)
+		}
+		assert.Equal(t, acquires, b.calls(locktest.Acquire), "never acquired anew")
+		again, _ := outer.Context(ctx)
+		_, err := b.Reentrant("k").Lock(context.WithoutCancel(again))
+		require.ErrorIs(t, err, lock.ErrLost, "a context made after the loss")
+
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrLost, "each handle is told")
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrLost)
+		require.ErrorIs(t, inner.Err(), lock.ErrLost)
+		require.ErrorIs(t, outer.Err(), lock.ErrLost)
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrNotHeld)
+	})
+}
+
+// Unlock says that the holder has stopped: only then is what may be left of a lost
+// lock given back.
+func TestALostReentrantIsGivenBackWithItsLastHandle(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, _ := b.again(outer)
+		b.loseRequests(always(locktest.Renew, errIO))
+		<-inner.Done()
+		require.Equal(t, 1, b.mem.Len(), "the server does not know of the loss")
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrLost)
+		require.ErrorIs(t, outer.Err(), lock.ErrLost, "still")
+		synctest.Wait()
+		require.Equal(t, 1, b.mem.Len(), "somebody is still inside")
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// A loss that no timer has told of yet, as after a pause of the process.
+func TestAReentrantLooksAtTheClock(t *testing.T) {
+	engine := new(frozen)
+	bubbleWith(t, &lock.Options{Scheduler: engine}, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, inside := b.again(outer)
+		other, _ := b.again(outer)
+		time.Sleep(ttl)
+		assert.False(t, inner.Valid())
+		_, err := b.Reentrant("k").Lock(context.WithoutCancel(inside))
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.ErrorIs(t, inner.Err(), lock.ErrLost)
+		assert.True(t, closed(other.Done()))
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrLost)
+	})
+}
+
+func TestAnUnlockedHandleIsNotEnteredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, _ := b.again(outer)
+		deep, stop := inner.Context(ctx)
+		defer stop()
+		require.NoError(t, inner.Unlock(ctx))
+		<-deep.Done()
+		require.ErrorIs(t, context.Cause(deep), lock.ErrNotHeld)
+		for _, c := range []context.Context{deep, context.WithoutCancel(deep)} {
+			_, err := b.Reentrant("k").Lock(c)
+			require.ErrorIs(t, err, lock.ErrNotHeld)
+		}
+		inside, stopOuter := outer.Context(ctx)
+		stopOuter()
+		_, err := b.Reentrant("k").Lock(inside)
+		require.ErrorIs(t, err, context.Canceled, "the context has ended, the lock has not")
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, outer.Unlock(ctx))
+		_, err = b.Reentrant("k").Lock(inside)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+		assert.Equal(t, 1, b.calls(locktest.Acquire))
+	})
+}
+
+// An inner hold has no terms of its own.
+func TestEnteringAgainLeavesTheLeaseAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		settle(time.Second)
+		left, deadline := b.mem.ExpiresIn("k"), outer.Deadline()
+		brief := b.With(lock.Terms{TTL: time.Second, Fixed: true}).Reentrant("k")
+		inner, err := brief.Lock(inside)
+		require.NoError(t, err)
+		assert.Equal(t, left, b.mem.ExpiresIn("k"))
+		assert.Equal(t, deadline, inner.Deadline())
+		settle(time.Minute)
+		assert.True(t, inner.Valid())
+		require.NoError(t, inner.Unlock(ctx))
+		settle(time.Minute)
+		assert.True(t, outer.Valid())
+
+		_, err = b.With(lock.Terms{TTL: -1}).Reentrant("k").Lock(inside)
+		require.ErrorIs(t, err, lock.ErrBadTTL, "wrong terms are refused all the same")
+	})
+	bubble(t, func(t *testing.T, b *bench) {
+		outer, err := b.With(lock.Terms{MaxHold: time.Minute}).Reentrant("k").Lock(ctx)
+		require.NoError(t, err)
+		settle(50 * time.Second)
+		inner, _ := b.again(outer)
+		start := time.Now()
+		<-inner.Done()
+		assert.InDelta(t, 10, time.Since(start).Seconds(), 0.1, "nor does it last longer")
+	})
+}
+
+func TestAReentrantAfterClose(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := b.reentrant("k")
+		inner, inside := b.again(outer)
+		require.NoError(t, b.Close(ctx))
+		assert.True(t, closed(inner.Done()))
+		require.ErrorIs(t, inner.Err(), lock.ErrClosed)
+		_, err := b.Reentrant("k").Lock(inside)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		_, err = b.Reentrant("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrClosed)
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrClosed)
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrNotHeld)
+	})
+}
+
+func TestDoEntersAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		r, errWork := b.Reentrant("k"), errors.New("work failed")
+		err := lock.Do(ctx, r, func(ctx context.Context) error {
+			return lock.Do(ctx, r, func(ctx context.Context) error {
+				assert.Equal(t, 1, b.mem.Len())
+				return errWork
+			})
+		})
+		require.ErrorIs(t, err, errWork)
+		assert.Equal(t, 1, b.calls(locktest.Acquire))
+		assert.Zero(t, b.mem.Len())
+
+		err = lock.Do(ctx, r, func(ctx context.Context) error {
+			b.mem.Delete("k")
+			<-ctx.Done()
+			return lock.Do(ctx, r, func(context.Context) error {
+				t.Error("inside a lock that was lost")
+				return nil
+			})
+		})
+		require.ErrorIs(t, err, lock.ErrLost)
+	})
+}
+
+func TestTheZeroReentrants(t *testing.T) {
+	for _, r := range []*lock.Reentrant{nil, {}, (*lock.Client)(nil).Reentrant("k"), new(lock.Client).Reentrant("k")} {
+		_, err := r.Lock(ctx)
+		require.ErrorContains(t, err, "not made by a Client")
+		_, err = r.TryLock(ctx)
+		require.ErrorContains(t, err, "not made by a Client")
+	}
+	bubble(t, func(t *testing.T, b *bench) {
+		_, err := b.Reentrant("").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrBadKey)
+		_, err = b.Reentrant("k").Lock(nil) //nolint:staticcheck // the nil is what is tested
+		require.ErrorContains(t, err, "context is nil")
+	})
+}
+
+// frozen is a timer engine that never gets to run anything.
+type frozen struct{}
+
+func (f *frozen) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
+	return schedule.NewTimer(f, 1), nil
+}
+func (*frozen) ResetTimer(uint64, time.Duration) bool { return true }
+func (*frozen) StopTimer(uint64) bool                 { return true }
+func (*frozen) AwaitTimer(uint64)                     {}
