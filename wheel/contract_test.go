@@ -23,29 +23,35 @@ func TestContract(t *testing.T) {
 		"1us":            {Tick: time.Microsecond, Buckets: 4096},
 		"serial pool":    {Tick: time.Millisecond, Executor: func(func()) {}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			slack := o.Tick
-			if slack == 0 {
-				slack = 100 * time.Millisecond
+		t.Run(name, func(t *testing.T) { scheduletest.Test(t, contract(o)) })
+	}
+}
+
+func FuzzModel(f *testing.F) {
+	scheduletest.Fuzz(f, contract(wheel.Options{Tick: time.Millisecond, Buckets: 64}))
+}
+
+func contract(o wheel.Options) scheduletest.Config {
+	slack := o.Tick
+	if slack == 0 {
+		slack = 100 * time.Millisecond
+	}
+	return scheduletest.Config{
+		Slack:     slack,
+		Unordered: o.Executor != nil,
+		New: func(t *testing.T, so scheduletest.Options) scheduletest.Engine {
+			o := o
+			o.MaxPending = so.MaxPending
+			if o.Executor != nil {
+				o.Executor = serial(t)
 			}
-			scheduletest.Test(t, scheduletest.Config{
-				Slack:     slack,
-				Unordered: o.Executor != nil,
-				New: func(t *testing.T, so scheduletest.Options) scheduletest.Engine {
-					o := o
-					o.MaxPending = so.MaxPending
-					if o.Executor != nil {
-						o.Executor = serial(t)
-					}
-					if so.OnPanic != nil {
-						o.OnPanic = func(_ schedule.Task, value any, _ []byte) { so.OnPanic(value) }
-					}
-					w, err := wheel.New(&o)
-					require.NoError(t, err)
-					return w
-				},
-			})
-		})
+			if so.OnPanic != nil {
+				o.OnPanic = func(_ schedule.Task, value any, _ []byte) { so.OnPanic(value) }
+			}
+			w, err := wheel.New(&o)
+			require.NoError(t, err)
+			return w
+		},
 	}
 }
 

@@ -141,8 +141,8 @@ func (s *shard) claim(prev uint64, due []uint64) (task schedule.Task, id uint64,
 		return nil, 0, 0, nil
 	}
 	for i, id := range due {
-		// One that was stopped or moved since it was taken is not ready, and
-		// not ready again: only take makes it so.
+		// One that was stopped or moved since it was taken is not ready. Only
+		// take makes it so again, and then it is due.
 		if _, n := s.find(id); n != nil && n.list == stateReady {
 			n.list = stateRunning
 			s.running++

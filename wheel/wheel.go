@@ -149,6 +149,9 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 	}
 	c := w.core
 	if !c.reserve() {
+		if c.closed.Load() {
+			return schedule.Timer{}, schedule.ErrClosed
+		}
 		return schedule.Timer{}, schedule.ErrFull
 	}
 	timer, err := c.pick().schedule(d, task)
@@ -170,10 +173,11 @@ func (w *Wheel) Tick() time.Duration { return w.core.tick }
 // may say go w.Close().
 func (w *Wheel) Close() []schedule.Task {
 	c := w.core
+	first := c.closed.CompareAndSwap(false, true)
 	for i := range c.shards {
 		c.shards[i].shut()
 	}
-	if c.closed.CompareAndSwap(false, true) {
+	if first {
 		close(c.stop)
 	}
 	c.start.Do(func() { close(c.done) }) // never started: nobody to wait for

@@ -220,38 +220,3 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		}
 	}
 }
-
-// In real time, on busy cores, no timer is ever early.
-func TestNeverEarlyInRealTime(t *testing.T) {
-	w, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
-	require.NoError(t, err)
-	defer w.Close()
-	stop := make(chan struct{})
-	var hogs, fired sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		hogs.Go(func() {
-			for x := 0; ; x++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-			}
-		})
-	}
-	for i := range 20_000 {
-		fired.Add(1)
-		d := time.Duration(i%500_000) * time.Microsecond / 20
-		due := time.Now().Add(d)
-		_, err := w.Schedule(d, taskFunc(func(schedule.Timer) {
-			defer fired.Done()
-			if early := time.Until(due); early > 0 {
-				t.Errorf("a timer of %v fired %v early", d, early)
-			}
-		}))
-		require.NoError(t, err)
-	}
-	fired.Wait()
-	close(stop)
-	hogs.Wait()
-}

@@ -71,8 +71,7 @@ func (m *model) schedule(d time.Duration, gate chan struct{}) *modelTimer {
 	x.timer, err = m.e.Schedule(d, x)
 	switch {
 	case m.closed:
-		full := !m.ended && m.limit > 0 && errors.Is(err, schedule.ErrFull) // Close still waits
-		m.check(full || errors.Is(err, schedule.ErrClosed), "Schedule on a closed engine")
+		m.check(errors.Is(err, schedule.ErrClosed), "Schedule on a closed engine")
 		return nil
 	case m.limit > 0 && m.held() >= m.limit:
 		m.check(errors.Is(err, schedule.ErrFull), "Schedule on a full engine")
