@@ -22,12 +22,10 @@ type Entry[L any] struct {
 
 	// dog.mu guards all below. What a renewal touches stands together: an entry that
 	// was last looked at a period ago is in no cache.
+	*terms
 	timer    schedule.Timer
-	at       int64         // the instant, on the monotonic clock, of the next renewal
-	latest   instant       // the deadline never passes it
-	life     time.Duration // from sending a confirmed request to the deadline
-	period   time.Duration // from there to the next renewal
-	failures int32         // renewals in a row that got no answer
+	at       int64 // the instant, on the monotonic clock, of the next renewal
+	failures int32 // renewals in a row that got no answer
 	state    state
 	list     *list[L]  // while due: the list of its lane that it is in
 	prev     *Entry[L] // neighbours in that list
@@ -36,6 +34,14 @@ type Entry[L any] struct {
 	older    *Entry[L] // neighbours among all entries of the watchdog
 	newer    *Entry[L]
 	end      *ending // made when asked for, or at the end
+}
+
+// terms are how an entry is renewed. They do not change, and entries of one TTL share
+// them.
+type terms struct {
+	latest instant       // the deadline never passes it
+	life   time.Duration // from sending a confirmed request to the deadline
+	period time.Duration // from there to the next renewal
 }
 
 // state is where an entry stands. Its timer is armed for the next renewal while

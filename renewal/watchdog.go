@@ -33,6 +33,7 @@ type Watchdog[L any] struct {
 	lanes   map[int]*lane[L]
 	workers int
 	spare   []*batch[L]
+	terms   *terms  // of the last grant
 	spread  float64 // the part of a period, below 1/2, that the next first renewal comes later than after half of it
 	closed  bool
 	quiet   chan struct{} // closed when closed and no worker is left
@@ -94,11 +95,9 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	}
 	sent := w.clock.at(g.Sent)
 	e := &Entry[L]{
-		dog:    w,
-		lease:  lease,
-		latest: w.clock.end(g.Until),
-		life:   w.opts.life(g.TTL),
-		period: w.opts.period(g.TTL),
+		dog:   w,
+		terms: w.termsOf(g),
+		lease: lease,
 	}
 	e.confirmed(sent, now)
 	if now.reached(e.deadline()) {
@@ -121,6 +120,17 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 		return nil, e.end.err
 	}
 	return e, nil
+}
+
+// termsOf returns the terms of a grant, most often those of the grant before. The
+// caller holds mu.
+func (w *Watchdog[L]) termsOf(g Grant) *terms {
+	t := terms{latest: w.clock.end(g.Until), life: w.opts.life(g.TTL), period: w.opts.period(g.TTL)}
+	if w.terms == nil || *w.terms != t {
+		fresh := t // so that t stays off the heap
+		w.terms = &fresh
+	}
+	return w.terms
 }
 
 // Life returns how long a grant of the given TTL is trusted, counted from Sent. It
