@@ -125,6 +125,26 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 	}
 }
 
+// confirm: somebody else has renewed the lease, by a request sent at that instant.
+// A deadline that is later already stays.
+func (e *Entry[L]) confirm(sent, latest, now instant) bool {
+	e.expire(now)
+	if e.state == over {
+		return false
+	}
+	before := e.deadline()
+	e.latest = latest
+	e.confirmed(sent, now)
+	e.mono.Store(max(before.mono, e.mono.Load()))
+	e.wall.Store(max(before.wall, e.wall.Load()))
+	if e.state == waiting {
+		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
+	} else {
+		e.arm(now.until(e.deadline()))
+	}
+	return e.state != over
+}
+
 // jumped: the wall clock moved against the monotonic one. A step back must not
 // leave more than the monotonic clock does; after a step forward, which may have
 // been a suspended host, what is left by the wall clock decides, and the next

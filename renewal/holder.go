@@ -15,6 +15,25 @@ func (e *Entry[L]) Stop() bool {
 	return e.stop(ErrStopped, e.dog.clock.now())
 }
 
+// Confirm tells that the lease was renewed for its full TTL by a request other than
+// the watchdog's, sent at that instant and answered. It moves the deadline, and the
+// next renewal, as a renewal of its own would, but never to before where it was;
+// until replaces Grant.Until unless it is zero. An instant that is yet to come
+// counts as now. Confirm returns false if the entry has ended before: nothing
+// revives it.
+func (e *Entry[L]) Confirm(sent, until time.Time) bool {
+	e.dog.mu.Lock()
+	defer e.dog.mu.Unlock()
+	now, at, latest := e.dog.clock.now(), e.dog.clock.at(sent), e.latest
+	if at.mono > now.mono {
+		at = now
+	}
+	if !until.IsZero() {
+		latest = e.dog.clock.end(until)
+	}
+	return e.confirm(at, latest, now)
+}
+
 // Valid reports whether the lease may still be relied on, at this very moment. It
 // looks at the clocks, so it is right although no timer has run yet, as after a
 // pause of the process. It takes no lock and costs as much as time.Now. It ends

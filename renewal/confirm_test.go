@@ -1,0 +1,106 @@
+package renewal_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestConfirmMovesTheDeadlineAndTheNextRenewal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, &renewal.Options{Align: -1})
+		entry := register(t, dog, "a")
+		settle(period / 4)
+		require.Zero(t, s.count("a"))
+		sent := time.Now()
+		require.True(t, entry.Confirm(sent, time.Time{}))
+		assert.Equal(t, sent.Add(life), entry.Deadline())
+		settle(period - 2*slack - 10*time.Millisecond)
+		assert.Zero(t, s.count("a"), "renewed a period after the request, not before")
+		settle(3*slack + 20*time.Millisecond)
+		assert.Equal(t, 1, s.count("a"))
+		settle(time.Hour)
+		assert.True(t, entry.Valid())
+	})
+}
+
+func TestConfirmNeverMovesTheDeadlineBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		entry := register(t, dog, "a")
+		deadline := entry.Deadline()
+		require.True(t, entry.Confirm(time.Now().Add(-time.Second), time.Time{}))
+		assert.Equal(t, deadline, entry.Deadline())
+		require.True(t, entry.Confirm(time.Now().Add(time.Hour), time.Time{}))
+		assert.Equal(t, time.Now().Add(life), entry.Deadline(), "nor into the future")
+	})
+}
+
+func TestConfirmReplacesTheEndOfALease(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		start := time.Now()
+		limited := func() *renewal.Entry[string] {
+			entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: start, Until: start.Add(time.Minute)})
+			require.NoError(t, err)
+			return entry
+		}
+		kept, moved := limited(), limited()
+		settle(period / 4)
+		require.True(t, kept.Confirm(time.Now(), time.Time{}))
+		require.True(t, moved.Confirm(time.Now(), start.Add(2*time.Minute)))
+		<-kept.Done()
+		assert.LessOrEqual(t, time.Since(start), time.Minute+slack)
+		assert.True(t, moved.Valid())
+		<-moved.Done()
+		assert.GreaterOrEqual(t, time.Since(start), 2*time.Minute)
+		assert.LessOrEqual(t, time.Since(start), 2*time.Minute+slack)
+	})
+}
+
+// While a renewal hangs the timer stands at the deadline, and moves with it.
+func TestConfirmWhileARenewalIsUnderWay(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		forever := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-forever
+			return renewal.Unknown, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, dog, "a")
+		settle(period)
+		require.Equal(t, 1, s.count("a"))
+		settle(period)
+		confirmed := time.Now()
+		require.True(t, entry.Confirm(confirmed, time.Time{}))
+		<-entry.Done()
+		assert.InDelta(t, life, time.Since(confirmed), float64(slack))
+		close(forever)
+		synctest.Wait()
+	})
+}
+
+func TestConfirmRevivesNothing(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		stopped := register(t, dog, "a")
+		stopped.Stop()
+		require.False(t, stopped.Confirm(time.Now(), time.Time{}))
+		assert.False(t, stopped.Valid())
+		assert.Zero(t, stopped.Deadline())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		dog := newDog(t, new(manual), new(store), nil)
+		entry := register(t, dog, "a")
+		time.Sleep(ttl) // no timer has told
+		require.False(t, entry.Confirm(time.Now(), time.Time{}))
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}
