@@ -138,3 +138,37 @@ func ExampleReentrant() {
 	// booked
 	// error: <nil>
 }
+
+// Two accounts, on two stores: all or nothing, and no order to keep to.
+func ExampleMulti() {
+	here, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer here.Close(context.Background())
+	there, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer there.Close(context.Background())
+
+	both := lock.Multi(here.Mutex("from"), there.Mutex("to"))
+	held, err := both.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, m := range held.Members() {
+		fmt.Println(m.Key(), m.Token() > 0)
+	}
+	_, err = there.Mutex("to").TryLock(context.Background())
+	fmt.Println("taken:", errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("unlock:", held.Unlock(context.Background()))
+	// Output:
+	// from true
+	// to true
+	// taken: true
+	// unlock: <nil>
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -29,6 +30,9 @@ type hold interface {
 	logger() *slog.Logger
 	String() string                        // without the owner
 	afterFunc(f func()) (stop func() bool) // as renewal.Entry has it
+
+	// refresh gives a new lease its full TTL again, unless it is fresh.
+	refresh(ctx context.Context) error
 
 	// carry returns a ctx that Reentrant finds h in.
 	carry(ctx context.Context, h *Held) context.Context
@@ -99,7 +103,8 @@ func (h *Held) Deadline() time.Time {
 // Token returns the fencing token: higher than that of every earlier holder of
 // this key. A resource that is given the token with each request, and refuses
 // tokens below the highest that it has seen, is safe from holders that do not
-// know yet that they lost the lock. It is 0 for a store that has none.
+// know yet that they lost the lock. It is 0 for a store that has none, and for a
+// Multi, whose Members have tokens.
 func (h *Held) Token() uint64 {
 	if h == nil || h.hold == nil {
 		return 0
@@ -107,7 +112,20 @@ func (h *Held) Token() uint64 {
 	return h.hold.token()
 }
 
-// Key returns the key of the lock.
+// Members returns the handles of the locks that a [Multi] holds, in the order in
+// which it was given them: each has its own key, token and deadline. Unlocking one
+// ends the whole. Of any other lock the only member is h itself.
+func (h *Held) Members() []*Held {
+	if h == nil || h.hold == nil {
+		return nil
+	}
+	if g, ok := h.hold.(*group); ok {
+		return slices.Clone(g.members)
+	}
+	return []*Held{h}
+}
+
+// Key returns the key of the lock, for a Multi those of all, with commas between.
 func (h *Held) Key() string {
 	if h == nil || h.hold == nil {
 		return ""

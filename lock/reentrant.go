@@ -176,6 +176,9 @@ func (r *reentry) key() string                           { return r.of.key() }
 func (r *reentry) logger() *slog.Logger                  { return r.of.logger() }
 func (r *reentry) String() string                        { return r.of.String() }
 
+// refresh does nothing: the lease is that of the first handle.
+func (r *reentry) refresh(context.Context) error { return nil }
+
 func (r *reentry) carry(ctx context.Context, h *Held) context.Context {
 	return ownership{h, r.of}.in(ctx)
 }

@@ -128,3 +128,97 @@ func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 	ex.Leave(r.Key(), outer.Token())
 	assert.NoError(f, outer.Unlock(f.ctx))
 }
+
+// all returns the lock of several keys, by a client of its own.
+func (f *fixture) all(keys ...string) lock.Locker {
+	f.Helper()
+	c := f.newClient()
+	var locks []lock.Locker
+	for _, k := range keys {
+		locks = append(locks, c.Mutex(f.prefix+k))
+	}
+	return lock.Multi(locks...)
+}
+
+var several = []testCase{
+	{name: "S8_several_locks_are_held_together", run: func(f *fixture) {
+		h := f.lock(f.all("a", "b", "c"))
+		time.Sleep(2 * f.TTL)
+		assert.True(f, h.Valid())
+		for _, k := range []string{"a", "b", "c"} {
+			f.taken(k)
+		}
+		require.NoError(f, h.Unlock(f.ctx))
+		for _, k := range []string{"a", "b", "c"} {
+			f.acquire(f.request(k))
+		}
+	}},
+	{name: "S8_of_several_locks_none_is_held_if_one_is_taken", run: func(f *fixture) {
+		f.acquire(f.request("b"))
+		_, err := f.all("a", "b", "c").TryLock(f.ctx)
+		var held *lock.HeldError
+		require.ErrorAs(f, err, &held)
+		assert.Equal(f, f.prefix+"b", held.Key)
+		f.acquire(f.request("a"))
+		f.acquire(f.request("c"))
+	}},
+	{name: "S8_who_waits_for_several_locks_holds_none", run: func(f *fixture) {
+		b := f.acquire(f.request("b"))
+		got := make(chan *lock.Held, 1)
+		go func() {
+			h, err := f.all("a", "b").Lock(f.ctx)
+			assert.NoError(f, err)
+			got <- h
+		}()
+		time.Sleep(f.TTL / 10)
+		a := f.lock(f.newClient().Mutex(f.prefix + "a"))
+		require.NoError(f, f.store.Release(f.ctx, b))
+		time.Sleep(f.TTL / 10)
+		require.NoError(f, a.Unlock(f.ctx))
+		h := <-got
+		assert.True(f, h.Valid())
+		f.taken("a")
+		f.taken("b")
+		require.NoError(f, h.Unlock(f.ctx))
+	}},
+	{name: "S8_the_loss_of_one_of_several_ends_the_whole", needs: needsDelete, run: func(f *fixture) {
+		h := f.lock(f.all("a", "b"))
+		f.Delete(f.T, f.store, f.prefix+"b")
+		<-h.Done()
+		assert.False(f, h.Valid())
+		require.ErrorIs(f, h.Err(), lock.ErrLost)
+		f.taken("a") // until the holder has stopped
+		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		f.acquire(f.request("a"))
+	}},
+	{name: "S8_holders_of_several_locks_exclude_each_other", run: func(f *fixture) {
+		ex := NewExclusion()
+		var wg sync.WaitGroup
+		for _, l := range []lock.Locker{f.all("a", "b"), f.all("b", "a"), f.all("b", "c"), f.all("c", "a")} {
+			wg.Go(func() {
+				for range 10 {
+					f.holdAll(ex, l)
+				}
+			})
+		}
+		wg.Wait()
+		assert.Empty(f, ex.Violations())
+		assert.Equal(f, 80, ex.Entered())
+	}},
+}
+
+// holdAll holds several locks for a moment.
+func (f *fixture) holdAll(ex *Exclusion, l lock.Locker) {
+	h, err := l.Lock(f.ctx)
+	if !assert.NoError(f, err) {
+		return
+	}
+	for _, m := range h.Members() {
+		ex.Enter(m.Key(), m.Token())
+	}
+	assert.True(f, h.Valid())
+	for _, m := range h.Members() {
+		ex.Leave(m.Key(), m.Token())
+	}
+	assert.NoError(f, h.Unlock(f.ctx))
+}

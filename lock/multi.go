@@ -1,0 +1,209 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Multi returns a lock that is several: it is got when all of them are, and what
+// it holds ends when the first of them ends. They may be of any kinds, clients and
+// stores.
+//
+// Lock waits for one of them and tries the others. If one of these is taken it
+// gives all back, and waits for that one next: it holds nothing while it waits, so
+// two Multis never wait for each other, in whatever order they name their locks,
+// and no order has to be agreed upon. It is served when all are free at one time;
+// a steady stream of holders of single ones can keep it waiting until ctx ends.
+// TryLock tries each once, and gives all back if one is taken.
+//
+// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one
+// round trip: those whose lease began earlier are renewed before, as any renewal
+// only if they are still held. A [Reentrant] that ctx has the ownership of is
+// entered, and its lease left as it is.
+//
+// The handle is that of all. Its Done, Err and Valid tell of the first member that
+// is lost; the others stay held, for the holder who needs time to stop, until
+// Unlock. Unlock releases all at the same time and returns what went wrong with
+// any. [Held.Members] has what differs: keys, tokens, deadlines.
+//
+// What was taken by a Lock or TryLock that fails is given back as Unlock would; if
+// ctx has ended, in the background. Their errors are those of the member that was
+// not got. A Multi without locks, and one that names a lock twice, which would
+// wait for itself, are refused by Lock and TryLock: it knows a lock by its store
+// and key, and one of a type that is not of this package by being equal. A Multi
+// within a Multi counts as its members.
+func Multi(locks ...Locker) Locker {
+	m := new(multi)
+	for _, l := range locks {
+		if inner, ok := l.(*multi); ok {
+			m.locks = append(m.locks, inner.locks...)
+			m.wrong = cmp.Or(m.wrong, inner.wrong)
+			continue
+		}
+		m.locks = append(m.locks, l)
+	}
+	if m.wrong == nil {
+		m.wrong = checkMembers(m.locks)
+	}
+	return m
+}
+
+// multi is what Multi returns.
+type multi struct {
+	locks []Locker
+	wrong error // the answer to every Lock
+}
+
+// checkMembers names what is wrong with the locks of a Multi.
+func checkMembers(locks []Locker) error {
+	if len(locks) == 0 {
+		return errors.New("lock: Multi has no locks")
+	}
+	seen := make(map[any]int, len(locks))
+	for i, l := range locks {
+		if l == nil {
+			return fmt.Errorf("lock: lock %d of Multi is nil", i)
+		}
+		id := identity(l)
+		if !reflect.ValueOf(id).Comparable() {
+			continue
+		}
+		if first, ok := seen[id]; ok {
+			return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it", i, first)
+		}
+		seen[id] = i
+	}
+	return nil
+}
+
+// identity returns what is equal for two Lockers that are the same lock.
+func identity(l Locker) any {
+	type lockID struct {
+		store any
+		key   string
+	}
+	var id lockID
+	var c *Client
+	switch l := l.(type) {
+	case *Mutex:
+		if l != nil {
+			c, id.key = l.client, l.key
+		}
+	case *Reentrant:
+		if l != nil {
+			c, id.key = l.client, l.key
+		}
+	}
+	if c == nil || c.core == nil {
+		return l
+	}
+	if id.store = c.store; !reflect.ValueOf(c.store).Comparable() {
+		id.store = c.core
+	}
+	return id
+}
+
+// Lock implements Locker.
+func (m *multi) Lock(ctx context.Context) (*Held, error) {
+	if m.wrong != nil {
+		return nil, m.wrong
+	}
+	next := 0
+	for round := 0; ; round++ {
+		held, failed, err := m.acquire(ctx, next, true)
+		if err == nil {
+			return held, nil
+		}
+		var taken *HeldError
+		if !errors.As(err, &taken) {
+			return nil, err
+		}
+		if restRound(ctx, round) != nil {
+			return nil, fmt.Errorf("lock: lock %s: %w", quoted(taken.Key), refusal(ctx, err))
+		}
+		next = failed
+	}
+}
+
+// TryLock implements Locker.
+func (m *multi) TryLock(ctx context.Context) (*Held, error) {
+	if m.wrong != nil {
+		return nil, m.wrong
+	}
+	held, _, err := m.acquire(ctx, 0, false)
+	return held, err
+}
+
+// acquire gets all locks or none, beginning with the one at index first, which it
+// waits for if it is to. It tells which lock it did not get.
+func (m *multi) acquire(ctx context.Context, first int, wait bool) (held *Held, failed int, err error) {
+	got := make([]*Held, len(m.locks))
+	for i := range m.locks {
+		at := (first + i) % len(m.locks)
+		lock := m.locks[at].TryLock
+		if wait && i == 0 {
+			lock = m.locks[at].Lock
+		}
+		if got[at], err = lock(ctx); err != nil {
+			giveBack(ctx, got)
+			return nil, at, err
+		}
+	}
+	if err := each(got, func(h *Held) error { return h.hold.refresh(ctx) }); err != nil {
+		giveBack(ctx, got)
+		return nil, first, err
+	}
+	return newGroup(got), 0, nil
+}
+
+// restRound keeps Multis that take each other's locks from going on so: from the
+// second time they rest, at random. What was taken may be free by now, so the first
+// time they do not.
+func restRound(ctx context.Context, round int) error {
+	if round == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(backoff(round - 1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// giveBack unlocks what was got, and waits for that until ctx ends. Unlock has a
+// bound of its own, and what it could not confirm goes on in the background.
+func giveBack(ctx context.Context, got []*Held) {
+	got = slices.DeleteFunc(got, func(h *Held) bool { return h == nil })
+	if len(got) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = each(got, func(h *Held) error { return h.Unlock(ctx) })
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// each calls f for all handles at the same time and returns all errors.
+func each(all []*Held, f func(*Held) error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, h := range all {
+		wg.Go(func() { errs[i] = f(h) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

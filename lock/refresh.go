@@ -1,0 +1,61 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// freshPart of a TTL is the age up to which a lease counts as new.
+const freshPart = 100
+
+// refresh renews a lease that is not new any more, while the others of a Multi were
+// got. The store does so only for its owner. A first failure to reach it is
+// tolerated.
+func (s *holding) refresh(ctx context.Context) error {
+	lease := s.entry.Lease()
+	if time.Since(lease.Sent) <= lease.TTL/freshPart {
+		return nil
+	}
+	err := s.renew(ctx, lease)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("lock: lock %s: %w: %w", quoted(lease.Key), ErrNotAcquired, err)
+}
+
+func (s *holding) renew(ctx context.Context, lease Lease) error {
+	if err := s.client.begin(); err != nil {
+		return err
+	}
+	defer s.client.done()
+	ctx, cancel := context.WithCancelCause(ctx) // which ends when the client is closed, too
+	defer cancel(nil)
+	defer context.AfterFunc(s.client.ctx, func() { cancel(ErrClosed) })()
+	err := errors.New("the store has not answered")
+	for range 1 + tolerated {
+		sent := time.Now()
+		var until time.Time // that of a maximum hold stays
+		if s.client.terms.Fixed {
+			until = sent.Add(s.client.dog.Life(lease.TTL))
+		}
+		var out [1]renewal.Outcome
+		failure := s.client.store.Renew(ctx, []Lease{lease}, out[:])
+		switch {
+		case out[0] == renewal.Lost:
+			return &renewal.LostError{Reason: renewal.NotOwned, Err: failure}
+		case out[0] == renewal.Renewed && s.entry.Confirm(sent, until):
+			return nil
+		case out[0] == renewal.Renewed:
+			return s.state()
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		err = cmp.Or(failure, err)
+	}
+	return err
+}
