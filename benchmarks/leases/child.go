@@ -123,7 +123,11 @@ func acquire(o order) (*held, error) {
 		return nil, err
 	}
 	h.first = readMemory()
-	return h, lockAll(ctx, h.client, tenth, o.Leases)
+	if err := lockAll(ctx, h.client, tenth, o.Leases); err != nil {
+		return nil, err
+	}
+	h.client.allHeld()
+	return h, nil
 }
 
 func (h *held) do(word string) (answer, error) {

@@ -32,6 +32,9 @@ type client interface {
 	// lock gets the i-th lock and keeps it from then on.
 	lock(ctx context.Context, i int) error
 
+	// allHeld is called once, when it has all its locks.
+	allHeld()
+
 	// tell returns what the client knows of its locks.
 	tell() tally
 }

@@ -34,6 +34,7 @@ var (
 type ours struct {
 	client *lock.Client
 	held   []*lock.Held
+	gate   chan struct{} // of the store
 }
 
 func openOurs(o order, opts *lock.Options) (client, error) {
@@ -41,20 +42,39 @@ func openOurs(o order, opts *lock.Options) (client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := &ours{held: make([]*lock.Held, o.Leases), gate: make(chan struct{})}
 	opts.Terms = lock.Terms{TTL: o.TTL}
-	if o.FlatOut {
-		opts.Renewal = renewal.Options{Fraction: flatOutFraction, Timeout: o.period()}
+	if !o.FlatOut {
+		c.client, err = lock.New(store, opts)
+		return c, err
 	}
-	c, err := lock.New(store, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &ours{client: c, held: make([]*lock.Held, o.Leases)}, nil
+	opts.Renewal = renewal.Options{Fraction: flatOutFraction, Timeout: o.period()}
+	c.client, err = lock.New(&gated{store, c.gate}, opts)
+	return c, err
 }
 
 // flatOutFraction of a TTL is a period so short that every lease is due for
 // renewal as soon as it has been renewed. A call may take longer.
 const flatOutFraction = 1.0 / 3000
+
+// gated is a store that renews nothing before its gate is open: those who renew
+// without pause would leave nothing of the server to those who still acquire.
+type gated struct {
+	*redisstore.Store
+	gate <-chan struct{}
+}
+
+// Renew implements renewal.Renewer.
+func (g *gated) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+	select {
+	case <-g.gate:
+		return g.Store.Renew(ctx, batch, out)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *ours) allHeld() { close(c.gate) }
 
 func (c *ours) lock(ctx context.Context, i int) (err error) {
 	c.held[i], err = c.client.Mutex(lockName(i)).TryLock(ctx)

@@ -77,6 +77,8 @@ func (t *ticking) lock(ctx context.Context, i int) error {
 	return nil
 }
 
+func (t *ticking) allHeld() {}
+
 // keep renews a lock until that fails.
 func (t *ticking) keep(f renew) {
 	defer t.lost.Add(1)
@@ -128,6 +130,8 @@ func (r *rueidisLocks) lock(_ context.Context, i int) (err error) {
 	r.ctxs[i], r.cancel[i], err = r.locker.TryWithContext(context.Background(), lockName(i))
 	return err
 }
+
+func (r *rueidisLocks) allHeld() {}
 
 func (r *rueidisLocks) tell() tally {
 	var lost int
