@@ -28,6 +28,7 @@ type peer struct {
 	name  string
 	title string
 	ticks []time.Duration // those that it can be set to; none if it has no tick
+	aside bool            // seldom decides a goal: measured in one round, and not with -quick
 	run   func(s spec) (values, error)
 }
 
@@ -42,14 +43,14 @@ var bothTicks = []time.Duration{fineTick, coarseTick}
 // peers are all that run in a Go process. Netty is apart, see jvm.go.
 var peers = []peer{
 	{name: "wheel", title: "wheel", ticks: bothTicks, run: runOn(newWheel)},
-	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, run: runOn(newWheelGo)},
+	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, aside: true, run: runOn(newWheelGo)},
 	{name: "heap", title: "heapqueue", run: runOn(newHeap)},
 	{name: "std", title: "time.AfterFunc", run: runOn(newStd)},
 	{name: "antlabs", title: "antlabs/timer", ticks: []time.Duration{coarseTick}, run: runOn(newAntlabs)},
 	{name: "russellluo", title: "RussellLuo/timingwheel", ticks: bothTicks, run: runOn(newRussellLuo)},
-	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, run: runOn(newRfyiamcool)},
+	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, aside: true, run: runOn(newRfyiamcool)},
 	{name: "textbook", title: "container/heap", run: runOn(newTextbook)},
-	{name: "harness", title: "the harness alone", run: runOn(newHarness)},
+	{name: "harness", title: "the harness alone", aside: true, run: runOn(newHarness)},
 }
 
 const netty = "netty"
@@ -74,6 +75,12 @@ func titleOf(name string) string {
 		return name
 	}
 	return p.title
+}
+
+// aside tells whether a peer is measured in one round only.
+func aside(name string) bool {
+	p, err := peerNamed(name)
+	return err == nil && p.aside
 }
 
 // suits tells whether a peer can run with that tick. A peer without ticks suits

@@ -77,14 +77,21 @@ func (s settings) plan() []job {
 				continue
 			}
 			for _, p := range order() {
-				wanted := slices.Contains(n.peers, p) && (len(s.peers) == 0 || slices.Contains(s.peers, p))
-				if wanted && suits(p, n.spec.Tick) {
+				if slices.Contains(n.peers, p) && s.wants(p, round) && suits(p, n.spec.Tick) {
 					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.quicker(n.spec)})
 				}
 			}
 		}
 	}
 	return jobs
+}
+
+// wants tells whether a peer is measured in a round.
+func (s settings) wants(peer string, round int) bool {
+	if len(s.peers) > 0 {
+		return slices.Contains(s.peers, peer)
+	}
+	return !aside(peer) || !s.quick && round == 0
 }
 
 // order is that of the peers within a round and in tables.
@@ -103,6 +110,8 @@ func (r row) peers() []string {
 		if r.sample.Pending > million { // takes long and much memory
 			return []string{"wheel", "heap", "std", "antlabs", netty}
 		}
+	case "fire":
+		return order()
 	case "rearm":
 		return without("harness")
 	case "spread":
@@ -110,7 +119,7 @@ func (r row) peers() []string {
 	case "idle":
 		return without("wheel-go", "textbook")
 	}
-	return order()
+	return without("wheel-go") // which differs from the wheel in what a fire does
 }
 
 func without(names ...string) []string {
