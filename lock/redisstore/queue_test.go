@@ -53,6 +53,30 @@ func TestTheQueueEndsSoonAfterItsLastWaiter(t *testing.T) {
 	}
 }
 
+func TestTheQueueAndItsPlacesEndTogether(t *testing.T) {
+	tb := newTable(t)
+	tb.granted("a:1")
+	both := []string{tb.k.queue, tb.k.places}
+	for i := range both {
+		tb.queued("b:1")
+		require.NoError(t, tb.rdb.PExpire(t.Context(), both[i], 2*placeMs*time.Millisecond-time.Second).Err())
+		require.NoError(t, tb.rdb.PExpire(t.Context(), both[1-i], 3*placeMs*time.Millisecond).Err())
+		tb.queued("b:1")
+		for _, key := range []string{tb.k.queue, tb.k.places} {
+			around(t, 4*placeMs*time.Millisecond, tb.pttl(key))
+		}
+	}
+
+	require.NoError(t, tb.rdb.PExpire(t.Context(), tb.k.queue, 3*placeMs*time.Millisecond).Err())
+	require.NoError(t, tb.rdb.PExpire(t.Context(), tb.k.places, 3*placeMs*time.Millisecond).Err())
+	tb.kill("b:1")
+	tb.queued("c:1")
+	assert.Equal(t, []string{"c:1"}, tb.queue(), "it cleared away the only other, and with it the queue")
+	for _, key := range []string{tb.k.queue, tb.k.places} {
+		around(t, 4*placeMs*time.Millisecond, tb.pttl(key))
+	}
+}
+
 func TestReleaseHandsOver(t *testing.T) {
 	tb := newTable(t)
 	signals := tb.signals("b")

@@ -60,10 +60,11 @@ if place > 0 then
     end
     redis.call('RPUSH', KEYS[3], owner)
   end
-  for _, key in ipairs({KEYS[3], KEYS[4]}) do
-    if redis.call('PTTL', key) < 2 * place then
-      redis.call('PEXPIRE', key, text(4 * place))
-    end
+  -- Both or none: if the places outlived the queue an owner in them would never
+  -- enter it again.
+  if math.min(redis.call('PTTL', KEYS[3]), redis.call('PTTL', KEYS[4])) < 2 * place then
+    redis.call('PEXPIRE', KEYS[3], text(4 * place))
+    redis.call('PEXPIRE', KEYS[4], text(4 * place))
   end
   if redis.call('LINDEX', KEYS[3], 0) == owner then
     head = 1
