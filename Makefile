@@ -4,6 +4,7 @@
 ARGS   ?=
 PKG    ?= ./...
 BENCH  ?= .
+TIER   ?= quick
 TOOL   := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
 
@@ -53,6 +54,11 @@ test-32: ## Run the tests of the engines as a 32-bit program, where that can run
 nested: setup ## Build, vet and test the modules in subfolders
 	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
+verify: setup ## Verify the protocol and print what was done, TIER=long for an hour of it
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
+	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=3h $(ARGS) ./...; then code=0; else code=1; fi; \
+	cat "$$dir"/*.txt; exit $$code
+
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 
@@ -65,4 +71,4 @@ bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick for 
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested bench bench-timers bench-leases demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify bench bench-timers bench-leases demo

@@ -1,0 +1,154 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// observe puts a state on the server, does an operation there, and returns what
+// can be seen of it, in the words of the model.
+func (b *bridge) observe(x Scripts, v *Server, op operation, k tokens) (outcome, error) {
+	before := time.Now()
+	k.base = before.UnixMicro() - oldUs
+	p := b.rdb.Pipeline()
+	b.put(p, v, k, before.UnixMilli())
+	answer := b.send(p, x, op, v, k)
+	p.Publish(b.ctx, "lw:"+endMark, endMark)
+	see := b.see(p, x)
+	if _, err := p.Exec(b.ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return outcome{}, err
+	}
+	text := func(token string) string { return k.name(token, v, before) }
+	o := outcome{answer: b.answer(answer, op, text), keys: see(text)}
+	for {
+		m, err := b.signals.ReceiveMessage(b.ctx)
+		if err != nil {
+			return outcome{}, err
+		}
+		if m.Payload == endMark {
+			return o, nil
+		}
+		owner, token, _ := strings.Cut(m.Payload, " ")
+		o.signals = append(o.signals, fmt.Sprintf("%s %s %s", trimmed(m.Channel), owner, text(token)))
+	}
+}
+
+// name is the model's word for a real token.
+func (k tokens) name(text string, v *Server, before time.Time) string {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return "no number: " + text
+	case n == 0:
+		return "0"
+	case k.ahead && v.Last > 0 && n == k.real(v.Last, true):
+		return fmt.Sprint(v.Last)
+	case k.ahead && n == k.real(v.Last, true)+1:
+		return "last+1"
+	case !k.ahead && n >= before.UnixMicro() && n <= time.Now().UnixMicro():
+		return "now"
+	}
+	return fmt.Sprint(n - k.base)
+}
+
+func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) string {
+	switch v := cmd.Val().(type) {
+	case int64:
+		return fmt.Sprint(v)
+	case []any:
+		if op.kind == Renew {
+			return strings.Trim(fmt.Sprint(v), "[]")
+		}
+		parts := make([]string, len(v))
+		for i := range v {
+			switch part := v[i].(type) {
+			case string:
+				parts[i] = text(part)
+			case int64:
+				if i == 2 {
+					part = inTicks(part)
+				}
+				parts[i] = fmt.Sprint(part)
+			}
+		}
+		return strings.Join(parts, " ")
+	}
+	return fmt.Sprint("unexpected: ", cmd.Val(), cmd.Err())
+}
+
+// see asks for all that the server has, and returns what makes a list of the
+// answers.
+func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []string {
+	ms := func(key string) *redis.Cmd { return p.Do(b.ctx, "PTTL", key) }
+	value, valueMs := p.Get(b.ctx, keyLock), ms(keyLock)
+	last, lastMs := p.Get(b.ctx, keyLock+":t"), ms(keyLock+":t")
+	queue, queueMs := p.LRange(b.ctx, keyLock+":q", 0, -1), ms(keyLock+":q")
+	places, placesMs := p.ZRangeWithScores(b.ctx, keyLock+":w", 0, -1), ms(keyLock+":w")
+	tombs := make([]*redis.Cmd, x.Owners)
+	for i := range tombs {
+		tombs[i] = ms(keyTomb + ownerOf(i))
+	}
+	size := p.DBSize(b.ctx)
+	return func(text func(string) string) []string {
+		now := time.Now()
+		left := func(cmd *redis.Cmd) int64 { n, _ := cmd.Int64(); return inTicks(n) }
+		known := int64(0)
+		var keys []string
+		if value.Err() == nil {
+			known++
+			owner, token, _ := strings.Cut(value.Val(), " ")
+			keys = append(keys, fmt.Sprintf("lock %s %s for %d", owner, text(token), left(valueMs)))
+		}
+		if last.Err() == nil {
+			known++
+			keys = append(keys, "last "+remembered(last.Val(), lastMs, now, text))
+		}
+		for _, owner := range queue.Val() {
+			keys = append(keys, "turn "+owner)
+		}
+		ends := map[string]int64{}
+		for _, z := range places.Val() {
+			ends[z.Member.(string)] = max(inTicks(int64(z.Score)-now.UnixMilli()), 0)
+		}
+		for i := range tombs {
+			if end, ok := ends[ownerOf(i)]; ok {
+				keys = append(keys, fmt.Sprintf("place %s for %d", ownerOf(i), end))
+			}
+			if n, _ := tombs[i].Int64(); n > 0 {
+				known++
+				keys = append(keys, fmt.Sprintf("tombstone %s for %d", ownerOf(i), inTicks(n)))
+			}
+		}
+		if len(queue.Val()) > 0 || len(places.Val()) > 0 {
+			known += 2
+			keys = append(keys, fmt.Sprintf("queue for %d", left(queueMs)))
+			if left(queueMs) != left(placesMs) {
+				keys = append(keys, fmt.Sprintf("places for %d", left(placesMs)))
+			}
+		}
+		if size.Val() != known {
+			keys = append(keys, fmt.Sprintf("%d keys", size.Val()))
+		}
+		return keys
+	}
+}
+
+// remembered tells of the last token, and whether it is kept for as long as it
+// must be: the memory after the moment that it names.
+func remembered(token string, ms *redis.Cmd, now time.Time, text func(string) string) string {
+	shown := text(token)
+	if shown != "now" && shown != "last+1" {
+		return "as before"
+	}
+	us, _ := strconv.ParseInt(token, 10, 64)
+	want := us/1000 - now.UnixMilli() + memoryMs
+	if got, _ := ms.Int64(); got < want-tickMs/2 || got > want+tickMs/2 {
+		return fmt.Sprintf("%s for %d ms instead of %d", shown, got, want)
+	}
+	return shown
+}

@@ -1,0 +1,75 @@
+package model
+
+// Space is a configuration that is exhausted, and how many states that are.
+type Space struct {
+	Config
+	States uint64 // 0: not yet known
+	Long   bool   // not for every day
+}
+
+func space(name string, c Config, states uint64, change ...func(*Config)) Space {
+	c.Name = name
+	for _, f := range change {
+		f(&c)
+	}
+	return Space{Config: c, States: states}
+}
+
+func long(s Space) Space {
+	s.Long = true
+	return s
+}
+
+// The changes that several spaces share.
+func placeOfTTL(c *Config)   { c.Place = c.TTL }
+func drift(c *Config)        { c.Drift, c.Margin, c.TTL, c.Place = true, 1, 3, 2 }
+func twoCalls(c *Config)     { c.Calls = 2 }
+func tries(c *Config)        { c.Tries = true }
+func renews(c *Config)       { c.Renews = true }
+func doubles(c *Config)      { c.Copies = 1 }
+func cancels(c *Config)      { c.Cancels = true }
+func noCancels(c *Config)    { c.Cancels = false }
+func noCrashes(c *Config)    { c.Crashes = false }
+func forcedOnce(c *Config)   { c.Force = 1 }
+func forcedThrice(c *Config) { c.Force = 3 }
+func loss(c *Config)         { c.Loss = true }
+func stale(c *Config)        { c.Stale = true }
+func clockMarks(c *Config)   { c.ClockMarks, c.S1Returns = true, true }
+func steppedBack(c *Config)  { c.StepBack, c.Memory = 2, 3 }
+func steppedOnce(c *Config)  { c.StepBack, c.Memory = 1, 2 }
+func queueEnds(c *Config)    { c.QueueEnds = true }
+func flights(c *Config)      { c.Flight, c.Tombstone = 3, 3 }
+func ttl3(c *Config)         { c.TTL, c.Place = 3, 2 }
+func someDrains(c *Config)   { c.Every = 16 }
+
+// Spaces are all configurations.
+var Spaces = []Space{
+	space("doubles, renewals", two, 304137),
+	space("doubles, renewals, tries", two, 620876, tries),
+	space("a place that lasts as long as the lock", bare, 176161, placeOfTTL, renews),
+	space("two requests at once", bare, 2580765, twoCalls, noCancels, noCrashes, someDrains),
+	space("clocks that drift", bare, 737424, drift, renews),
+	space("a forced release", bare, 146333, forcedOnce, noCrashes),
+	space("loss of the data", bare, 221048, loss, renews),
+	space("fall-back to a copy", bare, 658816, stale, renews, noCrashes),
+	space("fall-back to a copy, marks by the clock", bare, 415861, stale, clockMarks, noCrashes),
+	space("the clock set back", bare, 317126, steppedOnce, noCrashes),
+	space("the end of the queue", bare, 57100, queueEnds, renews),
+	space("the end of tombstones", bare, 82672, flights),
+	space("three owners", three, 2694271, noCrashes, someDrains),
+
+	long(space("a place that lasts as long as the lock, doubles", two, 1595963, placeOfTTL)),
+	long(space("two requests at once, crashes", bare, 2675235, twoCalls)),
+	long(space("two requests at once, doubles, renewals", two, 0, twoCalls, someDrains)),
+	long(space("clocks that drift, doubles", two, 0, drift, someDrains)),
+	long(space("three forced releases, renewals", bare, 0, forcedThrice, renews, someDrains)),
+	long(space("loss of the data, doubles", two, 0, loss, someDrains)),
+	long(space("fall-back to a copy, crashes", bare, 838036, stale, renews)),
+	long(space("fall-back to a copy, marks by the clock, doubles", two, 0, stale, clockMarks, someDrains)),
+	long(space("the clock set back twice, crashes", bare, 0, steppedBack)),
+	long(space("three owners that crash and give up", three, 3979547, cancels)),
+	long(space("three owners, renewals", three, 0, noCrashes, renews, someDrains)),
+	long(space("three owners, doubles", three, 0, doubles, noCrashes, someDrains)),
+	long(space("three owners, TTL 3", three, 0, ttl3, noCrashes, someDrains)),
+	long(space("three owners, loss of the data", three, 0, loss, noCrashes, someDrains)),
+}

@@ -1,0 +1,56 @@
+// Package part is what the parts of the verification share: how long they may
+// take, and how they report.
+package part
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Tiers, from VERIFY_TIER; nothing means Quick.
+const (
+	Quick = "quick" // minutes, in CI
+	Long  = "long"  // an hour
+)
+
+// IsLong tells whether the tier is Long.
+func IsLong() bool { return os.Getenv("VERIFY_TIER") == Long }
+
+// Report is the block that a part prints at its end. Its methods are safe for
+// concurrent use.
+type Report struct {
+	name string
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+// NewReport returns the report of a part.
+func NewReport(name string) *Report { return &Report{name: name} }
+
+// Add adds a line.
+func (r *Report) Add(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+// Print prints the block and, if VERIFY_REPORT names a folder, leaves it there as
+// a file: go test shows nothing of tests that pass.
+func (r *Report) Print() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lines) == 0 {
+		return nil
+	}
+	block := "== " + r.name + "\n" + strings.Join(r.lines, "\n") + "\n"
+	fmt.Print(block)
+	dir := os.Getenv("VERIFY_REPORT")
+	if dir == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(dir, r.name+".txt"), []byte(block), 0o600)
+}
