@@ -76,7 +76,7 @@ func (s settings) plan() []job {
 			if n.slow && round > 0 {
 				continue
 			}
-			for _, p := range order() {
+			for _, p := range turned(order(), round) {
 				if slices.Contains(n.peers, p) && s.wants(p, round) && suits(p, n.spec.Tick) {
 					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.quicker(n.spec)})
 				}
@@ -84,6 +84,13 @@ func (s settings) plan() []job {
 		}
 	}
 	return jobs
+}
+
+// turned begins with another of the names in each round, so that none is always
+// the first, after whatever the machine did before.
+func turned(names []string, round int) []string {
+	first := round * 3 % len(names)
+	return append(slices.Clone(names[first:]), names[:first]...)
 }
 
 // wants tells whether a peer is measured in a round.

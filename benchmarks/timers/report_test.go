@@ -69,7 +69,7 @@ func TestPeersTakeTurns(t *testing.T) {
 			assert.NotEqual(t, "antlabs", j.Peer, "its tick is 10 ms")
 		}
 	}
-	assert.Equal(t, []string{"wheel", "antlabs", "wheel", "antlabs"}, got)
+	assert.Equal(t, []string{"wheel", "antlabs", "antlabs", "wheel"}, got)
 }
 
 func TestLatenessIsExactTo6Percent(t *testing.T) {
