@@ -167,7 +167,7 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool) (held *Held, 
 // time they do not.
 func restRound(ctx context.Context, round int) error {
 	if round == 0 {
-		return ctx.Err()
+		return nil
 	}
 	timer := time.NewTimer(backoff(round - 1))
 	defer timer.Stop()

@@ -133,7 +133,9 @@ func (e *Entry[L]) confirm(sent, latest, now instant) bool {
 		return false
 	}
 	before := e.deadline()
-	e.latest = latest
+	if latest != e.latest {
+		e.terms = &terms{latest: latest, life: e.life, period: e.period}
+	}
 	e.confirmed(sent, now)
 	e.mono.Store(max(before.mono, e.mono.Load()))
 	e.wall.Store(max(before.wall, e.wall.Load()))
