@@ -27,6 +27,7 @@ const (
 	patience    = 20 * time.Second
 	pause       = 2 * time.Millisecond // between two looks at a server
 	pingTimeout = 50 * time.Millisecond
+	busOffset   = 10_000 // from the port of a server to that of its cluster bus
 )
 
 // Server is a redis-server. Its methods are safe for concurrent use, except that
@@ -75,13 +76,23 @@ func Launch(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// freePort returns a port that is free at this moment.
+// freePort returns a port that is free at this moment, and so is the one that a
+// node of a cluster uses beside it.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		bus, busErr := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+busOffset)))
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if busErr == nil {
+			return port, bus.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // start runs the process and waits until it serves.

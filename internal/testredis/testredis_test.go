@@ -84,6 +84,29 @@ func TestWhatIsDurableSurvivesACrash(t *testing.T) {
 	assert.Equal(t, "v", rdb.Get(t.Context(), "k").Val())
 }
 
+func TestACluster(t *testing.T) {
+	c := StartCluster(t, 3, true)
+	require.Len(t, c.Addrs(), 6)
+	rdb := c.Client(t)
+	for i := range 100 {
+		require.NoError(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err())
+	}
+	for i, s := range c.Masters {
+		own := s.Client(t)
+		slots := own.ClusterSlots(t.Context()).Val()
+		require.Len(t, slots, 3)
+		assert.Equal(t, i*16384/3, slots[i].Start)
+		require.Len(t, slots[i].Nodes, 2)
+		assert.Equal(t, c.Replicas[i].Addr(), slots[i].Nodes[1].Addr)
+	}
+
+	slot := int(rdb.ClusterKeySlot(t.Context(), "k1").Val())
+	from, to := c.Masters[slot*3/16384], c.Masters[(slot*3/16384+1)%3]
+	require.NoError(t, c.Move(t.Context(), slot, from, to))
+	assert.Equal(t, "1", to.Client(t).Get(t.Context(), "k1").Val())
+	require.ErrorContains(t, from.Client(t).Get(t.Context(), "k1").Err(), "MOVED")
+}
+
 func TestATakenPortIsNoServerOfOurs(t *testing.T) {
 	other := Start(t)
 	s := &Server{port: other.port, dir: t.TempDir()}

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -24,21 +23,6 @@ const (
 	failoverAddr     = "FailoverClient"
 	failoverLifetime = time.Second
 )
-
-// single returns the client of a single server.
-func single(rdb redis.UniversalClient) (*redis.Client, error) {
-	switch c := rdb.(type) {
-	case nil:
-		return nil, errors.New("redisstore: rdb is nil")
-	case *redis.Client:
-		if c == nil {
-			return nil, errors.New("redisstore: rdb is nil")
-		}
-		return c, nil
-	default:
-		return nil, fmt.Errorf("redisstore: rdb is a %T, only a *redis.Client is served: %w", rdb, errors.ErrUnsupported)
-	}
-}
 
 // derive returns the options of the store's own client.
 func derive(given *redis.Options, poolSize int) *redis.Options {

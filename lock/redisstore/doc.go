@@ -1,6 +1,5 @@
-// Package redisstore keeps locks on one Redis server, or on the one that Sentinel
-// names: the store of package lock that most programs want. A Redis Cluster is not
-// served, nor a single node of one.
+// Package redisstore keeps locks on one Redis server, on the one that Sentinel
+// names, or on a Redis Cluster: the store of package lock that most programs want.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.New(rdb, nil)
@@ -49,7 +48,11 @@
 //
 // For [Store.Inspect]: +lrange. A database other than 0 needs +select, a client
 // with a name +client|setname (+client before Redis 7). Without +publish waiters
-// are served later, when they ask.
+// are served later, when they ask. A cluster needs also
+//
+//	+cluster|slots +asking
+//
+// or +cluster before Redis 7.
 //
 // # Connections
 //
@@ -66,4 +69,29 @@
 // Sentinel for the master; it must stay open until the store is closed. For it
 // connections live one second: that is how long, after a failover, the store may
 // go on using an old master that still answers.
+//
+// # Cluster
+//
+// With a *redis.ClusterClient each lock lies, with all its keys, on the master that
+// serves its slot. The store has a client for each node, with pools of its own, and
+// sends renewals to each master apart from the others: to the watchdog each is a
+// lane ([Store.Lane]). So a master that is dead or hangs holds up the renewals of
+// its own locks and of no others. If the others are to serve on until its replica
+// has taken over, or for good, cluster-require-full-coverage must be no.
+//
+// The addresses of the given client are asked for the slots, or its ClusterSlots
+// function; its settings for reading from replicas mean nothing here, and NewClient
+// is not called. The store asks again when it is sent elsewhere (MOVED), when a node
+// does not serve (CLUSTERDOWN, READONLY, MASTERDOWN, LOADING), cannot be reached, or
+// has not answered for a second, and then once a second until it serves again or
+// another does. It follows MOVED and ASK, four times for one request. While the keys
+// of a lock are on their way to another node, what needs several of them waits
+// (TRYAGAIN), for Options.Timeout at most; renewals go on.
+//
+// A replica that takes over may lack what its master wrote last: see above on
+// servers that lose data. A lease that survives must find the replica serving by
+// its second renewal, a period after the first that failed.
+//
+// To give the client of a single node of a cluster is a mistake: all requests but
+// those for its own slots fail.
 package redisstore

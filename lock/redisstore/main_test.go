@@ -31,7 +31,11 @@ func TestMain(m *testing.M) {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	rdb := shared.Server(t).Client(t)
+	contract(t, shared.Server(t).Client(t))
+}
+
+func contract(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
 	locktest.TestStore(t, locktest.Config{
 		New: func(t *testing.T) lock.Store { return newStore(t, rdb, nil) },
 		TTL: time.Second,
@@ -57,7 +61,7 @@ func TestContract(t *testing.T) {
 }
 
 // spoil puts a list at a key.
-func spoil(t testing.TB, rdb *redis.Client, key string) {
+func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 	t.Helper()
 	require.NoError(t, rdb.Del(t.Context(), key).Err())
 	require.NoError(t, rdb.RPush(t.Context(), key, "not a lock").Err())

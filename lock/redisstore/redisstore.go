@@ -50,7 +50,8 @@ type Options struct {
 	Place time.Duration
 
 	// PoolSize bounds the connections for those calls, which are made when needed;
-	// calls beyond it wait for one. Renewals have up to 4 more. Default 16.
+	// calls beyond it wait for one. Renewals have up to 4 more. A cluster has as many
+	// for each node. Default 16.
 	PoolSize int
 }
 
@@ -81,14 +82,16 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a lock.Store on a Redis server. Its methods are safe for concurrent
+// Store is a lock.Store on a Redis server, or on a cluster. Its methods are safe for concurrent
 // use. They return soon after their ctx has ended, even while the server hangs;
 // what they have sent by then may still be executed.
 type Store struct {
-	rdb     *redis.Client
-	prefix  string
-	timeout time.Duration
-	secrets []string // what no error may show
+	one           *node    // the server; nil on a cluster
+	cluster       *cluster // nil on one server
+	keysPerScript int
+	prefix        string
+	timeout       time.Duration
+	secrets       []string // what no error may show
 
 	placeFor time.Duration // of Options; 0: as the TTL is
 	signals  *signals
@@ -101,32 +104,46 @@ type Store struct {
 
 var _ lock.Store = (*Store)(nil)
 
-// New returns a store on the server of the given client, from whose options it
-// makes a client of its own; see the package comment. The given one is not used
-// otherwise and is never closed. A cluster or ring client is refused with
-// errors.ErrUnsupported. No IO is done. The store must be closed, which a
-// lock.Client does with its own.
+// New returns a store on the server of a *redis.Client, or on the cluster of a
+// *redis.ClusterClient, from whose options it makes clients of its own; see the
+// package comment. The given one is not used otherwise and is never closed. Other
+// clients, such as a ring, are refused with errors.ErrUnsupported. No IO is done.
+// The store must be closed, which a lock.Client does with its own.
 func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	given, err := single(rdb)
-	if err != nil {
-		return nil, err
-	}
-	derived := derive(given.Options(), opts.PoolSize)
-	own := redis.NewClient(derived)
-	return &Store{
-		rdb:      own,
+	s := &Store{
 		prefix:   opts.Prefix,
 		timeout:  opts.Timeout,
 		placeFor: opts.Place,
-		signals:  newSignals(func(ctx context.Context) *redis.PubSub { return own.Subscribe(ctx) }, opts.Prefix),
-		secrets:  []string{derived.Password},
 		closing:  make(chan struct{}),
-	}, nil
+	}
+	switch given := rdb.(type) {
+	case *redis.Client:
+		if given == nil {
+			return nil, errNilClient
+		}
+		derived := derive(given.Options(), opts.PoolSize)
+		s.one, s.keysPerScript = &node{addr: derived.Addr, rdb: redis.NewClient(derived)}, keysPerScript
+		s.secrets = []string{derived.Password}
+	case *redis.ClusterClient:
+		if given == nil {
+			return nil, errNilClient
+		}
+		s.cluster, s.keysPerScript = newCluster(given.Options(), opts.PoolSize), 1
+		s.secrets = []string{given.Options().Password}
+	case nil:
+		return nil, errNilClient
+	default:
+		return nil, fmt.Errorf("redisstore: rdb is a %T, only *redis.Client and *redis.ClusterClient are served: %w", rdb, errors.ErrUnsupported)
+	}
+	s.signals = newSignals(s.subscription, opts.Prefix)
+	return s, nil
 }
+
+var errNilClient = errors.New("redisstore: rdb is nil")
 
 // Close ends the store: calls that are under way, and all later ones, return
 // lock.ErrClosed. The client that was given to New stays open. A second Close does
@@ -141,12 +158,35 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.mu.Unlock()
 	s.signals.close()
-	err := s.rdb.Close()
+	err := s.closeClients()
 	s.running.Wait() // without connections they end at once
 	if err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
 	}
 	return nil
+}
+
+func (s *Store) closeClients() error {
+	if s.cluster != nil {
+		return s.cluster.close()
+	}
+	return s.one.rdb.Close()
+}
+
+// subscription returns a subscription to nothing yet. In a cluster any node passes
+// on what is published at another.
+func (s *Store) subscription(ctx context.Context) *redis.PubSub {
+	if s.cluster != nil {
+		return s.cluster.candidates()[0].rdb.Subscribe(ctx) // there is one, for the waiter was answered
+	}
+	return s.one.rdb.Subscribe(ctx)
+}
+
+// heard notes what an exchange with a node tells of it.
+func (s *Store) heard(n *node, err error) {
+	if s.cluster != nil {
+		s.cluster.heard(n, err)
+	}
 }
 
 // Acquire implements [lock.Store]. It does not wait in the queue of the lock, and

@@ -75,7 +75,7 @@ func TestALeaseOfAnotherMakeIsRenewed(t *testing.T) {
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Renewed, renewal.Lost, renewal.Lost, renewal.Lost, renewal.Renewed},
 		renew(t, s, l, bare, changed, older, stranger, foreign))
 
-	other := newStore(t, s.rdb, nil)
+	other := newStore(t, s.one.rdb, nil)
 	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, other, l), "another prefix is another lock")
 }
 
@@ -200,5 +200,5 @@ func TestMutualExclusionOf64(t *testing.T) {
 	assert.Empty(t, ex.Violations())
 	assert.Equal(t, clients*rounds, ex.Entered())
 	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "nothing is left but the last token")
-	assert.LessOrEqual(t, int(s.rdb.PoolStats().TotalConns), defaultPoolSize)
+	assert.LessOrEqual(t, int(s.one.rdb.PoolStats().TotalConns), defaultPoolSize)
 }

@@ -8,206 +8,206 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-const (
-	// keysPerScript bounds the leases that one script renews. The server does
-	// nothing else while a script runs: with 100,000 locks, whose keys it finds cold
-	// in memory, this one takes about 50 µs, with a few 35 µs. Twice as many keys
-	// would save a twentieth of the server's time and double that.
-	keysPerScript = 25
+// renewTimeout bounds a renewal whose ctx would allow more. A server that has not
+// answered by then will not.
+const renewTimeout = 30 * time.Second
 
-	// renewTimeout bounds a renewal whose ctx would allow more. A server that has
-	// not answered by then will not.
-	renewTimeout = 30 * time.Second
-)
+var _ renewal.Laner[lock.Lease] = (*Store)(nil)
 
-// Renew implements [renewal.Renewer]. The batch is one round trip.
+// Lane implements [renewal.Laner]: on a cluster each master is a lane of its own. A
+// lease changes its lane with its slot.
+func (s *Store) Lane(l lock.Lease) int {
+	if s.cluster == nil {
+		return s.one.id
+	}
+	st, ok := l.State.(*state)
+	if !ok || !st.fits(s.prefix, &l) {
+		st = s.newState(l.Key, l.Owner, l.Token)
+	}
+	if n := s.cluster.slots[st.slot].Load(); n != nil {
+		return n.id
+	}
+	return 0 // that of slots which nobody serves
+}
+
+// Renew implements [renewal.Renewer]. The batch is one round trip, on a cluster one
+// to each master, and more for what has moved.
 func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	r := rounds.Get().(*round)
-	bad, errBad := r.load(s, batch)
-	if len(r.parts) > 0 {
-		_, err := await(ctx, s, renewTimeout, func(ctx context.Context) (struct{}, error) {
-			r.run(ctx, s.rdb)
-			return struct{}{}, nil
-		})
-		if err != nil {
-			return notRenewed(batch, len(batch), err) // and r may still be at work
-		}
+	f := flights.Get().(*flight)
+	f.load(s, batch)
+	if ctx == nil {
+		f.drop(errNilContext)
 	}
-	unknown, err := r.settle(s, out)
-	r.reset()
-	rounds.Put(r)
-	if err != nil {
-		return notRenewed(batch, unknown+bad, s.reason(ctx, err))
+	for redirects := 0; len(f.items) > 0; redirects++ {
+		f.route(ctx, s)
+		f.fly(ctx, s)
+		f.settle(ctx, s, out, redirects < maxRedirects)
 	}
-	if errBad != nil {
-		return notRenewed(batch, bad, errBad)
-	}
-	return nil
-}
-
-// notRenewed says that n leases of the batch are unknown.
-func notRenewed(batch []lock.Lease, n int, err error) error {
-	if len(batch) == 1 {
+	unknown, err := f.unknown, f.err
+	f.reset()
+	flights.Put(f)
+	switch {
+	case err == nil:
+		return nil
+	case len(batch) == 1:
 		return failed("renew", batch[0].Key, err)
+	default:
+		return fmt.Errorf("redisstore: renew %s and others, %d of %d without an answer: %w", quoted(batch[0].Key), unknown, len(batch), err)
 	}
-	return fmt.Errorf("redisstore: renew %s and others, %d of %d without an answer: %w", quoted(batch[0].Key), n, len(batch), err)
 }
 
-// round is one call of Renew. It has a copy of all that it sends, because it may
-// outlive the call.
-type round struct {
-	items []item // those that can be renewed, in the order of the parts
-	args  []any  // of all scripts, one behind the other
-	parts []part // the scripts
+// flight is one call of Renew.
+type flight struct {
+	items   []item   // what is to be sent
+	rounds  []*round // one for each node
+	unknown int      // leases without an answer
+	err     error    // why, of the first of them
 }
 
-// item is a lease of the round: its index in the batch, its TTL in ms, its texts.
+// item is a lease: its index in the batch, its TTL in ms, its texts, and where it
+// goes.
 type item struct {
 	index int
 	ttl   int64
 	*state
+	node   *node
+	asking bool // the node does not serve the slot yet
 }
 
-// part is one script: for items[from:to], which have one TTL.
-type part struct {
-	from, to int
-	args     []any
-	cmd      *redis.Cmd
-	answered bool
+// flights are kept for their buffers.
+var flights = sync.Pool{New: func() any { return new(flight) }}
+
+// fail notes that n leases are unknown.
+func (f *flight) fail(n int, err error) {
+	f.unknown += n
+	if f.err == nil {
+		f.err = err
+	}
 }
 
-// rounds are kept for their buffers.
-var rounds = sync.Pool{New: func() any { return new(round) }}
+// drop gives all items up.
+func (f *flight) drop(err error) {
+	f.fail(len(f.items), err)
+	clear(f.items)
+	f.items = f.items[:0]
+}
 
-// load fills the round from a batch. It leaves out what cannot be renewed, and
-// returns the number of those leases and what is wrong with the first.
-func (r *round) load(s *Store, batch []lock.Lease) (bad int, first error) {
-	mixed := false
+// load fills the flight from a batch, without what cannot be renewed.
+func (f *flight) load(s *Store, batch []lock.Lease) {
 	for i := range batch {
 		st, err := s.stateOf(&batch[i])
 		if err != nil {
-			bad++
-			first = cmp.Or(first, err)
+			f.fail(1, err)
 			continue
 		}
-		r.items = append(r.items, item{i, batch[i].TTL.Milliseconds(), st})
-		mixed = mixed || r.items[0].ttl != r.items[len(r.items)-1].ttl
+		f.items = append(f.items, item{index: i, ttl: batch[i].TTL.Milliseconds(), state: st, node: s.one})
 	}
-	if mixed {
-		slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(a.ttl, b.ttl) })
+}
+
+// route finds the nodes of a cluster, and puts items of one node and TTL together.
+func (f *flight) route(ctx context.Context, s *Store) {
+	if s.cluster != nil {
+		f.find(ctx, s.cluster)
 	}
-	r.args = slices.Grow(r.args, 6*len(r.items)) // at most, and then the parts stay where they are
-	for from := 0; from < len(r.items); {
+	order := func(a, b item) int { return cmp.Or(cmp.Compare(a.node.id, b.node.id), cmp.Compare(a.ttl, b.ttl)) }
+	if !slices.IsSortedFunc(f.items, order) {
+		slices.SortStableFunc(f.items, order)
+	}
+}
+
+// find finds the masters of the items that no redirection names one for. If one is
+// not known the cluster is asked, once.
+func (f *flight) find(ctx context.Context, c *cluster) {
+	found := f.items[:0]
+	var err error
+	for _, it := range f.items {
+		if it.node == nil {
+			it.node = c.slots[it.slot].Load()
+		}
+		if it.node == nil && err == nil {
+			it.node, err = c.master(ctx, it.slot)
+		}
+		if it.node == nil {
+			f.fail(1, err)
+			continue
+		}
+		found = append(found, it)
+	}
+	f.items = found
+}
+
+// fly sends the items and returns when they are answered, or will not be.
+func (f *flight) fly(ctx context.Context, s *Store) {
+	for from := 0; from < len(f.items); {
 		to := from + 1
-		for to < len(r.items) && to < from+keysPerScript && r.items[to].ttl == r.items[from].ttl {
+		for to < len(f.items) && f.items[to].node == f.items[from].node {
 			to++
 		}
-		r.add(from, to)
+		f.rounds = append(f.rounds, newRound(f.items[from:to], s.keysPerScript))
 		from = to
 	}
-	return bad, first
-}
-
-// add adds the script for items[from:to]: the command and its digest are left
-// open, then come the number of keys, the keys, the TTL and the values.
-func (r *round) add(from, to int) {
-	n := to - from
-	start := len(r.args)
-	r.args = append(r.args, nil, nil, n)
-	r.args = r.args[:start+3+n+1+n]
-	args := r.args[start:]
-	args[3+n] = r.items[from].ttl
-	for k, it := range r.items[from:to] {
-		args[3+k], args[3+n+1+k] = &it.key, &it.value
+	if len(f.rounds) == 1 {
+		f.rounds[0].fly(ctx, s)
+		return
 	}
-	r.parts = append(r.parts, part{from: from, to: to, args: args})
-}
-
-// run sends the scripts. Those that the server does not know, after a restart or
-// a flush, are sent once more, in full.
-func (r *round) run(ctx context.Context, rdb *redis.Client) {
-	if r.send(ctx, rdb, renewScript.byDigest) {
-		r.send(ctx, rdb, renewScript.inFull)
+	var wg sync.WaitGroup
+	for _, r := range f.rounds {
+		wg.Go(func() { r.fly(ctx, s) })
 	}
+	wg.Wait()
 }
 
-// send sends the parts that have no answer yet, in one pipeline, and reports
-// whether the server does not know the script of some of them: those are left
-// without an answer again.
-func (r *round) send(ctx context.Context, rdb *redis.Client, begin func(args []any)) (again bool) {
-	pipe := rdb.Pipeline()
-	for i := range r.parts {
-		p := &r.parts[i]
-		if p.answered {
-			continue
+// settle tells the outcomes and leaves the items that are to be sent elsewhere. To
+// follow means that there may be any.
+func (f *flight) settle(ctx context.Context, s *Store, out []renewal.Outcome, follow bool) {
+	again := f.items[:0] // of items that the rounds have been asked about
+	for _, r := range f.rounds {
+		if r.err != nil {
+			f.fail(len(r.items), r.err)
+			s.heard(r.node, r.err)
+			continue // and it may still be at work
 		}
-		begin(p.args)
-		p.cmd = redis.NewCmd(ctx, p.args...)
-		_ = pipe.Process(ctx, p.cmd) // which only queues it
-	}
-	_, err := pipe.Exec(ctx)
-	for i := range r.parts {
-		p := &r.parts[i]
-		// If the server refuses the connection itself, go-redis returns that error
-		// and leaves the commands as if they had none.
-		if err != nil && p.cmd.Err() == nil && p.cmd.Val() == nil {
-			p.cmd.SetErr(err)
-		}
-		p.answered = !isNoScript(p.cmd.Err())
-		again = again || !p.answered
-	}
-	return again
-}
-
-// settle tells the outcomes, and returns how many are unknown and why the first
-// of them is.
-func (r *round) settle(s *Store, out []renewal.Outcome) (unknown int, first error) {
-	for i := range r.parts {
-		p := &r.parts[i]
-		items := r.items[p.from:p.to]
-		reply, err := p.cmd.Result()
-		var lost []any
-		if err == nil {
-			lost, err = parseLost(reply, len(items))
-		}
-		if err != nil {
-			unknown += len(items)
-			if first == nil {
-				first = s.clean(err, owners(items)...)
+		for i := range r.parts {
+			p := &r.parts[i]
+			items := r.items[p.from:p.to]
+			err := p.settle(items, out)
+			s.heard(r.node, err)
+			if err == nil {
+				continue
 			}
-			continue
+			if to, ok := redirected(err, r.node.addr); ok && follow && s.cluster != nil {
+				n := s.cluster.follow(to, items[0].slot)
+				for _, it := range items {
+					it.node, it.asking = n, to.asking
+					again = append(again, it)
+				}
+				continue
+			}
+			f.fail(len(items), s.reason(ctx, s.clean(err, owners(items)...)))
 		}
-		for k := range items {
-			out[items[k].index] = renewal.Renewed
-		}
-		for _, index := range lost {
-			out[items[index.(int64)-1].index] = renewal.Lost
-		}
+		r.free()
 	}
-	return unknown, first
+	clear(f.items[len(again):])
+	clear(f.rounds)
+	f.items, f.rounds = again, f.rounds[:0]
 }
 
 func owners(items []item) []string {
 	list := make([]string, len(items))
-	for k := range items {
-		list[k] = items[k].owner
+	for i := range items {
+		list[i] = items[i].owner
 	}
 	return list
 }
 
 // reset forgets everything but the buffers.
-func (r *round) reset() {
-	clear(r.items)
-	clear(r.args)
-	clear(r.parts)
-	r.items, r.args, r.parts = r.items[:0], r.args[:0], r.parts[:0]
+func (f *flight) reset() {
+	f.unknown, f.err = 0, nil
 }

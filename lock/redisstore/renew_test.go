@@ -98,7 +98,7 @@ func TestABatchIsOneRoundTrip(t *testing.T) {
 	s, _ := sharedStore(t)
 	leases := acquireAll(t, s, "k", 200)
 	var trips counter
-	s.rdb.AddHook(&trips)
+	s.one.rdb.AddHook(&trips)
 	renew(t, s, leases...)
 	assert.Equal(t, counter{pipelines: 1, commands: 8}, trips, "scripts of 25 leases")
 

@@ -23,13 +23,15 @@ const (
 	rightsOfAStore  = "+evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire +llen +lpop +lrem +zcard +zscore +zrem"
 	rightsOfWaiters = "+publish +rpush +lindex +zadd +zrangebyscore"
 	rightToInspect  = "+lrange"
+
+	rightsOnACluster = "+cluster|slots +asking"
 )
 
 func TestTheRightsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
-	for _, rights := range []string{"-@all " + rightsOfAStore, rightsOfWaiters, "[Store.Inspect]: " + rightToInspect} {
+	for _, rights := range []string{"-@all " + rightsOfAStore, rightsOfWaiters, rightsOnACluster, "[Store.Inspect]: " + rightToInspect} {
 		assert.Contains(t, text, rights)
 	}
 }
@@ -83,7 +85,7 @@ func (x *exercise) asUser(rights string, do func(s *Store, rdb *redis.Client) er
 	s, err := New(rdb, nil)
 	require.NoError(x.t, err)
 	defer s.Close()
-	return do(s, s.rdb)
+	return do(s, s.one.rdb)
 }
 
 func fields(rights string) (list []any) {

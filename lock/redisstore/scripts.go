@@ -5,9 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed" // of the scripts
 	"encoding/hex"
-	"errors"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -51,23 +48,21 @@ func newScript(source string) *script {
 func (s *script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
 func (s *script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }
 
-// run runs a script. The first two elements of args are left open for it. Errors
-// do not show the owner.
+// run runs a script where its keys lie. The first two elements of args are left
+// open for it, then come the number of keys and the keys. Errors do not show the
+// owner.
 func (s *Store) run(ctx context.Context, sc *script, owner string, args ...any) (any, error) {
-	sc.byDigest(args)
-	cmd := redis.NewCmd(ctx, args...)
-	err := s.rdb.Process(ctx, cmd)
-	if isNoScript(err) {
-		sc.inFull(args)
-		cmd = redis.NewCmd(ctx, args...)
-		err = s.rdb.Process(ctx, cmd)
-	}
+	reply, err := s.send(ctx, sc, args)
 	if err != nil {
 		return nil, s.clean(err, owner)
 	}
-	return cmd.Val(), nil
+	return reply, nil
 }
 
-func isNoScript(err error) bool {
-	return errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT")
+func (s *Store) send(ctx context.Context, sc *script, args []any) (any, error) {
+	if s.cluster == nil {
+		return s.one.run(ctx, sc, false, args)
+	}
+	slot := slotOf(*args[3].(*string))
+	return s.cluster.run(ctx, slot, func(n *node, asking bool) (any, error) { return n.run(ctx, sc, asking, args) })
 }

@@ -17,6 +17,7 @@ type state struct {
 	prefix, name, owner string
 	token               uint64
 	key, value          string // of the lock: "owner token"
+	slot                uint16
 }
 
 func (s *Store) newState(name, owner string, token uint64) *state {
@@ -30,7 +31,7 @@ func (s *Store) newState(name, owner string, token uint64) *state {
 	text = append(text, ' ')
 	text = strconv.AppendUint(text, token, 10)
 	all := string(text)
-	return &state{prefix: s.prefix, name: name, owner: owner, token: token, key: all[:key], value: all[key:]}
+	return &state{prefix: s.prefix, name: name, owner: owner, token: token, key: all[:key], value: all[key:], slot: slotOf(all[:key])}
 }
 
 // stateOf returns the state of a lease: the one that it brought along, if that was

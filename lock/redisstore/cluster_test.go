@@ -1,0 +1,160 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 3, false)
+	rdb := c.Client(t)
+	t.Run("contract", func(t *testing.T) { contract(t, rdb) })
+	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
+	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
+	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })
+}
+
+// lanesOfMasters: each master is a lane, and a batch over all of them is renewed.
+func lanesOfMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	s := newStore(t, rdb, nil)
+	leases := acquireAll(t, s, "lane", 100)
+	masters := map[int]string{}
+	for _, l := range leases {
+		master, err := rdb.MasterForKey(t.Context(), s.lockKey(l.Key))
+		require.NoError(t, err)
+		addr := master.Options().Addr
+		lane := s.Lane(l)
+		if known, ok := masters[lane]; ok {
+			assert.Equal(t, known, addr)
+		}
+		masters[lane] = addr
+		l.State = nil
+		assert.Equal(t, lane, s.Lane(l), "also of a lease of another make")
+	}
+	assert.Len(t, masters, len(c.Masters))
+	want := make([]renewal.Outcome, len(leases))
+	for i := range want {
+		want[i] = renewal.Renewed
+	}
+	require.NoError(t, rdb.Del(t.Context(), s.lockKey(leases[7].Key)).Err())
+	want[7] = renewal.Lost
+	assert.Equal(t, want, renew(t, s, leases...))
+	require.NoError(t, rdb.ForEachMaster(t.Context(), func(ctx context.Context, m *redis.Client) error { return m.ScriptFlush(ctx).Err() }))
+	assert.Equal(t, want, renew(t, s, leases...))
+}
+
+// movingSlots: whatever moves is renewed by the same call.
+func movingSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	s := newStore(t, rdb, nil)
+	leases := acquireAll(t, s, "moving", 30)
+	bare := newStore(t, rdb, &Options{Prefix: s.prefix}) // it has never seen the cluster
+	want := make([]renewal.Outcome, len(leases))
+	for i := range want {
+		want[i] = renewal.Renewed
+	}
+	for i := range leases[:10] {
+		l := leases[i]
+		from := serverOf(t, c, s.lockKey(l.Key))
+		to := other(c, from)
+		slot := int(slotOf(s.lockKey(l.Key)))
+		require.NoError(t, c.Move(t.Context(), slot, from, to))
+		assert.Equal(t, want, renew(t, s, leases...), "MOVED is followed")
+		n, err := s.cluster.master(t.Context(), uint16(slot))
+		require.NoError(t, err)
+		assert.Equal(t, to.Addr(), n.addr, "and remembered")
+	}
+	assert.Equal(t, want, renew(t, bare, leases...))
+}
+
+// verbsWhileASlotMoves: half way, all keys of the slot are gone where it is served.
+func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	s := newStore(t, rdb, &Options{Prefix: "verbs:", Timeout: long})
+	l := acquire(t, s, request("k"))
+	from := serverOf(t, c, s.lockKey(l.Key))
+	to := other(c, from)
+	slot := int(slotOf(s.lockKey(l.Key)))
+	source, target := from.Client(t), to.Client(t)
+	id := func(rdb *redis.Client) string { return rdb.Do(t.Context(), "cluster", "myid").Val().(string) }
+	require.NoError(t, target.Do(t.Context(), "cluster", "setslot", slot, "importing", id(source)).Err())
+	require.NoError(t, source.Do(t.Context(), "cluster", "setslot", slot, "migrating", id(target)).Err())
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "still here")
+	host, port := splitAddr(t, to)
+	require.NoError(t, source.Do(t.Context(), "migrate", host, port, s.lockKey("k"), 0, 5000).Err())
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "ASK is followed")
+	require.NoError(t, target.ScriptFlush(t.Context()).Err())
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "by a server that does not know the script either")
+
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, asLimited(t, c, s.prefix, rightsOfAStore+" "+rightsOnACluster), l))
+	without := asLimited(t, c, s.prefix, rightsOfAStore+" "+without(rightsOnACluster, "+asking"))
+	require.ErrorContains(t, unknown(t.Context(), t, without, l), "NOPERM")
+	_, err := asLimited(t, c, s.prefix, rightsOfAStore).Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, "NOPERM")
+
+	done := make(chan error)
+	go func() { done <- s.Release(t.Context(), l) }() // TRYAGAIN: one of its keys is here, one is there
+	select {
+	case err := <-done:
+		require.Fail(t, "it could not be known", "%v", err)
+	case <-time.After(5 * tryAgain):
+	}
+	require.NoError(t, c.Move(t.Context(), slot, from, to))
+	require.NoError(t, <-done)
+	next := acquire(t, s, request("k"))
+	assert.Greater(t, next.Token, l.Token)
+	info, err := s.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.True(t, info.Held)
+	require.NoError(t, s.ForceRelease(t.Context(), "k"))
+}
+
+// serverOf returns the master that has a key.
+func serverOf(t *testing.T, c *testredis.Cluster, key string) *testredis.Server {
+	t.Helper()
+	for _, m := range c.Masters {
+		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		defer rdb.Close()
+		if rdb.Exists(t.Context(), key).Val() == 1 {
+			return m
+		}
+	}
+	require.Fail(t, "no master has it")
+	return nil
+}
+
+func other(c *testredis.Cluster, than *testredis.Server) *testredis.Server {
+	for i, m := range c.Masters {
+		if m == than {
+			return c.Masters[(i+1)%len(c.Masters)]
+		}
+	}
+	return nil
+}
+
+func splitAddr(t *testing.T, s *testredis.Server) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	return host, port
+}
+
+// asLimited returns a store of a user who has no rights but those.
+func asLimited(t *testing.T, c *testredis.Cluster, prefix, rights string) *Store {
+	t.Helper()
+	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~*", "&*", "-@all"}, fields(rights)...)
+	for _, m := range c.Masters {
+		require.NoError(t, m.Client(t).Do(t.Context(), user...).Err())
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "limited", Password: "pw"})
+	t.Cleanup(func() { rdb.Close() })
+	return newStore(t, rdb, &Options{Prefix: prefix})
+}

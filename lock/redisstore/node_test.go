@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	assert.EqualValues(t, 0x31c3%slotCount, slotOf("123456789"), "the check value of the specification")
+	s := &Store{prefix: "lw:"}
+	rdb := testredis.Start(t, "--cluster-enabled", "yes").Client(t)
+	for _, name := range []string{"a", "name", "{", "{}", "{a}", "a}b", "a{b}c", "a}}", "\x00\xff", "é"} {
+		for _, key := range all(s.keys(name, "owner")) {
+			assert.EqualValues(t, rdb.ClusterKeySlot(t.Context(), key).Val(), slotOf(key), "%q", key)
+			assert.Equal(t, slotOf(s.lockKey(name)), slotOf(key), "%q: all keys of a lock lie together", key)
+		}
+	}
+}
+
+func TestAddressesAsOthersSeeThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ teller, addr, want string }{
+		{"10.0.0.1:6379", "10.0.0.2:7000", "10.0.0.2:7000"},
+		{"10.0.0.1:6379", ":7000", "10.0.0.1:7000"},
+		{"10.0.0.1:6379", "?:7000", "10.0.0.1:7000"},
+		{"10.0.0.1:6379", "127.0.0.1:7000", "10.0.0.1:7000"},
+		{"127.0.0.1:6379", "127.0.0.1:7000", "127.0.0.1:7000"},
+		{"localhost:6379", "127.0.0.1:7000", "127.0.0.1:7000"},
+		{"10.0.0.1:6380", "10.0.0.2:0", "10.0.0.2:6380"},
+		{"[::2]:6379", "::3:7000", "[::3]:7000"},
+		{"[::2]:6379", "[::3]:7000", "[::3]:7000"},
+		{"", "node-1.example:7000", "node-1.example:7000"},
+	} {
+		got, ok := seenFrom(c.teller, c.addr)
+		assert.True(t, ok)
+		assert.Equal(t, c.want, got, "%s tells of %s", c.teller, c.addr)
+	}
+	for _, addr := range []string{"", "no port", ":7000"} {
+		_, ok := seenFrom("", addr)
+		assert.False(t, ok, addr)
+	}
+}
+
+// nodeOfWires is a cluster of one node, which answers what the test wants.
+func nodeOfWires(t *testing.T, answer func(addr string, command []string) string) (*Store, *wire) {
+	t.Helper()
+	var addr string
+	w := &wire{}
+	w.answer = func(command []string) string {
+		if command[0] == "cluster" {
+			host, port, _ := net.SplitHostPort(addr)
+			return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+		}
+		return answer(addr, command)
+	}
+	addr = w.client(t, redis.Options{}).Options().Addr
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
+	t.Cleanup(func() { rdb.Close() })
+	return newStore(t, rdb, &Options{Timeout: long}), w
+}
+
+func TestRedirectionsHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"MOVED", "ASK"} {
+		s, w := nodeOfWires(t, func(addr string, command []string) string {
+			if command[0] == "asking" {
+				return "+OK\r\n"
+			}
+			return "-" + kind + " 1 " + addr + "\r\n"
+		})
+		l := lock.Lease{Request: request("k"), Token: 17}
+		_, err := s.Acquire(t.Context(), l.Request)
+		require.ErrorContains(t, err, kind)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		assert.EqualValues(t, 1+maxRedirects, w.evals.Load())
+		err = unknown(t.Context(), t, s, l)
+		require.ErrorContains(t, err, kind)
+		assert.EqualValues(t, 2*(1+maxRedirects), w.evals.Load())
+	}
+}
+
+// TestWhatANodeRefusesIsUnknown, and the cluster is asked whether another serves.
+func TestWhatANodeRefusesIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		"CLUSTERDOWN The cluster is down", "READONLY You can't write", "LOADING Redis is loading", "BUSY Redis is busy", "OOM no memory",
+		"MOVED", "MOVED 1", "ASK 1 nowhere", "CROSSSLOT Keys in request don't hash to the same slot",
+	} {
+		s, w := nodeOfWires(t, func(string, []string) string { return "-" + refusal + "\r\n" })
+		l := lock.Lease{Request: request("k"), Token: 17}
+		require.ErrorContains(t, unknown(t.Context(), t, s, l), refusal)
+		err := s.Release(t.Context(), l)
+		require.ErrorContains(t, err, refusal)
+		require.NotErrorIs(t, err, lock.ErrNotHeld)
+		assert.EqualValues(t, 2, w.evals.Load(), "nothing is sent twice")
+	}
+}
+
+func TestASlotThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	w := &wire{answer: func(command []string) string {
+		if command[0] == "cluster" {
+			return "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n"
+		}
+		return "-ERR\r\n"
+	}}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{w.client(t, redis.Options{}).Options().Addr}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	l := lock.Lease{Request: request("k"), Token: 17}
+	assert.Zero(t, s.Lane(l))
+	require.ErrorContains(t, unknown(t.Context(), t, s, l, l), "no node of the cluster serves slot")
+	_, err := s.Acquire(t.Context(), l.Request)
+	require.ErrorContains(t, err, "no node of the cluster serves slot")
+	assert.Zero(t, w.evals.Load())
+}
+
+func TestAClusterThatHangs(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and is silent
+	require.NoError(t, err)
+	defer listener.Close()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{listener.Addr().String()}})
+	defer rdb.Close()
+	s := newStore(t, rdb, &Options{Timeout: long})
+	done := make(chan error, 2)
+	go func() {
+		_, err := s.Acquire(t.Context(), request("k"))
+		done <- err
+	}()
+	go func() {
+		out := make([]renewal.Outcome, 1)
+		done <- s.Renew(t.Context(), []lock.Lease{{Request: request("k"), Token: 17}}, out)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	within(t, 0, soon, func() { require.NoError(t, s.Close()) })
+	within(t, 0, soon, func() {
+		for range cap(done) {
+			assert.Error(t, <-done)
+		}
+	})
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, lock.ErrClosed)
+	require.ErrorIs(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), lock.ErrClosed)
+}
+
+func TestTheSlotsAsTheUserGivesThem(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	addr := shared.Server(t).Addr() // which knows nothing of clusters
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		if asked.Add(1) == 1 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	l := acquire(t, s, request("k"))
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
+}
