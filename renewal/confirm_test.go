@@ -38,6 +38,8 @@ func TestConfirmNeverMovesTheDeadlineBack(t *testing.T) {
 		deadline := entry.Deadline()
 		require.True(t, entry.Confirm(time.Now().Add(-time.Second), time.Time{}))
 		assert.Equal(t, deadline, entry.Deadline())
+		require.True(t, entry.Confirm(time.Time{}, time.Time{}))
+		assert.Equal(t, deadline, entry.Deadline(), "by the oldest instant there is")
 		require.True(t, entry.Confirm(time.Now().Add(time.Hour), time.Time{}))
 		assert.Equal(t, time.Now().Add(life), entry.Deadline(), "nor into the future")
 	})
