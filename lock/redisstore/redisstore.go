@@ -232,10 +232,6 @@ func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (a
 	return parseAcquired(reply)
 }
 
-func (s *Store) lease(r lock.Request, token uint64, sent time.Time) lock.Lease {
-	return lock.Lease{Request: r, Token: token, Sent: sent, State: s.newState(r.Key, r.Owner, token)}
-}
-
 // Release implements [lock.Store]. The lock goes to the next in its queue.
 func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 	if err := s.release(ctx, l); err != nil {

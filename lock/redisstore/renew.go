@@ -25,7 +25,7 @@ func (s *Store) Lane(l lock.Lease) int {
 		return s.one.id
 	}
 	st, ok := l.State.(*state)
-	if !ok || !st.fits(s.prefix, &l) {
+	if !ok || !st.fits(s, &l) {
 		st = s.newState(l.Key, l.Owner, l.Token)
 	}
 	if n := s.cluster.slots[st.slot].Load(); n != nil {
@@ -202,7 +202,7 @@ func (f *flight) settle(ctx context.Context, s *Store, out []renewal.Outcome, fo
 func owners(items []item) []string {
 	list := make([]string, len(items))
 	for i := range items {
-		list[i] = items[i].owner
+		list[i] = items[i].holder()
 	}
 	return list
 }

@@ -2,22 +2,24 @@ package redisstore
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
 
 // state is what Acquire puts into a lease: the texts that each of its renewals
-// sends, so that they are made once, and what they were made of.
+// sends, so that they are made once.
 //
 // A renewal finds most leases out of the processor's caches, and fetching them
 // from memory is the better part of what it costs. So the two texts lie together,
-// and the others are the very strings of the lease: comparing those compares
-// pointers, and reads none of the bytes.
+// and the lease's own strings are parts of them: comparing those compares pointers,
+// and reads none of the bytes.
 type state struct {
-	prefix, name, owner string
-	token               uint64
-	key, value          string // of the lock: "owner token"
-	slot                uint16
+	store      *Store
+	token      uint64
+	key, value string // of the lock: "owner token"
+	owner      int32  // its length
+	slot       uint16
 }
 
 func (s *Store) newState(name, owner string, token uint64) *state {
@@ -31,13 +33,23 @@ func (s *Store) newState(name, owner string, token uint64) *state {
 	text = append(text, ' ')
 	text = strconv.AppendUint(text, token, 10)
 	all := string(text)
-	return &state{prefix: s.prefix, name: name, owner: owner, token: token, key: all[:key], value: all[key:], slot: slotOf(all[:key])}
+	return &state{store: s, token: token, key: all[:key], value: all[key:], owner: int32(len(owner)), slot: slotOf(all[:key])}
 }
+
+// lease returns the lease of a request that was granted.
+func (s *Store) lease(r lock.Request, token uint64, sent time.Time) lock.Lease {
+	st := s.newState(r.Key, r.Owner, token)
+	r.Key, r.Owner = st.lock(), st.holder()
+	return lock.Lease{Request: r, Token: token, Sent: sent, State: st}
+}
+
+func (st *state) lock() string   { return st.key[len(st.store.prefix)+1 : len(st.key)-1] }
+func (st *state) holder() string { return st.value[:st.owner] }
 
 // stateOf returns the state of a lease: the one that it brought along, if that was
 // made of what its fields say. For that one the request was checked before.
 func (s *Store) stateOf(l *lock.Lease) (*state, error) {
-	if st, ok := l.State.(*state); ok && st.fits(s.prefix, l) {
+	if st, ok := l.State.(*state); ok && st.fits(s, l) {
 		return st, checkTerms(&l.Request)
 	}
 	if err := check(&l.Request); err != nil {
@@ -46,6 +58,6 @@ func (s *Store) stateOf(l *lock.Lease) (*state, error) {
 	return s.newState(l.Key, l.Owner, l.Token), nil
 }
 
-func (st *state) fits(prefix string, l *lock.Lease) bool {
-	return st.token == l.Token && st.name == l.Key && st.owner == l.Owner && st.prefix == prefix
+func (st *state) fits(s *Store, l *lock.Lease) bool {
+	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner
 }
