@@ -112,7 +112,9 @@ func (a *acquisition) try(ctx context.Context) (*Held, error) {
 		return nil, err
 	}
 	a.left = true
-	lease.Request = a.request
+	if lease.Request != a.request { // or else the store's strings are kept, which lie where it wants them
+		lease.Request = a.request
+	}
 	lease.Unanswered = a.unanswered
 	grant := renewal.Grant{TTL: lease.TTL, Sent: lease.Sent}
 	switch terms := a.client.terms; {
