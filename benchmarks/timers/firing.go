@@ -17,7 +17,7 @@ const (
 func fire[H any](e engine[H], s spec) values {
 	burst(e, warmTimers, warmFor)
 	forget()
-	lead := 500*time.Millisecond + time.Duration(s.Pending)*2*time.Microsecond
+	lead := 500*time.Millisecond + time.Duration(s.Pending)*1500*time.Nanosecond
 	m, armed := volley(e, s.Pending, lead, s.For)
 	wait(s.Pending, lead+s.For+20*time.Second)
 	sum := tallied()

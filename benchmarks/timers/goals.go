@@ -31,9 +31,9 @@ const million = 1_000_000
 
 // The times that a sample measures, before -quick cuts them.
 const (
-	opsFor    = 400 * time.Millisecond
-	movesFor  = 1200 * time.Millisecond
-	rearmFor  = 2 * time.Second
+	opsFor    = 300 * time.Millisecond
+	movesFor  = time.Second
+	rearmFor  = 1500 * time.Millisecond
 	idleFor   = 3 * time.Second
 	spreadFor = 36 * time.Second // a turn of the second level above the buckets included
 )
@@ -81,12 +81,12 @@ var rows = []row{
 	{ID: "fire-10", Name: "fire 1,000,000 in a second, Tick 10 ms", Unit: "ns", sample: fireOf(coarseTick), key: "cpu", goal: fireGoal, slow: true, full: true},
 	{ID: "fire-10-early", Name: "fire 1,000,000 in a second, Tick 10 ms: too early", Unit: "%", sample: fireOf(coarseTick), key: "early", goal: goal{none: true}, slow: true, full: true},
 	{ID: "rearm", Name: "re-arm 100,000 timers once a second, Tick 1 ms", Unit: "ns", sample: rearmOf(fineTick), key: "cpu", goal: beatGoal},
-	{ID: "rearm-10", Name: "re-arm 100,000 timers once a second, Tick 10 ms", Unit: "ns", sample: rearmOf(coarseTick), key: "cpu", goal: beatGoal},
+	{ID: "rearm-10", Name: "re-arm 100,000 timers once a second, Tick 10 ms", Unit: "ns", sample: rearmOf(coarseTick), key: "cpu", goal: beatGoal, slow: true, full: true},
 	{ID: "spread", Name: "1,000,000 pending over a minute, Tick 1 ms, 512 buckets: of a core", Unit: "%", sample: spreadOf, key: "core", goal: goal{figure: 5}, slow: true},
 	{ID: "bytes", Name: "memory of a pending timer", Unit: "B", sample: memoryOf, key: "bytes", goal: goal{figure: 40, std: 0.32, rival: 0.5, netty: 0.75}, noise: 0.5},
 	{ID: "gc", Name: "collection with 1,000,000 pending: CPU", Unit: "ms", sample: memoryOf, key: "gc", goal: goal{std: 0.2, rival: 0.1}},
-	{ID: "idle", Name: "idle, Tick 1 ms: of a core", Unit: "%", sample: idleOf(0), key: "core", goal: idleGoal, noise: 0.01, slow: true},
-	{ID: "idle-wakes", Name: "idle, Tick 1 ms: wake-ups a second", Unit: "", sample: idleOf(0), key: "wakes", goal: goal{none: true}, noise: restless, slow: true},
+	{ID: "idle", Name: "idle, Tick 1 ms: of a core", Unit: "%", sample: idleOf(0), key: "core", goal: idleGoal, noise: 0.01, slow: true, full: true},
+	{ID: "idle-wakes", Name: "idle, Tick 1 ms: wake-ups a second", Unit: "", sample: idleOf(0), key: "wakes", goal: goal{none: true}, noise: restless, slow: true, full: true},
 	{ID: "far", Name: "one far timer, Tick 1 ms: of a core", Unit: "%", sample: idleOf(1), key: "core", goal: idleGoal, noise: 0.01, slow: true},
 	{ID: "far-wakes", Name: "one far timer, Tick 1 ms: wake-ups a second", Unit: "", sample: idleOf(1), key: "wakes", goal: goal{none: true}, noise: restless, slow: true},
 	{ID: "heap-hot", Name: "heapqueue: schedule+cancel, nothing else pending", Unit: "ns", subject: "heap", rivals: []string{"textbook"}, sample: opsOf(0), key: "hot.cpu", goal: goal{std: 0.40, rival: 0.85}},

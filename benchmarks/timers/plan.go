@@ -120,9 +120,11 @@ func (r row) peers() []string {
 	case "fire":
 		return order()
 	case "rearm":
-		return without("harness")
-	case "spread":
-		return []string{"wheel", "std", netty}
+		return without("harness", "textbook")
+	case "spread": // takes long
+		return []string{"wheel", netty}
+	case "reset":
+		return without("wheel-go", "textbook")
 	case "idle":
 		return without("wheel-go", "textbook")
 	}

@@ -59,10 +59,10 @@ func TestRunsAreJoined(t *testing.T) {
 }
 
 func TestPeersTakeTurns(t *testing.T) {
-	s := settings{rounds: 2, rows: []string{"rearm-10", "fire"}, peers: []string{"wheel", "antlabs"}}
+	s := settings{rounds: 2, rows: []string{"replace", "fire"}, peers: []string{"wheel", "antlabs"}}
 	var got []string
 	for _, j := range s.plan() {
-		if j.Spec.Work == "rearm" {
+		if j.Spec.Work == "replace" {
 			got = append(got, j.Peer)
 		}
 		if j.Spec.Tick == fineTick {

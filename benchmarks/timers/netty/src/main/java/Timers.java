@@ -184,7 +184,7 @@ public final class Timers {
         volley(200_000, 300_000_000L, 400_000_000L); // compiles
         await(200_000);
         Arrivals.forget();
-        long lead = 500_000_000L + pending * 2000L;
+        long lead = 500_000_000L + pending * 1500L;
         long start = System.nanoTime();
         Meter meter = volley(pending, lead, nanos);
         values.put("spoilt", Math.max(0, (System.nanoTime() - start - lead) / 1e6));
