@@ -224,9 +224,9 @@ func TestTermsOfALockThatWasHandedOver(t *testing.T) {
 		start := time.Now()
 		plain := b.lock("plain")
 		assert.Equal(t, start.Add(ttl-20*time.Second-600*time.Millisecond), plain.Deadline(), "it counts from Sent")
-		settle(50 * time.Millisecond)
-		assert.Equal(t, 1, b.calls(locktest.Renew), "renewed at once")
-		assert.Greater(t, time.Until(plain.Deadline()), 29*time.Second)
+		settle(3 * time.Second)
+		assert.Equal(t, 1, b.calls(locktest.Renew), "renewed soon")
+		assert.Greater(t, time.Until(plain.Deadline()), 28*time.Second)
 
 		limited, err := b.With(lock.Terms{MaxHold: time.Minute}).Mutex("limited").Lock(ctx)
 		require.NoError(t, err)

@@ -121,7 +121,11 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 			e.lose(Failed)
 			return
 		}
-		e.wait(max(now.mono, sent.mono+int64(e.period-gatherOf(e.period))), now)
+		at := max(now.mono, sent.mono+int64(e.period-gatherOf(e.period)))
+		if deadline := e.deadline(); e.failures == 1 && at >= deadline.mono {
+			at = now.mono + int64(now.until(deadline)/2) // the grant was old: see Register
+		}
+		e.wait(at, now)
 	}
 }
 

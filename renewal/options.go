@@ -63,7 +63,8 @@ type Options struct {
 	// instant at which the last confirmed request was sent. Default 1/3; above 0,
 	// at most 1/2, and low enough that a second try has its time: see CheckTTL.
 	// The first renewal comes after half to all of that period, so that leases
-	// acquired together are not all renewed together.
+	// acquired together are not all renewed together; that of a grant which is older
+	// by then comes when a quarter of what is left of it has passed.
 	Fraction float64
 
 	// Jitter makes renewals earlier by a random part of the period, at most this

@@ -173,6 +173,43 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
+// A lock that was handed over comes with what is left of a place in a queue, which
+// is less than a period before its deadline.
+func TestAnOldGrant(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		const left = 8 * time.Second
+		var failures int
+		s := new(store)
+		s.answer = func(_ context.Context, lease string) (renewal.Outcome, error) {
+			if lease == "b" && failures == 0 {
+				failures++
+				return renewal.Unknown, errIO
+			}
+			return renewal.Renewed, nil
+		}
+		dog := newDog(t, e, s, nil)
+		start := time.Now()
+		old := renewal.Grant{TTL: ttl, Sent: start.Add(left - life)}
+		for _, lease := range []string{"a", "b", "stopped"} {
+			entry, err := dog.Register(lease, old)
+			require.NoError(t, err)
+			assert.Equal(t, start.Add(left), entry.Deadline())
+			if lease == "stopped" {
+				time.Sleep(time.Second)
+				require.True(t, entry.Stop())
+			}
+		}
+		settle(time.Hour)
+		assert.Zero(t, s.count("stopped"), "what is held for a moment only is not renewed")
+		assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
+		calls := s.seen()
+		assert.InDelta(t, (left / 4).Seconds(), calls[0].at.Sub(start).Seconds(), 0.2+slack.Seconds())
+		assert.Equal(t, []string{"b"}, calls[1].batch)
+		assert.Less(t, calls[1].at.Sub(start), left*3/4, "the second try has its time")
+		assert.Equal(t, 1, failures)
+	})
+}
+
 func TestBatchesAreNatural(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Renewed, nil }}

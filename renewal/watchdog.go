@@ -115,7 +115,14 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	}
 	e.timer = timer
 	w.link(e)
-	e.wait(w.firstRenewal(sent.mono, e.period), now)
+	at := w.firstRenewal(sent.mono, e.period)
+	if at <= now.mono {
+		// The grant is old, as that of a lock is that was handed over: less than a TTL
+		// is left. Many such are held for a moment only, so they are not renewed at
+		// once; and there is time for a second try.
+		at = now.mono + int64(now.until(e.deadline())/4)
+	}
+	e.wait(at, now)
 	if e.state == over {
 		return nil, e.end.err
 	}
