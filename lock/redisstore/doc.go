@@ -29,11 +29,27 @@
 //
 // None of them is ever without an end. What stands between the first { and the
 // first } after it decides on which node of a cluster a key lies, so the keys of
-// one lock lie together. No name makes one key out of two. This version queues
-// nobody itself but serves those that do: on a release it passes the lock on and
-// publishes that on the channel lw:<client>.
+// one lock lie together. No name makes one key out of two.
 //
 // Something else at lw:{n} is lock.ErrWrongType, and is left as it is.
+//
+// # Waiting
+//
+// A Lock that finds the lock taken takes a place in its queue. A release hands the
+// lock over to the first place there, in the script that releases it, and publishes
+// that on the channel of the waiter's client, lw:<client>: two scripts for a
+// hand-over, however many wait, and nobody can come between. A store has one
+// subscription for all its waiters, in a cluster too, made when the first one waits and ended half a
+// minute after the last. It is pinged once a second and made anew when it has been
+// silent for two; whoever waited meanwhile asks the server.
+//
+// Nothing depends on those messages. A waiter asks three times in the time that its
+// place lasts ([Options.Place], 10 s for a TTL of 30 s), which keeps the place and
+// finds out what no message told. When it dies its place ends, and those behind it
+// are served. The lock that is handed over lasts for what is left of the place, and
+// the waiter counts that from its own last request that was answered, not from the
+// message: so a message that comes late, twice or not at all cannot give the lock to
+// two.
 //
 // # Rights
 //
@@ -42,13 +58,16 @@
 //	-@all +evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire
 //	+llen +lpop +lrem +zcard +zscore +zrem
 //
-// for this store, and for waiters, of whom this version has none, also
+// for all but waiting, and for that
 //
-//	+publish +rpush +lindex +zadd +zrangebyscore
+//	+rpush +lindex +zadd +zrangebyscore
+//
+// and, so that a hand-over is noticed at once and not by the next poll,
+//
+//	+publish +subscribe +unsubscribe +ping
 //
 // For [Store.Inspect]: +lrange. A database other than 0 needs +select, a client
-// with a name +client|setname (+client before Redis 7). Without +publish waiters
-// are served later, when they ask. A cluster needs also
+// with a name +client|setname (+client before Redis 7). A cluster needs also
 //
 //	+cluster|slots +asking
 //

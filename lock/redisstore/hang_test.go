@@ -68,6 +68,11 @@ func TestAServerThatHangs(t *testing.T) {
 			_, err := s.Acquire(ctx, l.Request)
 			return err
 		},
+		"wait for": func(ctx context.Context, t *testing.T, s *Store) error {
+			l, err := s.Wait(ctx, l.Request)
+			assert.True(t, l.Unanswered)
+			return err
+		},
 		"release": func(ctx context.Context, _ *testing.T, s *Store) error { return s.Release(ctx, l) },
 		"renew":   func(ctx context.Context, t *testing.T, s *Store) error { return unknown(ctx, t, s, l) },
 		"inspect": func(ctx context.Context, _ *testing.T, s *Store) error { _, err := s.Inspect(ctx, "k"); return err },
@@ -137,6 +142,10 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 			for range 2 * defaultPoolSize { // half of them wait for a connection
 				wg.Go(func() {
 					_, err := s.Acquire(t.Context(), l.Request)
+					assert.ErrorIs(t, err, lock.ErrClosed)
+				})
+				wg.Go(func() {
+					_, err := s.Wait(t.Context(), request("k"))
 					assert.ErrorIs(t, err, lock.ErrClosed)
 				})
 			}

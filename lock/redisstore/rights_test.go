@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -21,7 +22,8 @@ import (
 // The rights that the package comment names.
 const (
 	rightsOfAStore  = "+evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire +llen +lpop +lrem +zcard +zscore +zrem"
-	rightsOfWaiters = "+publish +rpush +lindex +zadd +zrangebyscore"
+	rightsOfWaiters = "+rpush +lindex +zadd +zrangebyscore"
+	rightsOfSignals = "+publish +subscribe +unsubscribe +ping"
 	rightToInspect  = "+lrange"
 
 	rightsOnACluster = "+cluster|slots +asking"
@@ -31,7 +33,9 @@ func TestTheRightsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
-	for _, rights := range []string{"-@all " + rightsOfAStore, rightsOfWaiters, rightsOnACluster, "[Store.Inspect]: " + rightToInspect} {
+	for _, rights := range []string{
+		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOnACluster, "[Store.Inspect]: " + rightToInspect,
+	} {
 		assert.Contains(t, text, rights)
 	}
 }
@@ -43,19 +47,19 @@ func TestTheRightsSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Skip("there are no rights before Redis 6")
 	}
 	require.NoError(t, x.asUser(rightsOfAStore, x.store))
-	require.NoError(t, x.asUser(rightsOfAStore+" "+rightsOfWaiters, x.waiter))
+	require.NoError(t, x.asUser(rightsOfAStore+" "+rightsOfWaiters, x.waiter), "waiters are served without signals")
+	all := rightsOfAStore + " " + rightsOfWaiters + " " + rightsOfSignals
+	require.NoError(t, x.asUser(all, x.signalled))
+	for right := range strings.SplitSeq("+publish +subscribe", " ") {
+		require.Error(t, x.asUser(without(all, right), x.signalled), "%s is not needed", right)
+	}
 	require.NoError(t, x.asUser(rightsOfAStore+" "+rightToInspect, x.inspector))
 	require.Error(t, x.asUser(rightsOfAStore, x.inspector))
 	for right := range strings.SplitSeq(rightsOfAStore, " ") {
 		require.Error(t, x.asUser(without(rightsOfAStore, right), x.store), "%s is not needed", right)
 	}
 	for right := range strings.SplitSeq(rightsOfWaiters, " ") {
-		err := x.asUser(rightsOfAStore+" "+without(rightsOfWaiters, right), x.waiter)
-		if right == "+publish" {
-			require.NoError(t, err, "waiters are served without it")
-		} else {
-			require.Error(t, err, "%s is not needed", right)
-		}
+		require.Error(t, x.asUser(rightsOfAStore+" "+without(rightsOfWaiters, right), x.waiter), "%s is not needed", right)
 	}
 }
 
@@ -137,19 +141,47 @@ func (x *exercise) passOn(ctx context.Context, s *Store, l lock.Lease) error {
 	return nil
 }
 
-func (x *exercise) waiter(s *Store, rdb *redis.Client) error {
+// waiter does what one does without signals.
+func (x *exercise) waiter(s *Store, _ *redis.Client) error {
 	ctx := x.t.Context()
 	l, err := s.Acquire(ctx, request("k"))
 	if err != nil {
 		return err
 	}
-	for _, owner := range []string{"a:1", "b:1"} {
-		k := s.keys("k", owner)
-		if err := redis.NewScript(acquireScript.source).Run(ctx, rdb, all(k), owner, ttlMs, placeMs, memMs).Err(); err != nil {
+	for range 2 {
+		if _, err := s.ask(ctx, request("k"), time.Second); err != nil {
 			return err
 		}
 	}
 	return s.Release(ctx, l)
+}
+
+// signalled is a waiter that no poll helps.
+func (x *exercise) signalled(s *Store, _ *redis.Client) error {
+	ctx, cancel := context.WithTimeout(x.t.Context(), 3*time.Second)
+	defer cancel()
+	holder, err := s.Acquire(ctx, request("k"))
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(ctx, requestFor("k", time.Hour))
+		done <- err
+	}()
+	for queued := int64(0); queued == 0; time.Sleep(10 * time.Millisecond) {
+		select {
+		case err := <-done:
+			return cmp.Or(err, errNoError)
+		default:
+			queued = x.admin.ZCard(x.t.Context(), s.keys("k", "").places).Val()
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // the subscription, if it may have one, is on
+	if err := s.Release(ctx, holder); err != nil {
+		return err
+	}
+	return <-done
 }
 
 func (x *exercise) inspector(s *Store, _ *redis.Client) error {

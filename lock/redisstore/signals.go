@@ -16,6 +16,7 @@ import (
 type signals struct {
 	open   func(context.Context) *redis.PubSub // without IO
 	prefix string                              // of the channels
+	linger int                                 // beats without a waiter after which it ends
 
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
@@ -52,6 +53,7 @@ func newSignals(open func(context.Context) *redis.PubSub, prefix string) *signal
 	s := &signals{
 		open:     open,
 		prefix:   prefix,
+		linger:   linger,
 		change:   make(chan struct{}, 1),
 		ears:     make(map[string]*ear),
 		channels: make(map[string]*channel),

@@ -13,8 +13,8 @@ const (
 	// for two of them is given up.
 	beat = time.Second
 
-	// lingering is how many beats a subscription outlives the last waiter.
-	lingering = 30
+	// linger is how many beats a subscription outlives the last waiter.
+	linger = 30
 
 	// A subscription that failed is made anew after a pause, doubled each time.
 	firstPause = 50 * time.Millisecond
@@ -69,7 +69,7 @@ func (s *signals) tend(ctx context.Context, ps *redis.PubSub, over <-chan struct
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	ok := true
-	for quiet := 0; ok && quiet < lingering; {
+	for quiet := 0; ok && quiet < s.linger; {
 		select {
 		case <-ctx.Done():
 			return
