@@ -39,9 +39,9 @@
 // lock over to the first place there, in the script that releases it, and publishes
 // that on the channel of the waiter's client, lw:<client>: two scripts for a
 // hand-over, however many wait, and nobody can come between. A store has one
-// subscription for all its waiters, in a cluster too, made when the first one waits and ended half a
-// minute after the last. It is pinged once a second and made anew when it has been
-// silent for two; whoever waited meanwhile asks the server.
+// subscription for all its waiters, in a cluster too, made when the first one waits
+// and ended half a minute after the last. It is pinged once a second and made anew
+// when it has been silent for two; whoever waited meanwhile asks the server.
 //
 // Nothing depends on those messages. A waiter asks three times in the time that its
 // place lasts ([Options.Place], 10 s for a TTL of 30 s), which keeps the place and

@@ -36,7 +36,7 @@ func startWait(ctx context.Context, t testing.TB, s *Store, r lock.Request) <-ch
 	}()
 	k := s.keys(r.Key, r.Owner)
 	require.Eventually(t, func() bool {
-		return s.rdb.ZScore(context.Background(), k.places, r.Owner).Err() == nil
+		return s.one.rdb.ZScore(context.Background(), k.places, r.Owner).Err() == nil
 	}, soon, time.Millisecond)
 	return done
 }
