@@ -11,6 +11,8 @@ import (
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // order tells a child what to do. It is the first line that it reads. After that
@@ -78,6 +80,7 @@ func readMemory() memory {
 
 // child does what it is told until its input ends, which it does with the parent.
 func child(in io.Reader, out io.Writer) error {
+	redis.SetLogger(silent{})
 	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
 	var o order
 	if err := decode.Decode(&o); err != nil {
@@ -104,6 +107,13 @@ func child(in io.Reader, out io.Writer) error {
 		}
 	}
 }
+
+// silent keeps the lines of go-redis about a server that was killed out of the
+// output.
+type silent struct{}
+
+// Printf implements the logger of go-redis.
+func (silent) Printf(context.Context, string, ...any) {}
 
 // acquire gets the locks. The first tenth is got before memory is measured, so
 // that what a client needs once is not counted.

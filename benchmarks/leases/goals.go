@@ -16,7 +16,9 @@ func (r *results) goals() table {
 	t := table{{"goal", "wanted"}}
 	var ours []string
 	for _, c := range contestants() {
-		if _, measured := r.Figures[c.name]; c.ours && measured {
+		_, single := r.Figures[c.name]
+		_, clustered := r.Figures[clusterPrefix+c.name]
+		if c.ours && (single || clustered) {
 			ours = append(ours, c.name)
 		}
 	}
@@ -82,9 +84,10 @@ func atLeast(least float64, format string, get func(figures) float64) func(*resu
 // partOf wants a figure to be at most the given part of a peer's.
 func partOf(peer string, part float64, get func(figures) float64) func(*results, string) (string, bool, bool) {
 	return func(r *results, name string) (string, bool, bool) {
-		p, measured := r.Figures[peer]
-		ratio := get(p) / get(r.Figures[name])
-		return fmt.Sprintf("1/%.1f", ratio), ratio >= part, measured
+		p, peerMeasured := r.Figures[peer]
+		f, measured := r.Figures[name]
+		ratio := get(p) / get(f)
+		return fmt.Sprintf("1/%.1f", ratio), ratio >= part, measured && peerMeasured
 	}
 }
 

@@ -50,11 +50,14 @@ func TestEachContestantIsMeasured(t *testing.T) {
 
 func TestACluster(t *testing.T) {
 	t.Parallel()
-	f, err := small.measure(t.Context(), lineUp{redislockPeer, true}, 0)
+	f, err := small.measure(t.Context(), lineUp{wheelEngine, true}, 0)
 	require.NoError(t, err)
 	assert.Positive(t, f.Rate)
+	assert.Positive(t, f.Saturated)
+	assert.Zero(t, f.Lost)
 	assert.Zero(t, f.Missing)
-	assert.NotNil(t, f.Outage)
+	require.NotNil(t, f.Outage)
+	assert.Zero(t, f.Outage.Missing, "on those that are healthy")
 }
 
 // A lock that ends is seen: by the client that should keep it, and from outside.

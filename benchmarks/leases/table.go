@@ -68,6 +68,12 @@ func rows() []row {
 		{"one master dead: late p99 / most ms", func(f figures) string {
 			return f.outage(func(o *outage) (p99, most float64) { return o.DeadP99, o.DeadMax })
 		}},
+		{"then: keys gone on the other two", func(f figures) string {
+			if f.Outage == nil {
+				return none
+			}
+			return fmt.Sprint(f.Outage.Missing)
+		}},
 		{"seconds to acquire all", func(f figures) string { return fmt.Sprintf("%.1f", f.AcquireSeconds) }},
 		{"meanwhile, other processes, % of a core", func(f figures) string { return fmt.Sprintf("%.1f", 100*f.Others) }},
 	}
