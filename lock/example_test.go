@@ -54,6 +54,39 @@ func ExampleMutex_Lock() {
 	// Output: valid, with a token: true
 }
 
+// Those who wait are served in order. How long is up to the context.
+func ExampleMutex_Lock_waiting() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+	mutex := client.Mutex("orders")
+	first, err := mutex.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err = mutex.Lock(short)
+	fmt.Println("in time:", !errors.Is(err, lock.ErrNotAcquired))
+
+	served := make(chan bool)
+	go func() {
+		second, err := mutex.Lock(context.Background())
+		served <- err == nil && second.Token() > first.Token()
+	}()
+	fmt.Println("unlocked:", first.Unlock(context.Background()) == nil)
+	fmt.Println("handed over:", <-served)
+	// Output:
+	// in time: false
+	// unlocked: true
+	// handed over: true
+}
+
 func ExampleMutex_TryLock() {
 	client, err := lock.New(memstore.New(), nil)
 	if err != nil {
