@@ -88,8 +88,15 @@ func New(store Store, o *Options) (*Client, error) {
 	return &Client{core: c, terms: opts.Terms}, nil
 }
 
-// checkTTL refuses terms whose leases the watchdog has too little time for.
+// checkTTL refuses terms whose leases the watchdog has too little time for: to renew
+// them, or only to tell of their end.
 func (c *core) checkTTL(t Terms) error {
+	if t.Fixed {
+		if c.dog.Life(t.TTL) <= 0 {
+			return fmt.Errorf("%w: a TTL of %v is too short for the margin", ErrBadTTL, t.TTL)
+		}
+		return nil
+	}
 	if err := c.dog.CheckTTL(t.TTL); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadTTL, err)
 	}
@@ -97,8 +104,9 @@ func (c *core) checkTTL(t Terms) error {
 }
 
 // With returns a client that shares everything with this one but the terms of the
-// locks that it makes. Terms that are out of range are the error of their Lock.
-// Closing either closes both.
+// locks that it makes; zero fields mean the defaults of package lock, not those of
+// this client. Terms that are out of range are the error of their Lock. Closing
+// either closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
 		return c

@@ -325,6 +325,26 @@ func TestTerms(t *testing.T) {
 	})
 }
 
+// A lease that is not renewed needs no time for that.
+func TestAFixedLeaseMayBeShort(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		_, err := b.With(lock.Terms{TTL: lock.MinTTL}).Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrBadTTL)
+		h, err := b.With(lock.Terms{TTL: lock.MinTTL, Fixed: true}).Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		start := time.Now()
+		<-h.Done()
+		assert.InDelta(t, 77, time.Since(start).Milliseconds(), 10)
+		assert.Zero(t, b.calls(locktest.Renew))
+	})
+	o := &lock.Options{Renewal: renewal.Options{Margin: time.Second}}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		_, err := b.With(lock.Terms{TTL: time.Second, Fixed: true}).Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrBadTTL)
+		require.ErrorContains(t, err, "margin")
+	})
+}
+
 func TestDo(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		m, errWork := b.Mutex("k"), errors.New("work failed")

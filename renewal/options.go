@@ -52,8 +52,9 @@ type Grant struct {
 	Sent time.Time
 
 	// Until ends the lease: its deadline never moves past it, and no renewal is
-	// sent when none can move it. Zero means that the lease is renewed until it
-	// is stopped.
+	// sent when none can move it; the TTL of a lease that is never renewed for that
+	// reason needs no time for renewals. Zero means that the lease is renewed until
+	// it is stopped.
 	Until time.Time
 }
 

@@ -88,6 +88,14 @@ func TestALeaseWithoutTimeForASecondTryIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		_, err = newDog(t, silent{}, new(store), &renewal.Options{Fraction: 0.45}).Register("a", grant)
 		require.NoError(t, err)
+
+		dog := newDog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5})
+		grant.Until = grant.Sent.Add(life + 1)
+		_, err = dog.Register("a", grant)
+		require.ErrorContains(t, err, "too short", "its last nanosecond needs a renewal")
+		grant.Until = grant.Sent.Add(life)
+		_, err = dog.Register("a", grant)
+		require.NoError(t, err, "what is never renewed needs no time for it")
 	})
 }
 

@@ -174,8 +174,10 @@ func (w *Watchdog[L]) check(g Grant, now instant) error {
 	case !g.Until.IsZero() && !g.Until.After(g.Sent):
 		return errors.New("renewal: Grant.Until is not after Grant.Sent")
 	}
-	if err := w.CheckTTL(g.TTL); err != nil {
-		return fmt.Errorf("renewal: Grant.TTL: %w", err)
+	if renewed := g.Until.IsZero() || g.Until.After(g.Sent.Add(w.Life(g.TTL))); renewed {
+		if err := w.CheckTTL(g.TTL); err != nil {
+			return fmt.Errorf("renewal: Grant.TTL: %w", err)
+		}
 	}
 	if time.Since(g.Sent) >= w.opts.life(g.TTL) { // before reckoning with an instant of any age
 		return &LostError{Reason: Expired}
