@@ -205,3 +205,37 @@ func ExampleMulti() {
 	// taken: true
 	// unlock: <nil>
 }
+
+// A lease that nothing renews, for work of a known length.
+func ExampleTerms_fixed() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	brief := client.With(lock.Terms{TTL: 100 * time.Millisecond, Fixed: true})
+	held, err := brief.Mutex("orders").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-held.Done()
+	fmt.Println("lost:", errors.Is(held.Err(), lock.ErrLost))
+	// Output: lost: true
+}
+
+func ExampleExponentialBackoff() {
+	client, err := lock.New(memstore.New(), &lock.Options{
+		Backoff: lock.ExponentialBackoff(20*time.Millisecond, 2*time.Second),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+	held, err := client.Mutex("orders").Lock(context.Background())
+	fmt.Println(held, err)
+	// Output: exclusive lease of "orders" <nil>
+}

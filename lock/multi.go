@@ -169,7 +169,7 @@ func restRound(ctx context.Context, round int) error {
 	if round == 0 {
 		return nil
 	}
-	timer := time.NewTimer(backoff(round - 1))
+	timer := time.NewTimer(defaultBackoff(round - 1))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -18,9 +17,10 @@ type Terms struct {
 	// third of it. Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds.
 	TTL time.Duration
 
-	// MaxHold is how long a lock may be held, counted from the request that got
-	// it, or from when Lock had it after waiting: then its holder has lost it, renewals or not. Others get it when it is
-	// unlocked, or after a TTL at most. Default 0: no limit; at least MinTTL.
+	// MaxHold is how long a lock may be held, counted from the request that got it,
+	// or from when Lock had it after waiting: then its holder has lost it, renewals
+	// or not. Others get it when it is unlocked, or after a TTL at most. Default 0:
+	// no limit; at least MinTTL.
 	MaxHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
@@ -34,8 +34,7 @@ type Options struct {
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
 	// heapqueue.Scheduler. It is not closed with the client and must be closed
 	// after it. Its lateness must be below Renewal.Margin, which see. Default: a
-	// wheel of the client's own,
-	// with a tick of 1/3000 of the TTL, 1 to 10 ms.
+	// wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
 	// Renewal configures the watchdog.
@@ -44,7 +43,8 @@ type Options struct {
 	// Backoff is for a store that is no Waiter: it returns the time to wait after
 	// the n-th try, from 0, that found the lock taken; zero or less means none. It
 	// must be safe for concurrent use. A lock whose lease ends earlier is tried
-	// then. Default: a random time that grows from 5 to 250 ms.
+	// then. [ConstantBackoff] and [ExponentialBackoff] make one. Default: a random
+	// time that grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
 	// MaxWaiters bounds the calls of Lock at one time that do not have their lock
@@ -64,9 +64,6 @@ const (
 	ticksPerTTL = 3000
 
 	defaultMaxWaiters = 10_000
-
-	minBackoff = 10 * time.Millisecond
-	maxBackoff = 250 * time.Millisecond
 )
 
 // withDefaults fills in what does not depend on the engine, or names the wrong
@@ -81,7 +78,7 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, err
 	}
 	if opts.Backoff == nil {
-		opts.Backoff = backoff
+		opts.Backoff = defaultBackoff
 	}
 	if opts.MaxWaiters == 0 {
 		opts.MaxWaiters = defaultMaxWaiters
@@ -121,14 +118,4 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 // next.
 func tick(ttl time.Duration) time.Duration {
 	return min(max(ttl/ticksPerTTL, minTick), maxTick)
-}
-
-// backoff doubles up to maxBackoff; the upper half is random, so that clients
-// that met once do not meet again.
-func backoff(n int) time.Duration {
-	most := maxBackoff
-	if n < 5 {
-		most = min(minBackoff<<n, maxBackoff)
-	}
-	return most/2 + time.Duration(rand.Int64N(int64(most/2)))
 }

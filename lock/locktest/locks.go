@@ -129,6 +129,32 @@ func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 	assert.NoError(f, outer.Unlock(f.ctx))
 }
 
+var limiting = []testCase{
+	{name: "a_fixed_lease_ends_with_its_TTL", run: func(f *fixture) {
+		start := time.Now()
+		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, Fixed: true}).Mutex(f.prefix + "k"))
+		<-h.Done()
+		require.ErrorIs(f, h.Err(), lock.ErrLost)
+		time.Sleep(f.TTL + f.TTL/20 - time.Since(start))
+		f.acquire(f.request("k")) // nobody has renewed it
+		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		f.taken("k")
+	}},
+	{name: "a_maximum_hold_ends_a_lock_that_is_renewed", run: func(f *fixture) {
+		start := time.Now()
+		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, MaxHold: 2 * f.TTL}).Mutex(f.prefix + "k"))
+		time.Sleep(f.TTL * 3 / 2)
+		assert.True(f, h.Valid())
+		f.taken("k")
+		<-h.Done()
+		require.ErrorIs(f, h.Err(), lock.ErrLost)
+		assert.GreaterOrEqual(f, time.Since(start), 2*f.TTL-f.TTL/10)
+		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		time.Sleep(f.TTL + f.TTL/20) // at the latest
+		f.acquire(f.request("k"))
+	}},
+}
+
 // all returns the lock of several keys, by a client of its own.
 func (f *fixture) all(keys ...string) lock.Locker {
 	f.Helper()

@@ -56,7 +56,7 @@ func TestStore(t *testing.T, c Config) {
 	if run == nil {
 		run = func(t *testing.T, f func(t *testing.T)) { f(t) }
 	}
-	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending, waiting, reentering, several} {
+	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending, waiting, reentering, limiting, several} {
 		for _, tc := range group {
 			if tc.needs != nil && !tc.needs(c) {
 				continue
