@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -26,7 +27,7 @@ type about struct {
 // aboutHere describes this machine and the modules in this program.
 func aboutHere() about {
 	a := about{
-		Machine: firstOf("/proc/cpuinfo", "model name"),
+		Machine: fmt.Sprintf("%s, %d cores", firstOf("/proc/cpuinfo", "model name"), runtime.NumCPU()),
 		OS:      runtime.GOOS + "/" + runtime.GOARCH + " " + line("/proc/sys/kernel/osrelease"),
 	}
 	a.Clock, a.Lock = floor()

@@ -47,5 +47,5 @@ func (r *results) where() string {
 	return fmt.Sprintf("\n%s, %s. %s.\n\n    %s\n\n%d rounds, %.0f minutes.\n"+
 		"A look at the clock takes %.0f ns here, locking and unlocking a mutex %.0f: schedule+cancel needs one\n"+
 		"of the first and two of the second.\n\n",
-		a.Machine, a.OS, strings.Join(a.Versions, ", "), a.Command, a.Rounds, a.Minutes, a.Clock, a.Lock)
+		a.Machine, a.OS, strings.Join(a.Versions, "\n- "), a.Command, a.Rounds, a.Minutes, a.Clock, a.Lock)
 }
