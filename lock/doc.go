@@ -14,6 +14,10 @@
 // one acquisition, which only its owner has and which may be used from any
 // goroutine.
 //
+// A [Mutex] has one holder at a time. A [Reentrant] is one that its holder can lock
+// again. A [Multi] is several locks as one. Each is a [Locker], so one can take the
+// place of another.
+//
 // # What a lease cannot promise
 //
 // A lock on another machine is a lease: it ends when the holder is cut off for

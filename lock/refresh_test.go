@@ -1,0 +1,173 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Members that were got early have their full TTL when the last one is got.
+func TestAMultiIsFreshWhenItIsGot(t *testing.T) {
+	for _, fixed := range []bool{false, true} {
+		bubble(t, func(t *testing.T, b *bench) {
+			b.loseRequests(func(_ context.Context, op locktest.Op) error {
+				if op == locktest.Acquire {
+					time.Sleep(2 * time.Second)
+				}
+				return nil
+			})
+			c := b.With(lock.Terms{Fixed: fixed})
+			h := lockAll(t, lock.Multi(c.Mutex("a"), c.Mutex("b"), c.Mutex("c")))
+			for _, m := range h.Members() {
+				assert.Equal(t, ttl, b.mem.ExpiresIn(m.Key()))
+				assert.Equal(t, ttl*98/100, time.Until(m.Deadline()))
+			}
+			start := time.Now()
+			settle(ttl - time.Second)
+			assert.Equal(t, !fixed, h.Deadline().After(start.Add(ttl)))
+			settle(ttl)
+			assert.Equal(t, !fixed, h.Valid())
+		})
+	}
+	bubble(t, func(t *testing.T, b *bench) {
+		require.NoError(t, lockAll(t, b.all("a", "b", "c")).Unlock(ctx))
+		assert.Zero(t, b.calls(locktest.Renew), "what is fresh is not renewed")
+	})
+}
+
+// A maximum hold counts from the first request, renewals or not.
+func TestAMultiKeepsTheMaximumHold(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		})
+		c := b.With(lock.Terms{MaxHold: time.Minute})
+		start := time.Now()
+		h := lockAll(t, lock.Multi(c.Mutex("a"), c.Mutex("b")))
+		<-h.Done()
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 0.1)
+	})
+}
+
+// slowly makes each acquire last for some seconds, and calls f before the second.
+func (b *bench) slowly(f func()) {
+	b.loseRequests(func(_ context.Context, op locktest.Op) error {
+		if op == locktest.Acquire {
+			time.Sleep(2 * time.Second)
+			if b.mem.Len() == 1 {
+				f()
+			}
+		}
+		return nil
+	})
+}
+
+// A member that is gone before the last one is got: only its owner renews it.
+func TestAMemberLostWhileTheOthersAreGot(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.slowly(func() {
+			if b.mem.Delete("a") {
+				_, err := b.mem.Acquire(ctx, lock.Request{Key: "a", Owner: "another", TTL: ttl / 2})
+				assert.NoError(t, err)
+			}
+		})
+		_, err := b.all("a", "b").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorContains(t, err, `"a"`)
+		assert.Equal(t, ttl/2, b.mem.ExpiresIn("a"))
+		assert.Zero(t, b.mem.ExpiresIn("b"))
+	})
+}
+
+func TestARefreshToleratesOneFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.slowly(func() {})
+		b.loseAnswers(once(locktest.Renew, errIO))
+		h := lockAll(t, b.all("a", "b"))
+		assert.Equal(t, ttl, b.mem.ExpiresIn("a"))
+		require.NoError(t, h.Unlock(ctx))
+
+		b.loseAnswers(always(locktest.Renew, errIO))
+		_, err := b.all("a", "b").Lock(ctx)
+		require.ErrorIs(t, err, errIO)
+		require.ErrorContains(t, err, `"a"`)
+		assert.Zero(t, b.mem.Len())
+
+		b.heal()
+		b.slowly(func() {})
+		store := b.store.Store
+		b.store.Store = silent{store}
+		_, err = b.all("a", "b").Lock(ctx)
+		require.ErrorContains(t, err, "has not answered")
+		b.store.Store = store
+
+		b.loseAnswers(hang(locktest.Renew))
+		short, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
+		defer cancel()
+		start, renewals := time.Now(), b.calls(locktest.Renew)
+		_, err = b.all("a", "b").Lock(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 4500*time.Millisecond, time.Since(start))
+		assert.Equal(t, 2, b.calls(locktest.Renew)-renewals, "no repeat when ctx has ended")
+		b.heal()
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// silent says nothing of the leases that it is to renew.
+type silent struct{ lock.Store }
+
+func (silent) Renew(context.Context, []lock.Lease, []renewal.Outcome) error { return nil }
+
+// Close ends a Lock that refreshes, and waits for it.
+func TestCloseWhileAMultiIsRefreshed(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.slowly(func() {})
+		b.loseAnswers(hang(locktest.Renew))
+		go func() {
+			time.Sleep(5 * time.Second)
+			assert.NoError(t, b.Close(ctx))
+		}()
+		start := time.Now()
+		_, err := b.all("a", "b").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		assert.Equal(t, 5*time.Second, time.Since(start))
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+	bubble(t, func(t *testing.T, b *bench) {
+		b.slowly(func() {})
+		forever := make(chan struct{})
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Renew {
+				<-forever // whatever its ctx
+			}
+			return nil
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := b.all("a", "b").Lock(ctx)
+			assert.Error(t, err)
+		}()
+		settle(5 * time.Second)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorContains(t, b.Close(short), "a call of the store is still under way")
+		close(forever)
+		<-done
+	})
+}
