@@ -251,3 +251,23 @@ func TestAReleasedNodeKeepsNothingAlive(t *testing.T) {
 	s.release(slot, n)
 	assert.Nil(t, n.task)
 }
+
+type funcTask func()
+
+func (funcTask) Run(schedule.Timer) {}
+
+type pointerTask struct{ first byte }
+
+func (*pointerTask) Run(schedule.Timer) {}
+
+type emptyTask struct{}
+
+func (emptyTask) Run(schedule.Timer) {}
+
+func TestTouchReadsWhateverATaskIs(t *testing.T) {
+	assert.EqualValues(t, 7, touch(&pointerTask{first: 7}))
+	assert.Zero(t, touch((*pointerTask)(nil)), "a nil pointer may be a task, too")
+	for _, task := range []schedule.Task{funcTask(nil), funcTask(func() {}), emptyTask{}, &emptyTask{}, idTask(1 << 30)} {
+		assert.NotPanics(t, func() { touch(task) })
+	}
+}

@@ -23,6 +23,7 @@ type shard struct {
 	closed  bool
 	running int       // timers whose Run is in progress
 	waiting int       // goroutines in wait
+	touched byte      // see touch
 	ended   sync.Cond // of mu: a Run has returned, said only if there is somebody waiting
 
 	core *core // set once
@@ -126,6 +127,10 @@ func (s *shard) take(tick int64, due []uint64) ([]uint64, bool) {
 	}
 	due, more := s.step(tick, due)
 	s.publish()
+	for _, id := range due {
+		_, n := s.find(id)
+		s.touched += touch(n.task)
+	}
 	return due, more
 }
 
