@@ -32,7 +32,7 @@ type config struct {
 	only  []lineUp
 	json  string
 	print string
-	chart string
+	docs  string
 }
 
 func main() { os.Exit(status()) }
@@ -76,7 +76,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.StringVar(&c.profiles, "profile", "", "`folder` for a CPU profile of each client")
 	f.StringVar(&c.json, "json", "", "`file` for the results; those of other contestants that it has already are kept, and printed too")
 	f.StringVar(&c.print, "print", "", "measure nothing, print the results in this `file`")
-	f.StringVar(&c.chart, "chart", "", "`file` for a chart of the results, in SVG")
+	f.StringVar(&c.docs, "docs", "", "`folder` in which to write bench/leases.json, bench/leases.svg and the tables of BENCHMARKS-LEASES.md")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -132,8 +132,8 @@ func (p plan) withDefaults(quick bool) plan {
 		p.window = window
 	}
 	period := order{TTL: p.ttl}.period()
-	p.settle = period * 3 / 2 // the first renewals are over, and bursts are not at the edge of the window
-	p.outage = period * 6 / 5 // each lease comes due once
+	p.settle = period * 5 / 4   // the first renewals are over, and bursts are not at the edge of the window
+	p.outage = period * 11 / 10 // each lease comes due once
 	return p
 }
 
@@ -194,13 +194,11 @@ func (l lineUp) title() string {
 	return l.name
 }
 
-// publish prints the tables, and writes the chart.
+// publish prints the tables, and writes them where the flags say.
 func (r *results) publish(c config, out io.Writer) error {
-	if _, err := io.WriteString(out, r.report()); err != nil {
+	_, err := io.WriteString(out, "\n"+r.report())
+	if err != nil || c.docs == "" {
 		return err
 	}
-	if c.chart == "" {
-		return nil
-	}
-	return os.WriteFile(c.chart, []byte(r.svg()), 0o644)
+	return r.document(c.docs)
 }

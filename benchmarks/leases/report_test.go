@@ -123,13 +123,24 @@ func TestResultsArePutTogether(t *testing.T) {
 	assert.Equal(t, sample().Figures["cluster:heap"], all.Figures["cluster:heap"])
 	require.ErrorContains(t, (&results{Leases: 10, TTL: 30}).save(path), "not the same")
 
+	docs := t.TempDir()
+	page := filepath.Join(docs, "BENCHMARKS-LEASES.md")
+	require.NoError(t, os.WriteFile(page, []byte("a\n<!-- report -->\nold\n<!-- end of report -->\nb\n"), 0o600))
 	var out strings.Builder
-	chart := filepath.Join(t.TempDir(), "chart.svg")
-	require.NoError(t, run(t.Context(), config{print: path, chart: chart}, &out, io.Discard))
-	assert.Equal(t, all.report(), out.String())
-	svg, err := os.ReadFile(chart)
+	require.NoError(t, run(t.Context(), config{print: path, docs: docs}, &out, io.Discard))
+	assert.Equal(t, "\n"+all.report(), out.String())
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, "a\n<!-- report -->\n"+all.report()+"<!-- end of report -->\nb\n", string(text))
+	svg, err := os.ReadFile(filepath.Join(docs, "bench", "leases.svg"))
 	require.NoError(t, err)
 	assert.Equal(t, all.svg(), string(svg))
+	again, err := load(filepath.Join(docs, "bench", "leases.json"))
+	require.NoError(t, err)
+	assert.Equal(t, all, again)
+
+	require.NoError(t, os.WriteFile(page, []byte("no lines\n"), 0o600))
+	require.ErrorContains(t, all.document(docs), "has no lines")
 }
 
 func TestFlags(t *testing.T) {
@@ -137,14 +148,14 @@ func TestFlags(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 100_000, c.leases)
 	assert.Equal(t, 30*time.Second, c.ttl)
-	assert.Equal(t, 15*time.Second, c.settle)
+	assert.Equal(t, 12500*time.Millisecond, c.settle)
 	assert.Len(t, c.only, len(contestants())+2)
 
 	c, err = parse([]string{"-quick", "-only", "redsync,cluster:heap", "-ttl", "9s"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 10_000, c.leases)
 	assert.Equal(t, 9*time.Second, c.ttl)
-	assert.Equal(t, 4500*time.Millisecond, c.settle)
+	assert.Equal(t, 3750*time.Millisecond, c.settle)
 	assert.Equal(t, []string{"redsync", "cluster:heap"}, []string{c.only[0].title(), c.only[1].title()})
 
 	for want, args := range map[string][]string{

@@ -10,7 +10,7 @@ import (
 // report returns the tables, in Markdown.
 func (r *results) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d locks of %v s, renewed each %.3g s, measured for %v s. %s, Redis %s, %s. ",
+	fmt.Fprintf(&b, "%d locks of %v s, renewed each %.3g s, measured for %v s. %s, Redis %s, %s. ",
 		r.Leases, r.TTL, r.TTL/3, r.Window, r.Machine, r.Redis, r.Go)
 	fmt.Fprintf(&b, "An idle server took %.2f %% of a core, which is subtracted.\n\n", 100*r.Idle)
 	names := r.names()
