@@ -42,6 +42,7 @@ const (
 	AnchorUnanswered
 	PlaceCountsAsTTL
 	StaleSignal
+	MarkOfLastAnswer
 	LateAnswerRevives
 	LateQueuedEndsHold
 	EndedOwnerListens
@@ -114,14 +115,18 @@ var Bugs = []Seeded{
 	{CancelLeavesPlace, "a release ends the place too", "the place stays", two, "L4", 6},
 	{CancelLeavesGrant, "a release ends a grant that has crossed it", "it only leaves the queue", two, "L4", 4},
 	{ForceWithoutToken, "a forced release names the token", "it takes whatever there is", with(bare, func(c *Config) { c.Force = 2 }), "S4", 7},
-	{ForceSignalsNoToken, "its signal names the token", "it tells whatever the owner holds", with(bare, func(c *Config) { c.Force = 2 }), "LOSS", 8},
+	{ForceSignalsNoToken, "the signal of a forced release names the token", "it tells whatever the owner holds", with(bare, func(c *Config) { c.Force = 2 }), "LOSS", 8},
 	{NoMargin, "a deadline leaves a margin for the clocks", "none", with(bare, func(c *Config) { c.Drift, c.Margin, c.TTL, c.Place = true, 1, 3, 2 }), "S2", 6},
 	{DeadlineFromReply, "a deadline counts from the sending", "from the answer", two, "S2", 5},
-	{DeadlineFromSignal, "so does that of a grant by signal", "from the signal", two, "S2", 8},
-	{RenewalFromReply, "so does that of a renewal", "from the answer", two, "S2", 8},
+	{DeadlineFromSignal, "the deadline of a grant by signal counts from a sending", "from the signal", two, "S2", 8},
+	{RenewalFromReply, "the deadline of a renewal counts from the sending", "from the answer", two, "S2", 8},
 	{AnchorUnanswered, "only answered polls are anchors", "any poll is", two, "S2", 9},
 	{PlaceCountsAsTTL, "a grant by signal lasts as long as the place", "as long as the TTL", with(two, func(c *Config) { c.TTL = 3 }), "S2", 8},
 	{StaleSignal, "a signal not above the mark is stale", "any signal counts", two, "S2", 13},
+	{
+		MarkOfLastAnswer, "the mark is the highest in any answer", "that of the answer that came last",
+		with(bare, func(c *Config) { c.Calls, c.Crashes, c.TTL, c.Place = 2, false, 3, 2 }), "S2", 15,
+	},
 	{LateAnswerRevives, "what is over is never valid again", "a late answer revives it", two, "S5", 8},
 	{LateQueuedEndsHold, "answers to polls are dropped once the lock is held", "a late one ends the hold", two, "LOSS", 8},
 	{EndedOwnerListens, "who has given up listens no more", "it takes a late grant", two, "S2", 5},

@@ -94,6 +94,9 @@ func (r Rules) queued(o *Owner, call Call) {
 	default:
 		o.Anchor = max(o.Anchor, r.anchor(call.Age))
 		o.Mark = max(o.Mark, call.Token)
+		if r.Bug == MarkOfLastAnswer {
+			o.Mark = call.Token
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (m *Model) tidyOwner(o *Owner) {
 		if o.Try == 1 {
 			o.Signal, o.Anchor, o.Mark = 0, 0, 0
 		}
-		if o.Signal <= o.Mark && m.Bug != StaleSignal {
+		if o.Signal <= o.Mark && m.Bug != StaleSignal && m.Bug != MarkOfLastAnswer {
 			o.Signal = 0
 		}
 	case Held:
