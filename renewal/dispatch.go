@@ -76,7 +76,7 @@ type batch[L any] struct {
 	outcomes []Outcome
 	sent     instant
 	late     time.Duration // of the entry that waited longest
-	period   time.Duration // the longest
+	patience time.Duration // the longest
 	deadline instant       // the latest
 }
 
@@ -112,7 +112,7 @@ func (w *Watchdog[L]) work(l *lane[L], wait time.Duration) {
 func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 	b.entries, b.leases = b.entries[:0], b.leases[:0]
 	b.sent = w.clock.now()
-	b.late, b.period, b.deadline = 0, 0, instant{ended, ended}
+	b.late, b.patience, b.deadline = 0, 0, instant{ended, ended}
 	for e := l.head(); e != nil && len(b.entries) < w.opts.MaxBatch; e = l.head() {
 		if !e.taken(b.sent) { // it has left the list
 			continue
@@ -123,7 +123,7 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 		late := max(time.Duration(b.sent.mono-e.at)-gatherOf(e.period), 0)
 		w.stats.Late.add(late)
 		b.late = max(b.late, late)
-		b.period = max(b.period, e.period)
+		b.patience = max(b.patience, e.patience(b.sent))
 		if d := e.deadline(); d.mono > b.deadline.mono {
 			b.deadline = d
 		}
@@ -137,7 +137,7 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 func (w *Watchdog[L]) renew(b *batch[L]) error {
 	timeout := w.opts.Timeout
 	if timeout == 0 {
-		timeout = b.period
+		timeout = b.patience
 	}
 	timeout = min(timeout, b.sent.until(b.deadline))
 	ctx, cancel := context.WithTimeout(w.ctx, timeout)

@@ -257,6 +257,17 @@ func (e *Entry[L]) wait(at int64, now instant) {
 	e.arm(e.rest(now))
 }
 
+// patience is how long a renewal sent at that instant is waited for: a period. A
+// grant that was old may have less left, and the first try takes no more than half
+// of it, or there would be no time for a second.
+func (e *Entry[L]) patience(sent instant) time.Duration {
+	left := sent.until(e.deadline())
+	if e.failures > 0 || left > e.period {
+		return e.period
+	}
+	return left / 2
+}
+
 // rest is how long the timer of a waiting entry has to run.
 func (e *Entry[L]) rest(now instant) time.Duration {
 	return min(time.Duration(e.at-now.mono), now.until(e.deadline()))

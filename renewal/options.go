@@ -89,7 +89,8 @@ type Options struct {
 	// period of each lease, never more than half of it; negative: none.
 	Align time.Duration
 
-	// Timeout bounds one call of Renew. Default: the longest period in the batch.
+	// Timeout bounds one call of Renew. Default: the longest period in the batch,
+	// where a lease with less than that left counts by half of what it has left.
 	// The call ends at the latest deadline in the batch in any case.
 	Timeout time.Duration
 

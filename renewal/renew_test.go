@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,26 @@ func TestAnOldGrant(t *testing.T) {
 		assert.Equal(t, []string{"b"}, calls[1].batch)
 		assert.Less(t, calls[1].at.Sub(start), left*3/4, "the second try has its time")
 		assert.Equal(t, 1, failures)
+	})
+}
+
+// The same if the first renewal is not refused but hangs.
+func TestAnOldGrantWhoseRenewalHangs(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		const left = 8 * time.Second
+		var calls atomic.Int64
+		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
+			if calls.Add(1) == 1 {
+				return hang(ctx, lease)
+			}
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, nil)
+		_, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now().Add(left - life)})
+		require.NoError(t, err)
+		settle(time.Hour)
+		assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
+		assert.EqualValues(t, 1, dog.Stats().Unknown)
 	})
 }
 
