@@ -36,6 +36,12 @@ func (i instant) until(deadline instant) time.Duration {
 // is a jump of one of them.
 func (i instant) lead() int64 { return i.wall - i.mono }
 
+// agreed is the earlier of what an instant is on either clock, on both of them, when
+// the wall clock is ahead by lead.
+func (i instant) agreed(lead int64) instant {
+	return instant{min(i.mono, i.wall-lead), min(i.wall, i.mono+lead)}
+}
+
 // clock reads both clocks. The base is the watchdog's own, so that a watchdog
 // made inside a synctest bubble lives by the bubble's time.
 type clock struct{ base time.Time }

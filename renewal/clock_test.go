@@ -1,6 +1,7 @@
 package renewal_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -92,6 +93,63 @@ func TestAStepBackHidesNoSuspension(t *testing.T) {
 		stepWall(t, 25*time.Second) // suspended: 35 s since the grant
 		assert.False(t, entry.Valid())
 		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}
+
+// Nor may one that is stepped back undo a suspension before it, which the monotonic
+// clock knows nothing of.
+func TestAStepBackUndoesNoSuspension(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: failing}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, dog, "a")
+		stepWall(t, 20*time.Second) // suspended
+		settle(2*time.Second + slack)
+		stepWall(t, -25*time.Second)
+		settle(life - 22*time.Second - slack - 1)
+		assert.True(t, entry.Valid())
+		settle(1)
+		assert.False(t, entry.Valid(), "the server has counted the suspension")
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}
+
+// The same with a renewal that is under way while the host is suspended.
+func TestASuspensionDuringARenewal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(5 * time.Second)
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		for len(s.seen()) == 0 {
+			settle(slack + time.Millisecond)
+		}
+		sent := s.seen()[0].at
+		stepWall(t, 12*time.Second) // suspended
+		settle(time.Until(sent.Add(6 * time.Second)))
+		assert.Equal(t, sent.Add(life-12*time.Second), entry.Deadline())
+		stepWall(t, -12*time.Second)
+		assert.Equal(t, sent.Add(life-12*time.Second), entry.Deadline())
+	})
+}
+
+// A lease that no renewal can move is not renewed, whatever the clocks do.
+func TestAStepRenewsNothingThatIsAtItsEnd(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, nil)
+		now := time.Now()
+		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(life)})
+		require.NoError(t, err)
+		for _, step := range []time.Duration{3 * time.Second, -5 * time.Second, time.Second} {
+			settle(2*time.Second + slack)
+			stepWall(t, step)
+		}
+		settle(time.Minute)
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Empty(t, s.seen())
 	})
 }
 

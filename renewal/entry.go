@@ -153,14 +153,20 @@ func (e *Entry[L]) confirm(sent, latest, now instant) bool {
 
 // jumped: the wall clock moved against the monotonic one. A step back must not
 // leave more than the monotonic clock does; after a step forward, which may have
-// been a suspended host, what is left by the wall clock decides, and the next
-// renewal comes early, at random, so that all do not come together for ever after.
+// been a suspended host, what is left by the wall clock decides. Then both clocks
+// leave the same, so that no later step can undo this one. The next renewal comes
+// early, at random, so that all do not come together for ever after.
 func (e *Entry[L]) jumped(now instant) {
 	if e.state == over {
 		return
 	}
-	e.wall.Store(min(e.wall.Load(), e.mono.Load()+now.lead()))
-	if e.state == waiting {
+	deadline := e.deadline().agreed(now.lead())
+	e.mono.Store(deadline.mono)
+	e.wall.Store(deadline.wall)
+	if e.latest.mono != noEnd {
+		e.terms = &terms{latest: e.latest.agreed(now.lead()), life: e.life, period: e.period}
+	}
+	if e.state == waiting && !deadline.reached(e.latest) {
 		spread := min(e.period/2, now.until(e.deadline())/2)
 		e.at = min(e.at, now.mono+int64(rand.Float64()*float64(spread)))
 	}
@@ -236,13 +242,13 @@ func (e *Entry[L]) finish(err error) {
 // Helpers of the transitions.
 
 // confirmed moves the deadline as the grant, or a renewal, sent at that instant
-// allows. If the wall clock was stepped back since, it is reckoned by what it
-// shows now.
+// allows. If the clocks moved apart since, the one that leaves less decides, on both.
 func (e *Entry[L]) confirmed(sent, now instant) {
 	e.failures = 0
+	sent = sent.agreed(now.lead())
 	life := min(int64(e.life), e.latest.mono-sent.mono, e.latest.wall-sent.wall)
 	e.mono.Store(sent.mono + life)
-	e.wall.Store(min(sent.wall, sent.mono+now.lead()) + life)
+	e.wall.Store(sent.wall + life)
 }
 
 // wait arms the timer for a renewal at the given instant, or for the deadline if
