@@ -74,7 +74,8 @@ func (s *holding) release(ctx context.Context) error {
 func (s *holding) releaseEnded(lease Lease) error {
 	err := s.state()
 	var lost *renewal.LostError
-	if !errors.As(err, &lost) || lost.Reason != renewal.NotOwned {
+	gone := errors.As(err, &lost) && lost.Reason == renewal.NotOwned
+	if !gone || lease.Unanswered { // then a request of the owner may yet take it again
 		s.client.cleaner.add(lease)
 	}
 	return err

@@ -67,6 +67,25 @@ func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
+// A first request without an answer may be executed long after: then it must not take
+// the lock for an owner that has gone.
+func TestUnlockOfALostLockRefusesItsLateRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		var released []lock.Lease
+		b.store.Store = releaseSpy{struct{ lock.Store }{b.mem}, &released}
+		b.loseRequests(once(locktest.Acquire, errIO))
+		h := b.lock("k")
+		b.mem.Delete("k")
+		<-h.Done()
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		settle(time.Second)
+		require.Len(t, released, 1)
+		_, err := b.mem.Acquire(ctx, released[0].Request)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
 func TestTheCleanerGivesUpAfterATTL(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.loseRequests(func(_ context.Context, op locktest.Op) error { return errIO })
