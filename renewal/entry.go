@@ -122,7 +122,7 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 			return
 		}
 		at := max(now.mono, sent.mono+int64(e.period-gatherOf(e.period)))
-		if deadline := e.deadline(); e.failures == 1 && at >= deadline.mono {
+		if deadline := e.deadline(); e.failures == 1 && at >= deadline.mono-e.least() {
 			at = now.mono + int64(now.until(deadline)/2) // the grant was old: see Register
 		}
 		e.wait(at, now)
@@ -268,11 +268,14 @@ func (e *Entry[L]) wait(at int64, now instant) {
 // of it, or there would be no time for a second.
 func (e *Entry[L]) patience(sent instant) time.Duration {
 	left := sent.until(e.deadline())
-	if e.failures > 0 || left > e.period {
+	if e.failures > 0 || left > e.period+time.Duration(e.least()) {
 		return e.period
 	}
 	return left / 2
 }
+
+// least is how long before the deadline a second try must be sent to be of use.
+func (e *Entry[L]) least() int64 { return int64(e.dog.opts.margin(e.life)) }
 
 // rest is how long the timer of a waiting entry has to run.
 func (e *Entry[L]) rest(now instant) time.Duration {
