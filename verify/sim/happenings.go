@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// forgets tells whether the server may fall back to an older state.
+func (p plan) forgets() bool { return p.class == dataLoss || p.class == everything }
+
+// happenings are what the seed has happen to clients, servers and clocks.
+func (w *world) happenings() {
+	d := newDice(w.plan.seed, 8)
+	for !w.over() && len(w.plan.events) > 0 {
+		if w.plan.forgets() {
+			w.mu.Lock()
+			w.server.remember()
+			w.mu.Unlock()
+		}
+		time.Sleep(d.upTo(w.plan.every))
+		if w.over() {
+			return
+		}
+		w.happens(pick(d, w.plan.events...), d)
+	}
+}
+
+func (w *world) happens(e event, d dice) {
+	p := pick(d, w.procs...)
+	span := d.upTo(w.plan.ttl * 3 / 2)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if (e == suspend || e == wallBack) && !w.compared() {
+		return
+	}
+	w.note("%s of p%d for %v", e, p.id, span)
+	w.counts.Faults[string(e)]++
+	switch e {
+	case partition, oneWay:
+		w.cut(e, p, span)
+	case pause:
+		p.gate.stop(span)
+	case closeClient:
+		w.traveling.Go(func() { p.close(span) })
+	case crash:
+		p.crashes()
+	case deleteKey, steal, force:
+		w.interfere(e, keyName(d.IntN(w.plan.keys)))
+	case wallAhead:
+		w.moveWall(span)
+	case wallBack:
+		w.moveWall(-span)
+		w.hidingAt = time.Now()
+	case suspend: // the server's time passes, that of the clients stands still
+		w.moveWall(span)
+		w.server.clock.step += span
+		w.hidingAt = time.Now()
+	default:
+		w.serverFails(e, span, d)
+	}
+}
+
+// compared tells whether all watchdogs have compared their clocks since the last
+// suspension, or the last time that the wall clock was set back: of these two one can
+// hide the other. A4 assumes that it does not happen.
+func (w *world) compared() bool {
+	for _, p := range w.procs {
+		since := w.hidingAt
+		if end, still := p.gate.stoodStill(since); still {
+			since = end
+		}
+		if time.Since(since) < time.Second+4*p.plan.tick {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) cut(e event, p *process, span time.Duration) {
+	end := time.Now().Add(span)
+	p.cutFrom = end
+	if e == partition {
+		p.cutTo = end
+	}
+}
+
+// interfere: somebody does by hand what no client does. The caller holds mu.
+func (w *world) interfere(e event, key string) {
+	held, ok := w.server.alive(key)
+	if !ok {
+		return
+	}
+	w.voidAll(key)
+	switch e {
+	case deleteKey:
+		delete(w.server.data.locks, key)
+	case steal:
+		w.server.data.locks[key] = lease{"someone else", held.token, held.until}
+	case force:
+		w.server.handOver(key)
+	}
+}
+
+// serverFails is for what happens to the server. The caller holds mu.
+func (w *world) serverFails(e event, span time.Duration, d dice) {
+	s := w.server
+	switch e {
+	case down:
+		w.downUntil = time.Now().Add(span)
+	case wipe:
+		s.data = emptyData()
+		w.voidAll("")
+		w.downUntil = time.Now().Add(span / 4)
+	case failOver:
+		s.data = pick(d, s.copies...).clone()
+		w.voidAll("")
+	case serverAhead:
+		s.clock.step += span
+		w.voidAll("")
+	case serverBack:
+		s.clock.step -= span
+	}
+}
+
+// crashes: nothing is heard of a process any more.
+func (p *process) crashes() {
+	p.crashed = true
+	p.cutTo = time.Now().Add(1000 * time.Hour)
+	p.cutFrom = p.cutTo
+}
+
+// close closes a client, once, within that time, and checks what comes of it.
+func (p *process) close(within time.Duration) {
+	w := p.world
+	w.mu.Lock()
+	if p.closed {
+		w.mu.Unlock()
+		return
+	}
+	p.closed = true
+	var mine []*tenure
+	for _, t := range w.tenures {
+		if t.process == p && t.held != nil {
+			mine = append(mine, t)
+		}
+	}
+	w.mu.Unlock()
+	p.gate.pass(0)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err := p.client.Close(ctx)
+	took := time.Since(begun)
+	_, still := p.gate.stoodStill(begun)
+	if took > within && !still {
+		w.fail("close", "L5: it took p%d %v to close, it had %v", p.id, took, within)
+	}
+	for _, t := range mine {
+		if t.held.Valid() || !closed(t.done) || t.held.Err() == nil {
+			w.fail("close", "p%d is closed, and its handle of %s is valid", p.id, t.key)
+		}
+	}
+	if _, err := p.client.Mutex("key 0").TryLock(context.Background()); err == nil {
+		w.fail("close", "p%d is closed, and locks", p.id)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.check("close")
+	w.note("p%d closed: %v", p.id, err != nil)
+	for n := range w.plan.keys {
+		held, ok := w.server.alive(keyName(n))
+		if err == nil && ok && w.owners[held.owner] == p && w.plan.class == calm {
+			w.violated("close", "p%d is closed, and the server has %s for it", p.id, keyName(n))
+		}
+	}
+	if err != nil && w.plan.class == calm {
+		w.violated("close", "nothing failed, but p%d could not close: %v", p.id, err)
+	}
+}
+
+var _ lock.Store = (*driver)(nil)
