@@ -11,8 +11,9 @@ import (
 //
 // Do returns the error of Lock, or that of f. If the lock was lost before f
 // returned the error also matches ErrLost, even if f returned nil: what f did was
-// not protected to its end; likewise with ErrClosed. A release that could not be confirmed is logged and
-// not returned, for the work was done. If f panics the lock is released.
+// not protected to its end; likewise with ErrClosed. A release that could not be
+// confirmed is logged and not returned, for the work was done. If f panics the lock
+// is released. The ctx of f carries the ownership: see [Reentrant].
 func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) error {
 	switch {
 	case l == nil:

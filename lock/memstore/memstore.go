@@ -20,8 +20,8 @@ import (
 const tombstone = time.Minute
 
 // Store is a lock.Store in memory, and a lock.Waiter. Its methods are safe for
-// concurrent use; none but Wait waits for anything. It lives by the clock of the goroutines that call it,
-// so it works inside a synctest bubble.
+// concurrent use; none but Wait waits for anything. It lives by the clock of the
+// goroutines that call it, so it works inside a synctest bubble.
 type Store struct {
 	mu     sync.Mutex // guards all below
 	locks  map[string]record
