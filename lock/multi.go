@@ -16,11 +16,12 @@ import (
 // stores.
 //
 // Lock waits for one of them and tries the others. If one of these is taken it
-// gives all back, and waits for that one next: it holds nothing while it waits, so
-// two Multis never wait for each other, in whatever order they name their locks,
-// and no order has to be agreed upon. It is served when all are free at one time;
-// a steady stream of holders of single ones can keep it waiting until ctx ends.
-// TryLock tries each once, and gives all back if one is taken.
+// gives all back, and waits for that one next. From the second time on it does not
+// only try the others but waits for each, for a random time of at most 250 ms, so
+// that it gets into their queues too. It never waits longer while it holds one: two
+// Multis do not wait for each other for ever, in whatever order they name their
+// locks, and no order has to be agreed upon. Nor is there any fairness beside that of
+// its locks. TryLock tries each once, and gives all back if one is taken.
 //
 // When Lock or TryLock returns, each member has its whole TTL, less 1 % and one
 // round trip: those whose lease began earlier are renewed before, as any renewal
@@ -114,20 +115,21 @@ func (m *multi) Lock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	next := 0
+	next, patience := 0, time.Duration(0)
 	for round := 0; ; round++ {
-		held, failed, err := m.acquire(ctx, next, true)
-		if err == nil {
-			return held, nil
-		}
+		held, failed, err := m.acquire(ctx, next, true, patience)
 		var taken *HeldError
-		if !errors.As(err, &taken) {
+		switch {
+		case err == nil:
+			return held, nil
+		case !errors.As(err, &taken) && !errors.Is(err, errStillTaken):
 			return nil, err
+		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("lock: lock all: %w", refusal(ctx, err))
 		}
-		if restRound(ctx, round) != nil {
-			return nil, fmt.Errorf("lock: lock %s: %w", quoted(taken.Key), refusal(ctx, err))
-		}
-		next = failed
+		next, patience = failed, defaultBackoff(round)
 	}
 }
 
@@ -136,21 +138,26 @@ func (m *multi) TryLock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	held, _, err := m.acquire(ctx, 0, false)
+	held, _, err := m.acquire(ctx, 0, false, 0)
 	return held, err
 }
 
 // acquire gets all locks or none, beginning with the one at index first, which it
-// waits for if it is to. It tells which lock it did not get.
-func (m *multi) acquire(ctx context.Context, first int, wait bool) (held *Held, failed int, err error) {
+// waits for if it is to; for each of the others it waits no longer than patience. It
+// tells which lock it did not get.
+func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time.Duration) (held *Held, failed int, err error) {
 	got := make([]*Held, len(m.locks))
 	for i := range m.locks {
 		at := (first + i) % len(m.locks)
-		lock := m.locks[at].TryLock
-		if wait && i == 0 {
-			lock = m.locks[at].Lock
+		switch {
+		case wait && i == 0:
+			got[at], err = m.locks[at].Lock(ctx)
+		case patience > 0:
+			got[at], err = lockWithin(ctx, m.locks[at], patience)
+		default:
+			got[at], err = m.locks[at].TryLock(ctx)
 		}
-		if got[at], err = lock(ctx); err != nil {
+		if err != nil {
 			giveBack(ctx, got)
 			return nil, at, err
 		}
@@ -162,21 +169,17 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool) (held *Held, 
 	return newGroup(got), 0, nil
 }
 
-// restRound keeps Multis that take each other's locks from going on so: from the
-// second time they rest, at random. What was taken may be free by now, so the first
-// time they do not.
-func restRound(ctx context.Context, round int) error {
-	if round == 0 {
-		return nil
+var errStillTaken = errors.New("it is still taken")
+
+// lockWithin is Lock for a limited time.
+func lockWithin(ctx context.Context, l Locker, patience time.Duration) (*Held, error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	h, err := l.Lock(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w: %w", errStillTaken, err)
 	}
-	timer := time.NewTimer(defaultBackoff(round - 1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return h, err
 }
 
 // giveBack unlocks what was got, and waits for that until ctx ends. Unlock has a

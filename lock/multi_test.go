@@ -139,6 +139,61 @@ func (b *bench) holdAll(ex *locktest.Exclusion, keys []string) {
 	assert.NoError(b.t, h.Unlock(ctx))
 }
 
+// Those who want only one of its locks, and always are some, do not keep a Multi
+// waiting: it gets into the queues.
+func TestAMultiIsServedAmongMany(t *testing.T) {
+	contend := func(t *testing.T, b *bench) {
+		b.loseRequests(func(context.Context, locktest.Op) error {
+			time.Sleep(100 * time.Microsecond)
+			return nil
+		})
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for !closed(stop) {
+					h := b.lock([]string{"a", "b"}[i%2])
+					time.Sleep(time.Millisecond)
+					assert.NoError(t, h.Unlock(ctx))
+				}
+			})
+		}
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		for range 10 {
+			h, err := b.all("a", "b").Lock(limited)
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+		}
+		close(stop)
+		wg.Wait()
+	}
+	t.Run("asking", func(t *testing.T) { bubble(t, contend) })
+	t.Run("in queues", func(t *testing.T) { waiting(t, nil, contend) })
+}
+
+// A store that fails is no lock that is taken, however long it is waited for.
+func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		taken := b.lock("b")
+		go func() {
+			time.Sleep(time.Second)
+			assert.NoError(t, taken.Unlock(ctx))
+			b.loseRequests(func(_ context.Context, op locktest.Op) error {
+				if op == locktest.Acquire && b.mem.Len() == 1 {
+					return errIO
+				}
+				return nil
+			})
+		}()
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		_, err := b.all("a", "b").Lock(limited)
+		require.ErrorIs(t, err, errIO)
+		require.NoError(t, limited.Err(), "at once")
+	})
+}
+
 func TestAMultiThatIsWaitingEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.lock("b")
