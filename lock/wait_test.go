@@ -95,6 +95,7 @@ func TestACancelledWaiterLeaves(t *testing.T) {
 			}()
 			settle(time.Minute)
 			assert.Equal(t, behind+1, b.Stats().Waiting)
+			released := b.calls(locktest.Release)
 			cancel(cause)
 			start := time.Now()
 			err := <-failed
@@ -103,6 +104,8 @@ func TestACancelledWaiterLeaves(t *testing.T) {
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			synctest.Wait()
 			assert.Equal(t, behind, b.mem.Waiting("k"))
+			assert.Equal(t, behind, b.Stats().Waiting)
+			assert.Equal(t, 1-behind, b.calls(locktest.Release)-released, "the store is told of the owner that has waited")
 			require.NoError(t, h.Unlock(ctx))
 			wg.Wait()
 			h = b.lock("k")
@@ -202,11 +205,16 @@ func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
 				return nil
 			})
 		}
+		var released []lock.Lease
+		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
 		late(1)
 		h := b.lock("k")
 		assert.True(t, h.Valid(), "a new owner has it")
 		assert.Equal(t, 2, b.calls(locktest.Wait))
+		synctest.Wait()
 		require.NoError(t, h.Unlock(ctx))
+		require.Len(t, released, 2)
+		assert.NotEqual(t, released[0].Owner, released[1].Owner, "the old one was given up")
 		late(10)
 		_, err := b.Mutex("k").Lock(ctx)
 		require.ErrorIs(t, err, lock.ErrNotAcquired, "but not for ever")

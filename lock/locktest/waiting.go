@@ -82,8 +82,10 @@ var waiting = []testCase{
 	{name: "L2_a_dead_holder_is_followed_by_the_next", needs: needsWaiting, run: func(f *fixture) {
 		f.acquire(f.request("k"))
 		start := time.Now()
-		c := f.wait("k")
-		l := c.get()
+		first, second := f.wait("k"), f.wait("k")
+		require.ErrorIs(f, first.cancelled(), errCancelled)
+		first.release()
+		l := second.get()
 		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
 		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
 	}},

@@ -151,7 +151,6 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 		s.tidy(now)
 	}
 	if held, ok := s.alive(l.Key, now); !ok || held.owner != l.Owner {
-		s.drop(l.Key, l.Owner)
 		return lock.ErrNotHeld
 	}
 	delete(s.locks, l.Key)

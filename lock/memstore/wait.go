@@ -15,7 +15,6 @@ var _ lock.Waiter = (*Store)(nil)
 type waiter struct {
 	request lock.Request
 	place   *list.Element // in its queue, nil if it is in none
-	gone    bool          // it was released
 
 	// wake tells it to look again: it has got the lock, or has become the first of
 	// the queue, who watches for the end of the lease.
@@ -43,9 +42,6 @@ func (s *Store) look(ctx context.Context, w *waiter) (lock.Lease, time.Duration,
 	now := time.Now()
 	if err := s.refuse(ctx, w.request, now); err != nil {
 		return lock.Lease{}, 0, err
-	}
-	if w.gone {
-		return lock.Lease{}, 0, errGivenUp
 	}
 	held, ok := s.take(w.request, now)
 	if ok {
@@ -116,22 +112,6 @@ func (s *Store) advance(key string, now time.Time) {
 	s.remove(w)
 	s.grant(w.request, now)
 	w.rouse()
-}
-
-// drop takes an owner out of the queue of a key. The caller holds mu.
-func (s *Store) drop(key, owner string) {
-	queue := s.queues[key]
-	if queue == nil {
-		return
-	}
-	for place := queue.Front(); place != nil; place = place.Next() {
-		if w := place.Value.(*waiter); w.request.Owner == owner {
-			w.gone = true
-			s.remove(w)
-			w.rouse()
-			return
-		}
-	}
 }
 
 func (w *waiter) rouse() {

@@ -319,6 +319,40 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// What may have been missed while a poll was under way is asked about when that has
+// been answered.
+func TestAPollFollowsThePollThatWasUnderWay(t *testing.T) {
+	s := patient(t, shared.Server(t).Client(t))
+	r := requestFor("k", time.Hour)
+	w := &waiting{
+		store: s, request: r, place: time.Hour, anchor: time.Now(), ear: s.signals.join(r.Owner), answers: make(chan reply, 1),
+		queued: true, polling: true,
+	}
+	w.ear.ask()
+	w.next(time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	time.AfterFunc(50*time.Millisecond, func() {
+		w.answers <- reply{acquired: acquired{verdict: taken, token: 5}, sent: time.Now()}
+	})
+	l, err := w.queue(ctx)
+	require.NoError(t, err, "the lock is free")
+	assert.NotZero(t, l.Token)
+}
+
+func TestAQuietSubscriptionIsKept(t *testing.T) {
+	t.Parallel()
+	var d dialer
+	rdb := redis.NewClient(&redis.Options{Addr: shared.Server(t).Addr(), Dialer: d.dial})
+	defer rdb.Close()
+	s := patient(t, rdb)
+	holder := acquire(t, s, requestFor("k", time.Hour))
+	done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
+	time.Sleep(3*beat + beat/2)
+	handed(t, s, holder, done)
+	assert.Equal(t, 1, d.subscriptions())
+}
+
 func TestSignalsThatAreNone(t *testing.T) {
 	s := newSignals(nil, "lw:")
 	s.running = true
