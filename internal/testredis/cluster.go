@@ -119,7 +119,7 @@ func (c *Cluster) replicate(ctx context.Context, master, replica *Server) error 
 
 // knows reports whether a node sees the whole cluster.
 func (c *Cluster) knows(ctx context.Context, a *admin) bool {
-	parts, err := a.ClusterSlots(ctx).Result()
+	parts, err := a.slots(ctx)
 	if err != nil || len(parts) != len(c.Masters) {
 		return false
 	}
@@ -228,6 +228,10 @@ func (a *admin) setSlot(ctx context.Context, slot int, how string, node *admin) 
 	return a.Do(ctx, "cluster", "setslot", slot, how, id).Err()
 }
 
+func (a *admin) slots(ctx context.Context) ([]redis.ClusterSlot, error) {
+	return a.ClusterSlots(ctx).Result() //nolint:staticcheck // what replaces it needs Redis 7
+}
+
 // migrate moves all keys of a slot.
 func (a *admin) migrate(ctx context.Context, slot int, to *Server) error {
 	const atATime = 10
@@ -252,7 +256,8 @@ func (a *admin) migrate(ctx context.Context, slot int, to *Server) error {
 
 // owner returns the address of the master of a slot, as this node sees it.
 func (a *admin) owner(ctx context.Context, slot int) string {
-	for _, part := range a.ClusterSlots(ctx).Val() {
+	parts, _ := a.slots(ctx)
+	for _, part := range parts {
 		if part.Start <= slot && slot <= part.End && len(part.Nodes) > 0 {
 			return part.Nodes[0].Addr
 		}

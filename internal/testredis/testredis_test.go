@@ -1,6 +1,7 @@
 package testredis
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -92,8 +93,10 @@ func TestACluster(t *testing.T) {
 		require.NoError(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err())
 	}
 	for i, s := range c.Masters {
-		own := s.Client(t)
-		slots := own.ClusterSlots(t.Context()).Val()
+		a := c.admin(s)
+		defer a.close()
+		slots, err := a.slots(t.Context())
+		require.NoError(t, err)
 		require.Len(t, slots, 3)
 		assert.Equal(t, i*16384/3, slots[i].Start)
 		require.Len(t, slots[i].Nodes, 2)
@@ -105,6 +108,31 @@ func TestACluster(t *testing.T) {
 	require.NoError(t, c.Move(t.Context(), slot, from, to))
 	assert.Equal(t, "1", to.Client(t).Get(t.Context(), "k1").Val())
 	require.ErrorContains(t, from.Client(t).Get(t.Context(), "k1").Err(), "MOVED")
+}
+
+func TestAProxy(t *testing.T) {
+	s := Start(t)
+	p := StartProxy(t, s)
+	rdb := p.Client(t)
+	conn := rdb.Conn()
+	defer conn.Close()
+	require.NoError(t, conn.Set(t.Context(), "k", "v", 0).Err())
+	p.Reset()
+	require.Error(t, conn.Get(t.Context(), "k").Err())
+	require.Equal(t, "v", rdb.Get(t.Context(), "k").Val(), "a new connection works")
+
+	p.Swallow()
+	late := make(chan string)
+	go func() { late <- rdb.Get(context.Background(), "k").Val() }()
+	select {
+	case <-late:
+		assert.Fail(t, "an answer came through")
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Pass()
+	assert.Equal(t, "v", <-late)
+	p.Swallow() // it ends nevertheless
+	go rdb.Get(context.Background(), "k")
 }
 
 func TestATakenPortIsNoServerOfOurs(t *testing.T) {

@@ -1,113 +1,26 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
-
-// The whole line on a server that fails: lock client, watchdog, either engine.
-
-const (
-	lineTTL    = 2 * time.Second
-	lineLeases = 300
-
-	// wide is a margin that a busy machine does not eat up.
-	wide = 300 * time.Millisecond
-)
-
-// line is a client with leases on a server of its own.
-type line struct {
-	server *testredis.Server
-	rdb    *redis.Client
-	client *lock.Client
-	held   []*lock.Held
-}
-
-func onEngines(t *testing.T, ttl, margin time.Duration, test func(t *testing.T, l *line)) {
-	t.Helper()
-	for _, engine := range []string{"wheel", "heap"} {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			test(t, newLine(t, engine, ttl, margin))
-		})
-	}
-}
-
-func newLine(t *testing.T, engine string, ttl, margin time.Duration) *line {
-	t.Helper()
-	l := &line{server: testredis.Start(t)}
-	l.rdb = l.server.Client(t)
-	store, err := New(l.rdb, nil)
-	require.NoError(t, err)
-	o := &lock.Options{Terms: lock.Terms{TTL: ttl}, Renewal: renewal.Options{Margin: margin}}
-	if engine == "heap" {
-		heap, err := heapqueue.NewScheduler(nil)
-		require.NoError(t, err)
-		t.Cleanup(func() { heap.Close() })
-		o.Scheduler = heap
-	}
-	l.client, err = lock.New(store, o)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		assert.NoError(t, l.client.Close(ctx))
-	})
-	for i := range lineLeases {
-		h, err := l.client.Mutex(fmt.Sprint("line:", i)).Lock(t.Context())
-		require.NoError(t, err)
-		l.held = append(l.held, h)
-	}
-	time.Sleep(ttl / 3) // renewals are under way
-	return l
-}
-
-// all checks that every lease is held.
-func (l *line) all(t *testing.T) {
-	t.Helper()
-	for _, h := range l.held {
-		require.NoError(t, h.Err(), h.Key())
-		require.True(t, h.Valid())
-	}
-}
-
-// told waits until every holder has been told, and returns the reasons.
-func (l *line) told(t *testing.T) map[renewal.Reason]int {
-	t.Helper()
-	reasons := map[renewal.Reason]int{}
-	for _, h := range l.held {
-		select {
-		case <-h.Done():
-		case <-time.After(5 * lineTTL):
-			require.Fail(t, "never told", h.Key())
-		}
-		var lost *renewal.LostError
-		require.ErrorAs(t, h.Err(), &lost)
-		require.False(t, h.Valid())
-		reasons[lost.Reason]++
-	}
-	return reasons
-}
 
 func TestAServerThatHangsForHalfATTLCostsNothing(t *testing.T) {
 	t.Parallel()
 	// What is left of a lease when its renewal is due must outlast the silence, by
 	// more than a busy machine takes: by 0.7 s here.
 	const ttl = 5 * time.Second
-	onEngines(t, ttl, 0, func(t *testing.T, l *line) {
+	onEngines(t, layout{ttl: ttl}, func(t *testing.T, l *line) {
 		require.NoError(t, l.server.Stop())
 		time.Sleep(ttl / 2)
 		require.NoError(t, l.server.Cont())
@@ -119,7 +32,7 @@ func TestAServerThatHangsForHalfATTLCostsNothing(t *testing.T) {
 
 func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
 	t.Parallel()
-	onEngines(t, lineTTL, wide, func(t *testing.T, l *line) {
+	onEngines(t, layout{margin: wide}, func(t *testing.T, l *line) {
 		require.NoError(t, l.server.Stop())
 		stopped := time.Now()
 		tokens := map[string]uint64{}
@@ -178,16 +91,16 @@ func lastDeadline(h *lock.Held) time.Time {
 
 func TestAServerThatLostItsDataIsToldOf(t *testing.T) {
 	t.Parallel()
-	onEngines(t, lineTTL, 0, func(t *testing.T, l *line) {
+	onEngines(t, layout{}, func(t *testing.T, l *line) {
 		require.NoError(t, l.server.Restart())
 		reasons := l.told(t)
-		assert.Equal(t, lineLeases, reasons[renewal.NotOwned], "%v", reasons)
+		assert.Equal(t, len(l.held), reasons[renewal.NotOwned], "%v", reasons)
 	})
 }
 
 func TestWhatAServerForgetsBesideDataCostsNothing(t *testing.T) {
 	t.Parallel()
-	onEngines(t, lineTTL, 0, func(t *testing.T, l *line) {
+	onEngines(t, layout{}, func(t *testing.T, l *line) {
 		for range 3 {
 			require.NoError(t, l.rdb.ScriptFlush(t.Context()).Err())
 			require.NoError(t, l.rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
@@ -204,8 +117,10 @@ func TestWhatAServerForgetsBesideDataCostsNothing(t *testing.T) {
 
 func TestExactlyTheHoldersOfDeletedKeysAreTold(t *testing.T) {
 	t.Parallel()
-	onEngines(t, lineTTL, 0, func(t *testing.T, l *line) {
+	const ttl = 6 * time.Second
+	onEngines(t, layout{ttl: ttl, leases: 1000}, func(t *testing.T, l *line) {
 		const gone = 137
+		rand.Shuffle(len(l.held), func(i, j int) { l.held[i], l.held[j] = l.held[j], l.held[i] }) // they share batches
 		for i, h := range l.held[:gone] {
 			key := "lw:{" + h.Key() + "}"
 			if i%2 == 0 {
@@ -214,16 +129,69 @@ func TestExactlyTheHoldersOfDeletedKeysAreTold(t *testing.T) {
 				require.NoError(t, l.rdb.Set(t.Context(), key, "another 1", time.Minute).Err())
 			}
 		}
-		time.Sleep(lineTTL)
-		for i, h := range l.held {
-			if i >= gone {
-				require.NoError(t, h.Err())
-				continue
+		aPeriod := time.After(ttl/3 + ttl/3) // and as much for a busy machine
+		for _, h := range l.held[:gone] {
+			select {
+			case <-h.Done():
+			case <-aPeriod:
+				require.Fail(t, "not told within a period", h.Key())
 			}
 			var lost *renewal.LostError
-			require.ErrorAs(t, h.Err(), &lost, "%s was not told", h.Key())
+			require.ErrorAs(t, h.Err(), &lost)
 			assert.Equal(t, renewal.NotOwned, lost.Reason)
+		}
+		time.Sleep(ttl / 3)
+		for _, h := range l.held[gone:] {
+			require.NoError(t, h.Err())
 		}
 		assert.EqualValues(t, gone, l.client.Stats().Renewal.Lost())
 	})
+}
+
+func TestAServerThatComesBackWithItsDataCostsNothing(t *testing.T) {
+	t.Parallel()
+	onEngines(t, layout{ttl: 3 * lineTTL, durable: true}, func(t *testing.T, l *line) {
+		l.server.Kill()
+		require.Eventually(t, func() bool { return l.client.Stats().Renewal.Unknown > 0 }, l.ttl, time.Millisecond)
+		require.NoError(t, l.server.Restart())
+		l.renewedAfter(t, time.Now())
+		l.all(t)
+	})
+}
+
+func TestConnectionsThatBreakCostNothing(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	proxy := testredis.StartProxy(t, server)
+	const ttl = 3 * lineTTL
+	l := newLine(t, proxy.Client(t), layout{ttl: ttl})
+	time.Sleep(ttl / 6) // all were renewed in the half period before
+	for range 10 {      // the half in which all are again: no second try is hit
+		proxy.Swallow() // so that there are requests under way
+		time.Sleep(ttl / 60)
+		proxy.Reset()
+		proxy.Pass()
+	}
+	l.renewedAfter(t, time.Now())
+	l.all(t)
+	assert.NotZero(t, l.client.Stats().Renewal.Unknown)
+	for _, h := range l.held {
+		require.NoError(t, h.Unlock(t.Context()))
+	}
+}
+
+// TestANetworkThatIsSilentForAWhile: what is sent meanwhile gets no answer, nor do
+// the connections that are made then.
+func TestANetworkThatIsSilentForAWhile(t *testing.T) {
+	t.Parallel()
+	const ttl, silence = 15 * time.Second, 5 * time.Second
+	server := testredis.Start(t)
+	proxy := testredis.StartProxy(t, server)
+	l := newLine(t, proxy.Client(t), layout{ttl: ttl})
+	proxy.Swallow()
+	time.Sleep(silence)
+	proxy.Pass()
+	l.renewedAfter(t, time.Now())
+	l.all(t)
+	assert.Zero(t, l.client.Stats().Renewal.Lost())
 }

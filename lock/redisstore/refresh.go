@@ -157,7 +157,7 @@ func rank(n *node) int {
 func (c *cluster) ask(n *node) ([]redis.ClusterSlot, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
 	defer cancel()
-	slots, err := n.rdb.ClusterSlots(ctx).Result()
+	slots, err := n.rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // what replaces it needs Redis 7
 	switch {
 	case err != nil:
 		n.suspect.Store(true)

@@ -18,33 +18,67 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// TestAFailover shows that a client made for Sentinel works, and that the store
-// goes with it to the new master.
-func TestAFailover(t *testing.T) {
-	t.Parallel()
-	master := testredis.Start(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(master.Addr())
+// sentinelled is a master, its replica, and a sentinel that watches them.
+type sentinelled struct {
+	master, replica *testredis.Server
+	atReplica       *redis.Client
+	addr            string // of the sentinel
+	sentinel        *redis.SentinelClient
+}
+
+func startSentinelled(t *testing.T) *sentinelled {
+	t.Helper()
+	s := &sentinelled{master: testredis.Start(t, "--repl-diskless-sync-delay", "0")}
+	host, port, err := net.SplitHostPort(s.master.Addr())
 	require.NoError(t, err)
-	replica := testredis.Start(t, "--replicaof", host, port)
-	atReplica := replica.Client(t)
+	s.replica = testredis.Start(t, "--replicaof", host, port)
+	s.atReplica = s.replica.Client(t)
 	synced := func() bool {
-		return strings.Contains(atReplica.Info(t.Context(), "replication").Val(), "master_link_status:up")
+		return strings.Contains(s.atReplica.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	}
 	require.Eventually(t, synced, 10*time.Second, 5*time.Millisecond, "so that the sentinel sees it at once")
 	path := filepath.Join(t.TempDir(), "sentinel.conf")
 	conf := fmt.Sprintf("sentinel monitor m %s %s 1\nsentinel down-after-milliseconds m 500\n", host, port)
 	require.NoError(t, os.WriteFile(path, []byte(conf), 0o600))
-	sentinelAddr := testredis.Start(t, path, "--sentinel").Addr()
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: sentinelAddr})
-	defer sentinel.Close()
+	s.addr = testredis.Start(t, path, "--sentinel").Addr()
+	s.sentinel = redis.NewSentinelClient(&redis.Options{Addr: s.addr})
+	t.Cleanup(func() { s.sentinel.Close() })
+	knowsReplica := func() bool {
+		replicas, err := s.sentinel.Replicas(t.Context(), "m").Result()
+		return err == nil && len(replicas) == 1
+	}
+	require.Eventually(t, knowsReplica, 20*time.Second, 50*time.Millisecond)
+	return s
+}
 
-	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{sentinelAddr}})
-	defer rdb.Close()
-	s := newStore(t, rdb, nil)
-	defer s.Close() // before the client whose Dialer it uses
+func (s *sentinelled) client(t *testing.T) *redis.Client {
+	t.Helper()
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{s.addr}})
+	t.Cleanup(func() { rdb.Close() }) // after the store that uses its Dialer
+	return rdb
+}
+
+// TestAMasterThatDiesCostsNothing, if its replica has all that it had.
+func TestAMasterThatDiesCostsNothing(t *testing.T) {
+	t.Parallel()
+	s := startSentinelled(t)
+	l := newLine(t, s.client(t), layout{ttl: 15 * time.Second})
+	require.NoError(t, s.master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+	s.master.Kill()
+	l.renewedAfter(t, time.Now())
+	l.all(t)
+	require.NoError(t, l.held[0].Unlock(t.Context()))
+}
+
+// TestAFailover shows that the store goes to the new master though the old one still
+// serves.
+func TestAFailover(t *testing.T) {
+	t.Parallel()
+	at := startSentinelled(t)
+	s := newStore(t, at.client(t), nil)
 	l := acquire(t, s, request("k"))
-	require.Eventually(t, func() bool { return atReplica.Exists(t.Context(), s.lockKey("k")).Val() == 1 }, 10*time.Second, 5*time.Millisecond)
-	require.Eventually(t, func() bool { return sentinel.Failover(t.Context(), "m").Err() == nil }, 20*time.Second, 50*time.Millisecond,
+	require.Eventually(t, func() bool { return at.atReplica.Exists(t.Context(), s.lockKey("k")).Val() == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return at.sentinel.Failover(t.Context(), "m").Err() == nil }, 20*time.Second, 50*time.Millisecond,
 		"the sentinel knows the replica")
 
 	var outcomes [3]int
@@ -55,9 +89,9 @@ func TestAFailover(t *testing.T) {
 		_ = s.Renew(t.Context(), []lock.Lease{l}, out)
 		outcomes[out[0]]++
 		if switched.IsZero() {
-			addr, err := sentinel.GetMasterAddrByName(t.Context(), "m").Result()
+			addr, err := at.sentinel.GetMasterAddrByName(t.Context(), "m").Result()
 			require.NoError(t, err)
-			if net.JoinHostPort(addr[0], addr[1]) == replica.Addr() {
+			if net.JoinHostPort(addr[0], addr[1]) == at.replica.Addr() {
 				switched = time.Now()
 			}
 			continue
@@ -68,7 +102,7 @@ func TestAFailover(t *testing.T) {
 	}
 	assert.Zero(t, outcomes[renewal.Lost])
 	next := acquire(t, s, request("next"))
-	assert.EqualValues(t, 1, atReplica.Exists(t.Context(), s.lockKey("next")).Val(), "on the new master, though the old one still serves")
+	assert.EqualValues(t, 1, at.atReplica.Exists(t.Context(), s.lockKey("next")).Val(), "on the new master, though the old one still serves")
 	assert.NotZero(t, next.Token)
 	t.Log("unknown, renewed, lost:", outcomes)
 }
