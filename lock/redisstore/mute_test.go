@@ -12,6 +12,8 @@ import (
 // dialer makes connections of which those with a subscription can be muted: they
 // stay open, what is sent on them arrives, and nothing is heard.
 type dialer struct {
+	pings atomic.Int64
+
 	mu   sync.Mutex // guards subs
 	subs []*mutable
 }
@@ -38,6 +40,9 @@ func (c *mutable) Write(p []byte) (int, error) {
 		c.dialer.mu.Lock()
 		c.dialer.subs = append(c.dialer.subs, c)
 		c.dialer.mu.Unlock()
+	}
+	if c.known && bytes.Contains(p, []byte("ping")) {
+		c.dialer.pings.Add(1)
 	}
 	return c.Conn.Write(p)
 }
