@@ -11,7 +11,6 @@ import (
 // clients and sees that nothing is left, neither of them nor on the server.
 func (w *world) finish() {
 	w.heal()
-	w.tidies()
 	if w.plan.class != endings {
 		w.serves()
 	}
@@ -45,38 +44,6 @@ func (w *world) heal() {
 	for _, p := range w.procs {
 		if !p.crashed {
 			p.cutTo, p.cutFrom = time.Time{}, time.Time{}
-		}
-	}
-}
-
-// tidies: once all is well again and the clients have nothing left to release, the
-// server has no lock for nobody: none of an acquire that was given up, none that was
-// unlocked. It is asked of schedules in which nothing that was released comes back.
-func (w *world) tidies() {
-	switch w.plan.class {
-	case calm, single, external, pauses, drift, endings:
-	default:
-		return
-	}
-	time.Sleep(opTimeout) // for what is under way
-	for _, p := range w.procs {
-		p.gate.pass(0)
-		for !p.crashed && !p.closed && p.client.Stats().Cleaning > 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for n := range w.plan.keys {
-		key := keyName(n)
-		held, ok := w.server.alive(key)
-		p := w.owners[held.owner]
-		if !ok || p == nil || p.crashed || p.closed {
-			continue
-		}
-		w.check("tidy")
-		if t := w.tenures[tenureID{key, held.token}]; t == nil || t.held == nil || !t.unlocked.IsZero() {
-			w.violated("tidy", "L4: the server keeps %s for p%d, which has given it up", key, p.id)
 		}
 	}
 }

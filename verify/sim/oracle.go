@@ -179,6 +179,7 @@ func (w *world) probing() {
 	for !w.over() {
 		time.Sleep(d.upTo(w.plan.ttl / 2))
 		w.lookAtAll()
+		w.tidies()
 		for _, p := range w.procs {
 			p.probe()
 		}

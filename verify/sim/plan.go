@@ -125,8 +125,10 @@ func oddsOf(c class, d dice) odds {
 	switch c {
 	case single:
 		return odds{lostRequest: 100, lostReply: 100, refused: 100}
-	case external, clocks:
+	case external:
 		return odds{lostRequest: 20, lostReply: 20, late: 20}
+	case clocks:
+		return odds{lostRequest: 20, lostReply: 20, late: 20, slow: 300}
 	case drift:
 		return odds{lostReply: 50, lostRequest: 50, slow: 400}
 	case network, everything:

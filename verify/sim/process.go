@@ -30,6 +30,7 @@ type process struct {
 	cutTo, cutFrom time.Time // until then no request gets to the server, no answer from it
 	closed         bool      // Close has begun
 	crashed        bool
+	locking        int // calls of Lock and TryLock under way
 	tally          tally
 }
 
@@ -41,7 +42,7 @@ type tally struct {
 }
 
 func newProcess(w *world, id int, plan processPlan) (*process, error) {
-	p := &process{world: w, id: id, plan: plan, end: func() {}}
+	p := &process{world: w, id: id, plan: plan, end: func() {}, gate: gate{seed: mix(w.plan.seed, 9, uint64(id))}}
 	p.tally.lost = make(map[renewal.Reason]int)
 	p.store = newDriver(p)
 	engine, err := p.engine()
@@ -100,6 +101,8 @@ func (p *process) backoff(n int) time.Duration {
 
 // gate holds up all that a process does while it stands still.
 type gate struct {
+	seed uint64
+
 	mu     sync.Mutex // guards all below
 	until  time.Time
 	spells []spell
@@ -119,6 +122,14 @@ func (g *gate) pass(caller uint64) {
 		}
 		time.Sleep(wait + time.Duration(caller%100_000))
 	}
+}
+
+// turn names the engine, whose turn after a pause may come before or after those of
+// others.
+func (g *gate) turn() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return mix(g.seed, uint64(len(g.spells)))
 }
 
 // stop makes the process stand still, unless it does.
@@ -161,7 +172,7 @@ type gatedTask struct {
 }
 
 func (t gatedTask) Run(timer schedule.Timer) {
-	t.gate.pass(0)
+	t.gate.pass(t.gate.turn())
 	t.task.Run(timer)
 }
 

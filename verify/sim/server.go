@@ -180,10 +180,15 @@ func (s *server) handOver(key string) {
 	}
 }
 
-// alive returns the lease of a key unless it has expired.
+// alive returns the lease of a key. One that has expired is gone for ever, even if the
+// clock is set back.
 func (s *server) alive(key string) (lease, bool) {
 	held, ok := s.data.locks[key]
-	return held, ok && held.until > s.clock.now()
+	if ok && held.until <= s.clock.now() {
+		delete(s.data.locks, key)
+		return lease{}, false
+	}
+	return held, ok
 }
 
 // left counts what has not expired.

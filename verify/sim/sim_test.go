@@ -57,7 +57,7 @@ var usual = floors{
 }
 
 const (
-	quickSchedules = 3000
+	quickSchedules = 2000
 	longSchedules  = 200_000
 )
 

@@ -22,7 +22,9 @@ type driver struct {
 	failed  map[string]bool // by owner: its last request did
 	closed  bool
 	closing chan struct{}
-	ears    map[string]chan uint64 // owner → where it hears of tokens
+
+	unreleased map[string]bool        // by owner: a release of it got no answer
+	ears       map[string]chan uint64 // owner → where it hears of tokens
 }
 
 // opTimeout ends at no instant at which anything else does.
@@ -33,8 +35,10 @@ func newDriver(p *process) *driver {
 		process: p,
 		sent:    make(map[string]int),
 		failed:  make(map[string]bool),
-		closing: make(chan struct{}),
-		ears:    make(map[string]chan uint64),
+
+		unreleased: make(map[string]bool),
+		closing:    make(chan struct{}),
+		ears:       make(map[string]chan uint64),
 	}
 }
 
@@ -151,6 +155,9 @@ func (d *driver) Release(ctx context.Context, l lock.Lease) error {
 	})
 	switch {
 	case err != nil:
+		d.mu.Lock()
+		d.unreleased[l.Owner] = true
+		d.mu.Unlock()
 		return err
 	case !got.(bool):
 		return lock.ErrNotHeld

@@ -32,7 +32,8 @@ type tenure struct {
 	left     time.Duration // to its deadline, when the latest renewal was sent
 	denied   bool          // the store said that it is lost
 	renewing bool          // in a call of Renew
-	unlocked time.Time
+	unlocked time.Time     // when Unlock was called
+	gone     bool          // it has returned
 	told     *renewal.LostError
 	toldAt   time.Time
 }

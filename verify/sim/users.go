@@ -78,7 +78,10 @@ func (u *user) howLong() time.Duration {
 func (u *user) lock(key string, wait bool, patience time.Duration) (*lock.Held, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errEnough)
 	defer cancel()
-	m, begun := u.client.Mutex(key), time.Now()
+	m, begun, w := u.client.Mutex(key), time.Now(), u.world
+	w.mu.Lock()
+	u.locking++
+	w.mu.Unlock()
 	var held *lock.Held
 	var err error
 	if wait {
@@ -87,9 +90,9 @@ func (u *user) lock(key string, wait bool, patience time.Duration) (*lock.Held, 
 		held, err = m.TryLock(ctx)
 	}
 	late := time.Since(begun.Add(patience))
-	w := u.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	u.locking--
 	_, still := u.gate.stoodStill(begun)
 	w.note("p%d.%d lock %s (wait %v): %v", u.process.id, u.id, key, wait, err != nil)
 	w.counts.Operations[map[bool]string{true: "lock", false: "try lock"}[wait]]++
@@ -166,6 +169,7 @@ func (u *user) unlock(t *tenure) {
 	w.note("p%d.%d unlock %s: %v", u.process.id, u.id, t.key, err != nil)
 	w.counts.Operations["unlock"]++
 	w.check("unlock")
+	t.gone = true
 	u.unlocked(t, begun, before, err)
 	w.mu.Unlock()
 	if again {
