@@ -83,8 +83,8 @@ var acquiring = []testCase{
 var renewing = []testCase{
 	{name: "L0_a_renewed_lock_lasts", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
-		for range 5 {
-			time.Sleep(f.TTL / 2)
+		for range 9 {
+			time.Sleep(f.TTL / 4) // the rest of the TTL is for a busy machine
 			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
 		}
 		held := f.taken("k")
