@@ -169,10 +169,10 @@ func (p *process) close(within time.Duration) {
 	defer w.mu.Unlock()
 	w.check("close")
 	w.note("p%d closed: %v", p.id, err != nil)
-	for n := range w.plan.keys {
-		held, ok := w.server.alive(keyName(n))
-		if err == nil && ok && w.owners[held.owner] == p && w.plan.class == calm {
-			w.violated("close", "p%d is closed, and the server has %s for it", p.id, keyName(n))
+	for _, t := range mine {
+		held, ok := w.server.alive(t.key)
+		if err == nil && w.plan.tidy() && !t.gone && ok && held.owner == t.owner && held.token == t.token {
+			w.violated("close", "p%d is closed, and the server has %s for it", p.id, t.key)
 		}
 	}
 	if err != nil && w.plan.class == calm {

@@ -100,10 +100,6 @@ var mutants = []mutant{
 		"deadline := e.deadline().agreed(now.lead())", "deadline := instant{e.mono.Load(), min(e.wall.Load(), e.mono.Load()+now.lead())}",
 	},
 	{
-		"a suspension during a renewal is forgotten", "renewal/entry.go",
-		"sent = sent.agreed(now.lead())", "sent = instant{sent.mono, min(sent.wall, sent.mono+now.lead())}",
-	},
-	{
 		"a step of the clock renews what is at its end", "renewal/entry.go",
 		"if e.state == waiting && !deadline.reached(e.latest) {", "if e.state == waiting {",
 	},
@@ -163,10 +159,6 @@ var mutants = []mutant{
 	{
 		"the first failure ends a Lock", "lock/acquire.go",
 		"const tolerated = 1", "const tolerated = 0",
-	},
-	{
-		"the line of a key loses a turn", "lock/line.go",
-		"\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tl.next(key)\n", "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n",
 	},
 	{
 		"Close leaves the locks on the store", "lock/client.go",

@@ -89,7 +89,7 @@ var eventsOf = [classes][]event{
 	pauses:   {pause},
 	drift:    {pause},
 	dataLoss: {down, wipe, failOver},
-	clocks:   {serverAhead, serverBack, wallAhead, wallBack, suspend},
+	clocks:   {serverAhead, serverBack, wallAhead, wallBack, wallBack, suspend, suspend},
 	endings:  {closeClient, crash, pause},
 	everything: {
 		partition, oneWay, down, wipe, failOver, pause, deleteKey, steal, force,
@@ -128,7 +128,11 @@ func oddsOf(c class, d dice) odds {
 	case external:
 		return odds{lostRequest: 20, lostReply: 20, late: 20}
 	case clocks:
-		return odds{lostRequest: 20, lostReply: 20, late: 20, slow: 300}
+		o := odds{lostRequest: 20, lostReply: 20, late: 20, slow: 200}
+		if d.chance(500) { // or the renewals after each step make it good
+			o.lostRequest, o.lostReply = 350, 100
+		}
+		return o
 	case drift:
 		return odds{lostReply: 50, lostRequest: 50, slow: 400}
 	case network, everything:

@@ -7,4 +7,9 @@ type regression struct {
 	seeds []uint64
 }
 
-var regressions = []regression{}
+var regressions = []regression{
+	{"a wall clock that was set back undid a suspension", []uint64{757}},
+	{"a lock that was handed over had no time for a second try", []uint64{121, 521, 751}},
+	{"a lost lock was taken again by a late request of its owner", []uint64{292}},
+	{"a fixed lease was renewed after a jump of the clocks", []uint64{37}},
+}

@@ -32,7 +32,9 @@ func (w *world) tidiesKey(p *process, key string) {
 	t := w.tenures[tenureID{key, held.token}]
 	switch {
 	case !ok || t == nil || t.process != p || held.owner != t.owner || p.crashed || p.closed:
-	case p.locking > 0 || p.store.couldNotRelease(t.owner): // it may be at it, or has given up
+	case p.locking > 0: // it may be at it
+	case p.store.couldNotRelease(t.owner) && (w.plan.class != single || held.until-w.server.clock.now() < int64(p.plan.ttl/20)):
+		// It may have given up, as it does after a TTL.
 	case w.holds(t.owner): // by an older token, and will be told so
 	case t.held == nil || t.gone:
 		// Stats were read before: since then it may have begun to release something.

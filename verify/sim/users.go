@@ -191,7 +191,10 @@ func (u *user) unlocked(t *tenure, begun time.Time, before, err error) {
 		w.violated("unlock", "S6: p%d unlocked %s, and its handle is valid", id, t.key)
 	}
 	held, ok := w.server.alive(t.key)
+	unconfirmed := err != nil && before == nil && !errors.Is(err, renewal.ErrLost) && !u.closed
 	switch {
+	case unconfirmed && u.client.Stats().Cleaning == 0:
+		w.violated("unlock", "L5: the release of %s was not confirmed, and does not go on: %v", t.key, err)
 	case err == nil && before != nil:
 		w.violated("unlock", "S6: p%d is not told that %s was lost before: %v", id, t.key, before)
 	case err == nil && ok && held.owner == t.owner && held.token == t.token && !w.plan.forgets():
