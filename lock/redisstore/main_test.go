@@ -24,7 +24,14 @@ import (
 // Each has a prefix of its own.
 var shared testredis.Shared
 
+// instead is what this process does in place of the tests, if it was started by one.
+var instead func()
+
 func TestMain(m *testing.M) {
+	if instead != nil {
+		instead()
+		return
+	}
 	logging.Disable() // go-redis prints each failed dial
 	goleak.VerifyTestMain(shared.Around(m))
 }

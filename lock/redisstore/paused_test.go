@@ -1,0 +1,132 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const (
+	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // of the process that is paused: the address of its server
+	holderTTL    = 4 * time.Second
+	holderLeases = 200
+)
+
+func TestAHolderThatIsPausedForHalfATTLLosesNothing(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t)
+	h.pause(t, holderTTL/2)
+	assert.Equal(t, "valid 200", h.line(t))
+	assert.Equal(t, "lost 0", h.line(t))
+}
+
+func TestAHolderThatIsPausedForTwoTTLsKnowsWhenItWakes(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t)
+	h.pause(t, 2*holderTTL)
+	assert.Equal(t, "valid 0", h.line(t), "at the first look, whatever timer has run by then")
+	assert.Equal(t, "lost 200", h.line(t))
+}
+
+// holder is a process of its own that holds locks.
+type holder struct {
+	process *os.Process
+	lines   *bufio.Scanner
+}
+
+func startHolder(t *testing.T) *holder {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderEnv+"="+testredis.Start(t).Addr())
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	h := &holder{process: cmd.Process, lines: bufio.NewScanner(out)}
+	require.Equal(t, "held", h.line(t))
+	return h
+}
+
+// line returns what the holder says next.
+func (h *holder) line(t *testing.T) string {
+	t.Helper()
+	require.True(t, h.lines.Scan(), "the holder has ended")
+	return h.lines.Text()
+}
+
+func (h *holder) pause(t *testing.T, d time.Duration) {
+	t.Helper()
+	require.NoError(t, h.process.Signal(syscall.SIGSTOP))
+	time.Sleep(d)
+	require.NoError(t, h.process.Signal(syscall.SIGCONT))
+}
+
+func init() {
+	if addr := os.Getenv(holderEnv); addr != "" {
+		instead = func() { hold(addr) }
+	}
+}
+
+// hold is what the other process does. It looks at the clock without a break, so
+// that it notices the pause before any timer does.
+func hold(addr string) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	store, err := New(rdb, nil)
+	must(err)
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: holderTTL}})
+	must(err)
+	var held []*lock.Held
+	for i := range holderLeases {
+		h, err := client.Mutex(fmt.Sprint("paused:", i)).Lock(context.Background())
+		must(err)
+		held = append(held, h)
+	}
+	time.Sleep(holderTTL / 3) // renewals are under way
+	fmt.Println("held")
+
+	for last := time.Now(); ; {
+		now := time.Now()
+		if now.Sub(last) > holderTTL*3/8 {
+			break
+		}
+		last = now
+	}
+	valid := 0
+	for _, h := range held {
+		if h.Valid() {
+			valid++
+		}
+	}
+	fmt.Println("valid", valid)
+	time.Sleep(holderTTL)
+	lost := 0
+	for _, h := range held {
+		if h.Err() != nil {
+			lost++
+		}
+	}
+	fmt.Println("lost", lost)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
