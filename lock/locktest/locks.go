@@ -131,11 +131,11 @@ func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 
 var limiting = []testCase{
 	{name: "a_fixed_lease_ends_with_its_TTL", run: func(f *fixture) {
-		start := time.Now()
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, Fixed: true}).Mutex(f.prefix + "k"))
+		granted := time.Now() // at the latest
 		<-h.Done()
 		require.ErrorIs(f, h.Err(), lock.ErrLost)
-		time.Sleep(f.TTL + f.TTL/20 - time.Since(start))
+		time.Sleep(f.TTL + f.TTL/20 - time.Since(granted))
 		f.acquire(f.request("k")) // nobody has renewed it
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
 		f.taken("k")
