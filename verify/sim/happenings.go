@@ -148,6 +148,10 @@ func (p *process) close(within time.Duration) {
 	}
 	w.mu.Unlock()
 	p.gate.pass(0)
+	lost := make(map[*tenure]bool) // those are left to their Unlock
+	for _, t := range mine {
+		lost[t] = !t.held.Valid()
+	}
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -171,7 +175,7 @@ func (p *process) close(within time.Duration) {
 	w.note("p%d closed: %v", p.id, err != nil)
 	for _, t := range mine {
 		held, ok := w.server.alive(t.key)
-		if err == nil && w.plan.tidy() && !t.gone && ok && held.owner == t.owner && held.token == t.token {
+		if err == nil && w.plan.tidy() && !lost[t] && ok && held.owner == t.owner && held.token == t.token {
 			w.violated("close", "p%d is closed, and the server has %s for it", p.id, t.key)
 		}
 	}
