@@ -52,11 +52,11 @@ func (w *world) happens(e event, d dice) {
 		w.moveWall(span)
 	case wallBack:
 		w.moveWall(-span)
-		w.hidingAt = time.Now()
+		w.hidingAt, w.backAt = time.Now(), time.Now()
 	case suspend: // the server's time passes, that of the clients stands still
 		w.moveWall(span)
 		w.server.clock.step += span
-		w.hidingAt = time.Now()
+		w.hidingAt, w.suspendedAt = time.Now(), time.Now()
 	default:
 		w.serverFails(e, span, d)
 	}

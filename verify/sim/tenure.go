@@ -237,6 +237,9 @@ func (w *world) renewed(p *process, batch []lock.Lease, out []renewal.Outcome, s
 		case renewal.Renewed:
 			w.counts.Operations["renewed"]++
 			t.failures = 0
+			if !w.backAt.Before(sent) && !w.suspendedAt.Before(sent) { // A4, too
+				t.void, t.voidAt = true, time.Now()
+			}
 			if time.Now().Before(t.deadline) {
 				t.deadline = sent.Add(p.plan.life())
 				if !t.latest.IsZero() {

@@ -15,22 +15,23 @@ type world struct {
 	traveling sync.WaitGroup // messages, and checks that stand at a later instant
 	procs     []*process
 
-	mu         sync.Mutex // guards all below, the server and what process says of it
-	server     *server
-	downUntil  time.Time
-	owners     map[string]*process
-	tenures    map[tenureID]*tenure
-	last       map[string]uint64 // key → the token granted last
-	signals    map[string]int
-	moved      time.Duration // the wall clock of the clients, by now
-	brokenAt   time.Time     // when something happened that leases need not survive
-	movedAt    time.Time     // when it was moved last
-	hidingAt   time.Time     // when it was set back last, or the host suspended
-	ended      bool          // the workload is over
-	counts     *Counts
-	violations []string
-	trace      func(string) // may be nil
-	digest     uint64       // of all events, whatever their order within an instant
+	mu                  sync.Mutex // guards all below, the server and what process says of it
+	server              *server
+	downUntil           time.Time
+	owners              map[string]*process
+	tenures             map[tenureID]*tenure
+	last                map[string]uint64 // key → the token granted last
+	signals             map[string]int
+	moved               time.Duration // the wall clock of the clients, by now
+	brokenAt            time.Time     // when something happened that leases need not survive
+	movedAt             time.Time     // when it was moved last
+	backAt, suspendedAt time.Time
+	hidingAt            time.Time // when it was set back last, or the host suspended
+	ended               bool      // the workload is over
+	counts              *Counts
+	violations          []string
+	trace               func(string) // may be nil
+	digest              uint64       // of all events, whatever their order within an instant
 }
 
 // Result is what a schedule did.
