@@ -8,22 +8,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Mode is the kind of lock that a Request asks for.
-type Mode uint8
-
-const (
-	// Exclusive: one holder at a time.
-	Exclusive Mode = iota
-)
-
-// String returns the mode in a word.
-func (m Mode) String() string {
-	if m == Exclusive {
-		return "exclusive"
-	}
-	return "unknown mode"
-}
-
 // Request is what is asked of a store. The client has checked it: the key is
 // valid, the TTL within its bounds.
 type Request struct {
@@ -31,6 +15,7 @@ type Request struct {
 	Owner string        // of this one acquisition, random: a secret; up to its last colon that of the client
 	Mode  Mode          // the kind of lock
 	TTL   time.Duration // a whole number of milliseconds
+	Extra *Extra        // what few requests have; behind a pointer, because a client may keep 100,000 leases
 }
 
 // Lease is a grant by a store.
@@ -110,7 +95,7 @@ type Store interface {
 type Waiter interface {
 	// Wait takes the lock, or a place in its queue, and returns when the lock is the
 	// owner's. It is called once for an owner, and by one client for one owner of a
-	// key at a time.
+	// key at a time, except in mode Members.
 	//
 	// Places are served in the order in which they were taken. A waiter that has
 	// died keeps those behind it waiting for one TTL at most, in all, however many
