@@ -1,0 +1,149 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+// place is where faults happen.
+type place struct {
+	server *testredis.Server
+	links  []*link       // of the clients
+	admin  *redis.Client // past the links
+}
+
+// fault is one kind of trouble. It goes on for as long as is said, except that a
+// server which is told to sleep or pause ends that by itself.
+type fault struct {
+	name string
+	do   func(ctx context.Context, p *place, d dice, length time.Duration) error
+}
+
+// network makes a fault of something that is done to some of the links.
+func network(name string, spoil func(l *link, d dice, ttl time.Duration) error, ttl time.Duration) fault {
+	return fault{name, func(ctx context.Context, p *place, d dice, length time.Duration) error {
+		for _, l := range p.links {
+			if d.chance(600) {
+				if err := spoil(l, d, ttl); err != nil {
+					return err
+				}
+			}
+		}
+		rest(ctx, length)
+		for _, l := range p.links {
+			l.heal(ctx)
+		}
+		return nil
+	}}
+}
+
+// networkFaults are what happens to messages.
+func networkFaults(ttl time.Duration) []fault {
+	swallow := func(directions ...string) func(*link, dice, time.Duration) error {
+		return func(l *link, _ dice, _ time.Duration) error {
+			for _, direction := range directions {
+				if err := l.spoil(direction, "timeout", map[string]int64{"timeout": 0}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return []fault{
+		network("latency", func(l *link, d dice, ttl time.Duration) error {
+			for _, direction := range []string{up, down} {
+				if err := l.spoil(direction, "latency", map[string]int64{"latency": d.upTo(2 * ttl).Milliseconds()}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, ttl),
+		network("requests swallowed", swallow(up), ttl),
+		network("replies swallowed", swallow(down), ttl),
+		network("both swallowed", swallow(up, down), ttl),
+		network("connections reset", func(l *link, d dice, _ time.Duration) error {
+			return l.spoil(pick(d, up, down), "reset_peer", map[string]int64{"timeout": 0})
+		}, ttl),
+		network("replies cut", func(l *link, d dice, _ time.Duration) error {
+			return l.spoil(down, "limit_data", map[string]int64{"bytes": int64(1 + d.IntN(300))})
+		}, ttl),
+	}
+}
+
+// serverFaults are what happens to the server. It is started again with what it had
+// made durable.
+func serverFaults() []fault {
+	return []fault{
+		{"server stopped", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+			if err := p.server.Stop(); err != nil {
+				return err
+			}
+			rest(ctx, length)
+			return p.server.Cont()
+		}},
+		{"server killed", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+			p.server.Kill()
+			rest(ctx, length)
+			return p.server.Restart()
+		}},
+		{"commands paused", func(ctx context.Context, p *place, d dice, length time.Duration) error {
+			return p.ask(ctx, length, "CLIENT", "PAUSE", length.Milliseconds(), pick(d, "ALL", "WRITE"))
+		}},
+		{"clients killed", func(ctx context.Context, p *place, d dice, _ time.Duration) error {
+			return p.ask(ctx, 0, "CLIENT", "KILL", "TYPE", pick(d, "NORMAL", "PUBSUB"), "SKIPME", "YES")
+		}},
+		{"scripts flushed", func(ctx context.Context, p *place, _ dice, _ time.Duration) error {
+			return p.ask(ctx, 0, "SCRIPT", "FLUSH")
+		}},
+		{"server asleep", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+			return p.ask(ctx, 0, "DEBUG", "SLEEP", fmt.Sprintf("%.3f", length.Seconds()))
+		}},
+	}
+}
+
+// ask sends the server a command and rests.
+func (p *place) ask(ctx context.Context, length time.Duration, command ...any) error {
+	if err := p.admin.Do(ctx, command...).Err(); err != nil {
+		return fmt.Errorf("%v: %w", command, err)
+	}
+	rest(ctx, length)
+	return nil
+}
+
+// rest waits.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// nemesis does the faults one after another, each once in every round, until ctx ends
+// or the rounds are done; it counts them by name. A fault lasts up to twice the TTL.
+func nemesis(ctx context.Context, p *place, d dice, ttl time.Duration, rounds int) (map[string]int, error) {
+	faults := append(networkFaults(ttl), serverFaults()...)
+	done := map[string]int{}
+	for range rounds {
+		d.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		for _, f := range faults {
+			length := ttl / 10
+			if d.chance(700) {
+				length = d.upTo(2 * ttl)
+			}
+			if err := f.do(ctx, p, d, length); err != nil {
+				return done, fmt.Errorf("%s: %w", f.name, err)
+			}
+			if ctx.Err() != nil {
+				return done, context.Cause(ctx)
+			}
+			done[f.name]++
+			rest(ctx, d.upTo(ttl))
+		}
+	}
+	return done, nil
+}
