@@ -1,0 +1,130 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Redisson is the reentrant lock of the Java library of that name: a hash of one
+// field, the owner, whose value counts how often the owner has the lock. Its
+// watchdog renews the lock each third of the lease. An Unlock is published to all
+// who wait. Source of the protocol: RLock of Redisson 3 and 4, in its documentation
+// and its source; the scripts are written anew.
+type Redisson struct {
+	Redis *redis.Client
+	Key   string
+	Owner string // id of the client and of the thread
+	Lease time.Duration
+
+	// OneError ends the watchdog: as it was up to version 3.43.
+	OneError bool
+
+	renewals bool // the watchdog is on
+}
+
+const (
+	redissonAcquire = `-- acquire
+local mine = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
+if not mine and redis.call('EXISTS', KEYS[1]) == 1 then
+  return redis.call('PTTL', KEYS[1])
+end
+redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return nil`
+
+	redissonRenew = `-- renew
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+  return 0
+end
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])`
+
+	redissonRelease = `-- release
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+  return -1
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return 0
+end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', KEYS[2], '0')
+return 1`
+)
+
+// channel is where an Unlock is published.
+func (l *Redisson) channel() string { return "redisson_lock__channel:{" + l.Key + "}" }
+
+// TryLock tells whether it got the lock and, if not, how long the lock lasts yet.
+// The watchdog is on from then on.
+func (l *Redisson) TryLock(ctx context.Context) (bool, time.Duration, error) {
+	got, left, err := l.acquire(ctx, l.Lease)
+	l.renewals = l.renewals || got
+	return got, left, err
+}
+
+// TryLockFor does the same for a lease that the watchdog does not renew.
+func (l *Redisson) TryLockFor(ctx context.Context, lease time.Duration) (bool, error) {
+	got, _, err := l.acquire(ctx, lease)
+	return got, err
+}
+
+func (l *Redisson) acquire(ctx context.Context, lease time.Duration) (bool, time.Duration, error) {
+	ms, err := l.Redis.Eval(ctx, redissonAcquire, []string{l.Key}, lease.Milliseconds(), l.Owner).Int64()
+	if errors.Is(err, redis.Nil) {
+		return true, 0, nil
+	}
+	return false, time.Duration(ms) * time.Millisecond, err
+}
+
+// Lock waits for the lock: whenever it hears of an Unlock, and when the lock that
+// it saw should have ended, it tries again. It listens before its second try, so
+// that it misses nothing between the two.
+func (l *Redisson) Lock(ctx context.Context) error {
+	got, _, err := l.TryLock(ctx)
+	if got || err != nil {
+		return err
+	}
+	sub := l.Redis.Subscribe(ctx, l.channel())
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Receive(ctx); err != nil {
+		return err
+	}
+	released := sub.Channel()
+	for {
+		got, left, err := l.TryLock(ctx)
+		if got || err != nil {
+			return err
+		}
+		select {
+		case <-released:
+		case <-time.After(left):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Tick is one run of the watchdog, a third of the lease after the last. It is over
+// for good when the owner has no lock. Nobody is told.
+func (l *Redisson) Tick(ctx context.Context) {
+	if !l.renewals {
+		return
+	}
+	held, err := l.Redis.Eval(ctx, redissonRenew, []string{l.Key}, l.Lease.Milliseconds(), l.Owner).Bool()
+	if err != nil {
+		l.renewals = !l.OneError
+		return
+	}
+	l.renewals = held
+}
+
+// Unlock gives the lock back once. The watchdog goes on if the server says that
+// the owner has it still.
+func (l *Redisson) Unlock(ctx context.Context) error {
+	left, err := l.Redis.Eval(ctx, redissonRelease, []string{l.Key, l.channel()}, l.Lease.Milliseconds(), l.Owner).Int()
+	l.renewals = l.renewals && err == nil && left == 0
+	return err
+}
