@@ -5,19 +5,6 @@ import (
 	"time"
 )
 
-// lane is the due leases that share one fate and the workers that renew them.
-// The watchdog's mu guards it. Batching is natural: a worker that has a slot
-// takes whatever is due; what becomes due meanwhile is the next batch. Workers
-// exist only while something is due, and each owns its batch, so that a call of
-// Renew that hangs harms nobody else's.
-type lane[L any] struct {
-	id        int
-	again     list[L] // those whose last renewal failed: they have the earliest deadlines
-	fresh     list[L] // the others; for leases of one TTL in order of deadlines too
-	workers   int
-	gathering bool // one of them is about to take what is due
-}
-
 // gather is how long a new worker waits for company before it takes what is due. The
 // renewals of one instant of the grid come from the engine one by one. Without the
 // wait they left in several small batches, each of which wakes this process and the
@@ -28,9 +15,9 @@ const gather = 2 * time.Millisecond
 // earlier.
 func gatherOf(period time.Duration) time.Duration { return min(gather, period/16) }
 
-// enqueue puts an entry in its lane's list and sees to a worker. The caller holds
-// mu.
-func (w *Watchdog[L]) enqueue(e *Entry[L]) {
+// enqueue puts an entry that is due in its lane and sees to a worker. The caller
+// holds mu.
+func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
 	id := 0
 	if w.laner != nil {
 		id = w.laner.Lane(e.lease)
@@ -41,11 +28,7 @@ func (w *Watchdog[L]) enqueue(e *Entry[L]) {
 		w.lanes[id] = l
 	}
 	e.state = due
-	if e.failures > 0 {
-		l.again.push(e)
-	} else {
-		l.fresh.push(e)
-	}
+	l.enqueue(e, e.patience(now))
 	w.hire(l, gatherOf(e.period))
 }
 
@@ -59,14 +42,6 @@ func (w *Watchdog[L]) hire(l *lane[L], wait time.Duration) {
 	l.workers++
 	w.workers++
 	go w.work(l, wait)
-}
-
-// head returns the entry to be renewed next, nil if none is due.
-func (l *lane[L]) head() *Entry[L] {
-	if l.again.head != nil {
-		return l.again.head
-	}
-	return l.fresh.head
 }
 
 // batch is the memory of one worker.
@@ -87,7 +62,7 @@ func (w *Watchdog[L]) work(l *lane[L], wait time.Duration) {
 	l.gathering = false
 	b := w.buffers()
 	for w.take(l, b) {
-		if l.head() != nil {
+		if l.next() != nil {
 			w.hire(l, 0)
 		}
 		w.mu.Unlock()
@@ -97,7 +72,7 @@ func (w *Watchdog[L]) work(l *lane[L], wait time.Duration) {
 	}
 	w.spare = append(w.spare, b)
 	l.workers--
-	if l.workers == 0 && l.head() == nil {
+	if l.workers == 0 && l.next() == nil {
 		delete(w.lanes, l.id)
 	}
 	w.workers--
@@ -113,7 +88,15 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 	b.entries, b.leases = b.entries[:0], b.leases[:0]
 	b.sent = w.clock.now()
 	b.late, b.patience, b.deadline = 0, 0, instant{ended, ended}
-	for e := l.head(); e != nil && len(b.entries) < w.opts.MaxBatch; e = l.head() {
+	for q := l.next(); q != nil && len(b.entries) == 0; q = l.next() {
+		w.takeFrom(q, b)
+	}
+	return len(b.entries) > 0
+}
+
+// takeFrom is take for one queue.
+func (w *Watchdog[L]) takeFrom(q *queue[L], b *batch[L]) {
+	for e := q.head(); e != nil && len(b.entries) < w.opts.MaxBatch; e = q.head() {
 		if !e.taken(b.sent) { // it has left the list
 			continue
 		}
@@ -128,7 +111,6 @@ func (w *Watchdog[L]) take(l *lane[L], b *batch[L]) bool {
 			b.deadline = d
 		}
 	}
-	return len(b.entries) > 0
 }
 
 // renew calls the store. The call ends with the latest deadline of the batch, not
@@ -185,36 +167,4 @@ func (w *Watchdog[L]) buffers() *batch[L] {
 	}
 	n := w.opts.MaxBatch
 	return &batch[L]{entries: make([]*Entry[L], 0, n), leases: make([]L, 0, n), outcomes: make([]Outcome, 0, n)}
-}
-
-// list is a queue of entries, linked through them, that any can leave at once.
-type list[L any] struct {
-	head, tail *Entry[L]
-	len        int
-}
-
-func (l *list[L]) push(e *Entry[L]) {
-	e.list, e.prev, e.next = l, l.tail, nil
-	if l.tail == nil {
-		l.head = e
-	} else {
-		l.tail.next = e
-	}
-	l.tail = e
-	l.len++
-}
-
-func (l *list[L]) remove(e *Entry[L]) {
-	if e.prev == nil {
-		l.head = e.next
-	} else {
-		e.prev.next = e.next
-	}
-	if e.next == nil {
-		l.tail = e.prev
-	} else {
-		e.next.prev = e.prev
-	}
-	e.list, e.prev, e.next = nil, nil, nil
-	l.len--
 }

@@ -84,7 +84,7 @@ func (e *Entry[L]) fire(now instant) {
 	default:
 		e.arm(now.until(e.deadline()))
 		if e.state == waiting { // the engine took it
-			e.dog.enqueue(e)
+			e.dog.enqueue(e, now)
 		}
 	}
 }

@@ -90,8 +90,9 @@ type Options struct {
 	Align time.Duration
 
 	// Timeout bounds one call of Renew. Default: the longest period in the batch,
-	// where a lease with less than that left counts by half of what it has left.
-	// The call ends at the latest deadline in the batch in any case.
+	// where a lease with less than that left counts by half of what it has left;
+	// leases for which that differs by a factor of two are in different batches. The
+	// call ends at the latest deadline in the batch in any case.
 	Timeout time.Duration
 
 	// Margin is how long at least the deadline of a lease stands before it could

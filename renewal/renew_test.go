@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -107,7 +108,44 @@ func TestAnOldGrant(t *testing.T) {
 	})
 }
 
-// The same if the first renewal is not refused but hangs.
+// A call that hangs takes no lease the time for its second try because others, that
+// are due at the same moment, could wait longer.
+func TestAHungCallCostsNoneOfItsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards tried
+		tried := map[string]bool{}
+		s := renewerFunc(func(ctx context.Context, batch []string, out []renewal.Outcome) error {
+			mu.Lock()
+			fresh := !tried[batch[0]]
+			for i, lease := range batch {
+				tried[lease] = true
+				out[i] = renewal.Renewed
+			}
+			mu.Unlock()
+			if fresh {
+				clear(out)
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		var e manual
+		dog := newDog(t, &e, s, nil)
+		register(t, dog, "long")
+		settle(period - time.Second)
+		_, err := dog.Register("old", renewal.Grant{TTL: ttl, Sent: time.Now().Add(4*time.Second - life)})
+		require.NoError(t, err)
+		registerFor(t, dog, "short", 3*time.Second)
+		settle(time.Second)
+		for range 1000 { // at first all are due
+			e.run()
+			settle(50 * time.Millisecond)
+		}
+		assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
+		assert.EqualValues(t, 3, dog.Stats().Unknown)
+	})
+}
+
+// The first renewal of an old grant may hang instead of being refused.
 func TestAnOldGrantWhoseRenewalHangs(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		for _, left := range []time.Duration{8 * time.Second, 4*period/3 + 100*time.Millisecond} { // a period, when it is sent

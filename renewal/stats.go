@@ -33,11 +33,13 @@ func (w *Watchdog[L]) Stats() Stats {
 	s.Held = w.held
 	now := w.clock.now()
 	for _, l := range w.lanes {
-		s.Due += l.again.len + l.fresh.len
 		s.InFlight += l.workers
-		for _, oldest := range []*Entry[L]{l.again.head, l.fresh.head} {
-			if oldest != nil {
-				s.Oldest = max(s.Oldest, time.Duration(now.mono-oldest.at))
+		for _, q := range l.queues {
+			s.Due += q.again.len + q.fresh.len
+			for _, oldest := range []*Entry[L]{q.again.head, q.fresh.head} {
+				if oldest != nil {
+					s.Oldest = max(s.Oldest, time.Duration(now.mono-oldest.at))
+				}
 			}
 		}
 	}
