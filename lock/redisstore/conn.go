@@ -58,6 +58,12 @@ func derive(given *redis.Options, poolSize int) *redis.Options {
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
 	o.AutoPipelineOptions = nil
 	o.Limiter = nil
+
+	dial := o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&o)
+	}
+	o.Dialer = framed(dial)
 	return &o
 }
 

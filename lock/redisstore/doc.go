@@ -82,7 +82,8 @@
 // could be kept: nothing is sent twice, and nothing but the ctx decides how long an
 // answer may take. A dial takes at most one second and is tried once; a Dialer of
 // yours, and that of go-redis for TLS, keeps its own bound. Hooks, limiters and
-// client-side caches are left behind.
+// client-side caches are left behind. A connection ends at what is no reply of RESP 2,
+// and at one that announces more than any script of this package may answer.
 //
 // A client made by redis.NewFailoverClient works, because its Dialer is what asks
 // Sentinel for the master; it must stay open until the store is closed. For it

@@ -116,13 +116,10 @@ func briefly(ctx context.Context, f func(context.Context) error) bool {
 // message; so any failure is the end of the connection.
 func (s *signals) read(ctx context.Context, ps *redis.PubSub, worked *atomic.Bool) {
 	for {
-		ctx, cancel := context.WithTimeout(ctx, 2*beat)
-		message, err := ps.Receive(ctx)
-		cancel()
-		if err != nil {
-			return
-		}
+		message := receive(ctx, ps)
 		switch m := message.(type) {
+		case nil:
+			return
 		case *redis.Subscription:
 			if m.Kind == "subscribe" {
 				worked.Store(true)
@@ -132,4 +129,21 @@ func (s *signals) read(ctx context.Context, ps *redis.PubSub, worked *atomic.Boo
 			s.heard(m.Payload)
 		}
 	}
+}
+
+// receive returns the next message, nil if there will be none. go-redis panics at one
+// that is none of its own, such as an empty array; by then it holds no lock.
+func receive(ctx context.Context, ps *redis.PubSub) (message any) {
+	ctx, cancel := context.WithTimeout(ctx, 2*beat)
+	defer cancel()
+	defer func() {
+		if recover() != nil {
+			message = nil
+		}
+	}()
+	message, err := ps.Receive(ctx)
+	if err != nil {
+		return nil
+	}
+	return message
 }
