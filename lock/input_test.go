@@ -54,6 +54,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: time.Hour, Fixed: true}},
 		"Options.Fraction":               {Renewal: renewal.Options{Fraction: 2}},
 		"a TTL of 100ms is too short":    {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
+		"a TTL of 30s is too short":      {Renewal: renewal.Options{Margin: math.MaxInt64}},
 	} {
 		_, err := lock.New(memstore.New(), &o)
 		require.ErrorContains(t, err, strings.TrimSpace(want))

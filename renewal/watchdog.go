@@ -155,9 +155,9 @@ func (w *Watchdog[L]) CheckTTL(ttl time.Duration) error {
 	if w.opts.Failures != 1 {
 		need *= 2
 	}
-	if ttl <= 0 || need <= 0 || life < need+margin {
-		return fmt.Errorf("a TTL of %v is too short: with a margin of %v it can be relied on for %v, and %v are needed to renew it",
-			ttl, margin, max(life, 0), need+margin)
+	if ttl <= 0 || need <= 0 || life <= 0 || life-need < margin { // which cannot overflow
+		return fmt.Errorf("a TTL of %v is too short: with a margin of %v it can be relied on for %v, and to renew it takes %v and the margin",
+			ttl, margin, max(life, 0), need)
 	}
 	return nil
 }

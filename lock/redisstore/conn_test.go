@@ -25,6 +25,7 @@ func TestNewRefuses(t *testing.T) {
 		{"Options.Prefix", Options{Prefix: "a}b"}},
 		{"Options.Timeout", Options{Timeout: -1}},
 		{"Options.PoolSize", Options{PoolSize: -1}},
+		{"Options.PoolSize", Options{PoolSize: 10_001}},
 	} {
 		_, err := New(good, &wrong.o)
 		require.ErrorContains(t, err, wrong.field)

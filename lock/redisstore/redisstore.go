@@ -17,6 +17,7 @@ const (
 	defaultPrefix   = "lw:"
 	defaultTimeout  = 3 * time.Second
 	defaultPoolSize = 16
+	maxPoolSize     = 10_000 // go-redis makes room for all of them at once
 
 	minPlace = 3 * time.Second
 	maxPlace = 10 * time.Second
@@ -51,7 +52,7 @@ type Options struct {
 
 	// PoolSize bounds the connections for those calls, which are made when needed;
 	// calls beyond it wait for one. Renewals have up to 4 more. A cluster has as many
-	// for each node. Default 16.
+	// for each node. Default 16; at most 10,000.
 	PoolSize int
 }
 
@@ -76,8 +77,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, fmt.Errorf("redisstore: Options.Timeout must be above 0, got %v", opts.Timeout)
 	case opts.Place < 0:
 		return opts, fmt.Errorf("redisstore: Options.Place must not be negative, got %v", opts.Place)
-	case opts.PoolSize < 0:
-		return opts, fmt.Errorf("redisstore: Options.PoolSize must be above 0, got %d", opts.PoolSize)
+	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
+		return opts, fmt.Errorf("redisstore: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
 	}
 	return opts, nil
 }

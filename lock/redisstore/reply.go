@@ -125,14 +125,14 @@ func parseInfo(reply any) (Info, error) {
 	return info, nil
 }
 
-// parseToken reads a token: digits, and nothing else.
+// parseToken reads a token: digits, and nothing else, no zero before them.
 func parseToken(item any) (uint64, bool) {
 	text, ok := item.(string)
 	if !ok {
 		return 0, false
 	}
 	token, err := strconv.ParseUint(text, 10, 64)
-	return token, err == nil && token > 0 && token <= maxToken
+	return token, err == nil && text[0] != '0' && token <= maxToken
 }
 
 // parseExpiry reads a PTTL; its negative answers are 0.

@@ -35,7 +35,7 @@ func TestRepliesOfAcquire(t *testing.T) {
 		list(),
 		list(nil), list("1", "17"), list(1.0, "17"), list(int64(2), "17"), list(int64(-2)), list(int64(math.MaxInt64), "17"), list(int64(math.MinInt64)),
 		list(int64(-1), "17"), list(int64(1)), list(int64(1), "17", int64(0)), list(list(int64(1), "17")),
-		list(int64(1), nil), list(int64(1), int64(17)), list(int64(1), 17.0), list(int64(1), "0"), list(int64(1), ""), list(int64(1), "x"), list(int64(1), "-17"),
+		list(int64(1), nil), list(int64(1), int64(17)), list(int64(1), 17.0), list(int64(1), "0"), list(int64(1), "017"), list(int64(1), ""), list(int64(1), "x"), list(int64(1), "-17"),
 		list(int64(1), "+17"), list(int64(1), " 17"), list(int64(1), "1_7"), list(int64(1), "1e3"), list(int64(1), "0x11"), list(int64(1), "17.0"),
 		list(int64(1), "9007199254740992"), list(int64(1), "18446744073709551616"),
 		list(int64(0), "17"), list(int64(0), "17", int64(1)), list(int64(0), "17", "1", int64(0)), list(int64(0), "x", int64(1), int64(0)),
