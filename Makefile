@@ -1,12 +1,13 @@
 # Each target works on a bare clone with nothing but Go and make.
 # ARGS goes to go test and to the demo: make test ARGS='-v -run Contract'
 
-ARGS   ?=
-PKG    ?= ./...
-BENCH  ?= .
-TIER   ?= quick
-TOOL   := go tool -modfile="$(CURDIR)/tools/go.mod"
-NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
+ARGS     ?=
+PKG      ?= ./...
+BENCH    ?= .
+TIER     ?= quick
+FUZZTIME ?= 30s
+TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
+NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
 
 # A module stands on its own, whatever go.work there is around it.
 export GOWORK := off
@@ -59,6 +60,11 @@ verify: setup ## Verify the protocol and print what was done, TIER=long for an h
 	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=3h $(ARGS) ./...; then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
+fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s unless you say
+	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
+		echo "== $$dir $$name"; \
+		(cd "$$dir" && go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $(ARGS) . </dev/null) || exit 1; done
+
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 
@@ -71,4 +77,4 @@ bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick for 
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify bench bench-timers bench-leases demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz bench bench-timers bench-leases demo

@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// FuzzKeys holds the keys of two locks against each other and against a server: none
+// of one is one of the other, all of one lie in one slot, and what was asked for is
+// what is stored, to the byte.
+func FuzzKeys(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"a", "b", "o:1"},
+		{"a", "a:t", "o:1"},
+		{"a", "a}:t", "o:1"},
+		{"a}", "a", "o:1"},
+		{"{a}", "a", "o"},
+		{"{", "}", "o"},
+		{"", "}a", "t"},
+		{"a{b}c{d}", "b", "x:o"},
+		{"\x00\xff\r\n*1\r\n$3\r\nDEL\r\n", "\x00", "\x00"},
+		{"é", "e\u0301", ":"},
+		{"]] return 1 --", "') redis.call('FLUSHALL", "%d %s"},
+		{"a", "a}:x:o", "o}"},
+		{"k", "K", "{}"},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	s, rdb := sharedStore(f)
+	f.Fuzz(func(t *testing.T, name, other, owner string) {
+		r := lock.Request{Key: name, Owner: owner, TTL: ttl30}
+		if check(&r) != nil {
+			l, err := s.Acquire(t.Context(), r)
+			assert.Error(t, err)
+			assert.Zero(t, l)
+			assert.Empty(t, keysOf(t, rdb, s.prefix), "nothing is asked of the server")
+			return
+		}
+		k := all(s.keys(name, owner))
+		for i, key := range k {
+			assert.Equal(t, slotOf(k[0]), slotOf(key), "%q", key)
+			assert.Equal(t, int64(slotOf(key)), keySlot(key), "%q", key)
+			assert.Equal(t, i, slices.Index(k, key), "%q", key)
+		}
+		if otherRequest := (lock.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest) == nil {
+			for _, key := range all(s.keys(other, owner)) {
+				assert.NotContains(t, k, key)
+			}
+		}
+		l := acquire(t, s, r)
+		require.ElementsMatch(t, k[:2], keysOf(t, rdb, s.prefix))
+		text := l.State.(*state)
+		assert.Equal(t, []string{name, owner, k[0]}, []string{text.lock(), text.holder(), text.key})
+		assert.Equal(t, text.value, rdb.Get(t.Context(), k[0]).Val())
+		l.Unanswered = true
+		require.NoError(t, s.Release(t.Context(), l))
+		require.ElementsMatch(t, []string{k[1], k[4]}, keysOf(t, rdb, s.prefix))
+		require.NoError(t, rdb.Unlink(t.Context(), k[1], k[4]).Err())
+	})
+}
+
+// keySlot is slotOf as the specification of the cluster words it, bit by bit.
+func keySlot(key string) int64 {
+	var remainder uint32
+	for _, b := range []byte(hashTag(key)) {
+		remainder ^= uint32(b) << 8
+		for range 8 {
+			remainder <<= 1
+			if remainder&0x10000 != 0 {
+				remainder ^= 0x11021
+			}
+		}
+	}
+	return int64(remainder % 16384)
+}

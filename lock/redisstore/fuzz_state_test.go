@@ -1,0 +1,233 @@
+package redisstore
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// FuzzState puts something else than the scripts would at the keys of a lock, does
+// one operation, and looks at what has become of the keys.
+//
+// kinds has three bits for each of the lock, its token, its queue and its places: 0
+// leaves it out, 1 gives it its type, others a wrong one. Elements of the queue and
+// of the places are parted by 0x1e; a place is a score, a space and its owner.
+func FuzzState(f *testing.F) {
+	const all = 0o1111
+	for _, seed := range []struct {
+		op                         uint8
+		kinds                      uint16
+		lock, token, queue, places string
+	}{
+		{0, 0, "", "", "", ""},
+		{0, all, "a:1 17", "17", "b:1\x1eb:2", "9e12 b:1\x1e9e12 b:2"},
+		{0, 0o1110, "", "17", "b:1\x1eb:2", "9e12 b:1\x1e1 b:2"},
+		{0, 0o1110, "", "17", "b:1", "inf b:1"},
+		{0, 0o1110, "", "17", "b:1", "-inf b:1"},
+		{0, 0o1110, "", "17", "b:1", "1e300 b:1"},
+		{0, 0o1110, "", "17", "\x1eb", "9e15 \x1e9e12 b"},
+		{0, 0o0010, "", "9007199254740991", "", ""},
+		{0, 0o0010, "", "9007199254740990", "", ""},
+		{0, 0o0010, "", "1e3", "", ""},
+		{0, 0o0010, "", "-1", "", ""},
+		{0, 0o0010, "", "99999999999999999", "", ""},
+		{0, 1, "c:1 17", "", "", ""},
+		{0, 1, "c:1 017", "", "", ""},
+		{0, 1, "c:1 99999999999999999999", "", "", ""},
+		{0, 1, "17", "", "", ""},
+		{0, 1, " 17", "", "", ""},
+		{0, 1, "x 0", "", "", ""},
+		{0, 2, "", "", "", ""},
+		{0, 0o2221, "a:1 17", "", "", ""},
+		{1, 0o2221, "a:1 17", "", "", ""},
+		{1, 0o1221, "a:1 17", "", "", "9e12 b:1"},
+		{1, 0o2010, "", "17", "b:1", "b:1"},
+		{1, 0o0110, "", "17", "c:1", ""},
+		{1, all, "a:1 17", "17", "c:1", "9e12 c:1"},
+		{1, 0o1001, "a:1 17", "17", "", "9e12 c:1"},
+		{1, 0o1110, "", "17", "c:1\x1eb:1", "9e12 c:1\x1e9e12 b:1"},
+		{2, all, "c:1 17", "17", "b:1", "9e12 b:1"},
+		{2, all, "c:1 17", "x", "b:1", "9e12 b:1"},
+		{2, all, "c:1 17", "17", "b:1", "inf b:1"},
+		{2, 0o2111, "c:1 17", "17", "b:1", ""},
+		{2, 4, "", "", "", ""},
+		{2, 0o1101, "a:1 17", "", "c:1\x1ec:1", "9e12 c:1"},
+		{3, 1, "c:1 17", "", "", ""},
+		{3, 1, "c:1 18", "", "", ""},
+		{3, 3, "", "", "", ""},
+		{4, all, "a:1 17", "18", "b:1", "1 b:1"},
+		{4, 0o1141, "a:1 17", "", "b:1", ""},
+		{4, 1, "text", "", "", ""},
+		{5, all, "a:1 17", "18", "b:1", "9e12 b:1"},
+		{5, 0o3331, "a:1 17", "", "", ""},
+		{5, 1, "text", "", "", ""},
+	} {
+		f.Add(seed.op, seed.kinds, seed.lock, seed.token, seed.queue, seed.places)
+	}
+	s, rdb := sharedStore(f)
+	f.Fuzz(func(t *testing.T, op uint8, kinds uint16, lock, token, queue, places string) {
+		if len(lock)+len(token)+len(queue)+len(places) > 4000 {
+			t.Skip()
+		}
+		x := &strange{t: t, s: s, rdb: rdb, k: s.keys("k", "c:1")}
+		x.clear()
+		x.put(kinds, lock, token, queue, places)
+		x.before, x.value = x.dump(), x.held()
+		x.do(op)
+		x.clear()
+	})
+}
+
+// strange is a lock whose keys hold strange things.
+type strange struct {
+	t      *testing.T
+	s      *Store
+	rdb    *redis.Client
+	k      *keys
+	before [5]string // all that was there
+	value  string    // of the lock, "" if that is no text
+}
+
+func (x *strange) clear() {
+	require.NoError(x.t, x.rdb.Unlink(x.t.Context(), all(x.k)...).Err())
+}
+
+func (x *strange) put(kinds uint16, lock, token, queue, places string) {
+	ctx, pipe := x.t.Context(), x.rdb.Pipeline()
+	right := [4]func(){
+		func() { pipe.Set(ctx, x.k.lock, lock, ttl30) },
+		func() { pipe.Set(ctx, x.k.token, token, ttl30) },
+		func() {
+			for item := range strings.SplitSeq(queue, "\x1e") {
+				pipe.RPush(ctx, x.k.queue, item)
+			}
+		},
+		func() {
+			for item := range strings.SplitSeq(places, "\x1e") {
+				text, owner, _ := strings.Cut(item, " ")
+				if score, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(score) {
+					pipe.ZAdd(ctx, x.k.places, redis.Z{Score: score, Member: owner})
+				}
+			}
+		},
+	}
+	for i, key := range all(x.k)[:4] {
+		switch kinds >> (3 * i) & 7 {
+		case 0:
+		case 1:
+			right[i]()
+		case 2:
+			pipe.HSet(ctx, key, "c:1", "1")
+		case 3:
+			pipe.SAdd(ctx, key, "c:1")
+		case 4:
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"c:1", "1"}})
+		case 5:
+			pipe.RPush(ctx, key, "c:1")
+		case 6:
+			pipe.ZAdd(ctx, key, redis.Z{Score: 1, Member: "c:1"})
+		case 7:
+			pipe.Set(ctx, key, "\x00c:1 17", 0)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx) // a right type after a wrong one is refused, which is as well
+	}
+}
+
+func (x *strange) dump() (all5 [5]string) {
+	for i, key := range all(x.k) {
+		all5[i] = x.rdb.Dump(x.t.Context(), key).Val()
+	}
+	return all5
+}
+
+func (x *strange) held() string { return x.rdb.Get(x.t.Context(), x.k.lock).Val() }
+
+// ownerIn reads a value as the package comment has it.
+func ownerIn(value string) (owner string, ok bool) {
+	space := strings.LastIndexByte(value, ' ')
+	if space < 0 || value[space+1:] == "" || strings.Trim(value[space+1:], "0123456789") != "" {
+		return "", false
+	}
+	return value[:space], true
+}
+
+func (x *strange) do(op uint8) {
+	r := lock.Request{Key: "k", Owner: "c:1", TTL: ttl30}
+	mine := lock.Lease{Request: r, Token: 17}
+	switch op % 6 {
+	case 0, 1:
+		x.acquire(r, op%6 == 1)
+	case 2:
+		err := x.s.Release(x.t.Context(), mine)
+		owner, ok := ownerIn(x.value)
+		assert.Equal(x.t, err == nil, ok && owner == "c:1" && x.held() != x.value, "%q: %v", x.value, err)
+		if err != nil {
+			x.sameLock()
+		}
+	case 3:
+		got := renew(x.t, x.s, mine)[0]
+		assert.Equal(x.t, x.value == "c:1 17", got == renewal.Renewed)
+		assert.Equal(x.t, x.value != "c:1 17", got == renewal.Lost)
+		x.same()
+	case 4:
+		info, err := x.s.Inspect(x.t.Context(), "k")
+		assert.True(x.t, err != nil || info.Held == (x.before[0] != ""))
+		x.same()
+	case 5:
+		err := x.s.ForceRelease(x.t.Context(), "k")
+		_, ok := ownerIn(x.value)
+		assert.True(x.t, err != nil || ok)
+		if err != nil {
+			x.sameLock()
+		}
+	}
+}
+
+func (x *strange) acquire(r lock.Request, queue bool) {
+	l, err := lock.Lease{}, error(nil)
+	if queue {
+		var a acquired
+		if a, err = x.s.ask(x.t.Context(), r, x.s.place(r.TTL)); err == nil && a.verdict == taken {
+			err = &lock.HeldError{Key: "k"}
+		} else if err == nil {
+			l.Token = a.token
+		}
+	} else {
+		l, err = x.s.Acquire(x.t.Context(), r)
+	}
+	owner, ok := ownerIn(x.held())
+	var other *lock.HeldError
+	switch {
+	case err == nil:
+		require.True(x.t, ok && owner == "c:1")
+		assert.Equal(x.t, []renewal.Outcome{renewal.Renewed}, renew(x.t, x.s, lock.Lease{Request: r, Token: l.Token}), "%q", x.held())
+		around(x.t, ttl30, x.rdb.PTTL(x.t.Context(), x.k.lock).Val())
+	case errors.As(err, &other):
+		assert.True(x.t, ok && owner != "c:1", "%q", x.held())
+	case x.before[0] == "": // one in the queue may have it now, but not the one that was told nothing
+		assert.NotEqual(x.t, "c:1", owner)
+	default:
+		x.sameLock()
+	}
+	if _, ok := ownerIn(x.value); x.before[0] != "" && !ok {
+		require.ErrorIs(x.t, err, lock.ErrWrongType)
+		x.same()
+	}
+}
+
+// sameLock: the lock is as it was.
+func (x *strange) sameLock() { assert.Equal(x.t, x.before[0], x.dump()[0]) }
+
+// same: nothing has changed.
+func (x *strange) same() { assert.Equal(x.t, x.before, x.dump()) }
