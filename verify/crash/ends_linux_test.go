@@ -1,0 +1,73 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+// A process that is killed amid thousands of acquires leaves nothing for ever, and
+// no lock for longer than a TTL.
+func TestKilledAmidAcquires(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	rdb := server.Client(t)
+	n, locks := rounds(3, 100), 0
+	var gone times
+	for round := range n {
+		o := order{Role: flood, Addr: server.Addr(), TTL: ttl}
+		for i := range 200 {
+			o.Keys = append(o.Keys, fmt.Sprint("flood ", round, " ", i))
+		}
+		p := start(t, o)
+		p.hear(t, new(holding))
+		time.Sleep(100*time.Millisecond + rand.N(300*time.Millisecond))
+		p.kill()
+		killed := time.Now()
+		left := whatIsLeft(t, rdb)
+		require.Empty(t, left.endless, "keys without an end")
+		locks += left.locks
+		const slack = patience / 10
+		require.Eventually(t, func() bool { return whatIsLeft(t, rdb).locks == 0 }, ttl+ttl/100+slack, 10*time.Millisecond)
+		gone.add(time.Since(killed))
+	}
+	report.Add("killed in a flood  %d processes with 400 acquires under way; %d locks left, all with an end, gone after: %v", n, locks, &gone)
+	assert.Positive(t, locks, "they held nothing when they were killed")
+}
+
+// A process that closes its client when it is asked to terminate leaves nothing.
+func TestTerminated(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	rdb := server.Client(t)
+	n := rounds(2, 60)
+	const processes, keys = 2, 40
+	for round := range n {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		c := assemble(t, server, holder, fmt.Sprint("terminated ", round), processes, keys)
+		var work sync.WaitGroup
+		for _, p := range c.processes {
+			work.Go(func() {
+				time.Sleep(rand.N(ttl))
+				p.terminate(t)
+				var said closed
+				p.hear(t, &said)
+				assert.Empty(t, said.Err)
+				assert.NoError(t, p.wait())
+			})
+		}
+		work.Wait()
+		assert.Equal(t, left{}, whatIsLeft(t, rdb))
+		c.close(ctx, t)
+		cancel()
+	}
+	report.Add("terminated         %d processes with %d locks each: nothing left", n*processes, keys)
+}
