@@ -201,6 +201,31 @@ func (e *Entry[L]) stop(err error, now instant) bool {
 	return true
 }
 
+// pass: another entry takes the place of this one.
+func (e *Entry[L]) pass(lease L, now instant) (*Entry[L], error) {
+	e.expire(now)
+	if e.state == over {
+		return nil, e.end.err
+	}
+	next := &Entry[L]{dog: e.dog, terms: e.terms, failures: e.failures, lease: lease}
+	deadline := e.deadline()
+	next.mono.Store(deadline.mono)
+	next.wall.Store(deadline.wall)
+	at := e.at
+	if e.state != waiting { // its answer will be nobody's
+		at = now.mono + int64(now.until(deadline)/4)
+	}
+	if err := e.dog.track(next); err != nil {
+		return nil, err
+	}
+	e.finish(ErrStopped)
+	next.wait(at, now)
+	if next.state == over {
+		return nil, next.end.err
+	}
+	return next, nil
+}
+
 // expire ends the entry if its deadline has passed though no timer has told.
 func (e *Entry[L]) expire(now instant) {
 	if e.state != over && now.reached(e.deadline()) {

@@ -33,6 +33,17 @@ func (e *Entry[L]) Confirm(sent, until time.Time) bool {
 	return e.confirm(at, latest, now)
 }
 
+// Pass ends the entry, as Stop does, and returns one for the given lease that stands
+// where it stood: the same deadline, and the next renewal when it was due; soon, if
+// one was under way. There is no instant at which both are held, and none at which
+// a renewal is forgotten. The error is that with which the entry had ended before,
+// or that of an engine that is full or closed; then nothing has changed.
+func (e *Entry[L]) Pass(lease L) (*Entry[L], error) {
+	e.dog.mu.Lock()
+	defer e.dog.mu.Unlock()
+	return e.pass(lease, e.dog.clock.now())
+}
+
 // Valid reports whether the lease may still be relied on, at this very moment. It
 // looks at the clocks, so it is right although no timer has run yet, as after a
 // pause of the process. It takes no lock and costs as much as time.Now. It ends

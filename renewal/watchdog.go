@@ -108,13 +108,9 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	if err := w.watchClocks(now); err != nil {
 		return nil, fmt.Errorf("renewal: %w", err)
 	}
-	// The timer may fire before it is stored in the entry; its Run waits for mu.
-	timer, err := w.engine.Schedule(math.MaxInt64, (*task[L])(e))
-	if err != nil {
-		return nil, fmt.Errorf("renewal: %w", err)
+	if err := w.track(e); err != nil {
+		return nil, err
 	}
-	e.timer = timer
-	w.link(e)
 	at := w.firstRenewal(sent.mono, e.period)
 	if at <= now.mono {
 		// The grant is old, as that of a lock is that was handed over: less than a TTL
@@ -127,6 +123,18 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 		return nil, e.end.err
 	}
 	return e, nil
+}
+
+// track gives an entry its timer and its place among the others. The caller holds mu.
+func (w *Watchdog[L]) track(e *Entry[L]) error {
+	// The timer may fire before it is stored in the entry; its Run waits for mu.
+	timer, err := w.engine.Schedule(math.MaxInt64, (*task[L])(e))
+	if err != nil {
+		return fmt.Errorf("renewal: %w", err)
+	}
+	e.timer = timer
+	w.link(e)
+	return nil
 }
 
 // termsOf returns the terms of a grant, most often those of the grant before. The
