@@ -27,12 +27,13 @@ type acquisition struct {
 	unanswered bool   // some try may still be executed
 }
 
-// acquire is the core of all locks of one key.
-func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, error) {
+// acquire is the core of all locks of one key. The request says which, and what is
+// asked of it.
+func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroLock
 	}
-	if err := checkKey(key); err != nil {
+	if err := checkKey(r.Key); err != nil {
 		return nil, err
 	}
 	if c.wrong != nil {
@@ -40,22 +41,18 @@ func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, err
 	}
 	switch {
 	case ctx == nil:
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), errNilContext)
+		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), errNilContext)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), refusal(ctx, nil))
+		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), refusal(ctx, nil))
 	}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
 	defer c.done()
-	ctx, cancel := context.WithCancelCause(ctx) // which ends when the client is closed, too
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
-	a := &acquisition{
-		client:  c,
-		request: Request{Key: key, Owner: c.owner(), Mode: Exclusive, TTL: c.terms.TTL},
-		wait:    wait,
-	}
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	r.Owner, r.TTL = c.owner(), c.terms.TTL
+	a := &acquisition{client: c, request: r, wait: wait}
 	var held *Held
 	var err error
 	if wait {
@@ -64,23 +61,23 @@ func (c *Client) acquire(ctx context.Context, key string, wait bool) (*Held, err
 		held, err = a.run(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(key), err)
+		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), err)
 	}
 	return held, nil
 }
 
-// runInLine is run for a Lock: at the head of the line of its key.
+// runInLine is run for a Lock: when its turn has come in the line of its key.
 func (a *acquisition) runInLine(ctx context.Context) (*Held, error) {
-	lines, key := &a.client.lines, a.request.Key
-	if err := lines.enter(ctx, key); err != nil {
+	lines, r := &a.client.lines, a.request
+	if err := lines.enter(ctx, r); err != nil {
 		return nil, refusal(ctx, err)
 	}
 	a.waiter = a.client.waiter
 	held, err := a.run(ctx)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errTooLate) {
-		lines.leave(key)
+		lines.leave(r)
 	} else {
-		lines.fail(key, err)
+		lines.fail(r, err)
 	}
 	return held, err
 }

@@ -216,6 +216,17 @@ func (c *core) done() {
 	}
 }
 
+// whileOpen returns a copy of ctx that also ends when the client is closed. The
+// function must be called to free what it takes.
+func (c *core) whileOpen(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	off := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		off()
+		cancel(nil)
+	}
+}
+
 // owner returns the name of one acquisition. It is never used again.
 func (c *core) owner() string {
 	return c.id + ":" + strconv.FormatUint(c.serial.Add(1), 36)

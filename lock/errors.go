@@ -25,7 +25,7 @@ var (
 	ErrClosed = errors.New("lock: client is closed")
 
 	// ErrWrongType is returned when something that is not a lock lies at the
-	// lock's key. It is never deleted or overwritten.
+	// lock's key, or a lock of another kind. It is never deleted or overwritten.
 	ErrWrongType = errors.New("lock: the key holds something that is not a lock")
 
 	// ErrTooMany is returned by a Lock beyond Options.MaxWaiters. The store was not
@@ -43,8 +43,9 @@ var (
 type HeldError struct {
 	Key string
 
-	// ExpiresIn is how long the present lease lasts unless it is renewed or
-	// released; 0 if the store cannot tell.
+	// ExpiresIn is how long the leases last that stand in the way unless they are
+	// renewed or released; 0 if the store cannot tell, or if only others that wait
+	// stand there.
 	ExpiresIn time.Duration
 }
 

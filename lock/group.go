@@ -75,6 +75,16 @@ func (g *group) key() string {
 	return strings.Join(keys, ", ")
 }
 
+// names are those of a batch that stands for several leases; see [Batch].
+func (g *group) names() []string {
+	var names []string
+	for _, h := range g.members {
+		names = append(names, h.hold.names()...)
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (g *group) logger() *slog.Logger { return g.members[0].hold.logger() }
 
 func (g *group) String() string {

@@ -27,6 +27,7 @@ type hold interface {
 	deadline() time.Time
 	token() uint64
 	key() string
+	names() []string // of the members of a batch
 	logger() *slog.Logger
 	String() string                        // without the owner
 	afterFunc(f func()) (stop func() bool) // as renewal.Entry has it
@@ -34,7 +35,7 @@ type hold interface {
 	// refresh gives a new lease its full TTL again, unless it is fresh.
 	refresh(ctx context.Context) error
 
-	// carry returns a ctx that Reentrant finds h in.
+	// carry returns a ctx that Reentrant and Batch find h in.
 	carry(ctx context.Context, h *Held) context.Context
 }
 
@@ -114,7 +115,7 @@ func (h *Held) Token() uint64 {
 
 // Members returns the handles of the locks that a [Multi] holds, in the order in
 // which it was given them: each has its own key, token and deadline. Unlocking one
-// ends the whole. Of any other lock the only member is h itself.
+// ends the whole. Of any other lock, a [Batch] too, the only member is h itself.
 func (h *Held) Members() []*Held {
 	if h == nil || h.hold == nil {
 		return nil
@@ -123,6 +124,15 @@ func (h *Held) Members() []*Held {
 		return slices.Clone(g.members)
 	}
 	return []*Held{h}
+}
+
+// Names returns the names of the members that a [Batch] holds, sorted; nil of any
+// other lock. The slice is shared and must not be changed.
+func (h *Held) Names() []string {
+	if h == nil || h.hold == nil {
+		return nil
+	}
+	return h.hold.names()
 }
 
 // Key returns the key of the lock, for a Multi those of all, with commas between.
@@ -139,7 +149,7 @@ func (h *Held) Key() string {
 // goroutine exists for it while the lock is held.
 //
 // The context carries the ownership: a [Reentrant] of this client and key that is
-// given it, or a context made from it, enters the lock again.
+// given it, or a context made from it, enters the lock again, and so does a [Batch].
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()

@@ -136,5 +136,6 @@ func (s *holding) deadline() time.Time {
 
 func (s *holding) token() uint64        { return s.entry.Lease().Token }
 func (s *holding) key() string          { return s.entry.Lease().Key }
+func (s *holding) names() []string      { return s.entry.Lease().Members() }
 func (s *holding) logger() *slog.Logger { return s.client.logger }
 func (s *holding) String() string       { return s.entry.Lease().String() }

@@ -6,107 +6,181 @@ import (
 	"sync"
 )
 
-// lines are the calls of Lock of one client: a line for each key, first come first
-// served. Only the head of a line asks the store. It leaves when it has the lock,
-// so that the next one takes its place in the store's queue while the lock is held.
-// So the store sees one waiter of a process and key, however many there are.
+// lines are the calls of Lock of one client: a line for each key and family, first
+// come first served. Only the head of a line asks the store; of those who can hold
+// the lock together, readers and holders of permits, several do. They leave when
+// they have the lock, so that the next ones take their places in the store's queue
+// while the lock is held. So the store sees few waiters of a process and key, however
+// many there are. Batches, of which most do not want the same, stand in no line:
+// they are only counted.
 type lines struct {
 	most int // calls in all lines
 
 	mu sync.Mutex // guards all below
 	n  int
-	of map[string]*list.List // of the turns behind the head; an entry is a line
+	of map[lineKey]*line
 }
 
-// turn is a call that waits behind the head.
+// lineKey names a line: readers and writers share one, of the mode Write.
+type lineKey struct {
+	key  string
+	mode Mode
+}
+
+// line is the line of a key.
+type line struct {
+	mode   Mode      // of those that ask the store, at least one
+	asking int       // how many do
+	behind list.List // of the turns that do not yet
+}
+
+// turn is a call that waits behind those that ask.
 type turn struct {
-	// given is sent nil when the call has become the head, or the error with which
-	// the head has failed.
+	request Request
+
+	// given is sent nil when the call may ask, or the error with which one before it
+	// has failed.
 	given chan error
 }
 
+// together bounds how many calls of one line ask the store at a time.
+const together = 64
+
 func (l *lines) init(most int) {
 	l.most = most
-	l.of = make(map[string]*list.List)
+	l.of = make(map[lineKey]*line)
 }
 
-// enter returns nil when the call is at the head of the line of a key: leave must
-// then be called. The error is ErrTooMany, at once; the cause of ctx; or that with
-// which the head failed.
-func (l *lines) enter(ctx context.Context, key string) error {
+func lineOf(r Request) lineKey {
+	if r.Mode == Read {
+		return lineKey{r.Key, Write}
+	}
+	return lineKey{r.Key, r.Mode}
+}
+
+// admits tells whether one more call may ask, beside those that do.
+func (l *line) admits(r Request) bool {
+	if l.asking == 0 {
+		return true
+	}
+	switch r.Mode {
+	case Read:
+		return l.mode == Read && l.asking < together
+	case Permit:
+		return l.asking < min(r.Limit(), together)
+	}
+	return false
+}
+
+// enter returns nil when the call may ask the store: leave or fail must then be
+// called. The error is ErrTooMany, at once; the cause of ctx; or that with which a
+// call before it failed.
+func (l *lines) enter(ctx context.Context, r Request) error {
 	l.mu.Lock()
 	if l.n >= l.most {
 		l.mu.Unlock()
 		return ErrTooMany
 	}
 	l.n++
-	line, ok := l.of[key]
-	if !ok {
-		l.of[key] = list.New()
+	if r.Mode == Members {
 		l.mu.Unlock()
 		return nil
 	}
-	t := &turn{given: make(chan error, 1)}
-	place := line.PushBack(t)
+	id := lineOf(r)
+	of := l.of[id]
+	if of == nil {
+		of = new(line)
+		l.of[id] = of
+	}
+	if of.behind.Len() == 0 && of.admits(r) {
+		of.mode = r.Mode
+		of.asking++
+		l.mu.Unlock()
+		return nil
+	}
+	t := &turn{request: r, given: make(chan error, 1)}
+	place := of.behind.PushBack(t)
 	l.mu.Unlock()
 
 	select {
 	case err := <-t.given:
 		return err
 	case <-ctx.Done():
-		return l.quit(ctx, key, place)
+		return l.quit(ctx, id, place)
 	}
 }
 
 // quit takes a call out of its line. If its turn has come meanwhile it goes to the
 // next.
-func (l *lines) quit(ctx context.Context, key string, place *list.Element) error {
+func (l *lines) quit(ctx context.Context, id lineKey, place *list.Element) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	of := l.of[id]
 	select {
 	case err := <-place.Value.(*turn).given:
 		if err != nil {
 			return err
 		}
-		l.next(key)
+		of.asking--
 	default:
-		l.of[key].Remove(place)
+		of.behind.Remove(place)
 	}
 	l.n--
+	l.next(id)
 	return context.Cause(ctx)
 }
 
-// leave lets the next call of the line have its turn.
-func (l *lines) leave(key string) {
+// leave lets the next calls of the line have their turns.
+func (l *lines) leave(r Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n--
-	l.next(key)
+	if id := lineOf(r); l.of[id] != nil {
+		l.of[id].asking--
+		l.next(id)
+	}
 }
 
 // fail is leave with an error that every call of the line would meet, one after
-// another: it is theirs too.
-func (l *lines) fail(key string, err error) {
+// another: it is theirs too. Those that ask already will see for themselves.
+func (l *lines) fail(r Request, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n--
-	line := l.of[key]
-	for place := line.Front(); place != nil; place = place.Next() {
+	id := lineOf(r)
+	of := l.of[id]
+	if of == nil {
+		return
+	}
+	of.asking--
+	for place := of.behind.Front(); place != nil; place = place.Next() {
 		place.Value.(*turn).given <- err
 		l.n--
 	}
-	delete(l.of, key)
+	of.behind.Init()
+	l.next(id)
 }
 
-// next makes the first of those that wait the head. The caller holds mu.
-func (l *lines) next(key string) {
-	line := l.of[key]
-	first := line.Front()
-	if first == nil {
-		delete(l.of, key)
-		return
+// next lets those ask that may now. The caller holds mu.
+func (l *lines) next(id lineKey) {
+	of := l.of[id]
+	for {
+		first := of.behind.Front()
+		if first == nil {
+			break
+		}
+		t := first.Value.(*turn)
+		if !of.admits(t.request) {
+			break
+		}
+		of.mode = t.request.Mode
+		of.asking++
+		of.behind.Remove(first)
+		t.given <- nil
 	}
-	line.Remove(first).(*turn).given <- nil
+	if of.asking == 0 {
+		delete(l.of, id)
+	}
 }
 
 // len returns the number of calls in all lines.

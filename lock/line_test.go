@@ -15,35 +15,37 @@ func TestATurnIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lines
 		l.init(10)
+		k := Request{Key: "k"}
 		var had, cancelled int
 		for i := range 200 {
-			require.NoError(t, l.enter(t.Context(), "k"))
+			require.NoError(t, l.enter(t.Context(), k))
 			ctx, cancel := context.WithCancel(t.Context())
 			second, third := make(chan error), make(chan error)
-			go func() { second <- l.enter(ctx, "k") }()
+			go func() { second <- l.enter(ctx, k) }()
 			synctest.Wait()
-			go func() { third <- l.enter(t.Context(), "k") }()
+			go func() { third <- l.enter(t.Context(), k) }()
 			synctest.Wait()
 			assert.Equal(t, 3, l.len())
 			if i%2 == 0 {
-				l.leave("k")
+				l.leave(k)
 				cancel()
 			} else { // it may notice only after it was given its turn
 				l.mu.Lock()
 				cancel()
 				l.n--
-				l.next("k")
+				l.of[lineOf(k)].asking--
+				l.next(lineOf(k))
 				l.mu.Unlock()
 			}
 			if err := <-second; err == nil {
 				had++
-				l.leave("k")
+				l.leave(k)
 			} else {
 				cancelled++
 				require.ErrorIs(t, err, context.Canceled)
 			}
 			require.NoError(t, <-third)
-			l.leave("k")
+			l.leave(k)
 			require.Zero(t, l.len())
 			require.Empty(t, l.of)
 		}

@@ -4,8 +4,11 @@ package lock
 //
 // A key is held in one family of modes at a time: Exclusive alone, or Read and
 // Write, or Permit, or Members. A store answers ErrWrongType to a request of
-// another family, and errors.ErrUnsupported, before any IO, to a mode that it does
-// not know; Exclusive it must know.
+// another family while there is a lease or one that waits, and errors.ErrUnsupported,
+// before any IO, to a mode that it does not know; Exclusive it must know.
+//
+// In all modes those that wait are not overtaken by an Acquire, and those behind one
+// that leaves its place get what it alone kept them from.
 type Mode uint8
 
 const (
@@ -14,7 +17,10 @@ const (
 
 	// Read: any number of readers, while there is no writer. Each has a lease of
 	// its own. A Read by the owner that holds the Write turns it into a Read, with
-	// the same token.
+	// the same token and its full TTL; a Write by the owner of a Read is a message
+	// that came late: it changes nothing, and is answered with a *HeldError. Renew and
+	// Release go by owner and token, and do not care which of both modes the lease
+	// names: a client names Read from before the turn.
 	Read
 
 	// Write: one writer, while there are no readers. Those that wait are served in
@@ -23,7 +29,8 @@ const (
 	Write
 
 	// Permit: at most Extra.Limit holders at a time. Each request is judged by the
-	// limit that it brings.
+	// limit that it brings. Those that wait are served in the order in which they
+	// came.
 	Permit
 
 	// Members: holders whose Extra.Members have nothing in common. A request is

@@ -37,8 +37,8 @@ import (
 // ctx has ended, in the background. Their errors are those of the member that was
 // not got. A Multi without locks, and one that names a lock twice, which would
 // wait for itself, are refused by Lock and TryLock: it knows a lock by its store
-// and key, and one of a type that is not of this package by being equal. A Multi
-// within a Multi counts as its members.
+// and key, a [Batch] by its members too, and one of a type that is not of this package
+// by being equal. A Multi within a Multi counts as its members.
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {
@@ -71,43 +71,76 @@ func checkMembers(locks []Locker) error {
 		if l == nil {
 			return fmt.Errorf("lock: lock %d of Multi is nil", i)
 		}
-		id := identity(l)
-		if !reflect.ValueOf(id).Comparable() {
-			continue
+		for _, id := range identities(l) {
+			if !reflect.ValueOf(id).Comparable() {
+				continue
+			}
+			if first, ok := seen[id]; ok {
+				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it", i, first)
+			}
+			seen[id] = i
 		}
-		if first, ok := seen[id]; ok {
-			return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it", i, first)
-		}
-		seen[id] = i
 	}
 	return nil
 }
 
-// identity returns what is equal for two Lockers that are the same lock.
-func identity(l Locker) any {
-	type lockID struct {
-		store any
-		key   string
+// lockID is equal for two Lockers that are the same lock, and for two batches as far
+// as they have a member in common.
+type lockID struct {
+	store  any
+	key    string
+	member string
+}
+
+// identities returns what no two locks may have in common of which one would wait
+// for the other.
+func identities(l Locker) []any {
+	c, r := asks(l)
+	if c == nil || c.core == nil {
+		return []any{l}
 	}
-	var id lockID
-	var c *Client
+	id := lockID{store: c.store, key: r.Key}
+	if !reflect.ValueOf(c.store).Comparable() {
+		id.store = c.core
+	}
+	members := r.Members()
+	if members == nil {
+		return []any{id}
+	}
+	ids := make([]any, len(members))
+	for i, m := range members {
+		ids[i] = lockID{id.store, id.key, m}
+	}
+	return ids
+}
+
+// asks returns which client a lock of this package asks for what, nil for others.
+func asks(l Locker) (*Client, Request) {
 	switch l := l.(type) {
 	case *Mutex:
 		if l != nil {
-			c, id.key = l.client, l.key
+			return l.client, Request{Key: l.key}
 		}
 	case *Reentrant:
 		if l != nil {
-			c, id.key = l.client, l.key
+			return l.client, Request{Key: l.key}
+		}
+	case *RWMutex:
+		if l != nil {
+			return l.client, Request{Key: l.key}
+		}
+	case *reader:
+		return asks((*RWMutex)(l))
+	case *Semaphore:
+		if l != nil {
+			return l.client, Request{Key: l.key}
+		}
+	case *Batch:
+		if l != nil {
+			return l.client, Request{Key: l.group, Extra: l.extra}
 		}
 	}
-	if c == nil || c.core == nil {
-		return l
-	}
-	if id.store = c.store; !reflect.ValueOf(c.store).Comparable() {
-		id.store = c.core
-	}
-	return id
+	return nil, Request{}
 }
 
 // Lock implements Locker.

@@ -49,7 +49,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, m.key, true)
+	return m.client.acquire(ctx, Request{Key: m.key, Mode: Exclusive}, true)
 }
 
 // TryLock gets the lock if it is free. If it is taken the error is a *HeldError,
@@ -58,7 +58,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, m.key, false)
+	return m.client.acquire(ctx, Request{Key: m.key, Mode: Exclusive}, false)
 }
 
 // Key returns the key.

@@ -72,55 +72,24 @@ func (r *Reentrant) acquire(ctx context.Context, wait bool) (*Held, error) {
 	if r == nil {
 		return nil, errZeroLock
 	}
-	c := r.client
-	if ctx == nil || c == nil || c.core == nil || c.wrong != nil { // an error, in words
-		return c.acquire(ctx, r.key, wait)
+	request := Request{Key: r.key, Mode: Exclusive}
+	o := r.client.owned(ctx, request)
+	if o == nil {
+		return r.client.acquire(ctx, request, wait)
 	}
-	o, owned := ctx.Value(ownershipKey{c.core, r.key}).(ownership)
-	if !owned {
-		return c.acquire(ctx, r.key, wait)
-	}
-	held, err := o.enter(ctx)
+	held, err := o.enter(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("lock: lock %s again: %w", quoted(r.key), err)
 	}
 	return held, nil
 }
 
-// ownership is what a context carries.
-type ownership struct {
-	held *Held // whose context it is
-	of   *holding
-}
-
-type ownershipKey struct {
-	core *core
-	key  string
-}
-
-func (o ownership) enter(ctx context.Context) (*Held, error) {
-	if err := o.held.Err(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, refusal(ctx, nil)
-	}
-	return o.of.enter()
-}
-
-func (o ownership) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownershipKey{o.of.client.core, o.of.key()}, o)
-}
-
-func (s *holding) carry(ctx context.Context, h *Held) context.Context {
-	return ownership{h, s}.in(ctx)
-}
-
-// enter makes another handle, unless the last one was unlocked.
-func (s *holding) enter() (*Held, error) {
+// enter makes another handle, unless the last one was unlocked. The members are
+// those of a batch that it stands for.
+func (s *holding) enter(members []string) (*Held, error) {
 	for n := s.handles.Load(); n > 0; n = s.handles.Load() {
 		if s.handles.CompareAndSwap(n, n+1) {
-			return newReentry(s), nil
+			return newReentry(s, members), nil
 		}
 	}
 	return nil, ErrNotHeld
@@ -129,14 +98,15 @@ func (s *holding) enter() (*Held, error) {
 // reentry is what a handle stands for that is not the first of its lease. It ends
 // by itself, and with the lease.
 type reentry struct {
-	of  *holding
-	ctx context.Context // ends with this handle, its cause being why
-	end context.CancelCauseFunc
-	off func() bool // calls off what the end of the lease would call
+	of      *holding
+	members []string        // of a batch: those that it stands for
+	ctx     context.Context // ends with this handle, its cause being why
+	end     context.CancelCauseFunc
+	off     func() bool // calls off what the end of the lease would call
 }
 
-func newReentry(s *holding) *Held {
-	r := &reentry{of: s}
+func newReentry(s *holding, members []string) *Held {
+	r := &reentry{of: s, members: members}
 	r.ctx, r.end = context.WithCancelCause(context.Background())
 	r.off = s.entry.AfterFunc(func() { r.end(s.state()) })
 	return &Held{hold: r}
@@ -174,11 +144,12 @@ func (r *reentry) afterFunc(f func()) (stop func() bool) { return context.AfterF
 func (r *reentry) token() uint64                         { return r.of.token() }
 func (r *reentry) key() string                           { return r.of.key() }
 func (r *reentry) logger() *slog.Logger                  { return r.of.logger() }
+func (r *reentry) names() []string                       { return r.members }
 func (r *reentry) String() string                        { return r.of.String() }
 
 // refresh does nothing: the lease is that of the first handle.
 func (r *reentry) refresh(context.Context) error { return nil }
 
 func (r *reentry) carry(ctx context.Context, h *Held) context.Context {
-	return ownership{h, r.of}.in(ctx)
+	return r.of.carryAs(ctx, h, r.members)
 }

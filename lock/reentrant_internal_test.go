@@ -9,6 +9,6 @@ import (
 // The instant at which the last handle has been counted out and the lease has not
 // ended yet is too short to be met from outside.
 func TestNobodyEntersAfterTheLastHandle(t *testing.T) {
-	_, err := new(holding).enter()
+	_, err := new(holding).enter(nil)
 	require.ErrorIs(t, err, ErrNotHeld)
 }

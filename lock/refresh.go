@@ -33,22 +33,17 @@ func (s *holding) renew(ctx context.Context, lease Lease) error {
 		return err
 	}
 	defer s.client.done()
-	ctx, cancel := context.WithCancelCause(ctx) // which ends when the client is closed, too
-	defer cancel(nil)
-	defer context.AfterFunc(s.client.ctx, func() { cancel(ErrClosed) })()
+	ctx, stop := s.client.whileOpen(ctx)
+	defer stop()
 	err := errors.New("the store has not answered")
 	for range 1 + tolerated {
 		sent := time.Now()
-		var until time.Time // that of a maximum hold stays
-		if s.client.terms.Fixed {
-			until = sent.Add(s.client.dog.Life(lease.TTL))
-		}
 		var out [1]renewal.Outcome
 		failure := s.client.store.Renew(ctx, []Lease{lease}, out[:])
 		switch {
 		case out[0] == renewal.Lost:
 			return &renewal.LostError{Reason: renewal.NotOwned, Err: failure}
-		case out[0] == renewal.Renewed && s.entry.Confirm(sent, until):
+		case out[0] == renewal.Renewed && s.confirm(s.entry, sent):
 			return nil
 		case out[0] == renewal.Renewed:
 			return s.state()
@@ -58,4 +53,13 @@ func (s *holding) renew(ctx context.Context, lease Lease) error {
 		err = cmp.Or(failure, err)
 	}
 	return err
+}
+
+// confirm tells the watchdog of a lease that was given its full TTL again.
+func (s *holding) confirm(entry *renewal.Entry[Lease], sent time.Time) bool {
+	var until time.Time // that of a maximum hold stays
+	if s.client.terms.Fixed {
+		until = sent.Add(s.client.dog.Life(entry.Lease().TTL))
+	}
+	return entry.Confirm(sent, until)
 }

@@ -94,8 +94,9 @@ type Store interface {
 // it wraps cannot; the client then calls Acquire instead.
 type Waiter interface {
 	// Wait takes the lock, or a place in its queue, and returns when the lock is the
-	// owner's. It is called once for an owner, and by one client for one owner of a
-	// key at a time, except in mode Members.
+	// owner's. It is called once for an owner. In modes Exclusive and Write one client
+	// calls it for one owner of a key at a time; in modes Read and Permit for several,
+	// in mode Members for as many as it may have waiters.
 	//
 	// Places are served in the order in which they were taken. A waiter that has
 	// died keeps those behind it waiting for one TTL at most, in all, however many

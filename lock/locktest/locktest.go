@@ -32,7 +32,11 @@ type Config struct {
 	// time. Default: the case is called.
 	Run func(t *testing.T, f func(t *testing.T))
 
-	// Delete takes a key away behind the back of its holder. Cases that need it
+	// Modes are those that the store knows beside Exclusive, such as AllModes. Cases
+	// of others are left out, but for one: that it answers errors.ErrUnsupported.
+	Modes []lock.Mode
+
+	// Delete takes a key away behind the back of its holders, in whatever mode. Cases that need it
 	// are left out if it is nil.
 	Delete func(t *testing.T, s lock.Store, key string)
 
@@ -56,9 +60,9 @@ func TestStore(t *testing.T, c Config) {
 	if run == nil {
 		run = func(t *testing.T, f func(t *testing.T)) { f(t) }
 	}
-	for _, group := range [][]testCase{acquiring, renewing, releasing, refusing, contending, waiting, reentering, limiting, several} {
-		for _, tc := range group {
-			if tc.needs != nil && !tc.needs(c) {
+	for _, group := range groups() {
+		for _, tc := range group.cases {
+			if group.needs != nil && !group.needs(c) || tc.needs != nil && !tc.needs(c) {
 				continue
 			}
 			t.Run(tc.name, func(t *testing.T) {
@@ -67,6 +71,21 @@ func TestStore(t *testing.T, c Config) {
 				})
 			})
 		}
+	}
+}
+
+// group is cases with a need in common.
+type group struct {
+	needs func(c Config) bool
+	cases []testCase
+}
+
+func groups() []group {
+	shared, permits, members := needsModes(lock.Read, lock.Write), needsModes(lock.Permit), needsModes(lock.Members)
+	return []group{
+		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, contending}, {nil, waiting},
+		{nil, reentering}, {nil, limiting}, {nil, several},
+		{nil, modeCases()}, {func(c Config) bool { return len(c.Modes) > 0 }, inAll}, {nil, families}, {shared, reading}, {permits, permitting}, {members, batching},
 	}
 }
 

@@ -1,10 +1,9 @@
 // Package memstore keeps locks in the memory of one process: for tests, for
 // examples, and for programs that want the lock API without a server. It passes
-// the same contract as the stores on servers do.
+// the same contract as the stores on servers do, and knows all modes.
 package memstore
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -23,19 +22,12 @@ const tombstone = time.Minute
 // concurrent use; none but Wait waits for anything. It lives by the clock of the
 // goroutines that call it, so it works inside a synctest bubble.
 type Store struct {
-	mu     sync.Mutex // guards all below
-	locks  map[string]record
-	queues map[string]*list.List // key → those that wait, at least one
-	tombs  map[string]time.Time  // owner → end of the tombstone
-	token  uint64                // the last one granted, of any key
-	sweep  int                   // size of the maps at which they are swept
+	mu     sync.Mutex           // guards all below, and the states
+	keys   map[string]*state    // of keys that are held or waited for
+	tombs  map[string]time.Time // owner → end of the tombstone
+	token  uint64               // the last one granted, of any key
+	sweep  int                  // size of the maps at which they are swept
 	closed bool
-}
-
-type record struct {
-	owner string
-	token uint64
-	until time.Time
 }
 
 const minSweep = 1024
@@ -45,10 +37,9 @@ var _ lock.Store = (*Store)(nil)
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		locks:  make(map[string]record),
-		queues: make(map[string]*list.List),
-		tombs:  make(map[string]time.Time),
-		sweep:  minSweep,
+		keys:  make(map[string]*state),
+		tombs: make(map[string]time.Time),
+		sweep: minSweep,
 	}
 }
 
@@ -61,11 +52,12 @@ func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 	if err := s.refuse(ctx, r, now); err != nil {
 		return lock.Lease{}, err
 	}
-	held, ok := s.take(r, now)
-	if !ok {
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: held.until.Sub(now)}
+	k := s.open(r, now)
+	h := s.take(k, r, now)
+	if h == nil {
+		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: k.inTheWay(r, now)}
 	}
-	return lock.Lease{Request: r, Token: held.token}, nil
+	return lock.Lease{Request: r, Token: h.token}, nil
 }
 
 var errGivenUp = fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
@@ -75,7 +67,7 @@ func (s *Store) refuse(ctx context.Context, r lock.Request, now time.Time) error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case r.Mode != lock.Exclusive:
+	case r.Mode > lock.Members:
 		return fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	case s.closed:
 		return lock.ErrClosed
@@ -83,32 +75,38 @@ func (s *Store) refuse(ctx context.Context, r lock.Request, now time.Time) error
 	if end, ok := s.tombs[r.Owner]; ok && now.Before(end) {
 		return errGivenUp
 	}
+	if k := s.at(r.Key, now); k != nil && k.family != familyOf(r.Mode) {
+		return lock.ErrWrongType
+	}
 	return nil
 }
 
-// take takes the lock for a request, unless another has it, who is returned then;
-// a lock that is free goes to those that wait for it. The caller holds mu.
-func (s *Store) take(r lock.Request, now time.Time) (record, bool) {
-	s.advance(r.Key, now)
-	held, ok := s.alive(r.Key, now)
+// take takes the lock for a request, unless others have it or wait for it: then
+// it returns nil. The caller holds mu.
+func (s *Store) take(k *state, r lock.Request, now time.Time) *holder {
+	h := k.find(r.Owner)
 	switch {
-	case !ok:
-		return s.grant(r, now), true
-	case held.owner != r.Owner:
-		return held, false
+	case h == nil && (k.overtakes(r) || !k.fits(r)):
+		return nil
+	case h == nil:
+		return s.grant(k, r, now)
+	case r.Mode == lock.Write && h.mode == lock.Read:
+		return nil // a message from before the turn
 	}
-	held.until = now.Add(r.TTL)
-	s.locks[r.Key] = held
-	return held, true
+	h.until = now.Add(r.TTL)
+	if h.mode != r.Mode {
+		h.mode = r.Mode
+		s.serve(k, now)
+	}
+	return h
 }
 
-// grant gives a lock that is free to an owner. The caller holds mu.
-func (s *Store) grant(r lock.Request, now time.Time) record {
+// grant gives an owner what it asks for. The caller holds mu.
+func (s *Store) grant(k *state, r lock.Request, now time.Time) *holder {
 	s.token = max(s.token+1, uint64(now.UnixMicro()))
-	held := record{owner: r.Owner, token: s.token, until: now.Add(r.TTL)}
-	s.locks[r.Key] = held
-	s.tidy(now)
-	return held
+	h := &holder{owner: r.Owner, mode: r.Mode, token: s.token, until: now.Add(r.TTL), members: r.Members()}
+	k.add(h)
+	return h
 }
 
 // Renew implements [renewal.Renewer].
@@ -123,14 +121,26 @@ func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Out
 	}
 	now := time.Now()
 	for i, l := range batch {
-		held, ok := s.alive(l.Key, now)
-		if !ok || held.owner != l.Owner || held.token != l.Token {
+		h := s.holder(l, now)
+		if h == nil || h.token != l.Token {
 			out[i] = renewal.Lost
 			continue
 		}
-		held.until = now.Add(l.TTL)
-		s.locks[l.Key] = held
+		h.until = now.Add(l.TTL)
 		out[i] = renewal.Renewed
+	}
+	return nil
+}
+
+// holder returns what the owner of a lease has, if it has anything. The caller
+// holds mu.
+func (s *Store) holder(l lock.Lease, now time.Time) *holder {
+	k := s.keys[l.Key]
+	if k == nil {
+		return nil
+	}
+	if h := k.find(l.Owner); h != nil && h.alive(now) {
+		return h
 	}
 	return nil
 }
@@ -150,46 +160,57 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 		s.tombs[l.Owner] = now.Add(tombstone)
 		s.tidy(now)
 	}
-	if held, ok := s.alive(l.Key, now); !ok || held.owner != l.Owner {
+	h := s.holder(l, now)
+	if h == nil {
 		return lock.ErrNotHeld
 	}
-	delete(s.locks, l.Key)
-	s.advance(l.Key, now)
+	k := s.keys[l.Key]
+	k.drop(func(other *holder) bool { return other == h })
+	s.at(l.Key, now)
 	return nil
 }
 
-// Delete takes a lock away from its holder, as an operator does who deletes its
-// key on a server, and reports whether there was one. It goes to the first that
-// waits. The holder learns of it by its next renewal.
+// Delete takes a lock away from all its holders, as an operator does who deletes
+// its key on a server, and reports whether there was one. It goes to those that
+// wait. The holders learn of it by their next renewal.
 func (s *Store) Delete(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	_, ok := s.alive(key, now)
-	delete(s.locks, key)
-	s.advance(key, now)
-	return ok
+	k := s.at(key, now)
+	if k == nil || len(k.holders) == 0 {
+		return false
+	}
+	k.drop(func(*holder) bool { return true })
+	s.at(key, now)
+	return true
 }
 
-// ExpiresIn returns how long the lease of a key lasts unless it is renewed, 0 if
-// there is none.
+// ExpiresIn returns how long the leases of a key last unless they are renewed: the
+// last of them, 0 if there is none.
 func (s *Store) ExpiresIn(key string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	held, ok := s.alive(key, now)
-	if !ok {
+	k := s.at(key, now)
+	if k == nil {
 		return 0
 	}
-	return held.until.Sub(now)
+	return k.last(now)
 }
 
-// Len returns the number of locks that are held.
+// Len returns the number of locks that are held, by however many each.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clear(time.Now())
-	return len(s.locks)
+	now, n := time.Now(), 0
+	s.clear(now)
+	for _, k := range s.keys {
+		if k.last(now) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Close forgets all locks; all methods then return lock.ErrClosed.
@@ -197,38 +218,61 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, queue := range s.queues {
-		for place := queue.Front(); place != nil; place = place.Next() {
+	for _, k := range s.keys {
+		for place := k.queue.Front(); place != nil; place = place.Next() {
 			place.Value.(*waiter).rouse()
 		}
 	}
-	clear(s.locks)
-	clear(s.queues)
+	clear(s.keys)
 	clear(s.tombs)
 	return nil
 }
 
-// alive returns the lease of a key unless it has expired. The caller holds mu.
-func (s *Store) alive(key string, now time.Time) (record, bool) {
-	held, ok := s.locks[key]
-	return held, ok && now.Before(held.until)
+// open returns the state of a key that a request may be served by, a new one if
+// there is none. The caller holds mu.
+func (s *Store) open(r lock.Request, now time.Time) *state {
+	k := s.keys[r.Key]
+	if k == nil {
+		k = &state{family: familyOf(r.Mode)}
+		s.keys[r.Key] = k
+		s.tidy(now)
+	}
+	return k
+}
+
+// at returns the state of a key, after what has expired was dropped and handed
+// over to those that wait; nil if nobody holds it or waits then. The caller holds
+// mu.
+func (s *Store) at(key string, now time.Time) *state {
+	k := s.keys[key]
+	if k == nil {
+		return nil
+	}
+	k.expire(now)
+	s.serve(k, now)
+	if k.idle() {
+		delete(s.keys, key)
+		return nil
+	}
+	return k
 }
 
 // tidy sweeps once the maps have doubled, so that each entry bears the cost of
 // about one look. The caller holds mu.
 func (s *Store) tidy(now time.Time) {
-	if len(s.locks)+len(s.tombs) < s.sweep {
+	if len(s.keys)+len(s.tombs) < s.sweep {
 		return
 	}
 	s.clear(now)
-	s.sweep = max(2*(len(s.locks)+len(s.tombs)), minSweep)
+	s.sweep = max(2*(len(s.keys)+len(s.tombs)), minSweep)
 }
 
-// clear removes what has expired. The caller holds mu.
+// clear removes what has expired. Keys that are waited for are left to those who
+// wait. The caller holds mu.
 func (s *Store) clear(now time.Time) {
-	for key, held := range s.locks {
-		if !now.Before(held.until) {
-			delete(s.locks, key)
+	for key, k := range s.keys {
+		if k.queue.Len() == 0 && k.last(now) == 0 {
+			delete(s.keys, key)
 		}
 	}
 	for owner, end := range s.tombs {

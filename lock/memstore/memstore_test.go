@@ -23,6 +23,7 @@ func TestContract(t *testing.T) {
 		New:     func(*testing.T) lock.Store { return memstore.New() },
 		TTL:     30 * time.Second,
 		Run:     synctest.Test,
+		Modes:   locktest.AllModes,
 		Waiting: func(_ *testing.T, s lock.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
 		Delete:  func(_ *testing.T, s lock.Store, key string) { s.(*memstore.Store).Delete(key) },
 	})

@@ -16,8 +16,8 @@ type waiter struct {
 	request lock.Request
 	place   *list.Element // in its queue, nil if it is in none
 
-	// wake tells it to look again: it has got the lock, or has become the first of
-	// the queue, who watches for the end of the lease.
+	// wake tells it to look again: it has got the lock, or is the first of the queue,
+	// who watches for the ends of leases.
 	wake chan struct{}
 }
 
@@ -43,27 +43,17 @@ func (s *Store) look(ctx context.Context, w *waiter) (lock.Lease, time.Duration,
 	if err := s.refuse(ctx, w.request, now); err != nil {
 		return lock.Lease{}, 0, err
 	}
-	held, ok := s.take(w.request, now)
-	if ok {
-		return lock.Lease{Request: w.request, Token: held.token, Sent: now}, 0, nil
+	k := s.open(w.request, now)
+	if h := s.take(k, w.request, now); h != nil {
+		return lock.Lease{Request: w.request, Token: h.token, Sent: now}, 0, nil
 	}
 	if w.place == nil {
-		s.enqueue(w)
+		k.enqueue(w)
 	}
 	if w.place.Prev() != nil {
 		return lock.Lease{}, math.MaxInt64, nil
 	}
-	return lock.Lease{}, held.until.Sub(now), nil
-}
-
-// enqueue gives a waiter the last place. The caller holds mu.
-func (s *Store) enqueue(w *waiter) {
-	queue := s.queues[w.request.Key]
-	if queue == nil {
-		queue = list.New()
-		s.queues[w.request.Key] = queue
-	}
-	w.place = queue.PushBack(w)
+	return lock.Lease{}, k.first(now), nil
 }
 
 // sleep returns when the waiter is woken, when the time has passed, or when ctx has
@@ -78,40 +68,86 @@ func (w *waiter) sleep(ctx context.Context, most time.Duration) {
 	}
 }
 
-// quit takes a waiter out of its queue. A lock that it has got by now is left to
-// Release.
+// quit takes a waiter out of its queue, and lets those behind it have what it kept
+// them from. A lock that it has got by now is left to Release.
 func (s *Store) quit(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(w)
+	if k := s.keys[w.request.Key]; k != nil && w.place != nil {
+		k.dequeue(w)
+		k.watch()
+		s.at(w.request.Key, time.Now())
+	}
 }
 
-// remove takes a waiter out of its queue, if it is in it, and wakes the first there
-// is then. The caller holds mu.
-func (s *Store) remove(w *waiter) {
-	queue := s.queues[w.request.Key]
-	if w.place == nil || queue == nil {
-		return
+// serve hands over what the holders leave free: in order, up to the first who is
+// kept waiting; to batches in order as far as they want the same members. The
+// caller holds mu.
+func (s *Store) serve(k *state, now time.Time) {
+	var claimed map[string]bool // members, by those who are kept waiting
+	served := false
+	for place := k.queue.Front(); place != nil; {
+		w := place.Value.(*waiter)
+		place = place.Next()
+		switch members := w.request.Members(); {
+		case k.fits(w.request) && !anyOf(members, claimed):
+			k.dequeue(w)
+			s.grant(k, w.request, now)
+			w.rouse()
+			served = true
+		case k.family != lock.Members:
+			place = nil
+		default:
+			if claimed == nil {
+				claimed = make(map[string]bool, len(members))
+			}
+			for _, m := range members {
+				claimed[m] = true
+			}
+		}
 	}
-	queue.Remove(w.place)
-	w.place = nil
-	if first := queue.Front(); first != nil {
+	if served {
+		k.watch()
+	}
+}
+
+// watch wakes the first of the queue: it is another now, or the leases are whose
+// ends it watches for.
+func (k *state) watch() {
+	if first := k.queue.Front(); first != nil {
 		first.Value.(*waiter).rouse()
-	} else {
-		delete(s.queues, w.request.Key)
 	}
 }
 
-// advance hands a lock that is free to the first of its queue. The caller holds mu.
-func (s *Store) advance(key string, now time.Time) {
-	queue := s.queues[key]
-	if _, ok := s.alive(key, now); ok || queue == nil {
-		return
+func anyOf(members []string, of map[string]bool) bool {
+	for _, m := range members {
+		if of[m] {
+			return true
+		}
 	}
-	w := queue.Front().Value.(*waiter)
-	s.remove(w)
-	s.grant(w.request, now)
-	w.rouse()
+	return false
+}
+
+// enqueue gives a waiter the last place.
+func (k *state) enqueue(w *waiter) {
+	w.place = k.queue.PushBack(w)
+	if members := w.request.Members(); len(members) > 0 && k.wanted == nil {
+		k.wanted = make(map[string]int, len(members))
+	}
+	for _, m := range w.request.Members() {
+		k.wanted[m]++
+	}
+}
+
+// dequeue takes a waiter out of the queue.
+func (k *state) dequeue(w *waiter) {
+	k.queue.Remove(w.place)
+	w.place = nil
+	for _, m := range w.request.Members() {
+		if k.wanted[m]--; k.wanted[m] == 0 {
+			delete(k.wanted, m)
+		}
+	}
 }
 
 func (w *waiter) rouse() {
@@ -125,8 +161,8 @@ func (w *waiter) rouse() {
 func (s *Store) Waiting(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if queue := s.queues[key]; queue != nil {
-		return queue.Len()
+	if k := s.keys[key]; k != nil {
+		return k.queue.Len()
 	}
 	return 0
 }

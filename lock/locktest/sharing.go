@@ -1,0 +1,205 @@
+package locktest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var reading = []testCase{
+	{name: "S1_readers_share_a_lock_and_keep_writers_out", run: func(f *fixture) {
+		a, b := f.acquire(f.read("k")), f.acquire(f.read("k"))
+		assert.Greater(f, b.Token, a.Token)
+		assert.Positive(f, f.refused(f.write("k")).ExpiresIn)
+		f.release(a)
+		f.refused(f.write("k"))
+		f.release(b)
+		w := f.acquire(f.write("k"))
+		assert.Greater(f, w.Token, b.Token)
+		assert.Positive(f, f.refused(f.read("k")).ExpiresIn)
+		f.refused(f.write("k"))
+		f.release(w)
+		f.acquire(f.read("k"))
+	}},
+	{name: "L2_each_reader_has_a_lease_of_its_own", run: func(f *fixture) {
+		dead, alive := f.acquire(f.read("k")), f.acquire(f.read("k"))
+		time.Sleep(f.TTL / 2)
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
+		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
+		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(dead, alive))
+		f.refused(f.write("k"))
+		f.release(alive)
+		f.acquire(f.write("k")) // the dead one keeps nobody out
+	}},
+	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", run: func(f *fixture) {
+		dead := f.acquire(f.read("k"))
+		time.Sleep(f.TTL * 6 / 10)
+		f.release(f.acquire(f.read("k")))
+		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
+		f.acquire(f.write("k"))
+		assert.Equal(f, []renewal.Outcome{lost}, f.renew(dead))
+	}},
+	{name: "a_writer_becomes_a_reader", run: func(f *fixture) {
+		w := f.acquire(f.write("k"))
+		time.Sleep(f.TTL / 2)
+		turned := w.Request
+		turned.Mode = lock.Read
+		r := f.acquire(turned)
+		assert.Equal(f, w.Token, r.Token)
+		other := f.acquire(f.read("k"))
+		f.refused(f.write("k"))
+		time.Sleep(f.TTL * 6 / 10)
+		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
+		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
+		f.refused(w.Request) // a message that is late turns nothing back
+		f.release(f.acquire(f.read("k")))
+		_ = f.store.Release(f.ctx, other)
+		f.refused(f.write("k"))
+		f.release(r)
+		f.acquire(f.write("k"))
+	}},
+	{name: "a_lease_that_will_be_a_readers_is_a_writers_until_it_is_turned", run: func(f *fixture) {
+		w := f.acquire(f.write("k"))
+		r := w
+		r.Mode = lock.Read
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(r), "a renewal turns nothing")
+		f.refused(f.read("k"))
+		f.release(r)
+		f.acquire(f.write("k"))
+	}},
+	{name: "S5_a_writer_that_has_ended_becomes_nothing", run: func(f *fixture) {
+		w := f.acquire(f.write("k"))
+		f.expire()
+		next := f.acquire(f.write("k"))
+		w.Mode = lock.Read
+		f.refused(w.Request)
+		f.release(next)
+		assert.NotEqual(f, w.Token, f.acquire(w.Request).Token, "what it gets is another lease")
+	}},
+}
+
+var permitting = []testCase{
+	{name: "S1_there_are_as_many_permits_as_the_limit_says", run: func(f *fixture) {
+		a, b, c := f.acquire(f.permit("k", 3)), f.acquire(f.permit("k", 3)), f.acquire(f.permit("k", 3))
+		assert.Less(f, a.Token, b.Token)
+		assert.Less(f, b.Token, c.Token)
+		assert.Positive(f, f.refused(f.permit("k", 3)).ExpiresIn)
+		f.release(b)
+		f.acquire(f.permit("k", 3))
+		f.refused(f.permit("k", 3))
+		assert.Equal(f, []renewal.Outcome{renewed, lost, renewed}, f.renew(a, b, c))
+	}},
+	{name: "each_request_is_judged_by_its_own_limit", run: func(f *fixture) {
+		f.acquire(f.permit("k", 1))
+		f.refused(f.permit("k", 1))
+		second := f.acquire(f.permit("k", 2))
+		f.refused(f.permit("k", 2))
+		f.acquire(f.permit("k", 100))
+		f.refused(f.permit("k", 3))
+		f.release(second)
+		f.refused(f.permit("k", 1))
+		f.acquire(f.permit("k", 3))
+	}},
+	{name: "L2_a_crash_leaks_no_permit", run: func(f *fixture) {
+		f.acquire(f.permit("k", 2))
+		alive := f.acquire(f.permit("k", 2))
+		time.Sleep(f.TTL / 2)
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
+		f.refused(f.permit("k", 2))
+		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
+		f.acquire(f.permit("k", 2))
+		f.refused(f.permit("k", 2))
+	}},
+	{name: "many_permits", run: func(f *fixture) {
+		const n = 300
+		var leases []lock.Lease
+		for range n {
+			leases = append(leases, f.acquire(f.permit("k", n)))
+		}
+		f.refused(f.permit("k", n))
+		for i, outcome := range f.renew(leases...) {
+			assert.Equal(f, renewed, outcome, "permit %d", i)
+		}
+		f.release(leases...)
+		f.acquire(f.permit("k", 1))
+	}},
+}
+
+var batching = []testCase{
+	{name: "S1_batches_exclude_each_other_by_their_members", run: func(f *fixture) {
+		ab := f.acquire(f.batch("g", "a", "b"))
+		cd := f.acquire(f.batch("g", "c", "d"))
+		assert.Greater(f, cd.Token, ab.Token)
+		f.acquire(f.batch("other", "a", "b"))
+		for _, r := range []lock.Request{f.batch("g", "a"), f.batch("g", "b", "x"), f.batch("g", "b", "c"), f.batch("g", "d")} {
+			assert.Positive(f, f.refused(r).ExpiresIn)
+		}
+		f.release(ab)
+		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(ab, cd))
+		f.refused(f.batch("g", "b", "c"))
+		assert.Greater(f, f.acquire(f.batch("g", "a", "b", "x")).Token, cd.Token)
+	}},
+	{name: "S8_a_batch_that_is_refused_takes_nothing", run: func(f *fixture) {
+		m := f.acquire(f.batch("g", "m"))
+		f.refused(f.batch("g", "a", "m", "z"))
+		f.acquire(f.batch("g", "a"))
+		f.acquire(f.batch("g", "z"))
+		f.release(m)
+		f.acquire(f.batch("g", "m"))
+	}},
+	{name: "L2_the_members_of_a_dead_holder_are_free", run: func(f *fixture) {
+		f.acquire(f.batch("g", "a", "b"))
+		alive := f.acquire(f.batch("g", "c"))
+		time.Sleep(f.TTL / 2)
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
+		f.refused(f.batch("g", "b"))
+		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
+		f.acquire(f.batch("g", "b"))
+		f.acquire(f.batch("g", "a"))
+		f.refused(f.batch("g", "c"))
+	}},
+	{name: "S5_a_batch_that_was_overtaken_in_part_is_not_revived", run: func(f *fixture) {
+		l := f.acquire(f.batch("g", "a", "b"))
+		f.expire()
+		next := f.acquire(f.batch("g", "b"))
+		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
+		f.refused(l.Request)
+		f.acquire(f.batch("g", "a"))
+	}},
+	{name: "members_are_bytes", run: func(f *fixture) {
+		names := []string{
+			"\x00", "\r\n", " ", "\"'\\", "%s", "*1", "0", "1", ":", "A", "a", "a ", "a\x00", "a\x00b", "a:", "a:b", "{", "{}",
+			"\u00e9", "\xff\xfe", "\xff\xff",
+		}
+		all := f.acquire(f.batch("g", names...))
+		for _, name := range names {
+			f.refused(f.batch("g", name))
+		}
+		f.acquire(f.batch("g", "b"))
+		f.release(all)
+		for _, name := range names {
+			f.acquire(f.batch("g", name))
+		}
+	}},
+	{name: "as_many_members_as_there_may_be", run: func(f *fixture) {
+		names := make([]string, lock.MaxMembers)
+		for i := range names {
+			names[i] = fmt.Sprintf("member-%05d", i)
+		}
+		long := strings.Repeat("n", lock.MaxKeyLen)
+		r := f.batch("g", names...)
+		r.TTL = time.Minute
+		l := f.acquire(r)
+		f.acquire(f.batch("g", long))
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		_, err := f.store.Acquire(f.ctx, f.batch("g", names[len(names)-1]))
+		assert.ErrorIs(f, err, lock.ErrNotAcquired)
+		f.release(l)
+		f.acquire(f.batch("g", names[0], names[len(names)-1]))
+	}},
+}
