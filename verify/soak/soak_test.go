@@ -1,0 +1,161 @@
+package soak
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/part"
+)
+
+var (
+	leasesFlag = flag.Int("leases", 0, "how many; 0: as many as the tier says")
+	forFlag    = flag.Duration("for", 0, "how long; 0: as long as the tier says")
+	everyFlag  = flag.Duration("every", 0, "the time between two faults; 0: as the tier says")
+	churnFlag  = flag.Int("churn", 0, "leases a second that are given back and taken again; 0: as many as the tier says")
+)
+
+var report = part.NewReport("soak")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(reporting{m}) }
+
+// reporting prints the report after the tests.
+type reporting struct{ *testing.M }
+
+// Run implements the interface that goleak takes.
+func (r reporting) Run() int {
+	code := r.M.Run()
+	if err := report.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// planned returns what the tier says, or the flags.
+func planned() plan {
+	// All faults come between the first renewals and the second, so that no lease
+	// meets two of them in a row.
+	p := plan{
+		leases: 2000, churn: 200, ttl: 18 * time.Second, length: 8 * time.Second,
+		calm: 2500 * time.Millisecond, every: 200 * time.Millisecond, fault: 500 * time.Millisecond,
+	}
+	if part.IsLong() {
+		p = plan{
+			leases: 100_000, churn: 500, ttl: 30 * time.Second, length: 30 * time.Minute,
+			calm: time.Minute, every: time.Minute, fault: 5 * time.Second,
+		}
+	}
+	if *leasesFlag > 0 {
+		p.leases = *leasesFlag
+	}
+	if *forFlag > 0 {
+		p.length = *forFlag
+	}
+	if *everyFlag > 0 {
+		p.calm, p.every = *everyFlag, *everyFlag
+	}
+	if *churnFlag > 0 {
+		p.churn = *churnFlag
+	}
+	return p
+}
+
+// patience is how long a busy machine may take to come to rest.
+const patience = 30 * time.Second
+
+func TestSoak(t *testing.T) {
+	p := planned()
+	s := p.prepare(t)
+	before := measure()
+	require.NoError(t, s.begin(t))
+	began := time.Now()
+	s.each(func(i int) { s.take(t.Context(), i) })
+	require.Zero(t, s.failed.Load())
+	require.Equal(t, p.leases, s.client.Stats().Renewal.Held)
+	taken := time.Since(began)
+	full := measure()
+
+	least := s.endure(t)
+
+	began = time.Now()
+	s.each(func(i int) { s.giveBack(t.Context(), i) })
+	released := time.Since(began)
+	assert.Eventually(t, func() bool {
+		stats := s.client.Stats()
+		return stats.Renewal.Held == 0 && stats.Cleaning == 0 && s.engine.Stats().Pending == 0
+	}, patience, 10*time.Millisecond, "%+v, timers %d", s.client.Stats().Cleaning, s.engine.Stats().Pending)
+	stats := s.client.Stats().Renewal
+	left, err := s.leftovers(t.Context())
+	require.NoError(t, err)
+	s.end(t, before)
+	after := measure()
+
+	s.report(taken, released, least, stats, before, full, after, left)
+	s.judge(t, stats, before, full, after, left)
+}
+
+// endure lets time pass, with churn and faults, and returns the least time that any
+// sampled lock had left.
+func (s *soak) endure(t *testing.T) (least time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), s.length)
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() { s.turnOver(ctx) })
+	work.Go(func() { least = s.watch(ctx) })
+	assert.NoError(t, s.trouble(ctx))
+	work.Wait()
+	return least
+}
+
+// end closes the client, and waits until there are as few goroutines as before.
+func (s *soak) end(t *testing.T, before load) {
+	assert.NoError(t, s.client.Close(t.Context()))
+	s.engine.Close()
+	s.client, s.engine, s.held = nil, nil, nil
+	s.proxy.Reset()
+	assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+few }, patience, 10*time.Millisecond)
+}
+
+// few is by how much goroutines, and the heap in MB, may differ.
+const few = 4
+
+func (s *soak) report(taken, released, least time.Duration, stats renewal.Stats, before, full, after load, left leftover) {
+	report.Add("leases      %d with a TTL of %v, taken in %v, held for %v, given back in %v", s.leases, s.ttl,
+		taken.Round(time.Millisecond), s.length, released.Round(time.Millisecond))
+	report.Add("churn       %d given back and taken again, %d times without an answer or too soon after that", s.churned.Load(), s.failed.Load())
+	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v; least PTTL sampled %v", stats.Renewed, stats.Unknown,
+		stats.Late.Quantile(0.5), stats.Late.Quantile(0.999), least)
+	report.Add("faults      %s", listed(s.faults))
+	report.Add("losses      %d %s", s.losses.count, s.losses.first)
+	report.Add("process     before %v; with all leases %v; after %v", before, full, after)
+	report.Add("server      after: %d tokens remembered, %d owners that were given up, %d other keys, %d without an end",
+		left.tokens, left.graves, left.anything, left.endless)
+}
+
+// judge fails the test if something was lost, has grown, or was not done at all.
+func (s *soak) judge(t *testing.T, stats renewal.Stats, before, full, after load, left leftover) {
+	assert.Zero(t, s.losses.count, s.losses.first)
+	assert.Zero(t, stats.Lost())
+	assert.Zero(t, left.anything, "keys of locks that nobody holds")
+	assert.Zero(t, left.endless, "keys without an end")
+	assert.LessOrEqual(t, left.tokens, s.leases)
+	assert.Less(t, full.goroutines, before.goroutines+200, "goroutines that grow with the leases")
+	assert.Less(t, after.heap, before.heap+(full.heap-before.heap)/20+few*1e6, "bytes that are not given back")
+
+	for _, f := range s.troubles() {
+		assert.Positive(t, s.faults[f.name], "%s never came", f.name)
+	}
+	assert.Greater(t, stats.Renewed, uint64(s.leases/2))
+	assert.Greater(t, s.churned.Load(), int64(s.churn))
+}
