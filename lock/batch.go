@@ -7,8 +7,11 @@ import (
 	"slices"
 )
 
-// MaxMembers is how many members a Batch may have.
-const MaxMembers = 10_000
+// The bounds of the members of a Batch.
+const (
+	MaxMembers     = 10_000  // members
+	MaxMemberBytes = 1 << 20 // bytes in all of them together
+)
 
 // Batch is a lock of many members of a group, such as the orders that are to be
 // changed together: two batches of a group exclude each other if they have a member
@@ -58,9 +61,10 @@ var ErrPartlyHeld = errors.New("lock: some members of the batch are held by this
 var ErrBadMembers = errors.New("lock: bad members")
 
 // Batch returns the lock of the given members of a group: 1 to MaxMembers, of 1 to
-// MaxKeyLen bytes each, any bytes, in any order, none of them twice. The group is a
-// key; see [Client.Mutex]. The members are copied. What is wrong with them is the
-// error of Lock, which does no IO for it and names the first by its index.
+// MaxKeyLen bytes each and MaxMemberBytes in all, any bytes, in any order, none of
+// them twice. The group is a key; see [Client.Mutex]. The members are copied. What is
+// wrong with them is the error of Lock, which does no IO for it and names the first
+// by its index.
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, group: group, extra: new(Extra)}
 	if err := checkMembersOf(members); err != nil {
@@ -77,7 +81,7 @@ func checkMembersOf(members []string) error {
 	if n := len(members); n < 1 || n > MaxMembers {
 		return fmt.Errorf("%w: there must be 1 to %d, got %d", ErrBadMembers, MaxMembers, n)
 	}
-	first := make(map[string]int, len(members))
+	first, total := make(map[string]int, len(members)), 0
 	for i, m := range members {
 		switch before, twice := first[m]; {
 		case m == "":
@@ -88,6 +92,9 @@ func checkMembersOf(members []string) error {
 			return fmt.Errorf("%w: member %d is member %d again, %s", ErrBadMembers, i, before, quoted(m))
 		}
 		first[m] = i
+		if total += len(m); total > MaxMemberBytes {
+			return fmt.Errorf("%w: up to member %d they have %d bytes, the limit is %d", ErrBadMembers, i, total, MaxMemberBytes)
+		}
 	}
 	return nil
 }

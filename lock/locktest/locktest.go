@@ -81,12 +81,29 @@ type group struct {
 }
 
 func groups() []group {
-	shared, permits, members := needsModes(lock.Read, lock.Write), needsModes(lock.Permit), needsModes(lock.Members)
+	anyMode := func(c Config) bool { return len(c.Modes) > 0 }
 	return []group{
 		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, contending}, {nil, waiting},
 		{nil, reentering}, {nil, limiting}, {nil, several},
-		{nil, modeCases()}, {func(c Config) bool { return len(c.Modes) > 0 }, inAll}, {nil, families}, {shared, reading}, {permits, permitting}, {members, batching},
+		{nil, casesOf(perMode)}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families},
+		{needsModes(lock.Read, lock.Write), reading}, {needsModes(lock.Permit), permitting}, {needsModes(lock.Members), batching},
+		{needsWaiting, casesOf(perModeWaiting)}, {both(anyMode, needsWaiting), inAllWaiting},
+		{needsWaiting, lasting(queueing)}, {needsWaiting, dying}, {nil, lasting(crowding)},
 	}
+}
+
+// lasting returns cases with leases that do not end while they are at work.
+func lasting(cases []testCase) []testCase {
+	var all []testCase
+	for _, tc := range cases {
+		run := tc.run
+		tc.run = func(f *fixture) {
+			f.TTL *= 20
+			run(f)
+		}
+		all = append(all, tc)
+	}
+	return all
 }
 
 type testCase struct {

@@ -84,12 +84,14 @@ var (
 	lost    = renewal.Lost
 )
 
-// perMode are the rules that are the same in all modes, and wait for nothing.
-var perMode = []struct {
+type perModeCase struct {
 	name  string
 	run   func(f *fixture, mode lock.Mode)
 	needs func(c Config) bool
-}{
+}
+
+// perMode are the rules that are the same in all modes, and wait for nothing.
+var perMode = []perModeCase{
 	{name: "S4_only_the_holder_renews_and_releases", run: func(f *fixture, mode lock.Mode) {
 		l := f.acquire(f.any(mode, "k"))
 		stranger, older := l, l
@@ -148,11 +150,11 @@ var perMode = []struct {
 	}},
 }
 
-// modeCases returns the rules of all modes as cases of each.
-func modeCases() []testCase {
+// casesOf returns the rules of all modes as cases of each.
+func casesOf(rules []perModeCase) []testCase {
 	var cases []testCase
 	for _, mode := range AllModes {
-		for _, rule := range perMode {
+		for _, rule := range rules {
 			needs := needsModes(mode)
 			if rule.needs != nil {
 				needs = both(needs, rule.needs)
@@ -163,6 +165,14 @@ func modeCases() []testCase {
 				run:   func(f *fixture) { rule.run(f, mode) },
 			})
 		}
+	}
+	return cases
+}
+
+// unknownModes are what a store does not know.
+func unknownModes() []testCase {
+	var cases []testCase
+	for _, mode := range AllModes {
 		cases = append(cases, testCase{
 			name:  fmt.Sprintf("%v_is_refused_by_a_store_that_does_not_know_it", mode),
 			needs: func(c Config) bool { return !slices.Contains(c.Modes, mode) },

@@ -236,10 +236,16 @@ type waitCall struct {
 	err     error
 }
 
-// wait calls Wait, and returns when that is in the queue.
+// wait calls Wait for an exclusive lock, and returns when that is in the queue.
 func (f *fixture) wait(key string) *waitCall {
 	f.Helper()
-	c := &waitCall{f: f, request: f.request(key), done: make(chan struct{})}
+	return f.waitFor(f.request(key))
+}
+
+// waitFor calls Wait, and returns when that is in the queue.
+func (f *fixture) waitFor(r lock.Request) *waitCall {
+	f.Helper()
+	c := &waitCall{f: f, request: r, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	c.cancel = cancel
 	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
