@@ -15,6 +15,7 @@ import (
 // names.
 type keys struct {
 	lock, token, queue, places, tombstone string
+	records, members                      string // of a shared lock
 }
 
 func (s *Store) keys(name, owner string) *keys {
@@ -22,8 +23,28 @@ func (s *Store) keys(name, owner string) *keys {
 	return &keys{lock: l, token: l + ":t", queue: l + ":q", places: l + ":w", tombstone: l + ":x:" + owner}
 }
 
+// sharedKeys are those of a lock in one of the shared modes.
+func (s *Store) sharedKeys(name, owner string) *keys {
+	k := s.keys(name, owner)
+	k.records, k.members = k.lock+recordsEnd, k.lock+membersEnd
+	return k
+}
+
+const (
+	recordsEnd = ":r"
+	membersEnd = ":k"
+)
+
 func (s *Store) lockKey(name string) string {
 	return s.prefix + "{" + name + "}"
+}
+
+// checkAcquire is check for a request to the server for a lock.
+func checkAcquire(r *lock.Request) error {
+	if err := check(r); err != nil {
+		return err
+	}
+	return checkWish(r)
 }
 
 // check refuses requests that would break the scheme of keys, or that this store
@@ -41,7 +62,7 @@ func check(r *lock.Request) error {
 // checkTerms checks what stands beside the names.
 func checkTerms(r *lock.Request) error {
 	switch {
-	case r.Mode != lock.Exclusive:
+	case r.Mode > lock.Members:
 		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
 	case r.TTL < time.Millisecond:
 		return fmt.Errorf("%w: %v is less than a millisecond", lock.ErrBadTTL, r.TTL)

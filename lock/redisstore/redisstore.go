@@ -202,7 +202,7 @@ func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 }
 
 func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	if err := check(&r); err != nil {
+	if err := checkAcquire(&r); err != nil {
 		return lock.Lease{}, err
 	}
 	answer, err := s.ask(ctx, r, 0)
@@ -222,6 +222,9 @@ func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 // ask runs the acquire script, for a place in the queue that lasts as long if the
 // lock is taken, or for none.
 func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (acquired, error) {
+	if r.Mode != lock.Exclusive {
+		return s.askShared(ctx, r, place)
+	}
 	k := s.keys(r.Key, r.Owner)
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
 		return s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
@@ -249,6 +252,9 @@ func (s *Store) release(ctx context.Context, l lock.Lease) error {
 	if l.Unanswered {
 		refuse = tombstone
 	}
+	if l.Mode != lock.Exclusive {
+		return s.releaseShared(ctx, l, refuse)
+	}
 	k := s.keys(l.Key, l.Owner)
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
 		return s.run(ctx, releaseScript, l.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
@@ -257,12 +263,5 @@ func (s *Store) release(ctx context.Context, l lock.Lease) error {
 	if err != nil {
 		return err
 	}
-	had, err := parseCode(reply, 2)
-	if err != nil {
-		return err
-	}
-	if had != hadLock {
-		return lock.ErrNotHeld
-	}
-	return nil
+	return parseReleased(reply)
 }

@@ -111,12 +111,21 @@ func (f *flight) load(s *Store, batch []lock.Lease) {
 	}
 }
 
-// route finds the nodes of a cluster, and puts items of one node and TTL together.
+// route finds the nodes of a cluster, and puts items of one node and one script
+// together.
 func (f *flight) route(ctx context.Context, s *Store) {
 	if s.cluster != nil {
 		f.find(ctx, s.cluster)
 	}
-	order := func(a, b item) int { return cmp.Or(cmp.Compare(a.node.id, b.node.id), cmp.Compare(a.ttl, b.ttl)) }
+	order := func(a, b item) int {
+		if c := cmp.Or(cmp.Compare(a.node.id, b.node.id), cmp.Compare(a.ttl, b.ttl)); c != 0 || a.shared == b.shared {
+			return c
+		}
+		if b.shared {
+			return -1
+		}
+		return 1
+	}
 	if !slices.IsSortedFunc(f.items, order) {
 		slices.SortStableFunc(f.items, order)
 	}

@@ -76,6 +76,18 @@ func parseCode(reply any, most int64) (int64, error) {
 	return code, nil
 }
 
+// parseReleased reads the reply of a release script.
+func parseReleased(reply any) error {
+	had, err := parseCode(reply, 2)
+	switch {
+	case err != nil:
+		return err
+	case had != hadLock:
+		return lock.ErrNotHeld
+	}
+	return nil
+}
+
 // parseLost reads the reply of the renew script for n leases: rising indexes from
 // 1 to n.
 func parseLost(reply any, n int) ([]any, error) {

@@ -27,9 +27,11 @@ type round struct {
 	err   error  // why nobody waits for the answers
 }
 
-// part is one script: for items[from:to], which have one TTL.
+// part is one script: for items[from:to], which have one TTL and are all shared, or
+// none.
 type part struct {
 	from, to int
+	script   *script
 	args     []any
 	asking   bool
 	permit   *redis.Cmd // if asking
@@ -44,13 +46,17 @@ var rounds = sync.Pool{New: func() any { return new(round) }}
 func newRound(items []item, most int) *round {
 	r := rounds.Get().(*round)
 	r.node, r.items, r.err = items[0].node, items, nil
-	r.args = slices.Grow(r.args, 6*len(items)) // at most, and then the parts stay where they are
+	r.args = slices.Grow(r.args, 8*len(items)) // at most, and then the parts stay where they are
 	for from := 0; from < len(items); {
 		to := from + 1
-		for to < len(items) && to < from+most && items[to].ttl == items[from].ttl {
+		for to < len(items) && to < from+most && items[to].ttl == items[from].ttl && items[to].shared == items[from].shared {
 			to++
 		}
-		r.add(from, to)
+		if items[from].shared {
+			r.addShared(from, to)
+		} else {
+			r.add(from, to)
+		}
 		from = to
 	}
 	return r
@@ -68,7 +74,7 @@ func (r *round) add(from, to int) {
 	for k, it := range r.items[from:to] {
 		args[3+k], args[3+n+1+k] = &it.key, &it.value
 	}
-	r.parts = append(r.parts, part{from: from, to: to, args: args, asking: r.items[from].asking})
+	r.parts = append(r.parts, part{from: from, to: to, script: renewScript, args: args, asking: r.items[from].asking})
 }
 
 // fly sends the scripts and waits for the answers. Those that the server does not
@@ -78,8 +84,8 @@ func (r *round) fly(ctx context.Context, s *Store) {
 		defer s.cluster.watch(r.node)()
 	}
 	_, r.err = await(ctx, s, renewTimeout, func(ctx context.Context) (struct{}, error) {
-		if r.send(ctx, renewScript.byDigest) {
-			r.send(ctx, renewScript.inFull)
+		if r.send(ctx, (*script).byDigest) {
+			r.send(ctx, (*script).inFull)
 		}
 		return struct{}{}, nil
 	})
@@ -88,7 +94,7 @@ func (r *round) fly(ctx context.Context, s *Store) {
 // send sends the parts that have no answer yet, in one pipeline, and reports
 // whether the server does not know the script of some of them: those are left
 // without an answer again.
-func (r *round) send(ctx context.Context, begin func(args []any)) (again bool) {
+func (r *round) send(ctx context.Context, begin func(sc *script, args []any)) (again bool) {
 	pipe := r.node.rdb.Pipeline()
 	for i := range r.parts {
 		p := &r.parts[i]
@@ -99,7 +105,7 @@ func (r *round) send(ctx context.Context, begin func(args []any)) (again bool) {
 			p.permit = askingCmd(ctx)
 			_ = pipe.Process(ctx, p.permit) // which only queues it
 		}
-		begin(p.args)
+		begin(p.script, p.args)
 		p.cmd = redis.NewCmd(ctx, p.args...)
 		_ = pipe.Process(ctx, p.cmd)
 	}

@@ -20,6 +20,15 @@ var (
 	forceLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
+
+	//go:embed lua/shared_prelude.lua
+	sharedPrelude string
+	//go:embed lua/shared_acquire.lua
+	sharedAcquireLua string
+	//go:embed lua/shared_renew.lua
+	sharedRenewLua string
+	//go:embed lua/shared_release.lua
+	sharedReleaseLua string
 )
 
 var (
@@ -28,6 +37,10 @@ var (
 	releaseScript = newScript(prelude + releaseLua)
 	forceScript   = newScript(prelude + forceLua)
 	inspectScript = newScript(inspectLua)
+
+	sharedAcquireScript = newScript(prelude + sharedPrelude + sharedAcquireLua)
+	sharedRenewScript   = newScript(sharedRenewLua)
+	sharedReleaseScript = newScript(prelude + sharedPrelude + sharedReleaseLua)
 )
 
 // script is sent by its digest, and in full when the server answers NOSCRIPT: it

@@ -20,6 +20,7 @@ type state struct {
 	key, value string // of the lock: "owner token"
 	owner      int32  // its length
 	slot       uint16
+	shared     bool // the mode is not Exclusive
 }
 
 func (s *Store) newState(name, owner string, token uint64) *state {
@@ -39,6 +40,7 @@ func (s *Store) newState(name, owner string, token uint64) *state {
 // lease returns the lease of a request that was granted.
 func (s *Store) lease(r lock.Request, token uint64, sent time.Time) lock.Lease {
 	st := s.newState(r.Key, r.Owner, token)
+	st.shared = r.Mode != lock.Exclusive
 	r.Key, r.Owner = st.lock(), st.holder()
 	return lock.Lease{Request: r, Token: token, Sent: sent, State: st}
 }
@@ -55,9 +57,11 @@ func (s *Store) stateOf(l *lock.Lease) (*state, error) {
 	if err := check(&l.Request); err != nil {
 		return nil, err
 	}
-	return s.newState(l.Key, l.Owner, l.Token), nil
+	st := s.newState(l.Key, l.Owner, l.Token)
+	st.shared = l.Mode != lock.Exclusive
+	return st, nil
 }
 
 func (st *state) fits(s *Store, l *lock.Lease) bool {
-	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner
+	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != lock.Exclusive)
 }

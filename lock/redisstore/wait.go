@@ -83,7 +83,7 @@ type reply struct {
 
 func (w *waiting) wait(ctx context.Context) (lock.Lease, error) {
 	s := w.store
-	if err := check(&w.request); err != nil {
+	if err := checkAcquire(&w.request); err != nil {
 		return lock.Lease{}, err
 	}
 	if err := s.begin(ctx); err != nil {

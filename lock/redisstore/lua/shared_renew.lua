@@ -1,0 +1,55 @@
+-- Gives leases of shared locks their full TTL again. It never creates one: a lease
+-- that has ended is lost, even if nothing has cleared it away yet, and so is one
+-- whose keys hold something else. How many members a lease has does not matter.
+--
+-- KEYS three for each lease: the holders, the records, the members
+-- ARGV 1 TTL in ms
+--      2 ... "owner token", one per lease
+--
+-- Returns the indexes, from 1, of the leases that are not held.
+
+local call, pcall, match = redis.call, redis.pcall, string.match
+local ttl = tonumber(ARGV[1])
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local till = string.format('%.0f', now + ttl)
+
+local function held(holders, records, owner, token)
+  local ends = pcall('ZSCORE', holders, owner)
+  if type(ends) ~= 'string' or tonumber(ends) <= now then
+    return false
+  end
+  local record = pcall('HGET', records, owner)
+  return type(record) == 'string' and match(record, '^%l (%d+) ') == token
+end
+
+local lost = {}
+for i = 2, #ARGV do
+  local k = 3 * i - 5
+  local owner, token = match(ARGV[i], '^(.*) (%d+)$')
+  if held(KEYS[k], KEYS[k + 1], owner, token) then
+    call('ZADD', KEYS[k], till, owner)
+    if call('PTTL', KEYS[k]) < 2 * ttl then
+      local left = 4 * ttl
+      call('PEXPIRE', KEYS[k], string.format('%.0f', left))
+      for side = k + 1, k + 2 do
+        if call('PTTL', KEYS[side]) < left then
+          call('PEXPIRE', KEYS[side], string.format('%.0f', left + 1000))
+        end
+      end
+    end
+  else
+    lost[#lost + 1] = i - 1
+  end
+end
+
+-- A replica must not tell that a lease is lost: it may be behind, or still empty.
+-- If nothing was written the attempt to write something finds that out. This one
+-- changes nothing anywhere, for no owner is empty.
+if #lost > 0 then
+  local probe = pcall('ZREM', KEYS[3 * lost[1] - 2], '')
+  if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
+    return probe
+  end
+end
+return lost

@@ -1,0 +1,349 @@
+package redisstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadersShareAndAWriterDoesNot(t *testing.T) {
+	c := newCrowd(t)
+	first := c.granted(reads("a:1"))
+	second := c.granted(reads("b:1"))
+	rising(t, first, second)
+	assert.Equal(t, []string{"a:1", "b:1"}, c.holders())
+	assert.InDelta(t, ttlMs, c.refused(writes("c:1")), 2000)
+
+	assert.EqualValues(t, 1, c.release("a:1", 0))
+	c.refused(writes("c:1"))
+	assert.EqualValues(t, 1, c.release("b:1", 0))
+	third := c.granted(writes("c:1"))
+	rising(t, second, third)
+	c.refused(reads("a:2"))
+	c.refused(writes("a:2"))
+	assert.EqualValues(t, 1, c.release("c:1", 0))
+	c.empty()
+}
+
+func TestPermitsAreLimited(t *testing.T) {
+	c := newCrowd(t)
+	first := c.granted(permits("a:1", 2))
+	rising(t, first, c.granted(permits("b:1", 2)))
+	c.refused(permits("c:1", 2))
+	rising(t, first, c.granted(permits("c:1", 3)))
+	c.refused(permits("d:1", 2))
+	assert.EqualValues(t, 1, c.release("a:1", 0))
+	c.refused(permits("d:1", 2))
+	assert.EqualValues(t, 1, c.release("b:1", 0))
+	c.granted(permits("d:1", 2))
+	assert.Equal(t, []string{"c:1", "d:1"}, c.holders())
+}
+
+func TestThePermitThatEndsInTimeIsTold(t *testing.T) {
+	c := newCrowd(t)
+	for i, owner := range []string{"a:1", "b:1", "c:1", "d:1"} {
+		a := permits(owner, 9)
+		a.ttl = (i + 1) * 10_000
+		c.granted(a)
+	}
+	assert.InDelta(t, 10_000, c.refused(permits("e:1", 4)), 2000)
+	assert.InDelta(t, 30_000, c.refused(permits("e:1", 2)), 2000, "three have to end")
+}
+
+func TestMembersOfDifferentOwnersDiffer(t *testing.T) {
+	c := newCrowd(t)
+	first := c.granted(wants("a:1", "abc"))
+	rising(t, first, c.granted(wants("b:1", "de")))
+	assert.InDelta(t, ttlMs, c.refused(wants("c:1", "cx")), 2000, "the whole or nothing")
+	c.granted(wants("c:1", "xy"))
+	assert.Equal(t, map[string]string{"a": "a:1", "b": "a:1", "c": "a:1", "d": "b:1", "e": "b:1", "x": "c:1", "y": "c:1"},
+		c.rdb.HGetAll(t.Context(), c.k.members).Val())
+	assert.EqualValues(t, 1, c.release("a:1", 0))
+	assert.Equal(t, map[string]string{"d": "b:1", "e": "b:1", "x": "c:1", "y": "c:1"}, c.rdb.HGetAll(t.Context(), c.k.members).Val())
+	c.granted(wants("d:1", "a"))
+	for _, owner := range []string{"b:1", "c:1", "d:1"} {
+		assert.EqualValues(t, 1, c.release(owner, 0))
+	}
+	c.empty()
+}
+
+func TestMembersOfAnyBytes(t *testing.T) {
+	c := newCrowd(t)
+	names := []string{"\x00", "\n", " a", "\\", "\\n", "a\nb", "a b", "é", "{a:1", "{mode}"}
+	for i, name := range names {
+		a := ask{owner: "a:" + name, mode: "m", limit: 1, members: []string{name}}
+		a.owner = strings.Repeat("o", i+1) + ":1"
+		c.granted(a)
+		a.owner = "other:1"
+		c.refused(a)
+	}
+	assert.Len(t, c.holders(), len(names))
+}
+
+// each runs a test for all modes. That both cannot be held at one time is all that
+// it may assume of what first and second ask for; third goes with first.
+func each(t *testing.T, f func(t *testing.T, c *crowd, first, second, third ask)) {
+	for _, asks := range [][3]ask{
+		{reads("a:1"), writes("b:1"), reads("c:1")},
+		{permits("a:1", 1), permits("b:1", 1), permits("c:1", 2)},
+		{wants("a:1", "xy"), wants("b:1", "yz"), wants("c:1", "z")},
+	} {
+		t.Run(asks[0].mode, func(t *testing.T) { f(t, newCrowd(t), asks[0], asks[1], asks[2]) })
+	}
+}
+
+func TestAskASharedLockAgain(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+		token := c.granted(first)
+		other := c.granted(third)
+		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
+		assert.Equal(t, token, c.granted(first), "the same grant")
+		around(t, ttlMs*time.Millisecond, c.end(first.owner), "for the whole TTL again, though it waits with a shorter place")
+		assert.Equal(t, other, c.token(third.owner))
+		c.refused(second)
+	})
+}
+
+func TestATryOfASharedLockWritesNothing(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+		token := c.granted(first)
+		before := c.dump()
+		v := c.acquire(second, 0)
+		mark, ok := parseToken(v[1])
+		require.True(t, ok)
+		held, _ := parseToken(token)
+		assert.GreaterOrEqual(t, mark, held)
+		assert.LessOrEqual(t, mark, uint64(time.Now().UnixMicro()))
+		assert.Equal(t, before, c.dump())
+	})
+}
+
+func TestRenewSharedLocks(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+		token := c.granted(first)
+		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
+		assert.True(t, c.renews(first.owner, token))
+		around(t, ttlMs*time.Millisecond, c.end(first.owner))
+
+		before := c.dump()
+		assert.False(t, c.renews(first.owner, token+"0"), "another grant")
+		assert.False(t, c.renews(third.owner, token), "another owner")
+		c.queued(writesLike(first))
+		waiting := c.dump()
+		assert.False(t, c.renews("w:1", "0"), "a place is no lease")
+		assert.Equal(t, waiting, c.dump())
+		assert.EqualValues(t, 2, c.release("w:1", 0))
+		assert.Equal(t, before[c.k.lock], c.dump()[c.k.lock])
+
+		c.expire(first.owner)
+		before = c.dump()
+		assert.False(t, c.renews(first.owner, token), "what has ended is lost, though nobody has cleared it away")
+		assert.Equal(t, before, c.dump())
+		require.NoError(t, c.rdb.Del(t.Context(), c.k.lock).Err())
+		assert.False(t, c.renews(first.owner, token))
+		assert.Zero(t, c.rdb.Exists(t.Context(), c.k.lock).Val(), "it creates nothing")
+	})
+}
+
+// writesLike asks for what cannot be held beside a, as owner w:1.
+func writesLike(a ask) ask {
+	if a.mode == "r" {
+		a.mode = "w"
+	}
+	a.owner = "w:1"
+	return a
+}
+
+func TestRenewManySharedLocksInOneScript(t *testing.T) {
+	tables := []*crowd{newCrowd(t), newCrowd(t), newCrowd(t)}
+	var keys []string
+	args := []any{ttlMs}
+	for i, c := range tables {
+		token := c.granted(permits("a:1", 2))
+		if i == 1 {
+			token = "1"
+		}
+		keys = append(keys, c.k.lock, c.k.records, c.k.members)
+		args = append(args, "a:1 "+token)
+	}
+	list := tables[0].pre + "{list}"
+	spoil(t, tables[0].rdb, list)
+	require.NoError(t, tables[0].rdb.Set(t.Context(), "spoiled:"+list, 1, time.Minute).Err())
+	keys = append(keys, list, list, list, tables[0].k.lock, list, list)
+	args = append(args, "a:1 1", args[1])
+	lost, err := tables[0].call(sharedRenewScript, keys, args...)
+	require.NoError(t, err)
+	assert.Equal(t, []any{int64(2), int64(4), int64(5)}, lost, "keys that hold something else are leases that are lost")
+	assert.Equal(t, time.Duration(-1), tables[0].pttl(list), "and are left as they are")
+}
+
+func TestSharedKeysEndAfterTheirLeases(t *testing.T) {
+	c := newCrowd(t)
+	sides := []string{c.k.lock, c.k.records, c.k.members}
+	token := c.granted(wants("a:1", "abc"))
+	for _, key := range sides {
+		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000)
+	}
+	require.NoError(t, c.rdb.PExpire(t.Context(), c.k.lock, 2*ttlMs*time.Millisecond+time.Minute).Err())
+	c.renews("a:1", token)
+	assert.InDelta(t, 2*ttlMs+60_000, c.pttl(c.k.lock).Milliseconds(), 2000, "most renewals leave it")
+	for _, key := range sides {
+		require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttlMs*time.Millisecond-time.Second).Err())
+	}
+	c.renews("a:1", token)
+	for _, key := range sides {
+		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000)
+		assert.GreaterOrEqual(t, c.pttl(key), c.pttl(c.k.lock), "what is known of the holders outlasts them")
+		require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttlMs*time.Millisecond-time.Second).Err())
+	}
+	c.granted(wants("a:1", "abc"))
+	for _, key := range sides {
+		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000, "asking again renews too")
+	}
+	short := wants("b:1", "d")
+	short.ttl = 1000
+	c.granted(short)
+	for _, key := range sides {
+		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000, "a shorter lease shortens nothing")
+	}
+}
+
+func TestWhatHasEndedIsInNobodysWay(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+		old := c.granted(first)
+		c.granted(third)
+		c.expire(first.owner, third.owner)
+		rising(t, old, c.granted(second))
+		assert.Equal(t, []string{second.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "and is cleared away")
+		assert.Zero(t, c.rdb.HExists(t.Context(), c.k.records, first.owner).Val())
+		assert.EqualValues(t, 0, c.release(first.owner, 0))
+		assert.Equal(t, []string{second.owner}, c.holders())
+		assert.EqualValues(t, 1, c.release(second.owner, 0))
+		c.empty()
+	})
+}
+
+func TestAnOwnerWhoseLeaseHasEndedGetsANewOne(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+		old := c.granted(first)
+		c.expire(first.owner)
+		rising(t, old, c.granted(first))
+		c.expire(first.owner)
+		c.granted(second)
+		c.refused(first)
+	})
+}
+
+func TestReleaseAnEndedLease(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+		c.granted(first)
+		c.granted(third)
+		c.expire(first.owner)
+		assert.EqualValues(t, 0, c.release(first.owner, 0), "it is not held any more")
+		assert.Equal(t, []string{third.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "but cleared away")
+		before := c.dump()
+		assert.EqualValues(t, 0, c.release(first.owner, 0))
+		assert.Equal(t, before, c.dump())
+	})
+}
+
+func TestMembersOfTheDeadAreNotTakenFromTheLiving(t *testing.T) {
+	c := newCrowd(t)
+	for _, owner := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F"} {
+		c.granted(wants(owner, owner)) // as many as one script clears away
+		c.expire(owner)
+	}
+	c.granted(wants("a:1", "xy"))
+	c.granted(wants("z:1", "q"))
+	require.NoError(t, c.rdb.ZAddXX(t.Context(), c.k.lock, zOf("a:1", 2)).Err())
+	for _, owner := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F"} {
+		require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, zOf(owner, 1)).Err())
+	}
+	c.granted(wants("b:1", "yz"))
+	assert.Contains(t, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "a:1", "it is not cleared away yet")
+	assert.Equal(t, "b:1", c.rdb.HGet(t.Context(), c.k.members, "y").Val())
+	c.refused(wants("c:1", "y"))
+	assert.NotContains(t, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "a:1", "now it is")
+	assert.Equal(t, map[string]string{"y": "b:1", "z": "b:1", "q": "z:1"}, c.rdb.HGetAll(t.Context(), c.k.members).Val())
+}
+
+func TestAHolderSetThatWasDeletedLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+		c.granted(first)
+		c.granted(third)
+		require.NoError(t, c.rdb.Del(t.Context(), c.k.lock).Err())
+		c.granted(second)
+		records := c.rdb.HKeys(t.Context(), c.k.records).Val()
+		assert.NotContains(t, records, first.owner)
+		assert.NotContains(t, records, "{"+first.owner)
+		assert.EqualValues(t, 1, c.release(second.owner, 0))
+		c.empty()
+	})
+}
+
+func TestDowngrade(t *testing.T) {
+	c := newCrowd(t)
+	token := c.granted(writes("a:1"))
+	assert.Equal(t, token, c.granted(reads("a:1")), "with the same token")
+	c.granted(reads("b:1"))
+	_, err := c.try(writes("a:1"), placeMs)
+	require.ErrorContains(t, err, "another mode", "there is no way back, for a message that is late neither")
+	assert.Equal(t, token, c.granted(reads("a:1")))
+	assert.True(t, c.renews("a:1", token))
+	c.refused(writes("c:1"))
+}
+
+func TestFamiliesDoNotMix(t *testing.T) {
+	asks := []ask{reads("a:1"), permits("b:1", 3), wants("c:1", "x")}
+	for _, first := range asks {
+		for _, second := range asks {
+			if first.mode == second.mode {
+				continue
+			}
+			c := newCrowd(t)
+			c.granted(first)
+			before := c.dump()
+			_, err := c.try(second, placeMs)
+			require.ErrorContains(t, err, "WRONGTYPE")
+			assert.Equal(t, before, c.dump())
+			c.expire(first.owner)
+			c.granted(second)
+			assert.Equal(t, []string{second.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val())
+			assert.EqualValues(t, 1, c.release(second.owner, 0))
+			c.empty()
+		}
+	}
+}
+
+func TestSharedAndExclusiveDoNotMix(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+		c.granted(first)
+		exclusive := func() error {
+			_, err := c.call(acquireScript, c.keysFor("x:1"), "x:1", ttlMs, placeMs, memMs)
+			return err
+		}
+		before := c.dump()
+		require.ErrorContains(t, exclusive(), "WRONGTYPE")
+		assert.Equal(t, before, c.dump())
+		c.queued(second)
+		require.NoError(t, c.rdb.Del(t.Context(), c.k.lock).Err())
+		before = c.dump()
+		require.ErrorContains(t, exclusive(), "WRONGTYPE", "it overtakes nobody")
+		assert.Equal(t, before, c.dump())
+		assert.EqualValues(t, 2, c.release(second.owner, 0))
+
+		c.table.granted("x:1")
+		before = c.dump()
+		_, err := c.try(first, placeMs)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		c.table.queued("y:1")
+		c.table.expire()
+		before = c.dump()
+		_, err = c.try(first, placeMs)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.Equal(t, before, c.dump())
+	})
+}
