@@ -29,6 +29,10 @@ var (
 	sharedRenewLua string
 	//go:embed lua/shared_release.lua
 	sharedReleaseLua string
+	//go:embed lua/shared_force.lua
+	sharedForceLua string
+	//go:embed lua/shared_inspect.lua
+	sharedInspectLua string
 )
 
 var (
@@ -41,6 +45,8 @@ var (
 	sharedAcquireScript = newScript(prelude + sharedPrelude + sharedAcquireLua)
 	sharedRenewScript   = newScript(sharedRenewLua)
 	sharedReleaseScript = newScript(prelude + sharedPrelude + sharedReleaseLua)
+	sharedForceScript   = newScript(prelude + sharedPrelude + sharedForceLua)
+	sharedInspectScript = newScript(sharedInspectLua)
 )
 
 // script is sent by its digest, and in full when the server answers NOSCRIPT: it

@@ -57,9 +57,11 @@ elseif not family and not fresh then
   return wrong_type()
 end
 
+-- A message that is late asks for what is no more: for a write lock, say, that was
+-- turned into one to read.
 local before = (mine > now or known) and wish_of(owner)
 if before and before.mode ~= wish.mode and not (mine > now and before.mode == 'w') then
-  return redis.error_reply('ERR the owner has asked for another mode before')
+  return {0, text(last), 0, 0}
 end
 
 if mine > now and before then

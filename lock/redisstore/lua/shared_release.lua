@@ -19,7 +19,8 @@ else
   local time = call('TIME')
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
-call('HLEN', KEYS[5]) -- these two refuse a wrong type
+call('ZCARD', KEYS[4]) -- these refuse a wrong type
+call('HLEN', KEYS[5])
 call('HLEN', KEYS[6])
 
 if till > 0 then

@@ -1,0 +1,28 @@
+-- Shows a shared lock. It writes nothing.
+--
+-- KEYS 1 the holders, 2 the last token, 3 the queue, 4 the records
+--
+-- Returns {the number of holders, how many wait, the last token or nil, up to 16
+-- holders}: those with the lowest tokens, of 1,000 that are looked at. A holder is
+-- {token, ms, mode, limit or number of members, metadata}.
+
+local call = redis.call
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local from = string.format('(%.0f', now)
+
+local live = call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+local holders = {}
+for i = 1, #live, 2 do
+  local record = call('HGET', KEYS[4], live[i])
+  local mode, token, limit, metadata = string.match(record or '', '^(%l) (%d+) (%d+) (.*)$')
+  if not mode then
+    return redis.error_reply('WRONGTYPE the value of the key is not a lock')
+  end
+  holders[#holders + 1] = {token, tonumber(live[i + 1]) - now, mode, tonumber(limit), metadata}
+end
+table.sort(holders, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
+for i = #holders, 17, -1 do
+  holders[i] = nil
+end
+return {call('ZCOUNT', KEYS[1], from, '+inf'), call('ZCARD', KEYS[3]), call('GET', KEYS[2]), holders}
