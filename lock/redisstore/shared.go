@@ -61,9 +61,9 @@ func checkMembers(members []string) error {
 		return fmt.Errorf("there must be 1 to %d members, got %d", MaxMembers, len(members))
 	}
 	size := 0
-	for i, m := range members {
-		if m == "" || i > 0 && m <= members[i-1] {
-			return errors.New("the members must be sorted, none twice, none empty")
+	for _, m := range members {
+		if m == "" {
+			return errors.New("a member is empty")
 		}
 		size += len(m) + 1
 	}

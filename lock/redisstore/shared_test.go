@@ -180,35 +180,68 @@ func TestRenewManySharedLocksInOneScript(t *testing.T) {
 	assert.Equal(t, time.Duration(-1), tables[0].pttl(list), "and are left as they are")
 }
 
-func TestSharedKeysEndAfterTheirLeases(t *testing.T) {
-	c := newCrowd(t)
-	sides := []string{c.k.lock, c.k.records, c.k.members}
-	token := c.granted(wants("a:1", "abc"))
-	for _, key := range sides {
-		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000)
-	}
-	require.NoError(t, c.rdb.PExpire(t.Context(), c.k.lock, 2*ttlMs*time.Millisecond+time.Minute).Err())
-	c.renews("a:1", token)
-	assert.InDelta(t, 2*ttlMs+60_000, c.pttl(c.k.lock).Milliseconds(), 2000, "most renewals leave it")
-	for _, key := range sides {
-		require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttlMs*time.Millisecond-time.Second).Err())
-	}
-	c.renews("a:1", token)
-	for _, key := range sides {
-		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000)
-		assert.GreaterOrEqual(t, c.pttl(key), c.pttl(c.k.lock), "what is known of the holders outlasts them")
-		require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttlMs*time.Millisecond-time.Second).Err())
-	}
-	c.granted(wants("a:1", "abc"))
-	for _, key := range sides {
-		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000, "asking again renews too")
-	}
-	short := wants("b:1", "d")
-	short.ttl = 1000
-	c.granted(short)
-	for _, key := range sides {
-		assert.InDelta(t, 4*ttlMs, c.pttl(key).Milliseconds(), 2000, "a shorter lease shortens nothing")
-	}
+func TestASharedLockEndsWithItsLastLease(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+		third.ttl = 2 * ttlMs
+		token := c.granted(first)
+		exactly := func(owner string) {
+			t.Helper()
+			assert.Equal(t, int64(c.rdb.ZScore(t.Context(), c.k.lock, owner).Val()), c.rdb.PExpireTime(t.Context(), c.k.lock).Val().Milliseconds())
+		}
+		exactly(first.owner)
+		c.granted(third)
+		exactly(third.owner)
+		assert.True(t, c.renews(first.owner, token))
+		exactly(third.owner)
+		assert.EqualValues(t, 1, c.release(third.owner, 0))
+		exactly(first.owner)
+		assert.True(t, c.renews(first.owner, token))
+		exactly(first.owner)
+		c.granted(first)
+		exactly(first.owner)
+	})
+}
+
+func TestWhatIsKnownOfALeaseOutlastsIt(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+		sides := []string{c.k.records}
+		if first.mode == "m" {
+			sides = append(sides, c.k.members)
+		}
+		both := func(left time.Duration, msg ...any) {
+			t.Helper()
+			for _, key := range sides {
+				assert.InDelta(t, left.Milliseconds(), c.pttl(key).Milliseconds(), 2000, msg...)
+			}
+		}
+		const ttl = ttlMs * time.Millisecond
+		token := c.granted(first)
+		both(4 * ttl)
+		for i := range sides {
+			for j, key := range sides {
+				left := 2*ttl + time.Minute
+				if i == j {
+					left = 2*ttl - time.Second
+				}
+				require.NoError(t, c.rdb.PExpire(t.Context(), key, left).Err())
+			}
+			assert.True(t, c.renews(first.owner, token))
+			assert.InDelta(t, 4*ttlMs, c.pttl(sides[i]).Milliseconds(), 2000)
+		}
+		for _, key := range sides {
+			require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttl+5*time.Second).Err())
+		}
+		assert.True(t, c.renews(first.owner, token))
+		both(2*ttl+5*time.Second, "most renewals leave it")
+		for _, key := range sides {
+			require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttl-time.Second).Err())
+		}
+		c.granted(first)
+		both(4*ttl, "asking again renews too")
+		third.ttl = 1000
+		c.granted(third)
+		both(4*ttl, "a shorter lease shortens nothing")
+	})
 }
 
 func TestWhatHasEndedIsInNobodysWay(t *testing.T) {

@@ -65,13 +65,12 @@ if before and before.mode ~= wish.mode and not (mine > now and before.mode == 'w
 end
 
 if mine > now and before then
-  call('ZADD', KEYS[1], text(now + ttl), owner)
+  hold(owner, now + ttl)
   if before.mode ~= wish.mode then
     wish.rest = before.rest
     note(owner, wish, before.token)
     serve()
   end
-  keep(ttl)
   return {1, before.token}
 end
 
@@ -79,11 +78,13 @@ if known and place > 0 then
   call('ZADD', KEYS[4], text(now + place), owner)
 end
 
--- Of holders that ended all at once, with the key, there is only this left.
-if fresh then
-  if strays then
-    call('UNLINK', KEYS[6])
-  end
+-- Of leases that ended with the lock there is only this left.
+if fresh and strays then
+  call('UNLINK', KEYS[6])
+end
+if fresh and family and not known and call('ZCARD', KEYS[3]) == 0 then
+  call('UNLINK', KEYS[5])
+elseif fresh then
   for _, field in ipairs(call('HKEYS', KEYS[5])) do
     local of = string.match(field, '^{?([^}]*)$')
     if of and not call('ZSCORE', KEYS[3], of) then
@@ -117,8 +118,7 @@ if known then
     serve()
   end
   if ends(KEYS[1], owner) > 0 then
-    call('ZADD', KEYS[1], text(now + ttl), owner)
-    keep(ttl)
+    hold(owner, now + ttl)
     return {1, wish_of(owner).token}
   end
 else

@@ -1,7 +1,8 @@
 -- Steps of the scripts for shared locks: the modes read, write, permit and
 -- members. It stands behind the prelude, of which it uses text, token and signal.
 --
--- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms
+-- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; ends
+--                     with the last of them
 --      2 the token    string, the last one granted
 --      3 the queue    sorted set of the owners that wait, by their tickets
 --      4 the places   sorted set of those owners by the end of their places, in ms
@@ -80,17 +81,22 @@ local function note(owner, wish, token)
   call('HSET', KEYS[5], owner, wish.mode .. ' ' .. token .. ' ' .. wish.rest)
 end
 
--- keep sees to it that what is known of the holders outlasts a lease of so many
--- ms, for long enough that few renewals need to.
-local function keep(ms)
-  local left = call('PTTL', KEYS[1])
-  if left < 2 * ms then
-    left = 4 * ms
-    call('PEXPIRE', KEYS[1], text(left))
+-- trim lets the lock end with the last of its leases.
+local function trim()
+  local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  if latest > now then
+    call('PEXPIREAT', KEYS[1], text(latest))
   end
+end
+
+-- hold gives an owner a lease until a moment. What is known of the lease outlasts
+-- it, and for so long that few renewals have to see to that.
+local function hold(owner, till)
+  call('ZADD', KEYS[1], text(till), owner)
+  trim()
   for i = 5, 6 do
-    if call('PTTL', KEYS[i]) < left then
-      call('PEXPIRE', KEYS[i], text(left + 1000))
+    if call('PTTL', KEYS[i]) < 2 * (till - now) then
+      call('PEXPIRE', KEYS[i], text(4 * (till - now)))
     end
   end
 end
@@ -100,7 +106,6 @@ local function give(owner, wish, till)
   last = last + 1
   local new = text(last)
   call('SET', KEYS[2], new, 'PX', text(math.floor(last / 1000) - now + memory))
-  call('ZADD', KEYS[1], text(till), owner)
   note(owner, wish, new)
   local list = wish.list or {}
   for from = 1, #list, CHUNK / 2 do
@@ -111,7 +116,7 @@ local function give(owner, wish, till)
     end
     call('HSET', KEYS[6], unpack(fields))
   end
-  keep(till - now)
+  hold(owner, till)
   return new
 end
 
@@ -132,6 +137,7 @@ end
 local function drop(owner)
   local list = {}
   call('ZREM', KEYS[1], owner)
+  trim()
   if call('ZCARD', KEYS[1]) == 0 then
     call('UNLINK', KEYS[6])
   elseif call('HLEN', KEYS[6]) > 0 then

@@ -14,28 +14,28 @@ local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local till = string.format('%.0f', now + ttl)
 
+-- held answers the mode of the lease, nil if it is not held.
 local function held(holders, records, owner, token)
   local ends = pcall('ZSCORE', holders, owner)
   if type(ends) ~= 'string' or tonumber(ends) <= now then
-    return false
+    return nil
   end
   local record = pcall('HGET', records, owner)
-  return type(record) == 'string' and match(record, '^%l (%d+) ') == token
+  return type(record) == 'string' and match(record, '^(%l) ' .. token .. ' ')
 end
 
 local lost = {}
 for i = 2, #ARGV do
   local k = 3 * i - 5
   local owner, token = match(ARGV[i], '^(.*) (%d+)$')
-  if held(KEYS[k], KEYS[k + 1], owner, token) then
+  local mode = held(KEYS[k], KEYS[k + 1], owner, token)
+  if mode then
     call('ZADD', KEYS[k], till, owner)
-    if call('PTTL', KEYS[k]) < 2 * ttl then
-      local left = 4 * ttl
-      call('PEXPIRE', KEYS[k], string.format('%.0f', left))
-      for side = k + 1, k + 2 do
-        if call('PTTL', KEYS[side]) < left then
-          call('PEXPIRE', KEYS[side], string.format('%.0f', left + 1000))
-        end
+    local latest = call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2]
+    call('PEXPIREAT', KEYS[k], string.format('%.0f', tonumber(latest)))
+    for side = k + 1, mode == 'm' and k + 2 or k + 1 do
+      if call('PTTL', KEYS[side]) < 2 * ttl then
+        call('PEXPIRE', KEYS[side], string.format('%.0f', 4 * ttl))
       end
     end
   else
