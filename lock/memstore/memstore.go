@@ -233,9 +233,9 @@ func (s *Store) Close() error {
 func (s *Store) open(r lock.Request, now time.Time) *state {
 	k := s.keys[r.Key]
 	if k == nil {
+		s.tidy(now) // before: nobody holds the new one yet
 		k = &state{family: familyOf(r.Mode)}
 		s.keys[r.Key] = k
-		s.tidy(now)
 	}
 	return k
 }
