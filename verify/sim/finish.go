@@ -18,7 +18,7 @@ func (w *world) finish() {
 		p.close(max(10*time.Second, 2*w.plan.ttl))
 	}
 	for _, p := range w.procs {
-		p.gate.pass(0)
+		p.gate.Pass(0)
 		p.end()
 	}
 	w.traveling.Wait()
@@ -71,7 +71,7 @@ func (w *world) serves() {
 		return // a lease made before the server's clock was set back lasts longer
 	}
 	p := w.procs[0]
-	p.gate.pass(0)
+	p.gate.Pass(0)
 	w.mu.Lock()
 	gone := p.closed
 	w.mu.Unlock()

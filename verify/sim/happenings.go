@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // forgets tells whether the server may fall back to an older state.
@@ -12,24 +13,24 @@ func (p plan) forgets() bool { return p.class == dataLoss || p.class == everythi
 
 // happenings are what the seed has happen to clients, servers and clocks.
 func (w *world) happenings() {
-	d := newDice(w.plan.seed, 8)
+	d := chance.New(w.plan.seed, 8)
 	for !w.over() && len(w.plan.events) > 0 {
 		if w.plan.forgets() {
 			w.mu.Lock()
 			w.server.remember()
 			w.mu.Unlock()
 		}
-		time.Sleep(d.upTo(w.plan.every))
+		time.Sleep(d.UpTo(w.plan.every))
 		if w.over() {
 			return
 		}
-		w.happens(pick(d, w.plan.events...), d)
+		w.happens(chance.Pick(d, w.plan.events...), d)
 	}
 }
 
-func (w *world) happens(e event, d dice) {
-	p := pick(d, w.procs...)
-	span := d.upTo(w.plan.ttl * 3 / 2)
+func (w *world) happens(e event, d chance.Dice) {
+	p := chance.Pick(d, w.procs...)
+	span := d.UpTo(w.plan.ttl * 3 / 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if (e == suspend || e == wallBack) && !w.compared() {
@@ -41,7 +42,7 @@ func (w *world) happens(e event, d dice) {
 	case partition, oneWay:
 		w.cut(e, p, span)
 	case pause:
-		p.gate.stop(span)
+		p.gate.Stop(span)
 	case closeClient:
 		w.traveling.Go(func() { p.close(span) })
 	case crash:
@@ -68,7 +69,7 @@ func (w *world) happens(e event, d dice) {
 func (w *world) compared() bool {
 	for _, p := range w.procs {
 		since := w.hidingAt
-		if end, still := p.gate.stoodStill(since); still {
+		if end, still := p.gate.StoodStill(since); still {
 			since = end
 		}
 		if time.Since(since) < time.Second+4*p.plan.tick {
@@ -104,7 +105,7 @@ func (w *world) interfere(e event, key string) {
 }
 
 // serverFails is for what happens to the server. The caller holds mu.
-func (w *world) serverFails(e event, span time.Duration, d dice) {
+func (w *world) serverFails(e event, span time.Duration, d chance.Dice) {
 	s := w.server
 	switch e {
 	case down:
@@ -114,7 +115,7 @@ func (w *world) serverFails(e event, span time.Duration, d dice) {
 		w.voidAll("")
 		w.downUntil = time.Now().Add(span / 4)
 	case failOver:
-		s.data = pick(d, s.copies...).clone()
+		s.data = chance.Pick(d, s.copies...).clone()
 		w.voidAll("")
 	case serverAhead:
 		s.clock.step += span
@@ -147,7 +148,7 @@ func (p *process) close(within time.Duration) {
 		}
 	}
 	w.mu.Unlock()
-	p.gate.pass(0)
+	p.gate.Pass(0)
 	lost := make(map[*tenure]bool) // those are left to their Unlock
 	for _, t := range mine {
 		lost[t] = !t.held.Valid()
@@ -157,7 +158,7 @@ func (p *process) close(within time.Duration) {
 	defer cancel()
 	err := p.client.Close(ctx)
 	took := time.Since(begun)
-	_, still := p.gate.stoodStill(begun)
+	_, still := p.gate.StoodStill(begun)
 	if took > within && !still {
 		w.fail("close", "L5: it took p%d %v to close, it had %v", p.id, took, within)
 	}

@@ -1,8 +1,10 @@
 package sim
 
+import "github.com/leasewheel/leasewheel/verify/mutant"
+
 // mutants are mistakes that somebody could make, most of them seen in the field in
 // other clients: each breaks a promise of docs/SAFETY.md.
-var mutants = []mutant{
+var mutants = mutant.List{
 	{
 		"the deadline counts from the answer of a renewal", "renewal/dispatch.go",
 		"e.settle(outcome, err, b.sent, now)", "e.settle(outcome, err, now, now)",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // Errors of the network. None of them is an answer.
@@ -28,14 +30,14 @@ type fate struct {
 	refused     bool // at once, and it is not executed
 	reset       bool // a loss is noticed when the answer would have come
 	again       time.Duration
-	dice        dice // for what the operation itself decides
+	dice        chance.Dice // for what the operation itself decides
 }
 
 // fateOf draws the fate of a message.
 func (p *process) fateOf(m message) fate {
 	w := p.world
-	d := newDice(w.plan.seed, 4, uint64(p.id), digest(m.op), digest(serial(m.owner)), uint64(m.nth))
-	f := fate{out: d.between(50*time.Microsecond, 5*time.Millisecond), back: d.between(50*time.Microsecond, 5*time.Millisecond), dice: d}
+	d := chance.New(w.plan.seed, 4, uint64(p.id), chance.Digest(m.op), chance.Digest(serial(m.owner)), uint64(m.nth))
+	f := fate{out: d.Between(50*time.Microsecond, 5*time.Millisecond), back: d.Between(50*time.Microsecond, 5*time.Millisecond), dice: d}
 	odds, ttl := w.plan.net, w.plan.ttl
 	if w.plan.class == single { // what is in time must not be late
 		f.out, f.back = f.out/5, f.back/5
@@ -44,17 +46,17 @@ func (p *process) fateOf(m message) fate {
 	hit := func(chance int) bool { n -= chance; return n < 0 }
 	switch {
 	case hit(odds.lostRequest):
-		f.lostRequest, f.reset = true, d.chance(500)
+		f.lostRequest, f.reset = true, d.Chance(500)
 	case hit(odds.lostReply):
-		f.lostReply, f.reset = true, d.chance(500)
+		f.lostReply, f.reset = true, d.Chance(500)
 	case hit(odds.refused):
 		f.refused = true
 	case hit(odds.late):
-		f.out = d.upTo(2 * ttl)
+		f.out = d.UpTo(2 * ttl)
 	case hit(odds.twice):
-		f.again = d.upTo(2 * ttl)
+		f.again = d.UpTo(2 * ttl)
 	case hit(odds.slow):
-		f.out, f.back = d.upTo(ttl/20), d.upTo(ttl)
+		f.out, f.back = d.UpTo(ttl/20), d.UpTo(ttl)
 	}
 	return f
 }
@@ -65,9 +67,9 @@ func (f fate) fails() bool { return f.lostRequest || f.lostReply || f.refused }
 // timeout has passed. The request may be executed later, and twice.
 func (p *process) call(ctx context.Context, timeout time.Duration, m message, f fate, execute func() any) (any, error) {
 	w := p.world
-	caller := mix(digest(m.op), digest(serial(m.owner)), uint64(m.nth))
-	p.gate.pass(caller)
-	defer p.gate.pass(caller)
+	caller := chance.Mix(chance.Digest(m.op), chance.Digest(serial(m.owner)), uint64(m.nth))
+	p.gate.Pass(caller)
+	defer p.gate.Pass(caller)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

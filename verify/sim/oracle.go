@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // acted checks, when an answer of the store has been dealt with, that it was.
@@ -158,7 +159,7 @@ func (w *world) mustBeTold(t *tenure, since time.Time) {
 	by := since.Add(tick + 1)
 	for {
 		sleepUntil(by, t.done)
-		end, still := t.process.gate.stoodStill(since)
+		end, still := t.process.gate.StoodStill(since)
 		if late := end.Add(time.Second + 3*tick); still && late.After(by) {
 			by = late
 			continue
@@ -175,9 +176,9 @@ func (w *world) mustBeTold(t *tenure, since time.Time) {
 
 // probing looks at all leases at random instants.
 func (w *world) probing() {
-	d := newDice(w.plan.seed, 7)
+	d := chance.New(w.plan.seed, 7)
 	for !w.over() {
-		time.Sleep(d.upTo(w.plan.ttl / 2))
+		time.Sleep(d.UpTo(w.plan.ttl / 2))
 		w.lookAtAll()
 		w.tidies()
 		for _, p := range w.procs {
@@ -211,7 +212,7 @@ func (w *world) mustNotice(t *tenure) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.check("noticed")
-		_, still := t.process.gate.stoodStill(since)
+		_, still := t.process.gate.StoodStill(since)
 		if !still && !w.movedAt.After(since) && !closed(t.done) && !t.held.Valid() {
 			w.violated("told", "rule 7: p%d was not told within a second that %s ended", t.process.id, t.key)
 		}

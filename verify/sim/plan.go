@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // class is what a schedule is about. It is the seed modulo their number.
@@ -98,13 +99,13 @@ var eventsOf = [classes][]event{
 }
 
 func newPlan(seed uint64) plan {
-	d := newDice(seed, 1)
+	d := chance.New(seed, 1)
 	p := plan{
 		seed:  seed,
 		class: class(seed % uint64(classes)),
-		ttl:   pick(d, 300*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, 30*time.Second),
+		ttl:   chance.Pick(d, 300*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, 30*time.Second),
 		keys:  1 + d.IntN(3),
-		queue: d.chance(500),
+		queue: d.Chance(500),
 		rate:  1 + (d.Float64()-0.5)*0.02,
 	}
 	p.length = p.ttl * time.Duration(5+d.IntN(8))
@@ -113,7 +114,7 @@ func newPlan(seed uint64) plan {
 	p.events = eventsOf[p.class]
 	p.net = oddsOf(p.class, d)
 	if p.class == drift {
-		p.rate = pick(d, 0.99, 1.01, 1.01)
+		p.rate = chance.Pick(d, 0.99, 1.01, 1.01)
 	}
 	for range 2 + d.IntN(2) {
 		p.procs = append(p.procs, newProcessPlan(d, p.class, p.ttl))
@@ -121,7 +122,7 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-func oddsOf(c class, d dice) odds {
+func oddsOf(c class, d chance.Dice) odds {
 	switch c {
 	case single:
 		return odds{lostRequest: 100, lostReply: 100, refused: 100}
@@ -129,7 +130,7 @@ func oddsOf(c class, d dice) odds {
 		return odds{lostRequest: 20, lostReply: 20, late: 20}
 	case clocks:
 		o := odds{lostRequest: 20, lostReply: 20, late: 20, slow: 200}
-		if d.chance(500) { // or the renewals after each step make it good
+		if d.Chance(500) { // or the renewals after each step make it good
 			o.lostRequest, o.lostReply = 350, 100
 		}
 		return o
@@ -137,7 +138,7 @@ func oddsOf(c class, d dice) odds {
 		return odds{lostReply: 50, lostRequest: 50, slow: 400}
 	case network, everything:
 		o := odds{lostRequest: 50, lostReply: 50, late: 50, twice: 50, refused: 50, partial: 50, slow: 50}
-		if d.chance(300) {
+		if d.Chance(300) {
 			o.lostRequest, o.late = 200, 200
 		}
 		return o
@@ -148,22 +149,22 @@ func oddsOf(c class, d dice) odds {
 	}
 }
 
-func newProcessPlan(d dice, c class, ttl time.Duration) processPlan {
+func newProcessPlan(d chance.Dice, c class, ttl time.Duration) processPlan {
 	p := processPlan{
 		users: 1 + d.IntN(3),
-		heap:  d.chance(400),
-		ttl:   ttl * time.Duration(pick(d, 1, 1, 2)),
+		heap:  d.Chance(400),
+		ttl:   ttl * time.Duration(chance.Pick(d, 1, 1, 2)),
 		renewal: renewal.Options{
-			Fraction: pick(d, 0, 0, 0.2, 0.45),
-			Failures: pick(d, 0, 0, 0, 1, -1, 3),
-			MaxBatch: pick(d, 0, 1, 2),
-			InFlight: pick(d, 0, 1, 2),
-			Align:    pick(d, 0, 0, -1, ttl/20),
+			Fraction: chance.Pick(d, 0, 0, 0.2, 0.45),
+			Failures: chance.Pick(d, 0, 0, 0, 1, -1, 3),
+			MaxBatch: chance.Pick(d, 0, 1, 2),
+			InFlight: chance.Pick(d, 0, 1, 2),
+			Align:    chance.Pick(d, 0, 0, -1, ttl/20),
 		},
 	}
 	p.tick = min(max(p.ttl/3000, time.Millisecond), 10*time.Millisecond) // as the client's own engine has it
 	if c == single {                                                     // L1 is for leases that tolerate a failure, and have a slot for the second try
-		p.renewal.Failures, p.renewal.InFlight = pick(d, 0, -1, 3), 0
+		p.renewal.Failures, p.renewal.InFlight = chance.Pick(d, 0, -1, 3), 0
 	}
 	if ttl < time.Second { // leaves no time for two tries that come late
 		p.renewal.Fraction = 0
@@ -172,9 +173,9 @@ func newProcessPlan(d dice, c class, ttl time.Duration) processPlan {
 	case 0:
 		p.fixed = true
 	case 1:
-		p.maxHold = ttl + d.upTo(2*ttl)
+		p.maxHold = ttl + d.UpTo(2*ttl)
 	}
-	p.own = !p.heap && c != pauses && c != everything && c != endings && c != drift && d.chance(300)
+	p.own = !p.heap && c != pauses && c != everything && c != endings && c != drift && d.Chance(300)
 	return p
 }
 

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
-	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/still"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -21,7 +20,7 @@ type process struct {
 	world  *world
 	id     int
 	plan   processPlan
-	gate   gate
+	gate   *still.Gate
 	client *lock.Client
 	store  *driver
 	end    func() // closes the engine, if the client does not
@@ -42,7 +41,7 @@ type tally struct {
 }
 
 func newProcess(w *world, id int, plan processPlan) (*process, error) {
-	p := &process{world: w, id: id, plan: plan, end: func() {}, gate: gate{seed: mix(w.plan.seed, 9, uint64(id))}}
+	p := &process{world: w, id: id, plan: plan, end: func() {}, gate: still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id)))}
 	p.tally.lost = make(map[renewal.Reason]int)
 	p.store = newDriver(p)
 	engine, err := p.engine()
@@ -61,7 +60,7 @@ func newProcess(w *world, id int, plan processPlan) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", id, err)
 	}
-	p.settleChance()
+	chance.Settle(p.client, chance.New(w.plan.seed, 2, uint64(id)).Float64())
 	return p, nil
 }
 
@@ -76,109 +75,16 @@ func (p *process) engine() (schedule.Scheduler, error) {
 			return nil, err
 		}
 		p.end = func() { s.Close() }
-		return gated{s, &p.gate}, nil
+		return p.gate.Engine(s), nil
 	}
 	s, err := wheel.New(&wheel.Options{Tick: p.plan.tick})
 	if err != nil {
 		return nil, err
 	}
 	p.end = func() { s.Close() }
-	return gatedTicking{gated{s, &p.gate}, p.plan.tick}, nil
-}
-
-// settleChance replaces what the watchdog draws at its making: when its first
-// renewal stands. The seed decides that too, or no failure could be played again.
-// It is the one thing that the simulation does to the code it runs.
-func (p *process) settleChance() {
-	core := reflect.ValueOf(p.client).Elem().FieldByName("core").Elem()
-	spread := core.FieldByName("dog").Elem().FieldByName("spread")
-	*(*float64)(unsafe.Pointer(spread.UnsafeAddr())) = newDice(p.world.plan.seed, 2, uint64(p.id)).Float64() / 2
+	return p.gate.TickingEngine(s, p.plan.tick), nil
 }
 
 func (p *process) backoff(n int) time.Duration {
-	return newDice(p.world.plan.seed, 3, uint64(p.id), uint64(n)).between(p.plan.ttl/200, p.plan.ttl/20)
+	return chance.New(p.world.plan.seed, 3, uint64(p.id), uint64(n)).Between(p.plan.ttl/200, p.plan.ttl/20)
 }
-
-// gate holds up all that a process does while it stands still.
-type gate struct {
-	seed uint64
-
-	mu     sync.Mutex // guards all below
-	until  time.Time
-	spells []spell
-}
-
-type spell struct{ from, to time.Time }
-
-// pass returns when the process runs, and who had to wait has its turn then: the
-// number names the caller, so that they come in an order that the seed decides.
-func (g *gate) pass(caller uint64) {
-	for {
-		g.mu.Lock()
-		wait := time.Until(g.until)
-		g.mu.Unlock()
-		if wait <= 0 {
-			return
-		}
-		time.Sleep(wait + time.Duration(caller%100_000))
-	}
-}
-
-// turn names the engine, whose turn after a pause may come before or after those of
-// others.
-func (g *gate) turn() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return mix(g.seed, uint64(len(g.spells)))
-}
-
-// stop makes the process stand still, unless it does.
-func (g *gate) stop(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if now.Before(g.until) {
-		return
-	}
-	g.until = now.Add(d)
-	g.spells = append(g.spells, spell{now, g.until})
-}
-
-// stoodStill returns the end of the last pause that reached beyond an instant.
-func (g *gate) stoodStill(since time.Time) (end time.Time, did bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, s := range g.spells {
-		if s.to.After(since) {
-			end, did = s.to, true
-		}
-	}
-	return end, did
-}
-
-// gated is an engine of a process that can stand still.
-type gated struct {
-	schedule.Scheduler
-	gate *gate
-}
-
-func (g gated) Schedule(d time.Duration, t schedule.Task) (schedule.Timer, error) {
-	return g.Scheduler.Schedule(d, gatedTask{t, g.gate})
-}
-
-type gatedTask struct {
-	task schedule.Task
-	gate *gate
-}
-
-func (t gatedTask) Run(timer schedule.Timer) {
-	t.gate.pass(t.gate.turn())
-	t.task.Run(timer)
-}
-
-type gatedTicking struct {
-	gated
-	tick time.Duration
-}
-
-func (g gatedTicking) Tick() time.Duration { return g.tick }

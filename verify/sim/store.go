@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // driver is the store of one process: the server beyond a network.
@@ -132,11 +133,11 @@ func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Ou
 }
 
 // renewAll renews a batch, of which some may get no answer.
-func (s *server) renewAll(batch []lock.Lease, d dice, partial int) []renewal.Outcome {
+func (s *server) renewAll(batch []lock.Lease, d chance.Dice, partial int) []renewal.Outcome {
 	out := make([]renewal.Outcome, len(batch))
 	for i, l := range batch {
 		held := s.renew(l.Key, l.Owner, l.Token, l.TTL)
-		switch unanswered := partial > 0 && d.chance(partial); {
+		switch unanswered := partial > 0 && d.Chance(partial); {
 		case unanswered:
 		case held:
 			out[i] = renewal.Renewed

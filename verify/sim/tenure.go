@@ -71,7 +71,7 @@ func (w *world) excluded(t, by *tenure) {
 		w.violated("exclusion", "S1: %s is granted to p%d while the handle of p%d is valid, its deadline %v away",
 			t.key, by.process.id, t.process.id, time.Until(t.held.Deadline()))
 	}
-	_, still := t.process.gate.stoodStill(t.deadline)
+	_, still := t.process.gate.StoodStill(t.deadline)
 	if w.moved == 0 && !still && !t.process.crashed && !closed(t.done) {
 		w.violated("exclusion", "S2: %s is granted to p%d before p%d was told", t.key, by.process.id, t.process.id)
 	}
@@ -200,7 +200,7 @@ func (w *world) sends(t *tenure, now time.Time) {
 	w.check("sent")
 	plan, id := t.process.plan, t.process.id
 	since := now.Sub(t.sent)
-	_, still := t.process.gate.stoodStill(t.sent)
+	_, still := t.process.gate.StoodStill(t.sent)
 	switch {
 	case t.renewing:
 		w.violated("sent", "p%d renews %s twice at a time", id, t.key)

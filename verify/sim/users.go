@@ -7,13 +7,14 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // user is a goroutine of a process that takes locks and gives them back.
 type user struct {
 	*process
 	id   int
-	dice dice
+	dice chance.Dice
 
 	refused bool // by a client that is closed; the world's mu guards it
 }
@@ -21,11 +22,11 @@ type user struct {
 var errEnough = errors.New("sim: waited long enough")
 
 func (u *user) run() {
-	time.Sleep(u.dice.upTo(u.world.plan.ttl / 2)) // no two at one instant
+	time.Sleep(u.dice.UpTo(u.world.plan.ttl / 2)) // no two at one instant
 	for !u.world.over() && !u.gone() {
-		u.gate.pass(uint64(u.id) + 1)
+		u.gate.Pass(uint64(u.id) + 1)
 		u.turn()
-		time.Sleep(u.dice.upTo(u.world.plan.ttl / 2))
+		time.Sleep(u.dice.UpTo(u.world.plan.ttl / 2))
 	}
 }
 
@@ -39,9 +40,9 @@ func (u *user) gone() bool {
 // turn takes a lock, holds it for a while and gives it back.
 func (u *user) turn() {
 	key := keyName(u.dice.IntN(u.world.plan.keys))
-	wait := u.dice.chance(700)
-	patience := u.dice.upTo(3 * u.plan.ttl)
-	abandons := u.dice.chance(20)
+	wait := u.dice.Chance(700)
+	patience := u.dice.UpTo(3 * u.plan.ttl)
+	abandons := u.dice.Chance(20)
 	hold := u.howLong()
 	held, err := u.lock(key, wait, patience)
 	if err != nil {
@@ -64,11 +65,11 @@ func (u *user) turn() {
 func (u *user) howLong() time.Duration {
 	switch ttl := u.plan.ttl; u.dice.IntN(5) {
 	case 0:
-		return u.dice.upTo(ttl / 10)
+		return u.dice.UpTo(ttl / 10)
 	case 1, 2:
-		return u.dice.upTo(ttl)
+		return u.dice.UpTo(ttl)
 	case 3:
-		return u.dice.upTo(4 * ttl)
+		return u.dice.UpTo(4 * ttl)
 	default:
 		return -time.Duration(u.dice.IntN(3)) // from its deadline
 	}
@@ -93,7 +94,7 @@ func (u *user) lock(key string, wait bool, patience time.Duration) (*lock.Held, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u.locking--
-	_, still := u.gate.stoodStill(begun)
+	_, still := u.gate.StoodStill(begun)
 	w.note("p%d.%d lock %s (wait %v): %v", u.process.id, u.id, key, wait, err != nil)
 	w.counts.Operations[map[bool]string{true: "lock", false: "try lock"}[wait]]++
 	w.check("answer")
@@ -133,7 +134,7 @@ func (u *user) hold(t *tenure, d time.Duration) {
 
 // toldWhy checks that all that tells of an end tells the same.
 func (u *user) toldWhy(ctx context.Context, t *tenure) {
-	u.gate.pass(uint64(u.id) + 1)
+	u.gate.Pass(uint64(u.id) + 1)
 	<-ctx.Done()
 	err, w := t.held.Err(), u.world
 	w.mu.Lock()
@@ -152,13 +153,13 @@ func (u *user) toldWhy(ctx context.Context, t *tenure) {
 
 // unlock gives a lock back, and checks what comes of it.
 func (u *user) unlock(t *tenure) {
-	u.gate.pass(uint64(u.id) + 1)
+	u.gate.Pass(uint64(u.id) + 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if u.dice.chance(200) {
+	if u.dice.Chance(200) {
 		cancel()
 	}
-	again := u.dice.chance(200)
+	again := u.dice.Chance(200)
 	w, begun := u.world, time.Now()
 	before := t.held.Err()
 	w.mu.Lock()
@@ -182,7 +183,7 @@ func (u *user) unlock(t *tenure) {
 // unlocked checks the outcome of Unlock. The caller holds the world's mu.
 func (u *user) unlocked(t *tenure, begun time.Time, before, err error) {
 	w, id := u.world, u.process.id
-	_, still := u.gate.stoodStill(begun)
+	_, still := u.gate.StoodStill(begun)
 	took, most := time.Since(begun), min(3*time.Second, u.plan.ttl)
 	if took > most && !still {
 		w.violated("unlock", "L5: it took p%d %v to unlock %s", id, took, t.key)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // waitingDriver is a driver that waits in the queue of the server.
@@ -40,7 +41,7 @@ func (d waitingDriver) Wait(ctx context.Context, r lock.Request) (lock.Lease, er
 	defer d.silence(r.Owner)
 	lease, err := w.wait(ctx)
 	lease.Unanswered = w.unanswered || w.polling
-	d.process.gate.pass(digest(serial(r.Owner)))
+	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
 	return lease, err
 }
 

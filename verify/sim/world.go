@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/seam"
+	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/part"
 )
 
 // world is one schedule: a server, its clients, and what watches them.
@@ -28,7 +30,7 @@ type world struct {
 	backAt, suspendedAt time.Time
 	hidingAt            time.Time // when it was set back last, or the host suspended
 	ended               bool      // the workload is over
-	counts              *Counts
+	counts              *part.Counts
 	violations          []string
 	trace               func(string) // may be nil
 	digest              uint64       // of all events, whatever their order within an instant
@@ -36,7 +38,7 @@ type world struct {
 
 // Result is what a schedule did.
 type Result struct {
-	Counts     *Counts
+	Counts     *part.Counts
 	Violations []string
 	Digest     uint64
 }
@@ -46,7 +48,7 @@ const mostViolations = 8
 // simulate plays a schedule. It must be called in a bubble.
 func simulate(seed uint64, trace func(string)) Result {
 	w := &world{
-		plan: newPlan(seed), start: time.Now(), trace: trace, counts: newCounts(),
+		plan: newPlan(seed), start: time.Now(), trace: trace, counts: part.NewCounts(),
 		owners: map[string]*process{}, tenures: map[tenureID]*tenure{},
 		last: map[string]uint64{}, signals: map[string]int{},
 	}
@@ -75,7 +77,7 @@ func (w *world) play() {
 	var users sync.WaitGroup
 	for _, p := range w.procs {
 		for n := range p.plan.users {
-			u := &user{process: p, id: n, dice: newDice(w.plan.seed, 5, uint64(p.id), uint64(n))}
+			u := &user{process: p, id: n, dice: chance.New(w.plan.seed, 5, uint64(p.id), uint64(n))}
 			users.Go(u.run)
 		}
 	}
@@ -108,19 +110,19 @@ func (w *world) execute(p *process, m message, step func() any) any {
 func (w *world) signalled(owner string, token uint64) {
 	p := w.owners[owner]
 	w.signals[owner]++
-	d := newDice(w.plan.seed, 6, uint64(p.id), digest(serial(owner)), uint64(w.signals[owner]))
-	delay := d.between(50*time.Microsecond, 5*time.Millisecond)
+	d := chance.New(w.plan.seed, 6, uint64(p.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
+	delay := d.Between(50*time.Microsecond, 5*time.Millisecond)
 	cut := time.Now().Before(p.cutFrom)
 	switch lossy := !w.plan.lossless(); {
-	case cut || lossy && d.chance(100):
+	case cut || lossy && d.Chance(100):
 		w.counts.Faults["lost signal"]++
 		return
-	case lossy && d.chance(100):
+	case lossy && d.Chance(100):
 		w.counts.Faults["late signal"]++
-		delay = d.upTo(2 * w.plan.ttl)
+		delay = d.UpTo(2 * w.plan.ttl)
 	}
 	w.after(delay, func() {
-		p.gate.pass(digest(serial(owner)))
+		p.gate.Pass(chance.Digest(serial(owner)))
 		p.store.hear(owner, token)
 	})
 }
@@ -185,7 +187,7 @@ func (w *world) sending(p *process, m message, batch int, f fate) {
 func (w *world) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	at := time.Since(w.start)
-	w.digest += mix(uint64(at), digest(text))
+	w.digest += chance.Mix(uint64(at), chance.Digest(text))
 	if w.trace != nil {
 		w.trace(fmt.Sprintf("%-14v %s", at, text))
 	}

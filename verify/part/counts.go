@@ -1,4 +1,4 @@
-package sim
+package part
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Counts is what a run did, or many runs together.
+// Counts is what simulated schedules did, one or many together.
 type Counts struct {
 	Schedules  int
 	Simulated  time.Duration
@@ -20,15 +20,16 @@ type Counts struct {
 	Violations int
 }
 
-func newCounts() *Counts {
+// NewCounts returns counts of nothing.
+func NewCounts() *Counts {
 	return &Counts{
 		Classes: map[string]int{}, Operations: map[string]int{}, Faults: map[string]int{},
 		Losses: map[string]int{}, Checks: map[string]int{},
 	}
 }
 
-// add adds the counts of another run.
-func (c *Counts) add(other *Counts) {
+// Add adds the counts of others.
+func (c *Counts) Add(other *Counts) {
 	c.Schedules += other.Schedules
 	c.Simulated += other.Simulated
 	c.Violations += other.Violations
@@ -45,8 +46,8 @@ func sum(to, from map[string]int) {
 	}
 }
 
-// lines are the block that a run prints at its end.
-func (c *Counts) lines() []string {
+// Lines are the block that a run prints at its end.
+func (c *Counts) Lines() []string {
 	return []string{
 		fmt.Sprintf("schedules   %d: %s", c.Schedules, listed(c.Classes)),
 		fmt.Sprintf("simulated   %.1f hours", c.Simulated.Hours()),
@@ -74,24 +75,24 @@ func listed(of map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// floors are what a run of that many schedules does at the least, of each kind;
+// Floors are what a run does at the least for each of its schedules, of each kind;
 // one that did less looked at nothing. They stand at about half of what is usual.
-type floors struct {
-	operations, faults, losses, checks map[string]float64 // per schedule
+type Floors struct {
+	Operations, Faults, Losses, Checks map[string]float64
 }
 
-// missed names what a run did too little of.
-func (f floors) missed(c *Counts) []string {
+// Missed names what a run did too little of.
+func (f Floors) Missed(c *Counts) []string {
 	var out []string
 	for _, part := range []struct {
 		what  string
 		least map[string]float64
 		did   map[string]int
 	}{
-		{"operations", f.operations, c.Operations},
-		{"faults", f.faults, c.Faults},
-		{"losses", f.losses, c.Losses},
-		{"checks", f.checks, c.Checks},
+		{"operations", f.Operations, c.Operations},
+		{"faults", f.Faults, c.Faults},
+		{"losses", f.Losses, c.Losses},
+		{"checks", f.Checks, c.Checks},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(part.least)) {
 			least := int(part.least[name] * float64(c.Schedules))
