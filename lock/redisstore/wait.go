@@ -153,7 +153,13 @@ func (w *waiting) poll(ctx context.Context) {
 		return
 	}
 	w.polling = true
-	w.store.running.Go(func() { w.answers <- w.ask(ctx) })
+	w.store.running.Go(func() {
+		// One that gets no answer must leave time for another in this place.
+		bound := w.place / pollsPerPlace
+		ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+		defer cancel()
+		w.answers <- w.ask(ctx)
+	})
 }
 
 // answered returns a lease or an error if the waiting is over, and else sets the

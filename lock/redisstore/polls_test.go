@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lossy is a connection on which one script is lost, if it is to be, and nobody told.
+type lossy struct {
+	net.Conn
+	lose *atomic.Bool
+}
+
+// Write implements net.Conn.
+func (c lossy) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("evalsha")) && c.lose.CompareAndSwap(true, false) {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// L1: a waiter asks three times in the time of a place, also if one poll is lost on a
+// connection that stays open.
+func TestAPollThatIsLostCostsNoPlace(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Bool
+	prefix := rand.Text() + ":"
+	rdb := redis.NewClient(&redis.Options{
+		Addr: shared.Server(t).Addr(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return lossy{conn, &lose}, err
+		},
+	})
+	defer rdb.Close()
+	other := newStore(t, shared.Server(t).Client(t), &Options{Prefix: prefix})
+	holder := acquire(t, other, requestFor("k", time.Hour))
+	s := newStore(t, rdb, &Options{Prefix: prefix, Place: 2 * time.Second})
+	done := startWait(t.Context(), t, s, requestFor("k", 20*time.Second))
+	lose.Store(true)
+	time.Sleep(2500 * time.Millisecond) // a place and more
+	require.False(t, lose.Load(), "a poll was lost")
+	_, took := handed(t, other, holder, done)
+	assert.Less(t, took, soon)
+}
