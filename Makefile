@@ -55,9 +55,9 @@ test-32: ## Run the tests of the engines as a 32-bit program, where that can run
 nested: setup ## Build, vet and test the modules in subfolders
 	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
-verify: setup ## Verify the protocol and print what was done, TIER=long for an hour of it
+verify: setup ## Verify the protocol and print what was done, TIER=long, nightly or release for more of it
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
-	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=3h $(ARGS) ./...; then code=0; else code=1; fi; \
+	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=$(if $(filter quick,$(TIER)),15m,48h) $(ARGS) ./...; then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
 fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s unless you say

@@ -3,6 +3,7 @@
 package part
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,12 +13,17 @@ import (
 
 // Tiers, from VERIFY_TIER; nothing means Quick.
 const (
-	Quick = "quick" // minutes, in CI
-	Long  = "long"  // an hour
+	Quick   = "quick"   // minutes, in CI
+	Long    = "long"    // an hour
+	Nightly = "nightly" // hours
+	Release = "release" // a day
 )
 
-// IsLong tells whether the tier is Long.
-func IsLong() bool { return os.Getenv("VERIFY_TIER") == Long }
+// Tier returns the tier.
+func Tier() string { return cmp.Or(os.Getenv("VERIFY_TIER"), Quick) }
+
+// IsLong tells whether the tier is Long, or above it.
+func IsLong() bool { return Tier() != Quick }
 
 // Report is the block that a part prints at its end. Its methods are safe for
 // concurrent use.

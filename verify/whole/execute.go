@@ -1,0 +1,119 @@
+package whole
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/verify/chance"
+)
+
+// execute lets the server do a command that came over a line, and looks at what that
+// changed. The caller holds mu.
+func (w *world) execute(l *line, m message) []byte {
+	switch m.name {
+	case "subscribe", "unsubscribe":
+		return l.subscribes(m)
+	case "ping":
+		if len(l.channels) > 0 {
+			return bulks("pong", "")
+		}
+	}
+	w.counts.Operations["executed"]++
+	answer, said := w.server.execute(m.args)
+	w.note("p%d %s %s #%d: %q", l.process.id, m.name, serial(m.owner), m.nth, answer)
+	if len(answer) > 0 && answer[0] == '-' {
+		w.refused(answer)
+	}
+	w.compare(m)
+	for _, s := range said {
+		w.publish(s)
+	}
+	return answer
+}
+
+// refused counts what the server answers instead of serving. The caller holds mu.
+func (w *world) refused(answer []byte) {
+	words := strings.Fields(string(answer[1:]))
+	for event, text := range refusals {
+		if strings.Contains(string(answer), text) {
+			w.counts.Faults["refused: "+string(event)]++
+			return
+		}
+	}
+	w.counts.Faults["refused: "+words[0]]++
+}
+
+// subscribes changes what a line is subscribed to.
+func (l *line) subscribes(m message) []byte {
+	var out []byte
+	names := m.args[1:]
+	if m.name == "unsubscribe" && len(names) == 0 {
+		names = slices.Clone(l.channels)
+	}
+	for _, name := range names {
+		l.channels = slices.DeleteFunc(l.channels, func(c string) bool { return c == name })
+		if m.name == "subscribe" && l.open {
+			l.channels = append(l.channels, name)
+		}
+		out = append(out, changed(m.name, name, len(l.channels))...)
+	}
+	return out
+}
+
+// publish sends a signal to those who are subscribed. The caller holds mu.
+func (w *world) publish(s signal) {
+	owner, _, _ := strings.Cut(s.text, " ")
+	w.counts.Operations["signal"]++
+	w.signals[owner]++
+	for _, l := range w.lines {
+		if !slices.Contains(l.channels, s.channel) {
+			continue
+		}
+		d := chance.New(w.plan.seed, 6, uint64(l.process.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
+		delay := latency(d)
+		switch n := d.IntN(1000); {
+		case w.cut(l.process.cutFrom), n < w.plan.net.lostSignal && w.mayFail(l.process):
+			w.counts.Faults["lost signal"]++
+			continue // with the connection of one that is cut it ends by its own means
+		case n >= w.plan.net.lostSignal && n < w.plan.net.lostSignal+w.plan.net.lateSignal:
+			w.counts.Faults["late signal"]++
+			delay = d.UpTo(2 * w.plan.ttl)
+		}
+		if l.stalled {
+			continue
+		}
+		l.send(parcel{at: l.onWay(delay), text: bulks("message", s.channel, s.text), gate: true})
+	}
+}
+
+// compare looks at what a command, or time, changed in the locks. The caller holds
+// mu.
+func (w *world) compare(m message) {
+	for n := range w.plan.keys {
+		key := keyName(n)
+		now, held := w.server.alive(key)
+		before, had := w.seen[key]
+		switch {
+		case !held && !had:
+		case !held:
+			delete(w.seen, key)
+			w.freeSince[key] = time.Now()
+			w.note("%s is free", key)
+			continue
+		case !had || now.owner != before.owner || now.token != before.token:
+			w.seen[key] = now
+			delete(w.freeSince, key)
+			w.granted(key, now)
+			continue
+		case now.left > before.left:
+			w.kept(key, now)
+		}
+		if held {
+			w.seen[key] = now
+		}
+	}
+	if m.name == "release" {
+		w.counts.Operations["released"]++
+	}
+}

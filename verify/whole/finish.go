@@ -1,0 +1,140 @@
+package whole
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+
+// memory is how long the last token of a lock is remembered, by docs/SAFETY.md.
+const memory = 10 * time.Minute
+
+// finish heals what can be healed, sees that the locks can be had again, closes all
+// clients and sees that nothing is left, neither of them nor on the server.
+func (w *world) finish() {
+	w.heal()
+	w.serves()
+	for _, p := range w.procs {
+		p.close(max(10*time.Second, 2*w.plan.ttl))
+	}
+	for _, p := range w.procs {
+		p.gate.Pass(0)
+		p.end()
+	}
+	w.mu.Lock()
+	w.kill(false)
+	w.mu.Unlock()
+	w.traveling.Wait()
+	w.leaves()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		w.reckons(p)
+	}
+}
+
+func (w *world) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.plan.net = odds{}
+	w.server.down, w.server.until = time.Time{}, time.Time{}
+	for _, p := range w.procs {
+		if !p.crashed {
+			p.cutTo, p.cutFrom = time.Time{}, time.Time{}
+		}
+	}
+}
+
+// leaves: what was executed last may have been an acquire for nobody. A TTL later no
+// lock is held, and once the tokens are forgotten nothing is there at all.
+func (w *world) leaves() {
+	longest := max(2*w.plan.ttl, 4*place(2*w.plan.ttl)) // of a lease, of a queue
+	time.Sleep(longest + longest/50)
+	w.mu.Lock()
+	w.check("left")
+	all, endless := w.server.left()
+	for _, key := range all {
+		if !strings.HasSuffix(key, ":t") && !strings.Contains(key, ":x:") && w.plan.class != clocks {
+			w.violated("left", "L2, L4: a TTL after all have gone, the server has %q", key)
+		}
+	}
+	if len(endless) > 0 {
+		w.violated("left", "L2: keys without an end: %q", endless)
+	}
+	w.mu.Unlock()
+	time.Sleep(memory + memory/50 + time.Duration(w.counts.Faults[string(serverBack)])*w.plan.ttl*3/2)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if all, _ := w.server.left(); len(all) > 0 {
+		w.violated("left", "L4: when all must be forgotten, the server has %q", all)
+	}
+}
+
+// serves: once all is well again, a lock that nobody holds can be had within a TTL
+// and the time that late messages take.
+func (w *world) serves() {
+	for _, p := range w.procs {
+		p.gate.Pass(0)
+		w.mu.Lock()
+		gone := p.closed || p.crashed
+		w.mu.Unlock()
+		if !gone {
+			w.servesOne(&user{process: p})
+			return
+		}
+	}
+}
+
+func (w *world) servesOne(u *user) {
+	longest := 2 * w.plan.ttl // of a lease
+	bound := longest + longest/10 + 2*w.plan.ttl + place(longest) + 10*time.Second
+	bound += time.Duration(w.counts.Faults[string(serverBack)]) * w.plan.ttl * 3 / 2
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	for n := range w.plan.keys {
+		key := keyName(n)
+		held, err := u.client.Mutex(key).Lock(ctx)
+		for err != nil && ctx.Err() == nil { // go-redis may not have noticed yet that all is well
+			time.Sleep(w.plan.ttl / 10)
+			held, err = u.client.Mutex(key).Lock(ctx)
+		}
+		w.mu.Lock()
+		w.check("served")
+		if err != nil {
+			w.violated("served", "L2: %s cannot be had again: %v", key, err)
+		}
+		w.mu.Unlock()
+		if err != nil {
+			continue
+		}
+		if t := w.begins(u.process, held); t != nil {
+			_ = held.Unlock(context.Background()) // whatever it says, Close sees to it
+		}
+	}
+}
+
+// reckons adds up the statistics of a client that has been closed. The caller holds
+// mu.
+func (w *world) reckons(p *process) {
+	w.check("stats")
+	all := p.client.Stats()
+	s, told := all.Renewal, p.tally
+	switch {
+	case all.Waiting != 0 || all.Cleaning != 0 || s.Held != 0 || s.Due != 0 || s.InFlight != 0 || s.Oldest != 0:
+		w.violated("stats", "R2: p%d is closed and has %+v", p.id, all)
+	case int(s.Batches) != told.done || told.done != told.calls || told.calls != told.answered:
+		w.violated("stats", "p%d made %d renewals, %d returned, BatchDone told of %d, Stats of %d",
+			p.id, told.calls, told.answered, told.done, s.Batches)
+	case told.size != told.leases || int(s.Late.Count()) != told.leases || int(s.Renewed) != told.renewed:
+		w.violated("stats", "p%d sent %d leases, BatchDone told of %d, Late counts %d; renewed %d and %d",
+			p.id, told.leases, told.size, s.Late.Count(), s.Renewed, told.renewed)
+	case int(s.NotOwned) != told.lost[renewal.NotOwned] || int(s.Failed) != told.lost[renewal.Failed] ||
+		int(s.Expired) != told.lost[renewal.Expired]:
+		w.violated("stats", "p%d was told of the losses %v, Stats of %d, %d, %d", p.id, told.lost, s.NotOwned, s.Failed, s.Expired)
+	}
+}

@@ -1,0 +1,43 @@
+package whole
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/verify/part"
+)
+
+var (
+	seedFlag   = flag.Int64("seed", -1, "play this schedule alone")
+	traceFlag  = flag.Bool("trace", false, "print all that happens in a schedule that is played alone")
+	timesFlag  = flag.Int("times", 1, "how often to play a schedule that is played alone")
+	fromFlag   = flag.Uint64("from", 0, "the first seed of the schedules to play")
+	amountFlag = flag.Int("schedules", 0, "how many to play; 0: as many as the tier says")
+)
+
+var report = part.NewReport("whole")
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	debug.SetGCPercent(400) // schedules leave much behind, and little of it stays
+	goleak.VerifyTestMain(reporting{m})
+}
+
+// reporting prints the report after the tests.
+type reporting struct{ *testing.M }
+
+// Run implements the interface that goleak takes.
+func (r reporting) Run() int {
+	code := r.M.Run()
+	if err := report.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}

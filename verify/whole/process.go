@@ -1,0 +1,170 @@
+package whole
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/still"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// process is one client of the server, with its engine and its users.
+type process struct {
+	world  *world
+	id     int
+	plan   processPlan
+	gate   *still.Gate
+	client *lock.Client
+	store  *driver
+	end    func() // closes what the client does not
+
+	// The world's mu guards what follows.
+	dials         int
+	numbers       map[string]int // of messages, by what they are about
+	failedAt      time.Time      // the latest failure, where they come one at a time
+	cutTo         time.Time      // until then no request gets to the server
+	cutFrom       time.Time      // until then no answer comes from it
+	closed        bool           // Close has begun
+	crashed       bool
+	locking       int // calls of Lock and TryLock under way
+	tally         tally
+	lateAnswersTo map[string]bool // owners whose release got no answer
+}
+
+// tally is what the hooks of a watchdog told.
+type tally struct {
+	calls, answered, leases int // of Renew
+	done, size, renewed     int // by BatchDone
+	lost                    map[renewal.Reason]int
+}
+
+func newProcess(w *world, id int, plan processPlan) (*process, error) {
+	p := &process{
+		world: w, id: id, plan: plan,
+		gate:    still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id))),
+		numbers: map[string]int{}, lateAnswersTo: map[string]bool{},
+	}
+	p.tally.lost = map[renewal.Reason]int{}
+	rdb := redis.NewClient(&redis.Options{
+		Addr:                     "127.0.0.1:1", // a name would be looked up
+		Dialer:                   p.dial,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	store, err := redisstore.New(rdb, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.store = &driver{Store: store, process: p}
+	engine, closeEngine, err := p.engine()
+	if err != nil {
+		return nil, err
+	}
+	p.end = func() {
+		closeEngine()
+		_ = rdb.Close() // nothing went over it
+	}
+	options := plan.renewal
+	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
+	p.client, err = lock.New(p.store, &lock.Options{
+		Terms:     lock.Terms{TTL: plan.ttl},
+		Scheduler: engine,
+		Renewal:   options,
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", id, err)
+	}
+	chance.Settle(p.client, chance.New(w.plan.seed, 2, uint64(id)).Float64())
+	return p, nil
+}
+
+func (p *process) engine() (engine schedule.Scheduler, end func(), err error) {
+	if p.plan.heap {
+		s, err := heapqueue.NewScheduler(nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.gate.Engine(s), func() { s.Close() }, nil
+	}
+	s, err := wheel.New(&wheel.Options{Tick: p.plan.tick})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.gate.TickingEngine(s, p.plan.tick), func() { s.Close() }, nil
+}
+
+// driver is the real store of a process, with a watcher at its door.
+type driver struct {
+	*redisstore.Store
+	process *process
+}
+
+var (
+	_ lock.Waiter               = (*driver)(nil)
+	_ renewal.Laner[lock.Lease] = (*driver)(nil)
+)
+
+// Acquire implements lock.Store.
+func (d *driver) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	d.process.owns(r.Owner)
+	sent := time.Now()
+	lease, err := d.Store.Acquire(ctx, r)
+	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
+	if err == nil {
+		d.process.world.confirmed(lease, sent)
+	}
+	return lease, err
+}
+
+// Wait implements lock.Waiter.
+func (d *driver) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	d.process.owns(r.Owner)
+	lease, err := d.Store.Wait(ctx, r)
+	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
+	if err == nil {
+		d.process.world.confirmed(lease, lease.Sent)
+	}
+	return lease, err
+}
+
+// Renew implements lock.Store.
+func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+	sent := time.Now()
+	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
+	d.process.world.renewing(ctx, d.process, batch)
+	err := d.Store.Renew(ctx, batch, out)
+	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
+	d.process.world.renewed(ctx, d.process, batch, out, sent)
+	return err
+}
+
+// Release implements lock.Store.
+func (d *driver) Release(ctx context.Context, l lock.Lease) error {
+	err := d.Store.Release(ctx, l)
+	w := d.process.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.process.lateAnswersTo[l.Owner] = err != nil && !errors.Is(err, lock.ErrNotHeld)
+	return err
+}
+
+// owns notes whose an owner is.
+func (p *process) owns(owner string) {
+	w := p.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owners[owner] = p
+}

@@ -1,0 +1,10 @@
+package whole
+
+// regression is something that the simulation found in this module, and seeds that
+// show it if it comes back.
+type regression struct {
+	found string
+	seeds []uint64
+}
+
+var regressions = []regression{}

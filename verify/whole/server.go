@@ -1,0 +1,229 @@
+package whole
+
+import (
+	"bufio"
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	rediscommands "github.com/alicebob/miniredis/v2/server"
+)
+
+// server is a Redis server: the commands and the scripts are those of miniredis,
+// which keeps the time that it is told. The world's mu guards all of it.
+type server struct {
+	redis *miniredis.Miniredis
+	start time.Time
+	rate  float64
+	step  time.Duration // of its clock
+
+	refuses event // what it answers instead of serving, until then
+	until   time.Time
+	down    time.Time // until then nobody is there
+
+	restarts int
+
+	depth int  // how many commands called the one that runs: scripts call others
+	wrote bool // the script that runs has written
+	said  []signal
+
+	names  map[string]string // digest → script, of those that were sent in full
+	copies []snapshot        // of its data, older ones
+}
+
+// signal is a message that was published.
+type signal struct{ channel, text string }
+
+func newServer(start time.Time, rate float64) (*server, error) {
+	s := &server{redis: miniredis.NewMiniRedis(), start: start, rate: rate, names: map[string]string{}}
+	conn, err := s.redis.Dial() // which starts it
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.Close()
+	s.tell()
+	s.redis.ClockTTL(true)
+	s.redis.Server().SetPreHook(s.hook)
+	return s, nil
+}
+
+// clock is the time of the server.
+func (s *server) clock() time.Time {
+	passed := time.Since(s.start)
+	return s.start.Add(time.Duration(float64(passed)*s.rate) + s.step)
+}
+
+// tell tells miniredis the time.
+func (s *server) tell() { s.redis.SetTime(s.clock()) }
+
+// execute runs a command and returns the answer, and what it published.
+func (s *server) execute(args []string) ([]byte, []signal) {
+	s.tell()
+	s.depth, s.wrote, s.said = 0, false, nil
+	var out bytes.Buffer
+	w := bufio.NewWriter(&out)
+	peer := rediscommands.NewPeer(w)
+	s.redis.Server().Dispatch(peer, args)
+	peer.Flush()
+	if strings.EqualFold(args[0], "eval") {
+		s.names[digestOf(args[1])] = scriptIn(args[1])
+	}
+	return out.Bytes(), s.said
+}
+
+// nameOf returns which script a command runs, or what else it is.
+func (s *server) nameOf(args []string) string {
+	switch verb := strings.ToLower(args[0]); verb {
+	case "eval":
+		return scriptIn(args[1])
+	case "evalsha":
+		if name, known := s.names[args[1]]; known {
+			return name
+		}
+		if name, known := scripts().byDigest[args[1]]; known {
+			return name
+		}
+		return "unknown"
+	default:
+		return verb
+	}
+}
+
+// What a server answers that does not serve.
+var refusals = map[event]string{
+	loading:     "LOADING Redis is loading the dataset in memory",
+	busy:        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	readOnly:    "READONLY You can't write against a read only replica.",
+	outOfMemory: "OOM command not allowed when used memory > 'maxmemory'.",
+}
+
+var (
+	writes  = []string{"SET", "DEL", "PEXPIRE", "LPOP", "RPUSH", "LPUSH", "LREM", "ZADD", "ZREM", "HSET", "HDEL", "SADD", "SREM", "INCR", "INCRBY", "HINCRBY", "EXPIRE", "ZREMRANGEBYSCORE", "RENAME", "UNLINK", "PERSIST"}
+	enlarge = []string{"SET", "RPUSH", "LPUSH", "ZADD", "HSET", "SADD", "INCR", "INCRBY", "HINCRBY"}
+)
+
+// hook comes before every command, those that scripts call as well, and reports
+// whether it has answered.
+func (s *server) hook(c *rediscommands.Peer, cmd string, args ...string) bool {
+	s.depth++
+	refuses := s.refuses
+	if !time.Now().Before(s.until) {
+		refuses = ""
+	}
+	called := s.depth > 1
+	switch {
+	case cmd == "PUBLISH":
+		s.said = append(s.said, signal{args[0], args[1]})
+		c.WriteInt(0)
+		return true
+	case (refuses == loading || refuses == busy) && !called && cmd != "HELLO",
+		refuses == readOnly && called && slices.Contains(writes, cmd),
+		refuses == outOfMemory && called && !s.wrote && slices.Contains(enlarge, cmd):
+		c.WriteError(refusals[refuses])
+		return true
+	}
+	s.wrote = s.wrote || called && slices.Contains(writes, cmd)
+	return false
+}
+
+// lease is what lies at the key of a lock.
+type lease struct {
+	owner, token string
+	left         time.Duration
+}
+
+const prefix = "lw:"
+
+func lockKey(key string) string { return prefix + "{" + key + "}" }
+
+// alive returns who has a lock.
+func (s *server) alive(key string) (lease, bool) {
+	s.tell()
+	db := s.redis.DB(0)
+	value, err := db.Get(lockKey(key))
+	owner, token, ok := strings.Cut(value, " ")
+	if err != nil || !ok {
+		return lease{}, false
+	}
+	return lease{owner, token, db.TTL(lockKey(key))}, true
+}
+
+// forgetScripts is SCRIPT FLUSH, or a restart.
+func (s *server) forgetScripts() { s.execute([]string{"SCRIPT", "FLUSH"}) }
+
+// left returns the keys that are still there, and those that have no end.
+func (s *server) left() (all, endless []string) {
+	s.tell()
+	db := s.redis.DB(0)
+	for _, key := range db.Keys() {
+		all = append(all, key)
+		if db.TTL(key) <= 0 {
+			endless = append(endless, key)
+		}
+	}
+	return all, endless
+}
+
+// snapshot is a copy of the data, as it was at a time of the server.
+type snapshot struct {
+	at   time.Time
+	keys map[string]value
+}
+
+type value struct {
+	text   string
+	list   []string
+	scores map[string]float64
+	left   time.Duration
+}
+
+// remember copies the data, so that the server may fall back to it.
+func (s *server) remember() {
+	const most = 4
+	s.tell()
+	db := s.redis.DB(0)
+	snap := snapshot{at: s.clock(), keys: map[string]value{}}
+	for _, key := range db.Keys() {
+		v := value{left: db.TTL(key)}
+		switch db.Type(key) {
+		case "string":
+			v.text, _ = db.Get(key)
+		case "list":
+			v.list, _ = db.List(key)
+		case "zset":
+			v.scores, _ = db.SortedSet(key)
+		}
+		snap.keys[key] = v
+	}
+	s.copies = append(s.copies, snap)
+	if len(s.copies) > most {
+		s.copies = s.copies[1:]
+	}
+}
+
+// restore falls back to a copy. Its keys have the end that they had.
+func (s *server) restore(snap snapshot) {
+	s.redis.FlushAll()
+	s.tell()
+	db, age := s.redis.DB(0), max(s.clock().Sub(snap.at), 0)
+	for key, v := range snap.keys {
+		if v.left > 0 && v.left <= age {
+			continue
+		}
+		switch {
+		case v.list != nil:
+			_, _ = db.Push(key, v.list...)
+		case v.scores != nil:
+			for member, score := range v.scores {
+				_, _ = db.ZAdd(key, score, member)
+			}
+		default:
+			_ = db.Set(key, v.text)
+		}
+		if v.left > 0 {
+			db.SetTTL(key, v.left-age)
+		}
+	}
+}

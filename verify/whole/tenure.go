@@ -1,0 +1,280 @@
+package whole
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// tenure is one grant by the server, and what its client made of it. The world's mu
+// guards its fields.
+type tenure struct {
+	tenureID
+	owner   string
+	process *process
+
+	held atomic.Pointer[lock.Held] // nil until its holder has it, or for ever
+	done <-chan struct{}
+
+	deadline time.Time // by the formula, from the last answer that confirmed it
+	sent     time.Time // the latest renewal
+
+	// void: what the promise of exclusion assumes was broken for this lease, by a
+	// deleted key, lost data or a stepped clock of the server, and no renewal was
+	// executed since.
+	void   bool
+	voidAt time.Time
+
+	failures   int  // renewals in a row without an answer
+	denied     bool // the store said that it is lost
+	renewing   bool // in a call of Renew by the watchdog
+	refreshing bool // in one by a Multi
+	unlocked   time.Time
+	gone       bool // Unlock has returned
+	told       *renewal.LostError
+	toldAt     time.Time
+}
+
+// handle returns the handle by which the lock is held.
+func (t *tenure) handle() *lock.Held { return t.held.Load() }
+
+type tenureID struct {
+	key   string
+	token uint64
+}
+
+// granted: the server gave a lock to an owner. Nobody else may believe to have it.
+// The caller holds mu.
+func (w *world) granted(key string, to lease) {
+	p := w.owners[to.owner]
+	token, err := strconv.ParseUint(to.token, 10, 64)
+	if p == nil || err != nil {
+		w.note("%s is somebody else's", key)
+		return
+	}
+	w.counts.Operations["grant"]++
+	w.note("granted %s to p%d %s by %d", key, p.id, serial(to.owner), token)
+	w.check("token")
+	id := tenureID{key, token}
+	if known := w.tenures[id]; known != nil && known.owner == to.owner {
+		return // a copy of the data has it again
+	}
+	if token <= w.last[key] {
+		w.violated("token", "S3: %s got token %d after %d", key, token, w.last[key])
+	}
+	w.last[key] = token
+	t := &tenure{tenureID: id, owner: to.owner, process: p}
+	for _, other := range w.tenures {
+		if other.key == key && other.handle() != nil {
+			w.excluded(other, t)
+		}
+	}
+	w.tenures[id] = t
+}
+
+// excluded checks a holder at the moment when another gets its lock.
+func (w *world) excluded(t, by *tenure) {
+	if t.void || closed(t.done) {
+		return
+	}
+	w.check("exclusion")
+	if t.handle().Valid() {
+		w.violated("exclusion", "S1: %s is granted to p%d while the handle of p%d is valid, its deadline %v away",
+			t.key, by.process.id, t.process.id, time.Until(t.handle().Deadline()))
+	}
+	if _, still := t.process.gate.StoodStill(t.deadline); !still && !closed(t.done) {
+		w.violated("exclusion", "S2: %s is granted to p%d before p%d was told", t.key, by.process.id, t.process.id)
+	}
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kept: the server gave a lease more time. All of its TTL makes good what befell it.
+// The caller holds mu.
+func (w *world) kept(key string, l lease) {
+	token, _ := strconv.ParseUint(l.token, 10, 64)
+	t := w.tenures[tenureID{key, token}]
+	if t != nil && t.owner == l.owner && l.left >= t.process.plan.ttl {
+		t.void = false
+	}
+}
+
+// voidAll: something happened to the server that leases need not survive. The empty
+// key is all of them. The caller holds mu.
+func (w *world) voidAll(key string) {
+	w.brokenAt = time.Now()
+	for _, t := range w.tenures {
+		if (key == "" || t.key == key) && !t.void {
+			t.void, t.voidAt = true, time.Now()
+		}
+	}
+}
+
+// confirmed: the client learns that it has the lock, and counts its TTL from sent.
+func (w *world) confirmed(l lock.Lease, sent time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tenures[tenureID{l.Key, l.Token}]
+	if t == nil || t.owner != l.Owner {
+		w.violated("token", "S3: %s by token %d was never granted", l.Key, l.Token)
+		return
+	}
+	t.sent, t.deadline = sent, sent.Add(t.process.plan.life())
+	if !w.brokenAt.Before(sent) { // a place in a queue is no better than a lease
+		t.void, t.voidAt = true, time.Now()
+	}
+}
+
+// begins: the holder has its handle.
+func (w *world) begins(p *process, held *lock.Held) *tenure {
+	done := held.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tenures[tenureID{held.Key(), held.Token()}]
+	switch {
+	case t == nil:
+		w.violated("token", "S3: p%d holds %s with token %d, which was never granted", p.id, held.Key(), held.Token())
+		return nil
+	case t.process != p || t.handle() != nil:
+		w.violated("token", "S3: p%d holds %s with the token %d of another", p.id, held.Key(), held.Token())
+		return nil
+	}
+	t.done = done
+	t.held.Store(held)
+	w.note("p%d holds %s", p.id, t.key)
+	return t
+}
+
+// renewing takes down a call of the watchdog, and checks what is asked of the store.
+func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.check("renewal")
+	now := time.Now()
+	if refreshes(ctx) {
+		if t := w.tenures[tenureID{batch[0].Key, batch[0].Token}]; t != nil {
+			t.refreshing = true
+		}
+		return
+	}
+	p.tally.calls++
+	p.tally.leases += len(batch)
+	if most := p.plan.renewal.MaxBatch; most > 0 && len(batch) > most {
+		w.violated("renewal", "a batch of %d, the most is %d", len(batch), most)
+	}
+	var latest time.Time
+	for _, l := range batch {
+		t := w.tenures[tenureID{l.Key, l.Token}]
+		_, still := p.gate.StoodStill(now.Add(-1))
+		switch {
+		case t == nil || t.owner != l.Owner:
+			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, l.Key, l.Token)
+			continue
+		case t.renewing:
+			w.violated("renewal", "p%d renews %s twice at a time", p.id, t.key)
+		case t.gone && t.unlocked.Before(now) && !still:
+			w.violated("renewal", "S6: p%d renews %s %v after Unlock began", p.id, t.key, now.Sub(t.unlocked))
+		case t.told != nil && t.toldAt.Before(now) && !still:
+			w.violated("renewal", "S5: p%d renews %s %v after its loss was told", p.id, t.key, now.Sub(t.toldAt))
+		}
+		t.renewing, t.sent = true, now
+		latest = later(latest, t.deadline)
+	}
+	if end, ok := ctx.Deadline(); !ok || end.After(latest) {
+		w.violated("renewal", "S5: a renewal may outlive the deadlines of its batch, by %v", end.Sub(latest))
+	}
+}
+
+// renewed takes down what the watchdog is about to hear, and has it checked that it
+// acts on it at once.
+func (w *world) renewed(ctx context.Context, p *process, batch []lock.Lease, out []renewal.Outcome, sent time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	refresh := refreshes(ctx)
+	if !refresh {
+		p.tally.answered++
+	}
+	for i, l := range batch {
+		t := w.tenures[tenureID{l.Key, l.Token}]
+		if t == nil {
+			continue
+		}
+		gone := false
+		switch {
+		case out[i] == renewal.Renewed:
+			w.counts.Operations["renewed"]++
+			if !refresh {
+				t.failures = 0
+			}
+			if time.Now().Before(t.deadline) {
+				t.deadline = later(t.deadline, sent.Add(p.plan.life()))
+			}
+		case out[i] == renewal.Lost:
+			t.denied, gone = true, !refresh
+		case !refresh:
+			w.counts.Operations["renewal without an answer"]++
+			t.failures++
+			most := p.plan.failures()
+			gone = most > 0 && t.failures >= most
+		}
+		if refresh {
+			t.refreshing = false
+			continue
+		}
+		t.renewing = false
+		if !p.closed {
+			w.after(1, func() { w.acted(t, gone) })
+		}
+	}
+}
+
+type byUser struct{}
+
+// refreshes tells whether a renewal is that of a Multi, which gives its members their
+// whole TTL before it returns: it has the context of its user.
+func refreshes(ctx context.Context) bool { return ctx.Value(byUser{}) != nil }
+
+// wireCheck looks at what a client sends: a renewal only on behalf of a call that is
+// under way, so for nobody who has unlocked, and nobody who was told of a loss. The
+// caller holds mu.
+func (w *world) wireCheck(p *process, m message) {
+	if m.name != "renew" {
+		return
+	}
+	w.check("sent")
+	for _, pair := range m.pairs {
+		owner, text, _ := cutLast(pair)
+		token, err := strconv.ParseUint(text, 10, 64)
+		t := w.tenureOf(owner, token)
+		_, still := p.gate.StoodStill(time.Now().Add(-1))
+		switch {
+		case err != nil || t == nil || t.process != p:
+			w.violated("sent", "S4: p%d renews what it never got", p.id)
+		case t.refreshing:
+		case !t.renewing && !still:
+			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
+		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
+			w.violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.id, t.key, time.Since(t.deadline))
+		}
+	}
+}
+
+func (w *world) tenureOf(owner string, token uint64) *tenure {
+	for n := range w.plan.keys {
+		if t := w.tenures[tenureID{keyName(n), token}]; t != nil && t.owner == owner {
+			return t
+		}
+	}
+	return nil
+}
