@@ -114,7 +114,7 @@ func (b *Batch) Key() string { return b.group }
 
 func (b *Batch) acquire(ctx context.Context, wait bool) (*Held, error) {
 	switch {
-	case b == nil:
+	case b == nil || b.client == nil:
 		return nil, errZeroLock
 	case b.wrong != nil:
 		return nil, b.wrong

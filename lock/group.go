@@ -72,7 +72,7 @@ func (g *group) key() string {
 	for i, h := range g.members {
 		keys[i] = h.Key()
 	}
-	return strings.Join(keys, ", ")
+	return strings.Join(slices.Compact(keys), ", ") // a batch may stand for several leases of its group
 }
 
 // names are those of a batch that stands for several leases; see [Batch].

@@ -2,8 +2,11 @@ package lock
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,5 +53,65 @@ func TestATurnIsNotLost(t *testing.T) {
 			require.Empty(t, l.of)
 		}
 		t.Logf("%d had their turn, %d were cancelled", had, cancelled)
+	})
+}
+
+// Whoever asks, gives up or fails: a writer asks alone, no more ask together than may,
+// and nobody is forgotten.
+func TestWhoAsksTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lines
+		l.init(1000)
+		var mu sync.Mutex // guards both
+		asking, most := map[Mode]int{}, map[Mode]int{}
+		call := func(r Request) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(100)+1)*time.Millisecond)
+			defer cancel()
+			if l.enter(ctx, r) != nil {
+				return
+			}
+			mu.Lock()
+			asking[r.Mode]++
+			most[r.Mode] = max(most[r.Mode], asking[r.Mode])
+			assert.False(t, asking[Write] > 0 && asking[Write]+asking[Read] > 1, "a writer asks alone")
+			mu.Unlock()
+			time.Sleep(time.Duration(rand.N(5)) * time.Millisecond)
+			mu.Lock()
+			asking[r.Mode]--
+			mu.Unlock()
+			if rand.N(20) == 0 {
+				l.fail(r, context.Canceled)
+				return
+			}
+			l.leave(r)
+		}
+		permits, batch := &Extra{Limit: 5}, &Extra{Members: []string{"m"}}
+		var wg sync.WaitGroup
+		for i := range 3000 {
+			r := Request{Key: "k", Mode: Mode(i % 5)}
+			switch r.Mode {
+			case Write:
+				if i%4 > 0 {
+					r.Mode = Read
+				}
+			case Permit:
+				r.Extra = permits
+			case Members:
+				r.Extra = batch
+			}
+			wg.Go(func() { call(r) })
+			if i%100 == 0 {
+				time.Sleep(time.Duration(rand.N(20)) * time.Millisecond)
+			}
+		}
+		wg.Wait()
+		require.Zero(t, l.len())
+		require.Empty(t, l.of)
+		assert.Equal(t, 1, most[Exclusive])
+		assert.Equal(t, 1, most[Write])
+		assert.Equal(t, 5, most[Permit])
+		assert.Greater(t, most[Read], 10)
+		assert.LessOrEqual(t, most[Read], together)
+		assert.Greater(t, most[Members], 20, "batches stand in no line")
 	})
 }

@@ -21,8 +21,8 @@ import (
 // Those that wait are served in the order in which they came. A reader that comes
 // after a writer that waits, waits behind it, so writers are not starved; readers
 // that stand one after another get the lock in one go. Neither TryLock nor TryRLock
-// overtakes those that wait. Within a client the order is that of its goroutines,
-// of which up to 64 readers ask the store at a time.
+// overtakes those that wait. Within a client they stand in a line, of which one writer
+// asks the store at a time, or up to 64 readers, if no writer stands before them.
 //
 // A writer can become a reader, by Downgrade, with no other writer in between. A
 // reader cannot become a writer: two that tried would wait for each other to stop

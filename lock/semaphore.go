@@ -12,8 +12,8 @@ const MaxPermits = 100_000
 //
 // Each permit is a lease of its own. One whose holder has died is free after one
 // TTL: a crash leaks none. Those that wait are served in the order in which they
-// came; TryLock does not overtake them. Within a client the order is that of its
-// goroutines, of which up to 64 ask the store at a time.
+// came; TryLock does not overtake them. Within a client they stand in a line, of which
+// up to 64 ask the store at a time, in whatever order their requests get there.
 //
 // The limit is that of the one who asks: a permit is granted if less than n are out
 // at that moment. Clients with different n may share a key, as while a limit is being
@@ -60,7 +60,7 @@ func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acqui
 func (s *Semaphore) Key() string { return s.key }
 
 // Limit returns the limit.
-func (s *Semaphore) Limit() int { return s.extra.Limit }
+func (s *Semaphore) Limit() int { return Request{Extra: s.extra}.Limit() }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool) (*Held, error) {
 	switch {

@@ -1,0 +1,252 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func TestAWriterBecomesAReader(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		rw := b.RWMutex("k")
+		w := b.wlock("k")
+		writing, stop := w.Context(ctx)
+		defer stop()
+		waits, next := b.pend(rw.RLocker()), b.pend(rw)
+		settle(time.Minute)
+
+		r, err := rw.Downgrade(ctx, w)
+		require.NoError(t, err)
+		assert.Equal(t, w.Token(), r.Token())
+		assert.True(t, r.Valid())
+		assert.Equal(t, `read lease of "k"`, r.String())
+		assert.WithinDuration(t, time.Now().Add(ttl), r.Deadline(), ttl/20, "with its full TTL")
+		<-w.Done()
+		synctest.Wait()
+		assert.False(t, w.Valid())
+		require.ErrorIs(t, w.Err(), lock.ErrNotHeld)
+		require.ErrorIs(t, context.Cause(writing), lock.ErrNotHeld)
+		require.ErrorIs(t, w.Unlock(ctx), lock.ErrNotHeld)
+		assert.True(t, r.Valid(), "which was not the reader's")
+
+		other := <-waits // with it
+		assert.Greater(t, other.Token(), r.Token())
+		require.Empty(t, next)
+		assert.Equal(t, 2, b.Stats().Renewal.Held)
+		settle(time.Hour)
+		assert.True(t, r.Valid() && other.Valid(), "they are renewed")
+		require.NoError(t, other.Unlock(ctx))
+		synctest.Wait()
+		require.Empty(t, next)
+		require.NoError(t, r.Unlock(ctx))
+		require.NoError(t, (<-next).Unlock(ctx))
+		assert.Zero(t, b.Stats().Renewal.Held)
+	})
+}
+
+// When other readers may have come the writer does not believe any more that it is
+// alone.
+func TestAWriterEndsBeforeOthersRead(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		w := b.wlock("k")
+		asked := false
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				asked = true
+				assert.False(t, w.Valid())
+				assert.ErrorIs(t, w.Err(), lock.ErrNotHeld)
+				time.Sleep(ttl / 2)
+				assert.Equal(t, 1, b.Stats().Renewal.Held, "it is renewed all the while")
+			}
+			return nil
+		})
+		r, err := b.RWMutex("k").Downgrade(ctx, w)
+		require.NoError(t, err)
+		assert.True(t, asked)
+		assert.Positive(t, b.calls(locktest.Renew))
+		b.heal()
+		require.NoError(t, r.Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestADowngradeToleratesALostAnswer(t *testing.T) {
+	for name, lose := range map[string]func(*bench){
+		"the request is lost": func(b *bench) { b.loseRequests(once(locktest.Acquire, errIO)) },
+		"the answer is lost":  func(b *bench) { b.loseAnswers(once(locktest.Acquire, errIO)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				spy := &releases{Store: b.store.Store}
+				b.store.Store = spy
+				w := b.wlock("k")
+				lose(b)
+				r, err := b.RWMutex("k").Downgrade(ctx, w)
+				require.NoError(t, err)
+				assert.Equal(t, w.Token(), r.Token())
+				require.NoError(t, r.Unlock(ctx))
+				// The request that got no answer takes nothing when it is executed now.
+				_, err = b.mem.Acquire(ctx, spy.last.Request)
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+				assert.Zero(t, b.mem.Len())
+			})
+		})
+	}
+}
+
+// A downgrade that fails leaves nothing held, and says why.
+func TestADowngradeThatFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fail func(b *bench)
+		want error
+	}{
+		"the store fails": {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, errIO},
+		"no answer comes": {func(b *bench) { b.loseAnswers(always(locktest.Acquire, errIO)) }, errIO},
+		"it was lost":     {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost},
+		"it was lost, and another has it": {func(b *bench) {
+			b.mem.Delete("k")
+			_, err := b.mem.Acquire(ctx, lock.Request{Key: "k", Owner: "other:1", Mode: lock.Write, TTL: time.Second})
+			require.NoError(b.t, err)
+		}, lock.ErrLost},
+		"its time had passed": {func(b *bench) {
+			b.loseRequests(always(locktest.Renew, errIO))
+			time.Sleep(ttl)
+		}, lock.ErrLost},
+		"it hangs": {func(b *bench) { b.loseRequests(hang(locktest.Acquire)) }, context.DeadlineExceeded},
+		"the client is closed": {func(b *bench) {
+			b.loseRequests(func(ctx context.Context, op locktest.Op) error {
+				if op == locktest.Acquire {
+					go b.Close(context.Background())
+					<-ctx.Done()
+				}
+				return nil
+			})
+		}, lock.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				w := b.wlock("k")
+				tc.fail(b)
+				limited, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				r, err := b.RWMutex("k").Downgrade(limited, w)
+				require.ErrorIs(t, err, tc.want)
+				require.ErrorContains(t, err, `downgrade "k"`)
+				assert.Nil(t, r)
+				assert.False(t, w.Valid())
+				require.Error(t, w.Err())
+				require.Error(t, w.Unlock(ctx))
+				b.heal()
+				settle(2 * time.Second)
+				assert.Zero(t, b.mem.Len())
+				assert.Zero(t, b.Stats().Renewal.Held)
+				assert.Zero(t, b.Stats().Cleaning)
+			})
+		})
+	}
+}
+
+func TestADowngradeThatIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		w, r, other, mutex := b.wlock("k"), b.rlock("r"), b.wlock("other"), b.lock("m")
+		rw := b.RWMutex("k")
+		stranger, err := lock.New(b.mem, nil)
+		require.NoError(t, err)
+		gone := b.wlock("gone")
+		require.NoError(t, gone.Unlock(ctx))
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		asked := b.calls(locktest.Acquire)
+		for name, tc := range map[string]struct {
+			lock *lock.RWMutex
+			ctx  context.Context
+			held *lock.Held
+			want string
+		}{
+			"no handle":                {rw, ctx, nil, "not held"},
+			"the zero handle":          {rw, ctx, new(lock.Held), "not held"},
+			"a reader":                 {b.RWMutex("r"), ctx, r, "not that of a writer"},
+			"another key's":            {rw, ctx, other, "not that of a writer"},
+			"another kind's":           {b.RWMutex("m"), ctx, mutex, "not that of a writer"},
+			"another client's":         {stranger.RWMutex("k"), ctx, w, "not that of a writer"},
+			"an unlocked one":          {b.RWMutex("gone"), ctx, gone, "not held"},
+			"no ctx":                   {rw, nil, w, "the context is nil"},
+			"a ctx that has ended":     {rw, ended, w, "context canceled"},
+			"a lock that was not made": {new(lock.RWMutex), ctx, w, "not made by a Client"},
+			"no lock":                  {nil, ctx, w, "not made by a Client"},
+		} {
+			_, err := tc.lock.Downgrade(tc.ctx, tc.held)
+			require.ErrorContains(t, err, tc.want, name)
+		}
+		assert.Equal(t, asked, b.calls(locktest.Acquire), "without a word to the store")
+		assert.True(t, w.Valid() && r.Valid() && other.Valid() && mutex.Valid(), "all is as it was")
+		require.NoError(t, w.Unlock(ctx))
+		_, err = rw.Downgrade(ctx, w)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+		require.NoError(t, stranger.Close(ctx))
+	})
+}
+
+// It stays one hold, of one length.
+func TestTermsOfADowngrade(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		start := time.Now()
+		limited := b.With(lock.Terms{MaxHold: time.Minute}).RWMutex("limited")
+		fixed := b.With(lock.Terms{Fixed: true}).RWMutex("fixed")
+		w := lockAll(t, limited)
+		f := lockAll(t, fixed)
+		settle(ttl / 2)
+		r, err := limited.Downgrade(ctx, w)
+		require.NoError(t, err)
+		f, err = fixed.Downgrade(ctx, f)
+		require.NoError(t, err)
+		<-f.Done()
+		assert.InDelta(t, (ttl/2 + ttl).Seconds(), time.Since(start).Seconds(), 1, "a fixed lease has its TTL again")
+		<-r.Done()
+		require.ErrorIs(t, r.Err(), lock.ErrLost)
+		assert.InDelta(t, time.Minute.Seconds(), time.Since(start).Seconds(), 1)
+		require.ErrorIs(t, r.Unlock(ctx), lock.ErrLost)
+		require.ErrorIs(t, f.Unlock(ctx), lock.ErrLost)
+	})
+}
+
+// A lease that is lost while the store is asked is not a reader's.
+func TestALossDuringADowngrade(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		w := b.wlock("k")
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Renew {
+				return errIO
+			}
+			if op == locktest.Acquire {
+				time.Sleep(2 * ttl)
+			}
+			return nil
+		})
+		_, err := b.RWMutex("k").Downgrade(ctx, w)
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.False(t, errors.Is(err, lock.ErrNotHeld))
+		b.heal()
+		settle(time.Second)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// releases is a store that remembers what was released last.
+type releases struct {
+	lock.Store
+	last lock.Lease
+}
+
+func (s *releases) Release(ctx context.Context, l lock.Lease) error {
+	s.last = l
+	return s.Store.Release(ctx, l)
+}

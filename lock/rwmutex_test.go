@@ -1,0 +1,234 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func (b *bench) rlock(key string) *lock.Held {
+	b.t.Helper()
+	h, err := b.RWMutex(key).RLock(ctx)
+	require.NoError(b.t, err)
+	return h
+}
+
+func (b *bench) wlock(key string) *lock.Held {
+	b.t.Helper()
+	h, err := b.RWMutex(key).Lock(ctx)
+	require.NoError(b.t, err)
+	return h
+}
+
+// pend calls Lock in the background, and returns when it waits.
+func (b *bench) pend(l lock.Locker) <-chan *lock.Held {
+	b.t.Helper()
+	got := make(chan *lock.Held, 1)
+	go func() {
+		h, err := l.Lock(ctx)
+		assert.NoError(b.t, err)
+		got <- h
+	}()
+	synctest.Wait()
+	require.Empty(b.t, got)
+	return got
+}
+
+func TestReadersShareALock(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		rw := b.RWMutex("k")
+		require.Equal(t, "k", rw.Key())
+		first, second := b.rlock("k"), b.rlock("k")
+		third, err := rw.TryRLock(ctx)
+		require.NoError(t, err)
+		fourth, err := rw.RLocker().TryLock(ctx)
+		require.NoError(t, err)
+		assert.Less(t, first.Token(), second.Token())
+		assert.Equal(t, 4, b.Stats().Renewal.Held, "each has a lease")
+		settle(time.Hour)
+		var held *lock.HeldError
+		_, err = rw.TryLock(ctx)
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, "k", held.Key)
+		for _, h := range []*lock.Held{third, first, fourth, second} {
+			assert.True(t, h.Valid())
+			assert.Equal(t, `read lease of "k"`, h.String())
+			_, err = rw.TryLock(ctx)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			require.NoError(t, h.Unlock(ctx))
+		}
+		w, err := rw.TryLock(ctx)
+		require.NoError(t, err)
+		assert.Greater(t, w.Token(), fourth.Token())
+		_, err = rw.TryRLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, w.Unlock(ctx))
+	})
+}
+
+// All readers of a process that can be served together ask together.
+func TestReadersOfAProcessAskTogether(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		const readers = 200
+		const trip = 10 * time.Millisecond
+		w := b.wlock("k")
+		asking, most := 0, 0
+		var mu sync.Mutex // guards both
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op != locktest.Wait {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			asking++
+			most = max(most, asking)
+			return nil
+		})
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op != locktest.Wait {
+				return nil
+			}
+			time.Sleep(trip)
+			mu.Lock()
+			defer mu.Unlock()
+			asking--
+			return nil
+		})
+		var wg sync.WaitGroup
+		for range readers {
+			wg.Go(func() {
+				h, err := b.RWMutex("k").RLock(ctx)
+				if assert.NoError(t, err) {
+					assert.NoError(t, h.Unlock(ctx))
+				}
+			})
+		}
+		synctest.Wait()
+		assert.Equal(t, 64, b.mem.Waiting("k"), "but the store's queue is not flooded")
+		assert.Equal(t, readers, b.Stats().Waiting)
+		start := time.Now()
+		require.NoError(t, w.Unlock(ctx))
+		wg.Wait()
+		assert.LessOrEqual(t, time.Since(start), (readers/64+1)*trip)
+		assert.LessOrEqual(t, most, 64)
+		b.heal()
+	})
+}
+
+func TestAWriterIsNotStarved(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		first := b.rlock("k")
+		writer := b.pend(b.RWMutex("k"))
+		second, third := b.pend(b.RWMutex("k").RLocker()), b.pend(b.RWMutex("k").RLocker())
+		_, err := b.RWMutex("k").TryRLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		other, err := lock.New(b.store, nil)
+		require.NoError(t, err)
+		_, err = other.RWMutex("k").TryRLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "of another process neither")
+		require.NoError(t, first.Unlock(ctx))
+		w := <-writer
+		synctest.Wait()
+		require.Empty(t, second)
+		require.NoError(t, w.Unlock(ctx))
+		r2, r3 := <-second, <-third
+		assert.True(t, r2.Valid() && r3.Valid(), "both together")
+		require.NoError(t, r2.Unlock(ctx))
+		require.NoError(t, r3.Unlock(ctx))
+	})
+}
+
+// A writer that gives up lets in the readers behind it, whoever asks for them.
+func TestReadersGoOnWhenAWriterGivesUp(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		first := b.rlock("k")
+		patience, cancel := context.WithCancel(ctx)
+		gone := make(chan error)
+		go func() {
+			_, err := b.RWMutex("k").Lock(patience)
+			gone <- err
+		}()
+		synctest.Wait()
+		second := b.pend(b.RWMutex("k").RLocker())
+		cancel()
+		require.ErrorIs(t, <-gone, lock.ErrNotAcquired)
+		r := <-second
+		assert.True(t, first.Valid())
+		require.NoError(t, r.Unlock(ctx))
+		require.NoError(t, first.Unlock(ctx))
+	})
+}
+
+func TestADeadReaderKeepsAWriterForATTL(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		r := lock.Request{Key: "k", Owner: "dead:1", Mode: lock.Read, TTL: ttl}
+		_, err := b.mem.Acquire(ctx, r)
+		require.NoError(t, err)
+		start := time.Now()
+		settle(ttl / 2)
+		require.NoError(t, b.rlock("k").Unlock(ctx), "another reader keeps nothing alive")
+		w := b.wlock("k")
+		assert.Equal(t, ttl, time.Since(start))
+		require.NoError(t, w.Unlock(ctx))
+	})
+}
+
+func TestKindsOfLocksDoNotMix(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		kinds := []lock.Locker{b.Mutex("k"), b.RWMutex("k"), b.Semaphore("k", 2), b.Batch("k", "m")}
+		for i, l := range kinds {
+			h, err := l.Lock(ctx)
+			require.NoError(t, err)
+			inside, stop := h.Context(ctx)
+			for j, other := range kinds {
+				if i != j {
+					_, err := other.Lock(inside)
+					require.ErrorIs(t, err, lock.ErrWrongType)
+				}
+			}
+			if i > 0 {
+				_, err := b.Reentrant("k").TryLock(inside)
+				require.ErrorIs(t, err, lock.ErrWrongType, "it is no way into another kind of lock")
+			}
+			stop()
+			require.NoError(t, h.Unlock(ctx))
+		}
+	})
+}
+
+func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := lock.New(onlyExclusive{}, nil)
+		require.NoError(t, err)
+		defer client.Close(ctx)
+		for _, l := range []lock.Locker{client.RWMutex("k"), client.RWMutex("k").RLocker(), client.Semaphore("k", 2), client.Batch("k", "m")} {
+			start := time.Now()
+			_, err := l.Lock(ctx)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			_, err = l.TryLock(ctx)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			assert.Zero(t, time.Since(start))
+		}
+		assert.Zero(t, client.Stats().Cleaning)
+	})
+}
+
+// onlyExclusive is a store that knows nothing but exclusive locks.
+type onlyExclusive struct{ lock.Store }
+
+func (onlyExclusive) Acquire(context.Context, lock.Request) (lock.Lease, error) {
+	return lock.Lease{}, errors.ErrUnsupported
+}
+
+func (onlyExclusive) Wait(context.Context, lock.Request) (lock.Lease, error) {
+	return lock.Lease{}, errors.ErrUnsupported
+}
