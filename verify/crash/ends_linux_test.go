@@ -65,7 +65,7 @@ func TestTerminated(t *testing.T) {
 			})
 		}
 		work.Wait()
-		assert.Equal(t, left{}, whatIsLeft(t, rdb))
+		assert.Equal(t, left{}, whatIsLeft(t, rdb), "locks are left")
 		c.close(ctx, t)
 		cancel()
 	}

@@ -120,8 +120,8 @@ func (c *company) bury(ctx context.Context, t testing.TB, p *process, tokens map
 	time.Sleep(rand.N(ttl))
 	p.kill()
 	time.Sleep(20 * time.Millisecond) // what it had sent is executed
-	gone := time.Now()
 	ends := ends(t, c.rdb, tokens)
+	gone := time.Now()
 	if !before {
 		inherit()
 	}

@@ -59,18 +59,25 @@ func Test(t *testing.T, mutants List, matching string, report *part.Report) {
 // test builds the simulation with the mutant in the place of the file, which is not
 // touched, and returns the first seed that catches it, and what that one said.
 func (m mutant) test(t *testing.T) (seed int, how string) {
-	program := filepath.Join(t.TempDir(), "mutated.test")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay(t), "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	run := exec.CommandContext(ctx, program, "-test.run=^TestSchedules$", "-test.timeout=4m", fmt.Sprintf("-schedules=%d", Seeds))
-	run.Env = append(os.Environ(), "VERIFY_REPORT=")
-	out, err = run.CombinedOutput()
+	out, err := m.run(t, 14*time.Minute, "-test.run=^TestSchedules$", "-test.timeout=4m", fmt.Sprintf("-schedules=%d", Seeds))
 	if err == nil {
 		return 0, ""
 	}
-	return firstViolation(string(out))
+	return firstViolation(out)
+}
+
+// run builds the tests with the mutant and runs them, in the quick tier, and returns
+// what they printed; the error is that of the tests.
+func (m mutant) run(t *testing.T, bound time.Duration, args ...string) (string, error) {
+	program := filepath.Join(t.TempDir(), "mutated.test")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay(t), "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	run := exec.CommandContext(ctx, program, args...)
+	run.Env = append(os.Environ(), "VERIFY_REPORT=", "VERIFY_TIER=")
+	out, err = run.CombinedOutput()
+	return string(out), err
 }
 
 var (

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // place is where faults happen.
@@ -21,14 +22,14 @@ type place struct {
 // server which is told to sleep or pause ends that by itself.
 type fault struct {
 	name string
-	do   func(ctx context.Context, p *place, d dice, length time.Duration) error
+	do   func(ctx context.Context, p *place, d chance.Dice, length time.Duration) error
 }
 
 // network makes a fault of something that is done to some of the links.
-func network(name string, spoil func(l *link, d dice, ttl time.Duration) error, ttl time.Duration) fault {
-	return fault{name, func(ctx context.Context, p *place, d dice, length time.Duration) error {
+func network(name string, spoil func(l *link, d chance.Dice, ttl time.Duration) error, ttl time.Duration) fault {
+	return fault{name, func(ctx context.Context, p *place, d chance.Dice, length time.Duration) error {
 		for _, l := range p.links {
-			if d.chance(600) {
+			if d.Chance(600) {
 				if err := spoil(l, d, ttl); err != nil {
 					return err
 				}
@@ -44,8 +45,8 @@ func network(name string, spoil func(l *link, d dice, ttl time.Duration) error, 
 
 // networkFaults are what happens to messages.
 func networkFaults(ttl time.Duration) []fault {
-	swallow := func(directions ...string) func(*link, dice, time.Duration) error {
-		return func(l *link, _ dice, _ time.Duration) error {
+	swallow := func(directions ...string) func(*link, chance.Dice, time.Duration) error {
+		return func(l *link, _ chance.Dice, _ time.Duration) error {
 			for _, direction := range directions {
 				if err := l.spoil(direction, "timeout", map[string]int64{"timeout": 0}); err != nil {
 					return err
@@ -55,9 +56,9 @@ func networkFaults(ttl time.Duration) []fault {
 		}
 	}
 	return []fault{
-		network("latency", func(l *link, d dice, ttl time.Duration) error {
+		network("latency", func(l *link, d chance.Dice, ttl time.Duration) error {
 			for _, direction := range []string{up, down} {
-				if err := l.spoil(direction, "latency", map[string]int64{"latency": d.upTo(2 * ttl).Milliseconds()}); err != nil {
+				if err := l.spoil(direction, "latency", map[string]int64{"latency": d.UpTo(2 * ttl).Milliseconds()}); err != nil {
 					return err
 				}
 			}
@@ -66,10 +67,10 @@ func networkFaults(ttl time.Duration) []fault {
 		network("requests swallowed", swallow(up), ttl),
 		network("replies swallowed", swallow(down), ttl),
 		network("both swallowed", swallow(up, down), ttl),
-		network("connections reset", func(l *link, d dice, _ time.Duration) error {
-			return l.spoil(pick(d, up, down), "reset_peer", map[string]int64{"timeout": 0})
+		network("connections reset", func(l *link, d chance.Dice, _ time.Duration) error {
+			return l.spoil(chance.Pick(d, up, down), "reset_peer", map[string]int64{"timeout": 0})
 		}, ttl),
-		network("replies cut", func(l *link, d dice, _ time.Duration) error {
+		network("replies cut", func(l *link, d chance.Dice, _ time.Duration) error {
 			return l.spoil(down, "limit_data", map[string]int64{"bytes": int64(1 + d.IntN(300))})
 		}, ttl),
 	}
@@ -79,28 +80,28 @@ func networkFaults(ttl time.Duration) []fault {
 // made durable.
 func serverFaults() []fault {
 	return []fault{
-		{"server stopped", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+		{"server stopped", func(ctx context.Context, p *place, _ chance.Dice, length time.Duration) error {
 			if err := p.server.Stop(); err != nil {
 				return err
 			}
 			rest(ctx, length)
 			return p.server.Cont()
 		}},
-		{"server killed", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+		{"server killed", func(ctx context.Context, p *place, _ chance.Dice, length time.Duration) error {
 			p.server.Kill()
 			rest(ctx, length)
 			return p.server.Restart()
 		}},
-		{"commands paused", func(ctx context.Context, p *place, d dice, length time.Duration) error {
-			return p.ask(ctx, length, "CLIENT", "PAUSE", length.Milliseconds(), pick(d, "ALL", "WRITE"))
+		{"commands paused", func(ctx context.Context, p *place, d chance.Dice, length time.Duration) error {
+			return p.ask(ctx, length, "CLIENT", "PAUSE", length.Milliseconds(), chance.Pick(d, "ALL", "WRITE"))
 		}},
-		{"clients killed", func(ctx context.Context, p *place, d dice, _ time.Duration) error {
-			return p.ask(ctx, 0, "CLIENT", "KILL", "TYPE", pick(d, "NORMAL", "PUBSUB"), "SKIPME", "YES")
+		{"clients killed", func(ctx context.Context, p *place, d chance.Dice, _ time.Duration) error {
+			return p.ask(ctx, 0, "CLIENT", "KILL", "TYPE", chance.Pick(d, "NORMAL", "PUBSUB"), "SKIPME", "YES")
 		}},
-		{"scripts flushed", func(ctx context.Context, p *place, _ dice, _ time.Duration) error {
+		{"scripts flushed", func(ctx context.Context, p *place, _ chance.Dice, _ time.Duration) error {
 			return p.ask(ctx, 0, "SCRIPT", "FLUSH")
 		}},
-		{"server asleep", func(ctx context.Context, p *place, _ dice, length time.Duration) error {
+		{"server asleep", func(ctx context.Context, p *place, _ chance.Dice, length time.Duration) error {
 			return p.ask(ctx, 0, "DEBUG", "SLEEP", fmt.Sprintf("%.3f", length.Seconds()))
 		}},
 	}
@@ -125,15 +126,15 @@ func rest(ctx context.Context, d time.Duration) {
 
 // nemesis does the faults one after another, each once in every round, until ctx ends
 // or the rounds are done; it counts them by name. A fault lasts up to twice the TTL.
-func nemesis(ctx context.Context, p *place, d dice, ttl time.Duration, rounds int) (map[string]int, error) {
+func nemesis(ctx context.Context, p *place, d chance.Dice, ttl time.Duration, rounds int) (map[string]int, error) {
 	faults := append(networkFaults(ttl), serverFaults()...)
 	done := map[string]int{}
 	for range rounds {
 		d.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 		for _, f := range faults {
 			length := ttl / 10
-			if d.chance(700) {
-				length = d.upTo(2 * ttl)
+			if d.Chance(700) {
+				length = d.UpTo(2 * ttl)
 			}
 			if err := f.do(ctx, p, d, length); err != nil {
 				return done, fmt.Errorf("%s: %w", f.name, err)
@@ -142,7 +143,7 @@ func nemesis(ctx context.Context, p *place, d dice, ttl time.Duration, rounds in
 				return done, context.Cause(ctx)
 			}
 			done[f.name]++
-			rest(ctx, d.upTo(ttl))
+			rest(ctx, d.UpTo(ttl))
 		}
 	}
 	return done, nil

@@ -47,12 +47,14 @@ func listed(of map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
+var runsOf = map[string]int{part.Quick: 1, part.Long: 10, part.Nightly: 100, part.Release: 400}
+
 // Runs on a server that makes all durable, and beside them as many on one that
 // forgets all when it is killed.
 func TestRuns(t *testing.T) {
-	runs, p := 1, plan{ttl: 400 * time.Millisecond, calm: time.Second, rounds: 1}
+	runs, p := runsOf[part.Tier()], plan{ttl: 400 * time.Millisecond, calm: time.Second, rounds: 1}
 	if part.IsLong() {
-		runs, p = 20, plan{ttl: time.Second, calm: 5 * time.Second, rounds: 4}
+		p = plan{ttl: time.Second, calm: 5 * time.Second, rounds: 4}
 	}
 	if *runsFlag > 0 {
 		runs = *runsFlag

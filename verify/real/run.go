@@ -11,6 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // plan is one run.
@@ -78,7 +79,7 @@ func (p plan) play(ctx context.Context, server *testredis.Server) (result, error
 	stop := s.admit(ctx, made)
 	rest(ctx, p.calm)
 	calm := s.history.now()
-	faults, err := nemesis(ctx, &place{server, links, admin}, newDice(p.seed, 0), p.ttl, p.rounds)
+	faults, err := nemesis(ctx, &place{server, links, admin}, chance.New(p.seed, 0), p.ttl, p.rounds)
 	stop()
 	r := s.judge(calm)
 	r.wrong = append(r.wrong, closeAll(ctx, made)...)
@@ -132,7 +133,7 @@ func (s *stage) admit(ctx context.Context, made []*lock.Client) (stop func()) {
 				number: i*users + j, client: c, keys: s.keys, registers: s.registers,
 				history: s.history, tally: s.tally, ttl: s.ttl, durable: s.durable,
 			}
-			u.dice = newDice(s.seed, uint64(u.number)+1)
+			u.dice = chance.New(s.seed, uint64(u.number)+1)
 			work.Go(func() { u.run(ctx) })
 		}
 	}

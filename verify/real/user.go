@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/verify/chance"
 )
 
 // user takes locks of one client, again and again, and increments counters while it
@@ -20,7 +21,7 @@ type user struct {
 	history   *history
 	tally     *tally
 	ttl       time.Duration
-	dice      dice
+	dice      chance.Dice
 	durable   bool // the server loses no data
 }
 
@@ -49,15 +50,15 @@ func (t *tally) complain(format string, args ...any) {
 func (u *user) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		u.turn(ctx)
-		rest(ctx, u.dice.upTo(u.ttl/20))
+		rest(ctx, u.dice.UpTo(u.ttl/20))
 	}
 }
 
 // turn takes one lock, uses it and gives it back.
 func (u *user) turn(ctx context.Context) {
-	key := pick(u.dice, u.keys...)
-	ask, bound := (*lock.Mutex).Lock, u.dice.upTo(3*u.ttl)
-	if u.dice.chance(500) {
+	key := chance.Pick(u.dice, u.keys...)
+	ask, bound := (*lock.Mutex).Lock, u.dice.UpTo(3*u.ttl)
+	if u.dice.Chance(500) {
 		ask, bound = (*lock.Mutex).TryLock, 2*u.ttl
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -90,12 +91,12 @@ func outcomeOf(err error) outcome {
 // use holds the lock for a while, mostly short ones, and looks all the time at
 // whether it does.
 func (u *user) use(held *lock.Held, r *register, t *tenure) {
-	length := u.dice.upTo(u.ttl / 10)
-	if u.dice.chance(200) {
-		length = u.dice.upTo(3 * u.ttl)
+	length := u.dice.UpTo(u.ttl / 10)
+	if u.dice.Chance(200) {
+		length = u.dice.UpTo(3 * u.ttl)
 	}
 	for end := time.Now().Add(length); time.Now().Before(end) && u.look(held, t); {
-		wrote := r.increment(t.token, func() { time.Sleep(u.dice.upTo(2 * time.Millisecond)) })
+		wrote := r.increment(t.token, func() { time.Sleep(u.dice.UpTo(2 * time.Millisecond)) })
 		switch {
 		case wrote:
 			u.tally.count("write")
@@ -105,14 +106,14 @@ func (u *user) use(held *lock.Held, r *register, t *tenure) {
 		default:
 			u.tally.count("write refused")
 		}
-		time.Sleep(u.dice.upTo(2 * time.Millisecond))
+		time.Sleep(u.dice.UpTo(2 * time.Millisecond))
 	}
 	if held.Valid() {
 		return
 	}
 	// A zombie that does not look, now or later: the register alone stands between.
-	if u.dice.chance(500) {
-		time.Sleep(u.dice.upTo(2 * u.ttl))
+	if u.dice.Chance(500) {
+		time.Sleep(u.dice.UpTo(2 * u.ttl))
 	}
 	if r.increment(t.token, func() {}) {
 		u.tally.count("late write, nobody came between")

@@ -38,7 +38,11 @@ func (s *soak) troubles() []fault {
 			s.proxy.Pass()
 			return nil
 		}},
-		{"server restarted", s.server.Restart},
+		{"server killed", func() error {
+			s.server.Kill()
+			time.Sleep(s.fault)
+			return s.server.Restart()
+		}},
 		{"garbage collected", func() error {
 			collect(s.fault)
 			return nil
