@@ -16,7 +16,7 @@
 //
 // A [Mutex] has one holder at a time. A [Reentrant] is one that its holder can lock
 // again. A [Multi] is several locks as one. Each is a [Locker], so one can take the
-// place of another.
+// place of another. A [Quorum] is several stores as one.
 //
 // # What a lease cannot promise
 //

@@ -36,6 +36,8 @@ type dice struct {
 	rng *rand.Rand
 }
 
+func newDice(seed uint64) *dice { return &dice{rng: rand.New(rand.NewPCG(seed, 0))} }
+
 func (d *dice) roll(n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +46,7 @@ func (d *dice) roll(n int) int {
 
 func (b *bench) contend(seed uint64) {
 	const goroutines, rounds = 8, 20
-	d := &dice{rng: rand.New(rand.NewPCG(seed, 0))}
+	d := newDice(seed)
 	fault := func(context.Context, locktest.Op) error {
 		time.Sleep(time.Duration(d.roll(5)) * time.Millisecond)
 		if d.roll(20) == 0 {

@@ -33,7 +33,8 @@ func NewConflicts() *Conflicts {
 
 // Enter notes a holder. It is a violation if others are inside that exclude it, if
 // a semaphore has more holders than this one's limit, or if its token is not higher
-// than those of all whom it excludes and who were here before.
+// than those of all whom it excludes and who were here before; 0 stands for a store
+// that has no tokens.
 func (c *Conflicts) Enter(l lock.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +42,7 @@ func (c *Conflicts) Enter(l lock.Lease) {
 		if excludes(l.Request, other.Request) {
 			c.violate("%v with token %d enters while %v with %d is inside", l, l.Token, other, other.Token)
 		}
-		if other.Token == l.Token {
+		if other.Token == l.Token && l.Token > 0 {
 			c.violate("%v enters with the token %d of another", l, l.Token)
 		}
 	}
@@ -52,7 +53,7 @@ func (c *Conflicts) Enter(l lock.Lease) {
 		if !excludes(l.Request, other.Request) {
 			return false
 		}
-		if l.Token <= other.Token {
+		if l.Token <= other.Token && l.Token > 0 {
 			c.violate("%v: token %d after %d", l, l.Token, other.Token)
 		}
 		return covers(l.Request, other.Request)

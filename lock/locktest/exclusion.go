@@ -30,7 +30,7 @@ func (e *Exclusion) Enter(key string, token uint64) {
 	if holder, ok := e.holder[key]; ok {
 		e.violations = append(e.violations, fmt.Sprintf("%q: token %d enters while %d is inside", key, token, holder))
 	}
-	if last := e.last[key]; token <= last {
+	if last := e.last[key]; token <= last && token > 0 {
 		e.violations = append(e.violations, fmt.Sprintf("%q: token %d after %d", key, token, last))
 	}
 	e.holder[key], e.last[key] = token, token

@@ -92,7 +92,7 @@ var reentering = []testCase{
 		require.ErrorIs(f, inner.Unlock(f.ctx), lock.ErrLost)
 		require.ErrorIs(f, outer.Unlock(f.ctx), lock.ErrLost)
 		f.taken("k")
-		assert.Greater(f, next.Token, outer.Token())
+		f.rises(outer.Token(), next.Token)
 	}},
 	{name: "S1_reentrant_holders_exclude_each_other", run: func(f *fixture) {
 		ex := NewExclusion()

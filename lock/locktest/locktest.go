@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -27,6 +28,9 @@ type Config struct {
 	// times: make it short for a store on real time, but long enough that it does
 	// not end while a case is still at work.
 	TTL time.Duration
+
+	// Tokenless is for a store that has no fencing tokens.
+	Tokenless bool
 
 	// Run runs a case, such as synctest.Test for a store that lives in virtual
 	// time. Default: the case is called.
@@ -112,6 +116,7 @@ type testCase struct {
 	needs func(c Config) bool
 }
 
+func needsTokens(c Config) bool { return !c.Tokenless }
 func needsDelete(c Config) bool { return c.Delete != nil }
 func needsSpoil(c Config) bool  { return c.Spoil != nil && c.Spoiled != nil }
 
@@ -154,6 +159,12 @@ func (f *fixture) taken(key string) *lock.HeldError {
 	require.ErrorAs(f, err, &held)
 	require.ErrorIs(f, err, lock.ErrNotAcquired)
 	return held
+}
+
+// rises expects that a token is above one before, if the store has any.
+func (f *fixture) rises(before, after uint64) {
+	f.Helper()
+	assert.Equal(f, f.Tokenless, after <= before, "%d after %d", after, before)
 }
 
 // renew renews leases, in one batch.

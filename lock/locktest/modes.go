@@ -127,7 +127,7 @@ var perMode = []perModeCase{
 		l := f.acquire(f.any(mode, "k"))
 		f.Delete(f.T, f.store, l.Key)
 		assert.Equal(f, []renewal.Outcome{lost}, f.renew(l))
-		assert.Greater(f, f.acquire(f.any(mode, "k")).Token, l.Token)
+		f.rises(l.Token, f.acquire(f.any(mode, "k")).Token)
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
 	}},
 	{name: "what_is_no_lock_is_left_alone", needs: needsSpoil, run: func(f *fixture, mode lock.Mode) {
@@ -193,7 +193,7 @@ var inAll = []testCase{
 		leases := f.acquireAll()
 		time.Sleep(f.TTL / 2)
 		for _, l := range leases {
-			assert.NotZero(f, l.Token, l.Mode)
+			assert.Equal(f, f.Tokenless, l.Token == 0, l.Mode)
 			assert.Equal(f, l.Token, f.acquire(l.Request).Token, l.Mode)
 		}
 		time.Sleep(f.TTL * 6 / 10)
@@ -207,7 +207,7 @@ var inAll = []testCase{
 		last := map[lock.Mode]uint64{}
 		for range 5 {
 			for _, l := range f.acquireAll() {
-				assert.Greater(f, l.Token, last[l.Mode])
+				f.rises(last[l.Mode], l.Token)
 				last[l.Mode] = l.Token
 				f.release(l)
 			}
@@ -215,7 +215,7 @@ var inAll = []testCase{
 		f.acquireAll()
 		f.expire()
 		for _, l := range f.acquireAll() {
-			assert.Greater(f, l.Token, last[l.Mode]+1)
+			f.rises(last[l.Mode]+1, l.Token)
 		}
 	}},
 	{name: "S5_what_has_ended_is_not_revived_in_any_mode", run: func(f *fixture) {

@@ -14,13 +14,13 @@ import (
 var reading = []testCase{
 	{name: "S1_readers_share_a_lock_and_keep_writers_out", run: func(f *fixture) {
 		a, b := f.acquire(f.read("k")), f.acquire(f.read("k"))
-		assert.Greater(f, b.Token, a.Token)
+		f.rises(a.Token, b.Token)
 		assert.Positive(f, f.refused(f.write("k")).ExpiresIn)
 		f.release(a)
 		f.refused(f.write("k"))
 		f.release(b)
 		w := f.acquire(f.write("k"))
-		assert.Greater(f, w.Token, b.Token)
+		f.rises(b.Token, w.Token)
 		assert.Positive(f, f.refused(f.read("k")).ExpiresIn)
 		f.refused(f.write("k"))
 		f.release(w)
@@ -79,15 +79,15 @@ var reading = []testCase{
 		w.Mode = lock.Read
 		f.refused(w.Request)
 		f.release(next)
-		assert.NotEqual(f, w.Token, f.acquire(w.Request).Token, "what it gets is another lease")
+		f.rises(w.Token, f.acquire(w.Request).Token) // what it gets is another lease
 	}},
 }
 
 var permitting = []testCase{
 	{name: "S1_there_are_as_many_permits_as_the_limit_says", run: func(f *fixture) {
 		a, b, c := f.acquire(f.permit("k", 3)), f.acquire(f.permit("k", 3)), f.acquire(f.permit("k", 3))
-		assert.Less(f, a.Token, b.Token)
-		assert.Less(f, b.Token, c.Token)
+		f.rises(a.Token, b.Token)
+		f.rises(b.Token, c.Token)
 		assert.Positive(f, f.refused(f.permit("k", 3)).ExpiresIn)
 		f.release(b)
 		f.acquire(f.permit("k", 3))
@@ -134,7 +134,7 @@ var batching = []testCase{
 	{name: "S1_batches_exclude_each_other_by_their_members", run: func(f *fixture) {
 		ab := f.acquire(f.batch("g", "a", "b"))
 		cd := f.acquire(f.batch("g", "c", "d"))
-		assert.Greater(f, cd.Token, ab.Token)
+		f.rises(ab.Token, cd.Token)
 		f.acquire(f.batch("other", "a", "b"))
 		for _, r := range []lock.Request{f.batch("g", "a"), f.batch("g", "b", "x"), f.batch("g", "b", "c"), f.batch("g", "d")} {
 			assert.Positive(f, f.refused(r).ExpiresIn)
@@ -142,7 +142,7 @@ var batching = []testCase{
 		f.release(ab)
 		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(ab, cd))
 		f.refused(f.batch("g", "b", "c"))
-		assert.Greater(f, f.acquire(f.batch("g", "a", "b", "x")).Token, cd.Token)
+		f.rises(cd.Token, f.acquire(f.batch("g", "a", "b", "x")).Token)
 	}},
 	{name: "S8_a_batch_that_is_refused_takes_nothing", run: func(f *fixture) {
 		m := f.acquire(f.batch("g", "m"))

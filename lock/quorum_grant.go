@@ -1,0 +1,288 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// grant is one try to get a lock, and then what each member has of it. It is the
+// State of the lease.
+type grant struct {
+	quorum *quorum
+	owner  string // to whom it belongs
+	key    string
+	try    string // the owner by which the members know it
+
+	mu     sync.Mutex // guards all below; no member is called with it
+	copies []copied   // one for each member
+	ended  bool       // nobody wants it any more
+	until  time.Time  // when it is over unless it is renewed
+}
+
+// copied is what one member has of a grant.
+type copied struct {
+	state   copyState
+	lease   Lease // with the member's own token and state
+	cleaned bool  // it was given to the member's cleaner
+}
+
+type copyState uint8
+
+const (
+	absent   copyState = iota // the member does not have it
+	asked                     // it is asked for
+	unsure                    // there was no answer, and may be none; it may have it
+	present                   // it has granted it
+	returned                  // it was released
+)
+
+// of returns the lease that the member has of l.
+func (c *copied) of(l *Lease) Lease {
+	lease := c.lease
+	lease.TTL, lease.Mode, lease.Extra = l.TTL, l.Mode, l.Extra
+	return lease
+}
+
+// ask notes that all members are asked for r, and reports whether any has granted
+// it before.
+func (g *grant) ask(r *Request) (again bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.copies {
+		c := &g.copies[i]
+		if c.state == present {
+			again = true
+			continue
+		}
+		c.state, c.lease.Request = asked, *r
+	}
+	return again
+}
+
+// acquired notes the answer of a member to an Acquire of r, and returns what it
+// counts as. If the grant is asked for again only the copies that were there before
+// count: others may have held the lock since a new one was free to be taken. If
+// nobody wants it any more what was granted is given back.
+func (g *grant) acquired(i int, r Request, again bool, l Lease, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := &g.copies[i]
+	var taken *HeldError
+	switch {
+	case err == nil:
+		if again && (c.state != present || c.lease.Token != l.Token) {
+			err = errNewCopy
+		}
+		l.Unanswered = c.lease.Unanswered
+		if l.Request != r { // or else the store's strings are kept
+			l.Request = r
+		}
+		c.state, c.lease = present, l
+	case errors.As(err, &taken) || final(err) || errors.Is(err, errBusyMember):
+		if c.state == asked {
+			c.state = absent
+		}
+	default:
+		c.lease.Unanswered = true
+		if c.state == asked {
+			c.state = unsure
+		}
+	}
+	if g.ended {
+		g.clean(i)
+	}
+	return err
+}
+
+var errNewCopy = fmt.Errorf("%w: the store had not got it any more", ErrLost)
+
+// end has everything given back that members granted or may yet grant.
+func (g *grant) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+	for i := range g.copies {
+		g.clean(i)
+	}
+}
+
+// release ends the grant and returns the leases of l to be released, by the index
+// of the member, and how many were released before.
+func (g *grant) release(l *Lease) (leases map[int]Lease, before int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+	leases = make(map[int]Lease, len(g.copies))
+	for i := range g.copies {
+		switch c := &g.copies[i]; c.state {
+		case present, unsure:
+			leases[i] = c.of(l)
+		case returned:
+			before++
+		}
+	}
+	return leases, before
+}
+
+// clean has a member's copy released in the background. The caller holds mu.
+func (g *grant) clean(i int) {
+	c := &g.copies[i]
+	if c.cleaned || c.state != present && c.state != unsure {
+		return
+	}
+	c.cleaned = true
+	g.quorum.members[i].cleaner.add(c.lease)
+}
+
+// released notes the answer of a member to Release.
+func (g *grant) released(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.copies[i].state = returned
+	case errors.Is(err, ErrNotHeld) || final(err):
+		g.copies[i].state = absent
+	default:
+		g.clean(i)
+	}
+}
+
+// renewed notes the answer of a member to Renew.
+func (g *grant) renewed(i int, o renewal.Outcome) {
+	if o != renewal.Lost {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := &g.copies[i]; c.state == present {
+		c.state = absent
+	}
+}
+
+// extend notes that the grant lasts until then at least.
+func (g *grant) extend(until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until.After(g.until) {
+		g.until = until
+	}
+}
+
+// isEnded reports whether the grant was released, at least in part.
+func (g *grant) isEnded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ended
+}
+
+// over reports whether nothing is left of the grant.
+func (g *grant) over(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !now.Before(g.until)
+}
+
+var errQuorumGivenUp = fmt.Errorf("lock: quorum: %w: the acquisition was given up", ErrNotAcquired)
+
+// open returns the grant that an owner has, or a new one.
+func (q *quorum) open(ctx context.Context, r *Request) (*grant, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrClosed
+	}
+	if end, ok := q.tombs[r.Owner]; ok && time.Now().Before(end) {
+		return nil, errQuorumGivenUp
+	}
+	switch g := q.grants[r.Owner]; {
+	case g == nil || g.key != r.Key || g.over(time.Now()):
+	case g.isEnded():
+		return nil, errQuorumGivenUp
+	default:
+		return g, nil
+	}
+	return &grant{quorum: q, owner: r.Owner, key: r.Key, try: q.tryOwner(r.Owner), copies: make([]copied, len(q.members))}, nil
+}
+
+// keep remembers a grant for its owner, who may ask for it by its name alone.
+func (q *quorum) keep(g *grant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.grants[g.owner] = g
+	q.tidy()
+}
+
+// forget ends what is known of a grant that was released: it is not held any more.
+func (q *quorum) forget(g *grant) {
+	q.mu.Lock()
+	if q.grants[g.owner] == g {
+		delete(q.grants, g.owner)
+	}
+	q.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.copies {
+		if c := &g.copies[i]; c.state == returned {
+			c.state = absent
+		}
+	}
+}
+
+// refuse has an owner refused from now on.
+func (q *quorum) refuse(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.tombs[owner] = time.Now().Add(quorumTombstone)
+	q.tidy()
+}
+
+// find returns the grant of a lease, nil if there is none.
+func (q *quorum) find(l *Lease) *grant {
+	if l.Token != 0 { // none that was granted here
+		return nil
+	}
+	if g, ok := l.State.(*grant); ok && g.quorum == q && g.owner == l.Owner && g.key == l.Key {
+		return g
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if g := q.grants[l.Owner]; g != nil && g.key == l.Key {
+		return g
+	}
+	return nil
+}
+
+// tidy sweeps once the maps have doubled, so that each entry bears the cost of about
+// one look. The caller holds mu, before that of any grant.
+func (q *quorum) tidy() {
+	if len(q.grants)+len(q.tombs) < q.sweep {
+		return
+	}
+	now := time.Now()
+	for owner, g := range q.grants {
+		if g.over(now) {
+			delete(q.grants, owner)
+		}
+	}
+	for owner, end := range q.tombs {
+		if !now.Before(end) {
+			delete(q.tombs, owner)
+		}
+	}
+	q.sweep = max(2*(len(q.grants)+len(q.tombs)), minQuorumSweep)
+}
