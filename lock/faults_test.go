@@ -44,18 +44,20 @@ func (d *dice) roll(n int) int {
 	return d.rng.IntN(n)
 }
 
+// fault takes its time, and sometimes fails.
+func (d *dice) fault(context.Context, locktest.Op) error {
+	time.Sleep(time.Duration(d.roll(5)) * time.Millisecond)
+	if d.roll(20) == 0 {
+		return errIO
+	}
+	return nil
+}
+
 func (b *bench) contend(seed uint64) {
 	const goroutines, rounds = 8, 20
 	d := newDice(seed)
-	fault := func(context.Context, locktest.Op) error {
-		time.Sleep(time.Duration(d.roll(5)) * time.Millisecond)
-		if d.roll(20) == 0 {
-			return errIO
-		}
-		return nil
-	}
-	b.loseRequests(fault)
-	b.loseAnswers(fault)
+	b.loseRequests(d.fault)
+	b.loseAnswers(d.fault)
 	ex := locktest.NewExclusion()
 	var wg sync.WaitGroup
 	for range goroutines {

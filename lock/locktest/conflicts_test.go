@@ -36,6 +36,7 @@ func TestTheCheckerOfConflicts(t *testing.T) {
 		"batches that do not":                 {inside: []lock.Lease{lease(batch, "a", 2, 0, "m", "n")}, enters: lease(batch, "b", 1, 0, "o")},
 		"a batch older than a part":           {gone: []lock.Lease{lease(batch, "a", 1, 0, "m", "n"), lease(batch, "b", 3, 0, "m")}, enters: lease(batch, "c", 2, 0, "m"), violations: 1},
 		"a batch older than both parts":       {gone: []lock.Lease{lease(batch, "a", 3, 0, "m", "n"), lease(batch, "b", 4, 0, "n")}, enters: lease(batch, "c", 2, 0, "m", "n"), violations: 2},
+		"a writer that became a reader":       {gone: []lock.Lease{lease(write, "a", 1, 0)}, enters: lease(read, "a", 1, 0)},
 		"another family":                      {inside: []lock.Lease{lease(read, "a", 1, 0)}, enters: lease(permit, "b", 2, 9), violations: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func groups() []group {
 		{nil, casesOf(perMode)}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families},
 		{needsModes(lock.Read, lock.Write), reading}, {needsModes(lock.Permit), permitting}, {needsModes(lock.Members), batching},
 		{needsWaiting, casesOf(perModeWaiting)}, {both(anyMode, needsWaiting), inAllWaiting},
-		{needsWaiting, lasting(queueing)}, {needsWaiting, dying}, {nil, lasting(crowding)},
+		{needsWaiting, lasting(queueing)}, {needsWaiting, dying}, {nil, lasting(crowding)}, {nil, kinds},
 	}
 }
 
