@@ -65,6 +65,9 @@ fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s unless you 
 		echo "== $$dir $$name"; \
 		(cd "$$dir" && go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $(ARGS) . </dev/null) || exit 1; done
 
+mutate: setup ## Change the code in small ways and see which no test notices, PKG=./renewal or ARGS=-lua
+	cd verify && go run ./mutate $(ARGS) $(if $(findstring -lua,$(ARGS)),,$(PKG))
+
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 

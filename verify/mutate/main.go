@@ -1,0 +1,134 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+type options struct {
+	out   io.Writer
+	root  string
+	n     int
+	seed  uint64
+	only  *regexp.Regexp
+	skip  *regexp.Regexp
+	list  bool
+	floor float64
+}
+
+func main() {
+	o := options{out: os.Stdout}
+	only := flag.String("only", "", "try the mutants whose description matches this expression")
+	skip := flag.String("skip", "^$", "leave out the tests whose names match this expression")
+	lua := flag.Bool("lua", false, "try the mutants of the scripts of package redisstore")
+	flag.StringVar(&o.root, "root", "..", "the folder of the module")
+	flag.IntVar(&o.n, "n", 0, "try so many of each package, drawn by the seed; 0: all")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what draws them")
+	flag.BoolVar(&o.list, "list", false, "print the mutants and try none")
+	flag.Float64Var(&o.floor, "floor", 90, "fail if less than this share of a package is killed, in percent")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: mutate [flags] package ...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := o.run(*only, *skip, *lua, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(only, skip string, lua bool, packages []string) (err error) {
+	if o.only, err = regexp.Compile(only); err != nil {
+		return err
+	}
+	if o.skip, err = regexp.Compile(skip); err != nil {
+		return err
+	}
+	if o.root, err = filepath.Abs(o.root); err != nil {
+		return err
+	}
+	known, err := parseEquivalents(equivalentText)
+	if err != nil {
+		return err
+	}
+	if o.n > 0 {
+		fmt.Fprintf(o.out, "seed %d\n", o.seed)
+	}
+	if lua {
+		return o.scripts(known)
+	}
+	var below []string
+	for _, path := range packages {
+		enough, err := o.one(path, known)
+		if err != nil {
+			return err
+		}
+		if !enough {
+			below = append(below, path)
+		}
+	}
+	if len(below) > 0 {
+		return fmt.Errorf("less than %v %% killed in %s", o.floor, strings.Join(below, ", "))
+	}
+	return nil
+}
+
+// one tries the mutants of a package and tells whether enough were killed.
+func (o *options) one(path string, known equivalents) (enough bool, err error) {
+	work, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	t, err := load(o.root, path, work)
+	if err != nil {
+		return false, err
+	}
+	name := strings.TrimPrefix(filepath.ToSlash(path), "./")
+	for _, m := range t.mutants {
+		if known.has(name, m) {
+			m.outcome = equivalent
+		}
+	}
+	if err := t.build(); err != nil {
+		return false, err
+	}
+	chosen := t.choose(o.only, o.n, o.seed)
+	if o.list {
+		for _, m := range chosen {
+			fmt.Fprintln(o.out, m)
+		}
+		return true, nil
+	}
+	tests, failing, err := t.suite(o.skip)
+	if err != nil {
+		return false, err
+	}
+	if len(failing) > 0 {
+		fmt.Fprintf(o.out, "%s: left out, as they fail in the woven program without a mutant: %s\n", name, strings.Join(failing, ", "))
+	}
+	for i, m := range chosen {
+		tests.try(m)
+		m.print(o.out)
+		if done := i + 1; done%100 == 0 {
+			fmt.Fprintf(o.out, "%s: %d of %d tried\n", name, done, len(chosen))
+		}
+	}
+	var tried []*mutant
+	for _, m := range t.mutants {
+		if m.outcome != untried && m.outcome != doesNotCompile {
+			tried = append(tried, m)
+		}
+	}
+	for _, gone := range known.unmet(name) {
+		fmt.Fprintf(o.out, "%s: equivalent.txt has a mutant that is none any more: %s\n", name, gone)
+	}
+	c := report(o.out, name, tried)
+	return c.ratio() >= o.floor, nil
+}
