@@ -88,7 +88,9 @@ func (b *bench) holdShared(c *locktest.Conflicts, d *dice) {
 	b.hold(c, d, h, r)
 	if r.Mode == lock.Write && d.roll(2) == 0 {
 		r.Mode = lock.Read
-		if h, err = rw.Downgrade(limited, h); err != nil {
+		writer := h
+		if h, err = rw.Downgrade(limited, writer); err != nil {
+			_ = writer.Unlock(ctx) // it may have been refused
 			return
 		}
 		b.hold(c, d, h, r)

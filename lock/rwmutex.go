@@ -97,7 +97,7 @@ func (r *reader) TryLock(ctx context.Context) (*Held, error) { return (*RWMutex)
 // ErrNotAcquired if ctx ended; one failure to reach the store is tolerated. If it is
 // refused before, the writer's handle is as it was: a handle that is not that of a
 // writer of this lock and client, one that was unlocked (ErrNotHeld), a ctx that has
-// ended.
+// ended. To unlock the writer's handle after an error is right in any case.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {
