@@ -40,7 +40,7 @@ local mine = ends(KEYS[1], owner)
 local known = call('ZSCORE', KEYS[4], owner) and call('ZSCORE', KEYS[3], owner)
 local family = call('HGET', KEYS[5], '{mode}')
 local fresh = call('ZCARD', KEYS[1]) == 0
-local strays = call('HLEN', KEYS[6]) > 0
+call('HLEN', KEYS[6]) -- refuses a wrong type
 local mode = wish.mode == 'w' and 'r' or wish.mode
 
 local function wrong_type()
@@ -52,7 +52,7 @@ if family and family ~= mode then
     return wrong_type()
   end
   call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
-  mine, known, fresh, strays = 0, false, true, false
+  mine, known, fresh = 0, false, true
 elseif not family and not fresh then
   return wrong_type()
 end
@@ -78,21 +78,6 @@ if known and place > 0 then
   call('ZADD', KEYS[4], text(now + place), owner)
 end
 
--- Of leases that ended with the lock there is only this left.
-if fresh and strays then
-  call('UNLINK', KEYS[6])
-end
-if fresh and family and not known and call('ZCARD', KEYS[3]) == 0 then
-  call('UNLINK', KEYS[5])
-elseif fresh then
-  for _, field in ipairs(call('HKEYS', KEYS[5])) do
-    local of = string.match(field, '^{?([^}]*)$')
-    if of and not call('ZSCORE', KEYS[3], of) then
-      call('HDEL', KEYS[5], field)
-    end
-  end
-end
-
 -- What has ended is cleared away, some of it at a time. If others waited for that
 -- the queue moves on.
 local changed, members = fresh, 0
@@ -111,6 +96,13 @@ for _, dead in ipairs(call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'LIMIT',
     leave(dead)
     changed = true
   end
+end
+
+-- Of leases that ended with the lock, and of places that ended with the queue, this
+-- is left.
+local fields = wish.mode == 'm' and 2 or 1
+if call('HLEN', KEYS[5]) > 1 + fields * (call('ZCARD', KEYS[1]) + call('ZCARD', KEYS[3])) then
+  sweep()
 end
 
 if known then

@@ -108,6 +108,9 @@ local function give(owner, wish, till)
   call('SET', KEYS[2], new, 'PX', text(math.floor(last / 1000) - now + memory))
   note(owner, wish, new)
   local list = wish.list or {}
+  if #list > 0 and call('ZCARD', KEYS[1]) == 0 and call('HLEN', KEYS[6]) > 0 then
+    call('UNLINK', KEYS[6]) -- of leases that ended with the lock
+  end
   for from = 1, #list, CHUNK / 2 do
     local fields = {}
     for i = from, math.min(from + CHUNK / 2 - 1, #list) do
@@ -243,6 +246,16 @@ local function serve()
     end
   end
   return wanted, false
+end
+
+-- sweep clears away what is known of owners that neither hold nor wait.
+local function sweep()
+  for _, field in ipairs(call('HKEYS', KEYS[5])) do
+    local owner = string.match(field, '^{?([^}]*)$')
+    if owner and not call('ZSCORE', KEYS[1], owner) and not call('ZSCORE', KEYS[3], owner) then
+      call('HDEL', KEYS[5], field)
+    end
+  end
 end
 
 -- tidy leaves nothing of a lock that nobody holds or waits for.

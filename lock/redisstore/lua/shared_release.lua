@@ -23,15 +23,13 @@ call('ZCARD', KEYS[4]) -- these refuse a wrong type
 call('HLEN', KEYS[5])
 call('HLEN', KEYS[6])
 
-if till > 0 then
-  drop(owner)
-end
 if till > now then
+  drop(owner)
   done = 1
 elseif leave(owner) then
   done = 2
 end
-if till > 0 or done > 0 then
+if done > 0 then
   serve()
   tidy()
 end
