@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -26,6 +27,23 @@ func (s *Store) Inspect(ctx context.Context, key string) (Info, error) {
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (Info, error) {
+	info, err := s.inspectExclusive(ctx, key)
+	if !errors.Is(err, lock.ErrWrongType) {
+		return info, err
+	}
+	shared, _, err := s.inspectShared(ctx, key)
+	if err != nil {
+		return Info{}, err
+	}
+	info = Info{Held: shared.Held > 0, Waiting: shared.Waiting, LastToken: shared.Token}
+	for _, h := range shared.Holders {
+		info.Token = max(info.Token, h.Token)
+		info.ExpiresIn = max(info.ExpiresIn, h.ExpiresIn)
+	}
+	return info, nil
+}
+
+func (s *Store) inspectExclusive(ctx context.Context, key string) (Info, error) {
 	if err := checkKey(key); err != nil {
 		return Info{}, err
 	}
@@ -52,8 +70,11 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {
-	info, err := s.inspect(ctx, key)
-	if err != nil {
+	info, err := s.inspectExclusive(ctx, key)
+	switch {
+	case errors.Is(err, lock.ErrWrongType):
+		return s.forceShared(ctx, key)
+	case err != nil:
 		return err
 	}
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {

@@ -7,59 +7,72 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// inspectShared shows a lock in one of the shared modes.
-func (s *Store) inspectShared(ctx context.Context, key string) (lock.Info, error) {
+// inspectShared shows a lock in one of the shared modes. Seen is the highest token
+// that is known.
+func (s *Store) inspectShared(ctx context.Context, key string) (info lock.Info, seen uint64, err error) {
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
 		k := s.sharedKeys(key, "")
 		return s.run(ctx, sharedInspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records)
 	})
 	if err != nil {
-		return lock.Info{}, err
+		return lock.Info{}, 0, err
 	}
 	return parseShared(reply)
 }
 
-// forceShared takes a lock in one of the shared modes away from all holders whose
-// tokens are not above one that was seen, and returns how many those were.
-func (s *Store) forceShared(ctx context.Context, key string, seen uint64) (int, error) {
+// forceShared takes a lock in one of the shared modes away from all holders that
+// it sees.
+func (s *Store) forceShared(ctx context.Context, key string) error {
+	_, seen, err := s.inspectShared(ctx, key)
+	if err != nil {
+		return err
+	}
 	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
 		k := s.sharedKeys(key, "")
 		return s.run(ctx, sharedForceScript, "", nil, nil, 6,
 			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, memory.Milliseconds())
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	done, err := parseCode(reply, maxToken)
-	return int(done), err
+	if err == nil && done == 0 {
+		err = lock.ErrNotHeld
+	}
+	return err
 }
 
 // parseShared reads the reply of the inspect script for shared locks.
-func parseShared(reply any) (lock.Info, error) {
+func parseShared(reply any) (info lock.Info, seen uint64, err error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 4 {
-		return lock.Info{}, unexpected(reply)
+	if !ok || len(items) != 5 {
+		return lock.Info{}, 0, unexpected(reply)
 	}
 	held, okHeld := items[0].(int64)
 	waiting, okWaiting := items[1].(int64)
-	holders, okHolders := items[3].([]any)
-	if !okHeld || !okWaiting || !okHolders || held < int64(len(holders)) || waiting < 0 {
-		return lock.Info{}, unexpected(reply)
+	last, okLast := parseTokenOrNone(items[2])
+	highest, okHighest := parseTokenOrNone(items[3])
+	holders, okHolders := items[4].([]any)
+	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || held < int64(len(holders)) || waiting < 0 {
+		return lock.Info{}, 0, unexpected(reply)
 	}
-	info := lock.Info{Held: int(held), Waiting: int(waiting)}
-	if items[2] != nil {
-		if info.Token, ok = parseToken(items[2]); !ok {
-			return lock.Info{}, unexpected(reply)
-		}
-	}
+	info = lock.Info{Held: int(held), Waiting: int(waiting), Token: last}
 	for _, item := range holders {
 		h, ok := parseHolder(item)
 		if !ok {
-			return lock.Info{}, unexpected(reply)
+			return lock.Info{}, 0, unexpected(reply)
 		}
 		info.Holders = append(info.Holders, h)
 	}
-	return info, nil
+	return info, max(last, highest), nil
+}
+
+// parseTokenOrNone reads a token, or 0 if there is none.
+func parseTokenOrNone(item any) (uint64, bool) {
+	if item == nil {
+		return 0, true
+	}
+	return parseToken(item)
 }
 
 func parseHolder(item any) (h lock.Holder, ok bool) {

@@ -154,3 +154,27 @@ func TestSharedLocksOnACluster(t *testing.T) {
 	storeInAllModes(t, s)
 	batchOfAllModes(t, s, rdb)
 }
+
+func TestInspectAndForceSharedLocks(t *testing.T) {
+	s, rdb := sharedStore(t)
+	for i, r := range allModes("k")[1:] {
+		r.Extra.Metadata = "of a test\n"
+		l := acquire(t, s, r)
+		info, seen, err := s.inspectShared(t.Context(), r.Key)
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		around(t, ttl30, info.Holders[0].ExpiresIn)
+		info.Holders[0].ExpiresIn = 0
+		want := lock.Holder{Mode: r.Mode, Token: l.Token, Metadata: "of a test\n", Members: len(r.Members())}
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{want}, Held: 1, Token: l.Token}, info)
+		assert.Equal(t, l.Token, seen)
+
+		require.NoError(t, rdb.Del(t.Context(), s.keys(r.Key, "").token).Err())
+		if i%2 == 0 {
+			require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
+		}
+		require.NoError(t, s.ForceRelease(t.Context(), r.Key), "though the last token is forgotten")
+		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, s, l))
+		require.ErrorIs(t, s.ForceRelease(t.Context(), r.Key), lock.ErrNotHeld)
+	}
+}

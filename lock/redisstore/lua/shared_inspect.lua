@@ -2,9 +2,10 @@
 --
 -- KEYS 1 the holders, 2 the last token, 3 the queue, 4 the records
 --
--- Returns {the number of holders, how many wait, the last token or nil, up to 16
--- holders}: those with the lowest tokens, of 1,000 that are looked at. A holder is
--- {token, ms, mode, limit or number of members, metadata}.
+-- Returns {the number of holders, how many wait, the last token or nil, the highest
+-- of the holders or nil, up to 16 holders}: those with the lowest tokens, of 1,000
+-- that are looked at. A holder is {token, ms, mode, limit or number of members,
+-- metadata}.
 
 local call = redis.call
 local time = call('TIME')
@@ -22,7 +23,8 @@ for i = 1, #live, 2 do
   holders[#holders + 1] = {token, tonumber(live[i + 1]) - now, mode, tonumber(limit), metadata}
 end
 table.sort(holders, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
+local highest = #holders > 0 and holders[#holders][1]
 for i = #holders, 17, -1 do
   holders[i] = nil
 end
-return {call('ZCOUNT', KEYS[1], from, '+inf'), call('ZCARD', KEYS[3]), call('GET', KEYS[2]), holders}
+return {call('ZCOUNT', KEYS[1], from, '+inf'), call('ZCARD', KEYS[3]), call('GET', KEYS[2]), highest, holders}
