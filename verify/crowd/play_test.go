@@ -18,7 +18,7 @@ const requests = 60 // of a game
 func TestTheScriptsFollowTheRules(t *testing.T) {
 	sources, err := readScripts()
 	require.NoError(t, err)
-	most, limit := uint64(1500), time.Minute
+	most, limit := uint64(60), time.Minute
 	if part.IsLong() {
 		most, limit = 1<<40, 15*time.Minute
 	}
@@ -46,4 +46,51 @@ func TestTheScriptsFollowTheRules(t *testing.T) {
 	wg.Wait()
 	report.Add("%d games of %d requests", min(seeds.Load()-1, most), requests)
 	report.Add("%+v", all)
+}
+
+// TestMutantsAreFound breaks one rule after the other. It begins with the game in
+// which that was seen when it was tried with all games in turn.
+func TestMutantsAreFound(t *testing.T) {
+	sources, err := readScripts()
+	require.NoError(t, err)
+	const most = 400 // games
+	todo := make(chan mutant, len(mutants))
+	for _, m := range mutants {
+		todo <- m
+	}
+	close(todo)
+	var wg sync.WaitGroup
+	var found, games atomic.Int64
+	for range 2 {
+		wg.Go(func() {
+			for m := range todo {
+				mutated, err := m.in(sources)
+				if !assert.NoError(t, err) {
+					return
+				}
+				if n := search(t, mutated, m.seed, most); assert.LessOrEqual(t, n, most, m.name) {
+					t.Logf("%s: game %d", m.name, m.seed+uint64(n)-1) //nolint:gosec // it is positive
+					found.Add(1)
+					games.Add(int64(n))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	report.Add("%d of %d mutants found, in %d games", found.Load(), len(mutants), games.Load())
+}
+
+// search returns how many games it took, from one on, until one went wrong.
+func search(t *testing.T, s scripts, first uint64, most int) int {
+	server, err := newServer(s)
+	if !assert.NoError(t, err) {
+		return most + 1
+	}
+	defer server.close()
+	for n := range most {
+		if play(server, first+uint64(n), requests, new(counts)) != nil { //nolint:gosec // it is positive
+			return n + 1
+		}
+	}
+	return most + 1
 }
