@@ -27,9 +27,10 @@ const (
 // for each of them, so that what is sent to one waits for no other: the client for
 // a whole cluster answers a pipeline when the slowest node does.
 type cluster struct {
-	options redis.Options // of the client of a node, but for the address
-	seeds   []string
-	given   func(context.Context) ([]redis.ClusterSlot, error) // nil: the nodes are asked
+	options  redis.Options // of the clients of a node, but for the address
+	poolSize int
+	seeds    []string
+	given    func(context.Context) ([]redis.ClusterSlot, error) // nil: the nodes are asked
 
 	slots [slotCount]atomic.Pointer[node] // nil: nobody serves it
 
@@ -45,10 +46,11 @@ type cluster struct {
 
 func newCluster(given *redis.ClusterOptions, poolSize int) *cluster {
 	c := &cluster{
-		options: *derive(nodeOptions(given), poolSize),
-		seeds:   given.Addrs,
-		given:   given.ClusterSlots,
-		nodes:   make(map[string]*node),
+		options:  *derive(nodeOptions(given)),
+		poolSize: poolSize,
+		seeds:    given.Addrs,
+		given:    given.ClusterSlots,
+		nodes:    make(map[string]*node),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -71,7 +73,7 @@ func (c *cluster) close() error {
 	c.cancel()
 	errs := make([]error, 0, len(c.nodes))
 	for _, n := range c.nodes {
-		errs = append(errs, n.rdb.Close())
+		errs = append(errs, n.close())
 	}
 	c.mu.Unlock()
 	c.work.Wait()
@@ -108,10 +110,10 @@ func (c *cluster) node(addr string) *node {
 		o := c.options
 		o.Addr = addr
 		c.lastID++
-		n = &node{id: c.lastID, addr: addr, rdb: redis.NewClient(&o)}
+		n = newNode(c.lastID, o, c.poolSize)
 		c.nodes[addr] = n
 		if c.ctx.Err() != nil {
-			_ = n.rdb.Close()
+			_ = n.close()
 		}
 	}
 	return n

@@ -24,8 +24,8 @@ const (
 	failoverLifetime = time.Second
 )
 
-// derive returns the options of the store's own client.
-func derive(given *redis.Options, poolSize int) *redis.Options {
+// derive returns the options of the store's own clients.
+func derive(given *redis.Options) *redis.Options {
 	o := *given
 
 	// What is sent is sent once: whether to repeat it is for those to decide who
@@ -42,8 +42,8 @@ func derive(given *redis.Options, poolSize int) *redis.Options {
 	}
 
 	// Renewals have connections of their own, so that acquires that hang cannot
-	// hold them up.
-	o.PoolSize, o.PoolTimeout = poolSize, 0
+	// hold them up. They go into pipelines; what does not is rare.
+	o.PoolSize, o.PoolTimeout = renewalConns, 0
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
 	o.PipelinePoolSize = renewalConns

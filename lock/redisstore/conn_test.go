@@ -49,7 +49,7 @@ func TestTheDefaults(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), &Options{})
 	assert.Equal(t, "lw:", s.prefix)
 	assert.Equal(t, 3*time.Second, s.timeout)
-	assert.Equal(t, 16, s.one.rdb.Options().PoolSize)
+	assert.Equal(t, 16, s.one.desk.most)
 }
 
 func TestTheDerivedClient(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTheDerivedClient(t *testing.T) {
 		ReadTimeout: time.Minute, PoolSize: 500, MinIdleConns: 100, DialTimeout: time.Hour, DialerRetries: 9, ConnMaxLifetime: time.Hour,
 		Limiter: limiter{}, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
 	}
-	rdb := redis.NewClient(derive(given, 5))
+	rdb := redis.NewClient(derive(given))
 	defer rdb.Close()
 	o := rdb.Options()
 	assert.Equal(t, []any{"example.invalid:1", "u", "p", 3, "app", time.Hour},
@@ -69,7 +69,7 @@ func TestTheDerivedClient(t *testing.T) {
 	assert.Zero(t, o.WriteTimeout, "none")
 	assert.Equal(t, time.Second, o.DialTimeout)
 	assert.Equal(t, 1, o.DialerRetries)
-	assert.Equal(t, 5, o.PoolSize)
+	assert.Equal(t, 4, o.PoolSize)
 	assert.Equal(t, 4, o.PipelinePoolSize)
 	assert.Zero(t, o.MinIdleConns)
 	assert.True(t, o.DisableIdentity)
@@ -106,7 +106,8 @@ func TestCloseWaitsForWhatItEnds(t *testing.T) {
 	w := &wire{answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
 	s := newStore(t, w.client(t, redis.Options{}), nil)
 	var lingering lingerer
-	s.one.rdb.AddHook(&lingering)
+	s.one.desk.solo.rdb.AddHook(&lingering)
+	s.one.desk.together.AddHook(&lingering)
 	done := make(chan error)
 	go func() {
 		_, err := s.Acquire(t.Context(), request("k"))
@@ -123,16 +124,22 @@ type lingerer struct{ begun, ended atomic.Int64 }
 
 func (*lingerer) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*lingerer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (l *lingerer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.linger(func() error { return next(ctx, cmds) })
+	}
 }
 
 func (l *lingerer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.begun.Add(1)
-		err := next(ctx, cmd)
-		time.Sleep(50 * time.Millisecond)
-		l.ended.Add(1)
-		return err
+		return l.linger(func() error { return next(ctx, cmd) })
 	}
+}
+
+func (l *lingerer) linger(f func() error) error {
+	l.begun.Add(1)
+	err := f()
+	time.Sleep(50 * time.Millisecond)
+	l.ended.Add(1)
+	return err
 }

@@ -47,10 +47,8 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (Info, error) 
 	if err := checkKey(key); err != nil {
 		return Info{}, err
 	}
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		k := s.keys(key, "")
-		return s.run(ctx, inspectScript, "", nil, nil, 3, &k.lock, &k.token, &k.queue)
-	})
+	k := s.keys(key, "")
+	reply, err := s.run(ctx, inspectScript, "", nil, nil, 3, &k.lock, &k.token, &k.queue)
 	if err != nil {
 		return Info{}, err
 	}
@@ -77,10 +75,8 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	}
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		k := s.keys(key, "")
-		return s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, info.Token, memory.Milliseconds())
-	})
+	k := s.keys(key, "")
+	reply, err := s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, info.Token, memory.Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,10 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +16,8 @@ import (
 type node struct {
 	id   int // names its lane
 	addr string
-	rdb  *redis.Client
+	rdb  *redis.Client // for renewals, and for all that is not a script
+	desk *desk         // for single scripts
 
 	// suspect: the last that was heard of it is nothing, or that it does not serve.
 	suspect atomic.Bool
@@ -26,28 +27,25 @@ type node struct {
 
 // run runs a script on the node: by its digest, and in full if the server does not
 // know that.
-func (n *node) run(ctx context.Context, sc *script, asking bool, args []any) (any, error) {
+func (n *node) run(ctx context.Context, s *Store, sc *script, until time.Time, asking bool, args []any) (any, error) {
 	sc.byDigest(args)
-	reply, err := n.do(ctx, asking, args)
+	reply, err := n.desk.do(ctx, s, until, asking, args)
 	if isNoScript(err) {
+		args = slices.Clone(args) // what was sent may still be read
 		sc.inFull(args)
-		reply, err = n.do(ctx, asking, args)
+		reply, err = n.desk.do(ctx, s, until, asking, args)
 	}
 	return reply, err
 }
 
-func (n *node) do(ctx context.Context, asking bool, args []any) (any, error) {
-	cmd := redis.NewCmd(ctx, args...)
-	if !asking {
-		err := n.rdb.Process(ctx, cmd)
-		return cmd.Val(), err
-	}
-	pipe := n.rdb.Pipeline()
-	permit := askingCmd(ctx)
-	_ = pipe.Process(ctx, permit) // which only queues it
-	_ = pipe.Process(ctx, cmd)
-	_, err := pipe.Exec(ctx)
-	return cmd.Val(), cmp.Or(permit.Err(), cmd.Err(), err)
+func newNode(id int, o redis.Options, poolSize int) *node {
+	single := o
+	single.PoolSize = poolSize
+	return &node{id: id, addr: o.Addr, rdb: redis.NewClient(&o), desk: newDesk(single, poolSize)}
+}
+
+func (n *node) close() error {
+	return errors.Join(n.rdb.Close(), n.desk.close())
 }
 
 // askingCmd lets a node that is about to take over a slot serve the next command.

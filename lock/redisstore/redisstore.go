@@ -50,9 +50,10 @@ type Options struct {
 	// always at least a tenth of the TTL and at most all of it. Clients may differ.
 	Place time.Duration
 
-	// PoolSize bounds the connections for those calls, which are made when needed;
-	// calls beyond it wait for one. Renewals have up to 4 more. A cluster has as many
-	// for each node. Default 16; at most 10,000.
+	// PoolSize bounds the connections for those calls, which are made when needed: two
+	// carry what many goroutines ask for at one time, the others are for when those
+	// are not answered. One more is for a call that comes alone, and renewals have
+	// their own. A cluster has as many for each node. Default 16; at most 10,000.
 	PoolSize int
 }
 
@@ -126,8 +127,8 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		if given == nil {
 			return nil, errNilClient
 		}
-		derived := derive(given.Options(), opts.PoolSize)
-		s.one, s.keysPerScript = &node{addr: derived.Addr, rdb: redis.NewClient(derived)}, keysPerScript
+		derived := derive(given.Options())
+		s.one, s.keysPerScript = newNode(0, *derived, opts.PoolSize), keysPerScript
 		s.secrets = []string{derived.Password}
 	case *redis.ClusterClient:
 		if given == nil {
@@ -171,7 +172,7 @@ func (s *Store) closeClients() error {
 	if s.cluster != nil {
 		return s.cluster.close()
 	}
-	return s.one.rdb.Close()
+	return s.one.close()
 }
 
 // subscription returns a subscription to nothing yet. In a cluster any node passes
@@ -226,10 +227,8 @@ func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (a
 		return s.askShared(ctx, r, place)
 	}
 	k := s.keys(r.Key, r.Owner)
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		return s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-			&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
-	})
+	reply, err := s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
+		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
 	if err != nil {
 		return acquired{}, err
 	}
@@ -256,10 +255,8 @@ func (s *Store) release(ctx context.Context, l lock.Lease) error {
 		return s.releaseShared(ctx, l, refuse)
 	}
 	k := s.keys(l.Key, l.Owner)
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		return s.run(ctx, releaseScript, l.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-			&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
-	})
+	reply, err := s.run(ctx, releaseScript, l.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
+		&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -207,7 +207,7 @@ func (c *cluster) retire(serving map[*node]bool) {
 			n.gone = time.Now()
 		case time.Since(n.gone) > forgetAfter && !slices.Contains(c.seeds, addr):
 			delete(c.nodes, addr)
-			_ = n.rdb.Close() // nobody has used it for longer than a call lasts
+			_ = n.close() // nobody has used it for longer than a call lasts
 		}
 	}
 }

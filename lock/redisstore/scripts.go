@@ -5,15 +5,24 @@ import (
 	"crypto/sha1"
 	_ "embed" // of the scripts
 	"encoding/hex"
+	"errors"
+	"os"
+	"time"
 )
 
 var (
-	//go:embed lua/prelude.lua
-	prelude string
+	//go:embed lua/tokens.lua
+	tokensLua string
+	//go:embed lua/queue.lua
+	queueLua string
+	//go:embed lua/acquire_free.lua
+	acquireFreeLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/renew.lua
 	renewLua string
+	//go:embed lua/release_free.lua
+	releaseFreeLua string
 	//go:embed lua/release.lua
 	releaseLua string
 	//go:embed lua/force.lua
@@ -36,16 +45,16 @@ var (
 )
 
 var (
-	acquireScript = newScript(prelude + acquireLua)
+	acquireScript = newScript(tokensLua + acquireFreeLua + queueLua + acquireLua)
 	renewScript   = newScript(renewLua)
-	releaseScript = newScript(prelude + releaseLua)
-	forceScript   = newScript(prelude + forceLua)
+	releaseScript = newScript(releaseFreeLua + tokensLua + queueLua + releaseLua)
+	forceScript   = newScript(tokensLua + queueLua + forceLua)
 	inspectScript = newScript(inspectLua)
 
-	sharedAcquireScript = newScript(prelude + sharedPrelude + sharedAcquireLua)
+	sharedAcquireScript = newScript(tokensLua + queueLua + sharedPrelude + sharedAcquireLua)
 	sharedRenewScript   = newScript(sharedRenewLua)
-	sharedReleaseScript = newScript(prelude + sharedPrelude + sharedReleaseLua)
-	sharedForceScript   = newScript(prelude + sharedPrelude + sharedForceLua)
+	sharedReleaseScript = newScript(tokensLua + queueLua + sharedPrelude + sharedReleaseLua)
+	sharedForceScript   = newScript(tokensLua + queueLua + sharedPrelude + sharedForceLua)
 	sharedInspectScript = newScript(sharedInspectLua)
 )
 
@@ -67,21 +76,37 @@ func newScript(source string) *script {
 func (s *script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
 func (s *script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }
 
-// run runs a script where its keys lie. The first two elements of args are left
-// open for it, then come the number of keys and the keys. Errors do not show the
-// owner.
+// run runs a script where its keys lie, within the bound of the store. The first two
+// elements of args are left open for it, then come the number of keys and the keys.
+// It returns soon after ctx or the store has ended, and what was sent may still be
+// executed then. Errors do not show the owner.
 func (s *Store) run(ctx context.Context, sc *script, owner string, args ...any) (any, error) {
-	reply, err := s.send(ctx, sc, args)
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.running.Done()
+	until := time.Now().Add(s.timeout)
+	reply, err := s.send(ctx, sc, until, args)
 	if err != nil {
-		return nil, s.clean(err, owner)
+		return nil, s.reason(ctx, s.bound(until, s.clean(err, owner)))
 	}
 	return reply, nil
 }
 
-func (s *Store) send(ctx context.Context, sc *script, args []any) (any, error) {
+func (s *Store) send(ctx context.Context, sc *script, until time.Time, args []any) (any, error) {
 	if s.cluster == nil {
-		return s.one.run(ctx, sc, false, args)
+		return s.one.run(ctx, s, sc, until, false, args)
 	}
+	ctx, cancel := context.WithDeadlineCause(ctx, until, noAnswerError(s.timeout))
+	defer cancel()
 	slot := slotOf(*args[3].(*string))
-	return s.cluster.run(ctx, slot, func(n *node, asking bool) (any, error) { return n.run(ctx, sc, asking, args) })
+	return s.cluster.run(ctx, slot, func(n *node, asking bool) (any, error) { return n.run(ctx, s, sc, until, asking, args) })
+}
+
+// bound returns the error of a call that was to end by an instant.
+func (s *Store) bound(until time.Time, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(until) {
+		return noAnswerError(s.timeout)
+	}
+	return err
 }

@@ -24,12 +24,10 @@ func (s *Store) askShared(ctx context.Context, r lock.Request, place time.Durati
 	limit, packed := wish(&r)
 	k := s.sharedKeys(r.Key, r.Owner)
 	metadata := r.Metadata()
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		return s.run(ctx, sharedAcquireScript, r.Owner, nil, nil, 7,
-			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-			&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds(),
-			modes[r.Mode], limit, &metadata, &packed)
-	})
+	reply, err := s.run(ctx, sharedAcquireScript, r.Owner, nil, nil, 7,
+		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
+		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds(),
+		modes[r.Mode], limit, &metadata, &packed)
 	if err != nil {
 		return acquired{}, err
 	}
@@ -96,11 +94,9 @@ var oneLine = strings.NewReplacer("\\", `\\`, "\n", `\n`)
 // releaseShared is release for the modes that are not Exclusive.
 func (s *Store) releaseShared(ctx context.Context, l lock.Lease, refuse time.Duration) error {
 	k := s.sharedKeys(l.Key, l.Owner)
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		return s.run(ctx, sharedReleaseScript, l.Owner, nil, nil, 7,
-			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-			&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
-	})
+	reply, err := s.run(ctx, sharedReleaseScript, l.Owner, nil, nil, 7,
+		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
+		&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
 	if err != nil {
 		return err
 	}

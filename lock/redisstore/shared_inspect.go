@@ -10,10 +10,8 @@ import (
 // inspectShared shows a lock in one of the shared modes. Seen is the highest token
 // that is known.
 func (s *Store) inspectShared(ctx context.Context, key string) (info lock.Info, seen uint64, err error) {
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		k := s.sharedKeys(key, "")
-		return s.run(ctx, sharedInspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records)
-	})
+	k := s.sharedKeys(key, "")
+	reply, err := s.run(ctx, sharedInspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records)
 	if err != nil {
 		return lock.Info{}, 0, err
 	}
@@ -27,11 +25,9 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := await(ctx, s, s.timeout, func(ctx context.Context) (any, error) {
-		k := s.sharedKeys(key, "")
-		return s.run(ctx, sharedForceScript, "", nil, nil, 6,
-			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, memory.Milliseconds())
-	})
+	k := s.sharedKeys(key, "")
+	reply, err := s.run(ctx, sharedForceScript, "", nil, nil, 6,
+		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, memory.Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func storeInAllModes(t *testing.T, s *Store) {
 
 // forget deletes the tombstone of an owner.
 func (s *Store) forget(t *testing.T, l lock.Lease) {
-	_, err := s.send(t.Context(), newScript("return redis.call('DEL', KEYS[1])"), []any{nil, nil, 1, &s.keys(l.Key, l.Owner).tombstone})
+	_, err := s.run(t.Context(), newScript("return redis.call('DEL', KEYS[1])"), l.Owner, nil, nil, 1, &s.keys(l.Key, l.Owner).tombstone)
 	require.NoError(t, err)
 }
 

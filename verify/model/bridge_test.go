@@ -47,9 +47,10 @@ func newBridge(t *testing.T) *bridge {
 		require.NoError(t, err)
 		return digest
 	}
-	prelude := source("prelude")
-	b.acquire, b.release = load(prelude+source("acquire")), load(prelude+source("release"))
-	b.force, b.renew = load(prelude+source("force")), load(source("renew"))
+	tokens, queue := source("tokens"), source("queue")
+	b.acquire = load(tokens + source("acquire_free") + queue + source("acquire"))
+	b.release = load(source("release_free") + tokens + queue + source("release"))
+	b.force, b.renew = load(tokens+queue+source("force")), load(source("renew"))
 	b.signals = b.rdb.PSubscribe(b.ctx, channels)
 	t.Cleanup(func() { b.signals.Close() })
 	_, err := b.signals.Receive(b.ctx)

@@ -2,7 +2,7 @@
 -- the queue, the poll that keeps a place alive, and what moves a queue on whose
 -- lock has expired. To ask again with the same owner is harmless.
 --
--- KEYS 1 to 4 as in the prelude, 5 the tombstone of the owner
+-- KEYS 1 to 4 as in tokens.lua, 5 the tombstone of the owner
 -- ARGV 1 owner
 --      2 TTL of the lock in ms
 --      3 ms for which a place lasts, 0 = do not wait

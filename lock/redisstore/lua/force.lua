@@ -1,7 +1,7 @@
 -- Takes the lock away from whoever holds it by a token that was seen before. The
 -- token keeps a request that arrives late, or twice, from the next holder.
 --
--- KEYS 1 to 4 as in the prelude
+-- KEYS 1 to 4 as in tokens.lua
 -- ARGV 1 token
 --      2 ms for which the last token is remembered
 --

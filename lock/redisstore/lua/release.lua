@@ -1,7 +1,7 @@
 -- Ends what an owner has, be it the lock, which goes to the next in the queue, or
 -- its place there.
 --
--- KEYS 1 to 4 as in the prelude, 5 the tombstone of the owner
+-- KEYS 1 to 4 as in tokens.lua, 5 the tombstone of the owner
 -- ARGV 1 owner
 --      2 ms for which the owner is refused from now on, 0 = not at all: for an
 --        owner with a request that may still be executed
@@ -12,8 +12,7 @@
 local owner = ARGV[1]
 local done = 0
 
-local value = redis.call('GET', KEYS[1])
-if value and string.match(value, '^(.*) %d+$') == owner then
+if held then
   hand_over(ARGV[3])
   done = 1
 else

@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// soloist sends one script at a time, on the goroutine of its caller. go-redis
+// notices the deadline of a ctx while it waits for an answer, but not that the ctx
+// is cancelled; so then its connection is closed, which nobody else uses.
+type soloist struct {
+	rdb *redis.Client
+
+	mu  sync.Mutex // guards now, and the fields of solo
+	now *solo      // the call that is under way
+}
+
+// solo is one call.
+type solo struct {
+	conn   net.Conn // that it was sent on
+	ended  bool
+	broken bool // it must not wait any more
+}
+
+func newSoloist(o *redis.Options) *soloist {
+	s := new(soloist)
+	dial := o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return s.attend(conn), nil
+	}
+	s.rdb = redis.NewClient(o)
+	return s
+}
+
+// process sends a command and returns when it is answered, or will not be: when ctx
+// has ended, or its time is up. The caller sees to it that there is one call at a
+// time.
+func (s *soloist) process(ctx context.Context, until time.Time, cmd *redis.Cmd) error {
+	call := new(solo)
+	s.mu.Lock()
+	s.now = call
+	s.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { s.interrupt(call) })
+	err := s.rdb.Process(deadline{ctx, until}, cmd)
+	if !stop() {
+		s.end(call)
+	}
+	return err
+}
+
+// interrupt ends a call that is under way.
+func (s *soloist) interrupt(call *solo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.broken = true
+	if !call.ended && call.conn != nil {
+		_ = call.conn.Close()
+	}
+}
+
+// end keeps an interruption that comes too late from the next call.
+func (s *soloist) end(call *solo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.ended = true
+}
+
+// attend returns a connection that is known to the call that writes to it.
+func (s *soloist) attend(conn net.Conn) net.Conn {
+	a := attended{conn, s}
+	if raw, ok := conn.(syscall.Conn); ok {
+		return attendedRaw{a, raw}
+	}
+	return a
+}
+
+// attended is a connection of a soloist.
+type attended struct {
+	net.Conn
+	by *soloist
+}
+
+// Write implements net.Conn.
+func (a attended) Write(p []byte) (int, error) {
+	if a.by.interrupted(a.Conn) {
+		return 0, net.ErrClosed
+	}
+	return a.Conn.Write(p)
+}
+
+// attendedRaw is one that lets go-redis see whether the server has hung up.
+type attendedRaw struct {
+	attended
+	raw syscall.Conn
+}
+
+// SyscallConn implements syscall.Conn.
+func (a attendedRaw) SyscallConn() (syscall.RawConn, error) { return a.raw.SyscallConn() }
+
+// interrupted notes the connection of the call that is under way, and reports
+// whether that has been interrupted.
+func (s *soloist) interrupted(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return false
+	}
+	s.now.conn = conn
+	return s.now.broken
+}
+
+// deadline is a context that ends no later than at an instant, for those who ask
+// for its Deadline, as go-redis does. It has no timer.
+type deadline struct {
+	context.Context
+	until time.Time
+}
+
+// Deadline implements context.Context.
+func (d deadline) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.until) {
+		return at, true
+	}
+	return d.until, true
+}

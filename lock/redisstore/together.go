@@ -1,0 +1,271 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const (
+	// abreast is how many pipelines of a node are under way while they are answered
+	// in time: while one is on the line and the server the other is read and made.
+	abreast = 2
+
+	// patience is how long a request waits for one of them to come back before it
+	// has another connection used.
+	patience = time.Millisecond
+
+	// pipelineMost and pipelineBytes bound one pipeline, but for its last request.
+	pipelineMost  = 128
+	pipelineBytes = 64 << 10
+)
+
+// desk sends the single scripts of a node. What is asked for while nothing else is
+// under way is sent at once, by its caller. What is asked for meanwhile gathers, and
+// goes into one pipeline when one has come back: so the more there is to send the
+// less each costs, and nobody waits for others to come.
+//
+// What fails on one connection fails for those whose requests it carried. A request
+// is sent once at most.
+type desk struct {
+	solo     *soloist
+	together *redis.Client
+	most     int // pipelines at one time
+
+	mu      sync.Mutex // guards all below
+	answers bool       // the last that was heard of the server is an answer
+	out     int        // pipelines that are under way, and the call of the soloist
+	waiting []*errand  // to be sent
+}
+
+// errand is a request that is sent together with others.
+type errand struct {
+	args    []any
+	asking  bool
+	permit  *redis.Cmd // if asking
+	cmd     *redis.Cmd
+	until   time.Time
+	taken   atomic.Bool // sent, or about to be
+	dropped atomic.Bool // nobody waits for it
+	answer  answer
+	done    chan answer
+}
+
+// answer is what came of an errand.
+type answer struct {
+	value any
+	err   error
+}
+
+func newDesk(o redis.Options, most int) *desk {
+	o.PipelinePoolSize = -1 // none: pipelines have the connections of the main pool
+	solo := o
+	return &desk{solo: newSoloist(&solo), together: redis.NewClient(&o), most: most}
+}
+
+func (d *desk) close() error {
+	return errors.Join(d.solo.rdb.Close(), d.together.Close())
+}
+
+// do sends a script and returns its answer; or why nobody waits for that any more,
+// as soon as there is a reason: the end of ctx, the end of the store, or the instant.
+// The caller has begun a call of the store.
+func (d *desk) do(ctx context.Context, s *Store, until time.Time, asking bool, args []any) (any, error) {
+	d.mu.Lock()
+	if d.answers && d.out == 0 && !asking {
+		d.out++
+		d.mu.Unlock()
+		return d.alone(ctx, s, until, args)
+	}
+	e := &errand{args: args, asking: asking, until: until, done: make(chan answer, 1)}
+	d.waiting = append(d.waiting, e)
+	if d.out < min(abreast, d.most) {
+		d.dispatch(s)
+	}
+	d.mu.Unlock()
+	value, err := d.wait(ctx, s, e)
+	if err != nil {
+		e.dropped.Store(true)
+	}
+	return value, err
+}
+
+// alone is do on the goroutine of its caller.
+func (d *desk) alone(ctx context.Context, s *Store, until time.Time, args []any) (any, error) {
+	cmd := redis.NewCmd(ctx, args...)
+	err := d.solo.process(ctx, until, cmd)
+	d.mu.Lock()
+	d.answers = isAnswered(err)
+	d.out--
+	if len(d.waiting) > 0 {
+		d.dispatch(s)
+	}
+	d.mu.Unlock()
+	return cmd.Val(), err
+}
+
+// wait waits for the answer of an errand. If it is not sent in time, because those
+// that are under way hang, another connection is used for it; but nobody is sure to
+// send it, so that is looked at again and again.
+func (d *desk) wait(ctx context.Context, s *Store, e *errand) (any, error) {
+	pause := patience
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-e.done:
+			return a.value, a.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.closing:
+			return nil, lock.ErrClosed
+		case now := <-timer.C:
+			if !now.Before(e.until) {
+				return nil, os.ErrDeadlineExceeded
+			}
+			d.hurry(s, e)
+			pause = min(2*pause, e.until.Sub(now))
+			timer.Reset(pause)
+		}
+	}
+}
+
+// hurry uses another connection if an errand still waits.
+func (d *desk) hurry(s *Store, e *errand) {
+	if e.taken.Load() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.waiting) > 0 && d.out < d.most {
+		d.dispatch(s)
+	}
+}
+
+// dispatch has what waits sent. The caller holds mu, and has begun a call of the
+// store.
+func (d *desk) dispatch(s *Store) {
+	d.out++
+	s.running.Go(d.run)
+}
+
+// run sends pipelines while there is something to send, and no more of them are
+// under way than need be.
+func (d *desk) run() {
+	batch := d.take()
+	for len(batch) > 0 {
+		answered := batch.send(d.together)
+		next := d.next(answered)
+		batch.tell() // who has an answer finds nothing under way any more, if there is not
+		batch = next
+	}
+}
+
+// take takes some of what waits, in order. If there is nothing left it is the last
+// deed of run.
+func (d *desk) take() pipeline {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken()
+}
+
+// next is take after a pipeline has come back.
+func (d *desk) next(answered bool) pipeline {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answers = answered
+	if d.out > abreast {
+		d.out--
+		return nil
+	}
+	return d.taken()
+}
+
+// taken is take for a caller that holds mu.
+func (d *desk) taken() pipeline {
+	var batch pipeline
+	bytes := 0
+	for len(d.waiting) > 0 && len(batch) < pipelineMost && bytes < pipelineBytes {
+		e := d.waiting[0]
+		d.waiting[0] = nil
+		d.waiting = d.waiting[1:]
+		if !e.dropped.Load() {
+			e.taken.Store(true)
+			batch = append(batch, e)
+			bytes += e.size()
+		}
+	}
+	if len(batch) == 0 {
+		d.waiting = nil // let go of the array
+		d.out--
+	}
+	return batch
+}
+
+// size returns about how many bytes are to be sent.
+func (e *errand) size() int {
+	n := 0
+	for _, arg := range e.args {
+		if text, ok := arg.(*string); ok {
+			n += len(*text)
+		}
+	}
+	return n
+}
+
+// pipeline is what is sent at one time on one connection.
+type pipeline []*errand
+
+// send sends the errands and reports whether the server has answered any.
+func (p pipeline) send(rdb *redis.Client) (answered bool) {
+	until := p[0].until
+	for _, e := range p {
+		if e.until.After(until) {
+			until = e.until
+		}
+	}
+	ctx := deadline{context.Background(), until}
+	pipe := rdb.Pipeline()
+	for _, e := range p {
+		if e.asking {
+			e.permit = askingCmd(ctx)
+			_ = pipe.Process(ctx, e.permit) // which only queues it
+		}
+		e.cmd = redis.NewCmd(ctx, e.args...)
+		_ = pipe.Process(ctx, e.cmd)
+	}
+	_, err := pipe.Exec(ctx)
+	for _, e := range p {
+		e.answer = answer{e.cmd.Val(), e.cmd.Err()}
+		if e.asking && e.permit.Err() != nil {
+			e.answer.err = e.permit.Err()
+		}
+		// If the server refuses the connection itself, go-redis returns that error
+		// and leaves the commands as if they had none.
+		if e.answer.err == nil && e.answer.value == nil {
+			e.answer.err = err
+		}
+		answered = answered || isAnswered(e.answer.err)
+	}
+	return answered
+}
+
+// tell tells each what has come of it.
+func (p pipeline) tell() {
+	for _, e := range p {
+		e.done <- e.answer
+	}
+}
+
+// isAnswered reports whether a command was answered, be it by a refusal.
+func isAnswered(err error) bool {
+	var refusal redis.Error
+	return err == nil || errors.As(err, &refusal)
+}
