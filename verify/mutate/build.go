@@ -20,12 +20,10 @@ type target struct {
 	finders []*finder
 	mutants []*mutant
 	work    string // a folder for what is built
-	program string // with all mutants in it
-	broken  int    // mutants that do not compile
 }
 
-// load finds the mutants of a package.
-func load(root, path, work string) (*target, error) {
+// list asks the go command for a package.
+func list(root, path string) (*target, error) {
 	cmd := exec.Command("go", "list", "-json=Dir,Name,ImportPath,GoFiles", path)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
@@ -33,10 +31,17 @@ func load(root, path, work string) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", path, err)
 	}
-	t := &target{work: work}
-	if err := json.Unmarshal(out, t); err != nil {
+	t := new(target)
+	return t, json.Unmarshal(out, t)
+}
+
+// load finds the mutants of a package.
+func load(root, path, work string) (*target, error) {
+	t, err := list(root, path)
+	if err != nil {
 		return nil, err
 	}
+	t.work = work
 	for _, name := range t.GoFiles {
 		text, err := os.ReadFile(filepath.Join(t.Dir, name))
 		if err != nil {
@@ -55,40 +60,41 @@ func load(root, path, work string) (*target, error) {
 	return t, nil
 }
 
-// build compiles the tests with all mutants that compile. The others are those of
-// the lines that the compiler complains about; it may have to be asked more than
-// once.
+// build makes an overlay of the package with all mutants that compile. The others are
+// those of the lines that the compiler complains about; it may have to be asked more
+// than once.
 func (t *target) build() error {
-	t.program = filepath.Join(t.work, t.Name+".test")
 	for range 20 {
-		lines, overlay, err := t.overlay()
+		lines, err := t.overlay()
 		if err != nil {
 			return err
 		}
-		out, err := t.compile("-overlay", overlay, "-gcflags="+t.ImportPath+"=-e", "-o", t.program)
+		cmd := exec.Command("go", "build", "-gcflags=-e", "-overlay", t.overlayPath(), ".")
+		cmd.Dir = t.Dir
+		out, err := cmd.CombinedOutput()
 		if err == nil {
 			return nil
 		}
-		dropped := t.drop(lines, out)
-		if dropped == 0 {
+		if t.drop(lines, string(out)) == 0 {
 			return fmt.Errorf("%s does not compile: %w\n%s", t.ImportPath, err, out)
 		}
-		t.broken += dropped
 	}
 	return errors.New(t.ImportPath + ": there is no end of mutants that do not compile")
 }
 
-// compile builds the test program of the package.
-func (t *target) compile(args ...string) (string, error) {
+// compile builds the test program of the package in a folder.
+func compile(dir string, args ...string) (string, error) {
 	cmd := exec.Command("go", append(append([]string{"test", "-c", "-vet=off"}, args...), ".")...)
-	cmd.Dir = t.Dir
+	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
+func (t *target) overlayPath() string { return filepath.Join(t.work, "overlay.json") }
+
 // overlay writes the woven files. For each it returns which mutants are on which
 // line.
-func (t *target) overlay() (lines map[string][][]int, path string, err error) {
+func (t *target) overlay() (lines map[string][][]int, err error) {
 	lines = make(map[string][][]int)
 	replace := make(map[string]string)
 	write := func(name, text string) error {
@@ -100,18 +106,17 @@ func (t *target) overlay() (lines map[string][][]int, path string, err error) {
 		woven := f.weave(func(m *mutant) bool { return m.outcome != doesNotCompile })
 		lines[f.name] = marked(woven)
 		if err := write(f.name, woven); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if err := write("zz_switchboard.go", switchboard(t.Name)); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	path = filepath.Join(t.work, "overlay.json")
-	return lines, path, os.WriteFile(path, text, 0o600)
+	return lines, os.WriteFile(t.overlayPath(), text, 0o600)
 }
 
 var markOf = regexp.MustCompile(`/\*m(\d+)\*/`)

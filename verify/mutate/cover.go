@@ -23,21 +23,25 @@ func (b block) has(file string, line int) bool {
 // longest is what a test of a package may take by itself.
 const longest = 10 * time.Minute
 
-// suite returns the tests of the package, with all mutants in it and with what each
-// test executes.
-func (t *target) suite(skip *regexp.Regexp) (s *suite, failing []string, err error) {
-	plain := &suite{program: filepath.Join(t.work, t.Name+".cover"), dir: t.Dir, bound: longest}
-	if out, err := t.compile("-cover", "-o", plain.program); err != nil {
+// suite returns the tests of a package, which may be that of the mutants or one that
+// uses it, with all mutants in it and with what each test executes of their package.
+func (t *target) suite(dir string, skip *regexp.Regexp) (s *suite, failing []string, err error) {
+	name := filepath.Join(t.work, filepath.Base(dir))
+	plain := &suite{program: name + ".cover", dir: dir, bound: longest}
+	if out, err := compile(dir, "-cover", "-coverpkg="+t.ImportPath, "-o", plain.program); err != nil {
 		return nil, nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	s = &suite{program: t.program, dir: t.Dir, bound: longest}
+	s = &suite{program: name + ".test", dir: dir, bound: longest}
+	if out, err := compile(dir, "-overlay", t.overlayPath(), "-o", s.program); err != nil {
+		return nil, nil, fmt.Errorf("%w\n%s", err, out)
+	}
 	if failing, err = s.time(regexp.MustCompile("."), skip); err != nil {
 		return nil, failing, err
 	}
 	for i := range s.tests {
 		one := &s.tests[i]
 		profile := filepath.Join(t.work, "cover.out")
-		err := plain.execute(0, plain.bound, "-test.run=^"+one.name+"$", "-test.coverprofile="+profile)
+		err := plain.execute(0, longest, "-test.run=^"+one.name+"$", "-test.coverprofile="+profile)
 		if err != nil {
 			continue // and counts as one that executes all
 		}

@@ -15,6 +15,7 @@ type mutant struct {
 	line       int
 	function   string // of which it changes the body
 	begin, end int    // the lines of that
+	inCase     bool   // it stands in a case of a switch
 	before     string // the statement or expression around the change, on one line
 	after      string // and what becomes of it; empty: nothing
 	change
@@ -55,7 +56,8 @@ type finder struct {
 	name       string
 	text       string
 	function   string
-	begin, end int        // its lines
+	begin, end int // its lines
+	inCase     bool
 	results    []ast.Expr // types of the results of the function around
 	points     []*point
 	all        []*mutant
@@ -187,7 +189,9 @@ func (f *finder) cases(s *ast.SwitchStmt) {
 		clause := c.(*ast.CaseClause)
 		for _, e := range clause.List {
 			if s.Tag == nil {
+				f.inCase = true
 				f.condition(e)
+				f.inCase = false
 			}
 		}
 		f.list(clause.Body)
@@ -211,7 +215,7 @@ func (f *finder) point(k kind, n ast.Node, changes []change) *point {
 		from, to := f.shown(p, c)
 		m := &mutant{
 			id: len(f.all) + 1, file: f.name, line: 1 + strings.Count(f.text[:c.from], "\n"),
-			function: f.function, begin: f.begin, end: f.end, change: c,
+			function: f.function, begin: f.begin, end: f.end, inCase: f.inCase, change: c,
 			before: oneLine(f.text[from:to]), after: oneLine(f.text[from:c.from] + c.text + f.text[c.to:to]),
 		}
 		if m.after == "" {

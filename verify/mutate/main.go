@@ -18,6 +18,7 @@ type options struct {
 	seed  uint64
 	only  *regexp.Regexp
 	skip  *regexp.Regexp
+	with  []string
 	list  bool
 	floor float64
 }
@@ -26,6 +27,7 @@ func main() {
 	o := options{out: os.Stdout}
 	only := flag.String("only", "", "try the mutants whose description matches this expression")
 	skip := flag.String("skip", "^$", "leave out the tests whose names match this expression")
+	with := flag.String("with", "", "use the tests of these packages too, separated by commas")
 	lua := flag.Bool("lua", false, "try the mutants of the scripts of package redisstore")
 	flag.StringVar(&o.root, "root", "..", "the folder of the module")
 	flag.IntVar(&o.n, "n", 0, "try so many of each package, drawn by the seed; 0: all")
@@ -37,6 +39,7 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	o.with = strings.FieldsFunc(*with, func(r rune) bool { return r == ',' })
 	if err := o.run(*only, *skip, *lua, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
@@ -106,15 +109,17 @@ func (o *options) one(path string, known equivalents) (enough bool, err error) {
 		}
 		return true, nil
 	}
-	tests, failing, err := t.suite(o.skip)
+	suites, err := o.suitesOf(t, name)
 	if err != nil {
 		return false, err
 	}
-	if len(failing) > 0 {
-		fmt.Fprintf(o.out, "%s: left out, as they fail in the woven program without a mutant: %s\n", name, strings.Join(failing, ", "))
-	}
 	for i, m := range chosen {
-		tests.try(m)
+		for _, s := range suites {
+			s.try(m)
+		}
+		if m.outcome == untried {
+			m.outcome = uncovered
+		}
 		m.print(o.out)
 		if done := i + 1; done%100 == 0 {
 			fmt.Fprintf(o.out, "%s: %d of %d tried\n", name, done, len(chosen))
@@ -131,4 +136,28 @@ func (o *options) one(path string, known equivalents) (enough bool, err error) {
 	}
 	c := report(o.out, name, tried)
 	return c.ratio() >= o.floor, nil
+}
+
+// suitesOf builds the tests of a package, and of those that are used with it.
+func (o *options) suitesOf(t *target, name string) ([]*suite, error) {
+	dirs := []string{t.Dir}
+	for _, path := range o.with {
+		other, err := list(o.root, path)
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, other.Dir)
+	}
+	var suites []*suite
+	for _, dir := range dirs {
+		s, failing, err := t.suite(dir, o.skip)
+		if err != nil {
+			return nil, err
+		}
+		if len(failing) > 0 {
+			fmt.Fprintf(o.out, "%s: left out, as they fail without a mutant: %s\n", name, strings.Join(failing, ", "))
+		}
+		suites = append(suites, s)
+	}
+	return suites, nil
 }

@@ -83,9 +83,11 @@ func (s *suite) time(only, skip *regexp.Regexp) (failing []string, err error) {
 // most mutants do not survive them.
 var stages = []time.Duration{50 * time.Millisecond, time.Second, time.Hour}
 
-// try runs the tests that execute the line of a mutant.
+// try runs the tests that execute the line of a mutant, unless others have killed it.
 func (s *suite) try(m *mutant) {
-	m.outcome = uncovered
+	if m.outcome == killed || m.outcome == timedOut {
+		return
+	}
 	tests := s.tests
 	for _, stage := range stages {
 		var names []string
@@ -117,7 +119,7 @@ func (s *suite) try(m *mutant) {
 func (t test) executes(m *mutant) bool {
 	known, inFunction := false, t.blocks == nil
 	for _, b := range t.blocks {
-		if b.has(m.file, m.line) {
+		if b.has(m.file, m.line) && !m.inCase {
 			if b.executed {
 				return true
 			}
