@@ -35,8 +35,10 @@ func TestFirstRenewalsAreSpread(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1000, total, "each once")
-		assert.InDelta(t, 200, early, 80)
-		assert.InDelta(t, 200, late, 80)
+		// The steps get smaller with each lease, so a fifth of the time has 130 to 290,
+		// depending on where the first one stands.
+		assert.InDelta(t, 200, early, 100)
+		assert.InDelta(t, 200, late, 100)
 	})
 }
 
