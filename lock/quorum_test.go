@@ -61,7 +61,10 @@ func (s servers) quorum(t *testing.T) lock.Store {
 	t.Helper()
 	stores := make([]lock.Store, len(s))
 	for i := range s {
-		stores[i] = struct{ lock.Store }{s[i].Faulty} // which outlives this quorum
+		stores[i] = struct { // which outlives this quorum
+			lock.Store
+			lock.Inspector
+		}{s[i].Faulty, s[i].Faulty}
 	}
 	q, err := lock.Quorum(stores...)
 	require.NoError(t, err)
@@ -142,6 +145,7 @@ func TestQuorumContract(t *testing.T) {
 				TTL:       ttl,
 				Tokenless: true,
 				Modes:     locktest.AllModes,
+				Inspects:  true,
 				Run:       synctest.Test,
 				Delete:    func(_ *testing.T, _ lock.Store, key string) { all.delete(key) },
 			})

@@ -18,6 +18,8 @@ const (
 	Wait    Op = "wait"
 	Renew   Op = "renew"
 	Release Op = "release"
+	Inspect Op = "inspect"
+	Force   Op = "force"
 )
 
 // Faulty is a store that fails as the test wants. The functions may be nil, are
@@ -82,6 +84,38 @@ func (f *Faulty) Release(ctx context.Context, l lock.Lease) error {
 	}
 	err := f.Store.Release(ctx, l)
 	if lost := call(ctx, f.After, Release); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Inspect implements [lock.Inspector], if the store beneath does.
+func (f *Faulty) Inspect(ctx context.Context, key string) (lock.Info, error) {
+	inspector, ok := f.Store.(lock.Inspector)
+	if !ok {
+		return lock.Info{}, errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Inspect); err != nil {
+		return lock.Info{}, err
+	}
+	info, err := inspector.Inspect(ctx, key)
+	if lost := call(ctx, f.After, Inspect); lost != nil {
+		return lock.Info{}, lost
+	}
+	return info, err
+}
+
+// ForceRelease implements [lock.Inspector], if the store beneath does.
+func (f *Faulty) ForceRelease(ctx context.Context, key string) error {
+	inspector, ok := f.Store.(lock.Inspector)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Force); err != nil {
+		return err
+	}
+	err := inspector.ForceRelease(ctx, key)
+	if lost := call(ctx, f.After, Force); lost != nil {
 		return lost
 	}
 	return err

@@ -32,6 +32,9 @@ type Config struct {
 	// Tokenless is for a store that has no fencing tokens.
 	Tokenless bool
 
+	// Inspects is for a store that is a lock.Inspector.
+	Inspects bool
+
 	// Run runs a case, such as synctest.Test for a store that lives in virtual
 	// time. Default: the case is called.
 	Run func(t *testing.T, f func(t *testing.T))
@@ -87,7 +90,7 @@ type group struct {
 func groups() []group {
 	anyMode := func(c Config) bool { return len(c.Modes) > 0 }
 	return []group{
-		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, contending}, {nil, waiting},
+		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, lasting(contending)}, {needsInspector, inspecting}, {nil, waiting},
 		{nil, reentering}, {nil, limiting}, {nil, several},
 		{nil, casesOf(perMode)}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families},
 		{needsModes(lock.Read, lock.Write), reading}, {needsModes(lock.Permit), permitting}, {needsModes(lock.Members), batching},

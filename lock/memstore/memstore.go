@@ -104,7 +104,8 @@ func (s *Store) take(k *state, r lock.Request, now time.Time) *holder {
 // grant gives an owner what it asks for. The caller holds mu.
 func (s *Store) grant(k *state, r lock.Request, now time.Time) *holder {
 	s.token = max(s.token+1, uint64(now.UnixMicro()))
-	h := &holder{owner: r.Owner, mode: r.Mode, token: s.token, until: now.Add(r.TTL), members: r.Members()}
+	h := &holder{owner: r.Owner, mode: r.Mode, token: s.token, until: now.Add(r.TTL), members: r.Members(), metadata: r.Metadata()}
+	k.granted = h.token
 	k.add(h)
 	return h
 }
@@ -176,6 +177,11 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 func (s *Store) Delete(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.seize(key)
+}
+
+// seize takes a lock away from all its holders. The caller holds mu.
+func (s *Store) seize(key string) bool {
 	now := time.Now()
 	k := s.at(key, now)
 	if k == nil || len(k.holders) == 0 {

@@ -20,12 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
-		New:     func(*testing.T) lock.Store { return memstore.New() },
-		TTL:     30 * time.Second,
-		Run:     synctest.Test,
-		Modes:   locktest.AllModes,
-		Waiting: func(_ *testing.T, s lock.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
-		Delete:  func(_ *testing.T, s lock.Store, key string) { s.(*memstore.Store).Delete(key) },
+		New:      func(*testing.T) lock.Store { return memstore.New() },
+		TTL:      30 * time.Second,
+		Run:      synctest.Test,
+		Modes:    locktest.AllModes,
+		Inspects: true,
+		Waiting:  func(_ *testing.T, s lock.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
+		Delete:   func(_ *testing.T, s lock.Store, key string) { s.(*memstore.Store).Delete(key) },
 	})
 }
 

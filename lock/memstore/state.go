@@ -13,6 +13,7 @@ import (
 type state struct {
 	family  lock.Mode          // of all holders and waiters; Write stands for Read, too
 	holders []*holder          // in the order of their grants
+	granted uint64             // the last token
 	queue   list.List          // of *waiter
 	taken   map[string]*holder // by member
 	wanted  map[string]int     // member → how many in the queue want it
@@ -20,11 +21,12 @@ type state struct {
 
 // holder is one lease.
 type holder struct {
-	owner   string
-	mode    lock.Mode
-	token   uint64
-	until   time.Time
-	members []string
+	owner    string
+	mode     lock.Mode
+	token    uint64
+	until    time.Time
+	members  []string
+	metadata string
 }
 
 func (h *holder) alive(now time.Time) bool { return now.Before(h.until) }

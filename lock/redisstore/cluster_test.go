@@ -113,7 +113,7 @@ func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.Cluster
 	assert.Greater(t, next.Token, l.Token)
 	info, err := s.Inspect(t.Context(), "k")
 	require.NoError(t, err)
-	assert.True(t, info.Held)
+	assert.Equal(t, 1, info.Held)
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 }
 

@@ -294,7 +294,7 @@ func (x *poisoned) inspect(ctx context.Context) {
 		return
 	}
 	require.Len(x.t, items, 5)
-	assert.Equal(x.t, info.Held, items[0] != nil)
+	assert.Equal(x.t, info.Held > 0, items[0] != nil)
 }
 
 func (x *poisoned) force(ctx context.Context) {

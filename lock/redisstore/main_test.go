@@ -44,9 +44,10 @@ func TestContract(t *testing.T) {
 func contract(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	locktest.TestStore(t, locktest.Config{
-		New:   func(t *testing.T) lock.Store { return newStore(t, rdb, nil) },
-		TTL:   time.Second,
-		Modes: locktest.AllModes,
+		New:      func(t *testing.T) lock.Store { return newStore(t, rdb, nil) },
+		TTL:      time.Second,
+		Modes:    locktest.AllModes,
+		Inspects: true,
 		Delete: func(t *testing.T, s lock.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), s.(*Store).lockKey(key)).Err())
 		},

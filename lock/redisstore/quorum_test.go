@@ -53,6 +53,7 @@ func TestQuorumContract(t *testing.T) {
 		TTL:       1500 * time.Millisecond, // of which each server has a fifth to answer
 		Tokenless: true,
 		Modes:     locktest.AllModes,
+		Inspects:  true,
 		Delete: func(t *testing.T, _ lock.Store, key string) {
 			for _, rdb := range clients {
 				require.NoError(t, rdb.Del(t.Context(), lockKey(key)).Err())

@@ -83,7 +83,7 @@ func TestInspectAndForceRelease(t *testing.T) {
 	s, rdb := sharedStore(t)
 	info, err := s.Inspect(t.Context(), "k")
 	require.NoError(t, err)
-	assert.Equal(t, Info{}, info)
+	assert.Equal(t, lock.Info{}, info)
 	require.ErrorIs(t, s.ForceRelease(t.Context(), "k"), lock.ErrNotHeld)
 
 	l := acquire(t, s, request("k"))
@@ -91,9 +91,10 @@ func TestInspectAndForceRelease(t *testing.T) {
 	enqueue(t, s, rdb, waiter)
 	info, err = s.Inspect(t.Context(), "k")
 	require.NoError(t, err)
-	around(t, ttl30, info.ExpiresIn)
-	info.ExpiresIn = 0
-	assert.Equal(t, Info{Held: true, Token: l.Token, Waiting: 1, LastToken: l.Token}, info)
+	require.Len(t, info.Holders, 1)
+	around(t, ttl30, info.Holders[0].ExpiresIn)
+	info.Holders[0].ExpiresIn = 0
+	assert.Equal(t, lock.Info{Holders: []lock.Holder{{Token: l.Token}}, Held: 1, Waiting: 1, Token: l.Token}, info)
 
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, s, l))
@@ -102,7 +103,7 @@ func TestInspectAndForceRelease(t *testing.T) {
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 	info, err = s.Inspect(t.Context(), "k")
 	require.NoError(t, err)
-	assert.Equal(t, Info{LastToken: next.Token}, info)
+	assert.Equal(t, lock.Info{Token: next.Token}, info)
 
 	for _, key := range []string{"", "}"} {
 		_, err = s.Inspect(t.Context(), key)

@@ -107,34 +107,44 @@ func parseLost(reply any, n int) ([]any, error) {
 }
 
 // parseInfo reads the reply of the inspect script.
-func parseInfo(reply any) (Info, error) {
+func parseInfo(reply any) (lock.Info, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 5 {
-		return Info{}, unexpected(reply)
-	}
-	var info Info
-	if items[0] != nil {
-		value, _ := items[0].(string)
-		space := strings.LastIndexByte(value, ' ')
-		if info.Token, ok = parseToken(value[space+1:]); !ok || space < 0 {
-			return Info{}, lock.ErrWrongType
-		}
-		if info.ExpiresIn, ok = parseExpiry(items[1]); !ok {
-			return Info{}, unexpected(reply)
-		}
-		info.Held = true
+		return lock.Info{}, unexpected(reply)
 	}
 	waiting, ok := items[2].(int64)
 	if !ok || waiting < 0 {
-		return Info{}, unexpected(reply)
+		return lock.Info{}, unexpected(reply)
 	}
-	info.Waiting = int(waiting)
+	info := lock.Info{Waiting: int(waiting)}
 	if items[4] != nil {
-		if info.LastToken, ok = parseToken(items[4]); !ok {
-			return Info{}, unexpected(reply)
+		if info.Token, ok = parseToken(items[4]); !ok {
+			return lock.Info{}, unexpected(reply)
 		}
 	}
+	if items[0] == nil {
+		return info, nil
+	}
+	value, _ := items[0].(string)
+	h, ok := parseValue(value)
+	if !ok {
+		return lock.Info{}, lock.ErrWrongType
+	}
+	if h.ExpiresIn, ok = parseExpiry(items[1]); !ok {
+		return lock.Info{}, unexpected(reply)
+	}
+	info.Holders, info.Held, info.Token = []lock.Holder{h}, 1, max(info.Token, h.Token)
 	return info, nil
+}
+
+// parseValue reads the value of an exclusive lock: "owner token", or "owner token
+// metadata".
+func parseValue(value string) (h lock.Holder, ok bool) {
+	_, rest, _ := strings.Cut(value, " ")
+	text, metadata, more := strings.Cut(rest, " ")
+	h.Metadata = metadata
+	h.Token, ok = parseToken(text)
+	return h, ok && more == (metadata != "")
 }
 
 // parseToken reads a token: digits, and nothing else, no zero before them.

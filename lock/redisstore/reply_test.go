@@ -76,9 +76,12 @@ func TestRepliesOfRenew(t *testing.T) {
 }
 
 func TestRepliesOfInspect(t *testing.T) {
-	got, err := parseInfo(list("a b:1 17", int64(2000), int64(3), list("x"), "18"))
-	require.NoError(t, err)
-	assert.Equal(t, Info{Held: true, Token: 17, ExpiresIn: 2 * time.Second, Waiting: 3, LastToken: 18}, got)
+	for value, metadata := range map[string]string{"a:1 17": "", "a:1 17 by b 3": "by b 3"} {
+		got, err := parseInfo(list(value, int64(2000), int64(3), list("x"), "18"))
+		require.NoError(t, err)
+		holder := lock.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Waiting: 3, Token: 18}, got)
+	}
 	for _, foreign := range []string{"", "17", "hello", "a b", "a -1", "a 17 "} {
 		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil))
 		require.ErrorIs(t, err, lock.ErrWrongType, "%q", foreign)

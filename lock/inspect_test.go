@@ -1,0 +1,121 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestAClientShowsLocks(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		h := b.lock("k")
+		info, err := b.Inspect(ctx, "k")
+		require.NoError(t, err)
+		holder := lock.Holder{Token: h.Token(), ExpiresIn: ttl}
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Token: h.Token()}, info)
+
+		require.NoError(t, b.ForceRelease(ctx, "k"))
+		start := time.Now()
+		<-h.Done()
+		assert.LessOrEqual(t, time.Since(start), ttl/3, "the holder is told within one period")
+		var lost *renewal.LostError
+		require.ErrorAs(t, h.Err(), &lost)
+		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		require.ErrorIs(t, b.ForceRelease(ctx, "k"), lock.ErrNotHeld)
+	})
+}
+
+func TestLooksThatFail(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		var none context.Context
+		looks := map[string]func(ctx context.Context, c *lock.Client, key string) error{
+			"inspect": func(ctx context.Context, c *lock.Client, key string) error {
+				_, err := c.Inspect(ctx, key)
+				return err
+			},
+			"force the release of": func(ctx context.Context, c *lock.Client, key string) error { return c.ForceRelease(ctx, key) },
+		}
+		for verb, look := range looks {
+			ctx := context.Background()
+			require.ErrorIs(t, look(ctx, b.Client, ""), lock.ErrBadKey)
+			require.Error(t, look(none, b.Client, "k"))
+			require.Error(t, look(ctx, nil, "k"))
+			b.loseRequests(func(context.Context, locktest.Op) error { return errIO })
+			err := look(ctx, b.Client, "k")
+			require.ErrorIs(t, err, errIO)
+			require.ErrorContains(t, err, verb+` "k"`)
+			b.heal()
+		}
+	})
+}
+
+func TestAStoreThatShowsNothing(t *testing.T) {
+	for _, store := range []lock.Store{struct{ lock.Store }{memstore.New()}, &locktest.Faulty{Store: struct{ lock.Store }{memstore.New()}}} {
+		c, err := lock.New(store, nil)
+		require.NoError(t, err)
+		_, err = c.Inspect(t.Context(), "k")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, c.ForceRelease(t.Context(), "k"), errors.ErrUnsupported)
+		q, err := lock.Quorum(store, memstore.New())
+		require.NoError(t, err)
+		_, err = q.(lock.Inspector).Inspect(t.Context(), "k")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.NoError(t, closeStore(q))
+		require.NoError(t, c.Close(t.Context()))
+	}
+}
+
+// A look ends with the client.
+func TestCloseEndsALook(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		b.loseRequests(hang(locktest.Inspect))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Inspect(context.Background(), "k")
+			ended <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, b.Close(context.Background()))
+		require.ErrorIs(t, <-ended, lock.ErrClosed)
+		_, err := b.Inspect(context.Background(), "k")
+		require.ErrorIs(t, err, lock.ErrClosed)
+	})
+}
+
+func TestQuorumShowsWhatAMajorityDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		all, q := newServers(t, 3)
+		inspector := q.(lock.Inspector)
+		_, err := all[0].mem.Acquire(ctx, request("k", "x"))
+		require.NoError(t, err)
+		info, err := inspector.Inspect(ctx, "k")
+		require.NoError(t, err)
+		assert.Zero(t, info.Held, "a minority holds nothing")
+		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), lock.ErrNotHeld)
+
+		l := acquire(t, q, "k", "a")
+		all.fail(1, down)
+		info, err = inspector.Inspect(ctx, "k")
+		require.NoError(t, err)
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl}}, Held: 1}, info)
+		require.NoError(t, inspector.ForceRelease(ctx, "k"))
+		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
+
+		all.fail(2, down)
+		_, err = inspector.Inspect(ctx, "k")
+		require.ErrorContains(t, err, "store 1: "+errIO.Error())
+		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), errIO)
+	})
+}

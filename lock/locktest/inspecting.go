@@ -1,0 +1,136 @@
+package locktest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func needsInspector(c Config) bool { return c.Inspects }
+
+// inspect shows a lock.
+func (f *fixture) inspect(key string) lock.Info {
+	f.Helper()
+	info, err := f.store.(lock.Inspector).Inspect(f.ctx, f.prefix+key)
+	require.NoError(f, err)
+	assert.Len(f, info.Holders, min(info.Held, 16))
+	return info
+}
+
+func (f *fixture) force(key string) error {
+	return f.store.(lock.Inspector).ForceRelease(f.ctx, f.prefix+key)
+}
+
+var inspecting = []testCase{
+	{name: "a_lock_is_shown", run: func(f *fixture) {
+		assert.Equal(f, lock.Info{}, f.inspect("k"))
+		l := f.acquire(f.request("k"))
+		info := f.inspect("k")
+		require.Len(f, info.Holders, 1)
+		h := info.Holders[0]
+		assert.Positive(f, h.ExpiresIn)
+		assert.LessOrEqual(f, h.ExpiresIn, f.TTL)
+		h.ExpiresIn = 0
+		assert.Equal(f, lock.Holder{Mode: lock.Exclusive, Token: l.Token}, h)
+		info.Holders = nil
+		assert.Equal(f, lock.Info{Held: 1, Token: l.Token}, info)
+		f.release(l)
+		info = f.inspect("k")
+		assert.Zero(f, info.Held)
+		assert.LessOrEqual(f, info.Token, l.Token)
+		f.acquire(f.request("k"))
+		f.expire()
+		assert.Zero(f, f.inspect("k").Held)
+	}},
+	{name: "locks_of_all_modes_are_shown", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
+		for _, l := range f.acquireAll() {
+			info := f.inspect(l.Mode.String())
+			require.Len(f, info.Holders, 1, l.Mode)
+			h := info.Holders[0]
+			assert.Equal(f, l.Mode, h.Mode)
+			assert.Equal(f, l.Token, h.Token, l.Mode)
+			assert.Equal(f, l.Token, info.Token, l.Mode)
+			assert.Positive(f, h.ExpiresIn, l.Mode)
+			assert.Len(f, l.Members(), h.Members, l.Mode)
+		}
+	}},
+	{name: "many_holders_are_counted_and_the_first_are_shown", needs: needsModes(lock.Permit), run: func(f *fixture) {
+		var leases []lock.Lease
+		for range 20 {
+			leases = append(leases, f.acquire(f.permit("k", 100)))
+		}
+		info := f.inspect("k")
+		assert.Equal(f, 20, info.Held)
+		for i, h := range info.Holders {
+			assert.Equal(f, leases[i].Token, h.Token)
+		}
+	}},
+	{name: "who_waits_is_shown", needs: needsWaiting, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		c := f.wait("k")
+		assert.Equal(f, 1, f.inspect("k").Waiting)
+		f.release(l)
+		c.get()
+		info := f.inspect("k")
+		assert.Equal(f, 1, info.Held)
+		assert.Zero(f, info.Waiting)
+	}},
+	{name: "a_lock_is_taken_away", run: func(f *fixture) {
+		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
+		l := f.acquire(f.request("k"))
+		require.NoError(f, f.force("k"))
+		assert.Equal(f, []renewal.Outcome{lost}, f.renew(l))
+		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
+		next := f.acquire(f.request("k"))
+		f.rises(l.Token, next.Token)
+		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
+	}},
+	{name: "locks_of_all_modes_are_taken_away", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
+		for _, l := range f.acquireAll() {
+			key := l.Mode.String()
+			require.NoError(f, f.force(key), key)
+			assert.Equal(f, []renewal.Outcome{lost}, f.renew(l), key)
+			require.ErrorIs(f, f.force(key), lock.ErrNotHeld, key)
+			f.acquire(f.any(l.Mode, key))
+		}
+	}},
+	{name: "what_was_taken_away_goes_to_those_who_wait", needs: needsWaiting, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		c := f.wait("k")
+		require.NoError(f, f.force("k"))
+		next := c.get()
+		f.rises(l.Token, next.Token)
+		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
+	}},
+	{name: "the_holder_is_told_that_its_lock_was_taken_away", run: func(f *fixture) {
+		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
+		start := time.Now()
+		require.NoError(f, f.force("k"))
+		<-h.Done()
+		assert.Less(f, time.Since(start), f.TTL, "by its next renewal, not by its deadline")
+		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+	}},
+	{name: "a_cancelled_context_shows_and_takes_nothing", run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		cancel(errCancelled)
+		_, err := f.store.(lock.Inspector).Inspect(ctx, l.Key)
+		require.ErrorIs(f, err, errCancelled)
+		require.ErrorIs(f, f.store.(lock.Inspector).ForceRelease(ctx, l.Key), errCancelled)
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+	}},
+	{name: "what_is_no_lock_is_not_shown_and_not_taken_away", needs: needsSpoil, run: func(f *fixture) {
+		key := f.prefix + "k"
+		f.Spoil(f.T, f.store, key)
+		_, err := f.store.(lock.Inspector).Inspect(f.ctx, key)
+		require.ErrorIs(f, err, lock.ErrWrongType)
+		require.ErrorIs(f, f.force("k"), lock.ErrWrongType)
+		assert.True(f, f.Spoiled(f.T, f.store, key))
+	}},
+}

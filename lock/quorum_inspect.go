@@ -1,0 +1,94 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+var _ Inspector = (*quorum)(nil)
+
+// Inspect implements [Inspector], if all members do: it shows what the member in the
+// middle does, so that a majority has as many holders at least. Members do not tell
+// owners, so these may be holders of a minority each, for a moment. Tokens are left
+// out: they are those of a member.
+func (q *quorum) Inspect(ctx context.Context, key string) (Info, error) {
+	infos, err := look(ctx, q, func(ctx context.Context, s Inspector) (Info, error) { return s.Inspect(ctx, key) })
+	if err != nil {
+		return Info{}, err
+	}
+	var known []Info
+	var errs memberErrors
+	for i, a := range infos {
+		errs.add(i, a.err)
+		if a.err == nil {
+			known = append(known, a.value)
+		}
+	}
+	majority := len(q.members)/2 + 1
+	if len(known) < majority {
+		return Info{}, fmt.Errorf("lock: quorum: %d of %d stores failed: %w", len(errs), len(q.members), errs)
+	}
+	slices.SortStableFunc(known, func(a, b Info) int { return cmp.Compare(b.Held, a.Held) })
+	info := known[majority-1]
+	info.Token, info.Holders = 0, slices.Clone(info.Holders)
+	for i := range info.Holders {
+		info.Holders[i].Token = 0
+	}
+	return info, nil
+}
+
+// ForceRelease implements [Inspector], if all members do: the lock is taken away at
+// all of them. What only a minority holds is held by nobody.
+func (q *quorum) ForceRelease(ctx context.Context, key string) error {
+	answers, err := look(ctx, q, func(ctx context.Context, s Inspector) (struct{}, error) { return struct{}{}, s.ForceRelease(ctx, key) })
+	if err != nil {
+		return err
+	}
+	c := returns{members: len(q.members), need: len(q.members)/2 + 1}
+	for i, a := range answers {
+		a.at = i
+		c.add(a)
+	}
+	switch {
+	case c.done >= c.need:
+		return nil
+	case len(c.errs) > 0:
+		return fmt.Errorf("lock: quorum: no majority confirmed the release: %w", c.errs)
+	}
+	return ErrNotHeld
+}
+
+// look asks all members, and waits for each until it is answered or silent.
+func look[A any](ctx context.Context, q *quorum, f func(context.Context, Inspector) (A, error)) ([]answer[A], error) {
+	for _, m := range q.members {
+		if _, ok := m.store.(Inspector); !ok {
+			return nil, errors.ErrUnsupported
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	answers, err := ask(ctx, q, lookTimeout, q.all(), func(ctx context.Context, i int) (A, error) {
+		return f(ctx, q.members[i].store.(Inspector))
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]answer[A], len(q.members))
+	for range all {
+		select {
+		case a := <-answers:
+			all[a.at] = a
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return all, nil
+}
+
+// lookTimeout bounds one answer to Inspect or ForceRelease.
+const lookTimeout = time.Second
