@@ -1,0 +1,218 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+// moments notes when an operation is called, and has it fail.
+func (b *bench) moments(op locktest.Op) func() []time.Duration {
+	begun := time.Now()
+	var all []time.Duration
+	b.loseRequests(func(_ context.Context, got locktest.Op) error {
+		if got != op {
+			return nil
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		all = append(all, time.Since(begun))
+		return errIO
+	})
+	return func() []time.Duration {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return all
+	}
+}
+
+// Failures count in a row: between two of them the store has answered.
+func TestFailuresBetweenAnswersAreTolerated(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		_, err := b.mem.Acquire(t.Context(), lock.Request{Key: "k", Owner: "other:1", TTL: 10 * time.Second})
+		require.NoError(t, err)
+		n := 0
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op != locktest.Acquire {
+				return nil
+			}
+			n++
+			if n%2 == 1 {
+				return errIO
+			}
+			return nil
+		})
+		b.lock("k")
+		assert.Greater(t, n, 10)
+	})
+}
+
+// After a failure a TryLock asks again at once, a Lock after the first backoff.
+func TestWhenAFailedRequestIsRepeated(t *testing.T) {
+	asked := -1
+	o := &lock.Options{Backoff: func(n int) time.Duration {
+		asked = n
+		return time.Duration(n+1) * time.Second
+	}}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		begun := time.Now()
+		b.loseRequests(once(locktest.Acquire, errIO))
+		_, err := b.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, time.Since(begun))
+		b.loseRequests(once(locktest.Acquire, errIO))
+		b.lock("b")
+		assert.Equal(t, time.Second, time.Since(begun))
+		assert.Zero(t, asked)
+	})
+}
+
+// A Lock that is cancelled between two tries makes no further one.
+func TestACancelledPauseIsTheEnd(t *testing.T) {
+	o := &lock.Options{Backoff: lock.ConstantBackoff(time.Hour)}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		_, err := b.mem.Acquire(t.Context(), lock.Request{Key: "k", Owner: "other:1", TTL: 24 * time.Hour})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		begun := time.Now()
+		_, err = b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, time.Minute, time.Since(begun))
+		assert.Equal(t, 1, b.calls(locktest.Acquire))
+
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Mutex("k").Lock(t.Context())
+			done <- err
+		}()
+		settle(0)
+		require.NoError(t, b.Close(t.Context()))
+		err = <-done
+		require.ErrorIs(t, err, lock.ErrClosed)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		require.NotErrorIs(t, err, context.Canceled)
+	})
+}
+
+// The cleaner tries again after 100 ms, and each time after twice as long, up to 2 s.
+func TestTheCleanerTriesLessAndLessOften(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(always(locktest.Acquire, errIO))
+		moments := b.moments(locktest.Release)
+		_, err := b.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, errIO)
+		settle(8 * time.Second)
+		var gaps []time.Duration
+		for i, at := range moments()[1:] {
+			gaps = append(gaps, at-moments()[i])
+		}
+		ms := time.Millisecond
+		assert.Equal(t, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}, gaps)
+	})
+}
+
+// Close does not wait for a release in the background to reach its own bound.
+func TestCloseEndsAReleaseThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(always(locktest.Acquire, errIO))
+		b.loseRequests(hang(locktest.Release))
+		_, err := b.Mutex("k").TryLock(t.Context())
+		require.Error(t, err)
+		settle(100 * time.Millisecond)
+		begun := time.Now()
+		b.loseRequests(nil)
+		require.NoError(t, b.Close(t.Context()))
+		assert.Zero(t, time.Since(begun))
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// Close tries each release three times and says why it could not.
+func TestCloseSaysWhyALockWasNotReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.lock("k")
+		moments := b.moments(locktest.Release)
+		err := b.Close(t.Context())
+		require.ErrorIs(t, err, errIO)
+		require.ErrorContains(t, err, "1 of 1 locks")
+		assert.Equal(t, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond}, moments())
+	})
+}
+
+func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
+	var log strings.Builder
+	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		errWork := errors.New("the work failed")
+		b.loseRequests(always(locktest.Release, errIO))
+		require.NoError(t, lock.Do(t.Context(), b.Mutex("a"), func(context.Context) error { return nil }))
+		assert.Contains(t, log.String(), "release not confirmed")
+		assert.Contains(t, log.String(), errIO.Error())
+		err := lock.Do(t.Context(), b.Mutex("b"), func(context.Context) error { return errWork })
+		assert.Equal(t, errWork, err)
+	})
+}
+
+func TestErrorsOfALockThatIsHeld(t *testing.T) {
+	err := &lock.HeldError{Key: "k"}
+	assert.Equal(t, `lock: "k" is held by another`, err.Error())
+	err.ExpiresIn = 3 * time.Second
+	assert.Contains(t, err.Error(), "3s")
+	err.ExpiresIn = 1
+	assert.Contains(t, err.Error(), "1ns")
+	for n, cut := range map[int]bool{100: false, 101: true} {
+		err.Key = strings.Repeat("x", n)
+		assert.Equal(t, cut, strings.Contains(err.Error(), "..."), n)
+		assert.Contains(t, err.Error(), strings.Repeat("x", 100))
+	}
+}
+
+func TestOptionsAtTheirBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []lock.Options{
+			{MaxWaiters: 1},
+			{Terms: lock.Terms{TTL: lock.MaxTTL}},
+			{Terms: lock.Terms{MaxHold: lock.MinTTL}},
+			{Terms: lock.Terms{Fixed: true}},
+		} {
+			client, err := lock.New(memstore.New(), &o)
+			require.NoError(t, err, "%+v", o)
+			held, err := client.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			assert.True(t, held.Valid())
+			require.NoError(t, client.Close(t.Context()))
+		}
+		_, err := lock.New(memstore.New(), &lock.Options{Terms: lock.Terms{TTL: lock.MaxTTL + time.Millisecond}})
+		require.ErrorIs(t, err, lock.ErrBadTTL)
+	})
+}
+
+// What a Lock has got too late, and does not ask for again, is given back.
+func TestALateGrantIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(ttl)
+			}
+			return nil
+		})
+		_, err := b.Mutex("k").Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		settle(time.Second)
+		assert.Equal(t, 1, b.calls(locktest.Release), fmt.Sprint(err))
+	})
+}
