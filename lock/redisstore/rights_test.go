@@ -26,6 +26,8 @@ const (
 	rightsOfSignals = "+publish +subscribe +unsubscribe +ping"
 	rightToInspect  = "+lrange"
 
+	rightsOfSharing = "+zadd +zcount +zrange +zrangebyscore +zrevrange +pexpireat +hget +hset +hdel +hlen +hkeys +hmget +unlink"
+
 	rightsOnACluster = "+cluster|slots +asking"
 )
 
@@ -34,7 +36,7 @@ func TestTheRightsAreDocumented(t *testing.T) {
 	require.NoError(t, err)
 	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
 	for _, rights := range []string{
-		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOnACluster, "[Store.Inspect]: " + rightToInspect,
+		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightsOnACluster, "[Store.Inspect]: " + rightToInspect,
 	} {
 		assert.Contains(t, text, rights)
 	}

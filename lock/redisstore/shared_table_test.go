@@ -120,7 +120,9 @@ func (c *crowd) renews(owner, token string) bool {
 // holders returns the owners whose leases last.
 func (c *crowd) holders() []string {
 	c.Helper()
-	list := c.rdb.ZRangeByScore(c.Context(), c.k.lock, &redis.ZRangeBy{Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf"}).Val()
+	list := c.rdb.ZRangeArgs(c.Context(), redis.ZRangeArgs{
+		Key: c.k.lock, ByScore: true, Start: fmt.Sprintf("(%d", time.Now().UnixMilli()), Stop: "+inf",
+	}).Val()
 	slices.Sort(list)
 	return list
 }

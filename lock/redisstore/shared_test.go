@@ -370,7 +370,6 @@ func TestSharedAndExclusiveDoNotMix(t *testing.T) {
 		assert.EqualValues(t, 2, c.release(second.owner, 0))
 
 		c.table.granted("x:1")
-		before = c.dump()
 		_, err := c.try(first, placeMs)
 		require.ErrorContains(t, err, "WRONGTYPE")
 		c.table.queued("y:1")
