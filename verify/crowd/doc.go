@@ -8,8 +8,15 @@
 // Besides, no key may be without an end, and nothing may be known of owners that
 // neither hold nor wait.
 //
+// Clients of the rules are held against what they must be able to trust in: messages
+// come never, late and twice, signals in any order. Whoever believes that it has the
+// lock has it, until the moment that it believes; whoever has given up gets nothing any
+// more; and when the faults end all that wait are served.
+//
 //	rules.go    the rules
 //	server.go   the scripts, and what they leave at the keys
 //	play.go     random requests, and the comparison
 //	mutants.go  scripts that are broken, to see that it is found
+//	clients.go  clients, their messages, and bugs of theirs
+//	drain.go    the end of the faults
 package crowd

@@ -20,7 +20,7 @@ func TestTheScriptsFollowTheRules(t *testing.T) {
 	require.NoError(t, err)
 	most, limit := uint64(60), time.Minute
 	if part.IsLong() {
-		most, limit = 1<<40, 15*time.Minute
+		most, limit = 1<<40, 5*time.Minute
 	}
 	end := time.Now().Add(limit)
 	var seeds atomic.Uint64

@@ -1,0 +1,63 @@
+package crowd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/verify/part"
+)
+
+const steps = 400 // of a walk
+
+// TestNobodyTrustsInWhatIsNotHeld walks at random.
+func TestNobodyTrustsInWhatIsNotHeld(t *testing.T) {
+	walks, limit := 3000, time.Minute
+	if part.IsLong() {
+		walks, limit = 1<<40, 5*time.Minute
+	}
+	var all stats
+	end := time.Now().Add(limit)
+	n := 0
+	for ; n < walks && time.Now().Before(end); n++ {
+		w := newWorld(uint64(n), none) //nolint:gosec // it is not negative
+		if err := w.walk(steps); err != nil {
+			w = newWorld(uint64(n), none) //nolint:gosec // it is not negative
+			w.loud = true
+			_ = w.walk(steps)
+			require.Fail(t, err.Error(), "walk %d\n%s", n, strings.Join(w.log, "\n"))
+		}
+		all.add(w.stats)
+	}
+	report.Add("%d walks: %+v", n, all)
+}
+
+func (s *stats) add(o stats) {
+	s.steps += o.steps
+	s.granted += o.granted
+	s.signalled += o.signalled
+	s.stale += o.stale
+	s.late += o.late
+	s.renewed += o.renewed
+	s.lost += o.lost
+	s.refused += o.refused
+	s.drained += o.drained
+}
+
+// TestBugsOfClientsAreFound breaks one rule of the clients after the other.
+func TestBugsOfClientsAreFound(t *testing.T) {
+	const most = 20_000
+	for b := none + 1; b < bugs; b++ {
+		n := 0
+		for ; n < most; n++ {
+			if newWorld(uint64(n), b).walk(steps) != nil { //nolint:gosec // it is not negative
+				break
+			}
+		}
+		t.Log(b, n)
+		require.Less(t, n, most, "bug %d", b)
+	}
+	report.Add("all %d bugs of clients found", bugs-1)
+}
