@@ -20,7 +20,7 @@ type scripts map[string]string
 
 func readScripts() (scripts, error) {
 	s := scripts{}
-	for _, name := range []string{"prelude", "shared_prelude", "shared_acquire", "shared_renew", "shared_release", "shared_force"} {
+	for _, name := range []string{"tokens", "queue", "shared_prelude", "shared_acquire", "shared_renew", "shared_release", "shared_force"} {
 		source, err := os.ReadFile(filepath.Join("..", "..", "lock", "redisstore", "lua", name+".lua"))
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func newServer(s scripts) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := s["prelude"] + s["shared_prelude"]
+	before := s["tokens"] + s["queue"] + s["shared_prelude"]
 	return &server{
 		mini:          mini,
 		rdb:           redis.NewClient(&redis.Options{Addr: mini.Addr(), Protocol: 2, DisableIdentity: true}),

@@ -1,5 +1,6 @@
 -- Steps of the scripts for shared locks: the modes read, write, permit and
--- members. It stands behind the prelude, of which it uses text, token and signal.
+-- members. They stand behind tokens.lua and queue.lua, of which they use text, token
+-- and signal.
 --
 -- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; ends
 --                     with the last of them
