@@ -179,6 +179,19 @@ func TestASuspensionBringsTheDeadlineOfARenewalNearer(t *testing.T) {
 	})
 }
 
+// A step of the wall clock makes renewals early once, not each second from then on.
+func TestAStepIsTakenNoteOf(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		stepWall(t, 5*time.Second)
+		settle(6 * period)
+		assert.True(t, entry.Valid())
+		assert.LessOrEqual(t, s.count("a"), 8)
+	})
+}
+
 // Until is reckoned from the instant of registration, however old the watchdog is.
 func TestUntilOfAnOldWatchdog(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {

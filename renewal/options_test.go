@@ -177,6 +177,7 @@ func TestHistogram(t *testing.T) {
 
 func TestReasonsHaveWords(t *testing.T) {
 	for _, r := range []renewal.Reason{renewal.NotOwned, renewal.Failed, renewal.Expired} {
+		assert.NotEmpty(t, r.String())
 		assert.NotContains(t, r.String(), "Reason(")
 	}
 	assert.Equal(t, "Reason(9)", renewal.Reason(9).String())

@@ -219,6 +219,18 @@ func TestTheSlabGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
+// A slot that was given back is handed out again while others are in use.
+func TestTheSlabUsesSlotsAgain(t *testing.T) {
+	var s slab
+	s.alloc(idTask(0))
+	for range 10 * chunkLen {
+		slot, n := s.alloc(idTask(1))
+		s.release(slot, n)
+	}
+	assert.Len(t, s.chunks, 1)
+	assert.EqualValues(t, 2, s.used)
+}
+
 // Stopped timers stay in their lists for a while, but neither count nor keep their
 // tasks, or memory once all are stopped.
 func TestStoppedTimersAreUnlinkedTogether(t *testing.T) {

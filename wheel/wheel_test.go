@@ -122,6 +122,23 @@ func TestStats(t *testing.T) {
 	})
 }
 
+// The worker wakes up once for what is due at one instant.
+func TestWakeUpsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
+		require.NoError(t, err)
+		defer w.Close()
+		_, err = w.Schedule(time.Second, taskFunc(nothing))
+		require.NoError(t, err)
+		synctest.Wait()
+		before := w.Stats().Wakeups
+		settle(time.Second)
+		assert.EqualValues(t, 1, w.Stats().Wakeups-before)
+		assert.EqualValues(t, 1, w.Stats().Fired)
+		assert.LessOrEqual(t, w.Stats().LateMean, 10*time.Millisecond)
+	})
+}
+
 // syncBuffer is a log that several goroutines write to.
 type syncBuffer struct {
 	mu sync.Mutex // guards b
