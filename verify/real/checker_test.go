@@ -87,5 +87,5 @@ func TestARunThatDidTooLittleFails(t *testing.T) {
 	assert.Empty(t, p.lacks(enough))
 	enough.counts["lost"] = 0
 	enough.faults["server killed"] = 0
-	assert.Equal(t, []string{"server killed: 0, the floor is 1", "lost: 0, the floor is 2"}, p.lacks(enough))
+	assert.Equal(t, []string{"lost: 0, the floor is 2", "server killed: 0, the floor is 1"}, p.lacks(enough))
 }

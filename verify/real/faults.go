@@ -125,11 +125,12 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 // nemesis does the faults one after another, each once in every round, until ctx ends
-// or the rounds are done; it counts them by name. A fault lasts up to twice the TTL.
-func nemesis(ctx context.Context, p *place, d chance.Dice, ttl time.Duration, rounds int) (map[string]int, error) {
+// or there is to be no other round; it counts them by name. A fault lasts up to twice
+// the TTL.
+func nemesis(ctx context.Context, p *place, d chance.Dice, ttl time.Duration, another func(rounds int) bool) (map[string]int, error) {
 	faults := append(networkFaults(ttl), serverFaults()...)
 	done := map[string]int{}
-	for range rounds {
+	for rounds := 0; another(rounds); rounds++ {
 		d.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 		for _, f := range faults {
 			length := ttl / 10

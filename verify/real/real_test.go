@@ -52,7 +52,7 @@ var runsOf = map[string]int{part.Quick: 1, part.Long: 10, part.Nightly: 100, par
 // Runs on a server that makes all durable, and beside them as many on one that
 // forgets all when it is killed.
 func TestRuns(t *testing.T) {
-	runs, p := runsOf[part.Tier()], plan{ttl: 400 * time.Millisecond, calm: time.Second, rounds: 1}
+	runs, p := runsOf[part.Tier()], plan{ttl: 500 * time.Millisecond, calm: time.Second, rounds: 1}
 	if part.IsLong() {
 		p = plan{ttl: time.Second, calm: 5 * time.Second, rounds: 4}
 	}

@@ -29,6 +29,7 @@ const (
 	keys    = 20
 
 	patience = 15 * time.Second // beyond what is promised, for a machine that is busy
+	patient  = 4                // times as many rounds at the most, for one so busy that users come to nothing
 )
 
 // result is what a run did, and what was wrong.
@@ -79,7 +80,10 @@ func (p plan) play(ctx context.Context, server *testredis.Server) (result, error
 	stop := s.admit(ctx, made)
 	rest(ctx, p.calm)
 	calm := s.history.now()
-	faults, err := nemesis(ctx, &place{server, links, admin}, chance.New(p.seed, 0), p.ttl, p.rounds)
+	another := func(rounds int) bool {
+		return rounds < p.rounds || rounds < patient*p.rounds && len(p.idle(s.tally.counted())) > 0
+	}
+	faults, err := nemesis(ctx, &place{server, links, admin}, chance.New(p.seed, 0), p.ttl, another)
 	stop()
 	r := s.judge(calm)
 	r.wrong = append(r.wrong, closeAll(ctx, made)...)
@@ -189,22 +193,29 @@ func (p plan) leftovers(ctx context.Context, admin *redis.Client, names []string
 
 // lacks names what a run did too little of. Such a run has shown nothing.
 func (p plan) lacks(r result) []string {
-	var out []string
-	floor := func(what string, did, least int) {
-		if did < least {
-			out = append(out, fmt.Sprintf("%s: %d, the floor is %d", what, did, least))
-		}
-	}
+	out := p.idle(r.counts)
 	for _, f := range append(networkFaults(p.ttl), serverFaults()...) {
-		floor(f.name, r.faults[f.name], p.rounds)
+		out = p.floor(out, f.name, r.faults[f.name], 1)
 	}
-	floor("granted", r.counts[string(granted)], 60*p.rounds)
-	floor("taken", r.counts[string(taken)], 10*p.rounds)
-	floor("unknown", r.counts[string(unknown)], 10*p.rounds)
-	floor("unlocked", r.counts[string(unlocked)], 50*p.rounds)
-	floor("lost", r.counts[string(lost)], 2*p.rounds)
-	floor("write", r.counts["write"], 500*p.rounds)
 	return out
+}
+
+// idle names what users did too little of.
+func (p plan) idle(counts map[string]int) (out []string) {
+	out = p.floor(out, "granted", counts[string(granted)], 60)
+	out = p.floor(out, "taken", counts[string(taken)], 10)
+	out = p.floor(out, "unknown", counts[string(unknown)], 10)
+	out = p.floor(out, "unlocked", counts[string(unlocked)], 20)
+	out = p.floor(out, "lost", counts[string(lost)], 2)
+	return p.floor(out, "write", counts["write"], 100)
+}
+
+// floor adds what was done less than so often in each round.
+func (p plan) floor(out []string, what string, did, least int) []string {
+	if did >= least*p.rounds {
+		return out
+	}
+	return append(out, fmt.Sprintf("%s: %d, the floor is %d", what, did, least*p.rounds))
 }
 
 // kind names the server.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,6 +39,13 @@ func (t *tally) count(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counts[what]++
+}
+
+// counted returns a copy of the counts.
+func (t *tally) counted() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
 }
 
 func (t *tally) complain(format string, args ...any) {

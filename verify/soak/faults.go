@@ -13,13 +13,22 @@ type fault struct {
 	do   func() error
 }
 
-// troubles are all of them, in the order in which they come.
+// troubles are all of them, in the order in which they come: first those by which
+// renewals fail.
 func (s *soak) troubles() []fault {
 	ctx := context.Background()
 	return []fault{
+		{"server killed", func() error {
+			s.server.Kill()
+			time.Sleep(s.fault)
+			return s.server.Restart()
+		}},
 		{"connections reset", func() error {
 			s.proxy.Reset()
 			return nil
+		}},
+		{"clients killed", func() error {
+			return s.admin.Do(ctx, "CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES").Err()
 		}},
 		{"scripts flushed", func() error { return s.admin.ScriptFlush(ctx).Err() }},
 		{"server stopped", func() error {
@@ -29,19 +38,11 @@ func (s *soak) troubles() []fault {
 			time.Sleep(s.fault)
 			return s.server.Cont()
 		}},
-		{"clients killed", func() error {
-			return s.admin.Do(ctx, "CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES").Err()
-		}},
 		{"silence", func() error {
 			s.proxy.Swallow()
 			time.Sleep(s.fault)
 			s.proxy.Pass()
 			return nil
-		}},
-		{"server killed", func() error {
-			s.server.Kill()
-			time.Sleep(s.fault)
-			return s.server.Restart()
 		}},
 		{"garbage collected", func() error {
 			collect(s.fault)

@@ -25,6 +25,7 @@ type plan struct {
 	length time.Duration
 	calm   time.Duration // before the first fault
 	every  time.Duration // between two
+	once   bool          // each of them
 	fault  time.Duration // how long one lasts that takes time
 	churn  int           // leases a second that are given back and taken again
 }
@@ -155,20 +156,22 @@ func (s *soak) turnOver(ctx context.Context) {
 	work.Wait()
 }
 
-// trouble does one fault after another until ctx ends.
-func (s *soak) trouble(ctx context.Context) error {
-	for pause := s.calm; ; {
+// trouble does one fault after another for as long as planned, and each once at least.
+func (s *soak) trouble() error {
+	end := time.Now().Add(s.length)
+	time.Sleep(s.calm)
+	for round := 0; round == 0 || !s.once; round++ {
 		for _, f := range s.troubles() {
-			select {
-			case <-ctx.Done():
+			if round > 0 && time.Now().After(end) {
 				return nil
-			case <-time.After(pause):
 			}
-			pause = s.every
 			if err := f.do(); err != nil {
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
 			s.faults[f.name]++
+			time.Sleep(s.every)
 		}
 	}
+	time.Sleep(time.Until(end))
+	return nil
 }

@@ -46,11 +46,11 @@ var lengthOf = map[string]time.Duration{part.Long: 10 * time.Minute, part.Nightl
 
 // planned returns what the tier says, or the flags.
 func planned() plan {
-	// All faults come between the first renewals and the second, so that no lease
-	// meets two of them in a row.
+	// Renewals fail between the first and the second of each lease, so that none fails
+	// twice in a row.
 	p := plan{
 		leases: 2000, churn: 200, ttl: 18 * time.Second, length: 8 * time.Second,
-		calm: 2500 * time.Millisecond, every: 200 * time.Millisecond, fault: 500 * time.Millisecond,
+		calm: 3500 * time.Millisecond, every: 200 * time.Millisecond, fault: 500 * time.Millisecond, once: true,
 	}
 	if part.IsLong() {
 		p = plan{
@@ -109,12 +109,12 @@ func TestSoak(t *testing.T) {
 // endure lets time pass, with churn and faults, and returns the least time that any
 // sampled lock had left.
 func (s *soak) endure(t *testing.T) (least time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), s.length)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { s.turnOver(ctx) })
 	work.Go(func() { least = s.watch(ctx) })
-	assert.NoError(t, s.trouble(ctx))
+	assert.NoError(t, s.trouble())
+	cancel()
 	work.Wait()
 	return least
 }
@@ -157,7 +157,7 @@ func (s *soak) judge(t *testing.T, stats renewal.Stats, before, full, after load
 	for _, f := range s.troubles() {
 		assert.Positive(t, s.faults[f.name], "%s never came", f.name)
 	}
-	assert.Greater(t, stats.Renewed, uint64(s.leases/2))
+	assert.Greater(t, stats.Renewed, uint64(s.leases/4))
 	assert.Positive(t, stats.Unknown, "no renewal met a fault")
 	assert.Greater(t, s.churned.Load(), int64(s.churn))
 }
