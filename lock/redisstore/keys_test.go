@@ -13,7 +13,7 @@ import (
 // TestNoTwoKeysAreEqual tries all names of up to four bytes that could be mistaken
 // for a part of the scheme.
 func TestNoTwoKeysAreEqual(t *testing.T) {
-	const alphabet = "{}:txo"
+	const alphabet = "{}:txork"
 	names := []string{""}
 	for from := 0; len(names[len(names)-1]) < 4; {
 		to := len(names)
@@ -35,9 +35,9 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 					continue
 				}
 				checked++
-				k := s.keys(name, r.Owner)
-				for kind, key := range all(k) {
-					if kind < 4 {
+				k := s.sharedKeys(name, r.Owner)
+				for kind, key := range append(all(k), k.records, k.members) {
+					if kind != 4 {
 						owner = "" // those are the same for all owners
 					} else {
 						owner = r.Owner

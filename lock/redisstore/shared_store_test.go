@@ -42,6 +42,9 @@ func TestAStoreInAllModes(t *testing.T) {
 
 func storeInAllModes(t *testing.T, s *Store) {
 	for _, r := range allModes("k") {
+		if r.Mode != lock.Exclusive {
+			r.Extra.Metadata = "of any bytes\n 17 "
+		}
 		l := acquire(t, s, r)
 		assert.Equal(t, l, acquire(t, s, r), "%v", r.Mode)
 		other := r

@@ -38,7 +38,7 @@ var mutants = []mutant{
 	{11, "a dead place is granted", "shared_prelude", "local wish = till > now and wish_of(owner)", "local wish = till > 0 and wish_of(owner)"},
 	{39, "a renewal revives", "shared_renew", "tonumber(ends) <= now", "tonumber(ends) <= 0"},
 	{7, "a renewal does not look at the token", "shared_renew", "' .. token .. ' ", "%d+ "},
-	{41, "a renewal shortens the lock", "shared_renew", "tonumber(latest)", "now + ttl"},
+	{41, "a renewal shortens the lock", "shared_renew", "math.max(latest, now + ttl)", "now + ttl"},
 	{9, "asking again revives", "shared_acquire", "if mine > now and before then", "if mine > 0 and (before or wish_of(owner)) then before = wish_of(owner)"},
 	{206, "members of the dead stay taken", "shared_prelude", "return latest > now and latest or 0", "return latest"},
 	{58, "the dead count as holders", "shared_prelude", "call('ZCOUNT', key, '(' .. text(now), '+inf')", "call('ZCOUNT', key, '-inf', '+inf')"},

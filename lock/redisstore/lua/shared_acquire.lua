@@ -65,6 +65,7 @@ if before and before.mode ~= wish.mode and not (mine > now and before.mode == 'w
 end
 
 if mine > now and before then
+  trim() -- a write that a server does not refuse which is out of memory, nor those after it
   hold(owner, now + ttl)
   if before.mode ~= wish.mode then
     wish.rest = before.rest

@@ -30,9 +30,11 @@ for i = 2, #ARGV do
   local owner, token = match(ARGV[i], '^(.*) (%d+)$')
   local mode = held(KEYS[k], KEYS[k + 1], owner, token)
   if mode then
+    -- In this order, because a server that is out of memory refuses to add anything,
+    -- unless another write came before.
+    local latest = tonumber(call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2])
+    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.max(latest, now + ttl)))
     call('ZADD', KEYS[k], till, owner)
-    local latest = call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2]
-    call('PEXPIREAT', KEYS[k], string.format('%.0f', tonumber(latest)))
     for side = k + 1, mode == 'm' and k + 2 or k + 1 do
       if call('PTTL', KEYS[side]) < 2 * ttl then
         call('PEXPIRE', KEYS[side], string.format('%.0f', 4 * ttl))
