@@ -73,3 +73,22 @@ func TestABurstOfWaitersLeavesFewBehind(t *testing.T) {
 		assert.Equal(t, maxSpares, l.spares)
 	}
 }
+
+// A waiter that is told before it listens hears of it all the same: it lets go of
+// the lock in between.
+func TestASignalWaitsForItsWaiter(t *testing.T) {
+	var l line
+	w := l.join()
+	w.signal()
+	w.signal()
+	select {
+	case <-w.wake:
+	default:
+		t.Fatal("the signal is lost")
+	}
+	w.signal()
+	l.leave(w)
+	again := l.join()
+	require.Same(t, w, again, "its memory is used again")
+	require.Empty(t, again.wake, "and what it did not heed is gone")
+}

@@ -153,7 +153,6 @@ func (a *acquisition) ask(ctx context.Context) (Lease, error) {
 	}
 	// What was handed over has less than a TTL left, and no renewal will give a
 	// fixed lease the rest.
-	a.left = true
 	if lease, err = a.askOnce(ctx); err != nil {
 		a.unanswered = true
 		return lease, fmt.Errorf("%w: %w", errTooLate, err)
