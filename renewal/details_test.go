@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // TestStatsCount holds all counters against what the store has seen.
@@ -179,6 +180,59 @@ func TestASuspensionBringsTheDeadlineOfARenewalNearer(t *testing.T) {
 	})
 }
 
+// How late a batch is, is how long the first of it has been waiting.
+func TestHowLateABatchIs(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		var late []time.Duration
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(3 * time.Second)
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2, Hooks: &renewal.Hooks{
+			BatchDone: func(b renewal.BatchInfo) { late = append(late, b.Late) },
+		}})
+		for _, lease := range []string{"a", "b", "c"} { // which the grid brings together
+			register(t, dog, lease)
+		}
+		settle(period + 9*time.Second)
+		require.GreaterOrEqual(t, len(late), 3)
+		for i, d := range late[:3] {
+			assert.InDelta(t, time.Duration(i)*3*time.Second, d, float64(slack+10*time.Millisecond))
+		}
+	})
+}
+
+// Who takes the place of an entry that is being renewed is renewed when a quarter of
+// what is left has passed.
+func TestWhenAPlaceThatWasPassedOnIsRenewed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: hang}
+		dog := newDog(t, e, s, nil)
+		first := register(t, dog, "first")
+		for len(s.seen()) == 0 {
+			settle(time.Millisecond)
+		}
+		begun := time.Now()
+		left := time.Until(first.Deadline())
+		_, err := first.Pass("second")
+		require.NoError(t, err)
+		for s.count("second") == 0 {
+			settle(time.Millisecond)
+		}
+		assert.InDelta(t, left/4, time.Since(begun), float64(slack+10*time.Millisecond))
+	})
+}
+
+func TestAClosedEngineIsTheErrorOfRegister(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		dog := newDog(t, e, new(store), nil)
+		e.Close()
+		_, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now()})
+		require.ErrorIs(t, err, schedule.ErrClosed)
+		assert.Zero(t, dog.Stats().Held)
+	})
+}
+
 // A step of the wall clock makes renewals early once, not each second from then on.
 func TestAStepIsTakenNoteOf(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
@@ -259,25 +313,6 @@ func TestReportsOfBatchesWaitInBoundedNumber(t *testing.T) {
 			assert.Equal(t, (round+1)*1100, called+unsaid)
 		}
 	})
-}
-
-func TestOptionsAtTheirBounds(t *testing.T) {
-	for _, o := range []renewal.Options{
-		{Fraction: 0.5},
-		{Failures: -1},
-		{Failures: 1},
-		{MaxBatch: 1},
-		{MaxBatch: 10_000},
-		{InFlight: 1},
-		{InFlight: 1000},
-		{Margin: 1},
-		{Jitter: 0.99},
-	} {
-		_, err := renewal.New(silent{}, new(store), &o)
-		require.NoError(t, err, "%+v", o)
-	}
-	_, err := renewal.New(silent{}, new(store), &renewal.Options{MaxBatch: 10_001})
-	require.ErrorContains(t, err, "1 to 10000")
 }
 
 // A loss is logged with what the store said last.

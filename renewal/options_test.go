@@ -38,6 +38,25 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "renewer")
 }
 
+func TestOptionsAtTheirBounds(t *testing.T) {
+	for _, o := range []renewal.Options{
+		{Fraction: 0.5},
+		{Failures: -1},
+		{Failures: 1},
+		{MaxBatch: 1},
+		{MaxBatch: 10_000},
+		{InFlight: 1},
+		{InFlight: 1000},
+		{Margin: 1},
+		{Jitter: 0.99},
+	} {
+		_, err := renewal.New(silent{}, new(store), &o)
+		require.NoError(t, err, "%+v", o)
+	}
+	_, err := renewal.New(silent{}, new(store), &renewal.Options{MaxBatch: 10_001})
+	require.ErrorContains(t, err, "1 to 10000")
+}
+
 func trim(field string) string {
 	for field[len(field)-1] == ' ' {
 		field = field[:len(field)-1]
