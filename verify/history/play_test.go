@@ -169,16 +169,8 @@ func (s *server) execute(from *process, m message) {
 func (s *server) shown(m message) string {
 	parts := append([]string{strings.ToUpper(m.parts[0])}, m.parts[1:]...)
 	if parts[0] == "EVAL" || parts[0] == "EVALSHA" {
-		digest := parts[1]
-		if parts[0] == "EVAL" {
-			digest = digestOf(parts[1])
-		}
-		name, ours := ourScripts()[digest]
-		if !ours {
-			name, _, _ = strings.Cut(strings.TrimPrefix(parts[1], "-- "), "\n")
-		}
 		keys, _ := strconv.Atoi(parts[2])
-		parts = append([]string{"script " + name, parts[3]}, parts[3+keys:]...)
+		parts = append([]string{"script " + scriptName(parts[0], parts[1]), parts[3]}, parts[3+keys:]...)
 	}
 	text := short(strings.Join(parts, " "))
 	if s.name == "" {
@@ -194,27 +186,39 @@ func short(text string) string {
 	return clientID.ReplaceAllStringFunc(text, func(id string) string { return id[:4] + "…" })
 }
 
-// ourScripts names our scripts by their digests.
-var ourScripts = sync.OnceValue(func() map[string]string {
-	const dir = "../../lock/redisstore/lua"
-	names := make(map[string]string)
-	prelude, _ := os.ReadFile(filepath.Join(dir, "prelude.lua"))
-	files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		name := strings.TrimSuffix(filepath.Base(file), ".lua")
-		for _, source := range []string{string(text), string(prelude) + string(text)} {
-			names[digestOf(source)] = name
+// scriptNames are the names of scripts by their digests, as far as they are known.
+var scriptNames sync.Map
+
+// scriptName names a script that is sent in full, or by its digest. The older ones
+// begin with their name; ours are put together of files, of which the last names it.
+func scriptName(verb, script string) string {
+	if verb == "EVALSHA" {
+		if name, ok := scriptNames.Load(script); ok {
+			return name.(string)
+		}
+		return script[:8]
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(script, "-- "), "\n")
+	for ours, text := range ourScripts() {
+		if strings.HasSuffix(script, text) {
+			name = ours
 		}
 	}
-	return names
-})
-
-// digestOf is how Redis names a script.
-func digestOf(source string) string {
-	sum := sha1.Sum([]byte(source))
-	return hex.EncodeToString(sum[:])
+	sum := sha1.Sum([]byte(script))
+	scriptNames.Store(hex.EncodeToString(sum[:]), name)
+	return name
 }
+
+// ourScripts are the files that our scripts are made of, by their names.
+var ourScripts = sync.OnceValue(func() map[string]string {
+	scripts := make(map[string]string)
+	files, _ := filepath.Glob("../../lock/redisstore/lua/*.lua")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		scripts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
+	}
+	return scripts
+})
 
 // client returns a plain client of a server. It retries nothing.
 func (p *process) client(s *server) *redis.Client {
