@@ -137,6 +137,13 @@ func (c *Client) Stats() Stats {
 	}
 }
 
+// String and GoString keep what the client's owners begin with, a secret, out of
+// messages.
+func (c *Client) String() string { return "lock client" }
+
+// GoString is String for %#v.
+func (c *Client) GoString() string { return "lock.Client{}" }
+
 // Close ends the client: Lock and TryLock answer ErrClosed, those that wait too;
 // every holder is told, its Err being ErrClosed; then all locks are released,
 // many at a time, and the engine, if it is the client's own, and the store are

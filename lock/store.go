@@ -12,7 +12,7 @@ import (
 // valid, the TTL within its bounds.
 type Request struct {
 	Key   string        // what is locked
-	Owner string        // of this one acquisition, random: a secret; up to its last colon that of the client
+	Owner string        `json:"-"` // of this one acquisition, random: a secret; up to its last colon that of the client
 	Mode  Mode          // the kind of lock
 	TTL   time.Duration // a whole number of milliseconds
 	Extra *Extra        // what few requests have; behind a pointer, because a client may keep 100,000 leases
@@ -36,7 +36,7 @@ type Lease struct {
 	Unanswered bool
 
 	// State is the store's own.
-	State any
+	State any `json:"-"`
 }
 
 // String names the lease without its owner, which is a secret.

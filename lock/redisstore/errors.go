@@ -39,6 +39,9 @@ func (s *Store) clean(err error, owners ...string) error {
 			shown = strings.ReplaceAll(shown, secret, "(secret)")
 		}
 	}
+	if s.user != "" { // which may be as short as a letter
+		shown = strings.ReplaceAll(shown, " "+s.user+" ", " (secret) ")
+	}
 	if shown == text {
 		return err
 	}

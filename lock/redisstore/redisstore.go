@@ -94,6 +94,7 @@ type Store struct {
 	prefix        string
 	timeout       time.Duration
 	secrets       []string // what no error may show
+	user          string   // nor this, as a word
 
 	placeFor time.Duration // of Options; 0: as the TTL is
 	signals  *signals
@@ -129,13 +130,13 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		}
 		derived := derive(given.Options())
 		s.one, s.keysPerScript = newNode(0, *derived, opts.PoolSize), keysPerScript
-		s.secrets = []string{derived.Password}
+		s.secrets, s.user = []string{derived.Password}, derived.Username
 	case *redis.ClusterClient:
 		if given == nil {
 			return nil, errNilClient
 		}
 		s.cluster, s.keysPerScript = newCluster(given.Options(), opts.PoolSize), 1
-		s.secrets = []string{given.Options().Password}
+		s.secrets, s.user = []string{given.Options().Password}, given.Options().Username
 	case nil:
 		return nil, errNilClient
 	default:
@@ -146,6 +147,12 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 }
 
 var errNilClient = errors.New("redisstore: rdb is nil")
+
+// String and GoString keep the password of the server out of messages.
+func (s *Store) String() string { return "redisstore with prefix " + quoted(s.prefix) }
+
+// GoString is String for %#v.
+func (s *Store) GoString() string { return "redisstore.Store{" + s.String() + "}" }
 
 // Close ends the store: calls that are under way, and all later ones, return
 // lock.ErrClosed. The client that was given to New stays open. A second Close does

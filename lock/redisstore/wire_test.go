@@ -253,6 +253,20 @@ func TestAPasswordThatOnlyItsProviderKnowsIsNotShown(t *testing.T) {
 	secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), password)
 }
 
+func TestTheUserIsNotShown(t *testing.T) {
+	w := &wire{answer: func(command []string) string {
+		if command[0] == "auth" {
+			return "+OK\r\n"
+		}
+		return "-NOPERM User canary has no permissions to run the 'evalsha' command\r\n"
+	}}
+	s := newStore(t, w.client(t, redis.Options{Username: "canary", Password: "sesame"}), nil)
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, "NOPERM User (secret) has no permissions")
+	secretless(t, err, "canary")
+	secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), "canary")
+}
+
 func TestACleanErrorKeepsItsKind(t *testing.T) {
 	s := &Store{secrets: []string{"lock", ""}} // as short as passwords should not be
 	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
