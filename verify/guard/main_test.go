@@ -1,0 +1,78 @@
+package guard
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/part"
+)
+
+var (
+	report = part.NewReport("guard")
+	shared testredis.Shared // of tests that leave it as it was
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis prints each failed dial
+	goleak.VerifyTestMain(shared.Around(reporting{m}))
+}
+
+// reporting prints the report after the tests.
+type reporting struct{ *testing.M }
+
+// Run implements the interface that goleak takes.
+func (r reporting) Run() int {
+	code := r.M.Run()
+	if err := report.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// newStore returns a store with a prefix of its own, below "lw:".
+func newStore(t testing.TB, rdb *redis.Client) (s *redisstore.Store, prefix string) {
+	t.Helper()
+	prefix = "lw:" + rand.Text() + ":"
+	return storeWith(t, rdb, prefix), prefix
+}
+
+func storeWith(t testing.TB, rdb *redis.Client, prefix string) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.New(rdb, &redisstore.Options{Prefix: prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// newClient returns a client of a store that is closed with it.
+func newClient(t testing.TB, s lock.Store, o *lock.Options) *lock.Client {
+	t.Helper()
+	c, err := lock.New(s, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+const ttl30 = 30 * time.Second
+
+// request asks for a key, by a new owner.
+func request(key string) lock.Request {
+	return lock.Request{Key: key, Owner: rand.Text() + ":1", TTL: ttl30}
+}
+
+func outcomes(n int) []renewal.Outcome { return make([]renewal.Outcome, n) }
