@@ -105,8 +105,9 @@ func TestTheSuiteWithFewRightsAmongForeignKeys(t *testing.T) {
 		return prefix.(string)
 	}
 	locktest.TestStore(t, locktest.Config{
-		New: open,
-		TTL: time.Second,
+		New:   open,
+		TTL:   time.Second,
+		Modes: locktest.AllModes,
 		Delete: func(t *testing.T, s lock.Store, key string) {
 			require.NoError(t, a.admin.Del(t.Context(), prefixOf(s)+"{"+key+"}").Err())
 		},
@@ -181,7 +182,9 @@ type exercise struct {
 	*authority
 	rdb    *redis.Client
 	prefix string
-	errs   []error
+
+	mu   sync.Mutex // guards errs
+	errs []error
 }
 
 func (x *exercise) note(err error, allowed ...error) {
@@ -191,6 +194,8 @@ func (x *exercise) note(err error, allowed ...error) {
 		}
 	}
 	if err != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
 		x.errs = append(x.errs, err)
 	}
 }
@@ -203,17 +208,67 @@ func (x *exercise) run(patience time.Duration) []error {
 		return []error{err}
 	}
 	defer s.Close()
-	l, err := s.Acquire(ctx, request("k"))
-	x.note(err)
-	_, err = s.Acquire(ctx, request("k"))
-	x.note(err, lock.ErrNotAcquired)
-	x.note(s.Renew(ctx, []lock.Lease{l, {Request: request("other"), Token: 1}}, outcomes(2)))
-	_, err = s.Inspect(ctx, "k")
-	x.note(err)
-	x.waiters(ctx, s, l)
-	x.note(s.ForceRelease(ctx, "k"), lock.ErrNotHeld)
-	x.note(s.Release(ctx, lock.Lease{Request: request("given up"), Unanswered: true}), lock.ErrNotHeld)
+	var kinds sync.WaitGroup
+	for _, mode := range append(locktest.AllModes, lock.Exclusive) {
+		kinds.Go(func() { x.kind(ctx, s, mode) })
+	}
+	kinds.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	return x.errs
+}
+
+// asked returns a request of a mode, that no two can be granted together.
+func asked(mode lock.Mode) lock.Request {
+	r := request(mode.String())
+	r.Mode, r.TTL = mode, 3*time.Second
+	switch mode {
+	case lock.Permit:
+		r.Extra = &lock.Extra{Limit: 1}
+	case lock.Members:
+		r.Extra = &lock.Extra{Members: []string{"a", "b"}}
+	}
+	return r
+}
+
+// kind does all that is done with locks of a mode.
+func (x *exercise) kind(ctx context.Context, s *redisstore.Store, mode lock.Mode) {
+	first, second := asked(mode), asked(mode)
+	if mode == lock.Read {
+		first.Mode = lock.Write // or else nobody has to wait
+	}
+	l, err := s.Acquire(ctx, first)
+	x.note(err)
+	_, err = s.Acquire(ctx, second)
+	x.note(err, lock.ErrNotAcquired)
+	l.Request = first // also if it was not granted
+	x.note(s.Renew(ctx, []lock.Lease{l, {Request: asked(mode), Token: 1}}, outcomes(2)))
+	_, err = s.Inspect(ctx, first.Key)
+	x.note(err, lock.ErrWrongType)
+	x.waiters(ctx, s, l)
+	x.lapse(ctx, s, mode)
+	gone := asked(mode)
+	gone.Key = "given up"
+	x.note(s.Release(ctx, lock.Lease{Request: gone, Unanswered: true}), lock.ErrNotHeld)
+}
+
+// lapse lets a lock end while another waits for it, and takes it away from that one.
+func (x *exercise) lapse(ctx context.Context, s *redisstore.Store, mode lock.Mode) {
+	first, second := asked(mode), asked(mode)
+	if mode == lock.Read {
+		first.Mode = lock.Write
+	}
+	_, err := s.Acquire(ctx, first)
+	x.note(err)
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(ctx, second)
+		got <- err
+	}()
+	time.Sleep(300 * time.Millisecond)
+	x.admin.Del(ctx, x.prefix+"{"+first.Key+"}")
+	x.note(<-got)
+	x.note(s.ForceRelease(ctx, first.Key), lock.ErrNotHeld, lock.ErrWrongType)
 }
 
 // waiters are two, of two clients, so that the first channel is left while the
@@ -222,22 +277,15 @@ func (x *exercise) waiters(ctx context.Context, s *redisstore.Store, l lock.Leas
 	leases, errs := make(chan lock.Lease, 2), make(chan error, 2)
 	for range 2 {
 		go func() {
-			r := request("k")
-			r.TTL = 3 * time.Second
-			l, err := s.Wait(ctx, r)
+			l, err := s.Wait(ctx, asked(l.Mode))
 			leases <- l
 			errs <- err
 		}()
 	}
-	queue := x.prefix + "{k}:q"
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && len(errs) < 2; time.Sleep(10 * time.Millisecond) {
-		if x.admin.LLen(ctx, queue).Val() == 2 && time.Until(end) < 800*time.Millisecond {
-			break
-		}
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end) && len(errs) < 2; {
+		time.Sleep(10 * time.Millisecond)
 	}
-	if l.Owner != "" {
-		x.note(s.Release(ctx, l))
-	}
+	x.note(s.Release(ctx, l))
 	for range 2 {
 		l := <-leases
 		if err := <-errs; err != nil {
