@@ -49,7 +49,6 @@ var perModeWaiting = []perModeCase{
 		f.release(holder)
 		l := c.get()
 		assert.Greater(f, l.Token, holder.Token, "S3")
-		assert.False(f, l.Unanswered)
 		assert.Less(f, time.Since(l.Sent), f.TTL, "it is worth something")
 		assert.Equal(f, []renewal.Outcome{renewed, lost}, f.renew(l, holder))
 		f.refused(f.against(mode, "k"))
