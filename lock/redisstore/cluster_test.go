@@ -18,7 +18,7 @@ func TestOnACluster(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, false)
 	rdb := c.Client(t)
-	t.Run("contract", func(t *testing.T) { contract(t, rdb) })
+	t.Run("contract", func(t *testing.T) { contract(t, rdb, rdb) })
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
 	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })

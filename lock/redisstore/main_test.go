@@ -36,15 +36,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Around(m))
 }
 
+// TestContract is done as a user with the rights that the package comment names.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	contract(t, shared.Server(t).Client(t))
+	admin := shared.Server(t).Client(t)
+	contract(t, admin, limited(t, admin))
 }
 
-func contract(t *testing.T, rdb redis.UniversalClient) {
+// contract runs the contract on a store of the user. The admin does what no store does.
+func contract(t *testing.T, rdb, user redis.UniversalClient) {
 	t.Helper()
 	locktest.TestStore(t, locktest.Config{
-		New:      func(t *testing.T) lock.Store { return newStore(t, rdb, nil) },
+		New:      func(t *testing.T) lock.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
 		TTL:      time.Second,
 		Modes:    locktest.AllModes,
 		Inspects: true,

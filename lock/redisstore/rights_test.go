@@ -65,6 +65,22 @@ func TestTheRightsSufficeAndNoneIsTooMany(t *testing.T) {
 	}
 }
 
+// limited returns a client of a user who has all rights that are needed and no other,
+// or the admin's where there are no users.
+func limited(t *testing.T, admin *redis.Client) *redis.Client {
+	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect}, " ")
+	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "-@all"}, fields(all)...)
+	err := admin.Do(t.Context(), user...).Err()
+	if redis.HasErrorPrefix(err, "unknown command") { // before Redis 6
+		return admin
+	}
+	require.NoError(t, err)
+	_ = admin.Do(t.Context(), "acl", "setuser", "limited", "&lw:*") // unknown before Redis 6.2
+	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limited", Password: "pw", DisableIdentity: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
 func without(rights, right string) string {
 	return strings.TrimSpace(strings.ReplaceAll(" "+rights+" ", " "+right+" ", " "))
 }
