@@ -253,7 +253,7 @@ func (x *exercise) kind(ctx context.Context, s *redisstore.Store, mode lock.Mode
 	l.Request = first // also if it was not granted
 	x.note(s.Renew(ctx, []lock.Lease{l, {Request: asked(mode), Token: 1}}, outcomes(2)))
 	_, err = s.Inspect(ctx, first.Key)
-	x.note(err, lock.ErrWrongType)
+	x.note(err)
 	x.waiters(ctx, s, l)
 	x.lapse(ctx, s, mode)
 	gone := asked(mode)
@@ -277,7 +277,7 @@ func (x *exercise) lapse(ctx context.Context, s *redisstore.Store, mode lock.Mod
 	time.Sleep(300 * time.Millisecond)
 	x.admin.Del(ctx, x.prefix+"{"+first.Key+"}")
 	x.note(<-got)
-	x.note(s.ForceRelease(ctx, first.Key), lock.ErrNotHeld, lock.ErrWrongType)
+	x.note(s.ForceRelease(ctx, first.Key), lock.ErrNotHeld)
 }
 
 // waiters are two, of two clients, so that the first channel is left while the
