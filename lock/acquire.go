@@ -51,7 +51,7 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 	defer c.done()
 	ctx, stop := c.whileOpen(ctx)
 	defer stop()
-	r.Owner, r.TTL = c.owner(), c.terms.TTL
+	r.Owner, r.TTL, r.Extra = c.owner(), c.terms.TTL, c.terms.extra(r.Extra)
 	a := &acquisition{client: c, request: r, wait: wait}
 	var held *Held
 	var err error

@@ -11,6 +11,8 @@ const (
 	MaxKeyLen = 1024                   // bytes in a key
 	MinTTL    = 100 * time.Millisecond // shorter leases leave no time to tell the holder
 	MaxTTL    = 365 * 24 * time.Hour   // longer ones would outlive everybody who knows of them
+
+	MaxMetadataLen = 1024 // bytes in the metadata of a lock
 )
 
 // checkKey names what is wrong with a key. Keys may hold any bytes and are never

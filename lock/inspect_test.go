@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,31 @@ func TestAClientShowsLocks(t *testing.T) {
 		assert.Equal(t, renewal.NotOwned, lost.Reason)
 		require.ErrorIs(t, b.ForceRelease(ctx, "k"), lock.ErrNotHeld)
 	})
+}
+
+func TestMetadataOfTerms(t *testing.T) {
+	long := strings.Repeat("m", lock.MaxMetadataLen)
+	for _, waits := range []bool{false, true} {
+		bubbleOn(t, &lock.Options{Terms: lock.Terms{Metadata: "host 1"}}, waits, func(t *testing.T, b *bench) {
+			shown := func(l lock.Locker, key string) string {
+				h, err := l.Lock(context.Background())
+				require.NoError(t, err)
+				settle(ttl)
+				require.NoError(t, h.Err(), "it is renewed")
+				info, err := b.mem.Inspect(context.Background(), key)
+				require.NoError(t, err)
+				require.NoError(t, h.Unlock(context.Background()))
+				return info.Holders[0].Metadata
+			}
+			assert.Equal(t, "host 1", shown(b.Mutex("a"), "a"))
+			assert.Equal(t, "host 1", shown(b.Semaphore("s", 2), "s"))
+			assert.Equal(t, "host 1", shown(b.Batch("b", "x", "y"), "b"))
+			assert.Equal(t, long, shown(b.With(lock.Terms{Metadata: long}).Mutex("a"), "a"))
+			assert.Empty(t, shown(b.With(lock.Terms{}).Semaphore("s", 2), "s"))
+			_, err := b.With(lock.Terms{Metadata: long + "m"}).Mutex("a").TryLock(context.Background())
+			require.ErrorContains(t, err, "Terms.Metadata must have at most 1024 bytes, got 1025")
+		})
+	}
 }
 
 func TestLooksThatFail(t *testing.T) {

@@ -62,7 +62,7 @@ func (m Mode) String() string {
 type Extra struct {
 	Limit    int      // for Permit: how many may hold the key at a time, at least 1
 	Members  []string // for Members: what is asked for of the key, sorted, none twice, none empty
-	Metadata string   // shown to whoever inspects the lock, "" = none
+	Metadata string   // shown to whoever inspects the lock, "" = none; at most MaxMetadataLen bytes
 }
 
 // Limit returns that of r.Extra, 0 if it has none.

@@ -25,6 +25,11 @@ type Terms struct {
 
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
+
+	// Metadata are shown to whoever inspects the lock while it is held: a host, a
+	// process, a reason. Any bytes, at most MaxMetadataLen. They are no secret, and
+	// nothing is decided by them. Default: none.
+	Metadata string
 }
 
 // Options configure a Client. A nil *Options and zero fields mean the defaults.
@@ -106,6 +111,8 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 	switch {
 	case t.MaxHold != 0 && t.MaxHold < MinTTL:
 		return t, fmt.Errorf("lock: %sMaxHold must be at least %v, got %v", where, MinTTL, t.MaxHold)
+	case len(t.Metadata) > MaxMetadataLen:
+		return t, fmt.Errorf("lock: %sMetadata must have at most %d bytes, got %d", where, MaxMetadataLen, len(t.Metadata))
 	case t.Fixed && t.MaxHold > 0:
 		return t, errors.New("lock: " + where + "MaxHold has no meaning for a Fixed lease, which ends after one TTL")
 	}
@@ -118,4 +125,17 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 // next.
 func tick(ttl time.Duration) time.Duration {
 	return min(max(ttl/ticksPerTTL, minTick), maxTick)
+}
+
+// extra returns what a request has that is made on these terms.
+func (t *Terms) extra(of *Extra) *Extra {
+	if t.Metadata == "" {
+		return of
+	}
+	var e Extra
+	if of != nil {
+		e = *of
+	}
+	e.Metadata = t.Metadata
+	return &e
 }

@@ -2,6 +2,8 @@ package locktest
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +81,37 @@ var inspecting = []testCase{
 		info := f.inspect("k")
 		assert.Equal(f, 1, info.Held)
 		assert.Zero(f, info.Waiting)
+	}},
+	{name: "metadata_are_shown", run: func(f *fixture) {
+		for _, mode := range append([]lock.Mode{lock.Exclusive}, f.Modes...) {
+			for i, metadata := range []string{"host 17, \"a reason\"", "17", " \n\x00\xff{}%s:", strings.Repeat("\xff", lock.MaxMetadataLen)} {
+				key := fmt.Sprint(mode, i)
+				r := f.any(mode, key)
+				r.Extra = &lock.Extra{Limit: r.Limit(), Members: r.Members(), Metadata: metadata}
+				l := f.acquire(r)
+				assert.Equal(f, l.Token, f.acquire(r).Token, "S10")
+				info := f.inspect(key)
+				require.Len(f, info.Holders, 1, mode)
+				assert.Equal(f, metadata, info.Holders[0].Metadata, mode)
+				assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l), mode)
+				assert.Equal(f, metadata, f.inspect(key).Holders[0].Metadata, mode)
+				f.release(l)
+				assert.Zero(f, f.inspect(key).Held, mode)
+			}
+		}
+	}},
+	{name: "the_metadata_of_one_that_waited_are_shown", needs: needsWaiting, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		r := f.request("k")
+		r.Extra = &lock.Extra{Metadata: "the next"}
+		c := f.waitFor(r)
+		assert.Empty(f, f.inspect("k").Holders[0].Metadata)
+		f.release(l)
+		next := c.get()
+		assert.Equal(f, "the next", f.inspect("k").Holders[0].Metadata)
+		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(next))
+		f.release(next)
+		f.acquire(f.request("k"))
 	}},
 	{name: "a_lock_is_taken_away", run: func(f *fixture) {
 		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)

@@ -27,6 +27,8 @@
 //	lw:{n}:w         sorted set  until when each of them lives } the last waiter
 //	lw:{n}:x:<owner> string      for a minute: an acquisition that was given up
 //
+// In the first four an owner that gave metadata is "owner{metadata", in base64.
+//
 // A lock in another mode than Exclusive, of an RWMutex, a Semaphore or a Batch, has
 // instead
 //

@@ -44,6 +44,9 @@ func checkAcquire(r *lock.Request) error {
 	if err := check(r); err != nil {
 		return err
 	}
+	if err := checkMetadata(r); err != nil {
+		return err
+	}
 	return checkWish(r)
 }
 

@@ -99,9 +99,10 @@ func hold(addr string) {
 		held = append(held, h)
 	}
 	time.Sleep(holderTTL / 3) // renewals are under way
+	last := time.Now()        // before others know, who may pause this process at once
 	fmt.Println("held")
 
-	for last := time.Now(); ; {
+	for {
 		now := time.Now()
 		if now.Sub(last) > holderTTL*3/8 {
 			break

@@ -233,9 +233,9 @@ func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (a
 	if r.Mode != lock.Exclusive {
 		return s.askShared(ctx, r, place)
 	}
-	k := s.keys(r.Key, r.Owner)
+	k, name := s.keys(r.Key, r.Owner), named(&r)
 	reply, err := s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
+		&name, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
 	if err != nil {
 		return acquired{}, err
 	}
@@ -261,9 +261,9 @@ func (s *Store) release(ctx context.Context, l lock.Lease) error {
 	if l.Mode != lock.Exclusive {
 		return s.releaseShared(ctx, l, refuse)
 	}
-	k := s.keys(l.Key, l.Owner)
+	k, name := s.keys(l.Key, l.Owner), named(&l.Request)
 	reply, err := s.run(ctx, releaseScript, l.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-		&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
+		&name, refuse.Milliseconds(), memory.Milliseconds())
 	if err != nil {
 		return err
 	}

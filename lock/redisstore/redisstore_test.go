@@ -71,7 +71,7 @@ func TestALeaseOfAnotherMakeIsRenewed(t *testing.T) {
 	stranger := l
 	stranger.Owner = strings.Repeat("s", len(l.Owner))
 	foreign := l
-	foreign.State = s.newState("other", "x", 1)
+	foreign.State = s.newState(&lock.Request{Key: "other", Owner: "x"}, 1)
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Renewed, renewal.Lost, renewal.Lost, renewal.Lost, renewal.Renewed},
 		renew(t, s, l, bare, changed, older, stranger, foreign))
 

@@ -26,7 +26,7 @@ func (s *Store) Lane(l lock.Lease) int {
 	}
 	st, ok := l.State.(*state)
 	if !ok || !st.fits(s, &l) {
-		st = s.newState(l.Key, l.Owner, l.Token)
+		st = s.newState(&l.Request, l.Token)
 	}
 	if n := s.cluster.slots[st.slot].Load(); n != nil {
 		return n.id

@@ -137,14 +137,15 @@ func parseInfo(reply any) (lock.Info, error) {
 	return info, nil
 }
 
-// parseValue reads the value of an exclusive lock: "owner token", or "owner token
-// metadata".
+// parseValue reads the value of an exclusive lock: "owner token"; see named.
 func parseValue(value string) (h lock.Holder, ok bool) {
-	_, rest, _ := strings.Cut(value, " ")
-	text, metadata, more := strings.Cut(rest, " ")
-	h.Metadata = metadata
-	h.Token, ok = parseToken(text)
-	return h, ok && more == (metadata != "")
+	space := strings.LastIndexByte(value, ' ')
+	if space < 0 {
+		return h, false
+	}
+	h.Metadata = metadataOf(value[:space])
+	h.Token, ok = parseToken(value[space+1:])
+	return h, ok
 }
 
 // parseToken reads a token: digits, and nothing else, no zero before them.

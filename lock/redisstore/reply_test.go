@@ -76,7 +76,7 @@ func TestRepliesOfRenew(t *testing.T) {
 }
 
 func TestRepliesOfInspect(t *testing.T) {
-	for value, metadata := range map[string]string{"a:1 17": "", "a:1 17 by b 3": "by b 3"} {
+	for value, metadata := range map[string]string{"a b:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
 		got, err := parseInfo(list(value, int64(2000), int64(3), list("x"), "18"))
 		require.NoError(t, err)
 		holder := lock.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}

@@ -17,30 +17,38 @@ import (
 type state struct {
 	store      *Store
 	token      uint64
-	key, value string // of the lock: "owner token"
+	key, value string // of the lock: "owner token"; see named
+	metadata   string // of an exclusive lock
 	owner      int32  // its length
 	slot       uint16
 	shared     bool // the mode is not Exclusive
 }
 
-func (s *Store) newState(name, owner string, token uint64) *state {
-	text := make([]byte, 0, len(s.prefix)+len(name)+2+len(owner)+1+20)
+func (s *Store) newState(r *lock.Request, token uint64) *state {
+	owner := named(r)
+	text := make([]byte, 0, len(s.prefix)+len(r.Key)+2+len(owner)+1+20)
 	text = append(text, s.prefix...)
 	text = append(text, '{')
-	text = append(text, name...)
+	text = append(text, r.Key...)
 	text = append(text, '}')
 	key := len(text)
 	text = append(text, owner...)
 	text = append(text, ' ')
 	text = strconv.AppendUint(text, token, 10)
 	all := string(text)
-	return &state{store: s, token: token, key: all[:key], value: all[key:], owner: int32(len(owner)), slot: slotOf(all[:key])}
+	st := &state{
+		store: s, token: token, key: all[:key], value: all[key:], owner: int32(len(r.Owner)),
+		slot: slotOf(all[:key]), shared: r.Mode != lock.Exclusive,
+	}
+	if !st.shared {
+		st.metadata = r.Metadata()
+	}
+	return st
 }
 
 // lease returns the lease of a request that was granted.
 func (s *Store) lease(r lock.Request, token uint64, sent time.Time) lock.Lease {
-	st := s.newState(r.Key, r.Owner, token)
-	st.shared = r.Mode != lock.Exclusive
+	st := s.newState(&r, token)
 	r.Key, r.Owner = st.lock(), st.holder()
 	return lock.Lease{Request: r, Token: token, Sent: sent, State: st}
 }
@@ -57,11 +65,10 @@ func (s *Store) stateOf(l *lock.Lease) (*state, error) {
 	if err := check(&l.Request); err != nil {
 		return nil, err
 	}
-	st := s.newState(l.Key, l.Owner, l.Token)
-	st.shared = l.Mode != lock.Exclusive
-	return st, nil
+	return s.newState(&l.Request, l.Token), nil
 }
 
 func (st *state) fits(s *Store, l *lock.Lease) bool {
-	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != lock.Exclusive)
+	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != lock.Exclusive) &&
+		(l.Extra == nil && st.metadata == "" || st.shared || st.metadata == l.Metadata())
 }

@@ -90,7 +90,7 @@ func (w *waiting) wait(ctx context.Context) (lock.Lease, error) {
 		return lock.Lease{}, err
 	}
 	defer s.running.Done()
-	w.ear = s.signals.join(w.request.Owner)
+	w.ear = s.signals.join(named(&w.request))
 	defer s.signals.leave(w.ear)
 	w.anchor = time.Now()
 	lease, err := w.answered(w.ask(ctx))
