@@ -120,6 +120,11 @@ func TestADowngradeThatFails(t *testing.T) {
 			b.loseRequests(always(locktest.Renew, errIO))
 			time.Sleep(ttl)
 		}, lock.ErrLost},
+		"its renewals failed, and the store still has it": {func(b *bench) {
+			b.loseRequests(always(locktest.Renew, errIO))
+			time.Sleep(ttl * 5 / 6)
+			require.Equal(b.t, 1, b.mem.Len())
+		}, lock.ErrLost},
 		"it hangs": {func(b *bench) { b.loseRequests(hang(locktest.Acquire)) }, context.DeadlineExceeded},
 		"the client is closed": {func(b *bench) {
 			b.loseRequests(func(ctx context.Context, op locktest.Op) error {

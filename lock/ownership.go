@@ -2,8 +2,8 @@ package lock
 
 import "context"
 
-// ownership is what the context of a handle carries, of a lock that can be entered
-// again: an exclusive one, or a batch.
+// ownership is what the context of a handle carries. Exclusive locks and batches look
+// for it, to be entered again; the others do not.
 type ownership struct {
 	held    *Held // whose context it is
 	of      *holding
@@ -46,9 +46,6 @@ func (s *holding) carry(ctx context.Context, h *Held) context.Context {
 // carryAs returns a ctx in which Reentrant and Batch find h.
 func (s *holding) carryAs(ctx context.Context, h *Held, members []string) context.Context {
 	r := s.entry.Lease().Request
-	if r.Mode != Exclusive && r.Mode != Members {
-		return ctx
-	}
 	outer := s.client.owned(ctx, r)
 	return context.WithValue(ctx, ownershipKey{s.client.core, r.Key, r.Mode}, &ownership{h, s, members, outer})
 }

@@ -147,6 +147,28 @@ func TestAWriterIsNotStarved(t *testing.T) {
 	})
 }
 
+// The same within a process: a reader does not ask beside others when a writer came
+// before it.
+func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		holder := b.wlock("k")
+		first := b.pend(b.RWMutex("k").RLocker())
+		writer := b.pend(b.RWMutex("k"))
+		second := b.pend(b.RWMutex("k").RLocker())
+		assert.Equal(t, 1, b.mem.Waiting("k"))
+		require.NoError(t, holder.Unlock(ctx))
+		r := <-first
+		synctest.Wait()
+		assert.Equal(t, 1, b.mem.Waiting("k"), "the writer, alone")
+		require.NoError(t, r.Unlock(ctx))
+		w := <-writer
+		synctest.Wait()
+		require.Empty(t, second)
+		require.NoError(t, w.Unlock(ctx))
+		require.NoError(t, (<-second).Unlock(ctx))
+	})
+}
+
 // A writer that gives up lets in the readers behind it, whoever asks for them.
 func TestReadersGoOnWhenAWriterGivesUp(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {

@@ -18,14 +18,14 @@ var kinds = []testCase{
 		mine, other := f.newClient().RWMutex(f.prefix+"k"), f.newClient().RWMutex(f.prefix+"k")
 		w := f.lock(mine)
 		got := f.later(other.RLocker())
-		time.Sleep(2 * f.TTL) // renewed all the while
+		time.Sleep(f.TTL * 5 / 4) // renewed all the while
 		assert.Empty(f, got)
 		r, err := mine.Downgrade(f.ctx, w)
 		require.NoError(f, err)
 		assert.Equal(f, w.Token(), r.Token())
 		h := <-got
 		f.rises(r.Token(), h.Token())
-		time.Sleep(2 * f.TTL)
+		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, r.Valid())
 		assert.True(f, h.Valid())
 		f.refused(f.write("k"))
@@ -46,7 +46,7 @@ var kinds = []testCase{
 		require.NoError(f, err)
 		assert.Equal(f, outer.Token(), inner.Token())
 		require.NoError(f, outer.Unlock(f.ctx))
-		time.Sleep(2 * f.TTL)
+		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, inner.Valid())
 		f.refused(f.batch("g", names[999])) // as a whole
 		f.acquire(f.batch("g", "another"))
@@ -69,7 +69,7 @@ var kinds = []testCase{
 		all := lock.Multi(c.Mutex(f.prefix+"m"), c.RWMutex(f.prefix+"rw"), c.RWMutex(f.prefix+"r").RLocker(),
 			c.Semaphore(f.prefix+"s", 1), c.Batch(f.prefix+"g", "a", "b"), c.Batch(f.prefix+"g", "c"))
 		h := f.lock(all)
-		time.Sleep(2 * f.TTL)
+		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, h.Valid())
 		against := []lock.Request{f.request("m"), f.read("rw"), f.write("r"), f.permit("s", 1), f.batch("g", "b"), f.batch("g", "c")}
 		for _, r := range against {

@@ -92,9 +92,10 @@ func groups() []group {
 	return []group{
 		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, lasting(contending)}, {needsInspector, inspecting}, {nil, waiting},
 		{nil, reentering}, {nil, limiting}, {nil, several},
-		{nil, casesOf(perMode)}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families},
-		{needsModes(lock.Read, lock.Write), reading}, {needsModes(lock.Permit), permitting}, {needsModes(lock.Members), batching},
-		{needsWaiting, casesOf(perModeWaiting)}, {both(anyMode, needsWaiting), inAllWaiting},
+		{nil, lasting(casesOf(perMode))}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families}, {nil, lasting(mixing)}, {nil, ending},
+		{needsModes(lock.Read, lock.Write), lasting(reading)}, {needsModes(lock.Permit), lasting(permitting)},
+		{needsModes(lock.Members), lasting(batching)},
+		{needsWaiting, lasting(casesOf(perModeWaiting))}, {both(anyMode, needsWaiting), inAllWaiting},
 		{needsWaiting, lasting(queueing)}, {needsWaiting, dying}, {nil, lasting(crowding)}, {nil, kinds},
 	}
 }

@@ -92,6 +92,15 @@ type perModeCase struct {
 
 // perMode are the rules that are the same in all modes, and wait for nothing.
 var perMode = []perModeCase{
+	{name: "S3_tokens_rise", run: func(f *fixture, mode lock.Mode) {
+		var last uint64
+		for range 5 {
+			l := f.acquire(f.any(mode, "k"))
+			f.rises(last, l.Token)
+			last = l.Token
+			f.release(l)
+		}
+	}},
 	{name: "S4_only_the_holder_renews_and_releases", run: func(f *fixture, mode lock.Mode) {
 		l := f.acquire(f.any(mode, "k"))
 		stranger, older := l, l
@@ -203,21 +212,6 @@ var inAll = []testCase{
 			require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld, "%v: it is held once", l.Mode)
 		}
 	}},
-	{name: "S3_tokens_rise_over_releases_and_ends_in_all_modes", run: func(f *fixture) {
-		last := map[lock.Mode]uint64{}
-		for range 5 {
-			for _, l := range f.acquireAll() {
-				f.rises(last[l.Mode], l.Token)
-				last[l.Mode] = l.Token
-				f.release(l)
-			}
-		}
-		f.acquireAll()
-		f.expire()
-		for _, l := range f.acquireAll() {
-			f.rises(last[l.Mode]+1, l.Token)
-		}
-	}},
 	{name: "S5_what_has_ended_is_not_revived_in_any_mode", run: func(f *fixture) {
 		released := f.acquireAll()
 		f.release(released...)
@@ -232,6 +226,7 @@ var inAll = []testCase{
 		}
 		for i, l := range f.acquireAll() {
 			assert.Equal(f, []renewal.Outcome{lost, lost, renewed}, f.renew(ended[i], released[i], l), l.Mode)
+			f.rises(ended[i].Token, l.Token) // S3
 		}
 	}},
 	{name: "L0_what_is_renewed_lasts_in_all_modes", run: func(f *fixture) {
@@ -279,6 +274,9 @@ var families = []testCase{
 			f.acquire(f.any(all[(i+2)%len(all)], fmt.Sprint("ends", i)))
 		}
 	}},
+}
+
+var mixing = []testCase{
 	{name: "leases_of_all_modes_in_one_batch", needs: needsModes(AllModes...), run: func(f *fixture) {
 		var batch []lock.Lease
 		var want []renewal.Outcome

@@ -72,12 +72,6 @@ var perModeWaiting = []perModeCase{
 		require.ErrorIs(f, err, lock.ErrNotAcquired)
 		f.acquire(f.against(mode, "k"))
 	}},
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", needs: needsDelete, run: func(f *fixture, mode lock.Mode) {
-		l := f.acquire(f.against(mode, "k"))
-		c := f.waitFor(f.any(mode, "k"))
-		f.Delete(f.T, f.store, l.Key)
-		c.get()
-	}},
 	{name: "another_kind_of_lock_is_not_waited_for", run: func(f *fixture, mode lock.Mode) {
 		other := f.acquire(f.request("k"))
 		_, err := f.waiter().Wait(f.ctx, f.any(mode, "k"))
@@ -92,6 +86,14 @@ var perModeWaiting = []perModeCase{
 // inAllWaiting are those that wait for leases to end: for those of all modes at a
 // time.
 var inAllWaiting = []testCase{
+	{name: "L3_a_deleted_lock_is_found_by_those_who_wait_in_all_modes", needs: needsDelete, run: func(f *fixture) {
+		holders := f.againstAll()
+		calls := f.waitForAll()
+		for _, l := range holders {
+			f.Delete(f.T, f.store, l.Key)
+		}
+		getAll(calls...)
+	}},
 	{name: "L2_a_dead_holder_is_followed_by_the_next_in_all_modes", run: func(f *fixture) {
 		start := time.Now()
 		f.againstAll()
@@ -278,22 +280,18 @@ var queueing = []testCase{
 }
 
 var dying = []testCase{
-	{name: "L2_permits_of_dead_holders_are_handed_over", needs: needsModes(lock.Permit), run: func(f *fixture) {
-		f.acquire(f.permit("k", 2))
-		f.acquire(f.permit("k", 2))
-		calls := []*waitCall{f.waitFor(f.permit("k", 2)), f.waitFor(f.permit("k", 2)), f.waitFor(f.permit("k", 2))}
-		leases := getAll(calls[:2]...)
-		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(leases...))
-		f.release(leases[0])
-		calls[2].get()
-	}},
-	{name: "L2_members_of_dead_holders_are_handed_over", needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "L2_what_dead_holders_had_is_handed_over", needs: needsModes(lock.Permit, lock.Members), run: func(f *fixture) {
+		f.acquire(f.permit("s", 2))
+		f.acquire(f.permit("s", 2))
 		f.acquire(f.batch("g", "a", "b"))
 		f.acquire(f.batch("g", "c"))
-		calls := []*waitCall{f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "b", "c")), f.waitFor(f.batch("g", "c"))}
-		leases := getAll(calls[:2]...)
-		f.pending(calls[2])
-		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(leases...))
+		permits := []*waitCall{f.waitFor(f.permit("s", 2)), f.waitFor(f.permit("s", 2)), f.waitFor(f.permit("s", 2))}
+		batches := []*waitCall{f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "b", "c")), f.waitFor(f.batch("g", "c"))}
+		leases := getAll(permits[0], permits[1], batches[0], batches[1])
+		f.pending(permits[2], batches[2])
+		assert.Equal(f, []renewal.Outcome{renewed, renewed, renewed, renewed}, f.renew(leases...))
+		f.release(leases[0], leases[3])
+		getAll(permits[2], batches[2])
 	}},
 	{name: "L3_a_dead_batch_keeps_those_behind_it_for_a_TTL_at_most", needs: both(needsModes(lock.Members), needsDie), run: func(f *fixture) {
 		holder := f.acquire(f.batch("g", "a"))

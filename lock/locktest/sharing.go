@@ -26,43 +26,6 @@ var reading = []testCase{
 		f.release(w)
 		f.acquire(f.read("k"))
 	}},
-	{name: "L2_each_reader_has_a_lease_of_its_own", run: func(f *fixture) {
-		dead, alive := f.acquire(f.read("k")), f.acquire(f.read("k"))
-		time.Sleep(f.TTL / 2)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
-		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
-		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(dead, alive))
-		f.refused(f.write("k"))
-		f.release(alive)
-		f.acquire(f.write("k")) // the dead one keeps nobody out
-	}},
-	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", run: func(f *fixture) {
-		dead := f.acquire(f.read("k"))
-		time.Sleep(f.TTL * 6 / 10)
-		f.release(f.acquire(f.read("k")))
-		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
-		f.acquire(f.write("k"))
-		assert.Equal(f, []renewal.Outcome{lost}, f.renew(dead))
-	}},
-	{name: "a_writer_becomes_a_reader", run: func(f *fixture) {
-		w := f.acquire(f.write("k"))
-		time.Sleep(f.TTL / 2)
-		turned := w.Request
-		turned.Mode = lock.Read
-		r := f.acquire(turned)
-		assert.Equal(f, w.Token, r.Token)
-		other := f.acquire(f.read("k"))
-		f.refused(f.write("k"))
-		time.Sleep(f.TTL * 6 / 10)
-		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
-		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
-		f.refused(w.Request) // a message that is late turns nothing back
-		f.release(f.acquire(f.read("k")))
-		_ = f.store.Release(f.ctx, other)
-		f.refused(f.write("k"))
-		f.release(r)
-		f.acquire(f.write("k"))
-	}},
 	{name: "a_lease_that_will_be_a_readers_is_a_writers_until_it_is_turned", run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		r := w
@@ -71,15 +34,6 @@ var reading = []testCase{
 		f.refused(f.read("k"))
 		f.release(r)
 		f.acquire(f.write("k"))
-	}},
-	{name: "S5_a_writer_that_has_ended_becomes_nothing", run: func(f *fixture) {
-		w := f.acquire(f.write("k"))
-		f.expire()
-		next := f.acquire(f.write("k"))
-		w.Mode = lock.Read
-		f.refused(w.Request)
-		f.release(next)
-		f.rises(w.Token, f.acquire(w.Request).Token) // what it gets is another lease
 	}},
 }
 
@@ -104,16 +58,6 @@ var permitting = []testCase{
 		f.release(second)
 		f.refused(f.permit("k", 1))
 		f.acquire(f.permit("k", 3))
-	}},
-	{name: "L2_a_crash_leaks_no_permit", run: func(f *fixture) {
-		f.acquire(f.permit("k", 2))
-		alive := f.acquire(f.permit("k", 2))
-		time.Sleep(f.TTL / 2)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
-		f.refused(f.permit("k", 2))
-		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
-		f.acquire(f.permit("k", 2))
-		f.refused(f.permit("k", 2))
 	}},
 	{name: "many_permits", run: func(f *fixture) {
 		const n = 300
@@ -152,25 +96,6 @@ var batching = []testCase{
 		f.release(m)
 		f.acquire(f.batch("g", "m"))
 	}},
-	{name: "L2_the_members_of_a_dead_holder_are_free", run: func(f *fixture) {
-		f.acquire(f.batch("g", "a", "b"))
-		alive := f.acquire(f.batch("g", "c"))
-		time.Sleep(f.TTL / 2)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(alive))
-		f.refused(f.batch("g", "b"))
-		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
-		f.acquire(f.batch("g", "b"))
-		f.acquire(f.batch("g", "a"))
-		f.refused(f.batch("g", "c"))
-	}},
-	{name: "S5_a_batch_that_was_overtaken_in_part_is_not_revived", run: func(f *fixture) {
-		l := f.acquire(f.batch("g", "a", "b"))
-		f.expire()
-		next := f.acquire(f.batch("g", "b"))
-		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
-		f.refused(l.Request)
-		f.acquire(f.batch("g", "a"))
-	}},
 	{name: "members_are_bytes", run: func(f *fixture) {
 		names := []string{
 			"\x00", "\r\n", " ", "\"'\\", "%s", "*1", "0", "1", ":", "A", "a", "a ", "a\x00", "a\x00b", "a:", "a:b", "{", "{}",
@@ -201,5 +126,69 @@ var batching = []testCase{
 		assert.ErrorIs(f, err, lock.ErrNotAcquired)
 		f.release(l)
 		f.acquire(f.batch("g", names[0], names[len(names)-1]))
+	}},
+}
+
+// ending are rules of leases that end: as many of them in one case as there can be, for
+// each costs a TTL.
+var ending = []testCase{
+	{name: "L2_leases_of_one_key_end_each_by_itself", needs: needsModes(AllModes...), run: func(f *fixture) {
+		deadReader, reader := f.acquire(f.read("k")), f.acquire(f.read("k"))
+		deadPermit, permit := f.acquire(f.permit("s", 2)), f.acquire(f.permit("s", 2))
+		deadBatch, batch := f.acquire(f.batch("g", "a", "b")), f.acquire(f.batch("g", "c"))
+		time.Sleep(f.TTL / 2)
+		assert.Equal(f, []renewal.Outcome{renewed, renewed, renewed}, f.renew(reader, permit, batch))
+		f.refused(f.permit("s", 2))
+		f.refused(f.batch("g", "b"))
+		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
+		assert.Equal(f, []renewal.Outcome{lost, lost, lost, renewed, renewed, renewed},
+			f.renew(deadReader, deadPermit, deadBatch, reader, permit, batch))
+		f.refused(f.write("k"))
+		f.release(reader)
+		f.acquire(f.write("k")) // the dead one keeps nobody out
+		f.acquire(f.permit("s", 2))
+		f.refused(f.permit("s", 2))
+		f.acquire(f.batch("g", "b"))
+		f.acquire(f.batch("g", "a"))
+		f.refused(f.batch("g", "c"))
+	}},
+	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+		dead := f.acquire(f.read("k"))
+		time.Sleep(f.TTL * 6 / 10)
+		f.release(f.acquire(f.read("k")))
+		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
+		f.acquire(f.write("k"))
+		assert.Equal(f, []renewal.Outcome{lost}, f.renew(dead))
+	}},
+	{name: "a_writer_becomes_a_reader", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+		w := f.acquire(f.write("k"))
+		time.Sleep(f.TTL / 2)
+		turned := w.Request
+		turned.Mode = lock.Read
+		r := f.acquire(turned)
+		assert.Equal(f, w.Token, r.Token)
+		other := f.acquire(f.read("k"))
+		f.refused(f.write("k"))
+		time.Sleep(f.TTL * 6 / 10)
+		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
+		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
+		f.refused(w.Request) // a message that is late turns nothing back
+		f.release(f.acquire(f.read("k")))
+		_ = f.store.Release(f.ctx, other)
+		f.refused(f.write("k"))
+		f.release(r)
+		f.acquire(f.write("k"))
+	}},
+	{name: "S5_what_was_overtaken_is_not_revived_nor_turned", needs: needsModes(AllModes...), run: func(f *fixture) {
+		w, ab := f.acquire(f.write("k")), f.acquire(f.batch("g", "a", "b"))
+		f.expire()
+		next, b := f.acquire(f.write("k")), f.acquire(f.batch("g", "b"))
+		w.Mode = lock.Read
+		f.refused(w.Request)
+		assert.Equal(f, []renewal.Outcome{lost, renewed, lost, renewed}, f.renew(w, next, ab, b))
+		f.release(next)
+		f.rises(w.Token, f.acquire(w.Request).Token) // what it gets is another lease
+		f.refused(ab.Request)
+		f.acquire(f.batch("g", "a"))
 	}},
 }
