@@ -216,3 +216,75 @@ func TestALateGrantIsGivenBack(t *testing.T) {
 		assert.Equal(t, 1, b.calls(locktest.Release), fmt.Sprint(err))
 	})
 }
+
+// The end of a ctx is told once, also if the store returned it as its error.
+func TestTheEndOfAContextIsToldOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		errWhy := errors.New("out of patience")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errWhy)
+		defer cancel()
+		b.loseRequests(hang(locktest.Acquire))
+		_, err := b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, errWhy)
+		assert.Equal(t, 1, strings.Count(err.Error(), errWhy.Error()), err.Error())
+
+		b.loseRequests(func(ctx context.Context, _ locktest.Op) error {
+			<-ctx.Done()
+			return errIO
+		})
+		ctx, cancel = context.WithTimeoutCause(t.Context(), time.Second, errWhy)
+		defer cancel()
+		_, err = b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, errWhy)
+		require.ErrorIs(t, err, errIO, "and what the store said besides")
+		b.heal()
+	})
+}
+
+// captured is a lock whose handle is kept.
+type captured struct {
+	lock.Locker
+	held *lock.Held
+}
+
+func (c *captured) Lock(ctx context.Context) (*lock.Held, error) {
+	held, err := c.Locker.Lock(ctx)
+	c.held = held
+	return held, err
+}
+
+func TestDoOfAFunctionThatUnlocks(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		c := &captured{Locker: b.Mutex("k")}
+		errWork := errors.New("the work failed")
+		err := lock.Do(t.Context(), c, func(ctx context.Context) error {
+			require.NoError(t, c.held.Unlock(ctx))
+			return errWork
+		})
+		assert.Equal(t, errWork, err)
+		assert.Equal(t, 1, b.calls(locktest.Release))
+	})
+}
+
+func TestTheZeroClient(t *testing.T) {
+	var none *lock.Client
+	for _, c := range []*lock.Client{none, new(lock.Client)} {
+		assert.Zero(t, c.Stats())
+		require.Error(t, c.Close(t.Context()))
+		assert.Same(t, c, c.With(lock.Terms{}))
+	}
+	assert.Empty(t, new(lock.Held).Members())
+}
+
+func TestAContextOfNone(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		held := b.lock("k")
+		var none context.Context
+		ctx, stop := held.Context(none)
+		defer stop()
+		require.NoError(t, ctx.Err())
+		require.NoError(t, held.Unlock(t.Context()))
+		<-ctx.Done()
+	})
+}

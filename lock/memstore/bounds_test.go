@@ -39,6 +39,23 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	})
 }
 
+// Releases of what is not held leave tombstones, which are swept too.
+func TestTombstonesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		most := 0
+		for range 5 {
+			for i := range 2 * minSweep {
+				r := requested("a", fmt.Sprint(time.Now().Unix(), " ", i), time.Hour)
+				require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+			}
+			most = max(most, len(s.tombs))
+			time.Sleep(2 * tombstone)
+		}
+		assert.LessOrEqual(t, most, 4*minSweep)
+	})
+}
+
 // A sweep takes nothing that lives, not even what it is done for, and the next one
 // is due when there is twice as much.
 func TestASweepLeavesWhatLives(t *testing.T) {
