@@ -153,9 +153,11 @@ func (w *waiting) poll(ctx context.Context) {
 		return
 	}
 	w.polling = true
+	bound := w.store.timeout
+	if w.queued { // one that gets no answer must leave time for another in this place
+		bound = min(bound, w.place/pollsPerPlace)
+	}
 	w.store.running.Go(func() {
-		// One that gets no answer must leave time for another in this place.
-		bound := w.place / pollsPerPlace
 		ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
 		defer cancel()
 		w.answers <- w.ask(ctx)

@@ -59,7 +59,7 @@ func Test(t *testing.T, mutants List, matching string, report *part.Report) {
 // test builds the simulation with the mutant in the place of the file, which is not
 // touched, and returns the first seed that catches it, and what that one said.
 func (m mutant) test(t *testing.T) (seed int, how string) {
-	out, err := m.run(t, 14*time.Minute, "-test.run=^TestSchedules$", "-test.timeout=4m", fmt.Sprintf("-schedules=%d", Seeds))
+	out, err := m.run(t, 20*time.Minute, "-test.run=^TestSchedules$", "-test.timeout=15m", fmt.Sprintf("-schedules=%d", Seeds))
 	if err == nil {
 		return 0, ""
 	}

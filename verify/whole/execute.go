@@ -25,7 +25,7 @@ func (w *world) execute(l *line, m message) []byte {
 	if len(answer) > 0 && answer[0] == '-' {
 		w.refused(answer)
 	}
-	w.compare(m)
+	w.compare()
 	for _, s := range said {
 		w.publish(s)
 	}
@@ -89,31 +89,29 @@ func (w *world) publish(s signal) {
 
 // compare looks at what a command, or time, changed in the locks. The caller holds
 // mu.
-func (w *world) compare(m message) {
-	for n := range w.plan.keys {
-		key := keyName(n)
-		now, held := w.server.alive(key)
-		before, had := w.seen[key]
+func (w *world) compare() {
+	for _, key := range w.plan.names() {
+		before := w.seen[key]
+		now := w.server.holders(key)
+		w.seen[key] = now
+		for _, l := range now {
+			i := slices.IndexFunc(before, func(b lease) bool { return b.owner == l.owner && b.token == l.token })
+			switch {
+			case i < 0:
+				w.granted(key, l)
+			case before[i].mode != l.mode:
+				w.turned(key, l)
+			case l.left > before[i].left:
+				w.kept(key, l)
+			}
+		}
+		_, free := w.freeSince[key]
 		switch {
-		case !held && !had:
-		case !held:
-			delete(w.seen, key)
+		case len(now) > 0:
+			delete(w.freeSince, key)
+		case !free:
 			w.freeSince[key] = time.Now()
 			w.note("%s is free", key)
-			continue
-		case !had || now.owner != before.owner || now.token != before.token:
-			w.seen[key] = now
-			delete(w.freeSince, key)
-			w.granted(key, now)
-			continue
-		case now.left > before.left:
-			w.kept(key, now)
 		}
-		if held {
-			w.seen[key] = now
-		}
-	}
-	if m.name == "release" {
-		w.counts.Operations["released"]++
 	}
 }

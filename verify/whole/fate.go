@@ -29,7 +29,7 @@ func (s *server) read(args []string) message {
 		return m
 	}
 	rest := args[3+keys:]
-	if m.name == "renew" {
+	if m.renews() {
 		m.pairs = rest[1:]
 		m.owner, _, _ = strings.Cut(rest[1], " ")
 	} else if len(rest) > 0 {
@@ -37,6 +37,9 @@ func (s *server) read(args []string) message {
 	}
 	return m
 }
+
+// renews tells whether a message is a renewal.
+func (m message) renews() bool { return strings.HasSuffix(m.name, "renew") }
 
 // serial is the part of an owner that is the same in every run of a seed.
 func serial(owner string) string { return owner[strings.LastIndexByte(owner, ':')+1:] }
@@ -83,12 +86,12 @@ func (p *process) fateOf(m message) fate {
 func latency(d chance.Dice) time.Duration { return d.Between(50*time.Microsecond, 2*time.Millisecond) }
 
 // mayFail tells whether something may fail for a process now: where a single failure
-// at a time is the rule, one in a TTL may. The caller holds mu.
+// at a time is the rule, one in a TTL may, and while a request waits for its answer. The caller holds mu.
 func (w *world) mayFail(p *process) bool {
 	if w.plan.class != single {
 		return true
 	}
-	if time.Since(p.failedAt) < p.plan.ttl*11/10 {
+	if time.Since(p.failedAt) < max(p.plan.ttl*11/10, timeout+time.Second) {
 		return false
 	}
 	p.failedAt = time.Now()

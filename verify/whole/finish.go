@@ -53,7 +53,7 @@ func (w *world) heal() {
 // leaves: what was executed last may have been an acquire for nobody. A TTL later no
 // lock is held, and once the tokens are forgotten nothing is there at all.
 func (w *world) leaves() {
-	longest := max(2*w.plan.ttl, 4*place(2*w.plan.ttl)) // of a lease, of a queue
+	longest := 4 * 2 * w.plan.ttl // of what is known of a lease, and of a queue
 	time.Sleep(longest + longest/50)
 	w.mu.Lock()
 	w.check("left")
@@ -96,12 +96,12 @@ func (w *world) servesOne(u *user) {
 	bound += time.Duration(w.counts.Faults[string(serverBack)]) * w.plan.ttl * 3 / 2
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	for n := range w.plan.keys {
-		key := keyName(n)
-		held, err := u.client.Mutex(key).Lock(ctx)
+	for _, key := range w.plan.names() {
+		l := u.locker(key)
+		held, err := l.Lock(ctx)
 		for err != nil && ctx.Err() == nil { // go-redis may not have noticed yet that all is well
 			time.Sleep(w.plan.ttl / 10)
-			held, err = u.client.Mutex(key).Lock(ctx)
+			held, err = l.Lock(ctx)
 		}
 		w.mu.Lock()
 		w.check("served")

@@ -51,7 +51,7 @@ func (w *world) happenings() {
 
 func (w *world) happens(e event, d chance.Dice) {
 	p := chance.Pick(d, w.procs...)
-	key := keyName(d.IntN(w.plan.keys))
+	key := chance.Pick(d, w.plan.names()...)
 	span := d.UpTo(w.plan.ttl * 3 / 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *world) happens(e event, d chance.Dice) {
 	default:
 		w.serverFails(e, span, d)
 	}
-	w.compare(message{})
+	w.compare()
 }
 
 // kill breaks the connections of all clients, or those that hear signals. The

@@ -100,7 +100,7 @@ func (u *user) leavesLast(held *lock.Held, t *tenure) {
 	w.note("p%d.%d unlock %s for the last time: %v", u.process.id, u.id, t.key, err)
 	w.counts.Operations["unlock"]++
 	t.gone = true
-	u.unlocked(t, begun, before, err)
+	u.unlocked(t, true, begun, before, err)
 }
 
 // takesTwo takes two locks or none.

@@ -2,23 +2,13 @@ package whole
 
 import (
 	"errors"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/verify/chance"
 )
-
-// cutLast cuts a text at its last space.
-func cutLast(text string) (before, after string, found bool) {
-	at := strings.LastIndexByte(text, ' ')
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+1:], true
-}
 
 // acted checks, when an answer of the store has been dealt with, that it was.
 func (w *world) acted(t *tenure, gone bool) {
@@ -69,6 +59,7 @@ func (p *process) lost(info renewal.LostInfo) {
 		w.violated("told", "rule 4: p%d is told that the store has %s no more, which it did not say", p.id, t.key)
 	case reason == renewal.NotOwned && w.has(t) && !w.plan.forgets():
 		w.violated("told", "rule 4: p%d is told that it lost %s, which the server has for it", p.id, t.key)
+	case t.turning || t.unsure:
 	case reason == renewal.Failed && (most < 1 || t.failures < most):
 		w.violated("told", "rule 3: p%d is told of %s after %d failures of %d", p.id, t.key, t.failures, most)
 	case reason == renewal.Expired && time.Now().Before(t.deadline):
@@ -78,8 +69,9 @@ func (p *process) lost(info renewal.LostInfo) {
 
 // has tells whether the server has a lock for a tenure. The caller holds mu.
 func (w *world) has(t *tenure) bool {
-	held, ok := w.server.alive(t.key)
-	return ok && held.owner == t.owner && held.token == strconv.FormatUint(t.token, 10)
+	return slices.ContainsFunc(w.server.holders(t.key), func(l lease) bool {
+		return l.owner == t.owner && l.token == t.token && l.mode == t.mode
+	})
 }
 
 // batchDone is the hook for renewals.
@@ -180,7 +172,7 @@ func (w *world) probing() {
 	for !w.over() {
 		time.Sleep(d.UpTo(w.plan.ttl / 2))
 		w.mu.Lock()
-		w.compare(message{})
+		w.compare()
 		var all []*tenure
 		for _, t := range w.tenures {
 			if t.handle() != nil {
@@ -265,20 +257,20 @@ func (w *world) tidies() {
 			continue
 		}
 		w.mu.Lock()
-		for n := range w.plan.keys {
-			w.tidiesKey(p, keyName(n))
+		for _, key := range w.plan.names() {
+			for _, l := range w.server.holders(key) {
+				w.check("tidy")
+				w.tidiesOne(p, key, l)
+			}
 		}
 		w.mu.Unlock()
 	}
 }
 
-func (w *world) tidiesKey(p *process, key string) {
-	w.check("tidy")
-	held, ok := w.server.alive(key)
-	token, err := strconv.ParseUint(held.token, 10, 64)
-	t := w.tenures[tenureID{key, token}]
+func (w *world) tidiesOne(p *process, key string, l lease) {
+	t := w.tenures[tenureID{key, l.token}]
 	switch {
-	case !ok || err != nil || t == nil || t.process != p || held.owner != t.owner || p.crashed || p.closed:
+	case t == nil || t.process != p || l.owner != t.owner || p.crashed || p.closed:
 	case p.locking > 0 || p.lateAnswersTo[t.owner]: // it may be at it, or have given up after a TTL
 	case w.holds(t.owner): // by an older token, and will be told so
 	case t.handle() == nil || t.gone:

@@ -1,6 +1,7 @@
 package whole
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -35,8 +36,9 @@ type plan struct {
 	class  class
 	ttl    time.Duration // the shortest
 	length time.Duration // of the schedule
-	keys   int
-	rate   float64 // of the server's clock
+	keys   int           // of exclusive locks
+	shared []string      // locks of other kinds
+	rate   float64       // of the server's clock
 	net    odds
 	events []event // that happen, at random
 	every  time.Duration
@@ -83,6 +85,10 @@ func newPlan(seed uint64) plan {
 		ttl:   chance.Pick(d, 500*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, 30*time.Second),
 		keys:  1 + d.IntN(3),
 		rate:  1 + (d.Float64()-0.5)*0.02,
+	}
+	if d.Chance(600) {
+		p.shared = []string{chance.Pick(d, rwName, permitName, groupName)}
+		p.keys = chance.Pick(d, 0, 0, 1)
 	}
 	p.length = p.ttl * time.Duration(3+d.IntN(5))
 	p.every = p.ttl / time.Duration(1+d.IntN(3))
@@ -167,6 +173,24 @@ func (p processPlan) failures() int {
 // place is how long a place in a queue lasts, by the doc comment of redisstore.
 func place(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, 3*time.Second), 10*time.Second, ttl)
+}
+
+// Locks that are shared are called after their kind.
+const (
+	rwName     = "readers and writers"
+	permitName = "permits"
+	groupName  = "group"
+
+	permits = 2 // at one time
+)
+
+// names are those of all locks.
+func (p plan) names() []string {
+	names := slices.Clone(p.shared)
+	for n := range p.keys {
+		names = append(names, keyName(n))
+	}
+	return names
 }
 
 func keyName(n int) string { return "key " + string(rune('a'+n)) }

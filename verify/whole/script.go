@@ -19,30 +19,32 @@ var scripts = sync.OnceValue(readScripts)
 func readScripts() names {
 	table := names{map[string]string{}, map[string]string{}}
 	const dir = "../../lock/redisstore/lua"
-	prelude, err := os.ReadFile(filepath.Join(dir, "prelude.lua"))
-	if err != nil {
-		panic(err)
-	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.lua"))
 	if err != nil {
 		panic(err)
 	}
+	prelude, shared := read(filepath.Join(dir, "prelude.lua")), read(filepath.Join(dir, "shared_prelude.lua"))
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")
-		if name == "prelude" {
+		if strings.HasSuffix(name, "prelude") {
 			continue
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			panic(err)
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
+		text := read(file)
+		first, _, _ := strings.Cut(text, "\n")
 		table.byLine[first] = name
-		for _, source := range []string{string(text), string(prelude) + string(text)} {
-			table.byDigest[digestOf(source)] = name
+		for _, before := range []string{"", prelude, prelude + shared} {
+			table.byDigest[digestOf(before+text)] = name
 		}
 	}
 	return table
+}
+
+func read(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 func digestOf(source string) string {

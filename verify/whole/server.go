@@ -128,28 +128,6 @@ func (s *server) hook(c *rediscommands.Peer, cmd string, args ...string) bool {
 	return false
 }
 
-// lease is what lies at the key of a lock.
-type lease struct {
-	owner, token string
-	left         time.Duration
-}
-
-const prefix = "lw:"
-
-func lockKey(key string) string { return prefix + "{" + key + "}" }
-
-// alive returns who has a lock.
-func (s *server) alive(key string) (lease, bool) {
-	s.tell()
-	db := s.redis.DB(0)
-	value, err := db.Get(lockKey(key))
-	owner, token, ok := strings.Cut(value, " ")
-	if err != nil || !ok {
-		return lease{}, false
-	}
-	return lease{owner, token, db.TTL(lockKey(key))}, true
-}
-
 // forgetScripts is SCRIPT FLUSH, or a restart.
 func (s *server) forgetScripts() { s.execute([]string{"SCRIPT", "FLUSH"}) }
 

@@ -3,6 +3,7 @@ package whole
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -33,13 +34,16 @@ func (u *user) pass() { u.gate.Pass(uint64(u.id) + 1) }
 
 // turn takes a lock, holds it for a while and gives it back.
 func (u *user) turn() {
-	key := keyName(u.dice.IntN(u.world.plan.keys))
+	key := chance.Pick(u.dice, u.world.plan.names()...)
 	wait := u.dice.Chance(700)
+	isExclusive := !slices.Contains(u.world.plan.shared, key)
 	switch n := u.dice.IntN(10); {
-	case n < 2:
+	case isExclusive && n < 2:
 		u.reenters(key, wait)
-	case n < 4 && u.world.plan.keys > 1:
+	case isExclusive && n < 4 && u.world.plan.keys > 1:
 		u.takesTwo(key, wait)
+	case key == rwName && n < 3:
+		u.downgrades(wait)
 	default:
 		u.takes(key, wait)
 	}
@@ -59,7 +63,11 @@ func (u *user) howLong() time.Duration {
 }
 
 func (u *user) takes(key string, wait bool) {
-	held := u.acquire("lock", u.client.Mutex(key), key, wait)
+	name, l := "lock", lock.Locker(u.client.Mutex(key))
+	if slices.Contains(u.world.plan.shared, key) {
+		name, l = u.share(key)
+	}
+	held := u.acquire(name, l, key, wait)
 	if held == nil {
 		return
 	}
@@ -119,7 +127,7 @@ func (u *user) acquire(name string, l lock.Locker, key string, wait bool) *lock.
 	case errors.As(err, &taken) && !wait:
 	case u.closed && errors.Is(err, lock.ErrClosed):
 		u.refused = true
-	case ended && (!errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, errEnough)):
+	case ended && name != "multi" && name != "try multi" && (!errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, errEnough)):
 		w.violated("answer", "L4: the context of p%d ended, the error is %v", u.process.id, err)
 	case !ended && w.plan.lossless():
 		w.violated("answer", "L1: nothing failed twice, but p%d could not %s %s: %v", u.process.id, name, key, err)
@@ -179,7 +187,7 @@ func (u *user) unlock(held *lock.Held, tenures ...*tenure) {
 	w.counts.Operations["unlock"]++
 	for _, t := range tenures {
 		t.gone = true
-		u.unlocked(t, begun, before, err)
+		u.unlocked(t, len(tenures) == 1, begun, before, err)
 	}
 	w.mu.Unlock()
 	if again {
@@ -189,8 +197,8 @@ func (u *user) unlock(held *lock.Held, tenures ...*tenure) {
 	}
 }
 
-// unlocked checks the outcome of Unlock. The caller holds the world's mu.
-func (u *user) unlocked(t *tenure, begun time.Time, before, err error) {
+// unlocked checks the outcome of Unlock, of a single lock or of several. The caller holds the world's mu.
+func (u *user) unlocked(t *tenure, single bool, begun time.Time, before, err error) {
 	w, id := u.world, u.process.id
 	w.check("unlock")
 	_, still := u.gate.StoodStill(begun)
@@ -203,7 +211,7 @@ func (u *user) unlocked(t *tenure, begun time.Time, before, err error) {
 	}
 	unconfirmed := err != nil && before == nil && !errors.Is(err, renewal.ErrLost) && !errors.Is(err, lock.ErrWrongType) && !u.closed
 	switch {
-	case unconfirmed && u.client.Stats().Cleaning == 0:
+	case unconfirmed && single && u.client.Stats().Cleaning == 0:
 		w.violated("unlock", "L5: the release of %s was not confirmed, and does not go on: %v", t.key, err)
 	case err == nil && before != nil:
 		w.violated("unlock", "S6: p%d is not told that %s was lost before: %v", id, t.key, before)

@@ -19,7 +19,7 @@ type world struct {
 	mu         sync.Mutex // guards all below, the server, the lines, and what process says of it
 	server     *server
 	lines      []*line // that are open
-	seen       map[string]lease
+	seen       map[string][]lease
 	freeSince  map[string]time.Time
 	owners     map[string]*process
 	tenures    map[tenureID]*tenure
@@ -47,7 +47,7 @@ const mostViolations = 8
 func simulate(seed uint64, trace func(string)) Result {
 	w := &world{
 		plan: newPlan(seed), start: time.Now(), trace: trace, counts: part.NewCounts(),
-		seen: map[string]lease{}, freeSince: map[string]time.Time{},
+		seen: map[string][]lease{}, freeSince: map[string]time.Time{},
 		owners: map[string]*process{}, tenures: map[tenureID]*tenure{},
 		last: map[string]uint64{}, signals: map[string]int{}, waiters: map[*waiter]struct{}{},
 	}
@@ -67,8 +67,8 @@ func (w *world) prepare() {
 		w.fail("start", "%v", err)
 		return
 	}
-	for n := range w.plan.keys {
-		w.freeSince[keyName(n)] = w.start
+	for _, key := range w.plan.names() {
+		w.freeSince[key] = w.start
 	}
 	for id, plan := range w.plan.procs {
 		p, err := newProcess(w, id, plan)
