@@ -17,20 +17,32 @@ var (
 	errNoRoute = errors.New("whole: no answer to the connection request")
 )
 
+// link is the way from a process to a server. The world's mu guards what may change.
+type link struct {
+	process *process
+	server  *server
+
+	dials   int
+	numbers map[string]int // of messages, by what they are about
+	cutTo   time.Time      // until then no request gets to the server
+	cutFrom time.Time      // until then no answer comes from it
+}
+
 // dial makes a connection, as redis.Options.Dialer.
-func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (k *link) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	p := k.process
 	w := p.world
 	w.mu.Lock()
-	p.dials++
-	id := p.dials
-	d := chance.New(w.plan.seed, 10, uint64(p.id), uint64(id))
+	k.dials++
+	id := k.dials
+	d := chance.New(w.plan.seed, 10, uint64(p.id), uint64(k.server.id), uint64(id))
 	wait, n, odds := latency(d), d.IntN(1000), w.plan.net
 	refused := n < odds.refusedDial && w.mayFail(p)
 	hung := !refused && n < odds.refusedDial+odds.hungDial && w.mayFail(p)
-	hung = hung || w.cut(p.cutTo) || w.cut(p.cutFrom)
+	hung = hung || isCut(k.cutTo) || isCut(k.cutFrom)
 	w.mu.Unlock()
 	if forSubscription() {
-		return p.connect(id, refused || hung, true)
+		return k.connect(id, refused || hung, true)
 	}
 	p.gate.Pass(uint64(id))
 	if hung {
@@ -42,7 +54,7 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	p.gate.Pass(uint64(id))
-	return p.connect(id, refused, false)
+	return k.connect(id, refused, false)
 }
 
 // forSubscription tells whether a PubSub of go-redis dials. It has a mutex meanwhile,
@@ -63,23 +75,23 @@ func forSubscription() bool {
 }
 
 // connect returns a new line, unless it is refused.
-func (p *process) connect(id int, refused, ear bool) (net.Conn, error) {
-	w := p.world
+func (k *link) connect(id int, refused, ear bool) (net.Conn, error) {
+	w := k.process.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if refused || time.Now().Before(w.server.down) {
+	if refused || time.Now().Before(k.server.down) {
 		w.counts.Faults["refused connection"]++
 		return nil, errRefused
 	}
 	near, far := net.Pipe()
-	l := &line{process: p, id: id, restarts: w.server.restarts, ear: ear, far: far, down: make(chan parcel, 64), open: true}
+	l := &line{link: k, id: id, restarts: k.server.restarts, ear: ear, far: far, down: make(chan parcel, 64), open: true}
 	w.lines = append(w.lines, l)
 	w.traveling.Go(l.listen)
 	w.traveling.Go(l.deliver)
 	if ear {
 		return near, nil
 	}
-	return gatedConn{near, p.gate, uint64(id)}, nil
+	return gatedConn{near, k.process.gate, uint64(id)}, nil
 }
 
 // gatedConn is the client's end: the process can stand still.

@@ -50,8 +50,8 @@ func (t *tenure) shutsOut(by *tenure) bool {
 // turned: the server has made a reader of a writer. From then on others may read, so
 // that one must not believe any more that it may write. The caller holds mu.
 func (w *world) turned(key string, l lease) {
-	t := w.tenures[tenureID{key, l.token}]
-	if t == nil || t.owner != l.owner {
+	t := w.tenures[w.idOf(key, l.owner, l.token)]
+	if t == nil {
 		return
 	}
 	w.check("turned")
@@ -65,7 +65,7 @@ func (w *world) turned(key string, l lease) {
 // continues: the holder has the handle of a reader in place of that of a writer.
 func (t *tenure) continues() *tenure {
 	return &tenure{
-		tenureID: t.tenureID, owner: t.owner, process: t.process, mode: t.mode,
+		tenureID: t.tenureID, process: t.process, mode: t.mode,
 		deadline: t.deadline, sent: t.sent, void: t.void, voidAt: t.voidAt,
 		unsure: t.renewing, denied: t.denied, told: t.told, toldAt: t.toldAt,
 	}

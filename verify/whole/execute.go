@@ -20,14 +20,14 @@ func (w *world) execute(l *line, m message) []byte {
 		}
 	}
 	w.counts.Operations["executed"]++
-	answer, said := w.server.execute(m.args)
+	answer, said := l.server.execute(m.args)
 	w.note("p%d %s %s #%d: %q", l.process.id, m.name, serial(m.owner), m.nth, answer)
 	if len(answer) > 0 && answer[0] == '-' {
 		w.refused(answer)
 	}
-	w.compare()
+	w.compare(l.server)
 	for _, s := range said {
-		w.publish(s)
+		l.server.publish(w, s)
 	}
 	return answer
 }
@@ -62,18 +62,18 @@ func (l *line) subscribes(m message) []byte {
 }
 
 // publish sends a signal to those who are subscribed. The caller holds mu.
-func (w *world) publish(s signal) {
-	owner, _, _ := strings.Cut(s.text, " ")
+func (s *server) publish(w *world, sig signal) {
+	owner, _, _ := strings.Cut(sig.text, " ")
 	w.counts.Operations["signal"]++
 	w.signals[owner]++
 	for _, l := range w.lines {
-		if !slices.Contains(l.channels, s.channel) {
+		if l.server != s || !slices.Contains(l.channels, sig.channel) {
 			continue
 		}
 		d := chance.New(w.plan.seed, 6, uint64(l.process.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
 		delay := latency(d)
 		switch n := d.IntN(1000); {
-		case w.cut(l.process.cutFrom), n < w.plan.net.lostSignal && w.mayFail(l.process):
+		case isCut(l.cutFrom), n < w.plan.net.lostSignal && w.mayFail(l.process):
 			w.counts.Faults["lost signal"]++
 			continue // with the connection of one that is cut it ends by its own means
 		case n >= w.plan.net.lostSignal && n < w.plan.net.lostSignal+w.plan.net.lateSignal:
@@ -83,21 +83,22 @@ func (w *world) publish(s signal) {
 		if l.stalled {
 			continue
 		}
-		l.send(parcel{at: l.onWay(delay), text: bulks("message", s.channel, s.text), gate: true})
+		l.send(parcel{at: l.onWay(delay), text: bulks("message", sig.channel, sig.text), gate: true})
 	}
 }
 
-// compare looks at what a command, or time, changed in the locks. The caller holds
-// mu.
-func (w *world) compare() {
+// compare looks at what a command, or time, changed in the locks of a server. The
+// caller holds mu.
+func (w *world) compare(s *server) {
 	for _, key := range w.plan.names() {
-		before := w.seen[key]
-		now := w.server.holders(key)
-		w.seen[key] = now
+		before := s.seen[key]
+		now := s.holders(key)
+		s.seen[key] = now
 		for _, l := range now {
 			i := slices.IndexFunc(before, func(b lease) bool { return b.owner == l.owner && b.token == l.token })
 			switch {
 			case i < 0:
+				w.rises(s, key, l)
 				w.granted(key, l)
 			case before[i].mode != l.mode:
 				w.turned(key, l)
@@ -114,4 +115,25 @@ func (w *world) compare() {
 			w.note("%s is free", key)
 		}
 	}
+}
+
+// compareAll is compare for all servers.
+func (w *world) compareAll() {
+	for _, s := range w.servers {
+		w.compare(s)
+	}
+}
+
+// rises checks the tokens of a server. The caller holds mu.
+func (w *world) rises(s *server, key string, l lease) {
+	id := tenureID{key, l.owner, l.token}
+	if s.known[id] { // a copy of the data has it again
+		return
+	}
+	s.known[id] = true
+	w.check("token")
+	if l.token <= s.last[key] && w.owner(l.owner) != nil {
+		w.violated("token", "S3: %s got token %d after %d", key, l.token, s.last[key])
+	}
+	s.last[key] = max(s.last[key], l.token)
 }

@@ -56,9 +56,9 @@ type fate struct {
 }
 
 // fateOf draws the fate of a message. The caller holds the world's mu.
-func (p *process) fateOf(m message) fate {
-	w := p.world
-	d := chance.New(w.plan.seed, 4, uint64(p.id), chance.Digest(m.name), chance.Digest(serial(m.owner)), uint64(m.nth))
+func (k *link) fateOf(m message) fate {
+	p, w := k.process, k.process.world
+	d := chance.New(w.plan.seed, 4, uint64(p.id), uint64(k.server.id), chance.Digest(m.name), chance.Digest(serial(m.owner)), uint64(m.nth))
 	f := fate{out: latency(d), back: latency(d)}
 	odds, ttl := w.plan.net, w.plan.ttl
 	n := d.IntN(1000)

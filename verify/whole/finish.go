@@ -27,7 +27,9 @@ func (w *world) finish() {
 		p.end()
 	}
 	w.mu.Lock()
-	w.kill(false)
+	for _, s := range w.servers {
+		w.kill(s, false)
+	}
 	w.mu.Unlock()
 	w.traveling.Wait()
 	w.leaves()
@@ -42,10 +44,17 @@ func (w *world) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.plan.net = odds{}
-	w.server.down, w.server.until = time.Time{}, time.Time{}
+	for _, s := range w.servers {
+		s.until = time.Time{}
+		if !time.Now().Before(s.away) {
+			s.down = time.Time{}
+		}
+	}
 	for _, p := range w.procs {
 		if !p.crashed {
-			p.cutTo, p.cutFrom = time.Time{}, time.Time{}
+			for _, k := range p.links {
+				k.cutTo, k.cutFrom = time.Time{}, time.Time{}
+			}
 		}
 	}
 }
@@ -57,7 +66,7 @@ func (w *world) leaves() {
 	time.Sleep(longest + longest/50)
 	w.mu.Lock()
 	w.check("left")
-	all, endless := w.server.left()
+	all, endless := w.left()
 	for _, key := range all {
 		if !strings.HasSuffix(key, ":t") && !strings.Contains(key, ":x:") && w.plan.class != clocks {
 			w.violated("left", "L2, L4: a TTL after all have gone, the server has %q", key)
@@ -70,9 +79,19 @@ func (w *world) leaves() {
 	time.Sleep(memory + memory/50 + time.Duration(w.counts.Faults[string(serverBack)])*w.plan.ttl*3/2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if all, _ := w.server.left(); len(all) > 0 {
+	if all, _ := w.left(); len(all) > 0 {
 		w.violated("left", "L4: when all must be forgotten, the server has %q", all)
 	}
+}
+
+// left returns the keys that the servers have, and those without an end. The caller
+// holds mu.
+func (w *world) left() (all, endless []string) {
+	for _, s := range w.servers {
+		keys, eternal := s.left()
+		all, endless = append(all, keys...), append(endless, eternal...)
+	}
+	return all, endless
 }
 
 // serves: once all is well again, a lock that nobody holds can be had within a TTL

@@ -38,7 +38,9 @@ func (w *world) happenings() {
 	for !w.over() && len(w.plan.events) > 0 {
 		if w.plan.forgets() {
 			w.mu.Lock()
-			w.server.remember()
+			for _, s := range w.servers {
+				s.remember()
+			}
 			w.mu.Unlock()
 		}
 		time.Sleep(d.UpTo(w.plan.every))
@@ -51,6 +53,7 @@ func (w *world) happenings() {
 
 func (w *world) happens(e event, d chance.Dice) {
 	p := chance.Pick(d, w.procs...)
+	s := chance.Pick(d, w.servers...)
 	key := chance.Pick(d, w.plan.names()...)
 	span := d.UpTo(w.plan.ttl * 3 / 2)
 	w.mu.Lock()
@@ -59,12 +62,13 @@ func (w *world) happens(e event, d chance.Dice) {
 	w.counts.Faults[string(e)]++
 	switch e {
 	case partition, oneWay:
-		p.cutFrom = time.Now().Add(span)
+		k := p.links[s.id]
+		k.cutFrom = time.Now().Add(span)
 		if e == partition {
-			p.cutTo = p.cutFrom
+			k.cutTo = k.cutFrom
 		}
 	case killed, killedEar:
-		w.kill(e == killedEar)
+		w.kill(s, e == killedEar)
 	case pause:
 		p.gate.Stop(span)
 	case closeClient:
@@ -72,51 +76,48 @@ func (w *world) happens(e event, d chance.Dice) {
 	case crash:
 		p.crashes()
 	case deleteKey, otherType:
-		w.interfere(e, key, span)
+		w.interfere(s, e, key, span)
 	default:
-		w.serverFails(e, span, d)
+		w.serverFails(s, e, span, d)
 	}
-	w.compare()
+	w.compareAll()
 }
 
-// kill breaks the connections of all clients, or those that hear signals. The
-// caller holds mu.
-func (w *world) kill(ears bool) {
+// kill breaks the connections to a server, or those that hear signals. The caller
+// holds mu.
+func (w *world) kill(s *server, ears bool) {
 	for _, l := range append([]*line(nil), w.lines...) {
-		if !ears || len(l.channels) > 0 {
+		if l.server == s && !ears || l.server == s || len(l.channels) > 0 {
 			w.close(l)
 		}
 	}
 }
 
 // interfere: somebody does by hand what no client does. The caller holds mu.
-func (w *world) interfere(e event, key string, span time.Duration) {
+func (w *world) interfere(s *server, e event, key string, span time.Duration) {
 	w.voidAll(key)
-	w.server.execute([]string{"DEL", lockKey(key)})
+	s.execute([]string{"DEL", lockKey(key)})
 	if e == otherType {
-		w.server.execute([]string{"HSET", lockKey(key), "something", "else"})
-		w.server.execute([]string{"PEXPIRE", lockKey(key), milliseconds(span)})
+		s.execute([]string{"HSET", lockKey(key), "something", "else"})
+		s.execute([]string{"PEXPIRE", lockKey(key), milliseconds(span)})
 	}
 }
 
 // serverFails is for what happens to the server. The caller holds mu.
-func (w *world) serverFails(e event, span time.Duration, d chance.Dice) {
-	s := w.server
+func (w *world) serverFails(s *server, e event, span time.Duration, d chance.Dice) {
 	switch e {
 	case loading, busy, readOnly, outOfMemory:
 		s.refuses, s.until = e, time.Now().Add(span)
 	case scriptFlush:
 		s.forgetScripts()
 	case down:
-		w.restart(span)
+		w.restart(s, span)
 	case wipe:
 		s.redis.FlushAll()
-		w.voidAll("")
-		w.restart(span / 4)
+		w.forgot(s, span)
 	case failOver:
 		s.restore(chance.Pick(d, s.copies...))
-		w.voidAll("")
-		w.restart(span / 4)
+		w.forgot(s, span)
 	case serverAhead:
 		s.step += span
 		w.voidAll("")
@@ -127,18 +128,33 @@ func (w *world) serverFails(e event, span time.Duration, d chance.Dice) {
 
 // restart breaks all connections; new ones are refused for a time. The caller holds
 // mu.
-func (w *world) restart(span time.Duration) {
-	w.kill(false)
-	w.server.forgetScripts()
-	w.server.restarts++
-	w.server.down = time.Now().Add(span)
+func (w *world) restart(s *server, span time.Duration) {
+	w.kill(s, false)
+	s.forgetScripts()
+	s.restarts++
+	s.down = later(s.down, time.Now().Add(span))
+}
+
+// forgot restarts a server that has lost data. The leases need not survive that; those
+// of a quorum must, for there it is kept away for the longest TTL. The caller holds mu.
+func (w *world) forgot(s *server, span time.Duration) {
+	if !w.plan.quorum() {
+		w.voidAll("")
+		w.restart(s, span/4)
+		return
+	}
+	longest := 2 * w.plan.ttl
+	w.restart(s, longest+longest/50)
+	s.away = s.down
 }
 
 // crashes: nothing is heard of a process any more.
 func (p *process) crashes() {
 	p.crashed = true
-	p.cutTo = time.Now().Add(1000 * time.Hour)
-	p.cutFrom = p.cutTo
+	for _, k := range p.links {
+		k.cutTo = time.Now().Add(1000 * time.Hour)
+		k.cutFrom = k.cutTo
+	}
 }
 
 // close closes a client, once, within that time, and checks what comes of it.

@@ -12,7 +12,7 @@ import (
 // line is a connection between a client and the server: what one end writes travels
 // for some time, in order, before the other reads it.
 type line struct {
-	process  *process
+	*link
 	id       int
 	restarts int         // of the server, before it was made
 	ear      bool        // it is made to hear signals
@@ -69,23 +69,23 @@ func (w *world) close(l *line) {
 func (l *line) sent(args []string) {
 	p := l.process
 	w := p.world
-	m := w.server.read(args)
+	m := l.server.read(args)
 	about := m.name + " " + serial(m.owner)
 	if m.owner == "" {
 		about = m.name + " on " + string(rune('0'+l.id%10))
 	}
-	p.numbers[about]++
-	m.nth = p.numbers[about]
+	l.numbers[about]++
+	m.nth = l.numbers[about]
 	w.counts.Operations[m.name]++
 	w.wireCheck(p, m)
-	f := p.fateOf(m)
+	f := l.fateOf(m)
 	if l.ear && m.name == "hello" { // go-redis has a mutex while it waits for that
 		f = fate{}
 	}
-	if w.cut(p.cutTo) {
+	if isCut(l.cutTo) {
 		w.counts.Faults["request in a partition"]++
 		if !p.crashed && chance.New(w.plan.seed, 11, chance.Digest(about), uint64(m.nth)).Chance(500) {
-			f.out += time.Until(p.cutTo) // it is repeated until it gets through
+			f.out += time.Until(l.cutTo) // it is repeated until it gets through
 		} else {
 			l.stalled = true
 		}
@@ -144,7 +144,7 @@ func (l *line) arrive(m message, f fate, at time.Time) {
 	case f.lostReply:
 		w.fails(p, m, f)
 		l.breaks(f)
-	case w.cut(p.cutFrom):
+	case isCut(l.cutFrom):
 		w.counts.Faults["reply in a partition"]++
 		l.stalled = true
 	case f.halfReply:
@@ -162,7 +162,7 @@ func (l *line) arrive(m message, f fate, at time.Time) {
 // reaches tells whether a command that was sent gets to the server: it does not if
 // that is down, or was since the connection was made. The caller holds mu.
 func (w *world) reaches(l *line) bool {
-	if time.Now().Before(w.server.down) || l.restarts != w.server.restarts {
+	if time.Now().Before(l.server.down) || l.restarts != l.server.restarts {
 		w.counts.Faults["request while down"]++
 		return false
 	}
@@ -218,8 +218,8 @@ func (l *line) deliver() {
 	}
 }
 
-// cut tells whether a partition lasts until then. The caller holds mu.
-func (w *world) cut(until time.Time) bool { return time.Now().Before(until) }
+// isCut tells whether a partition lasts until then.
+func isCut(until time.Time) bool { return time.Now().Before(until) }
 
 // fails counts a failure. The caller holds mu.
 func (w *world) fails(p *process, m message, f fate) {

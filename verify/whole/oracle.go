@@ -2,7 +2,6 @@ package whole
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -41,7 +40,7 @@ func (p *process) lost(info renewal.LostInfo) {
 	w.check("loss")
 	w.counts.Losses[info.Err.Reason.String()]++
 	p.tally.lost[info.Err.Reason]++
-	t := w.tenures[tenureID{l.Key, l.Token}]
+	t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
 	if t == nil {
 		w.violated("told", "p%d lost %s with token %d, which was never granted", p.id, l.Key, l.Token)
 		return
@@ -65,13 +64,6 @@ func (p *process) lost(info renewal.LostInfo) {
 	case reason == renewal.Expired && time.Now().Before(t.deadline):
 		w.violated("told", "L0: p%d lost %s %v before its deadline", p.id, t.key, time.Until(t.deadline))
 	}
-}
-
-// has tells whether the server has a lock for a tenure. The caller holds mu.
-func (w *world) has(t *tenure) bool {
-	return slices.ContainsFunc(w.server.holders(t.key), func(l lease) bool {
-		return l.owner == t.owner && l.token == t.token && l.mode == t.mode
-	})
 }
 
 // batchDone is the hook for renewals.
@@ -172,7 +164,7 @@ func (w *world) probing() {
 	for !w.over() {
 		time.Sleep(d.UpTo(w.plan.ttl / 2))
 		w.mu.Lock()
-		w.compare()
+		w.compareAll()
 		var all []*tenure
 		for _, t := range w.tenures {
 			if t.handle() != nil {
@@ -219,6 +211,9 @@ const timeout = 3 * time.Second
 // hungry checks that no lock is free for long while somebody waits for it. The
 // caller holds mu.
 func (w *world) hungry() {
+	if w.plan.quorum() {
+		return // nobody waits there, all try
+	}
 	bound := place(2*w.plan.ttl)/3 + time.Second
 	switch w.plan.class {
 	case calm:
@@ -243,7 +238,7 @@ func (w *world) hungry() {
 // tidy is asked of schedules in which nothing that was released comes back: no
 // message is doubled, no data lost, no clock stepped.
 func (p plan) tidy() bool {
-	return p.class != network && p.class != everything && p.class != dataLoss && p.class != clocks
+	return !p.quorum() && p.class != network && p.class != everything && p.class != dataLoss && p.class != clocks
 }
 
 // tidies checks that the server has no lock for nobody: none of an acquisition that
@@ -258,7 +253,7 @@ func (w *world) tidies() {
 		}
 		w.mu.Lock()
 		for _, key := range w.plan.names() {
-			for _, l := range w.server.holders(key) {
+			for _, l := range w.servers[0].holders(key) {
 				w.check("tidy")
 				w.tidiesOne(p, key, l)
 			}
@@ -268,9 +263,9 @@ func (w *world) tidies() {
 }
 
 func (w *world) tidiesOne(p *process, key string, l lease) {
-	t := w.tenures[tenureID{key, l.token}]
+	t := w.tenures[w.idOf(key, l.owner, l.token)]
 	switch {
-	case t == nil || t.process != p || l.owner != t.owner || p.crashed || p.closed:
+	case t == nil || t.process != p || p.crashed || p.closed:
 	case p.locking > 0 || p.lateAnswersTo[t.owner]: // it may be at it, or have given up after a TTL
 	case w.holds(t.owner): // by an older token, and will be told so
 	case t.handle() == nil || t.gone:

@@ -38,7 +38,7 @@ type plan struct {
 	length time.Duration // of the schedule
 	keys   int           // of exclusive locks
 	shared []string      // locks of other kinds
-	rate   float64       // of the server's clock
+	rates  []float64     // of the servers' clocks; several are a quorum
 	net    odds
 	events []event // that happen, at random
 	every  time.Duration
@@ -84,7 +84,7 @@ func newPlan(seed uint64) plan {
 		class: class(seed % uint64(classes)),
 		ttl:   chance.Pick(d, 500*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, 30*time.Second),
 		keys:  1 + d.IntN(3),
-		rate:  1 + (d.Float64()-0.5)*0.02,
+		rates: []float64{1 + (d.Float64()-0.5)*0.02},
 	}
 	if d.Chance(600) {
 		p.shared = []string{chance.Pick(d, rwName, permitName, groupName)}
@@ -95,7 +95,13 @@ func newPlan(seed uint64) plan {
 	p.events = eventsOf[p.class]
 	p.net = oddsOf(p.class, d)
 	if p.class == drift {
-		p.rate = chance.Pick(d, 0.99, 1.01, 1.01)
+		p.rates[0] = chance.Pick(d, 0.99, 1.01, 1.01)
+	}
+	if p.class != external && p.class != clocks && p.class != everything && d.Chance(250) {
+		for range 2 {
+			p.rates = append(p.rates, 1+(d.Float64()-0.5)*0.02)
+		}
+		p.length /= 2
 	}
 	for range chance.Pick(d, 2, 2, 3, 4) {
 		p.procs = append(p.procs, newProcessPlan(d, p.class, p.ttl))
@@ -144,6 +150,9 @@ func newProcessPlan(d chance.Dice, c class, ttl time.Duration) processPlan {
 	}
 	return p
 }
+
+// quorum tells whether there are several servers, of which a majority is one.
+func (p plan) quorum() bool { return len(p.rates) > 1 }
 
 // lossless tells whether no lease may be lost.
 func (p plan) lossless() bool { return p.class == calm || p.class == single }

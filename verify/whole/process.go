@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,17 +28,14 @@ type process struct {
 	id     int
 	plan   processPlan
 	gate   *still.Gate
+	links  []*link
 	client *lock.Client
 	store  *driver
 	end    func() // closes what the client does not
 
 	// The world's mu guards what follows.
-	dials         int
-	numbers       map[string]int // of messages, by what they are about
-	failedAt      time.Time      // the latest failure, where they come one at a time
-	cutTo         time.Time      // until then no request gets to the server
-	cutFrom       time.Time      // until then no answer comes from it
-	closed        bool           // Close has begun
+	failedAt      time.Time // the latest failure, where they come one at a time
+	closed        bool      // Close has begun
 	crashed       bool
 	locking       int // calls of Lock and TryLock under way
 	tally         tally
@@ -53,17 +52,11 @@ type tally struct {
 func newProcess(w *world, id int, plan processPlan) (*process, error) {
 	p := &process{
 		world: w, id: id, plan: plan,
-		gate:    still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id))),
-		numbers: map[string]int{}, lateAnswersTo: map[string]bool{},
+		gate:          still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id))),
+		lateAnswersTo: map[string]bool{},
 	}
 	p.tally.lost = map[renewal.Reason]int{}
-	rdb := redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:1", // a name would be looked up
-		Dialer:                   p.dial,
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	store, err := redisstore.New(rdb, nil)
+	store, closeClients, err := p.open()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +67,7 @@ func newProcess(w *world, id int, plan processPlan) (*process, error) {
 	}
 	p.end = func() {
 		closeEngine()
-		_ = rdb.Close() // nothing went over it
+		closeClients()
 	}
 	options := plan.renewal
 	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
@@ -89,6 +82,37 @@ func newProcess(w *world, id int, plan processPlan) (*process, error) {
 	}
 	chance.Settle(p.client, chance.New(w.plan.seed, 2, uint64(id)).Float64())
 	return p, nil
+}
+
+// open returns the store of the process: that of a server, or a quorum of several.
+func (p *process) open() (store lock.Store, end func(), err error) {
+	var stores []lock.Store
+	var clients []*redis.Client
+	for _, s := range p.world.servers {
+		k := &link{process: p, server: s, numbers: map[string]int{}}
+		p.links = append(p.links, k)
+		rdb := redis.NewClient(&redis.Options{
+			Addr:                     "127.0.0.1:" + strconv.Itoa(s.id+1), // a name would be looked up
+			Dialer:                   k.dial,
+			DisableIdentity:          true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		one, err := redisstore.New(rdb, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		stores, clients = append(stores, one), append(clients, rdb)
+	}
+	end = func() {
+		for _, rdb := range clients {
+			_ = rdb.Close() // nothing went over it
+		}
+	}
+	if len(stores) == 1 {
+		return stores[0], end, nil
+	}
+	store, err = lock.Quorum(stores...)
+	return store, end, err
 }
 
 func (p *process) engine() (engine schedule.Scheduler, end func(), err error) {
@@ -108,7 +132,7 @@ func (p *process) engine() (engine schedule.Scheduler, end func(), err error) {
 
 // driver is the real store of a process, with a watcher at its door.
 type driver struct {
-	*redisstore.Store
+	lock.Store
 	process *process
 }
 
@@ -124,6 +148,9 @@ func (d *driver) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error
 	lease, err := d.Store.Acquire(ctx, r)
 	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
 	if err == nil {
+		if !lease.Sent.IsZero() {
+			sent = lease.Sent
+		}
 		d.process.world.confirmed(lease, sent)
 	}
 	return lease, err
@@ -132,13 +159,28 @@ func (d *driver) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error
 // Wait implements lock.Waiter.
 func (d *driver) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
 	d.process.owns(r.Owner)
-	lease, err := d.Store.Wait(ctx, r)
+	waiter, ok := d.Store.(lock.Waiter)
+	if !ok {
+		return lock.Lease{}, errors.ErrUnsupported
+	}
+	lease, err := waiter.Wait(ctx, r)
 	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
 	if err == nil {
 		d.process.world.confirmed(lease, lease.Sent)
 	}
 	return lease, err
 }
+
+// Lane implements renewal.Laner.
+func (d *driver) Lane(l lock.Lease) int {
+	if laner, ok := d.Store.(renewal.Laner[lock.Lease]); ok {
+		return laner.Lane(l)
+	}
+	return 0
+}
+
+// Close implements io.Closer.
+func (d *driver) Close() error { return d.Store.(io.Closer).Close() }
 
 // Renew implements lock.Store.
 func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {

@@ -14,6 +14,7 @@ import (
 // server is a Redis server: the commands and the scripts are those of miniredis,
 // which keeps the time that it is told. The world's mu guards all of it.
 type server struct {
+	id    int
 	redis *miniredis.Miniredis
 	start time.Time
 	rate  float64
@@ -22,12 +23,17 @@ type server struct {
 	refuses event // what it answers instead of serving, until then
 	until   time.Time
 	down    time.Time // until then nobody is there
+	away    time.Time // until then it is kept away because it has lost data
 
 	restarts int
 
 	depth int  // how many commands called the one that runs: scripts call others
 	wrote bool // the script that runs has written
 	said  []signal
+
+	seen  map[string][]lease // who had the locks
+	last  map[string]uint64  // key → the highest token granted
+	known map[tenureID]bool  // what was granted
 
 	names  map[string]string // digest → script, of those that were sent in full
 	copies []snapshot        // of its data, older ones
@@ -36,8 +42,11 @@ type server struct {
 // signal is a message that was published.
 type signal struct{ channel, text string }
 
-func newServer(start time.Time, rate float64) (*server, error) {
-	s := &server{redis: miniredis.NewMiniRedis(), start: start, rate: rate, names: map[string]string{}}
+func newServer(id int, start time.Time, rate float64) (*server, error) {
+	s := &server{
+		id: id, redis: miniredis.NewMiniRedis(), start: start, rate: rate,
+		seen: map[string][]lease{}, last: map[string]uint64{}, known: map[tenureID]bool{}, names: map[string]string{},
+	}
 	conn, err := s.redis.Dial() // which starts it
 	if err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 // guards its fields.
 type tenure struct {
 	tenureID
-	owner   string
 	process *process
 	mode    string
 	members []string
@@ -22,8 +21,9 @@ type tenure struct {
 	held atomic.Pointer[lock.Held] // nil until its holder has it, or for ever
 	done <-chan struct{}
 
-	deadline time.Time // by the formula, from the last answer that confirmed it
-	sent     time.Time // the latest renewal
+	confirmedAt time.Time
+	deadline    time.Time // by the formula, from the last answer that confirmed it
+	sent        time.Time // the latest renewal
 
 	// void: what the promise of exclusion assumes was broken for this lease, by a
 	// deleted key, lost data or a stepped clock of the server, and no renewal was
@@ -49,30 +49,33 @@ type tenure struct {
 // handle returns the handle by which the lock is held.
 func (t *tenure) handle() *lock.Held { return t.held.Load() }
 
+// tenureID names a grant. Of a quorum, which has no tokens, the token is 0.
 type tenureID struct {
 	key   string
+	owner string
 	token uint64
 }
 
 // granted: the server gave a lock to an owner. The caller holds mu.
 func (w *world) granted(key string, to lease) {
-	p := w.owners[to.owner]
+	p := w.owner(to.owner)
 	if p == nil {
 		w.note("%s is somebody else's", key)
 		return
 	}
+	if w.plan.quorum() && !w.elects(key, to) {
+		return
+	}
 	w.counts.Operations["grant"]++
+	if w.plan.quorum() {
+		w.counts.Operations["majority"]++
+	}
 	w.note("granted %s %s %v to p%d %s by %d", key, to.mode, to.members, p.id, serial(to.owner), to.token)
-	w.check("token")
-	id := tenureID{key, to.token}
-	if known := w.tenures[id]; known != nil && known.owner == to.owner {
-		return // a copy of the data has it again
+	id := w.idOf(key, to.owner, to.token)
+	if w.tenures[id] != nil {
+		return // a copy of the data has it again, or another server has granted it too
 	}
-	if to.token <= w.last[key] {
-		w.violated("token", "S3: %s got token %d after %d", key, to.token, w.last[key])
-	}
-	w.last[key] = to.token
-	t := &tenure{tenureID: id, owner: to.owner, process: p, mode: to.mode, members: to.members}
+	t := &tenure{tenureID: id, process: p, mode: to.mode, members: to.members}
 	w.excludes(t)
 	w.tenures[id] = t
 }
@@ -89,8 +92,8 @@ func closed(done <-chan struct{}) bool {
 // kept: the server gave a lease more time. All of its TTL makes good what befell it.
 // The caller holds mu.
 func (w *world) kept(key string, l lease) {
-	t := w.tenures[tenureID{key, l.token}]
-	if t != nil && t.owner == l.owner && l.left >= t.process.plan.ttl {
+	t := w.tenures[w.idOf(key, l.owner, l.token)]
+	if t != nil && l.left >= t.process.plan.ttl {
 		t.void = false
 	}
 }
@@ -110,11 +113,12 @@ func (w *world) voidAll(key string) {
 func (w *world) confirmed(l lock.Lease, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.tenures[tenureID{l.Key, l.Token}]
-	if t == nil || t.owner != l.Owner {
+	t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
+	if t == nil {
 		w.violated("token", "S3: %s by token %d was never granted", l.Key, l.Token)
 		return
 	}
+	t.confirmedAt = time.Now()
 	t.sent, t.deadline = sent, sent.Add(t.process.plan.life())
 	if !w.brokenAt.Before(sent) { // a place in a queue is no better than a lease
 		t.void, t.voidAt = true, time.Now()
@@ -126,7 +130,7 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 	done := held.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.tenures[tenureID{held.Key(), held.Token()}]
+	t := w.newest(p, held)
 	switch {
 	case t == nil:
 		w.violated("token", "S3: p%d holds %s with token %d, which was never granted", p.id, held.Key(), held.Token())
@@ -141,6 +145,9 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 	return t
 }
 
+// turn is within what time after a pause all that was held up goes on.
+const turn = 200 * time.Microsecond
+
 // renewing takes down a call of the watchdog, and checks what is asked of the store.
 func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 	w.mu.Lock()
@@ -148,7 +155,7 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 	w.check("renewal")
 	now := time.Now()
 	if refreshes(ctx) {
-		if t := w.tenures[tenureID{batch[0].Key, batch[0].Token}]; t != nil {
+		if t := w.tenures[tenureID{batch[0].Key, batch[0].Owner, batch[0].Token}]; t != nil {
 			t.refreshing = true
 		}
 		return
@@ -160,10 +167,10 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 	}
 	var latest time.Time
 	for _, l := range batch {
-		t := w.tenures[tenureID{l.Key, l.Token}]
-		_, still := p.gate.StoodStill(now.Add(-1))
+		t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
+		_, still := p.gate.StoodStill(now.Add(-turn))
 		switch {
-		case t == nil || t.owner != l.Owner:
+		case t == nil:
 			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, l.Key, l.Token)
 			continue
 		case t.turning:
@@ -192,7 +199,7 @@ func (w *world) renewed(ctx context.Context, p *process, batch []lock.Lease, out
 		p.tally.answered++
 	}
 	for i, l := range batch {
-		t := w.tenures[tenureID{l.Key, l.Token}]
+		t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
 		if t == nil {
 			continue
 		}
@@ -244,11 +251,11 @@ func (w *world) wireCheck(p *process, m message) {
 		owner, text, _ := cutLast(pair)
 		token, err := strconv.ParseUint(text, 10, 64)
 		t := w.tenureOf(owner, token)
-		_, still := p.gate.StoodStill(time.Now().Add(-1))
+		_, still := p.gate.StoodStill(time.Now().Add(-turn))
 		switch {
 		case err != nil || t == nil || t.process != p:
 			w.violated("sent", "S4: p%d renews what it never got", p.id)
-		case t.refreshing, t.turning, t.unsure:
+		case t.refreshing, t.turning, t.unsure, w.plan.quorum(): // which does not wait for all answers
 		case !t.renewing && !still:
 			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
 		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
@@ -259,7 +266,7 @@ func (w *world) wireCheck(p *process, m message) {
 
 func (w *world) tenureOf(owner string, token uint64) *tenure {
 	for _, key := range w.plan.names() {
-		if t := w.tenures[tenureID{key, token}]; t != nil && t.owner == owner {
+		if t := w.tenures[w.idOf(key, owner, token)]; t != nil {
 			return t
 		}
 	}

@@ -17,13 +17,11 @@ type world struct {
 	procs     []*process
 
 	mu         sync.Mutex // guards all below, the server, the lines, and what process says of it
-	server     *server
+	servers    []*server
 	lines      []*line // that are open
-	seen       map[string][]lease
 	freeSince  map[string]time.Time
 	owners     map[string]*process
 	tenures    map[tenureID]*tenure
-	last       map[string]uint64 // key → the token granted last
 	signals    map[string]int
 	waiters    map[*waiter]struct{}
 	brokenAt   time.Time // when something happened that leases need not survive
@@ -47,9 +45,9 @@ const mostViolations = 8
 func simulate(seed uint64, trace func(string)) Result {
 	w := &world{
 		plan: newPlan(seed), start: time.Now(), trace: trace, counts: part.NewCounts(),
-		seen: map[string][]lease{}, freeSince: map[string]time.Time{},
-		owners: map[string]*process{}, tenures: map[tenureID]*tenure{},
-		last: map[string]uint64{}, signals: map[string]int{}, waiters: map[*waiter]struct{}{},
+		freeSince: map[string]time.Time{},
+		owners:    map[string]*process{}, tenures: map[tenureID]*tenure{},
+		signals: map[string]int{}, waiters: map[*waiter]struct{}{},
 	}
 	w.prepare()
 	w.play()
@@ -62,10 +60,13 @@ func simulate(seed uint64, trace func(string)) Result {
 }
 
 func (w *world) prepare() {
-	var err error
-	if w.server, err = newServer(w.start, w.plan.rate); err != nil {
-		w.fail("start", "%v", err)
-		return
+	for id, rate := range w.plan.rates {
+		s, err := newServer(id, w.start, rate)
+		if err != nil {
+			w.fail("start", "%v", err)
+			return
+		}
+		w.servers = append(w.servers, s)
 	}
 	for _, key := range w.plan.names() {
 		w.freeSince[key] = w.start

@@ -1,0 +1,83 @@
+package whole
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// A quorum asks its members in the name of owners that it makes of its own: for each
+// try another, with a dot and a number behind.
+
+func (w *world) base(owner string) string {
+	if w.plan.quorum() {
+		owner, _, _ = strings.Cut(owner, ".")
+	}
+	return owner
+}
+
+// owner returns whose an owner is, nil if nobody's. The caller holds mu.
+func (w *world) owner(name string) *process { return w.owners[w.base(name)] }
+
+// idOf names what a server has granted.
+func (w *world) idOf(key, owner string, token uint64) tenureID {
+	if w.plan.quorum() {
+		token = 0
+	}
+	return tenureID{key, w.base(owner), token}
+}
+
+// newest returns the grant that a handle is of. The caller holds mu.
+func (w *world) newest(p *process, held *lock.Held) *tenure {
+	var found *tenure
+	for _, t := range w.tenures {
+		switch {
+		case t.key != held.Key() || t.token != held.Token():
+		case w.plan.quorum() && (t.process != p || t.handle() != nil || t.confirmedAt.IsZero()):
+		case found == nil || t.confirmedAt.After(found.confirmedAt):
+			found = t
+		}
+	}
+	return found
+}
+
+// need is how many servers must grant a lock in a mode.
+func (w *world) need(mode string) int {
+	n := len(w.servers)
+	if mode == permit {
+		return n*permits/(permits+1) + 1
+	}
+	return n/2 + 1
+}
+
+// elects tells whether so many servers have granted a lock that the owner has it. The
+// caller holds mu.
+func (w *world) elects(key string, to lease) bool {
+	n := 0
+	for _, s := range w.servers {
+		if slices.ContainsFunc(s.seen[key], func(l lease) bool { return l.owner == to.owner }) {
+			n++
+		}
+	}
+	return n >= w.need(to.mode)
+}
+
+// has tells whether so many servers as it takes have a lock for a tenure. One that has
+// lost its data counts as long as it is kept away. The caller holds mu.
+func (w *world) has(t *tenure) bool {
+	n := 0
+	for _, s := range w.servers {
+		away := w.plan.quorum() && time.Now().Before(s.away)
+		if away || slices.ContainsFunc(s.holders(t.key), func(l lease) bool { return w.isOf(l, t) }) {
+			n++
+		}
+	}
+	return n >= w.need(t.mode)
+}
+
+func (w *world) isOf(l lease, t *tenure) bool {
+	sameMode := l.mode == t.mode || l.mode == writing && t.mode == reading // one that is about to be turned
+	return sameMode && w.idOf(t.key, l.owner, l.token) == t.tenureID
+}
