@@ -9,55 +9,38 @@ import (
 	"sync"
 )
 
-// names are those of the scripts. A script is known by its digest, or by the first
-// line of its file, which says what it does: a mistake that is put into it does not
-// change that.
-type names struct{ byDigest, byLine map[string]string }
-
-var scripts = sync.OnceValue(readScripts)
-
-func readScripts() names {
-	table := names{map[string]string{}, map[string]string{}}
-	const dir = "../../lock/redisstore/lua"
-	files, err := filepath.Glob(filepath.Join(dir, "*.lua"))
-	if err != nil {
-		panic(err)
+// firstLines are those of the files of which scripts are made, which say what those
+// do; a mistake that is put into one does not change that.
+var firstLines = sync.OnceValue(func() map[string]string {
+	lines := make(map[string]string)
+	files, err := filepath.Glob("../../lock/redisstore/lua/*.lua")
+	if err != nil || len(files) == 0 {
+		panic("whole: the scripts are not where they were")
 	}
-	prelude, shared := read(filepath.Join(dir, "prelude.lua")), read(filepath.Join(dir, "shared_prelude.lua"))
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".lua")
-		if strings.HasSuffix(name, "prelude") {
-			continue
+		text, err := os.ReadFile(file)
+		if err != nil {
+			panic(err)
 		}
-		text := read(file)
-		first, _, _ := strings.Cut(text, "\n")
-		table.byLine[first] = name
-		for _, before := range []string{"", prelude, prelude + shared} {
-			table.byDigest[digestOf(before+text)] = name
-		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		lines[first] = strings.TrimSuffix(filepath.Base(file), ".lua")
 	}
-	return table
-}
+	return lines
+})
 
-func read(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		panic(err)
+// scriptIn returns the name of a script that was sent in full: that of the last of the
+// files in it.
+func scriptIn(source string) string {
+	name, at := "unknown", -1
+	for line, file := range firstLines() {
+		if i := strings.LastIndex(source, line+"\n"); i > at {
+			name, at = file, i
+		}
 	}
-	return string(text)
+	return name
 }
 
 func digestOf(source string) string {
 	sum := sha1.Sum([]byte(source)) // as Redis names scripts
 	return hex.EncodeToString(sum[:])
-}
-
-// scriptIn returns the name of a script that was sent in full.
-func scriptIn(source string) string {
-	for line, name := range scripts().byLine {
-		if strings.Contains(source, line) {
-			return name
-		}
-	}
-	return "unknown"
 }

@@ -66,10 +66,11 @@ func (w *world) granted(key string, to lease) {
 	if w.plan.quorum() && !w.elects(key, to) {
 		return
 	}
-	w.counts.Operations["grant"]++
+	kind := "grant"
 	if w.plan.quorum() {
-		w.counts.Operations["majority"]++
+		kind = "majority"
 	}
+	w.counts.Operations[kind]++
 	w.note("granted %s %s %v to p%d %s by %d", key, to.mode, to.members, p.id, serial(to.owner), to.token)
 	id := w.idOf(key, to.owner, to.token)
 	if w.tenures[id] != nil {
