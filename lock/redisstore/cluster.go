@@ -45,14 +45,16 @@ type cluster struct {
 }
 
 func newCluster(given *redis.ClusterOptions, poolSize int) *cluster {
+	ctx, cancel := context.WithCancel(context.Background())
 	c := &cluster{
-		options:  *derive(nodeOptions(given)),
+		options:  *derive(ctx, nodeOptions(given)),
 		poolSize: poolSize,
 		seeds:    given.Addrs,
 		given:    given.ClusterSlots,
 		nodes:    make(map[string]*node),
+		ctx:      ctx,
+		cancel:   cancel,
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -24,8 +25,9 @@ const (
 	failoverLifetime = time.Second
 )
 
-// derive returns the options of the store's own clients.
-func derive(given *redis.Options) *redis.Options {
+// derive returns the options of the store's own clients. What they dial ends with
+// life.
+func derive(life context.Context, given *redis.Options) *redis.Options {
 	o := *given
 
 	// What is sent is sent once: whether to repeat it is for those to decide who
@@ -63,8 +65,21 @@ func derive(given *redis.Options) *redis.Options {
 	if dial == nil {
 		dial = redis.NewDialer(&o)
 	}
-	o.Dialer = framed(dial)
+	o.Dialer = framed(endingWith(life, dial))
 	return &o
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// endingWith returns a dialer that gives up when life ends: go-redis dials on its own,
+// for up to a second, and its Close does not end that.
+func endingWith(life context.Context, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		return dial(ctx, network, addr)
+	}
 }
 
 // await calls f, which talks to the server, and returns what it returned; or the

@@ -58,7 +58,7 @@ func TestTheDerivedClient(t *testing.T) {
 		ReadTimeout: time.Minute, PoolSize: 500, MinIdleConns: 100, DialTimeout: time.Hour, DialerRetries: 9, ConnMaxLifetime: time.Hour,
 		Limiter: limiter{}, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
 	}
-	rdb := redis.NewClient(derive(given))
+	rdb := redis.NewClient(derive(t.Context(), given))
 	defer rdb.Close()
 	o := rdb.Options()
 	assert.Equal(t, []any{"example.invalid:1", "u", "p", 3, "app", time.Hour},

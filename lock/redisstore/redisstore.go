@@ -99,10 +99,11 @@ type Store struct {
 	placeFor time.Duration // of Options; 0: as the TTL is
 	signals  *signals
 
-	closing chan struct{} // closed when Close begins
-	mu      sync.Mutex    // guards closed, and running against a Wait that has begun
-	closed  bool
-	running sync.WaitGroup // calls of the server that are under way
+	closing  chan struct{}      // closed when Close begins
+	endDials context.CancelFunc // of one server; a cluster does it itself
+	mu       sync.Mutex         // guards closed, and running against a Wait that has begun
+	closed   bool
+	running  sync.WaitGroup // calls of the server that are under way
 }
 
 var _ lock.Store = (*Store)(nil)
@@ -128,7 +129,9 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		if given == nil {
 			return nil, errNilClient
 		}
-		derived := derive(given.Options())
+		var life context.Context
+		life, s.endDials = context.WithCancel(context.Background())
+		derived := derive(life, given.Options())
 		s.one, s.keysPerScript = newNode(0, *derived, opts.PoolSize), keysPerScript
 		s.secrets, s.user = []string{derived.Password}, derived.Username
 	case *redis.ClusterClient:
@@ -179,6 +182,7 @@ func (s *Store) closeClients() error {
 	if s.cluster != nil {
 		return s.cluster.close()
 	}
+	s.endDials()
 	return s.one.close()
 }
 
