@@ -26,10 +26,23 @@ func (w *world) execute(l *line, m message) []byte {
 		w.refused(answer)
 	}
 	w.compare(l.server)
+	if m.name == "release" && string(answer) == ":1\r\n" {
+		w.passedOn(l.server, m)
+	}
 	for _, s := range said {
 		l.server.publish(w, s)
 	}
 	return answer
+}
+
+// passedOn checks that a lock which was released is with the next in its queue, if
+// there is one. The caller holds mu.
+func (w *world) passedOn(s *server, m message) {
+	w.check("passed on")
+	key := strings.TrimSuffix(strings.TrimPrefix(m.args[3], prefix+"{"), "}")
+	if alive := s.alive(key); len(alive) > 0 && len(s.seen[key]) == 0 {
+		w.violated("passed on", "L3: %s was released, and nobody has it, but %d wait in its queue", key, len(alive))
+	}
 }
 
 // refused counts what the server answers instead of serving. The caller holds mu.

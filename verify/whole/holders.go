@@ -73,6 +73,16 @@ func (s *server) sharers(key string) []lease {
 	return all
 }
 
+// alive returns those in the queue of an exclusive lock whose places have not ended.
+func (s *server) alive(key string) []string {
+	db, name := s.redis.DB(0), lockKey(key)
+	queue, _ := db.List(name + ":q")
+	ends, _ := db.SortedSet(name + ":w")
+	return slices.DeleteFunc(slices.Clone(queue), func(owner string) bool {
+		return int64(ends[owner]) <= s.clock().UnixMilli()
+	})
+}
+
 // cutLast cuts a text at its last space.
 func cutLast(text string) (before, after string, found bool) {
 	at := strings.LastIndexByte(text, ' ')

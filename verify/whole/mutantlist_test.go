@@ -14,8 +14,16 @@ var mutants = mutant.List{
 		"if tonumber(ARGV[2]) > 0 then", "if false then",
 	},
 	{
-		"a release is of anyone's lock", "lock/redisstore/lua/release.lua",
-		"if value and string.match(value, '^(.*) %d+$') == owner then", "if value then",
+		"a release is of anyone's lock", "lock/redisstore/lua/release_free.lua",
+		"local held = value and string.sub(value, 1, #ARGV[1] + 1) == ARGV[1] .. ' '\n  and string.find(value, '^%d+$', #ARGV[1] + 2)\n", "local held = value\n",
+	},
+	{
+		"a released owner is not refused where all is free", "lock/redisstore/lua/acquire_free.lua",
+		"if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then", "if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then",
+	},
+	{
+		"a release where nobody waits does not look at the queue", "lock/redisstore/lua/release_free.lua",
+		"if held and ARGV[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then", "if held and ARGV[2] == '0' then",
 	},
 	{
 		"a renewal is of anyone's lock", "lock/redisstore/lua/renew.lua",
@@ -30,19 +38,19 @@ var mutants = mutant.List{
 		"or call('PEXPIRE', key, ttl) == 0", "",
 	},
 	{
-		"a lock has no end", "lock/redisstore/lua/prelude.lua",
-		"owner .. ' ' .. text(new), 'PX', text(px))", "owner .. ' ' .. text(new))",
+		"a lock has no end", "lock/redisstore/lua/tokens.lua",
+		"owner .. ' ' .. shown, 'PX', px)", "owner .. ' ' .. shown)",
 	},
 	{
-		"a token is the time alone", "lock/redisstore/lua/prelude.lua",
+		"a token is the time alone", "lock/redisstore/lua/tokens.lua",
 		"new = math.max(tonumber(last) + 1, us)", "new = us",
 	},
 	{
-		"a token counts from the last one alone", "lock/redisstore/lua/prelude.lua",
+		"a token counts from the last one alone", "lock/redisstore/lua/tokens.lua",
 		"  local new = us\n", "  local new = 1\n  us = 1\n",
 	},
 	{
-		"a token repeats", "lock/redisstore/lua/prelude.lua",
+		"a token repeats", "lock/redisstore/lua/tokens.lua",
 		"new = math.max(tonumber(last) + 1, us)", "new = tonumber(last)",
 	},
 	{
@@ -51,7 +59,7 @@ var mutants = mutant.List{
 	},
 	{
 		"the holder asks again and gets a new token", "lock/redisstore/lua/acquire.lua",
-		"    return {1, mark}\n", "    return {1, grant(owner, token(), 0, tonumber(ttl), memory)}\n",
+		"    return {1, mark}\n", "    local new, now = token()\n    return {1, grant(owner, new, now, tonumber(ttl), memory)}\n",
 	},
 	{
 		"a lock that is taken is granted", "lock/redisstore/lua/acquire.lua",
@@ -62,11 +70,11 @@ var mutants = mutant.List{
 		"    redis.call('PEXPIRE', KEYS[3], text(4 * place))\n", "",
 	},
 	{
-		"those who have gone are served", "lock/redisstore/lua/prelude.lua",
+		"those who have gone are served", "lock/redisstore/lua/queue.lua",
 		"if ends and tonumber(ends) > now then\n      return owner, tonumber(ends) - now", "if ends then\n      return owner, math.max(tonumber(ends) - now, 1000)",
 	},
 	{
-		"a release does not hand over", "lock/redisstore/lua/prelude.lua",
+		"a release does not hand over", "lock/redisstore/lua/queue.lua",
 		"  if not queued() then\n    redis.call('DEL', KEYS[1])", "  if true then\n    redis.call('DEL', KEYS[1])",
 	},
 	{
@@ -122,7 +130,7 @@ var mutants = mutant.List{
 		"o.MaxRetries = -1", "o.MaxRetries = 3",
 	},
 	{
-		"a lock that was lost is entered", "lock/reentrant.go",
+		"a lock that was lost is entered", "lock/ownership.go",
 		"\tif err := o.held.Err(); err != nil {\n\t\treturn nil, err\n\t}\n", "",
 	},
 	{

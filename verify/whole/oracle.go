@@ -88,8 +88,11 @@ func (w *world) look(t *tenure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.check("holding")
-	switch {
-	case !t.void && !w.has(t) && t.handle().Valid():
+	left := w.lasts(t)
+	switch believes := time.Until(t.handle().Deadline()); {
+	case !t.void && believes > left && t.handle().Valid():
+		w.violated("holding", "S1: the handle of p%d is valid for %v, the server has %s for it for %v", t.process.id, believes, t.key, left)
+	case !t.void && left == 0 && t.handle().Valid():
 		w.violated("holding", "S1: the handle of p%d is valid, but the server does not have %s for it, deadline in %v",
 			t.process.id, t.key, time.Until(t.handle().Deadline()))
 	case t.void && time.Since(t.voidAt) >= t.process.plan.ttl && !w.has(t):
@@ -194,7 +197,7 @@ func (p *process) probe() {
 	if most == 0 {
 		most = 4
 	}
-	if s.Renewal.InFlight > most || s.Waiting < 0 || s.Cleaning < 0 || s.Renewal.Held < s.Renewal.Due {
+	if s.Renewal.InFlight > most && !w.plan.quorum() || s.Waiting < 0 || s.Cleaning < 0 || s.Renewal.Held < s.Renewal.Due {
 		w.violated("stats", "R3: %+v", s)
 	}
 }

@@ -116,7 +116,11 @@ func oddsOf(c class, d chance.Dice) odds {
 	case external, trouble, dataLoss, clocks:
 		return odds{lostRequest: 20, lostReply: 20, late: 20, lostSignal: 50}
 	case drift:
-		return odds{lostRequest: 30, lostReply: 30, slow: 400, lostSignal: 50, lateSignal: 200}
+		o := odds{lostRequest: 30, lostReply: 30, slow: 400, lostSignal: 50, lateSignal: 200}
+		if d.Chance(500) { // or the renewals make good what was reckoned from a late answer
+			o.lostRequest = 250
+		}
+		return o
 	case network, everything:
 		o := odds{
 			lostRequest: 40, lostReply: 40, halfReply: 20, late: 50, twice: 50, slow: 50,

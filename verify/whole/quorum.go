@@ -64,17 +64,29 @@ func (w *world) elects(key string, to lease) bool {
 	return n >= w.need(to.mode)
 }
 
-// has tells whether so many servers as it takes have a lock for a tenure. One that has
-// lost its data counts as long as it is kept away. The caller holds mu.
-func (w *world) has(t *tenure) bool {
-	n := 0
+// has tells whether so many servers as it takes have a lock for a tenure. The caller
+// holds mu.
+func (w *world) has(t *tenure) bool { return w.lasts(t) > 0 }
+
+// lasts returns how long so many servers as it takes will have a lock for a tenure, if
+// they hear nothing more of it. One that has lost its data counts as long as it is kept
+// away. The caller holds mu.
+func (w *world) lasts(t *tenure) time.Duration {
+	var all []time.Duration
 	for _, s := range w.servers {
-		away := w.plan.quorum() && time.Now().Before(s.away)
-		if away || slices.ContainsFunc(s.holders(t.key), func(l lease) bool { return w.isOf(l, t) }) {
-			n++
+		left := time.Duration(0)
+		for _, l := range s.holders(t.key) {
+			if w.isOf(l, t) {
+				left = time.Duration(float64(l.left) / s.rate)
+			}
 		}
+		if w.plan.quorum() && time.Now().Before(s.away) {
+			left = max(left, 1000*time.Hour)
+		}
+		all = append(all, left)
 	}
-	return n >= w.need(t.mode)
+	slices.Sort(all)
+	return all[len(all)-w.need(t.mode)]
 }
 
 func (w *world) isOf(l lease, t *tenure) bool {

@@ -43,7 +43,7 @@ func held(t *testing.T, seed uint64, r Result) {
 
 // schedulesOf is how many schedules a tier plays.
 var schedulesOf = map[string]int{
-	part.Quick: 250, part.Long: 10_000, part.Nightly: 1_000_000, part.Release: 10_000_000,
+	part.Quick: 200, part.Long: 10_000, part.Nightly: 1_000_000, part.Release: 10_000_000,
 }
 
 // amount is how many schedules to play, and how long at most, if that is bounded:
