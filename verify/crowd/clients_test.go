@@ -1,6 +1,7 @@
 package crowd
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ const steps = 400 // of a walk
 func TestNobodyTrustsInWhatIsNotHeld(t *testing.T) {
 	walks, limit := 3000, time.Minute
 	if part.IsLong() {
-		walks, limit = 1<<40, 5*time.Minute
+		walks, limit = math.MaxInt, 5*time.Minute
 	}
 	var all stats
 	end := time.Now().Add(limit)

@@ -8,10 +8,10 @@ func (w *world) drain() error {
 	const most = 100 // ms from one poll to the next, at most
 	limit := w.rules.now
 	for _, a := range w.all {
-		switch {
-		case a.phase == held:
+		switch a.phase {
+		case held:
 			w.rules.release(a.owner, 0)
-		case a.phase == ended:
+		case ended:
 			for _, m := range a.sent {
 				if m.kind == 'x' {
 					w.rules.release(a.owner, m.tomb)
