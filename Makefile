@@ -77,7 +77,10 @@ bench-timers: ## Hold the timer engines against their peers, ARGS=-quick for a s
 bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick for a short run
 	cd benchmarks && go run ./leases $(ARGS)
 
+bench-locks: setup ## Lock, hand over and lock many at once beside other clients, ARGS=-quick for a short run
+	cd benchmarks && go run ./locks $(ARGS)
+
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz bench bench-timers bench-leases demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz bench bench-timers bench-leases bench-locks demo

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // order tells a child what to do. It is the first line that it reads. After that
@@ -161,12 +163,12 @@ func (h *held) begin() (err error) {
 	}
 	h.tally = h.client.tell()
 	h.goroutines.watch()
-	h.cpu, err = processCPU()
+	h.cpu, err = bench.ProcessCPU()
 	return err
 }
 
 func (h *held) end() (answer, error) {
-	cpu, err := processCPU()
+	cpu, err := bench.ProcessCPU()
 	if err != nil {
 		return answer{}, err
 	}
@@ -182,7 +184,7 @@ func (h *held) end() (answer, error) {
 	a := answer{
 		CPU: cpu - h.cpu, Goroutines: goroutines,
 		LateP50: late.Quantile(0.5), LateP99: late.Quantile(0.99),
-		RSS: processRSS(), Lost: t.lost,
+		RSS: bench.ProcessRSS(), Lost: t.lost,
 	}
 	m := readMemory()
 	a.Heap = float64(int64(m.heap-h.first.heap)) / float64(h.locks)
@@ -219,4 +221,9 @@ func (w *highWater) watch() {
 func (w *highWater) stop() int {
 	close(w.quit)
 	return int(w.most.Load())
+}
+
+// start runs a contestant in a process of its own and returns when it has its locks.
+func start(o order) (*bench.Process[answer], error) {
+	return bench.Start(o, func(a answer) string { return a.Error })
 }

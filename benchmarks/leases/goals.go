@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
+)
 
 // goal is what is wanted of this module.
 type goal struct {
@@ -12,8 +16,8 @@ type goal struct {
 }
 
 // goals returns the table of what is wanted and what was reached.
-func (r *results) goals() table {
-	t := table{{"goal", "wanted"}}
+func (r *results) goals() bench.Table {
+	t := bench.Table{{"goal", "wanted"}}
 	var ours []string
 	for _, c := range contestants() {
 		_, single := r.Figures[c.name]

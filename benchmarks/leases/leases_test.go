@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // TestMain is also the main function of the children that the tests start.
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
+	if os.Getenv(bench.ChildEnv) != "" {
 		os.Exit(status())
 	}
 	goleak.VerifyTestMain(m)
@@ -71,7 +73,7 @@ func TestALostLockIsCounted(t *testing.T) {
 			o := order{Contestant: c.name, Addrs: s.addrs(), Leases: 100, TTL: 3 * time.Second}
 			kid, err := start(o)
 			require.NoError(t, err)
-			defer kid.stop()
+			defer kid.Stop()
 			crowd, err := newCrowd(t.Context(), s, c.key, o)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, s.nodes[0].rdb.Del(t.Context(), c.key(3), c.key(99)).Val())
@@ -79,8 +81,8 @@ func TestALostLockIsCounted(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, 2, gone)
 			assert.Eventually(t, func() bool {
-				_, errBegin := kid.say(begin)
-				a, errEnd := kid.say(end)
+				_, errBegin := kid.Say(begin)
+				a, errEnd := kid.Say(end)
 				return a.Lost == 2 || !assert.NoError(t, errBegin) || !assert.NoError(t, errEnd)
 			}, 20*time.Second, 100*time.Millisecond)
 		})

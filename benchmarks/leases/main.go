@@ -22,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 const clusterPrefix = "cluster:"
@@ -39,7 +41,7 @@ func main() { os.Exit(status()) }
 
 // status does what the program is for and returns its exit status.
 func status() int {
-	if os.Getenv(childEnv) != "" {
+	if os.Getenv(bench.ChildEnv) != "" {
 		return said(child(os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // plan is what is measured, and for how long.
@@ -48,7 +50,7 @@ func (p plan) hold(ctx context.Context, l lineUp, idle float64) (figures, error)
 	if err != nil {
 		return figures{}, err
 	}
-	defer kid.stop()
+	defer kid.Stop()
 	acquired := time.Since(began)
 
 	crowd, err := newCrowd(ctx, s, l.key, o)
@@ -93,7 +95,7 @@ func (p plan) saturate(ctx context.Context, l lineUp) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer kid.stop()
+	defer kid.Stop()
 	if err := sleep(ctx, p.flatOut/4); err != nil {
 		return 0, err
 	}
@@ -148,14 +150,14 @@ type readings struct {
 }
 
 // during measures a child and its servers while f runs.
-func (s *site) during(ctx context.Context, kid *process, f func() error) (r readings, err error) {
+func (s *site) during(ctx context.Context, kid *bench.Process[answer], f func() error) (r readings, err error) {
 	if err := s.reset(ctx); err != nil {
 		return r, err
 	}
-	if _, err := kid.say(begin); err != nil {
+	if _, err := kid.Say(begin); err != nil {
 		return r, err
 	}
-	machine, own, err := machineCPU()
+	machine, own, err := bench.MachineCPU()
 	if err != nil {
 		return r, err
 	}
@@ -168,11 +170,11 @@ func (s *site) during(ctx context.Context, kid *process, f func() error) (r read
 	if r.after, err = s.read(ctx); err != nil {
 		return r, err
 	}
-	machineAfter, ownAfter, err := machineCPU()
+	machineAfter, ownAfter, err := bench.MachineCPU()
 	if err != nil {
 		return r, err
 	}
-	if r.child, err = kid.say(end); err != nil {
+	if r.child, err = kid.Say(end); err != nil {
 		return r, err
 	}
 	ours := ownAfter - own + r.child.CPU + r.after.cpu - r.before.cpu

@@ -9,8 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // figures are what was measured of one contestant. CPU is in µs per renewal,
@@ -61,21 +62,10 @@ func newResults(ctx context.Context, p plan) (*results, error) {
 	defer s.close()
 	version, err := s.nodes[0].version(ctx)
 	return &results{
-		Machine: machine(), Redis: version, Go: runtime.Version(),
+		Machine: bench.Machine(), Redis: version, Go: runtime.Version(),
 		Leases: p.leases, TTL: p.ttl.Seconds(), Window: p.window.Seconds(),
 		Figures: map[string]figures{},
 	}, err
-}
-
-// machine returns the processor's name, where the system tells it.
-func machine() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // not there: then less is said
-	for line := range strings.Lines(string(info)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return fmt.Sprintf("%d × %s", runtime.NumCPU(), strings.Trim(name, "\t :\n"))
-		}
-	}
-	return fmt.Sprintf("%d × %s", runtime.NumCPU(), runtime.GOARCH)
 }
 
 // load reads results from a file.

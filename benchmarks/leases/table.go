@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // report returns the tables, in Markdown.
@@ -14,7 +14,7 @@ func (r *results) report() string {
 		r.Leases, r.TTL, r.TTL/3, r.Window, r.Machine, r.Redis, r.Go)
 	fmt.Fprintf(&b, "An idle server took %.2f %% of a core, which is subtracted.\n\n", 100*r.Idle)
 	names := r.names()
-	t := table{append([]string{"figure"}, names...)}
+	t := bench.Table{append([]string{"figure"}, names...)}
 	for _, row := range rows() {
 		cells := []string{row.name}
 		for _, name := range names {
@@ -95,30 +95,4 @@ func (f figures) outage(get func(*outage) (p99, most float64)) string {
 	}
 	p99, most := get(f.Outage)
 	return fmt.Sprintf("%.0f / %.0f", p99, most)
-}
-
-// table is rows of cells; the first is the head.
-type table [][]string
-
-// String returns the table in Markdown, with columns that are also straight on a
-// terminal.
-func (t table) String() string {
-	widths := make([]int, len(t[0]))
-	for _, cells := range t {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	rule := make([]string, len(widths))
-	for i, w := range widths {
-		rule[i] = strings.Repeat("-", w)
-	}
-	var b strings.Builder
-	for _, cells := range slices.Insert(slices.Clone(t), 1, rule) {
-		for i, cell := range cells {
-			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
-		}
-		b.WriteString("|\n")
-	}
-	return b.String()
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"os"
@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// processCPU returns the processor time that this process has used.
-func processCPU() (time.Duration, error) {
+// ProcessCPU returns the processor time that this process has used.
+func ProcessCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
 
-// machineCPU returns the processor time that all processes of this machine have
+// MachineCPU returns the processor time that all processes of this machine have
 // used, and that this one has. Where the system does not tell, the former is 0.
-func machineCPU() (all, own time.Duration, err error) {
-	own, err = processCPU()
+func MachineCPU() (all, own time.Duration, err error) {
+	own, err = ProcessCPU()
 	stat, errStat := os.ReadFile("/proc/stat")
 	if err != nil || errStat != nil {
 		return 0, own, err
@@ -37,9 +37,9 @@ func machineCPU() (all, own time.Duration, err error) {
 	return all, own, nil
 }
 
-// processRSS returns the resident memory of this process in bytes, 0 where the
+// ProcessRSS returns the resident memory of this process in bytes, 0 where the
 // system does not tell.
-func processRSS() int64 {
+func ProcessRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0

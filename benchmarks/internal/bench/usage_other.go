@@ -1,0 +1,14 @@
+//go:build !unix
+
+package bench
+
+import (
+	"errors"
+	"time"
+)
+
+func ProcessCPU() (time.Duration, error) { return 0, errors.ErrUnsupported }
+
+func MachineCPU() (all, own time.Duration, err error) { return 0, 0, errors.ErrUnsupported }
+
+func ProcessRSS() int64 { return 0 }

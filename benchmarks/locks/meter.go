@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
+)
+
+// meter measures what this process, the server and all others use.
+type meter struct {
+	rdb   *redis.Client
+	plain bool // of the contestant
+	from  reading
+}
+
+// usage is what was used between begin and end.
+type usage struct {
+	Took     time.Duration
+	CPU      time.Duration // of this process
+	RedisCPU time.Duration
+	Commands float64 // that lock and unlock, by the server's count
+	Others   float64 // share of a core that all else took
+}
+
+func newMeter(o order) (*meter, error) {
+	c, err := find(o.Contestant)
+	return &meter{rdb: redis.NewClient(&redis.Options{Addr: o.Addr}), plain: c.plain}, err
+}
+
+func (m *meter) begin(ctx context.Context) (err error) {
+	m.from, err = m.read(ctx)
+	return err
+}
+
+func (m *meter) end(ctx context.Context) (usage, error) {
+	defer func() { _ = m.rdb.Close() }()
+	to, err := m.read(ctx)
+	u := usage{
+		Took:     to.at.Sub(m.from.at),
+		CPU:      to.own - m.from.own,
+		RedisCPU: to.redis - m.from.redis,
+		Commands: to.commands - m.from.commands,
+	}
+	u.Others = max(0, (to.machine-m.from.machine-u.CPU-u.RedisCPU).Seconds()/u.Took.Seconds())
+	return u, err
+}
+
+// reading is what all have used so far.
+type reading struct {
+	at                  time.Time
+	own, machine, redis time.Duration
+	commands            float64 // scripts, and SET if plain
+}
+
+func (m *meter) read(ctx context.Context) (reading, error) {
+	info, err := m.rdb.Info(ctx, "cpu", "commandstats").Result()
+	if err != nil {
+		return reading{}, err
+	}
+	r := reading{at: time.Now()}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "used_cpu_user", "used_cpu_sys":
+			r.redis += time.Duration(number(value) * float64(time.Second))
+		case "cmdstat_eval", "cmdstat_evalsha":
+			r.commands += calls(value)
+		case "cmdstat_set":
+			if m.plain {
+				r.commands += calls(value)
+			}
+		}
+	}
+	r.machine, r.own, err = bench.MachineCPU()
+	return r, err
+}
+
+// calls returns the number of calls in statistics such as calls=1,usec=2.
+func calls(stats string) float64 {
+	first, _, _ := strings.Cut(stats, ",")
+	return number(strings.TrimPrefix(first, "calls="))
+}
+
+func number(s string) float64 {
+	f, _ := strconv.ParseFloat(s, 64)
+	return f
+}

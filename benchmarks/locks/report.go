@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
+)
+
+const none = "–"
+
+// report returns the tables, in Markdown.
+func (r *results) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Each measured for %v s. %s, Redis %s, %s.\n", r.Window, r.Machine, r.Redis, r.Go)
+	for _, t := range []struct {
+		title string
+		table bench.Table
+	}{
+		{"Locks that nobody else wants", r.pairsTable()},
+		{"A lock that many want, held for 2 ms", r.handOffTable()},
+		{"Many locks as one: ms to lock and unlock them", r.batchTable()},
+		{"Goals", r.goals()},
+	} {
+		if len(t.table) > 1 {
+			fmt.Fprintf(&b, "\n### %s\n\n%s", t.title, t.table)
+		}
+	}
+	return b.String()
+}
+
+func (r *results) pairsTable() bench.Table {
+	t := bench.Table{{"goroutines", "client", "pairs/s", "redis CPU, µs", "client CPU, µs", "p50, µs", "p99, µs", "other processes, % of a core"}}
+	for _, n := range slices.Sorted(maps.Keys(r.Pairs)) {
+		for _, c := range contestants() {
+			p, measured := r.Pairs[n][c.name]
+			if !measured || p.Rate == 0 {
+				continue
+			}
+			t = append(t, []string{
+				fmt.Sprint(n), c.name, fmt.Sprintf("%.0f", p.Rate), fmt.Sprintf("%.1f", p.RedisCPU), fmt.Sprintf("%.1f", p.ClientCPU),
+				fmt.Sprintf("%.0f", p.P50), fmt.Sprintf("%.0f", p.P99), fmt.Sprintf("%.0f", 100*p.Others),
+			})
+		}
+	}
+	return t
+}
+
+func (r *results) handOffTable() bench.Table {
+	t := bench.Table{{
+		"clients", "client", "p50, µs", "p99, µs", "a PING p50 / p99, µs", "p50 / PING", "p99 / PING",
+		"commands", "Jain", "turns/s", "CPU redis + client, µs", "other processes, % of a core",
+	}}
+	for _, n := range slices.Sorted(maps.Keys(r.HandOffs)) {
+		for _, c := range contestants() {
+			h, measured := r.HandOffs[n][c.name]
+			if !measured || h.Rate == 0 {
+				continue
+			}
+			t = append(t, []string{
+				fmt.Sprint(n), c.name, fmt.Sprintf("%.0f", h.P50), fmt.Sprintf("%.0f", h.P99), fmt.Sprintf("%.0f / %.0f", h.Ping, h.PingP99),
+				fmt.Sprintf("%.1f", h.P50/h.Ping), fmt.Sprintf("%.1f", h.P99/h.Ping), fmt.Sprintf("%.2f", h.Commands), fmt.Sprintf("%.3f", h.Jain),
+				fmt.Sprintf("%.0f", h.Rate), fmt.Sprintf("%.0f + %.0f", h.RedisCPU, h.ClientCPU), fmt.Sprintf("%.0f", 100*h.Others),
+			})
+		}
+	}
+	return t
+}
+
+// batchNames returns what was measured, in the order of the table.
+func (r *results) batchNames() []string {
+	var names []string
+	for _, w := range ways() {
+		names = append(names, w.name)
+	}
+	return slices.DeleteFunc(append(names, redisson), func(name string) bool { return len(r.Batches[name]) == 0 })
+}
+
+func (r *results) batchTable() bench.Table {
+	names := r.batchNames()
+	t := bench.Table{append([]string{"members"}, names...)}
+	if len(names) == 0 {
+		return t
+	}
+	for _, n := range memberCounts {
+		cells := []string{fmt.Sprint(n)}
+		for _, name := range names {
+			cell := none
+			if ms, measured := r.Batches[name][n]; measured {
+				cell = digits(ms)
+			}
+			cells = append(cells, cell)
+		}
+		t = append(t, cells)
+	}
+	return t
+}
+
+// digits shows three of them, or all before the point.
+func digits(x float64) string {
+	if x >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// document writes the results, the chart and the tables into the folder of the
+// documentation.
+func (r *results) document(folder string) error {
+	if err := r.save(filepath.Join(folder, "bench", "locks.json")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "bench", "batches.svg"), []byte(r.svg()), 0o644); err != nil {
+		return err
+	}
+	return bench.Document(filepath.Join(folder, "BENCHMARKS-LOCKS.md"), r.report())
+}
