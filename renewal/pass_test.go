@@ -104,3 +104,20 @@ func TestAnEntryKeepsItsPlaceIfTheEngineIsFull(t *testing.T) {
 		assert.True(t, first.Stop())
 	})
 }
+
+// It is still the second failure in a row that ends the lease.
+func TestFailuresArePassedOn(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		dog := newDog(t, e, &store{answer: failing}, nil)
+		start := time.Now()
+		first := register(t, dog, "first")
+		settle(period + slack)
+		second, err := first.Pass("second")
+		require.NoError(t, err)
+		<-second.Done()
+		assert.LessOrEqual(t, time.Since(start), 2*period+2*slack)
+		var lost *renewal.LostError
+		require.ErrorAs(t, second.Err(), &lost)
+		assert.Equal(t, renewal.Failed, lost.Reason)
+	})
+}

@@ -208,9 +208,11 @@ var queueing = []testCase{
 		r1, r2, next, r3 := f.waitFor(f.read("k")), f.waitFor(f.read("k")), f.waitFor(f.write("k")), f.waitFor(f.read("k"))
 		turned := w.Request
 		turned.Mode = lock.Read
+		start := time.Now()
 		l := f.acquire(turned)
 		assert.Equal(f, w.Token, l.Token)
 		f.release(getAll(r1, r2)...)
+		assert.Less(f, time.Since(start), f.TTL/2, "and not when some lease has ended")
 		f.pending(next, r3)
 		f.release(l)
 		f.release(next.get())

@@ -137,6 +137,7 @@ func (k *state) enqueue(w *waiter) {
 	for _, m := range w.request.Members() {
 		k.wanted[m]++
 	}
+	k.watch() // it may wait for an end that the first does not wait for
 }
 
 // dequeue takes a waiter out of the queue.
