@@ -61,7 +61,11 @@ func (c *connection) up() {
 		if err != nil {
 			return
 		}
-		switch c.from.meet(c.to.shown(m), m.isOurs()) {
+		met := c.from.meet(c.to.shown(m), m.isOurs())
+		if met == arrives && c.to.isDown() {
+			met = isLost
+		}
+		switch met {
 		case crashes:
 			return
 		case isLost:

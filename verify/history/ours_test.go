@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,8 +25,28 @@ type user struct {
 // as it does after the first lock.
 func (p *play) ours(name string, s *server) user {
 	proc := p.process(name)
-	store, err := redisstore.New(proc.client(s), nil)
+	return p.uses(proc, proc.store(s))
+}
+
+// oursOn does the same on a quorum of servers.
+func (p *play) oursOn(name string, servers []*server) user {
+	proc := p.process(name)
+	var stores []lock.Store
+	for _, s := range servers {
+		stores = append(stores, proc.store(s))
+	}
+	quorum, err := lock.Quorum(stores...)
 	require.NoError(p, err)
+	return p.uses(proc, quorum)
+}
+
+func (p *process) store(s *server) lock.Store {
+	store, err := redisstore.New(p.client(s), nil)
+	require.NoError(p, err)
+	return store
+}
+
+func (p *play) uses(proc *process, store lock.Store) user {
 	locks, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}})
 	require.NoError(p, err)
 	u := user{proc, locks}
@@ -39,6 +60,7 @@ func (p *play) ours(name string, s *server) user {
 	held, err := locks.Mutex("another").TryLock(p.Context())
 	require.NoError(p, err)
 	require.NoError(p, held.Unlock(p.Context()))
+	synctest.Wait() // for what other servers of a quorum still do
 	p.hush(false)
 	return u
 }

@@ -101,6 +101,7 @@ type server struct {
 	mu       sync.Mutex // guards all below
 	ahead    time.Duration
 	commands int
+	down     bool
 }
 
 // server starts a server. One that is alone needs no name.
@@ -133,6 +134,23 @@ func (s *server) steps(d time.Duration) {
 func (s *server) loses(how string) {
 	s.say(s.who(), "%s", how)
 	s.redis.FlushAll()
+}
+
+// goesDown keeps all requests from the server, comesBack ends that.
+func (s *server) goesDown()  { s.setDown(true, "is out of reach") }
+func (s *server) comesBack() { s.setDown(false, "is back") }
+
+func (s *server) setDown(down bool, how string) {
+	s.say(s.who(), "%s", how)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *server) isDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
 }
 
 // asked returns how many requests have arrived so far.
@@ -229,6 +247,7 @@ func (p *process) client(s *server) *redis.Client {
 // go-redis does so three times unless told otherwise.
 func (p *process) clientThatRetries(s *server, times int) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
+		Addr:                     s.who() + ":6379", // which the Dialer does not look at
 		Dialer:                   p.dial(s),
 		MaxRetries:               times,
 		ReadTimeout:              -1, // a process that stands still does not time out

@@ -72,6 +72,28 @@ func TestRedlockRestart(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		oursLosesTheLock(t, func(s *server) { s.loses(how) })
 	})
+	t.Run("ours on three", func(t *testing.T) {
+		ourQuorumLosesAServer(t, func(s *server) { s.loses(how) })
+	})
+}
+
+// ourQuorumLosesAServer: it is Redlock, so there are two holders as well, and no
+// token. But the first is told by its next renewal, which finds no majority.
+func ourQuorumLosesAServer(t *testing.T, how func(*server)) {
+	perform(t, func(p *play) {
+		servers := cluster(p)
+		a, b := p.oursOn("A", servers), p.oursOn("B", servers)
+		servers[2].goesDown()
+		old := a.gets("lock")
+		servers[2].comesBack()
+		how(servers[1])
+		held := b.gets("lock")
+		a.has(old)
+		require.Zero(p, held.Token())
+		p.after(ttl / 3)
+		a.knowsTheLoss(old)
+		b.has(held)
+	})
 }
 
 // The clock of one server of the majority is stepped forward.
@@ -89,6 +111,9 @@ func TestRedlockClock(t *testing.T) {
 	})
 	t.Run("ours", func(t *testing.T) {
 		oursLosesTheLock(t, func(s *server) { s.steps(ttl) })
+	})
+	t.Run("ours on three", func(t *testing.T) {
+		ourQuorumLosesAServer(t, func(s *server) { s.steps(ttl) })
 	})
 }
 
@@ -129,10 +154,23 @@ func TestRedlockSplit(t *testing.T) {
 
 // A server that is dead costs nothing: that is what Redlock is for.
 func TestRedlockDeadServer(t *testing.T) {
-	perform(t, func(p *play) {
-		servers := cluster(p)
-		gotTwoOfThree(p, servers)
-		_, b := redlock(p, "B", servers...)
-		require.Zero(p, b.TryLock(p.Context()))
+	t.Run("then", func(t *testing.T) {
+		perform(t, func(p *play) {
+			servers := cluster(p)
+			gotTwoOfThree(p, servers)
+			_, b := redlock(p, "B", servers...)
+			require.Zero(p, b.TryLock(p.Context()))
+		})
+	})
+	t.Run("ours on three", func(t *testing.T) {
+		perform(t, func(p *play) {
+			servers := cluster(p)
+			a, b := p.oursOn("A", servers), p.oursOn("B", servers)
+			servers[2].goesDown()
+			held := a.gets("lock")
+			p.after(2 * ttl)
+			b.isRefused("lock")
+			a.has(held)
+		})
 	})
 }
