@@ -17,7 +17,9 @@
 // A [Mutex] has one holder at a time. A [Reentrant] is one that its holder can lock
 // again. A [RWMutex] has many readers or one writer, a [Semaphore] up to n holders. A
 // [Batch] is many members of a group at once. A [Multi] is several locks as one. Each is a [Locker], so one can take the
-// place of another. A [Quorum] is several stores as one.
+// place of another. In an
+// [Election] the holder is the leader, whom others see. A [Quorum] is several stores
+// as one.
 //
 // # What a lease cannot promise
 //

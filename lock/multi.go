@@ -135,6 +135,10 @@ func asks(l Locker) (*Client, Request) {
 		if l != nil {
 			return l.client, Request{Key: l.key}
 		}
+	case *Election:
+		if l != nil {
+			return l.client, Request{Key: l.key}
+		}
 	case *Batch:
 		if l != nil {
 			return l.client, Request{Key: l.group, Extra: l.extra}

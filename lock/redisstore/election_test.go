@@ -1,0 +1,49 @@
+package redisstore
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+func TestElection(t *testing.T) {
+	rdb := shared.Server(t).Client(t)
+	store := newStore(t, rdb, nil)
+	candidate := func(name string) *lock.Election {
+		s, err := New(rdb, &Options{Prefix: store.prefix})
+		require.NoError(t, err)
+		c, err := lock.New(s, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
+		return c.Election("e", name)
+	}
+	a, b := candidate("host a: {1} é"), candidate("b")
+	first, err := a.Campaign(t.Context())
+	require.NoError(t, err)
+	elected := make(chan *lock.Held, 1)
+	go func() {
+		h, err := b.Campaign(t.Context())
+		assert.NoError(t, err)
+		elected <- h
+	}()
+	seen := 0
+	for leader, err := range candidate("").Observe(t.Context()) {
+		require.NoError(t, err)
+		if seen++; seen == 1 {
+			assert.Equal(t, "host a: {1} é", leader.Name)
+			assert.Equal(t, first.Token(), leader.Term)
+			require.NoError(t, first.Unlock(t.Context()))
+			continue
+		}
+		second := <-elected
+		assert.Equal(t, "b", leader.Name)
+		assert.Equal(t, second.Token(), leader.Term)
+		assert.Greater(t, leader.Term, first.Token())
+		require.NoError(t, second.Unlock(t.Context()))
+		break
+	}
+}
