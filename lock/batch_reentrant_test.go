@@ -24,7 +24,7 @@ func memstoreClient(t *testing.T) *lock.Client {
 }
 
 // inside returns the context of a handle.
-func inside(t *testing.T, parent context.Context, h *lock.Held) context.Context {
+func inside(parent context.Context, t *testing.T, h *lock.Held) context.Context {
 	t.Helper()
 	inside, stop := h.Context(parent)
 	t.Cleanup(stop)
@@ -34,13 +34,13 @@ func inside(t *testing.T, parent context.Context, h *lock.Held) context.Context 
 func TestABatchIsEnteredAgain(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		outer := lockAll(t, b.Batch("g", "a", "b", "c"))
-		in := inside(t, ctx, outer)
+		in := inside(ctx, t, outer)
 		asked := b.calls(locktest.Acquire) + b.calls(locktest.Wait)
 		all, err := b.Batch("g", "c", "b", "a").Lock(in)
 		require.NoError(t, err)
 		part, err := b.Batch("g", "b").TryLock(in)
 		require.NoError(t, err)
-		deepest, err := b.Batch("g", "b").Lock(inside(t, in, part))
+		deepest, err := b.Batch("g", "b").Lock(inside(in, t, part))
 		require.NoError(t, err)
 		assert.Equal(t, asked, b.calls(locktest.Acquire)+b.calls(locktest.Wait), "without a word to the store")
 		assert.Equal(t, 1, b.Stats().Renewal.Held)
@@ -70,7 +70,7 @@ func TestABatchIsEnteredAgain(t *testing.T) {
 func TestOnlyItsContextEntersABatch(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		h := lockAll(t, b.Batch("g", "a"))
-		in := inside(t, ctx, h)
+		in := inside(ctx, t, h)
 		_, err := b.Batch("g", "a").TryLock(ctx)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		other, err := lock.New(b.store, nil)
@@ -93,17 +93,17 @@ func TestOnlyItsContextEntersABatch(t *testing.T) {
 func TestABatchWithinSeveral(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		ab := lockAll(t, b.Batch("g", "a", "b"))
-		inAB := inside(t, ctx, ab)
+		inAB := inside(ctx, t, ab)
 		cd, err := b.Batch("g", "c", "d").Lock(inAB)
 		require.NoError(t, err)
-		in := inside(t, inAB, cd)
+		in := inside(inAB, t, cd)
 		both, err := b.Batch("g", "b", "c").Lock(in)
 		require.NoError(t, err)
 		assert.Equal(t, "g", both.Key())
 		assert.Equal(t, []string{"b", "c"}, both.Names())
 		assert.Len(t, both.Members(), 2)
 		assert.Zero(t, both.Token(), "they have two")
-		deeper, err := b.Batch("g", "b", "c").Lock(inside(t, ctx, both))
+		deeper, err := b.Batch("g", "b", "c").Lock(inside(ctx, t, both))
 		require.NoError(t, err, "its context has both")
 		require.NoError(t, deeper.Unlock(ctx))
 		require.NoError(t, cd.Unlock(ctx))
@@ -124,7 +124,7 @@ func TestABatchThatIsPartlyHeldIsRefused(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		a, c := lockAll(t, b.Batch("g", "a")), lockAll(t, b.Batch("g", "b"))
 		asked := b.calls(locktest.Acquire) + b.calls(locktest.Wait)
-		for _, in := range []context.Context{inside(t, ctx, a), inside(t, ctx, c)} {
+		for _, in := range []context.Context{inside(ctx, t, a), inside(ctx, t, c)} {
 			for _, get := range []func(context.Context) (*lock.Held, error){b.Batch("g", "a", "b", "x").Lock, b.Batch("g", "a", "b", "x").TryLock} {
 				_, err := get(in)
 				require.ErrorIs(t, err, lock.ErrPartlyHeld)
@@ -145,16 +145,16 @@ func TestABatchThatIsPartlyHeldIsRefused(t *testing.T) {
 func TestABatchWithinSeveralOfWhichOneIsLost(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		ab := lockAll(t, b.Batch("g", "a", "b"))
-		in := inside(t, ctx, ab)
+		in := inside(ctx, t, ab)
 		b.mem.Delete("g")
 		settle(ttl / 2)
 		require.ErrorIs(t, ab.Err(), lock.ErrLost)
-		cd, err := b.Batch("g", "c", "d").Lock(inside(t, context.WithoutCancel(in), ab))
+		cd, err := b.Batch("g", "c", "d").Lock(inside(context.WithoutCancel(in), t, ab))
 		require.ErrorIs(t, err, lock.ErrNotAcquired, "the context has ended")
 		require.Nil(t, cd)
 		cd, err = b.Batch("g", "c", "d").Lock(context.WithoutCancel(in))
 		require.NoError(t, err)
-		both := inside(t, context.WithoutCancel(in), cd)
+		both := inside(context.WithoutCancel(in), t, cd)
 		_, err = b.Batch("g", "b", "c").Lock(both)
 		require.ErrorIs(t, err, lock.ErrLost)
 		require.NoError(t, cd.Unlock(ctx))

@@ -90,13 +90,31 @@ type group struct {
 func groups() []group {
 	anyMode := func(c Config) bool { return len(c.Modes) > 0 }
 	return []group{
-		{nil, acquiring}, {nil, renewing}, {nil, releasing}, {nil, refusing}, {nil, lasting(contending)}, {needsInspector, inspecting}, {nil, waiting},
-		{nil, reentering}, {nil, limiting}, {nil, several},
-		{nil, lasting(casesOf(perMode))}, {nil, unknownModes()}, {anyMode, inAll}, {nil, families}, {nil, lasting(mixing)}, {nil, ending},
-		{needsModes(lock.Read, lock.Write), lasting(reading)}, {needsModes(lock.Permit), lasting(permitting)},
+		{nil, acquiring},
+		{nil, renewing},
+		{nil, releasing},
+		{nil, refusing},
+		{nil, lasting(contending)},
+		{needsInspector, inspecting},
+		{nil, waiting},
+		{nil, reentering},
+		{nil, limiting},
+		{nil, several},
+		{nil, unknownModes()},
+		{nil, lasting(casesOf(perMode))},
+		{anyMode, inAll},
+		{nil, families},
+		{nil, lasting(mixing)},
+		{nil, ending},
+		{needsModes(lock.Read, lock.Write), lasting(reading)},
+		{needsModes(lock.Permit), lasting(permitting)},
 		{needsModes(lock.Members), lasting(batching)},
-		{needsWaiting, lasting(casesOf(perModeWaiting))}, {both(anyMode, needsWaiting), inAllWaiting},
-		{needsWaiting, lasting(queueing)}, {needsWaiting, dying}, {nil, lasting(crowding)}, {nil, kinds},
+		{needsWaiting, lasting(casesOf(perModeWaiting))},
+		{both(anyMode, needsWaiting), inAllWaiting},
+		{needsWaiting, lasting(queueing)},
+		{needsWaiting, dying},
+		{nil, lasting(crowding)},
+		{nil, kinds},
 	}
 }
 
