@@ -131,7 +131,7 @@ func (c *crowd) queue() []string { return c.rdb.ZRange(c.Context(), c.k.queue, 0
 
 func (c *crowd) end(owner string) time.Duration {
 	c.Helper()
-	return time.Until(time.UnixMilli(int64(c.rdb.ZScore(c.Context(), c.k.lock, owner).Val())))
+	return time.Until(time.UnixMilli(int64(c.rdb.ZScore(c.Context(), c.k.lock, owner).Val()) - 1)) // what is rounded up
 }
 
 // expire ends the leases of owners as time would.

@@ -72,6 +72,9 @@ func (r *rules) begin() {
 	r.last = max(r.stored, uint64(r.now)*1000-1)
 }
 
+// after is the end of what lasts for so long from now, which is rounded down.
+func (r *rules) after(ms int64) int64 { return r.now + ms + 1 }
+
 func (r *rules) grant(t *tenure, end int64) *tenure {
 	r.last++
 	r.stored = r.last
@@ -118,21 +121,21 @@ func (r *rules) acquire(a ask) answer {
 		return answer{token: r.last}
 	}
 	if place != nil && a.place > 0 {
-		place.end = r.now + a.place
+		place.end = r.after(a.place)
 	}
 	r.queue = slices.DeleteFunc(r.queue, func(p *tenure) bool { return p.end <= r.now && p != place })
 	wanted := r.serve()
 	if l := r.leases[a.owner]; l != nil {
-		l.end = r.now + a.ttl
+		l.end = r.after(a.ttl)
 		return answer{code: 1, token: l.token}
 	}
 	if place == nil {
 		t := &tenure{ask: a}
 		if (a.mode == members || len(r.queue) == 0) && r.fits(a, wanted) {
-			return answer{code: 1, token: r.grant(t, r.now+a.ttl).token}
+			return answer{code: 1, token: r.grant(t, r.after(a.ttl)).token}
 		}
 		if a.place > 0 {
-			t.end = r.now + a.place
+			t.end = r.after(a.place)
 			r.queue = append(r.queue, t)
 		}
 	}
@@ -143,12 +146,12 @@ func (r *rules) acquire(a ask) answer {
 func (r *rules) again(l *tenure, a ask) answer {
 	switch {
 	case l.mode == write && a.mode == read:
-		l.mode, l.end = read, r.now+a.ttl
+		l.mode, l.end = read, r.after(a.ttl)
 		r.serve()
 	case l.mode != a.mode:
 		return answer{token: r.last}
 	}
-	l.end = r.now + a.ttl
+	l.end = r.after(a.ttl)
 	return answer{code: 1, token: l.token}
 }
 
@@ -221,7 +224,7 @@ func (r *rules) taken(a ask) answer {
 	}
 	ms := int64(0)
 	if which >= 0 {
-		ms = ends[which] - r.now
+		ms = max(ends[which]-r.after(0), 1)
 	}
 	head := 0
 	if a.mode == members && ms > 0 || len(r.queue) > 0 && r.queue[0].owner == a.owner {
@@ -255,7 +258,7 @@ func (r *rules) renew(owner string, token uint64, ttl int64) bool {
 	if l == nil || l.token != token {
 		return false
 	}
-	l.end = r.now + ttl
+	l.end = r.after(ttl)
 	return true
 }
 

@@ -66,7 +66,7 @@ end
 
 if mine > now and before then
   trim() -- a write that a server does not refuse which is out of memory, nor those after it
-  hold(owner, now + ttl)
+  hold(owner, after(ttl))
   if before.mode ~= wish.mode then
     wish.rest = before.rest
     note(owner, wish, before.token)
@@ -76,7 +76,7 @@ if mine > now and before then
 end
 
 if known and place > 0 then
-  call('ZADD', KEYS[4], text(now + place), owner)
+  call('ZADD', KEYS[4], text(after(place)), owner)
 end
 
 -- What has ended is cleared away, some of it at a time. If others waited for that
@@ -111,7 +111,7 @@ if known then
     serve()
   end
   if ends(KEYS[1], owner) > 0 then
-    hold(owner, now + ttl)
+    hold(owner, after(ttl))
     return {1, wish_of(owner).token}
   end
 else
@@ -127,12 +127,12 @@ else
     end
   end
   if granted then
-    return {1, give(owner, wish, now + ttl)}
+    return {1, give(owner, wish, after(ttl))}
   end
   if place > 0 then
     local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or 0
     call('ZADD', KEYS[3], text(ticket + 1), owner)
-    call('ZADD', KEYS[4], text(now + place), owner)
+    call('ZADD', KEYS[4], text(after(place)), owner)
     note(owner, wish, '0')
   end
 end
@@ -165,4 +165,4 @@ local head = 0
 if wish.mode == 'm' and till > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
-return {0, text(last), math.max(till - now, 0), head}
+return {0, text(last), till > now and math.max(till - after(0), 1) or 0, head}

@@ -46,6 +46,11 @@ local function clock(ms)
   last, memory = new - 1, tonumber(ms)
 end
 
+-- after answers the end of what lasts for so many ms from now: now is rounded down.
+local function after(ms)
+  return now + ms + 1
+end
+
 -- ends answers the end of a lease or a place, 0 if there is none.
 local function ends(key, owner)
   return tonumber(call('ZSCORE', key, owner) or 0)

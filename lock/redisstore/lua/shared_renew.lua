@@ -12,7 +12,7 @@ local call, pcall, match = redis.call, redis.pcall, string.match
 local ttl = tonumber(ARGV[1])
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local till = string.format('%.0f', now + ttl)
+local till = now + ttl + 1 -- now is rounded down
 
 -- held answers the mode of the lease, nil if it is not held.
 local function held(holders, records, owner, token)
@@ -33,8 +33,8 @@ for i = 2, #ARGV do
     -- In this order, because a server that is out of memory refuses to add anything,
     -- unless another write came before.
     local latest = tonumber(call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2])
-    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.max(latest, now + ttl)))
-    call('ZADD', KEYS[k], till, owner)
+    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.max(latest, till)))
+    call('ZADD', KEYS[k], string.format('%.0f', till), owner)
     for side = k + 1, mode == 'm' and k + 2 or k + 1 do
       if call('PTTL', KEYS[side]) < 2 * ttl then
         call('PEXPIRE', KEYS[side], string.format('%.0f', 4 * ttl))
