@@ -2,12 +2,9 @@ package redisstore
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -295,124 +292,4 @@ func TestReleaseASharedLockTwice(t *testing.T) {
 		assert.EqualValues(t, 0, c.release(first.owner, 0))
 		assert.Equal(t, before, c.dump(), "the second hands nothing over")
 	})
-}
-
-func TestTokensOfSharedLocksThatCannotRise(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
-		for _, last := range []string{"text", "9007199254740991", "99999999999999999999"} {
-			require.NoError(t, c.rdb.Set(t.Context(), c.k.token, last, time.Minute).Err())
-			before := c.dump()
-			_, err := c.try(first, placeMs)
-			require.ErrorContains(t, err, "token")
-			assert.Equal(t, before, c.dump())
-		}
-		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-		require.NoError(t, c.rdb.Set(t.Context(), c.k.token, ahead, time.Hour).Err())
-		assert.Equal(t, strconv.FormatUint(ahead+1, 10), c.granted(first))
-		around(t, 70*time.Minute, c.pttl(c.k.token))
-		mark, _, _ := c.queued(second)
-		assert.Equal(t, strconv.FormatUint(ahead+1, 10), mark)
-		require.NoError(t, c.rdb.Set(t.Context(), c.k.token, "text", time.Minute).Err())
-		before := c.dump()
-		_, err := c.call(sharedReleaseScript, sharedKeysInOrder(&c.k, first.owner), first.owner, tombMs, memMs)
-		require.ErrorContains(t, err, "token")
-		assert.Equal(t, before, c.dump(), "nobody has lost a turn")
-	})
-}
-
-func TestSomethingElseAtTheKeysOfASharedLock(t *testing.T) {
-	for i := range 6 {
-		each(t, func(t *testing.T, c *crowd, first, second, third ask) {
-			c.granted(first)
-			c.queued(second)
-			bad := sharedKeysInOrder(&c.k, "")[i]
-			require.NoError(t, c.rdb.Del(t.Context(), bad).Err())
-			require.NoError(t, c.rdb.SAdd(t.Context(), bad, first.owner, second.owner).Err())
-			require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+bad, 1, time.Minute).Err())
-			before := c.dump()
-			for _, a := range []ask{first, second, third} {
-				for _, place := range []int{0, placeMs} {
-					_, err := c.try(a, place)
-					require.ErrorContains(t, err, "WRONGTYPE")
-					assert.Equal(t, before, c.dump(), "nothing is written")
-				}
-				_, err := c.call(sharedReleaseScript, sharedKeysInOrder(&c.k, a.owner), a.owner, tombMs, memMs)
-				require.ErrorContains(t, err, "WRONGTYPE")
-				assert.Equal(t, before, c.dump(), "nothing is written")
-			}
-		})
-	}
-}
-
-func TestASortedSetThatIsNoLock(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, _ ask) {
-		require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, zOf("a:1", 17), zOf("b", 1e18)).Err())
-		require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+c.k.lock, 1, time.Minute).Err())
-		before := c.dump()
-		_, err := c.try(first, placeMs)
-		require.ErrorContains(t, err, "WRONGTYPE")
-		assert.EqualValues(t, 0, c.release("nobody:1", 0))
-		assert.Equal(t, before, c.dump())
-	})
-}
-
-func TestForceASharedLock(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
-		signals := c.signals("a")
-		low := c.granted(first)
-		high := c.granted(third)
-		c.queued(second)
-		force := func(token string) any {
-			v, err := c.call(sharedForceScript, sharedKeysInOrder(&c.k, "")[:6], token, memMs)
-			require.NoError(t, err)
-			return v
-		}
-		before := c.dump()
-		assert.EqualValues(t, 0, force("1"))
-		assert.Equal(t, before, c.dump())
-		assert.EqualValues(t, 1, force(low), "of those that were seen")
-		assert.Equal(t, []string{"a:1 0"}, signals(), "it is told")
-		assert.Contains(t, c.holders(), third.owner)
-		assert.EqualValues(t, 1, force(high))
-		assert.Equal(t, []string{second.owner}, c.holders(), "those that wait are served")
-		assert.EqualValues(t, 0, force(high), "a duplicate does not hit the next holders")
-		assert.EqualValues(t, 1, force(c.token(second.owner)))
-		c.empty()
-	})
-}
-
-func TestInspectASharedLock(t *testing.T) {
-	c := newCrowd(t)
-	see := func() []any {
-		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
-		require.NoError(t, err)
-		return v.([]any)
-	}
-	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}}, see())
-	var tokens []string
-	for i := range 20 {
-		a := permits(fmt.Sprintf("o:%d", i), 20)
-		a.ttl, a.meta = ttlMs+(i*7)%20*1000, fmt.Sprint("holder\n", i)
-		tokens = append(tokens, c.granted(a))
-	}
-	c.queued(permits("w:1", 20))
-	c.expire("o:3")
-	before := c.dump()
-	v := see()
-	assert.Equal(t, before, c.dump())
-	assert.EqualValues(t, 19, v[0])
-	assert.EqualValues(t, 1, v[1])
-	assert.Equal(t, tokens[19], v[2])
-	assert.Equal(t, tokens[19], v[3])
-	require.Len(t, v[4], 16)
-	tokens = slices.Delete(tokens, 3, 4)
-	for i, h := range v[4].([]any) {
-		assert.Equal(t, tokens[i], h.([]any)[0], "in the order of their grants")
-	}
-	first := v[4].([]any)[0].([]any)
-	assert.InDelta(t, ttlMs, first[1], 2000)
-	assert.Equal(t, []any{"p", int64(20), "holder\n0"}, first[2:])
-	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
-	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
-	require.ErrorContains(t, err, "WRONGTYPE")
 }
