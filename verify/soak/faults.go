@@ -20,7 +20,7 @@ func (s *soak) troubles() []fault {
 	return []fault{
 		{"server killed", func() error {
 			s.server.Kill()
-			time.Sleep(s.fault)
+			time.Sleep(min(s.fault, time.Second)) // it takes as long again, and more, to read what it knew
 			return s.server.Restart()
 		}},
 		{"connections reset", func() error {

@@ -5,16 +5,11 @@ import (
 	"testing"
 
 	"github.com/leasewheel/leasewheel/verify/mutant"
-	"github.com/leasewheel/leasewheel/verify/part"
 )
 
 var mutantFlag = flag.String("mutant", "", "test the mutants whose names match this, whatever the tier")
 
 func TestMutants(t *testing.T) {
-	if !part.IsLong() && *mutantFlag == "" {
-		t.Log("the mutants are for TIER=long, or -mutant .")
-		return
-	}
 	mutants := []mutant.Tested{
 		{
 			Name: "one failure is a loss", File: "renewal/entry.go",

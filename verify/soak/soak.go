@@ -45,6 +45,7 @@ type soak struct {
 
 	churned, failed atomic.Int64 // turns of the churn
 	faults          map[string]int
+	longest         time.Duration // fault
 	losses          losses
 }
 
@@ -74,10 +75,11 @@ func (p plan) prepare(t testing.TB) *soak {
 	return s
 }
 
-// begin makes the client.
+// begin makes the client. Its engine is as it would make one itself, but shows how many
+// timers there are.
 func (s *soak) begin(t testing.TB) error {
 	var err error
-	if s.engine, err = wheel.New(nil); err != nil {
+	if s.engine, err = wheel.New(&wheel.Options{Tick: s.ttl / 3000}); err != nil {
 		return err
 	}
 	store, err := redisstore.New(s.proxy.Client(t), nil)
@@ -165,10 +167,12 @@ func (s *soak) trouble() error {
 			if round > 0 && time.Now().After(end) {
 				return nil
 			}
+			began := time.Now()
 			if err := f.do(); err != nil {
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
 			s.faults[f.name]++
+			s.longest = max(s.longest, time.Since(began))
 			time.Sleep(s.every)
 		}
 	}

@@ -76,34 +76,39 @@ func planned() plan {
 // patience is how long a busy machine may take to come to rest.
 const patience = 30 * time.Second
 
+// course is what became of a soak.
+type course struct {
+	taking, giving      time.Duration // all leases
+	least               time.Duration // that a sampled lock had left
+	stats               renewal.Stats
+	before, full, after load
+	left                leftover
+}
+
 func TestSoak(t *testing.T) {
-	p := planned()
-	s := p.prepare(t)
-	before := measure()
+	s, c := planned().prepare(t), course{before: measure()}
 	require.NoError(t, s.begin(t))
 	began := time.Now()
 	s.each(func(i int) { s.take(t.Context(), i) })
+	c.taking, c.full = time.Since(began), measure()
 	require.Zero(t, s.failed.Load())
-	require.Equal(t, p.leases, s.client.Stats().Renewal.Held)
-	taken := time.Since(began)
-	full := measure()
+	require.Equal(t, s.leases, s.client.Stats().Renewal.Held)
 
-	least := s.endure(t)
+	c.least = s.endure(t)
 
 	began = time.Now()
 	s.each(func(i int) { s.giveBack(t.Context(), i) })
-	released := time.Since(began)
+	c.giving = time.Since(began)
 	assert.Eventually(t, func() bool { return s.engine.Stats().Pending == 0 }, patience/10, 10*time.Millisecond, "timers are left")
 	assert.Eventually(t, func() bool { return s.client.Stats().Cleaning == 0 }, patience, 10*time.Millisecond)
-	assert.Zero(t, s.client.Stats().Renewal.Held)
-	stats := s.client.Stats().Renewal
-	left, err := s.leftovers(t.Context())
+	c.stats = s.client.Stats().Renewal
+	var err error
+	c.left, err = s.leftovers(t.Context())
 	require.NoError(t, err)
-	s.end(t, before)
-	after := measure()
-
-	s.report(taken, released, least, stats, before, full, after, left)
-	s.judge(t, stats, before, full, after, left)
+	s.end(t, c.before)
+	c.after = measure()
+	s.report(c)
+	s.judge(t, c)
 }
 
 // endure lets time pass, with churn and faults, and returns the least time that any
@@ -131,33 +136,35 @@ func (s *soak) end(t *testing.T, before load) {
 // few is by how much goroutines, and the heap in MB, may differ.
 const few = 4
 
-func (s *soak) report(taken, released, least time.Duration, stats renewal.Stats, before, full, after load, left leftover) {
+func (s *soak) report(c course) {
 	report.Add("leases      %d with a TTL of %v, taken in %v, held for %v, given back in %v", s.leases, s.ttl,
-		taken.Round(time.Millisecond), s.length, released.Round(time.Millisecond))
+		c.taking.Round(time.Millisecond), s.length, c.giving.Round(time.Millisecond))
 	report.Add("churn       %d given back and taken again, %d times without an answer or too soon after that", s.churned.Load(), s.failed.Load())
-	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v; least PTTL sampled %v", stats.Renewed, stats.Unknown,
-		stats.Late.Quantile(0.5), stats.Late.Quantile(0.999), least)
-	report.Add("faults      %s", listed(s.faults))
+	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v; least PTTL sampled %v", c.stats.Renewed, c.stats.Unknown,
+		c.stats.Late.Quantile(0.5), c.stats.Late.Quantile(0.999), c.least)
+	report.Add("faults      %s; the longest took %v", listed(s.faults), s.longest.Round(time.Millisecond))
 	report.Add("losses      %d %s", s.losses.count, s.losses.first)
-	report.Add("process     before %v; with all leases %v; after %v", before, full, after)
+	report.Add("process     before %v; with all leases %v; after %v", c.before, c.full, c.after)
 	report.Add("server      after: %d tokens remembered, %d owners that were given up, %d other keys, %d without an end",
-		left.tokens, left.graves, left.anything, left.endless)
+		c.left.tokens, c.left.graves, c.left.anything, c.left.endless)
 }
 
 // judge fails the test if something was lost, has grown, or was not done at all.
-func (s *soak) judge(t *testing.T, stats renewal.Stats, before, full, after load, left leftover) {
+func (s *soak) judge(t *testing.T, c course) {
 	assert.Zero(t, s.losses.count, s.losses.first)
-	assert.Zero(t, stats.Lost())
-	assert.Zero(t, left.anything, "there are keys of locks that nobody holds")
-	assert.Zero(t, left.endless, "there are keys without an end")
-	assert.LessOrEqual(t, left.tokens, s.leases)
-	assert.Less(t, full.goroutines, before.goroutines+200, "goroutines that grow with the leases")
-	assert.Less(t, after.heap, before.heap+(full.heap-before.heap)/20+few*1e6, "bytes that are not given back")
+	assert.Less(t, s.longest, s.ttl/3, "this machine is too slow: no lease outlives a fault that takes two renewals")
+	assert.Zero(t, c.stats.Lost())
+	assert.Zero(t, c.stats.Held)
+	assert.Zero(t, c.left.anything, "there are keys of locks that nobody holds")
+	assert.Zero(t, c.left.endless, "there are keys without an end")
+	assert.LessOrEqual(t, c.left.tokens, s.leases)
+	assert.Less(t, c.full.goroutines, c.before.goroutines+200, "goroutines that grow with the leases")
+	assert.Less(t, c.after.heap, c.before.heap+(c.full.heap-c.before.heap)/20+few*1e6, "bytes that are not given back")
 
 	for _, f := range s.troubles() {
 		assert.Positive(t, s.faults[f.name], "%s never came", f.name)
 	}
-	assert.Greater(t, stats.Renewed, uint64(s.leases/4))
-	assert.Positive(t, stats.Unknown, "no renewal met a fault")
+	assert.Greater(t, c.stats.Renewed, uint64(s.leases/4))
+	assert.Positive(t, c.stats.Unknown, "no renewal met a fault")
 	assert.Greater(t, s.churned.Load(), int64(s.churn))
 }
