@@ -73,7 +73,37 @@ func networkFaults(ttl time.Duration) []fault {
 		network("replies cut", func(l *link, d chance.Dice, _ time.Duration) error {
 			return l.spoil(down, "limit_data", map[string]int64{"bytes": int64(1 + d.IntN(300))})
 		}, ttl),
+		slowThenSilent(ttl),
 	}
+}
+
+// slowThenSilent is what finds out whether deadlines count from the sending: the last
+// renewals that are answered are answered late, and no other is. It takes its time.
+func slowThenSilent(ttl time.Duration) fault {
+	return fault{"slow and then silent", func(ctx context.Context, p *place, _ chance.Dice, _ time.Duration) error {
+		half := p.links[:len(p.links)/2] // the others get what these lose
+		for _, step := range []struct {
+			kind, attribute string
+			value           int64
+			length          time.Duration
+		}{
+			{"latency", "latency", (ttl / 10).Milliseconds(), ttl},
+			{"timeout", "timeout", 0, 3 * ttl / 2},
+		} {
+			for _, l := range half {
+				for _, direction := range []string{up, down} {
+					if err := l.spoil(direction, step.kind, map[string]int64{step.attribute: step.value}); err != nil {
+						return err
+					}
+				}
+			}
+			rest(ctx, step.length)
+		}
+		for _, l := range half {
+			l.heal(ctx)
+		}
+		return nil
+	}}
 }
 
 // serverFaults are what happens to the server. It is started again with what it had
