@@ -28,16 +28,17 @@ const (
 //     batches never deadlock.
 //   - It is reentrant. A Lock or TryLock whose ctx comes from [Held.Context] of a
 //     batch of the same client and group, see [Reentrant], enters again without IO
-//     if ctx has all of its members, from one such batch or from several. If it has
+//     if ctx has all of its members, from one such batch or from several; of several
+//     the handle is one like that of a Multi, and Held.Members has theirs. If ctx has
 //     some of them the error is ErrPartlyHeld: who waited for the rest would hold a
 //     part, and two such would wait for each other for ever. Lock what is needed in
 //     all first; or the rest as a batch of its own. A batch that was lost is not
 //     entered again, nor got anew: that is ErrLost.
 //   - It cleans itself up. The members of a holder that has died are free after one
 //     TTL, by the clock of the store and nobody else's, and nothing of them stays.
-//   - It works where one server is not enough: on a store that is a majority of
-//     several, as a group with members on all of them; and in a Multi with batches of
-//     other groups and stores.
+//   - It works where one server is not enough: on a [Quorum], where a majority of
+//     several stores has each batch; and in a Multi, with batches of other groups and
+//     stores.
 //
 // The fencing token is that of the whole, higher than those of all batches of the
 // group before.

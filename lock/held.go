@@ -105,7 +105,7 @@ func (h *Held) Deadline() time.Time {
 // this key. A resource that is given the token with each request, and refuses
 // tokens below the highest that it has seen, is safe from holders that do not
 // know yet that they lost the lock. It is 0 for a store that has none, and for a
-// Multi, whose Members have tokens.
+// Multi, or a Batch within several, whose Members have tokens.
 func (h *Held) Token() uint64 {
 	if h == nil || h.hold == nil {
 		return 0
