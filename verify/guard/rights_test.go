@@ -90,7 +90,7 @@ func (a *authority) denied(name string) (objects []string) {
 func TestTheSuiteWithFewRightsAmongForeignKeys(t *testing.T) {
 	t.Parallel()
 	if !part.IsLong() {
-		t.Skip("it waits for a minute")
+		t.Skip("it takes minutes")
 	}
 	a := newAuthority(t)
 	words, _ := rights(t)
@@ -110,7 +110,7 @@ func TestTheSuiteWithFewRightsAmongForeignKeys(t *testing.T) {
 	}
 	locktest.TestStore(t, locktest.Config{
 		New:      open,
-		TTL:      time.Second,
+		TTL:      3 * time.Second,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Delete: func(t *testing.T, s lock.Store, key string) {
