@@ -6,6 +6,10 @@ import "github.com/leasewheel/leasewheel/verify/mutant"
 // other clients: each breaks a promise of docs/SAFETY.md.
 var mutants = mutant.List{
 	{
+		"the first handle that goes gives the lock back", "lock/holding.go",
+		"if s.handles.Add(-1) == 0 {", "if s.handles.Add(-1) >= 0 {",
+	},
+	{
 		"the deadline counts from the answer of a renewal", "renewal/dispatch.go",
 		"e.settle(outcome, err, b.sent, now)", "e.settle(outcome, err, now, now)",
 	},

@@ -39,7 +39,7 @@ func held(t *testing.T, seed uint64, r Result) {
 // usual is half of what a schedule does on average over all classes.
 var usual = part.Floors{
 	Operations: map[string]float64{
-		"lock": 14, "try lock": 6, "unlock": 8, "acquire": 50, "wait": 25, "release": 40, "renew": 11, "renewed": 7, "hand-over": 1.2,
+		"lock": 14, "try lock": 6, "unlock": 8, "acquire": 50, "wait": 25, "release": 40, "renew": 11, "renewed": 7, "hand-over": 1.2, "enter again": 2.2,
 	},
 	Faults: map[string]float64{
 		"lost request": 3.5, "lost reply": 2.5, "late request": 4, "slow reply": 2.5, "twice": 0.6, "refused": 1.8,
@@ -51,7 +51,7 @@ var usual = part.Floors{
 	Losses: map[string]float64{"the store has it no more": 1.1, "its renewals failed": 0.35, "its deadline passed": 1},
 	Checks: map[string]float64{
 		"holding": 30, "exclusion": 0.15, "deadline": 9, "told": 1.1, "sent": 11, "unlock": 8, "token": 9,
-		"left": 1, "close": 2, "served": 0.7, "noticed": 0.15, "stats": 40, "answer": 20, "loss": 2.5,
+		"left": 1, "close": 2, "served": 0.7, "noticed": 0.15, "stats": 40, "answer": 20, "loss": 2.5, "inside": 4.4,
 	},
 }
 

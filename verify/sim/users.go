@@ -13,8 +13,9 @@ import (
 // user is a goroutine of a process that takes locks and gives them back.
 type user struct {
 	*process
-	id   int
-	dice chance.Dice
+	id    int
+	dice  chance.Dice
+	aside chance.Dice // of what changes nothing for others
 
 	refused bool // by a client that is closed; the world's mu guards it
 }
@@ -55,7 +56,9 @@ func (u *user) turn() {
 	}
 	w.look(t)
 	w.traveling.Go(func() { w.watch(t) })
+	inner := u.enter(t)
 	u.hold(t, hold)
+	u.leave(t, inner)
 	if abandons && u.plan.maxHold > 0 {
 		return // MaxHold ends it
 	}

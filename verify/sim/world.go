@@ -77,7 +77,7 @@ func (w *world) play() {
 	var users sync.WaitGroup
 	for _, p := range w.procs {
 		for n := range p.plan.users {
-			u := &user{process: p, id: n, dice: chance.New(w.plan.seed, 5, uint64(p.id), uint64(n))}
+			u := &user{process: p, id: n, dice: chance.New(w.plan.seed, 5, uint64(p.id), uint64(n)), aside: chance.New(w.plan.seed, 10, uint64(p.id), uint64(n))}
 			users.Go(u.run)
 		}
 	}
