@@ -288,3 +288,33 @@ func TestAContextOfNone(t *testing.T) {
 		<-ctx.Done()
 	})
 }
+
+// What comes after Close cannot be given back any more; the log says so, without the
+// owner.
+func TestWhatIsLeftToItsTTLIsLogged(t *testing.T) {
+	var log strings.Builder
+	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(10 * time.Second) // whatever its ctx says
+			}
+			return nil
+		})
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Mutex("k").TryLock(t.Context())
+			done <- err
+		}()
+		settle(0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, b.Close(ctx))
+		require.ErrorIs(t, <-done, lock.ErrClosed)
+		settle(10 * time.Second)
+		assert.Contains(t, log.String(), "left to its TTL")
+		assert.Contains(t, log.String(), "the client is closed")
+		assert.Contains(t, log.String(), "key=k")
+		assert.NotContains(t, log.String(), "owner")
+	})
+}
