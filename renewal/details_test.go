@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -259,61 +258,6 @@ func TestUntilOfAnOldWatchdog(t *testing.T) {
 		assert.True(t, entry.Valid())
 		settle(1 + slack)
 		assert.True(t, closed(entry.Done()))
-	})
-}
-
-// Whichever entries end, the others are still known to Close.
-func TestCloseKnowsAllThatAreLeft(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		const n = 6
-		for mask := range 1 << n {
-			for _, oldestFirst := range []bool{true, false} {
-				dog := newDog(t, e, new(store), nil)
-				var left, gone []*renewal.Entry[string]
-				var want []string
-				for i := range n {
-					entry := register(t, dog, fmt.Sprint(i))
-					if mask&(1<<i) != 0 {
-						gone = append(gone, entry)
-					} else {
-						left, want = append(left, entry), append(want, entry.Lease())
-					}
-				}
-				if !oldestFirst {
-					slices.Reverse(gone)
-				}
-				for _, entry := range gone {
-					assert.True(t, entry.Stop())
-				}
-				got, err := dog.Close(context.Background())
-				require.NoError(t, err)
-				require.ElementsMatch(t, want, got)
-				for _, entry := range left {
-					require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
-				}
-			}
-		}
-	})
-}
-
-// Close returns what was held also if it has to wait for a renewal.
-func TestCloseReturnsWhatWasHeldAfterItsWait(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return renewal.Unknown, ctx.Err()
-		}}
-		dog := newDog(t, e, s, nil)
-		register(t, dog, "a")
-		for len(s.seen()) == 0 {
-			settle(time.Millisecond)
-		}
-		begun := time.Now()
-		left, err := dog.Close(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, []string{"a"}, left)
-		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }
 
