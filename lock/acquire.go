@@ -69,14 +69,21 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 // runInLine is run for a Lock: when its turn has come in the line of its key.
 func (a *acquisition) runInLine(ctx context.Context) (*Held, error) {
 	lines, r := &a.client.lines, a.request
-	if err := lines.enter(ctx, r); err != nil {
+	held, err := lines.enter(ctx, a.client, r)
+	switch {
+	case err != nil:
 		return nil, refusal(ctx, err)
+	case held != nil:
+		return held, nil
 	}
 	a.waiter = a.client.waiter
-	held, err := a.run(ctx)
-	if err == nil || ctx.Err() != nil || errors.Is(err, errTooLate) {
+	held, err = a.run(ctx)
+	switch {
+	case err == nil:
+		a.client.sit(held, r)
+	case ctx.Err() != nil || errors.Is(err, errTooLate):
 		lines.leave(r)
-	} else {
+	default:
 		lines.fail(r, err)
 	}
 	return held, err

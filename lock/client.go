@@ -38,9 +38,10 @@ type core struct {
 	id     string        // random: makes the client's owners unique
 	serial atomic.Uint64 // of acquisitions
 
-	lines lines                   // of the calls of Lock
-	ctx   context.Context         // ends when Close begins
-	end   context.CancelCauseFunc // of ctx
+	lines     lines                   // of the calls of Lock
+	handovers int                     // at most, in a row, within the client
+	ctx       context.Context         // ends when Close begins
+	end       context.CancelCauseFunc // of ctx
 
 	mu      sync.Mutex    // guards all below
 	closed  bool          // Close has begun
@@ -68,6 +69,7 @@ func New(store Store, o *Options) (*Client, error) {
 	}
 	c.waiter, _ = store.(Waiter)
 	c.lines.init(opts.MaxWaiters)
+	c.handovers = opts.LocalHandovers
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.cleaner.init(store, opts.Logger)
 

@@ -104,8 +104,10 @@ func (h *Held) Deadline() time.Time {
 // Token returns the fencing token: higher than that of every earlier holder of
 // this key. A resource that is given the token with each request, and refuses
 // tokens below the highest that it has seen, is safe from holders that do not
-// know yet that they lost the lock. It is 0 for a store that has none, and for a
-// Multi, or a Batch within several, whose Members have tokens.
+// know yet that they lost the lock. Holders to whom a lock was passed on within their
+// client (Options.LocalHandovers) have the token of the first of them, so a resource
+// cannot tell those apart. It is 0 for a store that has none, and for a Multi, or a
+// Batch within several, whose Members have tokens.
 func (h *Held) Token() uint64 {
 	if h == nil || h.hold == nil {
 		return 0

@@ -21,6 +21,9 @@ type holding struct {
 
 	handles atomic.Int32 // that were not unlocked; at 0 the lease is released
 	left    atomic.Bool  // the first handle was unlocked while there were others
+
+	seat *seat       // nil: the lock is not passed on within the client
+	rise func() bool // keeps the end of the lease from giving the seat up
 }
 
 // unlockTimeout bounds one Unlock.
@@ -28,9 +31,13 @@ const unlockTimeout = 3 * time.Second
 
 // newHeld returns the first handle of a lease.
 func newHeld(c *Client, entry *renewal.Entry[Lease]) *Held {
+	return &Held{hold: newHolding(c, entry)}
+}
+
+func newHolding(c *Client, entry *renewal.Entry[Lease]) *holding {
 	s := &holding{client: c, entry: entry}
 	s.handles.Store(1)
-	return &Held{hold: s}
+	return s
 }
 
 // unlock is that of the first handle.
@@ -54,12 +61,20 @@ func (s *holding) leave(ctx context.Context) (last bool, err error) {
 	return last, err
 }
 
-// release ends the lease.
+// release passes the lock on within the client, or ends the lease.
 func (s *holding) release(ctx context.Context) error {
 	if err := s.client.begin(); err != nil { // Close releases it, if it was not lost before
 		return cmp.Or(s.state(), err)
 	}
 	defer s.client.done()
+	s, passed := s.passOn()
+	if passed {
+		return nil
+	}
+	if s.seat != nil {
+		s.rise()
+		defer s.seat.leave() // behind those who wait in other processes
+	}
 	lease := s.entry.Lease()
 	if !s.entry.Stop() {
 		return s.releaseEnded(lease)

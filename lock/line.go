@@ -36,11 +36,16 @@ type line struct {
 
 // turn is a call that waits behind those that ask.
 type turn struct {
+	client  *Client
 	request Request
+	ctx     context.Context
+	given   chan given
+}
 
-	// given is sent nil when the call may ask, or the error with which one before it
-	// has failed.
-	given chan error
+// given ends the waiting of a turn.
+type given struct {
+	err  error // with which a call before it has failed
+	held *Held // the lock, passed on by its holder; nil, without an error: the call may ask
 }
 
 // together bounds how many calls of one line ask the store at a time.
@@ -73,18 +78,18 @@ func (l *line) admits(r Request) bool {
 }
 
 // enter returns nil when the call may ask the store: leave or fail must then be
-// called. The error is ErrTooMany, at once; the cause of ctx; or that with which a
-// call before it failed.
-func (l *lines) enter(ctx context.Context, r Request) error {
+// called; or the lock itself, which its holder has passed on. The error is ErrTooMany,
+// at once; the cause of ctx; or that with which a call before it failed.
+func (l *lines) enter(ctx context.Context, c *Client, r Request) (*Held, error) {
 	l.mu.Lock()
 	if l.n >= l.most {
 		l.mu.Unlock()
-		return ErrTooMany
+		return nil, ErrTooMany
 	}
 	l.n++
 	if r.Mode == Members {
 		l.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	id := lineOf(r)
 	of := l.of[id]
@@ -96,30 +101,30 @@ func (l *lines) enter(ctx context.Context, r Request) error {
 		of.mode = r.Mode
 		of.asking++
 		l.mu.Unlock()
-		return nil
+		return nil, nil
 	}
-	t := &turn{request: r, given: make(chan error, 1)}
+	t := &turn{client: c, request: r, ctx: ctx, given: make(chan given, 1)}
 	place := of.behind.PushBack(t)
 	l.mu.Unlock()
 
 	select {
-	case err := <-t.given:
-		return err
+	case g := <-t.given:
+		return g.held, g.err
 	case <-ctx.Done():
 		return l.quit(ctx, id, place)
 	}
 }
 
 // quit takes a call out of its line. If its turn has come meanwhile it goes to the
-// next.
-func (l *lines) quit(ctx context.Context, id lineKey, place *list.Element) error {
+// next; but what it has got it has got.
+func (l *lines) quit(ctx context.Context, id lineKey, place *list.Element) (*Held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.of[id]
 	select {
-	case err := <-place.Value.(*turn).given:
-		if err != nil {
-			return err
+	case g := <-place.Value.(*turn).given:
+		if g.err != nil || g.held != nil {
+			return g.held, g.err
 		}
 		of.asking--
 	default:
@@ -127,14 +132,27 @@ func (l *lines) quit(ctx context.Context, id lineKey, place *list.Element) error
 	}
 	l.n--
 	l.next(id)
-	return context.Cause(ctx)
+	return nil, context.Cause(ctx)
 }
 
 // leave lets the next calls of the line have their turns.
 func (l *lines) leave(r Request) {
+	l.stay()
+	l.move(r)
+}
+
+// stay is leave for a call that has the lock and stays in front of the line, until
+// move.
+func (l *lines) stay() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n--
+}
+
+// move lets the next calls of the line have their turns.
+func (l *lines) move(r Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if id := lineOf(r); l.of[id] != nil {
 		l.of[id].asking--
 		l.next(id)
@@ -154,7 +172,7 @@ func (l *lines) fail(r Request, err error) {
 	}
 	of.asking--
 	for place := of.behind.Front(); place != nil; place = place.Next() {
-		place.Value.(*turn).given <- err
+		place.Value.(*turn).given <- given{err: err}
 		l.n--
 	}
 	of.behind.Init()
@@ -176,7 +194,7 @@ func (l *lines) next(id lineKey) {
 		of.mode = t.request.Mode
 		of.asking++
 		of.behind.Remove(first)
-		t.given <- nil
+		t.given <- given{}
 	}
 	if of.asking == 0 {
 		delete(l.of, id)

@@ -12,6 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// enter is for calls to whom nobody passes a lock on.
+func enter(ctx context.Context, l *lines, r Request) error {
+	_, err := l.enter(ctx, nil, r)
+	return err
+}
+
 // A turn that is given to a call at the moment at which that is cancelled goes to
 // the next.
 func TestATurnIsNotLost(t *testing.T) {
@@ -21,12 +27,12 @@ func TestATurnIsNotLost(t *testing.T) {
 		k := Request{Key: "k"}
 		var had, cancelled int
 		for i := range 200 {
-			require.NoError(t, l.enter(t.Context(), k))
+			require.NoError(t, enter(t.Context(), &l, k))
 			ctx, cancel := context.WithCancel(t.Context())
 			second, third := make(chan error), make(chan error)
-			go func() { second <- l.enter(ctx, k) }()
+			go func() { second <- enter(ctx, &l, k) }()
 			synctest.Wait()
-			go func() { third <- l.enter(t.Context(), k) }()
+			go func() { third <- enter(t.Context(), &l, k) }()
 			synctest.Wait()
 			assert.Equal(t, 3, l.len())
 			if i%2 == 0 {
@@ -56,6 +62,38 @@ func TestATurnIsNotLost(t *testing.T) {
 	})
 }
 
+// A lock that is passed on to a call at the moment at which that is cancelled is the
+// call's.
+func TestALockThatIsPassedOnIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lines
+		l.init(10)
+		r, id := Request{Key: "k"}, lineKey{key: "k"}
+		require.NoError(t, enter(t.Context(), &l, r))
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			passed, got := new(Held), make(chan given)
+			go func() {
+				held, err := l.enter(ctx, nil, r)
+				got <- given{err, held}
+			}()
+			synctest.Wait()
+			l.mu.Lock()
+			cancel()
+			l.n--
+			behind := &l.of[id].behind
+			behind.Remove(behind.Front()).(*turn).given <- given{held: passed}
+			l.mu.Unlock()
+			g := <-got
+			require.NoError(t, g.err)
+			require.Same(t, passed, g.held)
+			require.Equal(t, 1, l.len())
+		}
+		l.leave(r)
+		require.Empty(t, l.of)
+	})
+}
+
 // Whoever asks, gives up or fails: a writer asks alone, no more ask together than may,
 // and nobody is forgotten.
 func TestWhoAsksTogether(t *testing.T) {
@@ -67,7 +105,7 @@ func TestWhoAsksTogether(t *testing.T) {
 		call := func(r Request) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(100)+1)*time.Millisecond)
 			defer cancel()
-			if l.enter(ctx, r) != nil {
+			if enter(ctx, &l, r) != nil {
 				return
 			}
 			mu.Lock()

@@ -57,6 +57,17 @@ type Options struct {
 	// asked of the store. Default 10,000.
 	MaxWaiters int
 
+	// LocalHandovers is how many times in a row an Unlock may pass a lock on to the
+	// next Lock of this client that waits for the same key, without asking the store;
+	// then it goes to the store, and to those who wait in other processes. All who
+	// have it in a row have one lease and one fencing token, so the resource cannot
+	// tell them apart: they must not be able to outlive their turn. It holds for
+	// locks of one holder (Mutex, Reentrant, members of a Multi) with equal terms,
+	// without MaxHold and not Fixed, and while half of the TTL is left at least.
+	// Calls of Lock that wait behind a holder of this client then have no place in
+	// the store's queue. Default 0: none.
+	LocalHandovers int
+
 	// Logger is told of losses, and of locks that could not be released. Owners
 	// are never logged. Default: nothing is logged.
 	Logger *slog.Logger
@@ -90,6 +101,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if opts.MaxWaiters < 0 {
 		return opts, fmt.Errorf("lock: Options.MaxWaiters must be above 0, got %d", opts.MaxWaiters)
+	}
+	if opts.LocalHandovers < 0 {
+		return opts, fmt.Errorf("lock: Options.LocalHandovers must not be negative, got %d", opts.LocalHandovers)
 	}
 	if opts.Renewal.Logger == nil {
 		opts.Renewal.Logger = opts.Logger

@@ -100,6 +100,34 @@ func benchmarkHandOff(b *testing.B, n int) {
 	b.ReportMetric(jain(turns), "jain")
 }
 
+// BenchmarkLocalHandOff measures how often goroutines of one client can take turns
+// at a lock that each gives back at once, passing it on within the client so many
+// times in a row.
+func BenchmarkLocalHandOff(b *testing.B) {
+	for _, passes := range []int{0, 1, 16, 256} {
+		b.Run(fmt.Sprint(passes), func(b *testing.B) {
+			s, err := New(testredis.Start(b).Client(b), nil)
+			require.NoError(b, err)
+			client, err := lock.New(s, &lock.Options{LocalHandovers: passes})
+			require.NoError(b, err)
+			defer client.Close(context.Background())
+			b.SetParallelism(16)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					h, err := client.Mutex("k").Lock(context.Background())
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if err := h.Unlock(context.Background()); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 // jain is the square of the sum over n times the sum of the squares.
