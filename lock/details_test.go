@@ -153,6 +153,35 @@ func TestCloseSaysWhyALockWasNotReleased(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotTakeAFailureForARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.lock("k")
+		b.loseRequests(always(locktest.Release, errIO))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // within the first pause
+		defer cancel()
+		require.ErrorContains(t, b.Close(ctx), "1 of 1 locks")
+	})
+}
+
+// Whatever is printed of a lease or a request names it, and not its owner.
+func TestLeasesAreNamedWithoutTheirOwners(t *testing.T) {
+	modes := map[string]bool{}
+	for mode := lock.Exclusive; mode <= lock.Members+1; mode++ {
+		modes[mode.String()] = true
+		r := lock.Request{Key: "k", Owner: "secret:1", Mode: mode, TTL: ttl}
+		for _, v := range []any{r, lock.Lease{Request: r}} {
+			for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+				text := fmt.Sprintf(format, v)
+				assert.Contains(t, text, mode.String())
+				assert.Contains(t, text, `"k"`)
+				assert.NotContains(t, text, "secret")
+			}
+		}
+	}
+	assert.Len(t, modes, int(lock.Members)+2, "each has a word of its own")
+	assert.NotContains(t, modes, "")
+}
+
 func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
 	var log strings.Builder
 	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
