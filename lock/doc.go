@@ -16,10 +16,9 @@
 //
 // A [Mutex] has one holder at a time. A [Reentrant] is one that its holder can lock
 // again. A [RWMutex] has many readers or one writer, a [Semaphore] up to n holders. A
-// [Batch] is many members of a group at once. A [Multi] is several locks as one. Each is a [Locker], so one can take the
-// place of another. In an
-// [Election] the holder is the leader, whom others see. A [Quorum] is several stores
-// as one.
+// [Batch] is many members of a group at once. A [Multi] is several locks as one. In an
+// [Election] the holder is the leader, whom others see. Each is a [Locker], so one can
+// take the place of another. A [Quorum] is several stores as one.
 //
 // # What a lease cannot promise
 //
@@ -28,5 +27,5 @@
 // [Held.Err] tell the truth at any instant. But a process may be paused between
 // the question and the deed, for longer than the lease lasts. Where that must do
 // no harm, give [Held.Token] to the resource and let it refuse lower tokens than
-// the highest it has seen. The other assumptions are in docs/SAFETY.md.
+// the highest it has seen: package fence and docs/FENCING.md help with that. The other assumptions are in docs/SAFETY.md.
 package lock

@@ -1,0 +1,170 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock/fence"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func enter(t *testing.T, g fence.Guard, resource string, token uint64) (leave func()) {
+	t.Helper()
+	leave, err := g.Enter(t.Context(), resource, token)
+	require.NoError(t, err)
+	return leave
+}
+
+func TestMemoryRefusesLowerTokens(t *testing.T) {
+	m := fence.NewMemory(0)
+	enter(t, m, "a", 7)()
+	enter(t, m, "a", 7)()
+	enter(t, m, "b", 3)()
+	_, err := m.Enter(t.Context(), "a", 6)
+	var stale *fence.StaleError
+	require.ErrorAs(t, err, &stale)
+	require.ErrorIs(t, err, fence.ErrStale)
+	assert.Equal(t, fence.StaleError{Resource: "a", Token: 6, Highest: 7}, *stale)
+	assert.Contains(t, err.Error(), "it has seen 7")
+	_, err = m.Enter(t.Context(), "a", 0)
+	require.ErrorIs(t, err, fence.ErrNoToken)
+	enter(t, m, "a", 8)()
+	assert.Equal(t, 2, m.Len())
+}
+
+func TestMemoryWaitsForThoseWithLowerTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := fence.NewMemory(0)
+		one, two := enter(t, m, "a", 1), enter(t, m, "a", 1)
+		entered := make(chan func(), 2)
+		wait := func(token uint64) {
+			leave, err := m.Enter(t.Context(), "a", token)
+			assert.NoError(t, err)
+			entered <- leave
+		}
+		go wait(2)
+		go wait(2)
+		overtaken := make(chan error, 1)
+		synctest.Wait()
+		one()
+		one() // a second time does nothing
+		synctest.Wait()
+		assert.Empty(t, entered)
+		_, err := m.Enter(t.Context(), "a", 1)
+		require.ErrorIs(t, err, fence.ErrStale, "from when the higher one came")
+		two()
+		first, second := <-entered, <-entered
+		enter(t, m, "b", 1)() // others are not kept waiting
+
+		go func() {
+			_, err := m.Enter(t.Context(), "a", 3)
+			overtaken <- err
+		}()
+		synctest.Wait()
+		go wait(4)
+		synctest.Wait()
+		first()
+		second()
+		require.ErrorIs(t, <-overtaken, fence.ErrStale)
+		(<-entered)()
+
+		hold := enter(t, m, "a", 5)
+		cause := errors.New("the cause")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
+		defer cancel()
+		_, err = m.Enter(ctx, "a", 6)
+		require.ErrorIs(t, err, cause)
+		_, err = m.Enter(ctx, "a", 6)
+		require.ErrorIs(t, err, cause, "it has ended before")
+		hold()
+		enter(t, m, "a", 6)()
+	})
+}
+
+func TestMemoryForgetsNoToken(t *testing.T) {
+	m := fence.NewMemory(3)
+	held := enter(t, m, "used", 1)
+	for i, token := range []uint64{30, 10, 20, 40} {
+		enter(t, m, fmt.Sprint("r", i), token)()
+	}
+	assert.Equal(t, 3, m.Len())
+	_, err := m.Enter(t.Context(), "r1", 9)
+	require.ErrorIs(t, err, fence.ErrStale, "it is not known any more, but that there were higher ones is")
+	enter(t, m, "used", 1)() // in use, so it is known
+	held()
+	_, err = m.Enter(t.Context(), "r3", 39)
+	require.ErrorIs(t, err, fence.ErrStale)
+	enter(t, m, "new", 50)()
+	assert.Equal(t, 3, m.Len())
+}
+
+// No use begins, or goes on, when one with a higher token has begun.
+func TestMemoryUnderManyHands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const resources = 5
+		m := fence.NewMemory(3)
+		var mu sync.Mutex // guards all below
+		in := [resources]map[uint64]int{}
+		var highest [resources]uint64
+		refused, used := 0, 0
+		var wg sync.WaitGroup
+		for i := range 400 {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			wg.Go(func() {
+				time.Sleep(time.Duration(i+rng.IntN(30)) * time.Millisecond)
+				at, token := rng.IntN(resources), uint64(i/4+1)
+				leave, err := m.Enter(t.Context(), fmt.Sprint(at), token)
+				mu.Lock()
+				if err != nil {
+					assert.ErrorIs(t, err, fence.ErrStale)
+					refused++
+					mu.Unlock()
+					return
+				}
+				used++
+				assert.GreaterOrEqual(t, token, highest[at])
+				highest[at] = token
+				if in[at] == nil {
+					in[at] = map[uint64]int{}
+				}
+				for other, n := range in[at] {
+					assert.False(t, other != token && n > 0, "%d enters while %d is in", token, other)
+				}
+				in[at][token]++
+				mu.Unlock()
+				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				mu.Lock()
+				in[at][token]--
+				mu.Unlock()
+				leave()
+			})
+		}
+		wg.Wait()
+		assert.Greater(t, refused, 20)
+		assert.Greater(t, used, 100)
+	})
+}
+
+func TestWritten(t *testing.T) {
+	errIO := errors.New("gone")
+	require.NoError(t, fence.Written("r", 7, driver.RowsAffected(1), nil))
+	require.ErrorIs(t, fence.Written("r", 7, nil, errIO), errIO)
+	require.ErrorIs(t, fence.Written("r", 0, driver.RowsAffected(1), nil), fence.ErrNoToken)
+	err := fence.Written("r", 7, driver.RowsAffected(0), nil)
+	require.ErrorIs(t, err, fence.ErrStale)
+	require.ErrorContains(t, err, `the token 7 of "r" is stale`)
+	err = fence.Written("r", 7, driver.ResultNoRows, nil)
+	require.ErrorContains(t, err, "rows written")
+}
