@@ -84,14 +84,18 @@ func (a *authority) denied(name string) (objects []string) {
 	return objects
 }
 
-// TestTheSuiteWithFewRightsAmongForeignKeys runs the contract of stores as a user
-// who has the rights of SECURITY.md and no more, and looks at 100,000 keys of others
-// before and after. Package redisstore does as much in all runs, but for those keys.
-func TestTheSuiteWithFewRightsAmongForeignKeys(t *testing.T) {
+func TestRights(t *testing.T) {
 	t.Parallel()
-	if !part.IsLong() {
-		t.Skip("it takes minutes")
+	t.Run("none_is_too_many", noneIsTooMany)
+	if part.IsLong() { // it takes minutes
+		t.Run("the_contract_needs_no_more", theContractNeedsNoMore)
 	}
+}
+
+// theContractNeedsNoMore runs the contract of stores as a user who has the rights of
+// SECURITY.md and no more, and looks at 100,000 keys of others before and after.
+// Package redisstore does as much in all runs, but for those keys.
+func theContractNeedsNoMore(t *testing.T) {
 	a := newAuthority(t)
 	words, _ := rights(t)
 	rdb := a.user("limited", words)
@@ -154,10 +158,9 @@ func die(t *testing.T, s *redisstore.Store, r lock.Request) {
 	require.ErrorIs(t, <-gone, lock.ErrClosed)
 }
 
-// TestNoRightIsTooMany takes each right away in turn, and sees that it is missed;
+// noneIsTooMany takes each right away in turn, and sees that it is missed;
 // and that nothing of it all touches the keys of others.
-func TestNoRightIsTooMany(t *testing.T) {
-	t.Parallel()
+func noneIsTooMany(t *testing.T) {
 	a := newAuthority(t)
 	words, _ := rights(t)
 	foreign := plant(t, a.admin)
