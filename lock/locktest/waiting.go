@@ -18,6 +18,7 @@ import (
 // patience is for what must happen, on a machine that may be busy.
 func (f *fixture) patience() time.Duration { return 20*time.Second + 3*f.TTL }
 
+// waiting are rules of waiting whose leases last while the machine is busy.
 var waiting = []testCase{
 	{name: "a_free_lock_is_not_waited_for", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
@@ -56,55 +57,12 @@ var waiting = []testCase{
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		f.acquire(f.request("k"))
 	}},
-	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", needs: needsWaiting, run: func(f *fixture) {
-		holder := f.acquire(f.request("k"))
-		c := f.wait("k")
-		time.Sleep(f.TTL / 5)
-		require.NoError(f, f.store.Release(f.ctx, holder))
-		l := c.get()
-		assert.Less(f, time.Since(l.Sent), f.TTL, "and it is worth something")
-		next := f.wait("k")
-		for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
-			over := next.over()
-			if time.Now().Before(end) {
-				require.False(f, over, "another has it")
-			}
-		}
-		next.get()
-	}},
 	{name: "S4_a_waiter_is_not_overtaken", needs: needsWaiting, run: func(f *fixture) {
 		holder := f.acquire(f.request("k"))
 		c := f.wait("k")
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		f.taken("k") // whether the waiter knows already or not
 		c.get()
-	}},
-	{name: "L2_a_dead_holder_is_followed_by_the_next", needs: needsWaiting, run: func(f *fixture) {
-		f.acquire(f.request("k"))
-		start := time.Now()
-		first, second := f.wait("k"), f.wait("k")
-		require.ErrorIs(f, first.cancelled(), errCancelled)
-		first.release()
-		l := second.get()
-		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
-	}},
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", needs: needsWaitingAndDelete, run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		c := f.wait("k")
-		f.Delete(f.T, f.store, l.Key)
-		c.get()
-	}},
-	{name: "L3_dead_waiters_are_passed_over", needs: needsDie, run: func(f *fixture) {
-		holder := f.acquire(f.request("k"))
-		for range 5 {
-			f.Die(f.T, f.store, f.request("k"))
-		}
-		c := f.wait("k")
-		require.NoError(f, f.store.Release(f.ctx, holder))
-		start := time.Now()
-		c.get()
-		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
 	}},
 	{name: "L4_a_waiter_that_is_cancelled_leaves", needs: needsWaiting, run: func(f *fixture) {
 		holder := f.acquire(f.request("k"))
@@ -210,6 +168,55 @@ var waiting = []testCase{
 		assert.GreaterOrEqual(f, ex.Entered(), clients*rounds*3/4)
 		assert.Zero(f, f.Waiting(f.T, f.store, key))
 		f.acquireAndRelease("k")
+	}},
+}
+
+// waitingForEnds are those that wait for leases or places to end.
+var waitingForEnds = []testCase{
+	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", needs: needsWaiting, run: func(f *fixture) {
+		holder := f.acquire(f.request("k"))
+		c := f.wait("k")
+		time.Sleep(f.TTL / 5)
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		l := c.get()
+		assert.Less(f, time.Since(l.Sent), f.TTL, "and it is worth something")
+		next := f.wait("k")
+		for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
+			over := next.over()
+			if time.Now().Before(end) {
+				require.False(f, over, "another has it")
+			}
+		}
+		next.get()
+	}},
+	{name: "L2_a_dead_holder_is_followed_by_the_next", needs: needsWaiting, run: func(f *fixture) {
+		f.acquire(f.request("k"))
+		start := time.Now()
+		first, second := f.wait("k"), f.wait("k")
+		require.ErrorIs(f, first.cancelled(), errCancelled)
+		first.release()
+		l := second.get()
+		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
+		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+	}},
+	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", needs: needsWaitingAndDelete, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		c := f.wait("k")
+		f.Delete(f.T, f.store, l.Key)
+		c.get()
+	}},
+	{name: "L3_dead_waiters_are_passed_over", needs: needsDie, run: func(f *fixture) {
+		r := f.request("k")
+		r.TTL *= 20 // it does not end while the machine is busy
+		holder := f.acquire(r)
+		for range 5 {
+			f.Die(f.T, f.store, f.request("k"))
+		}
+		c := f.wait("k")
+		require.NoError(f, f.store.Release(f.ctx, holder))
+		start := time.Now()
+		c.get()
+		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
 	}},
 }
 
