@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,32 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/verify/part"
+)
+
+var (
+	report    = part.NewReport("history")
+	schedules atomic.Int64 // that were performed
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis tells of connections that break
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(reporting{m})
+}
+
+// reporting prints the report after the tests.
+type reporting struct{ *testing.M }
+
+// Run implements the interface that goleak takes.
+func (r reporting) Run() int {
+	code := r.M.Run()
+	report.Add("schedules   %d, of older locks and of ours", schedules.Load())
+	if err := report.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // ttl is that of all locks here, unless it says otherwise.
@@ -47,6 +69,7 @@ type play struct {
 func perform(t *testing.T, schedule func(*play)) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule(&play{T: t, began: time.Now()})
+		schedules.Add(1)
 	})
 }
 

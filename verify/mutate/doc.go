@@ -13,10 +13,12 @@
 // source tree: the go command is given the changed files as an overlay.
 //
 //	find.go        which changes there are
+//	change.go      what is changed
 //	weave.go       a file with all of them in it
 //	build.go       compiling it, without those that do not compile
 //	cover.go       which tests execute which lines, and how long they take
-//	trial.go       running a mutant
+//	suite.go       running them, with a mutant
+//	trial.go       what becomes of it
 //	equivalent.go  mutants that change nothing, with the reason
 //	lua.go         the same for scripts
 //

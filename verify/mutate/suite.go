@@ -140,6 +140,8 @@ func (s *suite) execute(mutant int, bound time.Duration, args ...string) error {
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(mutant), "GOMAXPROCS=1", "GOMEMLIMIT=1GiB")
 	cmd.WaitDelay = time.Second // a server that a test has started may hold the output
+	alone(cmd)
+	defer endGroup(cmd)
 	var out head
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
