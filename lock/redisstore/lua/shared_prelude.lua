@@ -175,6 +175,9 @@ end
 -- 0 if there is none.
 local function blocked(list)
   local latest, seen = 0, {}
+  if call('HLEN', KEYS[6]) == 0 then
+    return 0
+  end
   for from = 1, #list, CHUNK do
     local owners = call('HMGET', KEYS[6], unpack(list, from, math.min(from + CHUNK - 1, #list)))
     for _, owner in ipairs(owners) do
