@@ -48,6 +48,23 @@ func TestElectionHasOneLeader(t *testing.T) {
 	})
 }
 
+// Each leadership is a term of its own, of goroutines of one client too.
+func TestElectionTermsRiseWithinAClient(t *testing.T) {
+	waiting(t, &lock.Options{LocalHandovers: 10}, func(t *testing.T, b *bench) {
+		first, err := b.Election("e", "a").Campaign(context.Background())
+		require.NoError(t, err)
+		next := make(chan *lock.Held, 1)
+		go func() {
+			h, err := b.Election("e", "a").Campaign(context.Background())
+			assert.NoError(t, err)
+			next <- h
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock(context.Background()))
+		assert.Greater(t, (<-next).Token(), first.Token())
+	})
+}
+
 func TestObserveTellsEachChange(t *testing.T) {
 	bubbleWith(t, &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second}}, func(t *testing.T, b *bench) {
 		b.store.Store = b.mem // shows locks

@@ -28,7 +28,8 @@ type Terms struct {
 
 	// Metadata are shown to whoever inspects the lock while it is held: a host, a
 	// process, a reason. Any bytes, at most MaxMetadataLen. They are no secret, and
-	// nothing is decided by them. Default: none.
+	// nothing is decided by them. A lock that has any is not passed on within the
+	// client (Options.LocalHandovers). Default: none.
 	Metadata string
 }
 

@@ -108,6 +108,43 @@ func TestMemoryForgetsNoToken(t *testing.T) {
 	require.ErrorIs(t, err, fence.ErrStale)
 	enter(t, m, "new", 50)()
 	assert.Equal(t, 3, m.Len())
+	_, err = m.Enter(t.Context(), "r1", 9)
+	require.ErrorIs(t, err, fence.ErrStale, "though one with a lower token was forgotten last")
+}
+
+func TestMemoryForgetsTheLowestTokens(t *testing.T) {
+	m := fence.NewMemory(2)
+	enter(t, m, "x", 10)()
+	enter(t, m, "y", 20)()
+	enter(t, m, "x", 30)()
+	enter(t, m, "z", 40)()
+	enter(t, m, "new", 25)() // or else x was forgotten, and 30 is the lowest that it knows
+}
+
+// Who waits is as good as in: what it waits for is not forgotten between the end of
+// the last user and its own beginning.
+func TestMemoryForgetsNobodyWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			m := fence.NewMemory(1)
+			first := enter(t, m, "a", 1)
+			entered := make(chan func(), 1)
+			go func() {
+				leave, err := m.Enter(t.Context(), "a", 2)
+				assert.NoError(t, err)
+				entered <- leave
+			}()
+			synctest.Wait()
+			first()
+			enter(t, m, "b", 3)()
+			leave := <-entered
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := m.Enter(ctx, "a", 4)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, "one with a lower token is in")
+			leave()
+		}
+	})
 }
 
 // No use begins, or goes on, when one with a higher token has begun.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,33 @@ func TestHandler(t *testing.T) {
 	var stale *fence.StaleError
 	require.ErrorAs(t, fence.Refused(call("PUT", "/b", "3")), &stale)
 	assert.Equal(t, fence.StaleError{Resource: "/b", Token: 3, Highest: 4}, *stale)
+}
+
+func TestHandlerGuardsUntilItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		begun := make(chan struct{}, 2)
+		h := fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- struct{}{}
+			<-finish
+		}), nil, nil)
+		done := make(chan string, 2)
+		serve := func(token string) {
+			r := httptest.NewRequest(http.MethodPut, "/a", nil)
+			r.Header.Set(fence.Header, token)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			done <- token
+		}
+		go serve("1")
+		synctest.Wait()
+		go serve("2")
+		synctest.Wait()
+		assert.Len(t, begun, 1)
+		finish <- struct{}{}
+		assert.Equal(t, "1", <-done)
+		finish <- struct{}{}
+		assert.Equal(t, "2", <-done)
+	})
 }
 
 // failing is a guard that fails.
