@@ -16,7 +16,9 @@ import (
 const (
 	// abreast is how many pipelines of a node are under way while they are answered
 	// in time: while one is on the line and the server the other is read and made.
-	abreast = 2
+	// Below worthwhile requests there is one: two halves cost more than the whole.
+	abreast    = 2
+	worthwhile = 16
 
 	// patience is how long a request waits for one of them to come back before it
 	// has another connection used.
@@ -86,7 +88,7 @@ func (d *desk) do(ctx context.Context, s *Store, until time.Time, asking bool, a
 	}
 	e := &errand{args: args, asking: asking, until: until, done: make(chan answer, 1)}
 	d.waiting = append(d.waiting, e)
-	if d.out < min(abreast, d.most) {
+	if d.out == 0 || d.out < min(abreast, d.most) && len(d.waiting) >= worthwhile {
 		d.dispatch(s)
 	}
 	d.mu.Unlock()
@@ -181,7 +183,7 @@ func (d *desk) next(answered bool) pipeline {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers = answered
-	if d.out > abreast {
+	if d.out > abreast || d.out > 1 && len(d.waiting) < worthwhile {
 		d.out--
 		return nil
 	}
