@@ -51,7 +51,7 @@ func (t *tenure) shutsOut(by *tenure) bool {
 // that one must not believe any more that it may write. The caller holds mu.
 func (w *world) turned(key string, l lease) {
 	t := w.tenures[w.idOf(key, l.owner, l.token)]
-	if t == nil {
+	if t == nil || t.mode == l.mode { // by another server of a quorum
 		return
 	}
 	w.check("turned")
