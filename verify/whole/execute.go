@@ -139,6 +139,7 @@ func (w *world) compareAll() {
 
 // rises checks the tokens of a server. The caller holds mu.
 func (w *world) rises(s *server, key string, l lease) {
+	s.granted[key+" "+l.owner] = true
 	id := tenureID{key, l.owner, l.token}
 	if s.known[id] { // a copy of the data has it again
 		return

@@ -2,9 +2,8 @@ package whole
 
 import "github.com/leasewheel/leasewheel/verify/mutant"
 
-// mutants are mistakes in the scripts, in what sends them and reads their answers, and
-// in how waiters are served: where the simulation of the core has nothing of its own.
-var mutants = mutant.List{
+// scriptMutants are mistakes in the scripts.
+var scriptMutants = mutant.List{
 	{
 		"a released owner is not refused", "lock/redisstore/lua/acquire.lua",
 		"if redis.call('EXISTS', KEYS[5]) == 1 then", "if false then",
@@ -78,6 +77,32 @@ var mutants = mutant.List{
 		"  if not queued() then\n    redis.call('DEL', KEYS[1])", "  if true then\n    redis.call('DEL', KEYS[1])",
 	},
 	{
+		"readers and writers do not know of each other", "lock/redisstore/lua/shared_prelude.lua",
+		"return live == 0 or wish.mode == 'r' and not writing()", "return live == 0 or wish.mode == 'r'",
+	},
+	{
+		"one permit too many", "lock/redisstore/lua/shared_prelude.lua",
+		"return live < wish.limit", "return live <= wish.limit",
+	},
+	{
+		"members are not looked at", "lock/redisstore/lua/shared_prelude.lua",
+		"return not any(wish.list, wanted) and blocked(wish.list) == 0", "return true",
+	},
+	{
+		"a shared lease that has ended is renewed", "lock/redisstore/lua/shared_renew.lua",
+		"if type(ends) ~= 'string' or tonumber(ends) <= now then", "if type(ends) ~= 'string' then",
+	},
+	{
+		"a shared lock ends with the first of its leases", "lock/redisstore/lua/shared_prelude.lua",
+		"local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now", "local latest = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now",
+	},
+}
+
+// mutants are mistakes in what sends the scripts and reads their answers, in how waiters
+// are served, and in the kinds of locks: where the simulation of the core has nothing of
+// its own.
+var mutants = mutant.List{
+	{
 		"a signal counts from when it comes", "lock/redisstore/wait.go",
 		"w.lease(token, w.anchor.Add(w.place-w.request.TTL))", "w.lease(token, time.Now())",
 	},
@@ -144,26 +169,6 @@ var mutants = mutant.List{
 	{
 		"a Multi is valid while one of its locks is", "lock/group.go",
 		"return !slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })", "return slices.ContainsFunc(g.members, func(h *Held) bool { return h.Valid() })",
-	},
-	{
-		"readers and writers do not know of each other", "lock/redisstore/lua/shared_prelude.lua",
-		"return live == 0 or wish.mode == 'r' and not writing()", "return live == 0 or wish.mode == 'r'",
-	},
-	{
-		"one permit too many", "lock/redisstore/lua/shared_prelude.lua",
-		"return live < wish.limit", "return live <= wish.limit",
-	},
-	{
-		"members are not looked at", "lock/redisstore/lua/shared_prelude.lua",
-		"return not any(wish.list, wanted) and blocked(wish.list) == 0", "return true",
-	},
-	{
-		"a shared lease that has ended is renewed", "lock/redisstore/lua/shared_renew.lua",
-		"if type(ends) ~= 'string' or tonumber(ends) <= now then", "if type(ends) ~= 'string' then",
-	},
-	{
-		"a shared lock ends with the first of its leases", "lock/redisstore/lua/shared_prelude.lua",
-		"local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now", "local latest = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now",
 	},
 	{
 		"a writer stays valid while it is turned", "lock/rwmutex.go",

@@ -52,12 +52,12 @@ func (w *world) need(mode string) int {
 	return n/2 + 1
 }
 
-// elects tells whether so many servers have granted a lock that the owner has it. The
-// caller holds mu.
+// elects tells whether so many servers have granted a lock that the owner has it,
+// whatever befell them since. The caller holds mu.
 func (w *world) elects(key string, to lease) bool {
 	n := 0
 	for _, s := range w.servers {
-		if slices.ContainsFunc(s.seen[key], func(l lease) bool { return l.owner == to.owner }) {
+		if s.granted[key+" "+to.owner] {
 			n++
 		}
 	}
@@ -72,21 +72,32 @@ func (w *world) has(t *tenure) bool { return w.lasts(t) > 0 }
 // they hear nothing more of it. One that has lost its data counts as long as it is kept
 // away. The caller holds mu.
 func (w *world) lasts(t *tenure) time.Duration {
-	var all []time.Duration
+	away := 0
+	left := map[string][]time.Duration{} // by the owners of tries
 	for _, s := range w.servers {
-		left := time.Duration(0)
+		if w.plan.quorum() && time.Now().Before(s.away) {
+			away++
+			continue
+		}
 		for _, l := range s.holders(t.key) {
 			if w.isOf(l, t) {
-				left = time.Duration(float64(l.left) / s.rate)
+				left[l.owner] = append(left[l.owner], time.Duration(float64(l.left)/s.rate))
 			}
 		}
-		if w.plan.quorum() && time.Now().Before(s.away) {
-			left = max(left, 1000*time.Hour)
-		}
-		all = append(all, left)
 	}
-	slices.Sort(all)
-	return all[len(all)-w.need(t.mode)]
+	var longest time.Duration
+	for _, of := range left {
+		slices.Sort(of)
+		if need := w.need(t.mode) - away; need < 1 {
+			longest = max(longest, of[len(of)-1])
+		} else if len(of) >= need {
+			longest = max(longest, of[len(of)-need])
+		}
+	}
+	if away >= w.need(t.mode) {
+		return 1000 * time.Hour
+	}
+	return longest
 }
 
 func (w *world) isOf(l lease, t *tenure) bool {

@@ -18,15 +18,19 @@ var firstLines = sync.OnceValue(func() map[string]string {
 		panic("whole: the scripts are not where they were")
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			panic(err)
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
+		first, _, _ := strings.Cut(read(file), "\n")
 		lines[first] = strings.TrimSuffix(filepath.Base(file), ".lua")
 	}
 	return lines
 })
+
+func read(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 // scriptIn returns the name of a script that was sent in full: that of the last of the
 // files in it.
