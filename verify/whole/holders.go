@@ -35,7 +35,7 @@ func (s *server) holders(key string) []lease {
 	switch db.Type(name) {
 	case "string":
 		value, _ := db.Get(name)
-		owner, text, _ := cutLast(value)
+		owner, text := cutLast(value)
 		token, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			return nil
@@ -84,12 +84,12 @@ func (s *server) alive(key string) []string {
 }
 
 // cutLast cuts a text at its last space.
-func cutLast(text string) (before, after string, found bool) {
+func cutLast(text string) (before, after string) {
 	at := strings.LastIndexByte(text, ' ')
 	if at < 0 {
-		return text, "", false
+		return text, ""
 	}
-	return text[:at], text[at+1:], true
+	return text[:at], text[at+1:]
 }
 
 // overlap tells whether two lists have a member in common.

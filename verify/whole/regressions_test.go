@@ -7,4 +7,6 @@ type regression struct {
 	seeds []uint64
 }
 
-var regressions = []regression{}
+var regressions = []regression{
+	{"a poll without an answer took the time of a place", []uint64{1}},
+}

@@ -249,7 +249,7 @@ func (w *world) wireCheck(p *process, m message) {
 	}
 	w.check("sent")
 	for _, pair := range m.pairs {
-		owner, text, _ := cutLast(pair)
+		owner, text := cutLast(pair)
 		token, err := strconv.ParseUint(text, 10, 64)
 		t := w.tenureOf(owner, token)
 		_, still := p.gate.StoodStill(time.Now().Add(-turn))
