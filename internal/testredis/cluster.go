@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -162,12 +163,16 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 }
 
 // Move moves a slot with its keys from one master to another and tells all masters,
-// as a resharding does. Moves to different masters must not follow each other at
-// once: the masters would not agree on their order.
+// as a resharding does. It waits until the one that gets the slot has heard of all
+// earlier moves: or its claim is no newer than theirs, and the masters send clients
+// from one to the other for ever.
 func (c *Cluster) Move(ctx context.Context, slot int, from, to *Server) error {
 	source, target := c.admin(from), c.admin(to)
 	defer source.close()
 	defer target.close()
+	if err := await(ctx, func() bool { return target.epoch(ctx, "current") >= c.latest(ctx) }); err != nil {
+		return err
+	}
 	if err := target.setSlot(ctx, slot, "importing", source); err != nil {
 		return err
 	}
@@ -211,6 +216,17 @@ func (c *Cluster) Agree(ctx context.Context, slot int, owner *Server) error {
 	})
 }
 
+// latest returns the highest epoch at which a master claims its slots.
+func (c *Cluster) latest(ctx context.Context) int {
+	latest := 0
+	for _, s := range c.Masters {
+		a := c.admin(s)
+		latest = max(latest, a.epoch(ctx, "my"))
+		a.close()
+	}
+	return latest
+}
+
 // admin is a connection to a node for what users do not do.
 type admin struct{ *redis.Client }
 
@@ -226,6 +242,18 @@ func (a *admin) setSlot(ctx context.Context, slot int, how string, node *admin) 
 		return err
 	}
 	return a.Do(ctx, "cluster", "setslot", slot, how, id).Err()
+}
+
+// epoch returns an epoch that the node knows: "my" own, or the "current" one of the
+// cluster; -1 if it does not answer.
+func (a *admin) epoch(ctx context.Context, which string) int {
+	_, rest, _ := strings.Cut(a.ClusterInfo(ctx).Val(), "cluster_"+which+"_epoch:")
+	line, _, _ := strings.Cut(rest, "\r\n")
+	epoch, err := strconv.Atoi(line)
+	if err != nil {
+		return -1
+	}
+	return epoch
 }
 
 func (a *admin) slots(ctx context.Context) ([]redis.ClusterSlot, error) {

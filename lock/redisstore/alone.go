@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -98,6 +99,14 @@ func (a attended) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return a.Conn.Write(p)
+}
+
+// Close implements net.Conn. An interrupted call may have closed it before.
+func (a attended) Close() error {
+	if err := a.Conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // attendedRaw is one that lets go-redis see whether the server has hung up.

@@ -68,6 +68,7 @@ func movingSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 		to := other(c, from)
 		slot := int(slotOf(s.lockKey(l.Key)))
 		require.NoError(t, c.Move(t.Context(), slot, from, to))
+		require.NoError(t, c.Agree(t.Context(), slot, to)) // or they send us from one to the other
 		assert.Equal(t, want, renew(t, s, leases...), "MOVED is followed")
 		n, err := s.cluster.master(t.Context(), uint16(slot))
 		require.NoError(t, err)
