@@ -26,6 +26,9 @@ func (w *world) execute(l *line, m message) []byte {
 		w.refused(answer)
 	}
 	w.compare(l.server)
+	if strings.HasSuffix(m.name, "release") {
+		w.givenUp(m)
+	}
 	if m.name == "release" && string(answer) == ":1\r\n" {
 		w.passedOn(l.server, m)
 	}
@@ -35,11 +38,24 @@ func (w *world) execute(l *line, m message) []byte {
 	return answer
 }
 
+// givenUp forgets who granted a lock to an owner: what it releases it counts no more,
+// and a copy that a late request of it gets is for nobody. The caller holds mu.
+func (w *world) givenUp(m message) {
+	for _, s := range w.servers {
+		delete(s.granted, keyOf(m)+" "+m.owner)
+	}
+}
+
+// keyOf returns the name of the lock that a script is about.
+func keyOf(m message) string {
+	return strings.TrimSuffix(strings.TrimPrefix(m.args[3], prefix+"{"), "}")
+}
+
 // passedOn checks that a lock which was released is with the next in its queue, if
 // there is one. The caller holds mu.
 func (w *world) passedOn(s *server, m message) {
 	w.check("passed on")
-	key := strings.TrimSuffix(strings.TrimPrefix(m.args[3], prefix+"{"), "}")
+	key := keyOf(m)
 	if alive := s.alive(key); len(alive) > 0 && len(s.seen[key]) == 0 {
 		w.violated("passed on", "L3: %s was released, and nobody has it, but %d wait in its queue", key, len(alive))
 	}
