@@ -178,6 +178,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 
 func TestAcquiresThatHangDoNotHoldUpRenewals(t *testing.T) {
 	hang := make(chan struct{})
+	defer close(hang)
 	w := &wire{answer: func(command []string) string {
 		if command[1] == acquireScript.digest {
 			<-hang
@@ -191,9 +192,8 @@ func TestAcquiresThatHangDoNotHoldUpRenewals(t *testing.T) {
 	for range 10 {
 		wg.Go(func() { _, _ = s.Acquire(ctx, request("k")) })
 	}
-	require.Eventually(t, func() bool { return w.evals.Load() == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.evals.Load() > 0 }, 5*time.Second, time.Millisecond)
 	within(t, 0, soon, func() { renew(t, s, lock.Lease{Request: request("k"), Token: 1}) })
 	cancel()
 	wg.Wait()
-	close(hang)
 }
