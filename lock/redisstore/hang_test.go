@@ -189,10 +189,10 @@ func TestAcquiresThatHangDoNotHoldUpRenewals(t *testing.T) {
 	s := newStore(t, w.client(t, redis.Options{}), &Options{PoolSize: 2, Timeout: long})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for range 10 {
+	for i := range 10 { // of which the first two go on connections of their own, all there are
 		wg.Go(func() { _, _ = s.Acquire(ctx, request("k")) })
+		require.Eventually(t, func() bool { return w.evals.Load() == int64(min(i+1, 2)) }, 5*time.Second, time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return w.evals.Load() > 0 }, 5*time.Second, time.Millisecond)
 	within(t, 0, soon, func() { renew(t, s, lock.Lease{Request: request("k"), Token: 1}) })
 	cancel()
 	wg.Wait()

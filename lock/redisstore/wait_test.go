@@ -394,7 +394,7 @@ func TestClientsHandOver(t *testing.T) {
 				mu.Lock()
 				turns = append(turns, i)
 				mu.Unlock()
-				time.Sleep(mrand.N(time.Millisecond))
+				time.Sleep(mrand.N(5 * time.Millisecond)) // long enough to be back in the queue in time, on a busy machine too
 				assert.True(t, h.Valid())
 				ex.Leave("k", h.Token())
 				assert.NoError(t, h.Unlock(t.Context()))
@@ -405,12 +405,10 @@ func TestClientsHandOver(t *testing.T) {
 	assert.Empty(t, ex.Violations())
 	assert.Equal(t, clients*rounds, ex.Entered())
 	last := map[int]int{}
-	late := 0
 	for at, i := range turns[:len(turns)*3/4] { // at the end some have gone
-		if before, ok := last[i]; ok && at > 4*clients && at-before > 2*clients {
-			late++ // in asking again: its process had no processor
+		if before, ok := last[i]; ok && at > 4*clients {
+			assert.LessOrEqual(t, at-before, 2*clients, "everybody has its turn")
 		}
 		last[i] = at
 	}
-	assert.LessOrEqual(t, late, len(turns)/20, "everybody has its turn")
 }

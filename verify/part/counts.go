@@ -3,7 +3,6 @@ package part
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -82,8 +81,7 @@ type Floors struct {
 	Operations, Faults, Losses, Checks map[string]float64
 }
 
-// Missed names what a run did too little of. Where little is expected chance decides,
-// by about the root of that: twice as much is forgiven.
+// Missed names what a run did too little of.
 func (f Floors) Missed(c *Counts) []string {
 	var out []string
 	for _, part := range []struct {
@@ -97,11 +95,7 @@ func (f Floors) Missed(c *Counts) []string {
 		{"checks", f.Checks, c.Checks},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(part.least)) {
-			expected := part.least[name] * float64(c.Schedules)
-			least := int(expected - 2*math.Sqrt(expected))
-			if expected >= 4 {
-				least = max(least, 1)
-			}
+			least := int(part.least[name] * float64(c.Schedules))
 			if part.did[name] < least {
 				out = append(out, fmt.Sprintf("%s %q: %d, the floor is %d", part.what, name, part.did[name], least))
 			}

@@ -5,7 +5,7 @@ import "github.com/leasewheel/leasewheel/verify/part"
 // usual is less than half of what a schedule does on average over all classes.
 var usual = part.Floors{
 	Operations: map[string]float64{
-		"acquire": 16, "batch": 1.3, "downgrade": 0.14, "enter again": 0.26, "executed": 72, "got": 2.7,
+		"acquire": 16, "batch": 1.3, "downgrade": 0.1, "enter again": 0.26, "executed": 72, "got": 2.7,
 		"grant": 3.2, "hello": 16, "lock": 2.3, "majority": 0.65, "multi": 0.2, "permit": 1.1, "ping": 16,
 		"read": 0.76, "reentrant": 0.66, "release": 9.3, "renew": 2.3, "renewal without an answer": 0.78,
 		"renewed": 3.2, "shared_acquire": 16, "shared_release": 9, "shared_renew": 2.7, "signal": 1,
@@ -27,9 +27,9 @@ var usual = part.Floors{
 		"its deadline passed": 0.11, "its renewals failed": 0.2, "the store has it no more": 0.41,
 	},
 	Checks: map[string]float64{
-		"answer": 10, "close": 1, "deadline": 3.6, "downgraded": 0.14, "entered": 0.26, "exclusion": 0.34,
+		"answer": 10, "close": 1, "deadline": 3.6, "downgraded": 0.1, "entered": 0.26, "exclusion": 0.34,
 		"holding": 10, "left": 0.4, "left inside": 0.2, "loss": 0.72, "passed on": 1.9, "renewal": 4.4, "sent": 5,
-		"served": 0.57, "several": 0.12, "stats": 19, "tidy": 9.9, "token": 5.4, "told": 0.27, "turned": 0.095,
-		"unlock": 2.7, "waiting": 0.12,
+		"served": 0.57, "several": 0.12, "stats": 19, "tidy": 9.9, "token": 5.4, "told": 0.27, "turned": 0.07,
+		"unlock": 2.7, "waiting": 0.059,
 	},
 }
