@@ -72,11 +72,16 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 	})
 }
 
-// spoil puts a list at a key.
+// spoil puts a list at a key, in one transaction: the acquire of a quorum has its
+// majority and may still be on its way to the other servers.
 func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 	t.Helper()
-	require.NoError(t, rdb.Del(t.Context(), key).Err())
-	require.NoError(t, rdb.RPush(t.Context(), key, "not a lock").Err())
+	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), key)
+		p.RPush(t.Context(), key, "not a lock")
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 // newStore returns a store with a prefix of its own, unless o says otherwise. It is
