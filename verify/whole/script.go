@@ -32,15 +32,23 @@ func read(file string) string {
 	return string(text)
 }
 
+// scriptNames keeps by their sources the names that were looked for, which takes a tenth
+// of a schedule otherwise.
+var scriptNames sync.Map
+
 // scriptIn returns the name of a script that was sent in full: that of the last of the
 // files in it.
 func scriptIn(source string) string {
+	if name, known := scriptNames.Load(source); known {
+		return name.(string)
+	}
 	name, at := "unknown", -1
 	for line, file := range firstLines() {
 		if i := strings.LastIndex(source, line+"\n"); i > at {
 			name, at = file, i
 		}
 	}
+	scriptNames.Store(source, name)
 	return name
 }
 
