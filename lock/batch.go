@@ -22,10 +22,10 @@ const (
 // lost and given back as a whole. A [Multi] of as many locks takes a round trip
 // and a lease for each.
 //
-//   - It waits. Lock is handed over as soon as nobody holds any of its members, in
+//   - It waits. Lock gets the batch as soon as nobody holds any of its members, in
 //     the order in which those came who want the same ones. Those who want others are
-//     not kept waiting, in this process neither. Nobody holds a part while waiting, so
-//     batches never deadlock.
+//     not kept waiting, not even in this process. Nobody holds a part while waiting,
+//     so batches never deadlock.
 //   - It is reentrant. A Lock or TryLock whose ctx comes from [Held.Context] of a
 //     batch of the same client and group, see [Reentrant], enters again without IO
 //     if ctx has all of its members, from one such batch or from several; of several

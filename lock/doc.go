@@ -20,6 +20,10 @@
 // [Election] the holder is the leader, whom others see. Each is a [Locker], so one can
 // take the place of another. A [Quorum] is several stores as one.
 //
+// [Client.Inspect] shows who holds a lock, and [Client.ForceRelease] takes it away from
+// a holder that hangs. [Terms] say how long leases last, [Options] how a client keeps
+// and waits for them.
+//
 // # What a lease cannot promise
 //
 // A lock on another machine is a lease: it ends when the holder is cut off for
@@ -27,5 +31,6 @@
 // [Held.Err] tell the truth at any instant. But a process may be paused between
 // the question and the deed, for longer than the lease lasts. Where that must do
 // no harm, give [Held.Token] to the resource and let it refuse lower tokens than
-// the highest it has seen: package fence and docs/FENCING.md help with that. The other assumptions are in docs/SAFETY.md.
+// the highest it has seen: package fence and docs/FENCING.md help with that. The
+// other assumptions are in docs/SAFETY.md.
 package lock

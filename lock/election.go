@@ -30,9 +30,9 @@ type Election struct {
 var _ Locker = (*Election)(nil)
 
 // Election returns the election with the given key, for a candidate with a name that
-// others see: of a host, say. See [Client.Mutex] for what a key may be, and
-// [Terms.Metadata], in whose place it is, for the name. It may be empty for who only
-// observes; then it is the error of Campaign.
+// others see: of a host, say. See [Client.Mutex] for what a key may be. The name has 1
+// to MaxMetadataLen bytes and takes the place of [Terms.Metadata]. Those who only
+// observe need none: an empty name is the error of Campaign.
 func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
@@ -94,8 +94,8 @@ const (
 // Observe returns the leader there is, and then each other one: it looks once in a
 // tenth of the TTL, but not more often than each 100 ms nor less than each 3 s, and
 // ends with ctx. A change is a leader of another name or term, or that there is none.
-// Who leads for less than that time may not be seen, and who takes long to look at
-// one sees the latest next. It takes no goroutine.
+// Who leads for less than that time may not be seen, and a loop that is slow sees the
+// latest leader next. It takes no goroutine.
 //
 // A look that fails is told as an error, with the zero Leader. Whoever goes on then
 // sees what the next one finds; after an error that looking again would not mend, such

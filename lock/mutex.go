@@ -41,10 +41,11 @@ func (c *Client) Mutex(key string) *Mutex {
 // error of the store ends all calls of Lock that wait for this key in this client.
 //
 // Errors: ErrNotAcquired, together with ctx's cause, if ctx ended, which is noticed
-// at once; ErrTooMany; ErrBadKey, ErrBadTTL, ErrWrongType, ErrClosed; those of the
-// store, and of a timer engine that is full or closed. A Lock that failed leaves
-// nothing behind: its place in a queue, and what the store may have granted without
-// telling, are given back in the background, or else end with their TTL.
+// at once; ErrTooMany; ErrBadKey; ErrBadTTL, or what else is wrong with the [Terms];
+// ErrWrongType; ErrClosed; those of the store, and of a timer engine that is full or
+// closed. A Lock that failed leaves nothing behind: its place in a queue, and what the
+// store may have granted without telling, are given back in the background, or else
+// end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
@@ -52,8 +53,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	return m.client.acquire(ctx, Request{Key: m.key, Mode: Exclusive}, true)
 }
 
-// TryLock gets the lock if it is free. If it is taken the error is a *HeldError,
-// which matches ErrNotAcquired; the others are those of Lock.
+// TryLock gets the lock if nobody holds it or waits for it. If not the error is a
+// *HeldError, which matches ErrNotAcquired; the others are those of Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock

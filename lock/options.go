@@ -39,7 +39,7 @@ type Options struct {
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
 	// heapqueue.Scheduler. It is not closed with the client and must be closed
-	// after it. Its lateness must be below Renewal.Margin, which see. Default: a
+	// after it. Its lateness must be below Renewal.Margin. Default: a
 	// wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
@@ -135,7 +135,7 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 }
 
 // tick returns the tick for an engine of leases with this TTL. It is finer than
-// the grid on which renewals stand, 1/600 of the TTL, so it makes few of them late;
+// the grid on which renewals stand, 1/300 of the TTL, so it makes few of them late;
 // and it costs nothing, for the wheel sleeps from one instant of that grid to the
 // next.
 func tick(ttl time.Duration) time.Duration {

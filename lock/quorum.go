@@ -15,10 +15,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Quorum returns a store that is several independent ones: a lock is held by whom
-// a majority of them says so. It goes on while a minority is down, slow or cut
-// off. The algorithm is Redlock, with a count within the validity time for
-// renewals too.
+// Quorum returns a store that is several independent ones: a majority of them decides
+// who holds a lock. It goes on while a minority is down, slow or cut off. The
+// algorithm is Redlock, with a count within the validity time for renewals too.
 //
 // An Acquire asks all stores at the same time. It has the lock if more than half
 // of them granted it and less than its TTL has passed since before the first was
@@ -74,7 +73,7 @@ func Quorum(stores ...Store) (Store, error) {
 	return q, nil
 }
 
-// Addresser is what a Store also is that knows which servers it asks. Quorum
+// Addresser may be implemented by a Store that knows which servers it asks. Quorum
 // refuses stores that have one in common.
 type Addresser interface {
 	// Addresses returns the addresses of the servers, as they were given; none if

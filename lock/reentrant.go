@@ -19,9 +19,9 @@ import (
 //	})
 //
 // The context is the ownership: all goroutines that are given it are inside
-// together. It is that of one Client, or of those that With made of it, and of one
-// key; it makes no difference whether a Reentrant, a Mutex or a Multi locked it.
-// A Mutex never enters again: given such a context it waits for itself.
+// together. It counts for one key and one Client, those that With made of it included;
+// it makes no difference whether a Reentrant, a Mutex or a Multi locked it. A Mutex
+// never enters again: given such a context it waits for itself.
 //
 // Each Lock returns a handle of its own, and each handle is to be unlocked once, in
 // any order. The store sees one acquire, and one release when the last handle is
@@ -58,9 +58,9 @@ func (r *Reentrant) Lock(ctx context.Context) (*Held, error) {
 	return r.acquire(ctx, true)
 }
 
-// TryLock enters the lock again if ctx carries its ownership, or else gets it if it
-// is free. If it is taken the error is a *HeldError, which matches ErrNotAcquired;
-// the others are those of Lock.
+// TryLock enters the lock again if ctx carries its ownership, or else gets it if
+// nobody holds it or waits for it. If not the error is a *HeldError, which matches
+// ErrNotAcquired; the others are those of Lock.
 func (r *Reentrant) TryLock(ctx context.Context) (*Held, error) {
 	return r.acquire(ctx, false)
 }

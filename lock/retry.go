@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// ConstantBackoff returns an Options.Backoff that is always d: for who knows how
-// long the lock is held. Clients that met once meet again and again; where there
-// are many of them, take [ExponentialBackoff].
+// ConstantBackoff returns an Options.Backoff that is always d, for callers that know
+// how long the lock is held. Clients that have collided once collide again; where
+// there are many of them, take [ExponentialBackoff].
 func ConstantBackoff(d time.Duration) func(n int) time.Duration {
 	return func(int) time.Duration { return d }
 }
 
 // ExponentialBackoff returns an Options.Backoff that doubles from first to most:
 // after the n-th try, from 0, it is first·2ⁿ, but not above most. The upper half of
-// that is random, so that clients that met once do not meet again. A first below a
-// millisecond counts as one, a most below first as first.
+// that is random, so that clients that have collided once do not collide again. A
+// first below a millisecond counts as one, a most below first as first.
 func ExponentialBackoff(first, most time.Duration) func(n int) time.Duration {
 	first = max(first, time.Millisecond)
 	return func(n int) time.Duration {

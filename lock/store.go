@@ -89,9 +89,9 @@ type Store interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// Waiter is what a Store also is that can wait better than by being asked again and
-// again. A wrapper of stores answers errors.ErrUnsupported, before any IO, if what
-// it wraps cannot; the client then calls Acquire instead.
+// Waiter may be implemented by a Store that can wait better than by being asked again
+// and again. A wrapper of stores answers errors.ErrUnsupported, before any IO, if
+// what it wraps cannot; the client then calls Acquire instead.
 type Waiter interface {
 	// Wait takes the lock, or a place in its queue, and returns when the lock is the
 	// owner's. It is called once for an owner. In modes Exclusive and Write one client

@@ -75,7 +75,8 @@ const (
 	maxShards      = 256
 )
 
-// Wheel is a hashed timing wheel. Its methods are safe for concurrent use.
+// Wheel is a hashed timing wheel. Make it with New and end it with Close. Its methods
+// are safe for concurrent use.
 type Wheel struct {
 	core *core
 }

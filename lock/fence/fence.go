@@ -64,8 +64,10 @@ type Guard interface {
 //	UPDATE stock SET n = ?, fence = ? WHERE id = ? AND fence <= ?
 //
 // whose last argument, and the new value of fence, are the token. It returns err if
-// there is one, and a *StaleError if no row was written: then a higher token was
-// there, or no row at all.
+// there is one, ErrNoToken for the token 0, and a *StaleError if no row was written:
+// then a higher token was there, or no row at all. The driver must count the rows
+// that were found, not only those that were changed: for MySQL that is
+// clientFoundRows=true, or else to write the same values twice would look stale.
 func Written(resource string, token uint64, r sql.Result, err error) error {
 	switch {
 	case err != nil:

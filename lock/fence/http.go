@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Header is that of the token, in requests. In a refusal with status 412 it holds the
-// highest token that the resource has seen.
+// Header is the HTTP header of a request that holds its token. In a refusal with
+// status 412 it holds the highest token that the resource has seen.
 const Header = "Fencing-Token"
 
 // Handler returns a handler that lets requests through to next by their tokens: one

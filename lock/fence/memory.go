@@ -10,7 +10,8 @@ const defaultMost = 100_000
 
 // Memory is a Guard in the memory of the one process that owns the resource. A
 // restart forgets what it has seen, so what outlasts the process must keep the tokens
-// beside what they protect. Its methods are safe for concurrent use.
+// beside what they protect. Make it with NewMemory. Its methods are safe for
+// concurrent use.
 type Memory struct {
 	most int
 

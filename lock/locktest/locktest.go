@@ -1,6 +1,14 @@
 // Package locktest holds the contract of a lock store as tests: every store calls
-// [TestStore] from one of its own. It also offers what tests of locks need: a
-// store that fails on demand, and a checker of mutual exclusion.
+// [TestStore] from one of its own. It also offers what tests of locks need: a store
+// that fails on demand ([Faulty]), and checkers of mutual exclusion ([Exclusion],
+// [Conflicts]).
+//
+//	func TestContract(t *testing.T) {
+//		locktest.TestStore(t, locktest.Config{
+//			New: func(t *testing.T) lock.Store { return mystore.New(server) },
+//			TTL: 500 * time.Millisecond,
+//		})
+//	}
 package locktest
 
 import (
@@ -24,9 +32,9 @@ type Config struct {
 	// keys of its own.
 	New func(t *testing.T) lock.Store
 
-	// TTL is the lease that the cases work with. They wait for it to end a few
-	// times: make it short for a store on real time, but long enough that it does
-	// not end while a case is still at work.
+	// TTL is the lease that the cases work with; it must be set. They wait for it to
+	// end a few times: make it short for a store on real time, but long enough that it
+	// does not end while a case is still at work.
 	TTL time.Duration
 
 	// Tokenless is for a store that has no fencing tokens.
@@ -43,8 +51,8 @@ type Config struct {
 	// of others are left out, but for one: that it answers errors.ErrUnsupported.
 	Modes []lock.Mode
 
-	// Delete takes a key away behind the back of its holders, in whatever mode. Cases that need it
-	// are left out if it is nil.
+	// Delete takes a key away behind the back of its holders, in whatever mode. Cases
+	// that need it are left out if it is nil.
 	Delete func(t *testing.T, s lock.Store, key string)
 
 	// Waiting returns how many are in the queue of a lock. Cases that wait are left

@@ -18,9 +18,10 @@ import (
 // been answered is refused.
 const tombstone = time.Minute
 
-// Store is a lock.Store in memory, and a lock.Waiter. Its methods are safe for
-// concurrent use; none but Wait waits for anything. It lives by the clock of the
-// goroutines that call it, so it works inside a synctest bubble.
+// Store is a lock.Store in memory, a lock.Waiter and a lock.Inspector. Make it with
+// New. Its methods are safe for concurrent use; none but Wait waits for anything. It
+// lives by the clock of the goroutines that call it, so it works inside a synctest
+// bubble.
 type Store struct {
 	mu     sync.Mutex           // guards all below, and the states
 	keys   map[string]*state    // of keys that are held or waited for

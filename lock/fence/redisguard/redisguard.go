@@ -1,6 +1,8 @@
 // Package redisguard keeps values in Redis that only the latest holder of a lock can
 // write: each is stored with the fencing token by which it was written, and a write
 // with a lower one is refused, by the script that writes.
+//
+// A value is a hash with the fields "token" and "value". It has no end of its own.
 package redisguard
 
 import (
@@ -32,7 +34,9 @@ var (
 	remove = redis.NewScript(compare + "redis.call('HDEL', KEYS[1], 'value') return false")
 )
 
-// Guard writes and reads such values. Its methods are safe for concurrent use.
+// Guard writes and reads such values. Make it with New. Its methods are safe for
+// concurrent use. Their errors name the key and wrap those of go-redis, such as the
+// server's WRONGTYPE if something else lies there, which is left as it is.
 type Guard struct {
 	rdb redis.UniversalClient
 }
@@ -41,8 +45,8 @@ type Guard struct {
 func New(rdb redis.UniversalClient) *Guard { return &Guard{rdb} }
 
 // Set writes a value, unless the key has seen a higher token: then it returns a
-// *fence.StaleError. A write that got no answer may be executed later, but not after
-// one with a higher token.
+// *fence.StaleError. The token 0 is fence.ErrNoToken. A write that got no answer may
+// be executed later, but not after one with a higher token.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value string) error {
 	return g.write(ctx, set, "set", key, token, value)
 }
