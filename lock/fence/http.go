@@ -92,6 +92,9 @@ func Sign(r *http.Request, h Holder) error {
 	if h.Token() == 0 {
 		return ErrNoToken
 	}
+	if r.Header == nil { // as in a request that was not made by http.NewRequest
+		r.Header = make(http.Header)
+	}
 	r.Header.Set(Header, strconv.FormatUint(h.Token(), 10))
 	return nil
 }

@@ -128,6 +128,9 @@ func TestSign(t *testing.T) {
 	require.ErrorIs(t, fence.Sign(r, holder{}), fence.ErrNoToken)
 	assert.Empty(t, r.Header.Get(fence.Header))
 	require.NoError(t, fence.Sign(r, holder{token: 7}))
+	bare := new(http.Request) // no Header
+	require.NoError(t, fence.Sign(bare, holder{token: 7}))
+	assert.Equal(t, "7", bare.Header.Get(fence.Header))
 	assert.Equal(t, "7", r.Header.Get(fence.Header))
 	require.NoError(t, fence.Refused(&http.Response{StatusCode: http.StatusPreconditionFailed}), "of another precondition")
 }
