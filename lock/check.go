@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -39,6 +40,13 @@ func checkTTL(field string, ttl time.Duration) error {
 		return fmt.Errorf("%w: %s must be at most %v, got %v", ErrBadTTL, field, MaxTTL, ttl)
 	}
 	return nil
+}
+
+// isNil tells whether an interface holds nothing, or a nil pointer: what is left of a
+// constructor whose error nobody looked at.
+func isNil(x any) bool {
+	v := reflect.ValueOf(x)
+	return x == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 var errNilContext = errors.New("lock: the context is nil")

@@ -53,7 +53,7 @@ type core struct {
 // field of Options that is wrong. No IO is done. The client must be closed; with
 // it its store is closed, if that is an io.Closer.
 func New(store Store, o *Options) (*Client, error) {
-	if store == nil {
+	if isNil(store) {
 		return nil, errors.New("lock: the store is nil")
 	}
 	opts, err := o.withDefaults()

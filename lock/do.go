@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 )
 
@@ -22,8 +23,11 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) error 
 		return errors.New("lock: Do: the function is nil")
 	}
 	held, err := l.Lock(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !held.stands():
+		return fmt.Errorf("lock: Do: %w", errNoHandle)
 	}
 	returned := false
 	defer func() {

@@ -17,6 +17,13 @@ type Held struct {
 	used atomic.Bool // by Unlock
 }
 
+// stands tells whether the handle is one of an acquisition, not nil or the zero Held.
+func (h *Held) stands() bool { return h != nil && h.hold != nil }
+
+// errNoHandle is the answer to a Locker of other making that returns no handle of a
+// lock, and no error.
+var errNoHandle = fmt.Errorf("%w: Lock returned neither a handle nor an error", ErrNotHeld)
+
 // hold is what a handle stands for: a lease (holding), one that was entered again
 // (reentry), or several (group). All methods are safe for concurrent use.
 type hold interface {
@@ -52,7 +59,7 @@ type hold interface {
 // ErrNotHeld. Neither touches what others hold by then. A nil ctx counts as
 // context.Background(). Unlock may be called from the function given to Do.
 func (h *Held) Unlock(ctx context.Context) error {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return ErrNotHeld
 	}
 	if !h.used.CompareAndSwap(false, true) {
@@ -68,14 +75,14 @@ func (h *Held) Unlock(ctx context.Context) error {
 // clocks and does no IO, so it is right after a pause of the process, when no
 // timer has run yet. Ask it right before a step that needs the lock.
 func (h *Held) Valid() bool {
-	return h != nil && h.hold != nil && h.hold.valid()
+	return h.stands() && h.hold.valid()
 }
 
 // Err returns nil while the lock is held, and then why it is not: a
 // *renewal.LostError, ErrNotHeld after Unlock, ErrClosed after the client's
 // Close. Like Valid it looks at the clocks. The answer never changes any more.
 func (h *Held) Err() error {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return ErrNotHeld
 	}
 	return h.hold.err()
@@ -84,7 +91,7 @@ func (h *Held) Err() error {
 // Done returns a channel that is closed when the lock is held no more, for
 // whatever reason; Err tells which. It is a notification and no proof: see Valid.
 func (h *Held) Done() <-chan struct{} {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		done := make(chan struct{})
 		close(done)
 		return done
@@ -95,7 +102,7 @@ func (h *Held) Done() <-chan struct{} {
 // Deadline returns the instant up to which the lock is held unless it is renewed
 // before, the zero Time once it is not held. Renewals move it.
 func (h *Held) Deadline() time.Time {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return time.Time{}
 	}
 	return h.hold.deadline()
@@ -109,7 +116,7 @@ func (h *Held) Deadline() time.Time {
 // cannot tell those apart. It is 0 for a store that has none, and for a Multi, or a
 // Batch within several, whose Members have tokens.
 func (h *Held) Token() uint64 {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return 0
 	}
 	return h.hold.token()
@@ -119,7 +126,7 @@ func (h *Held) Token() uint64 {
 // which it was given them: each has its own key, token and deadline. Unlocking one
 // ends the whole. Of any other lock, a [Batch] too, the only member is h itself.
 func (h *Held) Members() []*Held {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return nil
 	}
 	if g, ok := h.hold.(*group); ok {
@@ -131,7 +138,7 @@ func (h *Held) Members() []*Held {
 // Names returns the names of the members that a [Batch] holds, sorted; nil of any
 // other lock. The slice is shared and must not be changed.
 func (h *Held) Names() []string {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return nil
 	}
 	return h.hold.names()
@@ -139,7 +146,7 @@ func (h *Held) Names() []string {
 
 // Key returns the key of the lock, for a Multi those of all, with commas between.
 func (h *Held) Key() string {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return ""
 	}
 	return h.hold.key()
@@ -157,7 +164,7 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 		parent = context.Background()
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		cancel(ErrNotHeld)
 		return ctx, func() {}
 	}
@@ -175,7 +182,7 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 
 // String names the lock, for messages; the owner is not in it.
 func (h *Held) String() string {
-	if h == nil || h.hold == nil {
+	if !h.stands() {
 		return "lock not held"
 	}
 	return h.hold.String()

@@ -43,13 +43,16 @@ func TestBadKeysAreRefusedWithoutIO(t *testing.T) {
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	_, err := lock.New(nil, nil)
-	require.ErrorContains(t, err, "store is nil")
+	for _, s := range []lock.Store{nil, (*memstore.Store)(nil)} {
+		_, err := lock.New(s, nil)
+		require.ErrorContains(t, err, "store is nil")
+	}
 	for want, o := range map[string]lock.Options{
 		"Options.TTL must be at least":   {Terms: lock.Terms{TTL: -1}},
 		"Options.TTL must be at least ":  {Terms: lock.Terms{TTL: lock.MinTTL - 1}},
 		"Options.TTL must be at most":    {Terms: lock.Terms{TTL: lock.MaxTTL + 1}},
 		"Options.TTL must be at most ":   {Terms: lock.Terms{TTL: math.MaxInt64}},
+		"Options.Scheduler":              {Scheduler: (*wheel.Wheel)(nil)},
 		"Options.MaxHold":                {Terms: lock.Terms{MaxHold: -1}},
 		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: time.Hour, Fixed: true}},
 		"Options.Fraction":               {Renewal: renewal.Options{Fraction: 2}},

@@ -76,12 +76,21 @@ func checkMembers(locks []Locker) error {
 				continue
 			}
 			if first, ok := seen[id]; ok {
-				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it", i, first)
+				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it%s", i, first, whichKey(l))
 			}
 			seen[id] = i
 		}
 	}
 	return nil
+}
+
+// whichKey is the end of an error that tells the key of a lock, where it is known.
+func whichKey(l Locker) string {
+	c, r := asks(l)
+	if c == nil {
+		return ""
+	}
+	return ": " + quoted(r.Key)
 }
 
 // lockID is equal for two Lockers that are the same lock, and for two batches as far
@@ -193,6 +202,9 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 			got[at], err = lockWithin(ctx, m.locks[at], patience)
 		default:
 			got[at], err = m.locks[at].TryLock(ctx)
+		}
+		if err == nil && !got[at].stands() {
+			err = fmt.Errorf("lock: lock %d of Multi: %w", at, errNoHandle)
 		}
 		if err != nil {
 			giveBack(ctx, got)

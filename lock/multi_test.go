@@ -253,13 +253,15 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 			{"no locks", lock.Multi()},
 			{"no locks", lock.Multi(b.Mutex("a"), lock.Multi())},
 			{"lock 1 of Multi is nil", lock.Multi(b.Mutex("a"), nil)},
-			{"lock 2 of Multi is lock 0 again", lock.Multi(b.Mutex("a"), b.Mutex("b"), b.Mutex("a"))},
+			{`lock 2 of Multi is lock 0 again, and would wait for it: "a"`, lock.Multi(b.Mutex("a"), b.Mutex("b"), b.Mutex("a"))},
 			{"lock 1 of Multi is lock 0 again", lock.Multi(b.Reentrant("a"), b.With(lock.Terms{TTL: time.Minute}).Mutex("a"))},
 			{"lock 1 of Multi is lock 0 again", lock.Multi(b.Mutex("a"), same.Mutex("a"))},
 			{"lock 1 of Multi is lock 0 again", lock.Multi(foreign, foreign)},
 			{"lock 3 of Multi is lock 1 again", lock.Multi(b.Mutex("a"), lock.Multi(b.Mutex("b"), b.Mutex("c")), b.Mutex("b"))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Mutex)(nil))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Reentrant)(nil))},
+			{"lock 1 of Multi: lock: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{})},
+			{"lock 1 of Multi: lock: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{new(lock.Held)})},
 		} {
 			_, err := tc.lock.Lock(ctx)
 			require.ErrorContains(t, err, tc.want)
@@ -277,6 +279,22 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 			require.NoError(t, h.Unlock(ctx))
 		}
 	})
+}
+
+// empty is a Locker of other making, which returns what is no handle of a lock.
+type empty struct{ held *lock.Held }
+
+func (e empty) Lock(context.Context) (*lock.Held, error)    { return e.held, nil }
+func (e empty) TryLock(context.Context) (*lock.Held, error) { return e.held, nil }
+
+func TestDoRefusesToWorkWithoutALock(t *testing.T) {
+	for _, l := range []lock.Locker{empty{}, empty{new(lock.Held)}} {
+		err := lock.Do(ctx, l, func(context.Context) error {
+			t.Error("it is called")
+			return nil
+		})
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+	}
 }
 
 type uncomparable struct {

@@ -94,6 +94,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.Terms, err = opts.Terms.withDefaults("Options."); err != nil {
 		return opts, err
 	}
+	if opts.Scheduler != nil && isNil(opts.Scheduler) {
+		return opts, errors.New("lock: Options.Scheduler is a nil pointer")
+	}
 	if opts.Backoff == nil {
 		opts.Backoff = defaultBackoff
 	}

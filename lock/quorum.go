@@ -88,11 +88,10 @@ func checkStores(stores []Store) error {
 	}
 	values, addresses := make(map[any]int), make(map[string]int)
 	for i, s := range stores {
-		v := reflect.ValueOf(s)
-		if s == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		if isNil(s) {
 			return fmt.Errorf("lock: store %d of Quorum is nil", i)
 		}
-		if v.Comparable() {
+		if reflect.ValueOf(s).Comparable() {
 			if first, ok := values[s]; ok {
 				return fmt.Errorf("lock: store %d of Quorum is store %d again", i, first)
 			}

@@ -123,7 +123,7 @@ func (m *RWMutex) writer(ctx context.Context, h *Held) (*holding, error) {
 		return refused(errNilContext)
 	case ctx.Err() != nil:
 		return refused(refusal(ctx, nil))
-	case h == nil || h.hold == nil:
+	case !h.stands():
 		return refused(ErrNotHeld)
 	}
 	s, ok := h.hold.(*holding)

@@ -32,10 +32,14 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		_, err := renewal.New(silent{}, new(store), &o)
 		require.ErrorContains(t, err, "renewal: Options."+trim(field))
 	}
-	_, err := renewal.New(nil, new(store), nil)
-	require.ErrorContains(t, err, "engine")
-	_, err = renewal.New[string](silent{}, nil, nil)
-	require.ErrorContains(t, err, "renewer")
+	for _, engine := range []schedule.Scheduler{nil, (*wheel.Wheel)(nil)} {
+		_, err := renewal.New(engine, new(store), nil)
+		require.ErrorContains(t, err, "engine")
+	}
+	for _, r := range []renewal.Renewer[string]{nil, (*store)(nil)} {
+		_, err := renewal.New(silent{}, r, nil)
+		require.ErrorContains(t, err, "renewer")
+	}
 }
 
 func TestOptionsAtTheirBounds(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 
@@ -52,10 +53,10 @@ type Watchdog[L any] struct {
 // own, and renews through r. The error names the argument or the field of Options
 // that is wrong.
 func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[L], error) {
-	if engine == nil {
+	switch {
+	case isNil(engine):
 		return nil, errors.New("renewal: the engine is nil")
-	}
-	if r == nil {
+	case isNil(r):
 		return nil, errors.New("renewal: the renewer is nil")
 	}
 	opts, err := o.withDefaults(engine)
@@ -77,6 +78,13 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 		tolerance: math.MaxInt64,
 		spread:    rand.Float64() / 2, // many processes may start at the same time
 	}, nil
+}
+
+// isNil tells whether an interface holds nothing, or a nil pointer: what is left of a
+// constructor whose error nobody looked at.
+func isNil(x any) bool {
+	v := reflect.ValueOf(x)
+	return x == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Register puts a lease that was just granted under the watchdog. The error names
