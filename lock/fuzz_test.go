@@ -85,6 +85,8 @@ func FuzzOptions(f *testing.F) {
 		{ttl: 100e6 + 1},
 		{fraction: 0.5},
 		{fraction: 0.01, jitter: 0.5},
+		{fraction: 0.0001},
+		{fraction: 0.00009},
 		{fraction: math.NaN()},
 		{jitter: 1},
 		{jitter: math.Inf(-1)},

@@ -61,8 +61,9 @@ type Grant struct {
 // Options configure a Watchdog. A nil *Options and zero fields mean the defaults.
 type Options struct {
 	// Fraction of the TTL after which a lease is renewed, counted from the
-	// instant at which the last confirmed request was sent. Default 1/3; above 0,
-	// at most 1/2, and low enough that a second try has its time: see CheckTTL.
+	// instant at which the last confirmed request was sent. Default 1/3; at least
+	// 1/10,000, since a lease that is renewed more often is no safer, at most 1/2,
+	// and low enough that a second try has its time: see CheckTTL.
 	// The first renewal comes after half to all of that period, so that leases
 	// acquired together are not all renewed together; that of a grant which is older
 	// by then comes when a quarter of what is left of it has passed.
@@ -113,6 +114,8 @@ type Options struct {
 
 const (
 	defaultFraction = 1.0 / 3
+	minFraction     = 1.0 / 10_000 // below, workers would do nothing but renew
+	maxFraction     = 1.0 / 2
 	defaultFailures = 2
 	defaultMaxBatch = 1000
 	defaultInFlight = 4
@@ -165,8 +168,8 @@ func leastMargin(engine schedule.Scheduler) time.Duration {
 
 func (o *Options) check(leastMargin time.Duration) error {
 	switch {
-	case !(o.Fraction > 0 && o.Fraction <= 0.5): // NaN too
-		return fmt.Errorf("renewal: Options.Fraction must be above 0 and at most 0.5, got %v", o.Fraction)
+	case !(o.Fraction >= minFraction && o.Fraction <= maxFraction): // NaN too
+		return fmt.Errorf("renewal: Options.Fraction must be %v to %v, got %v", minFraction, maxFraction, o.Fraction)
 	case !(o.Jitter >= 0 && o.Jitter < 1):
 		return fmt.Errorf("renewal: Options.Jitter must be 0 to below 1, got %v", o.Jitter)
 	case o.Failures < -1:

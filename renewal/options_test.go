@@ -16,18 +16,20 @@ import (
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	for field, o := range map[string]renewal.Options{
-		"Fraction ":  {Fraction: -1},
-		"Fraction":   {Fraction: 0.51},
-		"Fraction  ": {Fraction: math.NaN()},
-		"Jitter":     {Jitter: 1},
-		"Jitter ":    {Jitter: -0.1},
-		"Failures":   {Failures: -2},
-		"MaxBatch":   {MaxBatch: -1},
-		"MaxBatch ":  {MaxBatch: math.MaxInt},
-		"InFlight":   {InFlight: -1},
-		"InFlight ":  {InFlight: 1001},
-		"Timeout":    {Timeout: -1},
-		"Margin":     {Margin: -1},
+		"Fraction ":    {Fraction: -1},
+		"Fraction":     {Fraction: 0.51},
+		"Fraction  ":   {Fraction: math.NaN()},
+		"Fraction   ":  {Fraction: 0.000099},
+		"Fraction    ": {Fraction: math.SmallestNonzeroFloat64},
+		"Jitter":       {Jitter: 1},
+		"Jitter ":      {Jitter: -0.1},
+		"Failures":     {Failures: -2},
+		"MaxBatch":     {MaxBatch: -1},
+		"MaxBatch ":    {MaxBatch: math.MaxInt},
+		"InFlight":     {InFlight: -1},
+		"InFlight ":    {InFlight: 1001},
+		"Timeout":      {Timeout: -1},
+		"Margin":       {Margin: -1},
 	} {
 		_, err := renewal.New(silent{}, new(store), &o)
 		require.ErrorContains(t, err, "renewal: Options."+trim(field))
@@ -45,6 +47,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 func TestOptionsAtTheirBounds(t *testing.T) {
 	for _, o := range []renewal.Options{
 		{Fraction: 0.5},
+		{Fraction: 0.0001},
 		{Failures: -1},
 		{Failures: 1},
 		{MaxBatch: 1},
@@ -59,6 +62,8 @@ func TestOptionsAtTheirBounds(t *testing.T) {
 	}
 	_, err := renewal.New(silent{}, new(store), &renewal.Options{MaxBatch: 10_001})
 	require.ErrorContains(t, err, "1 to 10000")
+	_, err = renewal.New(silent{}, new(store), &renewal.Options{Fraction: 0.6})
+	require.ErrorContains(t, err, "0.0001 to 0.5, got 0.6")
 }
 
 func trim(field string) string {

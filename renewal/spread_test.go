@@ -73,19 +73,18 @@ func TestRenewalsKeepTheOrderOfRegistration(t *testing.T) {
 // The time to gather is part of the period, and a short period has less of it.
 func TestNoRenewalIsLaterThanAPeriod(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		for _, o := range []renewal.Options{{Align: -1}, {Align: -1, Fraction: 0.00004}} {
+		for _, c := range []struct {
+			fraction float64
+			limit    time.Duration
+		}{{1.0 / 3, period}, {0.0001, time.Millisecond}} {
 			s := new(store)
-			dog := newDog(t, e, s, &o)
-			register(t, dog, "a")
-			limit := period
-			if o.Fraction > 0 {
-				limit = time.Duration(float64(ttl) * o.Fraction)
-			}
-			settle(100 * limit)
+			dog := newDog(t, e, s, &renewal.Options{Align: -1, Fraction: c.fraction})
+			registerFor(t, dog, "a", time.Duration(float64(c.limit)/c.fraction))
+			settle(100 * c.limit)
 			calls := s.seen()
 			require.GreaterOrEqual(t, len(calls), 2)
 			for i := 1; i < len(calls); i++ {
-				assert.LessOrEqual(t, calls[i].at.Sub(calls[i-1].at), limit+slack)
+				assert.LessOrEqual(t, calls[i].at.Sub(calls[i-1].at), c.limit+slack)
 			}
 			dog.Close(context.Background())
 		}
