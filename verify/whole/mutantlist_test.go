@@ -70,7 +70,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"those who have gone are served", "lock/redisstore/lua/queue.lua",
-		"if ends and tonumber(ends) > now then\n      return owner, tonumber(ends) - now", "if ends then\n      return owner, math.max(tonumber(ends) - now, 1000)",
+		"if ends and tonumber(ends) > now then\n      return owner, math.min(tonumber(ends), LATEST) - now", "if ends then\n      return owner, math.max(tonumber(ends) - now, 1000)",
 	},
 	{
 		"a release does not hand over", "lock/redisstore/lua/queue.lua",

@@ -1,5 +1,9 @@
 -- Steps that have to do with the queue, put behind those of tokens.lua.
 
+-- A score can be any number, infinity too, but no key can be made to end then. So
+-- nothing ends later than this, in ms: in the year 2286.
+local LATEST = 1e13
+
 -- queued tells whether anybody is in the queue. It also refuses a queue or places
 -- of a wrong type, before they are written to.
 local function queued()
@@ -17,7 +21,7 @@ local function next_alive(now)
     local ends = redis.call('ZSCORE', KEYS[4], owner)
     redis.call('ZREM', KEYS[4], owner)
     if ends and tonumber(ends) > now then
-      return owner, tonumber(ends) - now
+      return owner, math.min(tonumber(ends), LATEST) - now
     end
   end
 end

@@ -156,10 +156,10 @@ if wish.mode == 'm' then
 elseif wish.mode == 'p' then
   local over = living(KEYS[1]) - wish.limit
   if over >= 0 then
-    till = tonumber(call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', over, 1)[2])
+    till = moment(call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', over, 1)[2])
   end
 else
-  till = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  till = moment(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
 end
 local head = 0
 if wish.mode == 'm' and till > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then

@@ -20,7 +20,8 @@ for i = 1, #live, 2 do
   if not mode then
     return redis.error_reply('WRONGTYPE the value of the key is not a lock')
   end
-  holders[#holders + 1] = {token, math.max(tonumber(live[i + 1]) - now - 1, 1), mode, tonumber(limit), metadata}
+  local till = math.min(tonumber(live[i + 1]), 1e13) -- a score can be infinity
+  holders[#holders + 1] = {token, math.max(till - now - 1, 1), mode, tonumber(limit), metadata}
 end
 table.sort(holders, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
 local highest = #holders > 0 and holders[#holders][1]

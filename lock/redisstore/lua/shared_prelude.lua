@@ -51,9 +51,14 @@ local function after(ms)
   return now + ms + 1
 end
 
+-- moment reads a score that is an end.
+local function moment(score)
+  return math.min(tonumber(score), LATEST)
+end
+
 -- ends answers the end of a lease or a place, 0 if there is none.
 local function ends(key, owner)
-  return tonumber(call('ZSCORE', key, owner) or 0)
+  return moment(call('ZSCORE', key, owner) or 0)
 end
 
 -- living counts those whose end is to come.
@@ -91,7 +96,7 @@ end
 local function trim()
   local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
   if latest > now then
-    call('PEXPIREAT', KEYS[1], text(latest))
+    call('PEXPIREAT', KEYS[1], text(moment(latest)))
   end
 end
 

@@ -13,6 +13,7 @@ local ttl = tonumber(ARGV[1])
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local till = now + ttl + 1 -- now is rounded down
+local LATEST = 1e13 -- when a key can be made to end, whatever a score says
 
 -- held answers the mode of the lease, nil if it is not held.
 local function held(holders, records, owner, token)
@@ -33,7 +34,7 @@ for i = 2, #ARGV do
     -- In this order, because a server that is out of memory refuses to add anything,
     -- unless another write came before.
     local latest = tonumber(call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2])
-    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.max(latest, till)))
+    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.min(math.max(latest, till), LATEST)))
     call('ZADD', KEYS[k], string.format('%.0f', till), owner)
     for side = k + 1, mode == 'm' and k + 2 or k + 1 do
       if call('PTTL', KEYS[side]) < 2 * ttl then
