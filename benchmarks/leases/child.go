@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
@@ -39,8 +36,6 @@ const (
 
 // answer is what a child says: after acquiring, and when told to begin or end.
 type answer struct {
-	Error string `json:",omitempty"`
-
 	// After end, of the time since begin.
 	CPU        time.Duration
 	Goroutines int // the most that were seen, of the client
@@ -64,7 +59,7 @@ type held struct {
 	cpu        time.Duration
 	tally      tally
 	goroutines highWater
-	profile    *os.File
+	profiled   func() error // ends the CPU profile; nil: there is none
 }
 
 // goroutinesHere are those of this file: the main one and the one that counts.
@@ -82,40 +77,12 @@ func readMemory() memory {
 
 // child does what it is told until its input ends, which it does with the parent.
 func child(in io.Reader, out io.Writer) error {
-	redis.SetLogger(silent{})
-	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
-	var o order
-	if err := decode.Decode(&o); err != nil {
-		return err
-	}
-	h, err := acquire(o)
-	if err != nil {
-		return encode.Encode(answer{Error: err.Error()})
-	}
-	if err := encode.Encode(answer{}); err != nil {
-		return err
-	}
-	for {
-		var word string
-		if err := decode.Decode(&word); err != nil {
-			return nil // the parent has gone
-		}
-		a, err := h.do(word)
-		if err != nil {
-			a.Error = err.Error()
-		}
-		if err := encode.Encode(a); err != nil {
-			return err
-		}
-	}
+	logging.Disable() // of go-redis, which prints each failed dial of a server that was killed
+	return bench.Serve(in, out, func(o order) (func(string) (answer, error), error) {
+		h, err := acquire(o)
+		return h.do, err
+	})
 }
-
-// silent keeps the lines of go-redis about a server that was killed out of the
-// output.
-type silent struct{}
-
-// Printf implements the logger of go-redis.
-func (silent) Printf(context.Context, string, ...any) {}
 
 // acquire gets the locks. The first tenth is got before memory is measured, so
 // that what a client needs once is not counted.
@@ -154,10 +121,7 @@ func (h *held) do(word string) (answer, error) {
 
 func (h *held) begin() (err error) {
 	if h.Profile != "" {
-		if h.profile, err = os.Create(filepath.Join(h.Profile, h.Contestant+".pprof")); err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(h.profile); err != nil {
+		if h.profiled, err = bench.Profile(filepath.Join(h.Profile, h.Contestant+".pprof")); err != nil {
 			return err
 		}
 	}
@@ -173,9 +137,8 @@ func (h *held) end() (answer, error) {
 		return answer{}, err
 	}
 	goroutines := h.goroutines.stop() - goroutinesHere
-	if h.profile != nil {
-		pprof.StopCPUProfile()
-		if err := h.profile.Close(); err != nil {
+	if h.profiled != nil {
+		if err := h.profiled(); err != nil {
 			return answer{}, err
 		}
 	}
@@ -221,9 +184,4 @@ func (w *highWater) watch() {
 func (w *highWater) stop() int {
 	close(w.quit)
 	return int(w.most.Load())
-}
-
-// start runs a contestant in a process of its own and returns when it has its locks.
-func start(o order) (*bench.Process[answer], error) {
-	return bench.Start(o, func(a answer) string { return a.Error })
 }

@@ -14,8 +14,8 @@ import (
 
 // TestMain is also the main function of the children that the tests start.
 func TestMain(m *testing.M) {
-	if os.Getenv(bench.ChildEnv) != "" {
-		os.Exit(status())
+	if bench.Child() {
+		os.Exit(program.Status())
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -71,7 +71,7 @@ func TestALostLockIsCounted(t *testing.T) {
 			require.NoError(t, err)
 			defer s.close()
 			o := order{Contestant: c.name, Addrs: s.addrs(), Leases: 100, TTL: 3 * time.Second}
-			kid, err := start(o)
+			kid, err := bench.Start[answer](o)
 			require.NoError(t, err)
 			defer kid.Stop()
 			crowd, err := newCrowd(t.Context(), s, c.key, o)
@@ -97,8 +97,8 @@ func TestAnIdleServerTakesALittle(t *testing.T) {
 }
 
 func TestAChildTellsWhatIsWrong(t *testing.T) {
-	_, err := start(order{Contestant: "nobody", Addrs: []string{"127.0.0.1:1"}, Leases: 100, TTL: time.Second})
+	_, err := bench.Start[answer](order{Contestant: "nobody", Addrs: []string{"127.0.0.1:1"}, Leases: 100, TTL: time.Second})
 	require.ErrorContains(t, err, `no contestant "nobody"`)
-	_, err = start(order{Contestant: "rueidislock", Addrs: []string{"127.0.0.1:1"}, Leases: 100, TTL: time.Second})
+	_, err = bench.Start[answer](order{Contestant: "rueidislock", Addrs: []string{"127.0.0.1:1"}, Leases: 100, TTL: time.Second})
 	require.ErrorContains(t, err, "127.0.0.1:1")
 }

@@ -46,7 +46,7 @@ func (p plan) hold(ctx context.Context, l lineUp, idle float64) (figures, error)
 	defer s.close()
 	o := order{Contestant: l.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
 	began := time.Now()
-	kid, err := start(o)
+	kid, err := bench.Start[answer](o)
 	if err != nil {
 		return figures{}, err
 	}
@@ -91,7 +91,7 @@ func (p plan) saturate(ctx context.Context, l lineUp) (float64, error) {
 	if l.flatOut > 0 {
 		o.Leases = min(p.leases, l.flatOut)
 	}
-	kid, err := start(o)
+	kid, err := bench.Start[answer](o)
 	if err != nil {
 		return 0, err
 	}

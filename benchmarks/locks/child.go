@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 	"github.com/leasewheel/leasewheel/internal/testredis"
@@ -36,8 +34,6 @@ type order struct {
 
 // answer is what a child says.
 type answer struct {
-	Error string `json:",omitempty"`
-
 	usage
 	Count    int // pairs, hand-offs
 	P50, P99 time.Duration
@@ -55,7 +51,7 @@ func measure(o order) (answer, error) {
 	}
 	defer server.Close()
 	o.Addr = server.Addr()
-	kid, err := bench.Start(o, func(a answer) string { return a.Error })
+	kid, err := bench.Start[answer](o)
 	if err != nil {
 		return answer{}, err
 	}
@@ -65,32 +61,11 @@ func measure(o order) (answer, error) {
 
 // child does what it is told until its input ends, which it does with the parent.
 func child(in io.Reader, out io.Writer) error {
-	redis.SetLogger(silent{})
-	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
-	var o order
-	if err := decode.Decode(&o); err != nil {
-		return err
-	}
-	clients, err := connect(o)
-	if err != nil {
-		return encode.Encode(answer{Error: err.Error()})
-	}
-	if err := encode.Encode(answer{}); err != nil {
-		return err
-	}
-	for {
-		var begin string
-		if err := decode.Decode(&begin); err != nil {
-			return nil // the parent has gone
-		}
-		a, err := o.do(context.Background(), clients)
-		if err != nil {
-			a.Error = err.Error()
-		}
-		if err := encode.Encode(a); err != nil {
-			return err
-		}
-	}
+	logging.Disable() // of go-redis
+	return bench.Serve(in, out, func(o order) (func(string) (answer, error), error) {
+		clients, err := connect(o)
+		return func(string) (answer, error) { return o.do(context.Background(), clients) }, err
+	})
 }
 
 // connect makes the clients.
@@ -129,15 +104,11 @@ func (o order) metered(ctx context.Context, f func() error) (u usage, err error)
 		return u, err
 	}
 	if o.Profile != "" {
-		file, err := os.Create(filepath.Join(o.Profile, fmt.Sprint(o.Contestant, "-", o.Work, "-", o.Goroutines, ".pprof")))
+		end, err := bench.Profile(filepath.Join(o.Profile, fmt.Sprint(o.Contestant, "-", o.Work, "-", o.Goroutines, ".pprof")))
 		if err != nil {
 			return u, err
 		}
-		defer func() { _ = file.Close() }()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return u, err
-		}
-		defer pprof.StopCPUProfile()
+		defer func() { err = errors.Join(err, end()) }()
 	}
 	if err := m.begin(ctx); err != nil {
 		return u, err
@@ -147,9 +118,3 @@ func (o order) metered(ctx context.Context, f func() error) (u usage, err error)
 	}
 	return m.end(ctx)
 }
-
-// silent keeps the lines of go-redis out of the output.
-type silent struct{}
-
-// Printf implements the logger of go-redis.
-func (silent) Printf(context.Context, string, ...any) {}

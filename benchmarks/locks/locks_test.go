@@ -19,8 +19,8 @@ import (
 
 // TestMain is also the main function of the children that the tests start.
 func TestMain(m *testing.M) {
-	if os.Getenv(bench.ChildEnv) != "" {
-		os.Exit(status())
+	if bench.Child() {
+		os.Exit(program.Status())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -18,10 +18,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
@@ -38,33 +36,9 @@ type config struct {
 	docs    string
 }
 
-func main() { os.Exit(status()) }
+var program = bench.Program[config]{Name: "locks", Parse: parse, Run: run, Child: child}
 
-// status does what the program is for and returns its exit status.
-func status() int {
-	if os.Getenv(bench.ChildEnv) != "" {
-		return said(child(os.Stdin, os.Stdout))
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c, err := parse(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	return said(run(ctx, c, os.Stdout, os.Stderr))
-}
-
-// said prints an error, if there is one, and returns the exit status.
-func said(err error) int {
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintln(os.Stderr, "locks:", err)
-	return 1
-}
+func main() { os.Exit(program.Status()) }
 
 // parse reads the flags; errors have been printed to w.
 func parse(args []string, w io.Writer) (config, error) {

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -24,4 +26,16 @@ func Document(path, report string) error {
 		return fmt.Errorf("%s has no lines %q and %q", path, ReportBegins, ReportEnds)
 	}
 	return os.WriteFile(path, []byte(before+ReportBegins+report+ReportEnds+after), 0o644)
+}
+
+// Save writes results into a file, whose folder is made if it is not there.
+func Save(path string, results any) error {
+	text, err := json.MarshalIndent(results, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -9,9 +9,18 @@ import (
 	"os/exec"
 )
 
-// ChildEnv is set in the environment of a child: a program that was started by
+// childEnv is set in the environment of a child: a program that was started by
 // itself.
-const ChildEnv = "BENCH_CHILD"
+const childEnv = "BENCH_CHILD"
+
+// Child tells whether this process is a child.
+func Child() bool { return os.Getenv(childEnv) != "" }
+
+// said is what a child answers.
+type said[A any] struct {
+	Error  string `json:",omitempty"`
+	Answer A
+}
 
 // Process is this program in a process of its own, which is told what to do and
 // answers, in lines of JSON, on its standard input and output. A is its answer.
@@ -20,18 +29,17 @@ type Process[A any] struct {
 	in     io.WriteCloser
 	encode *json.Encoder
 	decode *json.Decoder
-	failed func(A) string
 }
 
-// Start runs a child, gives it its order and returns when that is answered. The error
-// of an answer is what failed says, if that is not empty.
-func Start[A any](order any, failed func(A) string) (*Process[A], error) {
+// Start runs a child, gives it its order and returns when that is answered. The
+// error is that of the child if it cannot follow the order.
+func Start[A any](order any) (*Process[A], error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process[A]{cmd: exec.Command(self), failed: failed}
-	p.cmd.Env = append(os.Environ(), ChildEnv+"=1")
+	p := &Process[A]{cmd: exec.Command(self)}
+	p.cmd.Env = append(os.Environ(), childEnv+"=1")
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -51,19 +59,19 @@ func Start[A any](order any, failed func(A) string) (*Process[A], error) {
 	return p, nil
 }
 
-// Say tells the child something and waits for its answer.
+// Say tells the child something and waits for its answer, or its error.
 func (p *Process[A]) Say(what any) (A, error) {
-	var a A
+	var s said[A]
 	if err := p.encode.Encode(what); err != nil {
-		return a, err
+		return s.Answer, err
 	}
-	if err := p.decode.Decode(&a); err != nil {
-		return a, fmt.Errorf("the process has ended: %w", err)
+	if err := p.decode.Decode(&s); err != nil {
+		return s.Answer, fmt.Errorf("the process has ended: %w", err)
 	}
-	if text := p.failed(a); text != "" {
-		return a, errors.New(text)
+	if s.Error != "" {
+		return s.Answer, errors.New(s.Error)
 	}
-	return a, nil
+	return s.Answer, nil
 }
 
 // Stop ends the child as a crash would, and waits for it.
@@ -71,4 +79,34 @@ func (p *Process[A]) Stop() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // killed: an error
+}
+
+// Serve is the child's side: obey gets its order, and what it returns does each word
+// that it is told after that, until the input ends, which it does with the parent.
+func Serve[O, A any](in io.Reader, out io.Writer, obey func(order O) (do func(word string) (A, error), err error)) error {
+	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
+	var order O
+	if err := decode.Decode(&order); err != nil {
+		return err
+	}
+	do, err := obey(order)
+	if err != nil {
+		return encode.Encode(said[A]{Error: err.Error()})
+	}
+	if err := encode.Encode(said[A]{}); err != nil {
+		return err
+	}
+	for {
+		var word string
+		if err := decode.Decode(&word); err != nil {
+			return nil // the parent has gone
+		}
+		var s said[A]
+		if s.Answer, err = do(word); err != nil {
+			s.Error = err.Error()
+		}
+		if err := encode.Encode(s); err != nil {
+			return err
+		}
+	}
 }
