@@ -13,6 +13,9 @@ import (
 // hold is for how long a lock is held that others wait for.
 const hold = 2 * time.Millisecond
 
+// errNeverHandedOver: one client had the lock again and again, or none had it.
+var errNeverHandedOver = errors.New("the lock was never handed over")
+
 // handOff is what was measured of clients that contend for one lock. Times are in µs.
 type handOff struct {
 	P50, P99  float64 // from the call of unlock to the return of another client's lock
@@ -83,7 +86,7 @@ func runHandOff(ctx context.Context, clients []client, o order) (answer, error) 
 		return answer{}, err
 	}
 	if len(took) == 0 {
-		return answer{}, errors.New("the lock was never handed over")
+		return answer{}, errNeverHandedOver
 	}
 	after, err := pings(context.WithoutCancel(ctx), o.Addr)
 	all := slices.Sorted(slices.Values(slices.Concat(before, after)))
