@@ -20,20 +20,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(reporting{m})
-}
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	goleak.VerifyTestMain(report.Around(m))
 }
 
 // rounds is how often something is done.

@@ -3,8 +3,6 @@ package guard
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -28,20 +26,7 @@ var (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis prints each failed dial
-	goleak.VerifyTestMain(shared.Around(reporting{m}))
-}
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	goleak.VerifyTestMain(shared.Around(report.Around(m)))
 }
 
 // newStore returns a store with a prefix of its own, below "lw:".

@@ -2,8 +2,6 @@ package real
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,21 +20,8 @@ var report = part.NewReport("real")
 func TestMain(m *testing.M) {
 	// A toxiproxy leaves goroutines behind when a fault ends on a connection that has
 	// ended before. Nothing else may.
-	goleak.VerifyTestMain(reporting{m},
+	goleak.VerifyTestMain(report.Around(m),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 	)
-}
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
 }

@@ -2,8 +2,6 @@ package sim
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,17 +18,4 @@ var (
 
 var report = part.NewReport("sim")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(reporting{m}) }
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(report.Around(m)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/part"
 	"github.com/leasewheel/leasewheel/verify/still"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -30,19 +31,11 @@ type process struct {
 	closed         bool      // Close has begun
 	crashed        bool
 	locking        int // calls of Lock and TryLock under way
-	tally          tally
-}
-
-// tally is what the hooks of a watchdog told.
-type tally struct {
-	calls, answered, leases int // of Renew
-	done, size, renewed     int // by BatchDone
-	lost                    map[renewal.Reason]int
+	tally          part.Tally
 }
 
 func newProcess(w *world, id int, plan processPlan) (*process, error) {
 	p := &process{world: w, id: id, plan: plan, end: func() {}, gate: still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id)))}
-	p.tally.lost = make(map[renewal.Reason]int)
 	p.store = newDriver(p)
 	engine, err := p.engine()
 	if err != nil {

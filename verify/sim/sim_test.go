@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,29 +10,16 @@ import (
 	"github.com/leasewheel/leasewheel/verify/part"
 )
 
-// play plays one schedule in a bubble of its own. Schedules are played one after
-// another, for a step of the wall clock reaches all watchdogs of a program.
-func play(t *testing.T, seed uint64, trace func(string)) (r Result) {
-	r.Counts = part.NewCounts()
-	defer func() {
-		if p := recover(); p != nil {
-			r.Violations = append(r.Violations, fmt.Sprintf("R1: %v", p))
-			r.Counts.Violations++
-		}
-	}()
-	synctest.Test(t, func(*testing.T) { r = simulate(seed, trace) })
-	return r
+// play plays one schedule. They are played one after another, for a step of the wall
+// clock reaches all watchdogs of a program.
+func play(t *testing.T, seed uint64, trace func(string)) part.Result {
+	return part.Play(t, seed, trace, simulate)
 }
 
 // held fails the test if a promise was broken, and says how to see it again.
-func held(t *testing.T, seed uint64, r Result) {
+func held(t *testing.T, seed uint64, r part.Result) {
 	t.Helper()
-	for _, v := range r.Violations {
-		t.Errorf("seed %d: %s", seed, v)
-	}
-	if len(r.Violations) > 0 {
-		t.Logf("in folder verify, to see it again: go test ./sim -run TestSchedules -seed %d -trace", seed)
-	}
+	r.Held(t, seed, "go test ./sim -run TestSchedules")
 }
 
 // usual is half of what a schedule does on average over all classes.

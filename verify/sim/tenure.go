@@ -167,12 +167,12 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	p.tally.calls++
-	p.tally.leases += len(batch)
+	p.tally.Calls++
+	p.tally.Leases += len(batch)
 	if most := p.plan.renewal.MaxBatch; most > 0 && len(batch) > most {
 		w.violated("sent", "a batch of %d, the most is %d", len(batch), most)
 	}
-	if at, most := p.tally.calls-p.tally.answered, p.plan.renewal.InFlight; most > 0 && at > most {
+	if at, most := p.tally.Calls-p.tally.Answered, p.plan.renewal.InFlight; most > 0 && at > most {
 		w.violated("sent", "R3: %d renewals under way, the most is %d", at, most)
 	}
 	var latest time.Time
@@ -225,7 +225,7 @@ func (w *world) sends(t *tenure, now time.Time) {
 func (w *world) renewed(p *process, batch []lock.Lease, out []renewal.Outcome, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.tally.answered++
+	p.tally.Answered++
 	for i, l := range batch {
 		t := w.tenures[tenureID{l.Key, l.Token}]
 		if t == nil {

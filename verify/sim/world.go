@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -30,25 +29,15 @@ type world struct {
 	backAt, suspendedAt time.Time
 	hidingAt            time.Time // when it was set back last, or the host suspended
 	ended               bool      // the workload is over
-	counts              *part.Counts
-	violations          []string
-	trace               func(string) // may be nil
-	digest              uint64       // of all events, whatever their order within an instant
+	diary               *part.Diary
+	counts              *part.Counts // in the diary
 }
-
-// Result is what a schedule did.
-type Result struct {
-	Counts     *part.Counts
-	Violations []string
-	Digest     uint64
-}
-
-const mostViolations = 8
 
 // simulate plays a schedule. It must be called in a bubble.
-func simulate(seed uint64, trace func(string)) Result {
+func simulate(seed uint64, trace func(string)) part.Result {
+	diary := part.NewDiary(trace)
 	w := &world{
-		plan: newPlan(seed), start: time.Now(), trace: trace, counts: part.NewCounts(),
+		plan: newPlan(seed), start: time.Now(), diary: diary, counts: diary.Counts,
 		owners: map[string]*process{}, tenures: map[tenureID]*tenure{},
 		last: map[string]uint64{}, signals: map[string]int{},
 	}
@@ -65,11 +54,7 @@ func simulate(seed uint64, trace func(string)) Result {
 	w.play()
 	w.finish()
 	w.moveWall(-w.moved)
-	w.counts.Schedules = 1
-	w.counts.Classes[classNames[w.plan.class]]++
-	w.counts.Simulated = time.Since(w.start)
-	w.counts.Violations = len(w.violations)
-	return Result{w.counts, w.violations, w.digest}
+	return w.diary.Result(classNames[w.plan.class])
 }
 
 // play runs the users and what happens to them until the schedule is over.
@@ -163,11 +148,7 @@ func (w *world) fail(check, format string, args ...any) {
 
 // violated is fail for those who hold mu.
 func (w *world) violated(check, format string, args ...any) {
-	text := fmt.Sprintf("%v: %s: %s", time.Since(w.start), check, fmt.Sprintf(format, args...))
-	w.note("VIOLATION %s", text)
-	if len(w.violations) < mostViolations {
-		w.violations = append(w.violations, text)
-	}
+	w.diary.Violated(check, format, args...)
 }
 
 // sending counts a request, and notes what will become of it.
@@ -184,14 +165,7 @@ func (w *world) sending(p *process, m message, batch int, f fate) {
 }
 
 // note adds to the trace. The caller holds mu.
-func (w *world) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	at := time.Since(w.start)
-	w.digest += chance.Mix(uint64(at), chance.Digest(text))
-	if w.trace != nil {
-		w.trace(fmt.Sprintf("%-14v %s", at, text))
-	}
-}
+func (w *world) note(format string, args ...any) { w.diary.Note(format, args...) }
 
 // check counts that something was looked at. The caller holds mu.
-func (w *world) check(name string) { w.counts.Checks[name]++ }
+func (w *world) check(name string) { w.diary.Check(name) }

@@ -3,8 +3,6 @@ package soak
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -27,20 +25,7 @@ var (
 
 var report = part.NewReport("soak")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(reporting{m}) }
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(report.Around(m)) }
 
 var lengthOf = map[string]time.Duration{part.Long: 10 * time.Minute, part.Nightly: 30 * time.Minute, part.Release: 8 * time.Hour}
 

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
@@ -141,19 +139,7 @@ func (w *world) servesOne(u *user) {
 // mu.
 func (w *world) reckons(p *process) {
 	w.check("stats")
-	all := p.client.Stats()
-	s, told := all.Renewal, p.tally
-	switch {
-	case all.Waiting != 0 || all.Cleaning != 0 || s.Held != 0 || s.Due != 0 || s.InFlight != 0 || s.Oldest != 0:
-		w.violated("stats", "R2: p%d is closed and has %+v", p.id, all)
-	case int(s.Batches) != told.done || told.done != told.calls || told.calls != told.answered:
-		w.violated("stats", "p%d made %d renewals, %d returned, BatchDone told of %d, Stats of %d",
-			p.id, told.calls, told.answered, told.done, s.Batches)
-	case told.size != told.leases || int(s.Late.Count()) != told.leases || int(s.Renewed) != told.renewed:
-		w.violated("stats", "p%d sent %d leases, BatchDone told of %d, Late counts %d; renewed %d and %d",
-			p.id, told.leases, told.size, s.Late.Count(), s.Renewed, told.renewed)
-	case int(s.NotOwned) != told.lost[renewal.NotOwned] || int(s.Failed) != told.lost[renewal.Failed] ||
-		int(s.Expired) != told.lost[renewal.Expired]:
-		w.violated("stats", "p%d was told of the losses %v, Stats of %d, %d, %d", p.id, told.lost, s.NotOwned, s.Failed, s.Expired)
+	if wrong := p.tally.Check(p.client.Stats()); wrong != "" {
+		w.violated("stats", "p%d: %s", p.id, wrong)
 	}
 }

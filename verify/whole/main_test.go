@@ -2,8 +2,6 @@ package whole
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"runtime/debug"
 	"testing"
 
@@ -26,18 +24,5 @@ var report = part.NewReport("whole")
 func TestMain(m *testing.M) {
 	logging.Disable()
 	debug.SetGCPercent(400) // schedules leave much behind, and little of it stays
-	goleak.VerifyTestMain(reporting{m})
-}
-
-// reporting prints the report after the tests.
-type reporting struct{ *testing.M }
-
-// Run implements the interface that goleak takes.
-func (r reporting) Run() int {
-	code := r.M.Run()
-	if err := report.Print(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	goleak.VerifyTestMain(report.Around(m))
 }

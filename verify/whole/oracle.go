@@ -39,7 +39,7 @@ func (p *process) lost(info renewal.LostInfo) {
 	defer w.mu.Unlock()
 	w.check("loss")
 	w.counts.Losses[info.Err.Reason.String()]++
-	p.tally.lost[info.Err.Reason]++
+	p.tally.Lost(info)
 	t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
 	if t == nil {
 		w.violated("told", "p%d lost %s with token %d, which was never granted", p.id, l.Key, l.Token)
@@ -71,11 +71,8 @@ func (p *process) batchDone(info renewal.BatchInfo) {
 	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.tally.done++
-	p.tally.size += info.Size
-	p.tally.renewed += info.Renewed
-	if info.Size != info.Renewed+info.Lost+info.Unknown+info.Ended {
-		w.violated("stats", "a batch of %d: %+v", info.Size, info)
+	if wrong := p.tally.BatchDone(info); wrong != "" {
+		w.violated("stats", "p%d: %s", p.id, wrong)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/part"
 	"github.com/leasewheel/leasewheel/verify/still"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -38,15 +39,8 @@ type process struct {
 	closed        bool      // Close has begun
 	crashed       bool
 	locking       int // calls of Lock and TryLock under way
-	tally         tally
+	tally         part.Tally
 	lateAnswersTo map[string]bool // owners whose release got no answer
-}
-
-// tally is what the hooks of a watchdog told.
-type tally struct {
-	calls, answered, leases int // of Renew
-	done, size, renewed     int // by BatchDone
-	lost                    map[renewal.Reason]int
 }
 
 func newProcess(w *world, id int, plan processPlan) (*process, error) {
@@ -55,7 +49,6 @@ func newProcess(w *world, id int, plan processPlan) (*process, error) {
 		gate:          still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id))),
 		lateAnswersTo: map[string]bool{},
 	}
-	p.tally.lost = map[renewal.Reason]int{}
 	store, closeClients, err := p.open()
 	if err != nil {
 		return nil, err

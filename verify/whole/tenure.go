@@ -161,8 +161,8 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 		}
 		return
 	}
-	p.tally.calls++
-	p.tally.leases += len(batch)
+	p.tally.Calls++
+	p.tally.Leases += len(batch)
 	if most := p.plan.renewal.MaxBatch; most > 0 && len(batch) > most {
 		w.violated("renewal", "a batch of %d, the most is %d", len(batch), most)
 	}
@@ -197,7 +197,7 @@ func (w *world) renewed(ctx context.Context, p *process, batch []lock.Lease, out
 	defer w.mu.Unlock()
 	refresh := refreshes(ctx)
 	if !refresh {
-		p.tally.answered++
+		p.tally.Answered++
 	}
 	for i, l := range batch {
 		t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]

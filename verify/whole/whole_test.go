@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,28 +16,15 @@ import (
 	"github.com/leasewheel/leasewheel/verify/part"
 )
 
-// play plays one schedule in a bubble of its own.
-func play(t *testing.T, seed uint64, trace func(string)) (r Result) {
-	r.Counts = part.NewCounts()
-	defer func() {
-		if p := recover(); p != nil {
-			r.Violations = append(r.Violations, fmt.Sprintf("R1: %v", p))
-			r.Counts.Violations++
-		}
-	}()
-	synctest.Test(t, func(*testing.T) { r = simulate(seed, trace) })
-	return r
+// play plays one schedule.
+func play(t *testing.T, seed uint64, trace func(string)) part.Result {
+	return part.Play(t, seed, trace, simulate)
 }
 
 // held fails the test if a promise was broken, and says how to see it again.
-func held(t *testing.T, seed uint64, r Result) {
+func held(t *testing.T, seed uint64, r part.Result) {
 	t.Helper()
-	for _, v := range r.Violations {
-		t.Errorf("seed %d: %s", seed, v)
-	}
-	if len(r.Violations) > 0 {
-		t.Logf("in folder verify, to see it again: go test ./whole -run TestSchedules -seed %d -times 20 -trace", seed)
-	}
+	r.Held(t, seed, "go test ./whole -run TestSchedules -times 20")
 }
 
 // schedulesOf is how many schedules a tier plays.

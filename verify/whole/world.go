@@ -1,7 +1,6 @@
 package whole
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -16,35 +15,25 @@ type world struct {
 	traveling sync.WaitGroup // messages, lines, and checks that stand at a later instant
 	procs     []*process
 
-	mu         sync.Mutex // guards all below, the server, the lines, and what process says of it
-	servers    []*server
-	lines      []*line // that are open
-	freeSince  map[string]time.Time
-	owners     map[string]*process
-	tenures    map[tenureID]*tenure
-	signals    map[string]int
-	waiters    map[*waiter]struct{}
-	brokenAt   time.Time // when something happened that leases need not survive
-	ended      bool      // the workload is over
-	counts     *part.Counts
-	violations []string
-	trace      func(string) // may be nil
-	digest     uint64       // of all events, whatever their order within an instant
+	mu        sync.Mutex // guards all below, the server, the lines, and what process says of it
+	servers   []*server
+	lines     []*line // that are open
+	freeSince map[string]time.Time
+	owners    map[string]*process
+	tenures   map[tenureID]*tenure
+	signals   map[string]int
+	waiters   map[*waiter]struct{}
+	brokenAt  time.Time // when something happened that leases need not survive
+	ended     bool      // the workload is over
+	diary     *part.Diary
+	counts    *part.Counts // in the diary
 }
-
-// Result is what a schedule did.
-type Result struct {
-	Counts     *part.Counts
-	Violations []string
-	Digest     uint64
-}
-
-const mostViolations = 8
 
 // simulate plays a schedule. It must be called in a bubble.
-func simulate(seed uint64, trace func(string)) Result {
+func simulate(seed uint64, trace func(string)) part.Result {
+	diary := part.NewDiary(trace)
 	w := &world{
-		plan: newPlan(seed), start: time.Now(), trace: trace, counts: part.NewCounts(),
+		plan: newPlan(seed), start: time.Now(), diary: diary, counts: diary.Counts,
 		freeSince: map[string]time.Time{},
 		owners:    map[string]*process{}, tenures: map[tenureID]*tenure{},
 		signals: map[string]int{}, waiters: map[*waiter]struct{}{},
@@ -52,11 +41,7 @@ func simulate(seed uint64, trace func(string)) Result {
 	w.prepare()
 	w.play()
 	w.finish()
-	w.counts.Schedules = 1
-	w.counts.Classes[classNames[w.plan.class]]++
-	w.counts.Simulated = time.Since(w.start)
-	w.counts.Violations = len(w.violations)
-	return Result{w.counts, w.violations, w.digest}
+	return w.diary.Result(classNames[w.plan.class])
 }
 
 func (w *world) prepare() {
@@ -129,22 +114,11 @@ func (w *world) fail(check, format string, args ...any) {
 
 // violated is fail for those who hold mu.
 func (w *world) violated(check, format string, args ...any) {
-	text := fmt.Sprintf("%v: %s: %s", time.Since(w.start), check, fmt.Sprintf(format, args...))
-	w.note("VIOLATION %s", text)
-	if len(w.violations) < mostViolations {
-		w.violations = append(w.violations, text)
-	}
+	w.diary.Violated(check, format, args...)
 }
 
 // note adds to the trace. The caller holds mu.
-func (w *world) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	at := time.Since(w.start)
-	w.digest += chance.Mix(uint64(at), chance.Digest(text))
-	if w.trace != nil {
-		w.trace(fmt.Sprintf("%-14v %s", at, text))
-	}
-}
+func (w *world) note(format string, args ...any) { w.diary.Note(format, args...) }
 
 // check counts that something was looked at. The caller holds mu.
-func (w *world) check(name string) { w.counts.Checks[name]++ }
+func (w *world) check(name string) { w.diary.Check(name) }
