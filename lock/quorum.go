@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -221,8 +222,8 @@ func patience(ttl time.Duration) time.Duration { return min(ttl/5, quorumPatienc
 // left no other could get as many that the request excludes.
 func (q *quorum) need(r *Request) int {
 	limit := 1
-	if r.Mode == Permit && r.Limit() > 1 {
-		limit = min(r.Limit(), len(q.members)) // beyond, it is all of them
+	if r.Mode == Permit {
+		limit = max(1, min(r.Limit(), len(q.members))) // beyond, it is all of them
 	}
 	return len(q.members)*limit/(limit+1) + 1
 }
@@ -246,8 +247,6 @@ func (q *quorum) Close() error {
 		return nil
 	}
 	q.closed = true
-	clear(q.grants)
-	clear(q.tombs)
 	q.mu.Unlock()
 	q.cancel()
 	var errs memberErrors
@@ -279,14 +278,11 @@ func (e memberErrors) orNil(verb string) error {
 }
 
 func (e memberErrors) Error() string {
-	text := make([]byte, 0, 64*len(e))
+	texts := make([]string, len(e))
 	for i, err := range e {
-		if i > 0 {
-			text = append(text, "; "...)
-		}
-		text = append(text, err.Error()...)
+		texts[i] = err.Error()
 	}
-	return string(text)
+	return strings.Join(texts, "; ")
 }
 
 // Unwrap returns them all, for errors.Is and errors.As.

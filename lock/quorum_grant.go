@@ -34,8 +34,7 @@ type copied struct {
 type copyState uint8
 
 const (
-	absent   copyState = iota // the member does not have it
-	asked                     // it is asked for
+	absent   copyState = iota // the member is not known to have it
 	unsure                    // there was no answer, and may be none; it may have it
 	present                   // it has granted it
 	returned                  // it was released
@@ -54,12 +53,11 @@ func (g *grant) ask(r *Request) (again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.copies {
-		c := &g.copies[i]
-		if c.state == present {
+		if c := &g.copies[i]; c.state == present {
 			again = true
-			continue
+		} else {
+			c.lease.Request = *r
 		}
-		c.state, c.lease.Request = asked, *r
 	}
 	return again
 }
@@ -72,24 +70,17 @@ func (g *grant) acquired(i int, r Request, again bool, l Lease, err error) error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.copies[i]
-	var taken *HeldError
 	switch {
 	case err == nil:
 		if again && (c.state != present || c.lease.Token != l.Token) {
 			err = errNewCopy
 		}
-		l.Unanswered = c.lease.Unanswered
-		if l.Request != r { // or else the store's strings are kept
-			l.Request = r
-		}
+		l.Request, l.Unanswered = r, c.lease.Unanswered
 		c.state, c.lease = present, l
-	case errors.As(err, &taken) || final(err) || errors.Is(err, errBusyMember):
-		if c.state == asked {
-			c.state = absent
-		}
+	case final(err) || errors.Is(err, errBusyMember): // it has taken nothing
 	default:
 		c.lease.Unanswered = true
-		if c.state == asked {
+		if c.state != present {
 			c.state = unsure
 		}
 	}
@@ -197,10 +188,7 @@ func (q *quorum) open(ctx context.Context, r *Request) (*grant, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return nil, ErrClosed
-	}
-	if end, ok := q.tombs[r.Owner]; ok && time.Now().Before(end) {
+	if _, ok := q.tombs[r.Owner]; ok {
 		return nil, errQuorumGivenUp
 	}
 	switch g := q.grants[r.Owner]; {
@@ -217,9 +205,6 @@ func (q *quorum) open(ctx context.Context, r *Request) (*grant, error) {
 func (q *quorum) keep(g *grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
 	q.grants[g.owner] = g
 	q.tidy()
 }
@@ -244,9 +229,6 @@ func (q *quorum) forget(g *grant) {
 func (q *quorum) refuse(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
 	q.tombs[owner] = time.Now().Add(quorumTombstone)
 	q.tidy()
 }

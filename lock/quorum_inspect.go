@@ -49,8 +49,7 @@ func (q *quorum) ForceRelease(ctx context.Context, key string) error {
 		return err
 	}
 	c := returns{members: len(q.members), need: len(q.members)/2 + 1}
-	for i, a := range answers {
-		a.at = i
+	for _, a := range answers {
 		c.add(a)
 	}
 	switch {

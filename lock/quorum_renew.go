@@ -52,10 +52,7 @@ func (q *quorum) Renew(ctx context.Context, batch []Lease, out []renewal.Outcome
 	if err != nil {
 		return err
 	}
-	for range q.members {
-		if t.open == 0 {
-			break
-		}
+	for left := len(q.members); left > 0 && t.open > 0; left-- {
 		select {
 		case a := <-answers:
 			t.add(a)
