@@ -77,7 +77,14 @@ func (a *acquisition) runInLine(ctx context.Context) (*Held, error) {
 		return held, nil
 	}
 	a.waiter = a.client.waiter
+	returned := false
+	defer func() {
+		if !returned { // the store or Backoff panicked: those behind are not to wait for ever
+			lines.leave(r)
+		}
+	}()
 	held, err = a.run(ctx)
+	returned = true
 	switch {
 	case err == nil:
 		a.client.sit(held, r)

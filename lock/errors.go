@@ -26,7 +26,7 @@ var (
 
 	// ErrWrongType is returned when something that is not a lock lies at the
 	// lock's key, or a lock of another kind. It is never deleted or overwritten.
-	ErrWrongType = errors.New("lock: the key holds something that is not a lock")
+	ErrWrongType = errors.New("lock: the key holds something that is not a lock of this kind")
 
 	// ErrTooMany is returned by a Lock beyond Options.MaxWaiters. The store was not
 	// asked.

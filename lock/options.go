@@ -14,7 +14,9 @@ import (
 type Terms struct {
 	// TTL is how long the store keeps the lock without hearing of its holder: the
 	// longest that others wait after a crash. By default it is renewed after each
-	// third of it. Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds.
+	// third of it. Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds. One that
+	// leaves no time for a second renewal is refused too: a client whose Options.TTL is
+	// much longer has an engine that is too coarse for it.
 	TTL time.Duration
 
 	// MaxHold is how long a lock may be held, counted from the request that got it,

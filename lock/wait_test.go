@@ -339,3 +339,22 @@ func TestCloseEndsThoseThatWait(t *testing.T) {
 		assert.Zero(t, b.mem.Waiting("k"))
 	})
 }
+
+// Whoever recovers from a panic of a store, as an HTTP server does, goes on with a
+// client whose other locks, and this one, can be had.
+func TestAPanicOfTheStoreKeepsNobodyWaiting(t *testing.T) {
+	for op, waits := range map[locktest.Op]bool{locktest.Wait: true, locktest.Acquire: false} {
+		bubbleOn(t, nil, waits, func(t *testing.T, b *bench) {
+			b.loseRequests(func(_ context.Context, got locktest.Op) error {
+				if got == op {
+					panic("oops")
+				}
+				return nil
+			})
+			assert.PanicsWithValue(t, "oops", func() { _, _ = b.Mutex("k").Lock(ctx) })
+			b.heal()
+			assert.Zero(t, b.Stats().Waiting)
+			require.NoError(t, b.lock("k").Unlock(ctx))
+		})
+	}
+}
