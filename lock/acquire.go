@@ -233,7 +233,8 @@ func (a *acquisition) pause(ctx context.Context, err error) (time.Duration, bool
 // final tells errors that no further try would mend, and that are answers.
 func final(err error) bool {
 	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired) ||
-		errors.Is(err, errNotWatched) || errors.Is(err, ErrBadKey) || errors.Is(err, ErrBadTTL) || errors.Is(err, errors.ErrUnsupported)
+		errors.Is(err, errNotWatched) || errors.Is(err, ErrBadKey) || errors.Is(err, ErrBadTTL) || errors.Is(err, ErrBadMembers) ||
+		errors.Is(err, errors.ErrUnsupported)
 }
 
 // rest waits between two tries.

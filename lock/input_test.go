@@ -133,7 +133,7 @@ func TestTheZeroHandles(t *testing.T) {
 func TestErrorsThatNoTryWouldMendAreReturnedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		for _, want := range []error{
-			lock.ErrWrongType, lock.ErrNotAcquired, lock.ErrClosed, lock.ErrBadKey, lock.ErrBadTTL, errors.ErrUnsupported,
+			lock.ErrWrongType, lock.ErrNotAcquired, lock.ErrClosed, lock.ErrBadKey, lock.ErrBadTTL, lock.ErrBadMembers, errors.ErrUnsupported,
 		} {
 			before := b.calls(locktest.Acquire)
 			b.loseRequests(always(locktest.Acquire, fmt.Errorf("store: %w", want)))

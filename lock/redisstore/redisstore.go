@@ -46,8 +46,9 @@ type Options struct {
 	// Place is how long a place in the queue of a lock lasts without its waiter being
 	// heard of, which asks three times in that time: the longest that dead waiters
 	// hold up those behind them. It is what a lock that was handed over has left at
-	// first, until it is renewed at once. Default a third of the TTL, 3 to 10 s;
-	// always at least a tenth of the TTL and at most all of it. Clients may differ.
+	// first, until a renewal when a quarter of that has passed. Default a third of the
+	// TTL, 3 to 10 s; always at least a tenth of the TTL and at most all of it. Clients
+	// may differ.
 	Place time.Duration
 
 	// PoolSize bounds the connections for those calls, which are made when needed: two
@@ -84,9 +85,10 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a lock.Store on a Redis server, or on a cluster. Its methods are safe for concurrent
-// use. They return soon after their ctx has ended, even while the server hangs;
-// what they have sent by then may still be executed.
+// Store is a lock.Store on a Redis server, or on a cluster, a lock.Waiter and a
+// lock.Inspector. Make it with New. Its methods are safe for concurrent use. They
+// return soon after their ctx has ended, even while the server hangs; what they have
+// sent by then may still be executed.
 type Store struct {
 	one           *node    // the server; nil on a cluster
 	cluster       *cluster // nil on one server

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,10 +9,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// The bounds of a request in mode Members, and of what is beside it.
+// The bounds of a request in mode Members: those of a [lock.Batch].
 const (
-	MaxMembers      = 10_000  // names
-	MaxMembersBytes = 1 << 20 // of all names together, and one for each
+	MaxMembers      = lock.MaxMembers     // names
+	MaxMembersBytes = lock.MaxMemberBytes // of all names together
 )
 
 // modes are those of the scripts for shared locks.
@@ -56,17 +55,17 @@ func checkWish(r *lock.Request) error {
 
 func checkMembers(members []string) error {
 	if len(members) == 0 || len(members) > MaxMembers {
-		return fmt.Errorf("there must be 1 to %d members, got %d", MaxMembers, len(members))
+		return fmt.Errorf("%w: there must be 1 to %d members, got %d", lock.ErrBadMembers, MaxMembers, len(members))
 	}
 	size := 0
 	for _, m := range members {
 		if m == "" {
-			return errors.New("a member is empty")
+			return fmt.Errorf("%w: one is empty", lock.ErrBadMembers)
 		}
-		size += len(m) + 1
+		size += len(m)
 	}
 	if size > MaxMembersBytes {
-		return fmt.Errorf("the members are %d bytes long together, the limit is %d", size, MaxMembersBytes)
+		return fmt.Errorf("%w: they are %d bytes long together, the limit is %d", lock.ErrBadMembers, size, MaxMembersBytes)
 	}
 	return nil
 }

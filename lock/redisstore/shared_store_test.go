@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,6 +127,19 @@ func TestTenThousandMembers(t *testing.T) {
 	acquire(t, s, one)
 }
 
+// What a lock.Batch may have, the store takes.
+func TestMembersOfAMebibyte(t *testing.T) {
+	s, _ := sharedStore(t)
+	members := make([]string, MaxMembersBytes/lock.MaxKeyLen)
+	for i := range members {
+		members[i] = fmt.Sprintf("%0*d", lock.MaxKeyLen, i)
+	}
+	r := moded("k", lock.Members, lock.Extra{Members: members})
+	l := acquire(t, s, r)
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
+	require.NoError(t, s.Release(t.Context(), l))
+}
+
 func TestRequestsThatAreRefusedBeforeAnyIO(t *testing.T) {
 	w := &wire{answer: func([]string) string { return "-ERR it was asked\r\n" }}
 	s := newStore(t, w.client(t, redis.Options{}), nil)
@@ -139,10 +153,11 @@ func TestRequestsThatAreRefusedBeforeAnyIO(t *testing.T) {
 		"1 to 10000 members":       moded("k", lock.Members, lock.Extra{}),
 		"10000 members, got 10001": moded("k", lock.Members, lock.Extra{Members: many}),
 		"is empty":                 moded("k", lock.Members, lock.Extra{Members: []string{"", "a"}}),
-		"1048577 bytes long":       moded("k", lock.Members, lock.Extra{Members: []string{strings.Repeat("x", MaxMembersBytes)}}),
+		"1048577 bytes long":       moded("k", lock.Members, lock.Extra{Members: []string{strings.Repeat("x", MaxMembersBytes+1)}}),
 	} {
 		_, err := s.Acquire(t.Context(), r)
 		require.ErrorContains(t, err, want)
+		assert.Equal(t, r.Mode == lock.Members, errors.Is(err, lock.ErrBadMembers), want)
 		_, err = s.Wait(t.Context(), r)
 		require.ErrorContains(t, err, want)
 	}
