@@ -1,7 +1,7 @@
 // Package renewal keeps leases alive. A [Watchdog] holds one [Entry] per lease,
 // renews those that are due in batches, and tells the holder when a lease may no
-// longer be assumed held: before the store could give it to another, whatever
-// the store does.
+// longer be assumed held: before a store that keeps leases for their TTL could give
+// it to another, even if that store hangs, errs or is out of reach.
 //
 // A lease is anything that a [Renewer] can renew. The package knows nothing of
 // locks or of Redis; package lock stands on it.
