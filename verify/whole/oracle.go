@@ -172,6 +172,7 @@ func (w *world) probing() {
 			}
 		}
 		w.hungry()
+		w.ends()
 		w.mu.Unlock()
 		for _, t := range all {
 			w.look(t)
@@ -180,6 +181,14 @@ func (w *world) probing() {
 		for _, p := range w.procs {
 			p.probe()
 		}
+	}
+}
+
+// ends checks that every key has an end. The caller holds mu.
+func (w *world) ends() {
+	w.check("ends")
+	if _, endless := w.left(); len(endless) > 0 {
+		w.violated("ends", "L2: keys without an end: %q", endless)
 	}
 }
 

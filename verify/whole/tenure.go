@@ -2,7 +2,9 @@ package whole
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +33,11 @@ type tenure struct {
 	void   bool
 	voidAt time.Time
 
-	failures   int  // renewals in a row without an answer
-	denied     bool // the store said that it is lost
-	renewing   bool // in a call of Renew by the watchdog
-	refreshing bool // in one by a Multi
+	failures   int      // renewals in a row without an answer
+	denied     bool     // the store said that it is lost
+	renewing   bool     // in a call of Renew by the watchdog
+	refreshing bool     // in one by a Multi
+	sends      []string // by that call: a script by its digest, or in full
 
 	// turning: a reader's entry takes the place of a writer's, while a renewal of
 	// either may be under way. unsure: one was when it had, and counts for nobody knows
@@ -182,7 +185,7 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 		case t.told != nil && t.toldAt.Before(now) && !still:
 			w.violated("renewal", "S5: p%d renews %s %v after its loss was told", p.id, t.key, now.Sub(t.toldAt))
 		}
-		t.renewing, t.sent = true, now
+		t.renewing, t.sent, t.sends = true, now, nil
 		latest = later(latest, t.deadline)
 	}
 	if end, ok := ctx.Deadline(); !ok || end.After(latest) {
@@ -261,8 +264,19 @@ func (w *world) wireCheck(p *process, m message) {
 			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
 		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
 			w.violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.id, t.key, time.Since(t.deadline))
+		case t.repeats(m) && !still:
+			w.violated("sent", "rule 2: p%d sends a renewal of %s again in the same call", p.id, t.key)
 		}
 	}
+}
+
+// repeats notes that a renewal is sent, and tells whether the call has sent the same
+// before. What a server does not know by its digest is sent once more, in full.
+func (t *tenure) repeats(m message) bool {
+	verb := strings.ToLower(m.args[0])
+	before := slices.Contains(t.sends, verb)
+	t.sends = append(t.sends, verb)
+	return before
 }
 
 func (w *world) tenureOf(owner string, token uint64) *tenure {
