@@ -38,6 +38,8 @@ type server struct {
 
 	names  map[string]string // digest → script, of those that were sent in full
 	copies []snapshot        // of its data, older ones
+
+	digests map[string]string // of scripts → with the mistake in them
 }
 
 // signal is a message that was published.
@@ -46,7 +48,7 @@ type signal struct{ channel, text string }
 func newServer(id int, start time.Time, rate float64) (*server, error) {
 	s := &server{
 		id: id, redis: miniredis.NewMiniRedis(), start: start, rate: rate,
-		seen: map[string][]lease{}, last: map[string]uint64{}, known: map[tenureID]bool{}, granted: map[string]bool{}, names: map[string]string{},
+		seen: map[string][]lease{}, last: map[string]uint64{}, known: map[tenureID]bool{}, granted: map[string]bool{}, names: map[string]string{}, digests: map[string]string{},
 	}
 	conn, err := s.redis.Dial() // which starts it
 	if err != nil {
@@ -76,10 +78,16 @@ var mistake struct{ from, to string }
 func (s *server) execute(args []string) ([]byte, []signal) {
 	s.tell()
 	s.depth, s.wrote, s.said = 0, false, nil
-	if strings.EqualFold(args[0], "eval") {
+	switch verb := strings.ToLower(args[0]); verb {
+	case "eval":
 		s.names[digestOf(args[1])] = scriptIn(args[1])
-		args = slices.Clone(args)
-		args[1] = strings.Replace(args[1], mistake.from, mistake.to, 1)
+		mistaken := strings.Replace(args[1], mistake.from, mistake.to, 1)
+		s.digests[digestOf(args[1])] = digestOf(mistaken)
+		args = slices.Replace(slices.Clone(args), 1, 2, mistaken)
+	case "evalsha":
+		if digest, known := s.digests[args[1]]; known {
+			args = slices.Replace(slices.Clone(args), 1, 2, digest)
+		}
 	}
 	var out bytes.Buffer
 	w := bufio.NewWriter(&out)
