@@ -4,14 +4,16 @@
 package mutant
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +34,23 @@ type mutant struct{ name, file, from, to string }
 // Seeds is within how many schedules a mutant must be caught.
 const Seeds = 2000
 
+// Sign is what shows a mutant, most of the time at least: it is tried before schedules
+// are searched.
+type Sign struct {
+	Seed    uint64 // of a schedule
+	Test    string // or the name of a test
+	Package string // in which that is, unless it is in the package under test
+}
+
+// tries is how often a sign is tried: which goroutine comes first no seed decides.
+const tries = 3
+
+// Signs are those of mutants, by their names.
+type Signs map[string]Sign
+
 // Test tests the mutants whose names match the expression, on the simulation in the
-// package under test, which has the flag -schedules and plays them in TestSchedules.
-func Test(t *testing.T, mutants List, matching string, report *part.Report) {
+// package under test, which has the flags -seed and -schedules and plays in TestSchedules.
+func Test(t *testing.T, mutants List, signs Signs, matching string, report *part.Report) {
 	t.Helper()
 	wanted := regexp.MustCompile(matching)
 	caught, all := 0, 0
@@ -46,37 +62,103 @@ func Test(t *testing.T, mutants List, matching string, report *part.Report) {
 		all++
 		t.Run(m.name, func(t *testing.T) {
 			begun := time.Now()
-			seed, how := m.test(t)
+			how := m.test(t, signs)
 			if assert.NotEmpty(t, how, "survived %d schedules", Seeds) {
 				caught++
-				report.Add("mutant      %s: seed %d, %.1f s, %s", m.name, seed, time.Since(begun).Seconds(), how)
+				report.Add("mutant      %s: %.1f s, %s", m.name, time.Since(begun).Seconds(), how)
 			}
 		})
 	}
 	report.Add("mutants     %d of %d caught", caught, all)
 }
 
-// test builds the simulation with the mutant in the place of the file, which is not
-// touched, and returns the first seed that catches it, and what that one said.
-func (m mutant) test(t *testing.T) (seed int, how string) {
-	out, err := m.run(t, 20*time.Minute, "-test.run=^TestSchedules$", "-test.timeout=15m", fmt.Sprintf("-schedules=%d", Seeds))
+// Check fails the test if some mutant has no sign, or some sign is of no mutant.
+func (s Signs) Check(t *testing.T, lists ...List) {
+	t.Helper()
+	unused := maps.Clone(s)
+	for _, row := range slices.Concat(lists...) {
+		assert.Contains(t, s, row[0], "each mutant has a sign")
+		delete(unused, row[0])
+	}
+	assert.Empty(t, unused, "signs of no mutant")
+}
+
+// Schedules are the seeds that are signs, each once.
+func (s Signs) Schedules() []uint64 {
+	var seeds []uint64
+	for _, sign := range s {
+		if sign.Test == "" {
+			seeds = append(seeds, sign.Seed)
+		}
+	}
+	slices.Sort(seeds)
+	return slices.Compact(seeds)
+}
+
+// test has the mutant tested by its sign, and then by schedules, and returns what
+// caught it.
+func (m mutant) test(t *testing.T, signs Signs) (how string) {
+	sign, known := signs[m.name]
+	if sign.Package != "" {
+		return m.testElsewhere(t, sign)
+	}
+	program := m.build(t)
+	for range tries {
+		if !known {
+			break
+		}
+		if out, err := run(t, program, time.Minute, sign.args()...); err != nil {
+			return cmp.Or(sign.Test, firstViolation(out))
+		}
+	}
+	out, err := run(t, program, 20*time.Minute, "-test.run=^TestSchedules$", "-test.timeout=15m", fmt.Sprintf("-schedules=%d", Seeds))
 	if err == nil {
-		return 0, ""
+		return ""
 	}
 	return firstViolation(out)
 }
 
-// run builds the tests with the mutant and runs them, in the quick tier, and returns
-// what they printed; the error is that of the tests.
-func (m mutant) run(t *testing.T, bound time.Duration, args ...string) (string, error) {
-	program := filepath.Join(t.TempDir(), "mutated.test")
+func (s Sign) args() []string {
+	if s.Test != "" {
+		return []string{"-test.run", exactly(s.Test)}
+	}
+	return []string{"-test.run=^TestSchedules$", fmt.Sprintf("-seed=%d", s.Seed)}
+}
+
+// exactly is an expression for the name of a test, and of its subtest.
+func exactly(test string) string {
+	return "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
+}
+
+// testElsewhere runs a test of another package with the mutant.
+func (m mutant) testElsewhere(t *testing.T, sign Sign) (how string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", "test", "-count=1", "-overlay", m.overlay(t), "-run", exactly(sign.Test), sign.Package).CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	require.Contains(t, string(out), "--- FAIL: "+sign.Test, "it failed, but not in the test")
+	return sign.Test
+}
+
+// build builds the tests with the mutant in the place of the file, which is not
+// touched, and returns where they are.
+func (m mutant) build(t *testing.T) (program string) {
+	program = filepath.Join(t.TempDir(), "mutated.test")
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", m.overlay(t), "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}
+
+// run runs tests that were built, in the quick tier, and returns what they printed; the
+// error is theirs.
+func run(t *testing.T, program string, bound time.Duration, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay(t), "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	run := exec.CommandContext(ctx, program, args...)
-	run.Env = append(os.Environ(), "VERIFY_REPORT=", "VERIFY_TIER=")
-	out, err = run.CombinedOutput()
+	tests := exec.CommandContext(ctx, program, args...)
+	tests.Env = append(os.Environ(), "VERIFY_REPORT=", "VERIFY_TIER=")
+	out, err := tests.CombinedOutput()
 	return string(out), err
 }
 
@@ -85,15 +167,15 @@ var (
 	hung      = regexp.MustCompile(`panic: (.*)`)
 )
 
-func firstViolation(out string) (seed int, how string) {
+// firstViolation returns the seed that tests found something with, and what.
+func firstViolation(out string) string {
 	if found := violation.FindStringSubmatch(out); found != nil {
-		seed, _ = strconv.Atoi(found[1]) // the expression took digits only
-		return seed, found[2]
+		return fmt.Sprintf("seed %s: %s", found[1], found[2])
 	}
 	if found := hung.FindStringSubmatch(out); found != nil {
-		return -1, found[1]
+		return found[1]
 	}
-	return -1, "the floors: " + lastLine(out)
+	return "the floors: " + lastLine(out)
 }
 
 func lastLine(out string) string {

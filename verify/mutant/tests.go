@@ -37,7 +37,8 @@ func InTests(t *testing.T, mutants []Tested, matching string, report *part.Repor
 		t.Run(m.Name, func(t *testing.T) {
 			const bound = 20 * time.Minute
 			began := time.Now()
-			out, err := mutant{m.Name, m.File, m.From, m.To}.run(t, bound, m.Args...)
+			program := mutant{m.Name, m.File, m.From, m.To}.build(t)
+			out, err := run(t, program, bound, m.Args...)
 			if !assert.Error(t, err, "it survived") {
 				return
 			}

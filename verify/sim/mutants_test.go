@@ -15,5 +15,5 @@ func TestMutants(t *testing.T) {
 		t.Log("the mutants are for TIER=long, or -mutant .")
 		return
 	}
-	mutant.Test(t, mutants, *mutantFlag, report)
+	mutant.Test(t, mutants, signs, *mutantFlag, report)
 }

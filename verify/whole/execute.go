@@ -20,6 +20,7 @@ func (w *world) execute(l *line, m message) []byte {
 		}
 	}
 	w.counts.Operations["executed"]++
+	heir, before := l.server.heir(m)
 	answer, said := l.server.execute(m.args)
 	w.note("p%d %s %s #%d: %q", l.process.id, m.name, serial(m.owner), m.nth, answer)
 	if len(answer) > 0 && answer[0] == '-' {
@@ -31,6 +32,9 @@ func (w *world) execute(l *line, m message) []byte {
 	}
 	if m.name == "release" && string(answer) == ":1\r\n" {
 		w.passedOn(l.server, m)
+	}
+	if heir != "" {
+		w.inTurn(l.server, keyOf(m), heir, before)
 	}
 	for _, s := range said {
 		l.server.publish(w, s)
@@ -58,6 +62,33 @@ func (w *world) passedOn(s *server, m message) {
 	key := keyOf(m)
 	if alive := s.alive(key); len(alive) > 0 && len(s.seen[key]) == 0 {
 		w.violated("passed on", "L3: %s was released, and nobody has it, but %d wait in its queue", key, len(alive))
+	}
+}
+
+// heir returns who must get the lock that a script is about, if it grants that one: the
+// first in its queue whose place has not ended, or who asks. Before is whose it was. It
+// is empty if the script grants no exclusive lock.
+func (s *server) heir(m message) (heir string, before []lease) {
+	if m.name != "acquire" && m.name != "release" {
+		return "", nil
+	}
+	s.tell()
+	key := keyOf(m)
+	if alive := s.alive(key); len(alive) > 0 {
+		return alive[0], s.seen[key]
+	}
+	return m.owner, s.seen[key]
+}
+
+// inTurn checks that a lock which was granted went to its heir. The caller holds mu.
+func (w *world) inTurn(s *server, key, heir string, before []lease) {
+	now := s.seen[key]
+	if len(now) == 0 || len(before) > 0 && before[0].token == now[0].token {
+		return
+	}
+	w.check("in turn")
+	if got := now[0].owner; got != heir {
+		w.violated("in turn", "FIFO: %s is granted to %s, it was the turn of %s", key, serial(got), serial(heir))
 	}
 }
 
@@ -99,21 +130,34 @@ func (s *server) publish(w *world, sig signal) {
 		if l.server != s || !slices.Contains(l.channels, sig.channel) {
 			continue
 		}
-		d := chance.New(w.plan.seed, 6, uint64(l.process.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
-		delay := latency(d)
-		switch n := d.IntN(1000); {
-		case isCut(l.cutFrom), n < w.plan.net.lostSignal && w.mayFail(l.process):
+		delay, lost := l.signalled(owner)
+		if lost {
 			w.counts.Faults["lost signal"]++
 			continue // with the connection of one that is cut it ends by its own means
-		case n >= w.plan.net.lostSignal && n < w.plan.net.lostSignal+w.plan.net.lateSignal:
-			w.counts.Faults["late signal"]++
-			delay = d.UpTo(2 * w.plan.ttl)
 		}
 		if l.stalled {
 			continue
 		}
 		l.send(parcel{at: l.onWay(delay), text: bulks("message", sig.channel, sig.text), gate: true})
 	}
+}
+
+// signalled decides what becomes of a signal to an owner. The caller holds the world's mu.
+func (l *line) signalled(owner string) (delay time.Duration, lost bool) {
+	w := l.process.world
+	if w.staging != nil {
+		return w.staging.signal(), false
+	}
+	d := chance.New(w.plan.seed, 6, uint64(l.process.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
+	delay = latency(d)
+	switch n := d.IntN(1000); {
+	case isCut(l.cutFrom), n < w.plan.net.lostSignal && w.mayFail(l.process):
+		return 0, true
+	case n >= w.plan.net.lostSignal && n < w.plan.net.lostSignal+w.plan.net.lateSignal:
+		w.counts.Faults["late signal"]++
+		delay = d.UpTo(2 * w.plan.ttl)
+	}
+	return delay, false
 }
 
 // compare looks at what a command, or time, changed in the locks of a server. The

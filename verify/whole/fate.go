@@ -55,9 +55,18 @@ type fate struct {
 	again time.Duration // it is executed once more, that much later
 }
 
+// staging decides what becomes of messages where a test tells a story.
+type staging struct {
+	fate   func(p *process, m message) fate
+	signal func() (delay time.Duration)
+}
+
 // fateOf draws the fate of a message. The caller holds the world's mu.
 func (k *link) fateOf(m message) fate {
 	p, w := k.process, k.process.world
+	if w.staging != nil {
+		return w.staging.fate(p, m)
+	}
 	d := chance.New(w.plan.seed, 4, uint64(p.id), uint64(k.server.id), chance.Digest(m.name), chance.Digest(serial(m.owner)), uint64(m.nth))
 	f := fate{out: latency(d), back: latency(d)}
 	odds, ttl := w.plan.net, w.plan.ttl

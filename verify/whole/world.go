@@ -11,6 +11,7 @@ import (
 // world is one schedule: a server, its clients, and what watches them.
 type world struct {
 	plan      plan
+	staging   *staging // nil: the seed decides what becomes of messages
 	start     time.Time
 	traveling sync.WaitGroup // messages, lines, and checks that stand at a later instant
 	procs     []*process
@@ -31,18 +32,24 @@ type world struct {
 
 // simulate plays a schedule. It must be called in a bubble.
 func simulate(seed uint64, trace func(string)) part.Result {
+	w := newWorld(newPlan(seed), trace)
+	w.prepare()
+	w.play()
+	w.finish()
+	return w.result()
+}
+
+func newWorld(p plan, trace func(string)) *world {
 	diary := part.NewDiary(trace)
-	w := &world{
-		plan: newPlan(seed), start: time.Now(), diary: diary, counts: diary.Counts,
+	return &world{
+		plan: p, start: time.Now(), diary: diary, counts: diary.Counts,
 		freeSince: map[string]time.Time{},
 		owners:    map[string]*process{}, tenures: map[tenureID]*tenure{},
 		signals: map[string]int{}, waiters: map[*waiter]struct{}{},
 	}
-	w.prepare()
-	w.play()
-	w.finish()
-	return w.diary.Result(classNames[w.plan.class])
 }
+
+func (w *world) result() part.Result { return w.diary.Result(classNames[w.plan.class]) }
 
 func (w *world) prepare() {
 	for id, rate := range w.plan.rates {
