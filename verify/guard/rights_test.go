@@ -257,7 +257,7 @@ func (x *exercise) kind(ctx context.Context, s *redisstore.Store, mode lock.Mode
 	x.note(s.Renew(ctx, []lock.Lease{l, {Request: asked(mode), Token: 1}}, outcomes(2)))
 	_, err = s.Inspect(ctx, first.Key)
 	x.note(err)
-	x.waiters(ctx, s, l)
+	x.waiters(ctx, s, l, mode)
 	x.lapse(ctx, s, mode)
 	gone := asked(mode)
 	gone.Key = "given up"
@@ -285,11 +285,11 @@ func (x *exercise) lapse(ctx context.Context, s *redisstore.Store, mode lock.Mod
 
 // waiters are two, of two clients, so that the first channel is left while the
 // other is kept, and they wait for long enough to ping.
-func (x *exercise) waiters(ctx context.Context, s *redisstore.Store, l lock.Lease) {
+func (x *exercise) waiters(ctx context.Context, s *redisstore.Store, l lock.Lease, mode lock.Mode) {
 	leases, errs := make(chan lock.Lease, 2), make(chan error, 2)
 	for range 2 {
 		go func() {
-			l, err := s.Wait(ctx, asked(l.Mode))
+			l, err := s.Wait(ctx, asked(mode))
 			leases <- l
 			errs <- err
 		}()
