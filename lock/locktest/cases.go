@@ -26,7 +26,7 @@ var acquiring = []testCase{
 		assert.LessOrEqual(f, held.ExpiresIn, f.TTL)
 		f.acquire(f.request("other"))
 	}},
-	{name: "S10_a_repeated_acquire_is_the_same_grant", run: func(f *fixture) {
+	{name: "S10_a_repeated_acquire_is_the_same_grant", ends: true, run: func(f *fixture) {
 		r := f.request("k")
 		l := f.acquire(r)
 		time.Sleep(f.TTL / 2)
@@ -35,14 +35,14 @@ var acquiring = []testCase{
 		time.Sleep(f.TTL * 6 / 10)
 		f.taken("k") // the second one gave it its full TTL again
 	}},
-	{name: "L2_a_lock_ends_with_its_TTL", run: func(f *fixture) {
+	{name: "L2_a_lock_ends_with_its_TTL", ends: true, run: func(f *fixture) {
 		f.acquire(f.request("k"))
 		time.Sleep(f.TTL * 6 / 10)
 		f.taken("k")
 		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
 		f.acquire(f.request("k"))
 	}},
-	{name: "S3_tokens_rise", needs: needsTokens, run: func(f *fixture) {
+	{name: "S3_tokens_rise", ends: true, needs: needsTokens, run: func(f *fixture) {
 		var last uint64
 		for i := range 20 {
 			l := f.acquire(f.request("k"))
@@ -81,7 +81,7 @@ var acquiring = []testCase{
 }
 
 var renewing = []testCase{
-	{name: "L0_a_renewed_lock_lasts", run: func(f *fixture) {
+	{name: "L0_a_renewed_lock_lasts", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		for range 9 {
 			time.Sleep(f.TTL / 4) // the rest of the TTL is for a busy machine
@@ -92,7 +92,7 @@ var renewing = []testCase{
 		f.expire()
 		f.acquire(f.request("k"))
 	}},
-	{name: "S5_a_lock_that_has_ended_is_not_revived", run: func(f *fixture) {
+	{name: "S5_a_lock_that_has_ended_is_not_revived", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		f.expire()
 		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
@@ -171,7 +171,7 @@ var releasing = []testCase{
 		require.ErrorIs(f, f.store.Release(f.ctx, stranger), lock.ErrNotHeld)
 		f.taken("k")
 	}},
-	{name: "S4_a_holder_that_was_overtaken_releases_nothing", run: func(f *fixture) {
+	{name: "S4_a_holder_that_was_overtaken_releases_nothing", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		f.expire()
 		next := f.acquire(f.request("k"))

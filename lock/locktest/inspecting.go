@@ -29,7 +29,7 @@ func (f *fixture) force(key string) error {
 }
 
 var inspecting = []testCase{
-	{name: "a_lock_is_shown", run: func(f *fixture) {
+	{name: "a_lock_is_shown", ends: true, run: func(f *fixture) {
 		assert.Equal(f, lock.Info{}, f.inspect("k"))
 		l := f.acquire(f.request("k"))
 		info := f.inspect("k")
@@ -141,7 +141,7 @@ var inspecting = []testCase{
 		f.rises(l.Token, next.Token)
 		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
 	}},
-	{name: "the_holder_is_told_that_its_lock_was_taken_away", run: func(f *fixture) {
+	{name: "the_holder_is_told_that_its_lock_was_taken_away", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
 		start := time.Now()
 		require.NoError(f, f.force("k"))

@@ -14,7 +14,7 @@ import (
 
 // kinds are the locks of a client that stand on the modes.
 var kinds = []testCase{
-	{name: "readers_and_a_writer_that_joins_them", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "readers_and_a_writer_that_joins_them", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
 		mine, other := f.newClient().RWMutex(f.prefix+"k"), f.newClient().RWMutex(f.prefix+"k")
 		w := f.lock(mine)
 		got := f.later(other.RLocker())
@@ -35,7 +35,7 @@ var kinds = []testCase{
 		require.NoError(f, (<-next).Unlock(f.ctx))
 		f.acquire(f.write("k"))
 	}},
-	{name: "S7_a_batch_is_entered_again", needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "S7_a_batch_is_entered_again", ends: true, needs: needsModes(lock.Members), run: func(f *fixture) {
 		c := f.newClient()
 		names := make([]string, 1000)
 		for i := range names {
@@ -53,7 +53,7 @@ var kinds = []testCase{
 		require.NoError(f, inner.Unlock(f.ctx))
 		f.acquire(f.batch("g", names[999]))
 	}},
-	{name: "S5_a_lost_batch_is_not_entered_again", needs: both(needsModes(lock.Members), needsDelete), run: func(f *fixture) {
+	{name: "S5_a_lost_batch_is_not_entered_again", ends: true, needs: both(needsModes(lock.Members), needsDelete), run: func(f *fixture) {
 		b := f.newClient().Batch(f.prefix+"g", "a", "b")
 		h := f.lock(b)
 		inside := f.inside(h)
@@ -64,7 +64,7 @@ var kinds = []testCase{
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
 		f.acquire(f.batch("g", "a"))
 	}},
-	{name: "S8_several_locks_of_all_kinds", needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "S8_several_locks_of_all_kinds", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		c := f.newClient()
 		all := lock.Multi(c.Mutex(f.prefix+"m"), c.RWMutex(f.prefix+"rw"), c.RWMutex(f.prefix+"r").RLocker(),
 			c.Semaphore(f.prefix+"s", 1), c.Batch(f.prefix+"g", "a", "b"), c.Batch(f.prefix+"g", "c"))

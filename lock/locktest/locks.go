@@ -44,7 +44,7 @@ func (f *fixture) inside(h *lock.Held) context.Context {
 }
 
 var reentering = []testCase{
-	{name: "S7_a_reentrant_lock_ends_with_its_last_handle", run: func(f *fixture) {
+	{name: "S7_a_reentrant_lock_ends_with_its_last_handle", ends: true, run: func(f *fixture) {
 		r := f.newClient().Reentrant(f.prefix + "k")
 		outer := f.lock(r)
 		inner, err := r.Lock(f.inside(outer))
@@ -58,7 +58,7 @@ var reentering = []testCase{
 		require.NoError(f, outer.Unlock(f.ctx))
 		f.acquire(f.request("k"))
 	}},
-	{name: "S7_the_first_handle_may_go_first", run: func(f *fixture) {
+	{name: "S7_the_first_handle_may_go_first", ends: true, run: func(f *fixture) {
 		r := f.newClient().Reentrant(f.prefix + "k")
 		outer := f.lock(r)
 		inner, err := r.TryLock(f.inside(outer))
@@ -78,7 +78,7 @@ var reentering = []testCase{
 		_, err = f.newClient().Reentrant(f.prefix + "k").TryLock(inside)
 		require.ErrorIs(f, err, lock.ErrNotAcquired, "another client is another holder")
 	}},
-	{name: "S5_a_lost_reentrant_lock_is_not_entered_again", needs: needsDelete, run: func(f *fixture) {
+	{name: "S5_a_lost_reentrant_lock_is_not_entered_again", ends: true, needs: needsDelete, run: func(f *fixture) {
 		r := f.newClient().Reentrant(f.prefix + "k")
 		outer := f.lock(r)
 		inside := f.inside(outer)
@@ -130,7 +130,7 @@ func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 }
 
 var limiting = []testCase{
-	{name: "a_fixed_lease_ends_with_its_TTL", run: func(f *fixture) {
+	{name: "a_fixed_lease_ends_with_its_TTL", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, Fixed: true}).Mutex(f.prefix + "k"))
 		granted := time.Now() // at the latest
 		<-h.Done()
@@ -140,7 +140,7 @@ var limiting = []testCase{
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
 		f.taken("k")
 	}},
-	{name: "a_maximum_hold_ends_a_lock_that_is_renewed", run: func(f *fixture) {
+	{name: "a_maximum_hold_ends_a_lock_that_is_renewed", ends: true, run: func(f *fixture) {
 		start := time.Now()
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, MaxHold: 2 * f.TTL}).Mutex(f.prefix + "k"))
 		time.Sleep(f.TTL * 3 / 2)
@@ -167,7 +167,7 @@ func (f *fixture) all(keys ...string) lock.Locker {
 }
 
 var several = []testCase{
-	{name: "S8_several_locks_are_held_together", run: func(f *fixture) {
+	{name: "S8_several_locks_are_held_together", ends: true, run: func(f *fixture) {
 		h := f.lock(f.all("a", "b", "c"))
 		time.Sleep(2 * f.TTL)
 		assert.True(f, h.Valid())
@@ -188,7 +188,7 @@ var several = []testCase{
 		f.acquire(f.request("a"))
 		f.acquire(f.request("c"))
 	}},
-	{name: "S8_who_waits_for_several_locks_holds_none", run: func(f *fixture) {
+	{name: "S8_who_waits_for_several_locks_holds_none", ends: true, run: func(f *fixture) {
 		b := f.acquire(f.request("b"))
 		got := make(chan *lock.Held, 1)
 		go func() {
@@ -207,7 +207,7 @@ var several = []testCase{
 		f.taken("b")
 		require.NoError(f, h.Unlock(f.ctx))
 	}},
-	{name: "S8_the_loss_of_one_of_several_ends_the_whole", needs: needsDelete, run: func(f *fixture) {
+	{name: "S8_the_loss_of_one_of_several_ends_the_whole", ends: true, needs: needsDelete, run: func(f *fixture) {
 		h := f.lock(f.all("a", "b"))
 		f.Delete(f.T, f.store, f.prefix+"b")
 		<-h.Done()

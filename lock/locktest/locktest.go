@@ -32,9 +32,9 @@ type Config struct {
 	// keys of its own.
 	New func(t *testing.T) lock.Store
 
-	// TTL is the lease that the cases work with; it must be set. They wait for it to
-	// end a few times: make it short for a store on real time, but long enough that it
-	// does not end while a case is still at work.
+	// TTL is the lease that those cases work with which wait for its end; it must be
+	// set. Make it short for a store on real time, but long enough that it does not end
+	// while one is still at work. All others have leases of twenty times that.
 	TTL time.Duration
 
 	// Tokenless is for a store that has no fencing tokens.
@@ -80,6 +80,10 @@ func TestStore(t *testing.T, c Config) {
 			if group.needs != nil && !group.needs(c) || tc.needs != nil && !tc.needs(c) {
 				continue
 			}
+			c := c
+			if !tc.ends {
+				c.TTL *= lasts
+			}
 			t.Run(tc.name, func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text(), client: rand.Text()})
@@ -102,50 +106,43 @@ func groups() []group {
 		{nil, renewing},
 		{nil, releasing},
 		{nil, refusing},
-		{nil, lasting(contending)},
+		{nil, contending},
 		{needsInspector, inspecting},
-		{nil, lasting(waiting)},
+		{nil, waiting},
 		{nil, waitingForEnds},
 		{nil, reentering},
 		{nil, limiting},
 		{nil, several},
 		{nil, unknownModes()},
-		{nil, lasting(casesOf(perMode))},
+		{nil, casesOf(perMode)},
 		{anyMode, inAll},
 		{nil, families},
-		{nil, lasting(mixing)},
+		{nil, mixing},
 		{nil, ending},
-		{needsModes(lock.Read, lock.Write), lasting(reading)},
-		{needsModes(lock.Permit), lasting(permitting)},
-		{needsModes(lock.Members), lasting(batching)},
-		{needsWaiting, lasting(casesOf(perModeWaiting))},
+		{needsModes(lock.Read, lock.Write), reading},
+		{needsModes(lock.Permit), permitting},
+		{needsModes(lock.Members), batching},
+		{needsWaiting, casesOf(perModeWaiting)},
 		{both(anyMode, needsWaiting), inAllWaiting},
-		{needsWaiting, lasting(queueing)},
+		{needsWaiting, queueing},
 		{needsWaiting, dying},
-		{nil, lasting(crowding)},
+		{nil, crowding},
 		{nil, kinds},
 	}
-}
-
-// lasting returns cases with leases that do not end while they are at work.
-func lasting(cases []testCase) []testCase {
-	var all []testCase
-	for _, tc := range cases {
-		run := tc.run
-		tc.run = func(f *fixture) {
-			f.TTL *= 20
-			run(f)
-		}
-		all = append(all, tc)
-	}
-	return all
 }
 
 type testCase struct {
 	name  string
 	run   func(f *fixture)
 	needs func(c Config) bool
+
+	// ends: it waits for leases to end or to be renewed. Those of all others last
+	// longer than a busy machine may be at work.
+	ends bool
 }
+
+// lasts is how many times longer leases are that no case waits for.
+const lasts = 20
 
 func needsTokens(c Config) bool { return !c.Tokenless }
 func needsDelete(c Config) bool { return c.Delete != nil }

@@ -198,7 +198,7 @@ func unknownModes() []testCase {
 // inAll are the rules that are the same in all modes, and wait for leases to end: for
 // those of all modes at a time.
 var inAll = []testCase{
-	{name: "S10_a_repeated_acquire_is_the_same_grant_in_all_modes", run: func(f *fixture) {
+	{name: "S10_a_repeated_acquire_is_the_same_grant_in_all_modes", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
 		time.Sleep(f.TTL / 2)
 		for _, l := range leases {
@@ -212,7 +212,7 @@ var inAll = []testCase{
 			require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld, "%v: it is held once", l.Mode)
 		}
 	}},
-	{name: "S5_what_has_ended_is_not_revived_in_any_mode", run: func(f *fixture) {
+	{name: "S5_what_has_ended_is_not_revived_in_any_mode", ends: true, run: func(f *fixture) {
 		released := f.acquireAll()
 		f.release(released...)
 		for _, l := range released {
@@ -229,7 +229,7 @@ var inAll = []testCase{
 			f.rises(ended[i].Token, l.Token) // S3
 		}
 	}},
-	{name: "L0_what_is_renewed_lasts_in_all_modes", run: func(f *fixture) {
+	{name: "L0_what_is_renewed_lasts_in_all_modes", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
 		for range 6 {
 			time.Sleep(f.TTL / 4)
@@ -251,7 +251,7 @@ func (f *fixture) acquireAll() []lock.Lease {
 }
 
 var families = []testCase{
-	{name: "a_key_is_held_in_one_family_at_a_time", needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "a_key_is_held_in_one_family_at_a_time", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		all := []lock.Mode{lock.Exclusive, lock.Write, lock.Read, lock.Permit, lock.Members}
 		for _, mode := range all {
 			l := f.acquire(f.any(mode, "k"))

@@ -86,7 +86,7 @@ var perModeWaiting = []perModeCase{
 // inAllWaiting are those that wait for leases to end: for those of all modes at a
 // time.
 var inAllWaiting = []testCase{
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait_in_all_modes", needs: needsDelete, run: func(f *fixture) {
+	{name: "L3_a_deleted_lock_is_found_by_those_who_wait_in_all_modes", ends: true, needs: needsDelete, run: func(f *fixture) {
 		holders := f.againstAll()
 		calls := f.waitForAll()
 		for _, l := range holders {
@@ -94,7 +94,7 @@ var inAllWaiting = []testCase{
 		}
 		getAll(calls...)
 	}},
-	{name: "L2_a_dead_holder_is_followed_by_the_next_in_all_modes", run: func(f *fixture) {
+	{name: "L2_a_dead_holder_is_followed_by_the_next_in_all_modes", ends: true, run: func(f *fixture) {
 		start := time.Now()
 		f.againstAll()
 		for _, c := range f.waitForAll() {
@@ -103,7 +103,7 @@ var inAllWaiting = []testCase{
 			assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l), l.Mode)
 		}
 	}},
-	{name: "L3_dead_waiters_are_passed_over_in_all_modes", needs: needsDie, run: func(f *fixture) {
+	{name: "L3_dead_waiters_are_passed_over_in_all_modes", ends: true, needs: needsDie, run: func(f *fixture) {
 		holders := f.againstAll()
 		for _, mode := range f.Modes {
 			for range 3 {
@@ -118,7 +118,7 @@ var inAllWaiting = []testCase{
 		getAll(calls...)
 		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
 	}},
-	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says_in_all_modes", run: func(f *fixture) {
+	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says_in_all_modes", ends: true, run: func(f *fixture) {
 		holders := f.againstAll()
 		calls := f.waitForAll()
 		for _, l := range holders {
@@ -282,7 +282,7 @@ var queueing = []testCase{
 }
 
 var dying = []testCase{
-	{name: "L2_what_dead_holders_had_is_handed_over", needs: needsModes(lock.Permit, lock.Members), run: func(f *fixture) {
+	{name: "L2_what_dead_holders_had_is_handed_over", ends: true, needs: needsModes(lock.Permit, lock.Members), run: func(f *fixture) {
 		f.acquire(f.permit("s", 2))
 		f.acquire(f.permit("s", 2))
 		f.acquire(f.batch("g", "a", "b"))
@@ -295,7 +295,7 @@ var dying = []testCase{
 		f.release(leases[0], leases[3])
 		getAll(permits[2], batches[2])
 	}},
-	{name: "L3_a_dead_batch_keeps_those_behind_it_for_a_TTL_at_most", needs: both(needsModes(lock.Members), needsDie), run: func(f *fixture) {
+	{name: "L3_a_dead_batch_keeps_those_behind_it_for_a_TTL_at_most", ends: true, needs: both(needsModes(lock.Members), needsDie), run: func(f *fixture) {
 		holder := f.acquire(f.batch("g", "a"))
 		f.Die(f.T, f.store, f.batch("g", "a", "b"))
 		b := f.waitFor(f.batch("g", "b"))

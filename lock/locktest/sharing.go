@@ -132,7 +132,7 @@ var batching = []testCase{
 // ending are rules of leases that end: as many of them in one case as there can be, for
 // each costs a TTL.
 var ending = []testCase{
-	{name: "L2_leases_of_one_key_end_each_by_itself", needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "L2_leases_of_one_key_end_each_by_itself", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		deadReader, reader := f.acquire(f.read("k")), f.acquire(f.read("k"))
 		deadPermit, permit := f.acquire(f.permit("s", 2)), f.acquire(f.permit("s", 2))
 		deadBatch, batch := f.acquire(f.batch("g", "a", "b")), f.acquire(f.batch("g", "c"))
@@ -152,7 +152,7 @@ var ending = []testCase{
 		f.acquire(f.batch("g", "a"))
 		f.refused(f.batch("g", "c"))
 	}},
-	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
 		dead := f.acquire(f.read("k"))
 		time.Sleep(f.TTL * 6 / 10)
 		f.release(f.acquire(f.read("k")))
@@ -160,7 +160,7 @@ var ending = []testCase{
 		f.acquire(f.write("k"))
 		assert.Equal(f, []renewal.Outcome{lost}, f.renew(dead))
 	}},
-	{name: "a_writer_becomes_a_reader", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "a_writer_becomes_a_reader", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		time.Sleep(f.TTL / 2)
 		turned := w.Request
@@ -179,7 +179,7 @@ var ending = []testCase{
 		f.release(r)
 		f.acquire(f.write("k"))
 	}},
-	{name: "S5_what_was_overtaken_is_not_revived_nor_turned", needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "S5_what_was_overtaken_is_not_revived_nor_turned", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		w, ab := f.acquire(f.write("k")), f.acquire(f.batch("g", "a", "b"))
 		f.expire()
 		next, b := f.acquire(f.write("k")), f.acquire(f.batch("g", "b"))

@@ -173,7 +173,7 @@ var waiting = []testCase{
 
 // waitingForEnds are those that wait for leases or places to end.
 var waitingForEnds = []testCase{
-	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", needs: needsWaiting, run: func(f *fixture) {
+	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", ends: true, needs: needsWaiting, run: func(f *fixture) {
 		holder := f.acquire(f.request("k"))
 		c := f.wait("k")
 		time.Sleep(f.TTL / 5)
@@ -189,7 +189,7 @@ var waitingForEnds = []testCase{
 		}
 		next.get()
 	}},
-	{name: "L2_a_dead_holder_is_followed_by_the_next", needs: needsWaiting, run: func(f *fixture) {
+	{name: "L2_a_dead_holder_is_followed_by_the_next", ends: true, needs: needsWaiting, run: func(f *fixture) {
 		f.acquire(f.request("k"))
 		start := time.Now()
 		first, second := f.wait("k"), f.wait("k")
@@ -199,13 +199,13 @@ var waitingForEnds = []testCase{
 		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
 		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
 	}},
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", needs: needsWaitingAndDelete, run: func(f *fixture) {
+	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", ends: true, needs: needsWaitingAndDelete, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		c := f.wait("k")
 		f.Delete(f.T, f.store, l.Key)
 		c.get()
 	}},
-	{name: "L3_dead_waiters_are_passed_over", needs: needsDie, run: func(f *fixture) {
+	{name: "L3_dead_waiters_are_passed_over", ends: true, needs: needsDie, run: func(f *fixture) {
 		r := f.request("k")
 		r.TTL *= 20 // it does not end while the machine is busy
 		holder := f.acquire(r)
