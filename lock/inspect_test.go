@@ -129,8 +129,14 @@ func TestQuorumShowsWhatAMajorityDoes(t *testing.T) {
 		info, err := inspector.Inspect(ctx, "k")
 		require.NoError(t, err)
 		assert.Zero(t, info.Held, "a minority holds nothing")
-		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), lock.ErrNotHeld)
+		all[1].losesRequests(down)
+		_, err = inspector.Inspect(ctx, "k")
+		require.ErrorIs(t, err, errIO, "it may have it, too")
+		_, err = inspector.Inspect(ctx, "nobody's")
+		require.NoError(t, err, "a majority says so")
+		all[1].losesRequests(nil)
 
+		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), lock.ErrNotHeld)
 		l := acquire(t, q, "k", "a")
 		all.fail(1, down)
 		info, err = inspector.Inspect(ctx, "k")
@@ -138,6 +144,17 @@ func TestQuorumShowsWhatAMajorityDoes(t *testing.T) {
 		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl}}, Held: 1}, info)
 		require.NoError(t, inspector.ForceRelease(ctx, "k"))
 		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
+
+		all.fail(1, nil)
+		for i, name := range []string{"late", "leader", "leader"} {
+			r := request("elected", "x")
+			r.Extra = &lock.Extra{Metadata: name}
+			_, err = all[i].mem.Acquire(ctx, r)
+			require.NoError(t, err)
+		}
+		info, err = inspector.Inspect(ctx, "elected")
+		require.NoError(t, err)
+		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader"}}, info.Holders)
 
 		all.fail(2, down)
 		_, err = inspector.Inspect(ctx, "k")

@@ -12,9 +12,11 @@ import (
 var _ Inspector = (*quorum)(nil)
 
 // Inspect implements [Inspector], if all members do: it shows what the member in the
-// middle does, so that a majority has as many holders at least. Members do not tell
-// owners, so these may be holders of a minority each, for a moment. Tokens are left
-// out: they are those of a member.
+// middle does, so that a majority has as many holders at least; of one holder, what
+// most members do. Members do not tell owners, so these may be holders of a minority
+// each, for a moment. Tokens are left
+// out: they are those of a member. If the lock may be held or not, by what the members
+// answer that do, that is an error.
 func (q *quorum) Inspect(ctx context.Context, key string) (Info, error) {
 	infos, err := look(ctx, q, func(ctx context.Context, s Inspector) (Info, error) { return s.Inspect(ctx, key) })
 	if err != nil {
@@ -34,11 +36,35 @@ func (q *quorum) Inspect(ctx context.Context, key string) (Info, error) {
 	}
 	slices.SortStableFunc(known, func(a, b Info) int { return cmp.Compare(b.Held, a.Held) })
 	info := known[majority-1]
+	if info.Held == 0 && known[max(majority-1-len(errs), 0)].Held > 0 {
+		return Info{}, fmt.Errorf("lock: quorum: %d of %d stores failed, and the others do not agree on whether it is held: %w", len(errs), len(q.members), errs)
+	}
+	if len(info.Holders) == 1 {
+		info = usual(known)
+	}
 	info.Token, info.Holders = 0, slices.Clone(info.Holders)
 	for i := range info.Holders {
 		info.Holders[i].Token = 0
 	}
 	return info, nil
+}
+
+// usual returns what most of those members show that show one holder, of whom nothing
+// but the metadata can tell whether it is the same: the others may have a lease that
+// is on its way out or in.
+func usual(known []Info) (most Info) {
+	votes := make(map[string]int)
+	for _, info := range known {
+		if len(info.Holders) != 1 {
+			continue
+		}
+		metadata := info.Holders[0].Metadata
+		votes[metadata]++
+		if len(most.Holders) == 0 || votes[metadata] > votes[most.Holders[0].Metadata] {
+			most = info
+		}
+	}
+	return most
 }
 
 // ForceRelease implements [Inspector], if all members do: the lock is taken away at
