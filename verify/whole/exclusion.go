@@ -51,7 +51,7 @@ func (t *tenure) shutsOut(by *tenure) bool {
 // that one must not believe any more that it may write. The caller holds mu.
 func (w *world) turned(key string, l lease) {
 	t := w.tenures[w.idOf(key, l.owner, l.token)]
-	if t == nil || t.mode == l.mode { // by another server of a quorum
+	if t == nil || t.mode == l.mode || l.mode != reading { // by another server of a quorum, or one that fell back to a copy
 		return
 	}
 	w.check("turned")
@@ -67,6 +67,6 @@ func (t *tenure) continues() *tenure {
 	return &tenure{
 		tenureID: t.tenureID, process: t.process, mode: t.mode,
 		deadline: t.deadline, sent: t.sent, void: t.void, voidAt: t.voidAt,
-		unsure: t.renewing, denied: t.denied, told: t.told, toldAt: t.toldAt,
+		former: t, unsure: t.renewing > 0, denied: t.denied, told: t.told, toldAt: t.toldAt,
 	}
 }

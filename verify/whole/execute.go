@@ -26,7 +26,10 @@ func (w *world) execute(l *line, m message) []byte {
 	if len(answer) > 0 && answer[0] == '-' {
 		w.refused(answer)
 	}
-	w.compare(l.server)
+	if strings.HasSuffix(m.name, "force") && string(answer) != ":0\r\n" {
+		w.voidAll(keyOf(m)) // as if it had been deleted
+	}
+	w.compare(l.server, &m)
 	if strings.HasSuffix(m.name, "release") {
 		w.givenUp(m)
 	}
@@ -160,9 +163,9 @@ func (l *line) signalled(owner string) (delay time.Duration, lost bool) {
 	return delay, false
 }
 
-// compare looks at what a command, or time, changed in the locks of a server. The
-// caller holds mu.
-func (w *world) compare(s *server) {
+// compare looks at what a command, or time if it is nil, changed in the locks of a
+// server. The caller holds mu.
+func (w *world) compare(s *server, by *message) {
 	for _, key := range w.plan.names() {
 		before := s.seen[key]
 		now := s.holders(key)
@@ -175,7 +178,7 @@ func (w *world) compare(s *server) {
 				w.granted(key, l)
 			case before[i].mode != l.mode:
 				w.turned(key, l)
-			case l.left > before[i].left:
+			case by != nil && (l.left > before[i].left || by.isFor(l)): // a clock that is set back renews nothing
 				w.kept(key, l)
 			}
 		}
@@ -193,7 +196,7 @@ func (w *world) compare(s *server) {
 // compareAll is compare for all servers.
 func (w *world) compareAll() {
 	for _, s := range w.servers {
-		w.compare(s)
+		w.compare(s, nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package whole
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,14 @@ func (s *server) read(args []string) message {
 
 // renews tells whether a message is a renewal.
 func (m message) renews() bool { return strings.HasSuffix(m.name, "renew") }
+
+// isFor tells whether a message asks for more time for a lease.
+func (m *message) isFor(l lease) bool {
+	if m.renews() {
+		return slices.Contains(m.pairs, l.owner+" "+strconv.FormatUint(l.token, 10))
+	}
+	return strings.HasSuffix(m.name, "acquire") && m.owner == l.owner
+}
 
 // serial is the part of an owner that is the same in every run of a seed.
 func serial(owner string) string { return owner[strings.LastIndexByte(owner, ':')+1:] }

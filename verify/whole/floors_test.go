@@ -33,3 +33,12 @@ var usual = part.Floors{
 		"unlock": 2.7, "waiting": 0.059,
 	},
 }
+
+// usualOfMore is the same for what only schedules with more in them have.
+var usualOfMore = part.Floors{
+	Operations: map[string]float64{
+		"campaign": 1.5, "force": 0.7, "inspect": 5, "leader": 0.48, "passed on in the client": 0.12,
+		"shared_force": 0.05, "shared_inspect": 0.8, "try campaign": 0.6,
+	},
+	Checks: map[string]float64{"inspected": 0.75, "leader": 0.33, "passed in the client": 0.12},
+}

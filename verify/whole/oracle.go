@@ -24,7 +24,7 @@ func (w *world) acted(t *tenure, gone bool) {
 	w.check("deadline")
 	at := t.handle().Deadline()
 	switch {
-	case at.IsZero() || t.renewing || closed(t.done):
+	case at.IsZero() || t.renewing > 0 || closed(t.done):
 	case at.After(t.deadline):
 		w.violated("deadline", "S1: p%d believes in %s for %v longer than it may", t.process.id, t.key, at.Sub(t.deadline))
 	case at.Before(t.deadline):

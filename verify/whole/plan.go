@@ -43,6 +43,7 @@ type plan struct {
 	events []event // that happen, at random
 	every  time.Duration
 	procs  []processPlan
+	more   bool // see moreFrom
 }
 
 // odds are the chances of what may happen to a message, in a thousand each.
@@ -60,6 +61,8 @@ type processPlan struct {
 	ttl     time.Duration
 	tick    time.Duration
 	renewal renewal.Options
+
+	handovers int // locks are passed on within the client so many times in a row
 }
 
 var eventsOf = [classes][]event{
@@ -105,6 +108,9 @@ func newPlan(seed uint64) plan {
 	}
 	for range chance.Pick(d, 2, 2, 3, 4) {
 		p.procs = append(p.procs, newProcessPlan(d, p.class, p.ttl))
+	}
+	if seed >= moreFrom {
+		p.addMore()
 	}
 	return p
 }

@@ -69,6 +69,8 @@ func newProcess(w *world, id int, plan processPlan) (*process, error) {
 		Scheduler: engine,
 		Renewal:   options,
 		Logger:    slog.New(slog.DiscardHandler),
+
+		LocalHandovers: plan.handovers,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", id, err)
@@ -131,6 +133,7 @@ type driver struct {
 
 var (
 	_ lock.Waiter               = (*driver)(nil)
+	_ lock.Inspector            = (*driver)(nil)
 	_ renewal.Laner[lock.Lease] = (*driver)(nil)
 )
 
@@ -164,6 +167,16 @@ func (d *driver) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
 	return lease, err
 }
 
+// Inspect implements lock.Inspector.
+func (d *driver) Inspect(ctx context.Context, key string) (lock.Info, error) {
+	return d.Store.(lock.Inspector).Inspect(ctx, key)
+}
+
+// ForceRelease implements lock.Inspector.
+func (d *driver) ForceRelease(ctx context.Context, key string) error {
+	return d.Store.(lock.Inspector).ForceRelease(ctx, key)
+}
+
 // Lane implements renewal.Laner.
 func (d *driver) Lane(l lock.Lease) int {
 	if laner, ok := d.Store.(renewal.Laner[lock.Lease]); ok {
@@ -179,10 +192,10 @@ func (d *driver) Close() error { return d.Store.(io.Closer).Close() }
 func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
 	sent := time.Now()
 	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
-	d.process.world.renewing(ctx, d.process, batch)
+	tenures := d.process.world.renewing(ctx, d.process, batch)
 	err := d.Store.Renew(ctx, batch, out)
 	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
-	d.process.world.renewed(ctx, d.process, batch, out, sent)
+	d.process.world.renewed(ctx, d.process, tenures, out, sent)
 	return err
 }
 

@@ -9,9 +9,11 @@ import (
 )
 
 // A quorum asks its members in the name of owners that it makes of its own: for each
-// try another, with a dot and a number behind.
+// try another, with a dot and a number behind. And who has metadata is asked for with
+// those behind a brace.
 
 func (w *world) base(owner string) string {
+	owner, _, _ = strings.Cut(owner, "{")
 	if w.plan.quorum() {
 		owner, _, _ = strings.Cut(owner, ".")
 	}
@@ -67,6 +69,14 @@ func (w *world) elects(key string, to lease) bool {
 // has tells whether so many servers as it takes have a lock for a tenure. The caller
 // holds mu.
 func (w *world) has(t *tenure) bool { return w.lasts(t) > 0 }
+
+// mayBeOlder tells whether what the servers of a quorum have for a tenure may be of a
+// try before it: one that a pause held up is executed after it was given up, and given
+// back in vain. The caller holds mu.
+func (w *world) mayBeOlder(t *tenure) bool {
+	_, still := t.process.gate.StoodStill(t.confirmedAt.Add(-2 * t.process.plan.ttl))
+	return w.plan.quorum() && still
+}
 
 // lasts returns how long so many servers as it takes will have a lock for a tenure, if
 // they hear nothing more of it. One that has lost its data counts as long as it is kept

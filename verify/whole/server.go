@@ -3,6 +3,7 @@ package whole
 import (
 	"bufio"
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -175,6 +176,7 @@ type value struct {
 	text   string
 	list   []string
 	scores map[string]float64
+	fields map[string]string
 	left   time.Duration
 }
 
@@ -190,9 +192,17 @@ func (s *server) remember() {
 		case "string":
 			v.text, _ = db.Get(key)
 		case "list":
-			v.list, _ = db.List(key)
+			list, _ := db.List(key)
+			v.list = slices.Clone(list)
 		case "zset":
-			v.scores, _ = db.SortedSet(key)
+			scores, _ := db.SortedSet(key)
+			v.scores = maps.Clone(scores)
+		case "hash":
+			fields, _ := db.HKeys(key)
+			v.fields = map[string]string{}
+			for _, field := range fields {
+				v.fields[field] = db.HGet(key, field)
+			}
 		}
 		snap.keys[key] = v
 	}
@@ -217,6 +227,10 @@ func (s *server) restore(snap snapshot) {
 		case v.scores != nil:
 			for member, score := range v.scores {
 				_, _ = db.ZAdd(key, score, member)
+			}
+		case v.fields != nil:
+			for field, text := range v.fields {
+				db.HSet(key, field, text)
 			}
 		default:
 			_ = db.Set(key, v.text)

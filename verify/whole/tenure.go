@@ -35,7 +35,7 @@ type tenure struct {
 
 	failures   int      // renewals in a row without an answer
 	denied     bool     // the store said that it is lost
-	renewing   bool     // in a call of Renew by the watchdog
+	renewing   int      // calls of Renew by the watchdog that it is in: two while it is turning
 	refreshing bool     // in one by a Multi
 	sends      []string // by that call: a script by its digest, or in full
 
@@ -43,6 +43,9 @@ type tenure struct {
 	// either may be under way. unsure: one was when it had, and counts for nobody knows
 	// whom, until the next is answered.
 	turning, unsure bool
+	former          *tenure // of the same lease
+	row             int     // so many times in a row it was passed on within its client
+	passed          bool    // to the next in its client
 	unlocked        time.Time
 	gone            bool // Unlock has returned
 	told            *renewal.LostError
@@ -123,8 +126,8 @@ func (w *world) confirmed(l lock.Lease, sent time.Time) {
 		return
 	}
 	t.confirmedAt = time.Now()
-	t.sent, t.deadline = sent, sent.Add(t.process.plan.life())
-	if !w.brokenAt.Before(sent) { // a place in a queue is no better than a lease
+	t.sent, t.deadline = sent, later(t.deadline, sent.Add(t.process.plan.life())) // a renewal may have been sent since
+	if !w.brokenAt.Before(sent) {                                                 // a place in a queue is no better than a lease
 		t.void, t.voidAt = true, time.Now()
 	}
 }
@@ -139,6 +142,8 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 	case t == nil:
 		w.violated("token", "S3: p%d holds %s with token %d, which was never granted", p.id, held.Key(), held.Token())
 		return nil
+	case t.process == p && t.handle() != nil && p.plan.handovers > 0:
+		t = w.passes(t)
 	case t.process != p || t.handle() != nil:
 		w.violated("token", "S3: p%d holds %s with the token %d of another", p.id, held.Key(), held.Token())
 		return nil
@@ -152,17 +157,21 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 // turn is within what time after a pause all that was held up goes on.
 const turn = 200 * time.Microsecond
 
-// renewing takes down a call of the watchdog, and checks what is asked of the store.
-func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
+// renewing takes down a call of the watchdog, and checks what is asked of the store. It
+// returns whom the answer is for, nil for those who never got the lock.
+func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) (tenures []*tenure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.check("renewal")
+	for _, l := range batch {
+		tenures = append(tenures, w.tenures[tenureID{l.Key, l.Owner, l.Token}])
+	}
 	now := time.Now()
 	if refreshes(ctx) {
-		if t := w.tenures[tenureID{batch[0].Key, batch[0].Owner, batch[0].Token}]; t != nil {
+		if t := tenures[0]; t != nil {
 			t.refreshing = true
 		}
-		return
+		return tenures
 	}
 	p.tally.Calls++
 	p.tally.Leases += len(batch)
@@ -170,44 +179,44 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) {
 		w.violated("renewal", "a batch of %d, the most is %d", len(batch), most)
 	}
 	var latest time.Time
-	for _, l := range batch {
-		t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
+	for i, t := range tenures {
 		_, still := p.gate.StoodStill(now.Add(-turn))
 		switch {
 		case t == nil:
-			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, l.Key, l.Token)
+			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, batch[i].Key, batch[i].Token)
 			continue
 		case t.turning:
-		case t.renewing:
+		case t.renewing > 0:
 			w.violated("renewal", "p%d renews %s twice at a time", p.id, t.key)
-		case t.gone && t.unlocked.Before(now) && !still:
+		case t.gone && t.unlocked.Before(now) && !still && !p.passing():
 			w.violated("renewal", "S6: p%d renews %s %v after Unlock began", p.id, t.key, now.Sub(t.unlocked))
 		case t.told != nil && t.toldAt.Before(now) && !still:
 			w.violated("renewal", "S5: p%d renews %s %v after its loss was told", p.id, t.key, now.Sub(t.toldAt))
 		}
-		t.renewing, t.sent, t.sends = true, now, nil
+		t.renewing++
+		t.sent, t.sends = now, nil
 		latest = later(latest, t.deadline)
 	}
 	if end, ok := ctx.Deadline(); !ok || end.After(latest) {
 		w.violated("renewal", "S5: a renewal may outlive the deadlines of its batch, by %v", end.Sub(latest))
 	}
+	return tenures
 }
 
 // renewed takes down what the watchdog is about to hear, and has it checked that it
 // acts on it at once.
-func (w *world) renewed(ctx context.Context, p *process, batch []lock.Lease, out []renewal.Outcome, sent time.Time) {
+func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out []renewal.Outcome, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	refresh := refreshes(ctx)
 	if !refresh {
 		p.tally.Answered++
 	}
-	for i, l := range batch {
-		t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
+	for i, t := range tenures {
 		if t == nil {
 			continue
 		}
-		w.note("p%d has renewed %s %s: %v", p.id, l.Key, serial(l.Owner), out[i])
+		w.note("p%d has renewed %s %s: %v", p.id, t.key, serial(t.owner), out[i])
 		gone := false
 		switch {
 		case out[i] == renewal.Renewed:
@@ -230,7 +239,7 @@ func (w *world) renewed(ctx context.Context, p *process, batch []lock.Lease, out
 			t.refreshing = false
 			continue
 		}
-		t.renewing = false
+		t.renewing--
 		if !p.closed && !t.turning && !t.unsure {
 			w.after(1, func() { w.acted(t, gone) })
 		}
@@ -260,7 +269,7 @@ func (w *world) wireCheck(p *process, m message) {
 		case err != nil || t == nil || t.process != p:
 			w.violated("sent", "S4: p%d renews what it never got", p.id)
 		case t.refreshing, t.turning, t.unsure, w.plan.quorum(): // which does not wait for all answers
-		case !t.renewing && !still:
+		case t.renewing == 0 && (t.former == nil || t.former.renewing == 0) && !still:
 			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
 		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
 			w.violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.id, t.key, time.Since(t.deadline))

@@ -38,6 +38,7 @@ func (u *user) turn() {
 	wait := u.dice.Chance(700)
 	isExclusive := !slices.Contains(u.world.plan.shared, key)
 	switch n := u.dice.IntN(10); {
+	case u.world.plan.more && u.more(key, isExclusive, wait):
 	case isExclusive && n < 2:
 		u.reenters(key, wait)
 	case isExclusive && n < 4 && u.world.plan.keys > 1:
@@ -215,7 +216,9 @@ func (u *user) unlocked(t *tenure, single bool, begun time.Time, before, err err
 		w.violated("unlock", "L5: the release of %s was not confirmed, and does not go on: %v", t.key, err)
 	case err == nil && before != nil:
 		w.violated("unlock", "S6: p%d is not told that %s was lost before: %v", id, t.key, before)
-	case err == nil && w.has(t) && !w.plan.forgets():
+	case err == nil && u.plan.handovers > 0:
+		w.after(1, func() { w.goneOrPassed(t) })
+	case err == nil && w.has(t) && !w.plan.forgets() && !w.mayBeOlder(t):
 		w.violated("unlock", "S6: p%d unlocked %s, and the server still has it", id, t.key)
 	case before != nil && !u.closed && !errors.Is(err, renewal.ErrLost):
 		w.violated("unlock", "S6: %s was lost (%v), Unlock answers %v", t.key, before, err)

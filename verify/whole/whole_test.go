@@ -58,9 +58,22 @@ func TestSchedules(t *testing.T) {
 		return
 	}
 	schedules, most := amount(t)
+	playAll(t, *fromFlag, schedules, most, usual)
+}
+
+// Half as many schedules have more in them.
+func TestMoreSchedules(t *testing.T) {
+	if *seedFlag < 0 {
+		schedules, most := amount(t)
+		playAll(t, moreFrom+*fromFlag, (schedules+1)/2, most/2, usualOfMore)
+	}
+}
+
+// playAll plays schedules on all processors, from a seed on, and reports what they did.
+func playAll(t *testing.T, from uint64, schedules int, most time.Duration, floors part.Floors) {
 	begun := time.Now()
-	run := &run{all: part.NewCounts(), end: *fromFlag + uint64(schedules)}
-	run.next.Store(*fromFlag)
+	run := &run{all: part.NewCounts(), end: from + uint64(schedules)}
+	run.next.Store(from)
 	if most > 0 {
 		run.until = begun.Add(most)
 	}
@@ -75,7 +88,7 @@ func TestSchedules(t *testing.T) {
 	for _, line := range run.all.Lines() {
 		report.Add("%s", line)
 	}
-	report.Add("seeds       %d to %d, %.0f s", *fromFlag, run.next.Load()-1, time.Since(begun).Seconds())
+	report.Add("seeds       %d to %d, %.0f s", from, run.next.Load()-1, time.Since(begun).Seconds())
 	if t.Failed() {
 		return
 	}
@@ -84,7 +97,7 @@ func TestSchedules(t *testing.T) {
 	}
 	assert.Positive(t, run.all.Schedules)
 	if run.all.Schedules >= 100 {
-		assert.Empty(t, usual.Missed(run.all), "a run that did less than its floor has shown nothing")
+		assert.Empty(t, floors.Missed(run.all), "a run that did less than its floor has shown nothing")
 	}
 }
 
