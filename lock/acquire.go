@@ -60,10 +60,11 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 	} else {
 		held, err = a.run(ctx)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), err)
+	var taken *HeldError
+	if err != nil && !errors.As(err, &taken) { // which names the key itself
+		err = fmt.Errorf("lock: lock %s: %w", quoted(r.Key), err)
 	}
-	return held, nil
+	return held, err
 }
 
 // runInLine is run for a Lock: when its turn has come in the line of its key.

@@ -198,7 +198,7 @@ func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
 
 func TestErrorsOfALockThatIsHeld(t *testing.T) {
 	err := &lock.HeldError{Key: "k"}
-	assert.Equal(t, `lock: "k" is held by another`, err.Error())
+	assert.Equal(t, `lock: "k" is held by another, or waited for`, err.Error())
 	err.ExpiresIn = 3 * time.Second
 	assert.Contains(t, err.Error(), "3s")
 	err.ExpiresIn = 1
@@ -208,6 +208,19 @@ func TestErrorsOfALockThatIsHeld(t *testing.T) {
 		assert.Equal(t, cut, strings.Contains(err.Error(), "..."), n)
 		assert.Contains(t, err.Error(), strings.Repeat("x", 100))
 	}
+}
+
+func TestTheErrorOfATakenLockNamesItOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.lock("k")
+		_, err := b.Mutex("k").TryLock(ctx)
+		require.EqualError(t, err, `lock: "k" is held by another, whose lease ends in 30s unless renewed`)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = b.Mutex("k").Lock(short)
+		require.Equal(t, 1, strings.Count(err.Error(), `"k"`), err)
+		require.ErrorContains(t, err, "lock: not acquired: context deadline exceeded: lock: ")
+	})
 }
 
 func TestOptionsAtTheirBounds(t *testing.T) {

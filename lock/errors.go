@@ -52,7 +52,7 @@ type HeldError struct {
 // Error implements error.
 func (e *HeldError) Error() string {
 	if e.ExpiresIn <= 0 {
-		return fmt.Sprintf("lock: %s is held by another", quoted(e.Key))
+		return fmt.Sprintf("lock: %s is held by another, or waited for", quoted(e.Key))
 	}
 	return fmt.Sprintf("lock: %s is held by another, whose lease ends in %v unless renewed", quoted(e.Key), e.ExpiresIn)
 }
