@@ -91,7 +91,7 @@ func lastDeadline(h *lock.Held) time.Time {
 
 func TestAServerThatLostItsDataIsToldOf(t *testing.T) {
 	t.Parallel()
-	onEngines(t, layout{}, func(t *testing.T, l *line) {
+	onEngines(t, layout{ttl: 9 * time.Second}, func(t *testing.T, l *line) { // it is back for the first renewals or the second ones
 		require.NoError(t, l.server.Restart())
 		reasons := l.told(t)
 		assert.Equal(t, len(l.held), reasons[renewal.NotOwned], "%v", reasons)

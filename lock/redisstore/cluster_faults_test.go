@@ -80,7 +80,7 @@ func TestADeadMasterHoldsUpNobodyElse(t *testing.T) {
 	for how, end := range ends {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			c := testredis.StartCluster(t, 3, false, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "500")
+			c := testredis.StartCluster(t, 3, false, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "3000")
 			l := newClusterLine(t, c, ttl)
 			dead, alive := l.parted(t, c.Masters[0])
 			lane := l.store.cluster.node(c.Masters[0].Addr()).id
