@@ -83,4 +83,4 @@ bench-locks: setup ## Lock, hand over and lock many at once beside other clients
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz bench bench-timers bench-leases bench-locks demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz mutate bench bench-timers bench-leases bench-locks demo

@@ -51,7 +51,8 @@ type core struct {
 
 // New returns a client of the given store. The error names the argument or the
 // field of Options that is wrong. No IO is done. The client must be closed; with
-// it its store is closed, if that is an io.Closer.
+// it its store is closed, if that is an io.Closer: two clients need two stores, and
+// With makes another kind of lock on the same.
 func New(store Store, o *Options) (*Client, error) {
 	if isNil(store) {
 		return nil, errors.New("lock: the store is nil")

@@ -79,8 +79,9 @@ func NewTimer(e Engine, id uint64) Timer {
 // for, and reports whether it did. It works while the timer is pending, while it
 // is due but its Run has not begun, and while its Run is in progress, from inside
 // and from elsewhere: then the timer fires again, once that Run has returned. In
-// each of these cases it is never refused for lack of room. It returns false, and does nothing, once Run has
-// returned without a Reset, after a Stop, and when the engine is closed.
+// each of these cases it is never refused for lack of room. It returns false, and
+// does nothing, once Run has returned without a Reset, after a Stop, and when the
+// engine is closed.
 func (t Timer) Reset(d time.Duration) bool {
 	return t.engine != nil && t.engine.ResetTimer(t.id, d)
 }

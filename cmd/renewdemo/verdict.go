@@ -16,7 +16,7 @@ func (d *demo) summary(err error) string {
 	stats := d.client.Stats().Renewal
 	fmt.Fprintf(&b, "\nheld %d of %d leases to the end, %d holders were told of a loss", stats.Held, d.leases, stats.Lost())
 	if stats.Lost() > 0 {
-		fmt.Fprintf(&b, " (%d %v, %d %v, %d %v)", stats.NotOwned, renewal.NotOwned, stats.Failed, renewal.Failed, stats.Expired, renewal.Expired)
+		fmt.Fprintf(&b, ": %d because %v, %d because %v, %d because %v", stats.NotOwned, renewal.NotOwned, stats.Failed, renewal.Failed, stats.Expired, renewal.Expired)
 	}
 	fmt.Fprintf(&b, "\n%d renewals in %d batches, %.0f leases each; sent late by %v (median), %v (99th percentile)",
 		stats.Renewed, stats.Batches, float64(stats.Renewed+stats.Unknown)/float64(max(stats.Batches, 1)),

@@ -12,7 +12,7 @@
 // because the server ends leases by its wall clock. A server that is out of memory
 // grants no new locks; those that are held are renewed and released as ever.
 //
-// A server that loses data (a crash without an AOF on disk, a failover to a
+// A server that loses data (a crash without an AOF on disk, a fail-over to a
 // replica that was behind) loses locks with it, and their holders are told at the
 // next renewal, after another may have got them. Fencing tokens rise all the same,
 // unless the clock of the server went back by more than ten minutes.
@@ -111,7 +111,7 @@
 //
 // A client made by redis.NewFailoverClient works, because its Dialer is what asks
 // Sentinel for the master; it must stay open until the store is closed. For it
-// connections live one second: that is how long, after a failover, the store may
+// connections live one second: that is how long, after a fail-over, the store may
 // go on using an old master that still answers.
 //
 // # Cluster
