@@ -30,7 +30,7 @@ var (
 
 	// ErrTooMany is returned by a Lock beyond Options.MaxWaiters. The store was not
 	// asked.
-	ErrTooMany = errors.New("lock: too many calls of Lock are waiting")
+	ErrTooMany = errors.New("lock: as many calls of Lock are waiting as Options.MaxWaiters allows")
 
 	// ErrBadKey matches the refusal of a key.
 	ErrBadKey = errors.New("lock: bad key")
