@@ -33,7 +33,7 @@ func (r *results) goals() bench.Table {
 		of := fmt.Sprintf("%d clients, ", n)
 		add(of+"hand-off p50 / PING", "≤ 3.5", fmt.Sprintf("%.1f", h.P50/h.Ping), h.P50 <= 3.5*h.Ping)
 		add(of+"hand-off p99 / PING", "≤ 8", fmt.Sprintf("%.1f", h.P99/h.Ping), h.P99 <= 8*h.Ping)
-		add(of+"commands per hand-off", "≤ 2", fmt.Sprintf("%.2f", h.Commands), h.Commands <= 2)
+		add(of+"commands per hand-off", "≤ 2", fmt.Sprintf("%.4f", h.Commands), h.Commands <= 2)
 		add(of+"Jain's index", "≥ 0.99", fmt.Sprintf("%.3f", h.Jain), h.Jain >= 0.99)
 	}
 	h, other := r.HandOffs[64][ours.name], r.HandOffs[64][rueidisPeer.name]

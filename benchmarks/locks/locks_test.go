@@ -124,7 +124,7 @@ func TestGoals(t *testing.T) {
 		"one goroutine, client CPU, of that of redsync":     "0.80 ✓",
 		"64 clients, hand-off p50 / PING":                   "3.5 ✓",
 		"64 clients, hand-off p99 / PING":                   "8.1 ✗",
-		"64 clients, commands per hand-off":                 "2.00 ✓",
+		"64 clients, commands per hand-off":                 "2.0000 ✓",
 		"64 clients, Jain's index":                          "1.000 ✓",
 		"64 clients, hand-off p50, faster than rueidislock": "9.7 × ✗",
 		"1,000 members, ms":                                 "6.0 ✗",
