@@ -91,7 +91,7 @@ func partOf(peer string, part float64, get func(figures) float64) func(*results,
 		p, peerMeasured := r.Figures[peer]
 		f, measured := r.Figures[name]
 		ratio := get(p) / get(f)
-		return fmt.Sprintf("1/%.1f", ratio), ratio >= part, measured && peerMeasured
+		return fmt.Sprintf("1/%.2f", ratio), ratio >= part, measured && peerMeasured
 	}
 }
 

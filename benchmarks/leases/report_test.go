@@ -68,7 +68,7 @@ func TestGoals(t *testing.T) {
 		assert.Equal(t, want, cells[name], name)
 	}
 	what, met, measured := partOf("redsync", 4, func(f figures) float64 { return f.RedisCPU })(sample(), "wheel")
-	assert.Equal(t, "1/4.5", what)
+	assert.Equal(t, "1/4.50", what)
 	assert.True(t, met && measured)
 	_, met, _ = partOf("redsync", 5, func(f figures) float64 { return f.RedisCPU })(sample(), "wheel")
 	assert.False(t, met)
