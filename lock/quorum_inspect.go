@@ -14,9 +14,8 @@ var _ Inspector = (*quorum)(nil)
 // Inspect implements [Inspector], if all members do: it shows what the member in the
 // middle does, so that a majority has as many holders at least; of one holder, what
 // most members do. Members do not tell owners, so these may be holders of a minority
-// each, for a moment. Tokens are left
-// out: they are those of a member. If the lock may be held or not, by what the members
-// answer that do, that is an error.
+// each, for a moment. Tokens are left out: they are those of a member. It is an error
+// if those members that answer leave open whether the lock is held.
 func (q *quorum) Inspect(ctx context.Context, key string) (Info, error) {
 	infos, err := look(ctx, q, func(ctx context.Context, s Inspector) (Info, error) { return s.Inspect(ctx, key) })
 	if err != nil {
