@@ -32,7 +32,8 @@ func TestAServerThatHangsForHalfATTLCostsNothing(t *testing.T) {
 
 func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
 	t.Parallel()
-	onEngines(t, layout{margin: wide}, func(t *testing.T, l *line) {
+	const ttl = 3 * lineTTL
+	onEngines(t, layout{ttl: ttl, margin: wide}, func(t *testing.T, l *line) {
 		require.NoError(t, l.server.Stop())
 		stopped := time.Now()
 		tokens := map[string]uint64{}
@@ -43,12 +44,12 @@ func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
 				deadline := lastDeadline(h)
 				// The server keeps a key until after this instant: a TTL after the
 				// sending of the last request that it has confirmed.
-				assert.Less(t, time.Since(deadline), wide+lineTTL/100, "%s: told after the server could have given it away", h.Key())
+				assert.Less(t, time.Since(deadline), wide+ttl/100, "%s: told after the server could have given it away", h.Key())
 			})
 		}
 		wg.Wait()
 		l.told(t)
-		time.Sleep(2*lineTTL - time.Since(stopped))
+		time.Sleep(2*ttl - time.Since(stopped))
 		require.NoError(t, l.server.Cont())
 
 		other, err := New(l.rdb, nil)

@@ -23,7 +23,7 @@ const (
 	lineTTL = 2 * time.Second
 
 	// wide is a margin that a busy machine does not eat up.
-	wide = 300 * time.Millisecond
+	wide = 900 * time.Millisecond
 )
 
 // line is a client with leases on a server of its own.
