@@ -257,7 +257,7 @@ func (q *quorum) Close() error {
 		}
 	}
 	q.running.Wait()
-	return errs.orNil("close")
+	return errs.orNil()
 }
 
 // memberErrors are those of members, each with its index.
@@ -269,12 +269,12 @@ func (e *memberErrors) add(i int, err error) {
 	}
 }
 
-// orNil returns the errors as one, nil if there are none.
-func (e memberErrors) orNil(verb string) error {
+// orNil returns the errors of Close as one, nil if there are none.
+func (e memberErrors) orNil() error {
 	if len(e) == 0 {
 		return nil
 	}
-	return fmt.Errorf("lock: quorum: %s: %w", verb, e)
+	return fmt.Errorf("lock: quorum: close: %w", e)
 }
 
 func (e memberErrors) Error() string {

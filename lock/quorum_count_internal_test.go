@@ -114,8 +114,8 @@ func TestABallotTellsWhenAMajorityIsFree(t *testing.T) {
 		for _, after := range []time.Duration{1, time.Second, 2 * time.Second} {
 			free := 0
 			for _, err := range all {
-				held, ok := err.(*HeldError)
-				if !ok || held.ExpiresIn > 0 && held.ExpiresIn <= after {
+				var held *HeldError
+				if !errors.As(err, &held) || held.ExpiresIn > 0 && held.ExpiresIn <= after {
 					free++
 				}
 			}
@@ -198,13 +198,13 @@ func TestAReleaseIsDecidedWhenItIs(t *testing.T) {
 
 func TestTheErrorsOfMembersNameThem(t *testing.T) {
 	var errs memberErrors
-	require.NoError(t, errs.orNil("close"))
+	require.NoError(t, errs.orNil())
 	errs.add(0, nil)
-	require.NoError(t, errs.orNil("close"))
+	require.NoError(t, errs.orNil())
 	errs.add(1, io.EOF)
-	require.EqualError(t, errs.orNil("close"), "lock: quorum: close: store 1: EOF")
+	require.EqualError(t, errs.orNil(), "lock: quorum: close: store 1: EOF")
 	errs.add(2, io.ErrUnexpectedEOF)
-	err := errs.orNil("close")
+	err := errs.orNil()
 	require.EqualError(t, err, "lock: quorum: close: store 1: EOF; store 2: unexpected EOF")
 	require.ErrorIs(t, err, io.EOF)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
