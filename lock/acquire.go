@@ -240,8 +240,8 @@ func final(err error) bool {
 
 // rest waits between two tries.
 func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
-	if ctx.Err() != nil || pause <= 0 {
-		return ctx.Err()
+	if pause <= 0 {
+		return nil
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -145,7 +145,7 @@ type part struct {
 // partsOf finds who has the members of a batch, the innermost first, and which nobody
 // has.
 func partsOf(o *ownership, members []string) (parts []part, rest []string) {
-	for ; o != nil && len(members) > 0; o = o.outer {
+	for ; o != nil; o = o.outer {
 		var has, others []string
 		for _, m := range members {
 			if _, ok := slices.BinarySearch(o.members, m); ok {

@@ -177,3 +177,19 @@ func TestDoEntersABatchAgain(t *testing.T) {
 		assert.Zero(t, b.mem.Len())
 	})
 }
+
+func TestWhatIsNotHeldOfABatchIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		outer := lockAll(t, b.Batch("g", "a", "b"))
+		in := inside(ctx, t, outer)
+		for want, names := range map[string][]string{
+			`"c" is not, like 0 others of 2`: {"c", "a"},
+			`"c" is not, like 2 others of 5`: {"e", "d", "c", "b", "a"},
+		} {
+			_, err := b.Batch("g", names...).Lock(in)
+			require.ErrorIs(t, err, lock.ErrPartlyHeld)
+			require.ErrorContains(t, err, want)
+		}
+		require.NoError(t, outer.Unlock(ctx))
+	})
+}

@@ -101,6 +101,10 @@ func TestBadMembersDoNoIO(t *testing.T) {
 		for i := range many {
 			many[i] = fmt.Sprint(i, strings.Repeat("x", 600))
 		}
+		most := make([]string, lock.MaxMemberBytes/1024)
+		for i := range most {
+			most[i] = fmt.Sprintf("%01024d", i)
+		}
 		for name, tc := range map[string]struct {
 			members []string
 			want    string
@@ -111,6 +115,7 @@ func TestBadMembersDoNoIO(t *testing.T) {
 			"a long one":  {[]string{"a", "b", long + "x"}, "member 2 is 1025 bytes long"},
 			"one twice":   {[]string{"b", "a", "c", "a"}, `member 3 is member 1 again, "a"`},
 			"large ones":  {many, "the limit is 1048576"},
+			"one byte":    {append(slices.Clone(most), "x"), "up to member 1024 they have 1048577 bytes"},
 			"binary once": {[]string{"\xff", "\xfe", "\xff"}, `member 2 is member 0 again, "\xff"`},
 		} {
 			batch := b.Batch("g", tc.members...)
@@ -124,8 +129,8 @@ func TestBadMembersDoNoIO(t *testing.T) {
 		_, err := b.Batch("", "m").Lock(ctx)
 		require.ErrorIs(t, err, lock.ErrBadKey)
 		assert.Zero(t, b.calls(locktest.Acquire))
-		h := lockAll(t, b.Batch("g", long, "a"))
-		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, lockAll(t, b.Batch("g", long, "a")).Unlock(ctx))
+		require.NoError(t, lockAll(t, b.Batch("g", most...)).Unlock(ctx), "as many bytes as may be")
 	})
 }
 

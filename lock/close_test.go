@@ -263,3 +263,30 @@ func TestAStoreThatHangsForEver(t *testing.T) {
 		})
 	}
 }
+
+// A lock that is granted when the client has been closed is nobody's.
+func TestALockThatIsGrantedToAClosedClient(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		granted := make(chan struct{})
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				<-granted // whatever its ctx
+			}
+			return nil
+		})
+		failed := make(chan error, 1)
+		go func() {
+			h, err := b.Mutex("k").Lock(context.Background())
+			assert.Nil(t, h)
+			failed <- err
+		}()
+		synctest.Wait()
+		closing := make(chan error, 1)
+		go func() { closing <- b.Close(context.Background()) }()
+		synctest.Wait()
+		close(granted)
+		require.ErrorIs(t, <-failed, lock.ErrClosed)
+		require.NoError(t, <-closing)
+		assert.Zero(t, b.mem.Len(), "it is given back")
+	})
+}

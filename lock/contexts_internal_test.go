@@ -68,3 +68,29 @@ func TestQuorumAsksUntilTheLastAnswer(t *testing.T) {
 		}
 	})
 }
+
+// lasting is a lock that is held and counts who wants to be told of its end.
+type lasting struct {
+	hold
+	waiting int
+}
+
+func (*lasting) err() error                                         { return nil }
+func (*lasting) carry(ctx context.Context, _ *Held) context.Context { return ctx }
+func (l *lasting) afterFunc(func()) (stop func() bool) {
+	l.waiting++
+	return func() bool {
+		l.waiting--
+		return true
+	}
+}
+
+func TestAContextLeavesNothingAtItsLock(t *testing.T) {
+	l := new(lasting)
+	ctx, cancel := (&Held{hold: l}).Context(t.Context())
+	require.NoError(t, ctx.Err())
+	assert.Equal(t, 1, l.waiting)
+	cancel()
+	assert.Zero(t, l.waiting)
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+}

@@ -27,7 +27,7 @@ func TestElectionHasOneLeader(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		next := make(chan *lock.Held, 1)
 		go func() {
-			h, err := b.Election("e", "b").Campaign(ctx)
+			h, err := b.Election("e", "b").Lock(ctx) // which is Campaign
 			assert.NoError(t, err)
 			next <- h
 		}()
@@ -101,6 +101,7 @@ func TestObserveTellsEachChange(t *testing.T) {
 		cancel()
 		<-observed
 		assert.Equal(t, want, seen)
+		assert.Equal(t, looks+10, b.calls(locktest.Inspect), "none after its end")
 	})
 }
 
@@ -147,7 +148,10 @@ func TestElectionRefuses(t *testing.T) {
 			_, err := b.Election("e", name).Campaign(ctx)
 			require.ErrorContains(t, err, "the name of a candidate")
 		}
-		_, err := b.Election("", "a").Lock(ctx)
+		longest, err := b.Election("long", strings.Repeat("n", lock.MaxMetadataLen)).TryLock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, longest.Unlock(ctx))
+		_, err = b.Election("", "a").Lock(ctx)
 		require.ErrorIs(t, err, lock.ErrBadKey)
 		_, err = b.Election("e", "a").Leader(none)
 		require.Error(t, err)

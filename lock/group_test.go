@@ -205,3 +205,19 @@ func TestAMultiUnlocksItsMembersAtTheSameTime(t *testing.T) {
 		assert.Zero(t, b.mem.Len())
 	})
 }
+
+// Of locks with leases of different lengths the whole lasts as long as the shortest.
+func TestAMultiEndsWithItsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		short := b.With(lock.Terms{TTL: ttl / 2})
+		for _, locks := range [][]lock.Locker{
+			{short.Mutex("a"), b.Mutex("b"), b.Mutex("c")},
+			{b.Mutex("a"), short.Mutex("b"), b.Mutex("c")},
+			{b.Mutex("a"), b.Mutex("b"), short.Mutex("c")},
+		} {
+			h := lockAll(t, lock.Multi(locks...))
+			assert.Less(t, time.Until(h.Deadline()), ttl/2)
+			require.NoError(t, h.Unlock(ctx))
+		}
+	})
+}

@@ -55,6 +55,8 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"Options.Scheduler":              {Scheduler: (*wheel.Wheel)(nil)},
 		"Options.MaxHold":                {Terms: lock.Terms{MaxHold: -1}},
 		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: time.Hour, Fixed: true}},
+		"Options.MaxWaiters":             {MaxWaiters: -1},
+		"Options.LocalHandovers":         {LocalHandovers: -1},
 		"Options.Fraction":               {Renewal: renewal.Options{Fraction: 2}},
 		"a TTL of 100ms is too short":    {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
 		"a TTL of 30s is too short":      {Renewal: renewal.Options{Margin: math.MaxInt64}},
@@ -105,6 +107,20 @@ func TestTheSmallestTTL(t *testing.T) {
 		start := time.Now()
 		<-h.Done()
 		assert.Less(t, time.Since(start), renewed, "told in time")
+	})
+}
+
+// What its owners begin with is a secret, and stays out of messages.
+func TestAClientShowsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		for want, shown := range map[string]string{
+			"lock client":   fmt.Sprintf("%v %+v %s", b.Client, b.Client, b.Client),
+			"lock.Client{}": fmt.Sprintf("%#v", b.Client),
+		} {
+			assert.Empty(t, strings.TrimSpace(strings.ReplaceAll(shown, want, "")))
+			assert.NotEmpty(t, shown)
+		}
+		assert.Equal(t, "k", b.Mutex("k").Key())
 	})
 }
 

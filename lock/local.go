@@ -19,14 +19,13 @@ type seat struct {
 // sit gives a lock that has just been got its seat, or lets the next of the line ask
 // if it gets none.
 func (c *Client) sit(h *Held, r Request) {
-	s, first := h.hold.(*holding)
 	terms := c.terms
-	if c.handovers == 0 || !first || r.Mode != Exclusive || terms.Fixed || terms.MaxHold > 0 {
+	if c.handovers == 0 || r.Mode != Exclusive || terms.Fixed || terms.MaxHold > 0 {
 		c.lines.leave(r)
 		return
 	}
 	c.lines.stay()
-	s.take(&seat{client: c, request: r})
+	h.hold.(*holding).take(&seat{client: c, request: r})
 }
 
 // take gives the holding its seat. If the lease ends in any other way than by

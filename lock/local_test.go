@@ -331,3 +331,28 @@ func TestExclusionWithLocalHandovers(t *testing.T) {
 		b.unlock(b.lock("k"))
 	})
 }
+
+// The next in line asks the store when the lock was given back, not before.
+func TestTheNextAsksAfterTheRelease(t *testing.T) {
+	waiting(t, &lock.Options{LocalHandovers: 1}, func(t *testing.T, b *bench) {
+		first := b.lock("k")
+		second, third := b.pend(b.Mutex("k")), b.pend(b.Mutex("k"))
+		synctest.Wait()
+		require.NoError(t, first.Unlock(ctx))
+		h := <-second
+		asked := func() int { return b.calls(locktest.Wait) + b.calls(locktest.Acquire) }
+		before := asked()
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Release {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		go func() { assert.NoError(t, h.Unlock(ctx)) }()
+		settle(500 * time.Millisecond)
+		assert.Equal(t, before, asked())
+		settle(time.Second)
+		assert.Equal(t, before+1, asked())
+		require.NoError(t, (<-third).Unlock(ctx))
+	})
+}

@@ -161,7 +161,8 @@ func (m *multi) Lock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	next, patience := 0, time.Duration(0)
+	var next int
+	var patience time.Duration
 	for round := 0; ; round++ {
 		held, failed, err := m.acquire(ctx, next, true, patience)
 		var taken *HeldError

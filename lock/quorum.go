@@ -257,7 +257,10 @@ func (q *quorum) Close() error {
 		}
 	}
 	q.running.Wait()
-	return errs.orNil()
+	if len(errs) > 0 {
+		return fmt.Errorf("lock: quorum: close: %w", errs)
+	}
+	return nil
 }
 
 // memberErrors are those of members, each with its index.
@@ -267,14 +270,6 @@ func (e *memberErrors) add(i int, err error) {
 	if err != nil {
 		*e = append(*e, fmt.Errorf("store %d: %w", i, err))
 	}
-}
-
-// orNil returns the errors of Close as one, nil if there are none.
-func (e memberErrors) orNil() error {
-	if len(e) == 0 {
-		return nil
-	}
-	return fmt.Errorf("lock: quorum: close: %w", e)
 }
 
 func (e memberErrors) Error() string {

@@ -198,16 +198,14 @@ func TestAReleaseIsDecidedWhenItIs(t *testing.T) {
 
 func TestTheErrorsOfMembersNameThem(t *testing.T) {
 	var errs memberErrors
-	require.NoError(t, errs.orNil())
 	errs.add(0, nil)
-	require.NoError(t, errs.orNil())
+	assert.Empty(t, errs)
 	errs.add(1, io.EOF)
-	require.EqualError(t, errs.orNil(), "lock: quorum: close: store 1: EOF")
+	require.EqualError(t, errs, "store 1: EOF")
 	errs.add(2, io.ErrUnexpectedEOF)
-	err := errs.orNil()
-	require.EqualError(t, err, "lock: quorum: close: store 1: EOF; store 2: unexpected EOF")
-	require.ErrorIs(t, err, io.EOF)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.EqualError(t, errs, "store 1: EOF; store 2: unexpected EOF")
+	require.ErrorIs(t, errs, io.EOF)
+	require.ErrorIs(t, errs, io.ErrUnexpectedEOF)
 }
 
 // A sweep looks at all there is, so it waits until that has doubled.

@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,3 +136,17 @@ func (f *frozen) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) 
 func (*frozen) ResetTimer(uint64, time.Duration) bool { return true }
 func (*frozen) StopTimer(uint64) bool                 { return true }
 func (*frozen) AwaitTimer(uint64)                     {}
+
+// The last handle may be an inner one, and then it is its release that is not confirmed.
+func TestDoInsideWhenItsReleaseIsNotConfirmed(t *testing.T) {
+	var log strings.Builder
+	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, b *bench) {
+		outer, err := b.Reentrant("k").Lock(ctx)
+		require.NoError(t, err)
+		in := inside(ctx, t, outer)
+		b.loseRequests(always(locktest.Release, errIO))
+		require.NoError(t, lock.Do(in, b.Reentrant("k"), func(context.Context) error { return outer.Unlock(ctx) }))
+		assert.Contains(t, log.String(), "release not confirmed")
+	})
+}

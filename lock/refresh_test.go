@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -169,5 +170,46 @@ func TestCloseWhileAMultiIsRefreshed(t *testing.T) {
 		require.ErrorContains(t, b.Close(short), "a call of the store is still under way")
 		close(forever)
 		<-done
+	})
+}
+
+// So have the members of a Multi within a Multi.
+func TestAMultiWithinAMultiIsFresh(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.slowly(func() {})
+		h := lockAll(t, lock.Multi(b.all("a", "b"), b.Mutex("c")))
+		for _, key := range []string{"a", "b", "c"} {
+			assert.Equal(t, ttl, b.mem.ExpiresIn(key), key)
+		}
+		require.NoError(t, h.Unlock(ctx))
+
+		b.slowly(func() {})
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire && b.mem.Len() == 3 {
+				b.mem.Delete("a")
+			}
+			return nil
+		})
+		_, err := lock.Multi(b.all("a", "b"), b.Mutex("c")).Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrLost)
+	})
+}
+
+// The client of one of the members is closed before the last one is got.
+func TestAMemberWhoseClientIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		other := memstoreClient(t)
+		closes, err := lock.New(kept{memstore.New()}, nil)
+		require.NoError(t, err)
+		b.loseRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(2 * time.Second)
+				assert.NoError(t, closes.Close(ctx))
+			}
+			return nil
+		})
+		_, err = lock.Multi(other.Mutex("a"), closes.Mutex("a"), b.Mutex("a")).Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		require.NoError(t, lockAll(t, other.Mutex("a")).Unlock(ctx), "the others are given back")
 	})
 }

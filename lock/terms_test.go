@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +57,34 @@ func TestAFixedLeaseMayBeShort(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrBadTTL)
 		require.ErrorContains(t, err, "margin")
 	})
+}
+
+// A fixed lease that was handed over is asked for again, to last its full TTL. If no
+// answer comes to that, the request may be executed when the lock was given up.
+func TestAFixedLeaseThatIsNotAnsweredLeavesATombstone(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		store := &forgetful{agedStore: agedStore{b.mem, 20 * time.Second}}
+		b.store.Store = store
+		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		synctest.Wait()
+		_, err = b.mem.Acquire(ctx, *store.lost)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// forgetful is an agedStore that the first request to acquire does not reach.
+type forgetful struct {
+	agedStore
+	lost *lock.Request
+}
+
+func (s *forgetful) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+	if s.lost == nil {
+		s.lost = &r
+		return lock.Lease{}, errIO
+	}
+	return s.agedStore.Acquire(ctx, r)
 }
