@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -13,7 +12,8 @@ import (
 
 // soloist sends one script at a time, on the goroutine of its caller. go-redis
 // notices the deadline of a ctx while it waits for an answer, but not that the ctx
-// is cancelled; so then its connection is closed, which nobody else uses.
+// is cancelled; so then the time of its connection is up, which nobody else uses, and
+// go-redis closes it.
 type soloist struct {
 	rdb *redis.Client
 
@@ -28,11 +28,11 @@ type solo struct {
 	broken bool // it must not wait any more
 }
 
-func newSoloist(o *redis.Options) *soloist {
+func newSoloist(o redis.Options) *soloist {
 	s := new(soloist)
 	dial := o.Dialer
 	if dial == nil {
-		dial = redis.NewDialer(o)
+		dial = redis.NewDialer(&o)
 	}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -41,7 +41,7 @@ func newSoloist(o *redis.Options) *soloist {
 		}
 		return s.attend(conn), nil
 	}
-	s.rdb = redis.NewClient(o)
+	s.rdb = redis.NewClient(&o)
 	return s
 }
 
@@ -67,7 +67,7 @@ func (s *soloist) interrupt(call *solo) {
 	defer s.mu.Unlock()
 	call.broken = true
 	if !call.ended && call.conn != nil {
-		_ = call.conn.Close()
+		_ = call.conn.SetDeadline(longAgo) // to close it may take a while
 	}
 }
 
@@ -101,13 +101,17 @@ func (a attended) Write(p []byte) (int, error) {
 	return a.Conn.Write(p)
 }
 
-// Close implements net.Conn. An interrupted call may have closed it before.
-func (a attended) Close() error {
-	if err := a.Conn.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
+// SetReadDeadline implements net.Conn. The time of an interrupted call stays up.
+func (a attended) SetReadDeadline(t time.Time) error {
+	err := a.Conn.SetReadDeadline(t)
+	if a.by.interrupted(a.Conn) {
+		return a.Conn.SetReadDeadline(longAgo)
 	}
-	return nil
+	return err
 }
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
 
 // attendedRaw is one that lets go-redis see whether the server has hung up.
 type attendedRaw struct {

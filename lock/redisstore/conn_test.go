@@ -106,7 +106,9 @@ func TestCloseWaitsForWhatItEnds(t *testing.T) {
 	w := &wire{answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
 	s := newStore(t, w.client(t, redis.Options{}), nil)
 	var lingering lingerer
-	s.one.desk.solo.rdb.AddHook(&lingering)
+	for _, solo := range s.one.desk.soloists {
+		solo.rdb.AddHook(&lingering)
+	}
 	s.one.desk.together.AddHook(&lingering)
 	done := make(chan error)
 	go func() {

@@ -53,8 +53,9 @@ type Options struct {
 
 	// PoolSize bounds the connections for those calls, which are made when needed: two
 	// carry what many goroutines ask for at one time, the others are for when those
-	// are not answered. One more is for a call that comes alone, and renewals have
-	// their own. A cluster has as many for each node. Default 16; at most 10,000.
+	// are not answered. As many more, at most eight, are for calls that come alone or
+	// few at a time, and renewals have their own. A cluster has as many for each node.
+	// Default 16; at most 10,000.
 	PoolSize int
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,10 @@ import (
 )
 
 const (
+	// few is how many calls go alone at one time: on connections of their own they need
+	// not wait for each other. What more there is costs less together.
+	few = 8
+
 	// abreast is how many pipelines of a node are under way while they are answered
 	// in time: while one is on the line and the server the other is read and made.
 	// Below worthwhile requests there is one: two halves cost more than the whole.
@@ -29,21 +34,23 @@ const (
 	pipelineBytes = 64 << 10
 )
 
-// desk sends the single scripts of a node. What is asked for while nothing else is
+// desk sends the single scripts of a node. What is asked for while little else is
 // under way is sent at once, by its caller. What is asked for meanwhile gathers, and
-// goes into one pipeline when one has come back: so the more there is to send the
+// goes into one pipeline when something has come back: so the more there is to send the
 // less each costs, and nobody waits for others to come.
 //
 // What fails on one connection fails for those whose requests it carried. A request
 // is sent once at most.
 type desk struct {
-	solo     *soloist
+	soloists []*soloist
 	together *redis.Client
-	most     int // pipelines at one time
+	most     int // connections that are under way at one time
 
 	mu      sync.Mutex // guards all below
 	answers bool       // the last that was heard of the server is an answer
-	out     int        // pipelines that are under way, and the call of the soloist
+	idle    []*soloist // the last one is the last that was used
+	asked   int        // scripts that are under way, alone and in pipelines
+	out     int        // pipelines that are under way
 	waiting []*errand  // to be sent
 }
 
@@ -68,30 +75,34 @@ type answer struct {
 
 func newDesk(o redis.Options, most int) *desk {
 	o.PipelinePoolSize = -1 // none: pipelines have the connections of the main pool
-	solo := o
-	return &desk{solo: newSoloist(&solo), together: redis.NewClient(&o), most: most}
+	d := &desk{together: redis.NewClient(&o), most: most}
+	for range min(few, most) {
+		d.soloists = append(d.soloists, newSoloist(o))
+	}
+	d.idle = slices.Clone(d.soloists)
+	return d
 }
 
 func (d *desk) close() error {
-	return errors.Join(d.solo.rdb.Close(), d.together.Close())
+	err := d.together.Close()
+	for _, solo := range d.soloists {
+		err = errors.Join(err, solo.rdb.Close())
+	}
+	return err
 }
 
 // do sends a script and returns its answer; or why nobody waits for that any more,
 // as soon as there is a reason: the end of ctx, the end of the store, or the instant.
 // The caller has begun a call of the store.
 func (d *desk) do(ctx context.Context, s *Store, until time.Time, asking bool, args []any) (any, error) {
-	d.mu.Lock()
-	if d.answers && d.out == 0 && !asking {
-		d.out++
-		d.mu.Unlock()
-		return d.alone(ctx, s, until, args)
+	if solo := d.soloist(asking); solo != nil {
+		cmd := redis.NewCmd(ctx, args...)
+		err := solo.process(ctx, until, cmd)
+		d.back(s, solo, isAnswered(err))
+		return cmd.Val(), err
 	}
 	e := &errand{args: args, asking: asking, until: until, done: make(chan answer, 1)}
-	d.waiting = append(d.waiting, e)
-	if d.out == 0 || d.out < min(abreast, d.most) && len(d.waiting) >= worthwhile {
-		d.dispatch(s)
-	}
-	d.mu.Unlock()
+	d.add(s, e)
 	value, err := d.wait(ctx, s, e)
 	if err != nil {
 		e.dropped.Store(true)
@@ -99,19 +110,45 @@ func (d *desk) do(ctx context.Context, s *Store, until time.Time, asking bool, a
 	return value, err
 }
 
-// alone is do on the goroutine of its caller.
-func (d *desk) alone(ctx context.Context, s *Store, until time.Time, args []any) (any, error) {
-	cmd := redis.NewCmd(ctx, args...)
-	err := d.solo.process(ctx, until, cmd)
+// soloist returns one for a call that may go alone, or nil.
+func (d *desk) soloist(asking bool) *soloist {
 	d.mu.Lock()
-	d.answers = isAnswered(err)
-	d.out--
-	if len(d.waiting) > 0 {
+	defer d.mu.Unlock()
+	last := len(d.idle) - 1
+	if asking || !d.answers || last < 0 || d.asked >= few || len(d.waiting) > 0 {
+		return nil
+	}
+	solo := d.idle[last]
+	d.idle = d.idle[:last]
+	d.asked++
+	return solo
+}
+
+// back takes a soloist back. What has gathered meanwhile goes now.
+func (d *desk) back(s *Store, solo *soloist, answered bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answers = answered
+	d.idle = append(d.idle, solo)
+	d.asked--
+	if len(d.waiting) > 0 && d.out == 0 {
 		d.dispatch(s)
 	}
-	d.mu.Unlock()
-	return cmd.Val(), err
 }
+
+// add has an errand wait for a pipeline, which is sent at once if nothing is under way
+// that it could wait for, or if it is worth another.
+func (d *desk) add(s *Store, e *errand) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = append(d.waiting, e)
+	if busy := d.busy(); busy == 0 || busy < min(abreast, d.most) && len(d.waiting) >= worthwhile {
+		d.dispatch(s)
+	}
+}
+
+// busy returns how many connections are under way. The caller holds mu.
+func (d *desk) busy() int { return d.out + len(d.soloists) - len(d.idle) }
 
 // wait waits for the answer of an errand. If it is not sent in time, because those
 // that are under way hang, another connection is used for it; but nobody is sure to
@@ -146,7 +183,7 @@ func (d *desk) hurry(s *Store, e *errand) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.waiting) > 0 && d.out < d.most {
+	if len(d.waiting) > 0 && d.busy() < d.most {
 		d.dispatch(s)
 	}
 }
@@ -164,7 +201,7 @@ func (d *desk) run() {
 	batch := d.take()
 	for len(batch) > 0 {
 		answered := batch.send(d.together)
-		next := d.next(answered)
+		next := d.next(len(batch), answered)
 		batch.tell() // who has an answer finds nothing under way any more, if there is not
 		batch = next
 	}
@@ -178,11 +215,12 @@ func (d *desk) take() pipeline {
 	return d.taken()
 }
 
-// next is take after a pipeline has come back.
-func (d *desk) next(answered bool) pipeline {
+// next is take after a pipeline of so many has come back.
+func (d *desk) next(n int, answered bool) pipeline {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers = answered
+	d.asked -= n
 	if d.out > abreast || d.out > 1 && len(d.waiting) < worthwhile {
 		d.out--
 		return nil
@@ -208,6 +246,7 @@ func (d *desk) taken() pipeline {
 		d.waiting = nil // let go of the array
 		d.out--
 	}
+	d.asked += len(batch)
 	return batch
 }
 

@@ -78,7 +78,9 @@ type pipelines struct{ sent, errands, alone atomic.Int64 }
 
 func (p *pipelines) count(d *desk) {
 	d.together.AddHook(p)
-	d.solo.rdb.AddHook(p)
+	for _, solo := range d.soloists {
+		solo.rdb.AddHook(p)
+	}
 }
 
 func (*pipelines) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -104,29 +106,31 @@ func (d *desk) len() int {
 	return len(d.waiting)
 }
 
-func TestWhatIsAskedForMeanwhileIsSentTogether(t *testing.T) {
-	const n = 40
-	w := newGatedWire()
-	s := newStore(t, w.client(t, redis.Options{}), &Options{Timeout: long, PoolSize: 1})
-	acquire(t, s, request("first"))
-	acquire(t, s, request("second")) // alone: now there is a connection for that too
-	var counted pipelines
-	counted.count(s.one.desk)
-	open := w.shut()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			_, err := s.Acquire(t.Context(), request(fmt.Sprint(i)))
-			assert.NoError(t, err)
-		})
+func TestFewGoAloneAndWhatIsAskedForMeanwhileIsSentTogether(t *testing.T) {
+	for _, alone := range []int{1, few} {
+		const n = 40
+		w := newGatedWire()
+		s := newStore(t, w.client(t, redis.Options{}), &Options{Timeout: long, PoolSize: alone})
+		acquire(t, s, request("first"))
+		acquire(t, s, request("second")) // alone: now there is a connection for that too
+		var counted pipelines
+		counted.count(s.one.desk)
+		open := w.shut()
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				_, err := s.Acquire(t.Context(), request(fmt.Sprint(i)))
+				assert.NoError(t, err)
+			})
+		}
+		assert.Eventually(t, func() bool { return s.one.desk.len() == n-alone && w.evals.Load() == int64(2+alone) }, soon, time.Millisecond,
+			"those that found little under way are with the server, the others wait")
+		open()
+		wg.Wait()
+		assert.EqualValues(t, 1, counted.sent.Load())
+		assert.EqualValues(t, n-alone, counted.errands.Load())
+		assert.EqualValues(t, n+2, w.evals.Load(), "each is sent once")
 	}
-	require.Eventually(t, func() bool { return s.one.desk.len() == n-1 }, soon, time.Millisecond)
-	open()
-	wg.Wait()
-	assert.EqualValues(t, 1, counted.alone.Load(), "the one that found nothing under way")
-	assert.EqualValues(t, 1, counted.sent.Load())
-	assert.EqualValues(t, n-1, counted.errands.Load())
-	assert.EqualValues(t, n+2, w.evals.Load(), "each is sent once")
 }
 
 func TestOneAfterAnotherGoesAlone(t *testing.T) {
@@ -149,7 +153,7 @@ func TestAPipelineThatHangsHoldsUpNobodyForLong(t *testing.T) {
 	open := w.shut()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for i := range 2 * abreast { // one alone and the others in pipelines
+	for i := range few + abreast { // few alone and the others in pipelines
 		wg.Go(func() {
 			_, err := s.Acquire(ctx, request(fmt.Sprint(i)))
 			assert.ErrorIs(t, err, context.Canceled)
