@@ -18,9 +18,19 @@ type keys struct {
 	records, members                      string // of a shared lock
 }
 
+// keys makes them all in one piece of memory.
 func (s *Store) keys(name, owner string) *keys {
+	const end = len(":t") // of three of them
 	l := s.lockKey(name)
-	return &keys{lock: l, token: l + ":t", queue: l + ":q", places: l + ":w", tombstone: l + ":x:" + owner}
+	n := len(l)
+	all := l + ":t" + l + ":q" + l + ":w" + l + ":x:" + owner
+	return &keys{
+		lock:      all[:n],
+		token:     all[:n+end],
+		queue:     all[n+end : 2*(n+end)],
+		places:    all[2*(n+end) : 3*(n+end)],
+		tombstone: all[3*(n+end):],
+	}
 }
 
 // sharedKeys are those of a lock in one of the shared modes.

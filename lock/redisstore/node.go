@@ -52,7 +52,7 @@ func (n *node) close() error {
 func askingCmd(ctx context.Context) *redis.Cmd { return redis.NewCmd(ctx, "asking") }
 
 func isNoScript(err error) bool {
-	return errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT")
+	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
 }
 
 // redirection is where a node of a cluster sends somebody who asked for a key. The

@@ -166,21 +166,23 @@ func (d *desk) wait(ctx context.Context, s *Store, e *errand) (any, error) {
 		case <-s.closing:
 			return nil, lock.ErrClosed
 		case now := <-timer.C:
-			if !now.Before(e.until) {
+			left := e.until.Sub(now)
+			switch {
+			case left <= 0:
 				return nil, os.ErrDeadlineExceeded
+			case e.taken.Load():
+				pause = left
+			default:
+				d.hurry(s)
+				pause = min(2*pause, left)
 			}
-			d.hurry(s, e)
-			pause = min(2*pause, e.until.Sub(now))
 			timer.Reset(pause)
 		}
 	}
 }
 
-// hurry uses another connection if an errand still waits.
-func (d *desk) hurry(s *Store, e *errand) {
-	if e.taken.Load() {
-		return
-	}
+// hurry uses another connection for what waits.
+func (d *desk) hurry(s *Store) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) > 0 && d.busy() < d.most {
@@ -307,6 +309,9 @@ func (p pipeline) tell() {
 
 // isAnswered reports whether a command was answered, be it by a refusal.
 func isAnswered(err error) bool {
+	if err == nil {
+		return true
+	}
 	var refusal redis.Error
-	return err == nil || errors.As(err, &refusal)
+	return errors.As(err, &refusal)
 }
