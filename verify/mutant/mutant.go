@@ -95,6 +95,21 @@ func (s Signs) Schedules() []uint64 {
 	return slices.Compact(seeds)
 }
 
+// Elsewhere runs the tests of other packages that are signs, as they are.
+func (s Signs) Elsewhere(t *testing.T) {
+	t.Helper()
+	var tests, packages []string
+	for _, sign := range s {
+		if sign.Package != "" {
+			tests, packages = append(tests, sign.Test), append(packages, sign.Package)
+		}
+	}
+	slices.Sort(packages)
+	args := append([]string{"test", "-vet=off", "-run", "^(" + strings.Join(tests, "|") + ")$"}, slices.Compact(packages)...)
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+}
+
 // test has the mutant tested by its sign, and then by schedules, and returns what
 // caught it.
 func (m mutant) test(t *testing.T, signs Signs) (how string) {

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"flag"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/leasewheel/leasewheel/verify/mutant"
@@ -15,5 +17,14 @@ func TestMutants(t *testing.T) {
 		t.Log("the mutants are for TIER=long, or -mutant .")
 		return
 	}
-	mutant.Test(t, mutants, signs, *mutantFlag, report)
+	mutant.Test(t, slices.Concat(mutants, rare), signs, *mutantFlag, report)
+}
+
+// What no simulation sees the tests of the packages do. CI runs those anyway, and make
+// verify, which asks for reports, runs them here.
+func TestSigns(t *testing.T) {
+	signs.Check(t, rare)
+	if os.Getenv("VERIFY_REPORT") != "" {
+		signs.Elsewhere(t)
+	}
 }

@@ -1,5 +1,0 @@
-package sim
-
-import "github.com/leasewheel/leasewheel/verify/mutant"
-
-var signs = mutant.Signs{}
