@@ -37,7 +37,7 @@ func (r Result) Held(t *testing.T, seed uint64, command string) {
 		t.Errorf("seed %d: %s", seed, v)
 	}
 	if len(r.Violations) > 0 {
-		t.Logf("in folder verify, to see it again: %s -seed %d -trace", command, seed)
+		t.Logf("in folder verify, to see it again: %s -seed %d -args -trace", command, seed)
 	}
 }
 
