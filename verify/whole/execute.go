@@ -1,6 +1,7 @@
 package whole
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,11 @@ func (w *world) execute(l *line, m message) []byte {
 	}
 	w.counts.Operations["executed"]++
 	heir, before := l.server.heir(m)
+	var held map[string][]lease
+	if m.renews() {
+		w.compare(l.server, nil)
+		held = maps.Clone(l.server.seen)
+	}
 	answer, said := l.server.execute(m.args)
 	w.note("p%d %s %s #%d: %q", l.process.id, m.name, serial(m.owner), m.nth, answer)
 	if len(answer) > 0 && answer[0] == '-' {
@@ -35,6 +41,9 @@ func (w *world) execute(l *line, m message) []byte {
 	}
 	if m.name == "release" && string(answer) == ":1\r\n" {
 		w.passedOn(l.server, m)
+	}
+	if m.renews() {
+		w.createsNothing(l.server, held)
 	}
 	if heir != "" {
 		w.inTurn(l.server, keyOf(m), heir, before)
@@ -92,6 +101,19 @@ func (w *world) inTurn(s *server, key, heir string, before []lease) {
 	w.check("in turn")
 	if got := now[0].owner; got != heir {
 		w.violated("in turn", "FIFO: %s is granted to %s, it was the turn of %s", key, serial(got), serial(heir))
+	}
+}
+
+// createsNothing checks that a renewal left nobody with a lock who had none before. The
+// caller holds mu.
+func (w *world) createsNothing(s *server, before map[string][]lease) {
+	w.check("renewed")
+	for key, now := range s.seen {
+		for _, l := range now {
+			if !slices.ContainsFunc(before[key], func(b lease) bool { return b.token == l.token }) {
+				w.violated("renewed", "S5: a renewal has made %s the holder of %s again", serial(l.owner), key)
+			}
+		}
 	}
 }
 

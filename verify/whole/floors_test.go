@@ -27,8 +27,8 @@ var usual = part.Floors{
 		"its deadline passed": 0.11, "its renewals failed": 0.2, "the store has it no more": 0.41,
 	},
 	Checks: map[string]float64{
-		"answer": 10, "close": 1, "deadline": 3.6, "downgraded": 0.1, "entered": 0.26, "exclusion": 0.34,
-		"holding": 10, "left": 0.4, "left inside": 0.2, "loss": 0.72, "passed on": 1.9, "renewal": 4.4, "sent": 5,
+		"answer": 10, "close": 1, "deadline": 3.6, "downgraded": 0.1, "ends": 6, "entered": 0.26, "exclusion": 0.34,
+		"holding": 10, "in turn": 1.9, "left": 0.4, "left inside": 0.2, "loss": 0.72, "passed on": 1.9, "renewal": 4.4, "renewed": 4, "sent": 5,
 		"served": 0.57, "several": 0.12, "stats": 19, "tidy": 9.9, "token": 5.4, "told": 0.27, "turned": 0.07,
 		"unlock": 2.7, "waiting": 0.059,
 	},

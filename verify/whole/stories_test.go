@@ -31,7 +31,7 @@ func tell(t *testing.T, one told) part.Result {
 	if *traceFlag {
 		trace = func(line string) { fmt.Println(line) }
 	}
-	p := plan{class: pauses, ttl: storyTTL, keys: 3, rates: []float64{1}}
+	p := plan{class: pauses, ttl: storyTTL, keys: 3, shared: []string{permitName}, rates: []float64{1}}
 	for range one.processes {
 		p.procs = append(p.procs, processPlan{
 			heap: true, ttl: storyTTL, tick: time.Millisecond,
@@ -62,7 +62,7 @@ func (s story) at(since time.Duration) { time.Sleep(since - s.passed()) }
 // returns nil if there is nothing.
 func (s story) lock(ctx context.Context, process int, key string) *tenure {
 	u := &user{process: s.procs[process]}
-	held, err := u.client.Mutex(key).Lock(ctx)
+	held, err := u.locker(key).Lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.fail("story", "p%d cannot lock %s: %v", process, key, err)

@@ -22,6 +22,7 @@ var stories = []told{
 	{"one of a batch is lost", 1, oneOfABatchIsLost},
 	{"a request that comes after its release", 2, requestAfterItsRelease(false)},
 	{"a request that comes after its release, and the lock is held", 2, requestAfterItsRelease(true)},
+	{"a renewal that comes after its lease", 2, renewalAfterItsLease},
 }
 
 func TestStories(t *testing.T) {
@@ -138,4 +139,22 @@ func requestAfterItsRelease(held bool) func(story) {
 		s.at(storyTTL*3/4 + time.Millisecond)
 		s.tidies()
 	}
+}
+
+// The renewal of a shared lease is executed when that has ended. The lock is still there,
+// for another holds it too.
+func renewalAfterItsLease(s story) {
+	const late, other = 0, 1
+	ctx := context.Background()
+	s.staging.fate = func(p *process, m message) fate {
+		if p.id == late && m.renews() {
+			return fate{out: storyTTL, back: time.Millisecond}
+		}
+		return usually
+	}
+	ends := s.lock(ctx, late, permitName)
+	stays := s.lock(ctx, other, permitName)
+	<-ends.done
+	s.at(2 * storyTTL)
+	s.unlock(stays)
 }
