@@ -47,6 +47,7 @@ func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
 			spy := &dated{releases{Store: b.store.Store}}
 			b.store.Store = spy
 			w := b.wlock("k")
+			settle(ttl / 10) // before its first renewal
 			if lost {
 				b.loseAnswers(once(locktest.Acquire, errIO))
 			}

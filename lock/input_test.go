@@ -113,13 +113,7 @@ func TestTheSmallestTTL(t *testing.T) {
 // What its owners begin with is a secret, and stays out of messages.
 func TestAClientShowsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		for want, shown := range map[string]string{
-			"lock client":   fmt.Sprintf("%v %+v %s", b.Client, b.Client, b.Client),
-			"lock.Client{}": fmt.Sprintf("%#v", b.Client),
-		} {
-			assert.Empty(t, strings.TrimSpace(strings.ReplaceAll(shown, want, "")))
-			assert.NotEmpty(t, shown)
-		}
+		assert.Equal(t, "lock client lock client lock client lock.Client{}", fmt.Sprintf("%v %+v %s %#v", b.Client, b.Client, b.Client, b.Client))
 		assert.Equal(t, "k", b.Mutex("k").Key())
 	})
 }

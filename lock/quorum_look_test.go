@@ -21,14 +21,18 @@ import (
 type scripted struct {
 	*memstore.Store
 	held    int
-	err     error // of looking at it
+	name    string // of the holders
 	forced  error
 	closing error
 	lane    int
 }
 
 func (s *scripted) Inspect(context.Context, string) (lock.Info, error) {
-	return lock.Info{Held: s.held, Holders: make([]lock.Holder, s.held), Token: 17}, s.err
+	info := lock.Info{Held: s.held, Holders: make([]lock.Holder, s.held), Token: 17}
+	for i := range info.Holders {
+		info.Holders[i] = lock.Holder{Metadata: s.name, Token: 17}
+	}
+	return info, nil
 }
 func (s *scripted) ForceRelease(context.Context, string) error { return s.forced }
 func (s *scripted) Lane(l lock.Lease) int                      { return s.lane * len(l.Key) }
@@ -63,6 +67,19 @@ func TestQuorumShowsTheMemberInTheMiddle(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, lock.Info{Held: want, Holders: make([]lock.Holder, want)}, info, "%v", held)
 		}
+	}
+}
+
+// Of one holder that is shown which most show.
+func TestQuorumShowsTheHolderOfMost(t *testing.T) {
+	for _, names := range []string{"abb", "bab", "bba", "abcdb", "babcd", "cdabb"} {
+		all := make([]scripted, len(names))
+		for i, name := range names {
+			all[i].held, all[i].name = 1, string(name)
+		}
+		info, err := quorumOf(t, all...).(lock.Inspector).Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, lock.Info{Held: 1, Holders: []lock.Holder{{Metadata: "b"}}}, info, names)
 	}
 }
 

@@ -173,11 +173,11 @@ func TestCloseWhileAMultiIsRefreshed(t *testing.T) {
 	})
 }
 
-// So have the members of a Multi within a Multi.
+// So have the members of a Multi within a Locker of other making within a Multi.
 func TestAMultiWithinAMultiIsFresh(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.slowly(func() {})
-		h := lockAll(t, lock.Multi(b.all("a", "b"), b.Mutex("c")))
+		h := lockAll(t, lock.Multi(struct{ lock.Locker }{b.all("a", "b")}, b.Mutex("c")))
 		for _, key := range []string{"a", "b", "c"} {
 			assert.Equal(t, ttl, b.mem.ExpiresIn(key), key)
 		}
@@ -190,7 +190,7 @@ func TestAMultiWithinAMultiIsFresh(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := lock.Multi(b.all("a", "b"), b.Mutex("c")).Lock(ctx)
+		_, err := lock.Multi(struct{ lock.Locker }{b.all("a", "b")}, b.Mutex("c")).Lock(ctx)
 		require.ErrorIs(t, err, lock.ErrLost)
 	})
 }
