@@ -43,3 +43,22 @@ func TestASharedLeaseThatHasEndedIsNotReleased(t *testing.T) {
 		})
 	}
 }
+
+// A lease lasts for its whole TTL from the moment at which the server gave it, to the
+// microsecond: its end is rounded up.
+func TestASharedLeaseIsNotShorterThanItsTTL(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, _, _ ask) {
+		var token string
+		lasts := func(give func()) {
+			before, err := c.rdb.Time(t.Context()).Result()
+			require.NoError(t, err)
+			give()
+			end := c.rdb.ZScore(t.Context(), c.k.lock, first.owner).Val()
+			assert.GreaterOrEqual(t, int64(end)*1000, before.UnixMicro()+ttlMs*1000)
+		}
+		for range 20 {
+			lasts(func() { token = c.granted(first) })
+			lasts(func() { assert.True(t, c.renews(first.owner, token)) })
+		}
+	})
+}
