@@ -15,13 +15,14 @@ import (
 // it holds ends when the first of them ends. They may be of any kinds, clients and
 // stores.
 //
-// Lock waits for one of them and tries the others. If one of these is taken it
-// gives all back, and waits for that one next. From the second time on it does not
+// Lock waits for one of them and tries the others, in the order of their keys. If one
+// of these is taken it gives all back, and waits for that one next. From the second time on it does not
 // only try the others but waits for each, for a random time of at most 250 ms, so
 // that it gets into their queues too. It never waits longer while it holds one: two
 // Multis do not wait for each other for ever, in whatever order they name their
 // locks, and no order has to be agreed upon. Nor is there any fairness beside that of
-// its locks. TryLock tries each once, and gives all back if one is taken.
+// its locks: where many want different sets that overlap, each may wait for long, and one
+// lock for all of them serves better. TryLock tries each once, and gives all back if one is taken.
 //
 // When Lock or TryLock returns, each member has its whole TTL, less 1 % and one
 // round trip: those whose lease began earlier are renewed before, as any renewal
@@ -52,12 +53,31 @@ func Multi(locks ...Locker) Locker {
 	if m.wrong == nil {
 		m.wrong = checkMembers(m.locks)
 	}
+	m.order = inOrder(m.locks)
 	return m
+}
+
+// inOrder returns the indices of locks in the order of their keys; those of other making
+// come first, as they were given. Nothing depends on it but the time that is lost: of
+// those who want the same locks in opposite orders each would hold a part and wait for
+// the rest, and when one gives its part back the next in the queue does the same.
+func inOrder(locks []Locker) []int {
+	order := make([]int, len(locks))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		_, r := asks(locks[a])
+		_, s := asks(locks[b])
+		return cmp.Compare(r.Key, s.Key)
+	})
+	return order
 }
 
 // multi is what Multi returns.
 type multi struct {
 	locks []Locker
+	order []int // in which they are asked for, by index
 	wrong error // the answer to every Lock
 }
 
@@ -189,13 +209,14 @@ func (m *multi) TryLock(ctx context.Context) (*Held, error) {
 	return held, err
 }
 
-// acquire gets all locks or none, beginning with the one at index first, which it
-// waits for if it is to; for each of the others it waits no longer than patience. It
-// tells which lock it did not get.
+// acquire gets all locks or none, beginning with the one that is first in the order,
+// which it waits for if it is to; for each of the others it waits no longer than
+// patience. It tells the place in the order of the lock that it did not get.
 func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time.Duration) (held *Held, failed int, err error) {
 	got := make([]*Held, len(m.locks))
 	for i := range m.locks {
-		at := (first + i) % len(m.locks)
+		place := (first + i) % len(m.locks)
+		at := m.order[place]
 		switch {
 		case wait && i == 0:
 			got[at], err = m.locks[at].Lock(ctx)
@@ -209,7 +230,7 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 		}
 		if err != nil {
 			giveBack(ctx, got)
-			return nil, at, err
+			return nil, place, err
 		}
 	}
 	if err := each(got, func(h *Held) error { return h.hold.refresh(ctx) }); err != nil {

@@ -98,7 +98,7 @@ func TestMultisNeverDeadlock(t *testing.T) {
 		"mixed":    {{"a", "b", "c"}, {"c", "b", "a"}, {"b", "a"}, {"c", "a"}, {"b"}},
 	}
 	for name, ring := range rings {
-		contend := func(t *testing.T, b *bench) {
+		contend := func(t *testing.T, b *bench, all func(...string) lock.Locker) {
 			b.loseRequests(func(context.Context, locktest.Op) error {
 				time.Sleep(time.Millisecond)
 				return nil
@@ -109,7 +109,7 @@ func TestMultisNeverDeadlock(t *testing.T) {
 			for _, keys := range ring {
 				wg.Go(func() {
 					for range rounds {
-						b.holdAll(ex, keys)
+						b.holdAll(ex, all(keys...))
 					}
 				})
 			}
@@ -117,14 +117,56 @@ func TestMultisNeverDeadlock(t *testing.T) {
 			assert.Empty(t, ex.Violations())
 			assert.Zero(t, b.mem.Len())
 		}
-		t.Run(name, func(t *testing.T) { bubble(t, contend) })
-		t.Run(name+" in queues", func(t *testing.T) { waiting(t, nil, contend) })
+		ordered := func(t *testing.T, b *bench) { contend(t, b, b.all) }
+		unordered := func(t *testing.T, b *bench) { contend(t, b, b.allAsGiven) }
+		t.Run(name, func(t *testing.T) { bubble(t, ordered) })
+		t.Run(name+" in queues", func(t *testing.T) { waiting(t, nil, ordered) })
+		t.Run(name+" without an order", func(t *testing.T) { bubble(t, unordered) })
+		t.Run(name+" without an order, in queues", func(t *testing.T) { waiting(t, nil, unordered) })
 	}
 }
 
+// allAsGiven is all for locks whose keys the Multi does not see.
+func (b *bench) allAsGiven(keys ...string) lock.Locker {
+	locks := make([]lock.Locker, len(keys))
+	for i, key := range keys {
+		locks[i] = swapped{b.Mutex(key)}
+	}
+	return lock.Multi(locks...)
+}
+
+// Those who want the same locks go on, however they name them: if each held one and
+// waited for the other, nearly all of them would give back what they have, for ever.
+func TestManyMultisInOppositeOrders(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		const users, rounds, hold = 20, 10, 2 * time.Millisecond
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for i := range users {
+			keys := []string{"a", "b"}
+			if i%2 == 1 {
+				keys = []string{"b", "a"}
+			}
+			wg.Go(func() {
+				for range rounds {
+					h, err := b.all(keys...).Lock(ctx)
+					if !assert.NoError(t, err) {
+						return
+					}
+					assert.Equal(t, keys[0], h.Members()[0].Key(), "as they were given")
+					time.Sleep(hold)
+					assert.NoError(t, h.Unlock(ctx))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(begun), 2*users*rounds*hold)
+	})
+}
+
 // holdAll holds several locks for a moment.
-func (b *bench) holdAll(ex *locktest.Exclusion, keys []string) {
-	h, err := b.all(keys...).Lock(ctx)
+func (b *bench) holdAll(ex *locktest.Exclusion, all lock.Locker) {
+	h, err := all.Lock(ctx)
 	if !assert.NoError(b.t, err) {
 		return
 	}
