@@ -16,13 +16,14 @@ import (
 // stores.
 //
 // Lock waits for one of them and tries the others, in the order of their keys. If one
-// of these is taken it gives all back, and waits for that one next. From the second time on it does not
-// only try the others but waits for each, for a random time of at most 250 ms, so
-// that it gets into their queues too. It never waits longer while it holds one: two
-// Multis do not wait for each other for ever, in whatever order they name their
-// locks, and no order has to be agreed upon. Nor is there any fairness beside that of
-// its locks: where many want different sets that overlap, each may wait for long, and one
-// lock for all of them serves better. TryLock tries each once, and gives all back if one is taken.
+// of these is taken it gives all back, and waits for that one next. From the second
+// time on it does not only try the others but waits for each, for a random time of at
+// most 250 ms, so that it gets into their queues too. It never waits longer while it
+// holds one: two Multis do not wait for each other for ever, in whatever order they
+// name their locks, and no order has to be agreed upon. Nor is there any fairness
+// beside that of its locks: where many want different sets that overlap, each may wait
+// for long, and one lock for all of them serves better. TryLock tries each once, and
+// gives all back if one is taken.
 //
 // When Lock or TryLock returns, each member has its whole TTL, less 1 % and one
 // round trip: those whose lease began earlier are renewed before, as any renewal
