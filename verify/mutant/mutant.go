@@ -72,12 +72,14 @@ func Test(t *testing.T, mutants List, signs Signs, matching string, report *part
 	report.Add("mutants     %d of %d caught", caught, all)
 }
 
-// Check fails the test if some mutant has no sign, or some sign is of no mutant.
+// Check fails the test if some mutant has no sign, or some sign is of no mutant, or if
+// the code has changed where a mutant was.
 func (s Signs) Check(t *testing.T, lists ...List) {
 	t.Helper()
 	unused := maps.Clone(s)
 	for _, row := range slices.Concat(lists...) {
 		assert.Contains(t, s, row[0], "each mutant has a sign")
+		mutant{row[0], row[1], row[2], row[3]}.text(t)
 		delete(unused, row[0])
 	}
 	assert.Empty(t, unused, "signs of no mutant")
@@ -200,18 +202,24 @@ func lastLine(out string) string {
 
 // overlay writes the mutant and what the go command takes to use it.
 func (m mutant) overlay(t *testing.T) string {
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	file := filepath.Join(root, filepath.FromSlash(m.file))
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), m.from), "the place of the mutant in %s", m.file)
+	file, text := m.text(t)
 	dir := t.TempDir()
 	mutated := filepath.Join(dir, "mutated"+filepath.Ext(file))
-	require.NoError(t, os.WriteFile(mutated, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600))
+	require.NoError(t, os.WriteFile(mutated, []byte(strings.Replace(text, m.from, m.to, 1)), 0o600))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
 	require.NoError(t, err)
 	path := filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(path, overlay, 0o600))
 	return path
+}
+
+// text returns the file of the mutant, and what is in it.
+func (m mutant) text(t *testing.T) (file, text string) {
+	file, err := filepath.Abs(filepath.Join("../..", filepath.FromSlash(m.file)))
+	require.NoError(t, err)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text = string(content)
+	require.Equal(t, 1, strings.Count(text, m.from), "the place of %q in %s", m.name, m.file)
+	return file, text
 }

@@ -180,7 +180,7 @@ var mutants = mutant.List{
 	},
 }
 
-// rare are met by too few schedules. Tests of the packages see them.
+// rare are met by none of 2,000 schedules, or nearly none. Tests of the packages see them.
 var rare = mutant.List{
 	{
 		"what the clocks did during a renewal is not counted", "renewal/entry.go",
@@ -194,13 +194,4 @@ var rare = mutant.List{
 		"a turn that comes at the end of its context is lost", "lock/line.go",
 		"\t\tof.asking--\n\tdefault:\n\t\tof.behind.Remove(place)\n\t}\n\tl.n--\n\tl.next(id)", "\t\tof.asking--\n\t\tl.n--\n\t\treturn nil, context.Cause(ctx)\n\tdefault:\n\t\tof.behind.Remove(place)\n\t}\n\tl.n--\n\tl.next(id)",
 	},
-}
-
-const module = "github.com/leasewheel/leasewheel/"
-
-// signs are the tests that see what is rare.
-var signs = mutant.Signs{
-	rare[0][0]: {Test: "TestASuspensionDuringARenewal", Package: module + "renewal"},
-	rare[1][0]: {Test: "TestAnOldGrantWhoseRenewalHangs", Package: module + "renewal"},
-	rare[2][0]: {Test: "TestATurnIsNotLost", Package: module + "lock"},
 }

@@ -23,7 +23,7 @@ func TestMutants(t *testing.T) {
 // What no simulation sees the tests of the packages do. CI runs those anyway, and make
 // verify, which asks for reports, runs them here.
 func TestSigns(t *testing.T) {
-	signs.Check(t, rare)
+	signs.Check(t, mutants, rare)
 	if os.Getenv("VERIFY_REPORT") != "" {
 		signs.Elsewhere(t)
 	}

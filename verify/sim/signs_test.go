@@ -1,0 +1,56 @@
+package sim
+
+import "github.com/leasewheel/leasewheel/verify/mutant"
+
+const module = "github.com/leasewheel/leasewheel/"
+
+// signs show the mutants: for each the first seed that showed it, or a test of a package
+// that sees what few schedules meet.
+var signs = mutant.Signs{
+	"the first handle that goes gives the lock back":          {Seed: 0},
+	"the deadline counts from the answer of a renewal":        {Seed: 0},
+	"the deadline counts from the answer of an acquire":       {Seed: 1},
+	"no allowance for clocks that drift":                      {Seed: 0},
+	"no margin":                                               {Seed: 0},
+	"Valid waits for a timer":                                 {Seed: 3},
+	"no timer at the deadline while a renewal is under way":   {Seed: 0},
+	"a renewal does not move the timer":                       {Seed: 20},
+	"the word that a lease is lost is ignored":                {Seed: 2},
+	"one failure is a loss":                                   {Seed: 1},
+	"one failure too many is tolerated":                       {Seed: 3},
+	"failures in a row are counted over successes":            {Seed: 1},
+	"an answer after the deadline revives":                    {Seed: 145},
+	"what has ended stays valid to its deadline":              {Seed: 0},
+	"a renewal may outlive its deadline":                      {Seed: 1},
+	"a lease is sent after its deadline":                      {Test: "TestALeasePastItsDeadlineIsNotSent", Package: module + "renewal"},
+	"a lease that ended stays in the list of its lane":        {Seed: 16},
+	"the answers of a batch are shifted":                      {Seed: 22},
+	"a failed renewal is repeated at once":                    {Seed: 1},
+	"the first renewal of an old grant may take all its time": {Seed: 121},
+	"the end of a lease is not kept":                          {Seed: 16},
+	"the wall clock alone":                                    {Seed: 7},
+	"the monotonic clock alone":                               {Seed: 7},
+	"a jump of the clocks is not noticed":                     {Seed: 27},
+	"a step back undoes a suspension":                         {Seed: 757},
+	"a step of the clock renews what is at its end":           {Seed: 37},
+	"a loss is told twice":                                    {Seed: 2},
+	"Done is not closed":                                      {Seed: 0},
+	"more renewals at a time than allowed":                    {Seed: 29},
+	"owners are used again":                                   {Seed: 1},
+	"what was acquired without an answer is forgotten":        {Seed: 30},
+	"no tombstone for a request that may come late":           {Seed: 52},
+	"a release in the background is tried once":               {Seed: 891},
+	"Unlock lets the renewals go on":                          {Seed: 0},
+	"Unlock of a lost lock says nothing of it":                {Seed: 2},
+	"Unlock of a lost lock lets a late request take it again": {Seed: 292},
+	"Unlock of a lost lock leaves it on the store":            {Seed: 18},
+	"a release without an answer is not repeated":             {Seed: 1},
+	"a release without an answer is forgotten":                {Seed: 3},
+	"the first failure ends a Lock":                           {Seed: 1},
+	"Close leaves the locks on the store":                     {Seed: 38},
+	"a fixed lease is renewed":                                {Seed: 1},
+	"MaxHold counts from nowhere":                             {Seed: 3},
+	"what the clocks did during a renewal is not counted":     {Test: "TestASuspensionDuringARenewal", Package: module + "renewal"},
+	"a second try may come too late for its answer":           {Test: "TestAnOldGrantWhoseRenewalHangs", Package: module + "renewal"},
+	"a turn that comes at the end of its context is lost":     {Test: "TestATurnIsNotLost", Package: module + "lock"},
+}
