@@ -22,7 +22,7 @@ import (
 // rely on a lock at one time.
 func TestS1QuorumHoldersExcludeEachOtherUnderFaults(t *testing.T) {
 	total := faults{}
-	for seed := range uint64(6) {
+	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, _ := newServers(t, 3+2*int(seed%2))
