@@ -174,7 +174,10 @@ func noneIsTooMany(t *testing.T) {
 			assert.Empty(t, a.denied(name))
 			return
 		}
-		x.run(5 * time.Second)
+		const rounds = 6 // of which a busy machine does not get to the end
+		for n := 0; n < rounds && !slices.Contains(a.denied(name), word[1:]); n++ {
+			x.run(5 * time.Second)
+		}
 		assert.Contains(t, a.denied(name), word[1:], "%s is not needed", word)
 	}
 	without("+eval") // before the server knows the scripts
