@@ -44,7 +44,8 @@ type Config struct {
 	Inspects bool
 
 	// Run runs a case, such as synctest.Test for a store that lives in virtual
-	// time. Default: the case is called.
+	// time. Default: the case is called, in parallel with others, for most of them
+	// sleep.
 	Run func(t *testing.T, f func(t *testing.T))
 
 	// Modes are those that the store knows beside Exclusive, such as AllModes. Cases
@@ -69,12 +70,21 @@ type Config struct {
 	Spoiled func(t *testing.T, s lock.Store, key string) bool
 }
 
-// TestStore runs the whole contract against the store.
+// TestStore runs the whole contract against the store, and returns when all of it is
+// done.
 func TestStore(t *testing.T, c Config) {
-	run := c.Run
-	if run == nil {
-		run = func(t *testing.T, f func(t *testing.T)) { f(t) }
+	if c.Run != nil {
+		testAll(t, c)
+		return
 	}
+	c.Run = func(t *testing.T, f func(t *testing.T)) {
+		t.Parallel()
+		f(t)
+	}
+	t.Run("all", func(t *testing.T) { testAll(t, c) })
+}
+
+func testAll(t *testing.T, c Config) {
 	for _, group := range groups() {
 		for _, tc := range group.cases {
 			if group.needs != nil && !group.needs(c) || tc.needs != nil && !tc.needs(c) {
@@ -85,7 +95,7 @@ func TestStore(t *testing.T, c Config) {
 				c.TTL *= lasts
 			}
 			t.Run(tc.name, func(t *testing.T) {
-				run(t, func(t *testing.T) {
+				c.Run(t, func(t *testing.T) {
 					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text(), client: rand.Text()})
 				})
 			})

@@ -48,7 +48,7 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 	t.Helper()
 	locktest.TestStore(t, locktest.Config{
 		New:      func(t *testing.T) lock.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
-		TTL:      time.Second,
+		TTL:      3 * time.Second,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Delete: func(t *testing.T, s lock.Store, key string) {
