@@ -210,8 +210,9 @@ func (p *process) probe() {
 
 // waiter is a call of Lock that has no lock yet.
 type waiter struct {
-	key   string
-	since time.Time
+	key     string
+	process *process
+	since   time.Time
 }
 
 // timeout is how long a request of redisstore is waited for.
@@ -238,7 +239,11 @@ func (w *world) hungry() {
 		}
 		w.check("waiting")
 		since = later(since, waiting.since)
-		if time.Since(since) > bound {
+		most := bound
+		if p := waiting.process.plan; p.handovers > 0 { // who is behind a holder waits until that one is told
+			most += p.ttl
+		}
+		if time.Since(since) > most {
 			w.violated("waiting", "L3: %s is free for %v while somebody waits", waiting.key, time.Since(since))
 		}
 	}
@@ -277,6 +282,7 @@ func (w *world) tidiesOne(p *process, key string, l lease) {
 	case t == nil || t.process != p || p.crashed || p.closed:
 	case p.locking > 0 || p.lateAnswersTo[t.owner]: // it may be at it, or have given up after a TTL
 	case w.holds(t.owner): // by an older token, and will be told so
+	case p.returning(): // in the background, what a Multi got before its context ended
 	case t.handle() == nil || t.gone:
 		// Stats were read before: since then it may have begun to release something.
 		if p.client.Stats().Cleaning == 0 {

@@ -38,7 +38,8 @@ type process struct {
 	failedAt      time.Time // the latest failure, where they come one at a time
 	closed        bool      // Close has begun
 	crashed       bool
-	locking       int // calls of Lock and TryLock under way
+	locking       int       // calls of Lock and TryLock under way
+	returnedAt    time.Time // the latest that a Multi was given up
 	tally         part.Tally
 	lateAnswersTo map[string]bool // owners whose release got no answer
 }

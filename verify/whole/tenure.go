@@ -154,6 +154,16 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 	return t
 }
 
+// returning tells whether locks may be on their way back that the cleaner does not count.
+// The caller holds the world's mu.
+func (p *process) returning() bool {
+	since := p.returnedAt
+	if end, still := p.gate.StoodStill(since); still {
+		since = end
+	}
+	return !p.returnedAt.IsZero() && time.Since(since) <= min(timeout, p.plan.ttl)
+}
+
 // turn is within what time after a pause all that was held up goes on.
 const turn = 200 * time.Microsecond
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -94,7 +95,7 @@ func (u *user) acquire(name string, l lock.Locker, key string, wait bool) *lock.
 	w, patience := u.world, u.dice.UpTo(3*u.plan.ttl)
 	ctx, cancel := context.WithTimeoutCause(context.WithValue(context.Background(), byUser{}, u), patience, errEnough)
 	defer cancel()
-	begun, call := time.Now(), &waiter{key, time.Now()}
+	begun, call := time.Now(), &waiter{key, u.process, time.Now()}
 	w.mu.Lock()
 	u.locking++
 	if wait && name == "lock" {
@@ -120,6 +121,9 @@ func (u *user) acquire(name string, l lock.Locker, key string, wait bool) *lock.
 	w.check("answer")
 	var taken *lock.HeldError
 	ended := ctx.Err() != nil
+	if err != nil && strings.HasSuffix(name, "multi") {
+		u.returnedAt = time.Now()
+	}
 	switch {
 	case late > 0 && !still:
 		w.violated("answer", "L4: p%d waits for %s %v after its context ended", u.process.id, key, late)
