@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -217,4 +218,31 @@ func (m *machine) Release(ctx context.Context, l lock.Lease) error {
 		return errIO
 	}
 	return m.Store.Release(ctx, l)
+}
+
+// A member whose answer to the acquire is still to come may have the lock: a release
+// that asks only the others would soon find it gone from a majority.
+func TestQuorumReleasesWhatIsStillAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		only := func(op locktest.Op, f fault) fault {
+			return func(ctx context.Context, of locktest.Op) error {
+				if of != op {
+					return nil
+				}
+				return f(ctx, of)
+			}
+		}
+		all[0].losesAnswers(only(locktest.Acquire, slow(ttl/10)))
+		l, err := q.Acquire(context.Background(), request("k", "a"))
+		require.NoError(t, err)
+		all[1].losesRequests(only(locktest.Release, down))
+		all[2].losesAnswers(only(locktest.Release, down))
+		for range 2 {
+			err = q.Release(context.Background(), l)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lock.ErrNotHeld, "nobody can say so yet")
+			assert.Less(t, all.holding("k"), 2)
+		}
+	})
 }

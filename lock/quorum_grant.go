@@ -28,6 +28,7 @@ type grant struct {
 type copied struct {
 	state   copyState
 	lease   Lease // with the member's own token and state
+	pending int   // Acquires under way, which may be executed yet
 	cleaned bool  // it was given to the member's cleaner
 }
 
@@ -53,7 +54,9 @@ func (g *grant) ask(r *Request) (again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.copies {
-		if c := &g.copies[i]; c.state == present {
+		c := &g.copies[i]
+		c.pending++
+		if c.state == present {
 			again = true
 		} else {
 			c.lease.Request = *r
@@ -70,6 +73,7 @@ func (g *grant) acquired(i int, r Request, again bool, l Lease, err error) error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.copies[i]
+	c.pending--
 	switch {
 	case err == nil:
 		if again && (c.state != present || c.lease.Token != l.Token) {
@@ -110,10 +114,14 @@ func (g *grant) release(l *Lease) (leases map[int]Lease, before int) {
 	g.ended = true
 	leases = make(map[int]Lease, len(g.copies))
 	for i := range g.copies {
-		switch c := &g.copies[i]; c.state {
-		case present, unsure:
+		switch c := &g.copies[i]; {
+		case c.pending > 0: // or its grant would be one that nobody has given back
+			lease := c.of(l)
+			lease.Unanswered = true
+			leases[i] = lease
+		case c.state == present || c.state == unsure:
 			leases[i] = c.of(l)
-		case returned:
+		case c.state == returned:
 			before++
 		}
 	}
