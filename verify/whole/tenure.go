@@ -279,7 +279,7 @@ func (w *world) wireCheck(p *process, m message) {
 		case err != nil || t == nil || t.process != p:
 			w.violated("sent", "S4: p%d renews what it never got", p.id)
 		case t.refreshing, t.turning, t.unsure, w.plan.quorum(): // which does not wait for all answers
-		case t.renewing == 0 && (t.former == nil || t.former.renewing == 0) && !still:
+		case !t.underWay() && !still:
 			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
 		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
 			w.violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.id, t.key, time.Since(t.deadline))
@@ -296,6 +296,17 @@ func (t *tenure) repeats(m message) bool {
 	before := slices.Contains(t.sends, verb)
 	t.sends = append(t.sends, verb)
 	return before
+}
+
+// underWay tells whether a call of Renew has the lease, be it for one who has passed it
+// on since.
+func (t *tenure) underWay() bool {
+	for ; t != nil; t = t.former {
+		if t.renewing > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) tenureOf(owner string, token uint64) *tenure {
