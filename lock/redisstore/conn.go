@@ -66,7 +66,21 @@ func derive(life context.Context, given *redis.Options) *redis.Options {
 		dial = redis.NewDialer(&o)
 	}
 	o.Dialer = framed(endingWith(life, dial))
+	o.OnConnect = whileWanted(o.OnConnect)
 	return &o
+}
+
+// whileWanted refuses a new connection that nobody waits for any more: go-redis would
+// send the request that it was made for, without a look at the ctx.
+func whileWanted(then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
+	return func(ctx context.Context, conn *redis.Conn) error {
+		if then != nil {
+			if err := then(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)

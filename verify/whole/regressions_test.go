@@ -10,4 +10,5 @@ type regression struct {
 var regressions = []regression{
 	{"a poll without an answer took the time of a place", []uint64{1}},
 	{"a quorum counted a server that it still asked as one that has nothing", []uint64{504034}},
+	{"a renewal was sent after Close had ended its call", []uint64{4295567539}},
 }
