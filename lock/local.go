@@ -43,6 +43,14 @@ func (p *seat) leave() {
 	}
 }
 
+// giveSeatUp lets the next of the line ask the store, for a lock that is lost and must
+// not be passed on.
+func (s *holding) giveSeatUp() {
+	if s.seat != nil && s.rise() {
+		s.seat.leave()
+	}
+}
+
 // passOn gives the lock to the first who waits for it in this client, and reports
 // whether it did. If not, the holding is as it was, or another one is returned that
 // has taken its place: then there is nobody to pass that to any more.

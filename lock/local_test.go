@@ -275,6 +275,24 @@ func TestMultisPassTheirMembersOn(t *testing.T) {
 	})
 }
 
+// What a Multi hears of a member on its way is not kept from those behind it.
+func TestAMultiPassesOnNothingThatIsLost(t *testing.T) {
+	waiting(t, &lock.Options{LocalHandovers: 9}, func(t *testing.T, b *bench) {
+		h := b.lock("x")
+		both := waiter(ctx, lock.Multi(b.Mutex("x"), b.Mutex("y")))
+		c, d := waiter(ctx, b.Mutex("x")), waiter(ctx, b.Mutex("x"))
+		settle(ttl / 10)
+		b.mem.Delete("x")
+		b.unlock(h)
+		require.ErrorIs(t, (<-both).err, lock.ErrNotAcquired)
+		next := b.next(c)
+		assert.Greater(t, next.Token(), h.Token(), "it is asked for anew")
+		assert.Empty(t, d, "by one of them")
+		b.unlock(next)
+		assert.Equal(t, next.Token(), b.next(d).Token())
+	})
+}
+
 func TestCloseEndsWhatWouldBePassedOn(t *testing.T) {
 	waiting(t, twice(), func(t *testing.T, b *bench) {
 		h := b.lock("k")

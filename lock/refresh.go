@@ -42,6 +42,7 @@ func (s *holding) renew(ctx context.Context, lease Lease) error {
 		failure := s.client.store.Renew(ctx, []Lease{lease}, out[:])
 		switch {
 		case out[0] == renewal.Lost:
+			s.giveSeatUp()
 			return &renewal.LostError{Reason: renewal.NotOwned, Err: failure}
 		case out[0] == renewal.Renewed && s.confirm(s.entry, sent):
 			return nil
