@@ -10,12 +10,13 @@ import (
 )
 
 var (
-	// ErrNotAcquired matches every failure to get a lock because others have it, or
-	// because the ctx ended before.
+	// ErrNotAcquired matches every failure to get a lock because others have it,
+	// because the ctx ended before, or because the store's answer came so late that the
+	// lease was over.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
-	// locked, or held by another.
+	// locked, or held by another. A lock that was lost is ErrLost.
 	ErrNotHeld = errors.New("lock: not held")
 
 	// ErrLost matches every loss of a lease: see [renewal.LostError].

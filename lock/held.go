@@ -56,7 +56,8 @@ type hold interface {
 //
 // A lock that was lost before returns its *renewal.LostError, so that the caller
 // learns that the work was not protected to its end. A second Unlock returns
-// ErrNotHeld. Neither touches what others hold by then. A nil ctx counts as
+// ErrNotHeld, one after the client's Close ErrClosed. None of them touches what others
+// hold by then. A nil ctx counts as
 // context.Background(). Unlock may be called from the function given to Do.
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.stands() {

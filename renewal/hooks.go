@@ -26,7 +26,7 @@ type BatchInfo struct {
 	Lost    int           // answered Lost
 	Unknown int           // got no answer
 	Ended   int           // lost or stopped meanwhile: their answers are dropped
-	Late    time.Duration // how long after its instant the first lease of the batch was sent
+	Late    time.Duration // the longest that a lease of the batch was sent after its instant, as in Stats
 	Took    time.Duration // how long the call took
 	Err     error         // what Renew returned
 }

@@ -20,7 +20,7 @@ type Stats struct {
 	Unsaid   uint64 // calls of Hooks.BatchDone left out
 
 	Oldest time.Duration // how long the renewal that is due longest has been waiting for a slot
-	Late   Histogram     // how long after its instant each renewal was sent
+	Late   Histogram     // how long after its instant each renewal was sent, less the 2 ms in which a batch gathers
 }
 
 // Lost returns how many leases were lost, for whatever reason.

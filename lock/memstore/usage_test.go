@@ -1,0 +1,74 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// The tests of this file are how a program tests what it does with locks: on a store in
+// memory, in a bubble, so that a lease of 30 s takes no time. docs/GUIDE.md shows them.
+
+// report is a job that takes a minute and must not go on without its lock.
+func report(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Minute):
+		return nil
+	}
+}
+
+// run runs f with a client of a store, in a bubble.
+func run(t *testing.T, store lock.Store, f func(t *testing.T, client *lock.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := lock.New(store, nil)
+		require.NoError(t, err)
+		defer client.Close(context.Background())
+		f(t, client)
+	})
+}
+
+func TestAJobIsToldThatItsLockWasTakenAway(t *testing.T) {
+	store := memstore.New()
+	run(t, store, func(t *testing.T, client *lock.Client) {
+		time.AfterFunc(15*time.Second, func() { store.Delete("report") }) // as an operator might
+		began := time.Now()
+		err := lock.Do(t.Context(), client.Mutex("report"), report)
+		assert.ErrorIs(t, err, lock.ErrLost)
+		lost, ok := errors.AsType[*renewal.LostError](err)
+		require.True(t, ok)
+		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Less(t, time.Since(began), 30*time.Second, "by the next renewal")
+	})
+}
+
+func TestAJobIsToldThatTheServerIsGone(t *testing.T) {
+	gone := errors.New("no route to host")
+	store := &locktest.Faulty{
+		Store: memstore.New(),
+		Before: func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Renew {
+				return gone
+			}
+			return nil
+		},
+	}
+	run(t, store, func(t *testing.T, client *lock.Client) {
+		began := time.Now()
+		err := lock.Do(t.Context(), client.Mutex("report"), report)
+		assert.ErrorIs(t, err, lock.ErrLost)
+		assert.ErrorIs(t, err, gone)
+		assert.Less(t, time.Since(began), 30*time.Second, "before another can have the lock")
+	})
+}
