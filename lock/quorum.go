@@ -197,6 +197,9 @@ func ask[A any](ctx context.Context, q *quorum, bound time.Duration, at []int, f
 		return nil, ErrClosed
 	}
 	answers := make(chan answer[A], len(at))
+	if len(at) == 0 { // or else nobody would free what is made below
+		return answers, nil
+	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), bound, errSilent)
 	stop := context.AfterFunc(q.ctx, cancel)
 	left := new(atomic.Int64)

@@ -3,9 +3,11 @@ package lock
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -80,5 +82,26 @@ func TestQuorumBoundsTheCallsOfAMember(t *testing.T) {
 		require.NoError(t, q.Renew(t.Context(), []Lease{l}, out))
 		assert.Equal(t, renewal.Renewed, out[0])
 		require.NoError(t, q.Release(t.Context(), l))
+	})
+}
+
+// A release of what no member has any more asks nobody, and leaves nothing behind.
+func TestQuorumForgetsAReleaseThatAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newYes(t)
+		l, err := q.Acquire(t.Context(), Request{Key: "k", Owner: "a", TTL: time.Second})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, q.Release(t.Context(), l))
+		synctest.Wait()
+
+		type key struct{}
+		mine := new([64]byte)
+		kept := weak.Make(mine)
+		require.ErrorIs(t, q.Release(context.WithValue(t.Context(), key{}, mine), l), ErrNotHeld)
+		mine = nil
+		time.Sleep(time.Minute) // beyond every bound
+		runtime.GC()
+		assert.Nil(t, kept.Value(), "its context is kept until the quorum is closed")
 	})
 }
