@@ -209,9 +209,9 @@ func (a *acquisition) pause(ctx context.Context, err error) (time.Duration, bool
 		a.failures = 0
 		pause := a.client.backoff(a.tries)
 		a.tries++
-		if taken.ExpiresIn > 0 {
+		if left := taken.ExpiresIn; left > 0 && left < pause { // if not, what is added could overflow
 			// The server drops a key within a millisecond or two of its end.
-			pause = min(pause, taken.ExpiresIn+2*time.Millisecond)
+			pause = min(pause, left+2*time.Millisecond)
 		}
 		return pause, a.wait
 	case ctx.Err() != nil:
