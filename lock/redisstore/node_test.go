@@ -175,3 +175,30 @@ func TestTheSlotsAsTheUserGivesThem(t *testing.T) {
 	l := acquire(t, s, request("k"))
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
 }
+
+// TestThatNobodyServesIsNotBelieved: or else all nodes would be forgotten, and those
+// that wait need one to listen to.
+func TestThatNobodyServesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	addr := shared.Server(t).Addr()
+	all := []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}
+	for name, none := range map[string][]redis.ClusterSlot{
+		"no slots": nil, "no nodes": {{End: slotCount - 1}}, "no address": {{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: ":1"}}}},
+	} {
+		var told atomic.Pointer[[]redis.ClusterSlot]
+		told.Store(&all)
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return *told.Load(), nil
+		}})
+		s := newStore(t, rdb, nil)
+		l := acquire(t, s, request("k"))
+		told.Store(&none)
+		require.ErrorContains(t, s.cluster.read(), "no slot whose master is known", name)
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), name)
+		s.cluster.mu.Lock()
+		assert.True(t, s.cluster.nodes[addr].gone.IsZero(), name)
+		s.cluster.mu.Unlock()
+		require.NoError(t, s.Release(t.Context(), l))
+		require.NoError(t, rdb.Close())
+	}
+}

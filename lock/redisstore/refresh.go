@@ -112,14 +112,15 @@ func (c *cluster) read() error {
 		if err != nil {
 			return fmt.Errorf("the slots of the cluster: %w", err)
 		}
-		c.adopt(slots, "")
-		return nil
+		return c.adopt(slots, "")
 	}
 	err := errors.New("the cluster client has no address")
 	for _, n := range c.candidates() {
 		var slots []redis.ClusterSlot
 		if slots, err = c.ask(n); err == nil {
-			c.adopt(slots, n.addr)
+			err = c.adopt(slots, n.addr)
+		}
+		if err == nil {
 			return nil
 		}
 	}
@@ -169,8 +170,9 @@ func (c *cluster) ask(n *node) ([]redis.ClusterSlot, error) {
 	return slots, nil
 }
 
-// adopt takes over what a node told.
-func (c *cluster) adopt(slots []redis.ClusterSlot, teller string) {
+// adopt takes over what a node told, or the user's function. That no slot is served is
+// not believed: the nodes that are known would be forgotten for it.
+func (c *cluster) adopt(slots []redis.ClusterSlot, teller string) error {
 	var masters [slotCount]*node
 	serving := make(map[*node]bool)
 	for _, part := range slots {
@@ -187,12 +189,16 @@ func (c *cluster) adopt(slots []redis.ClusterSlot, teller string) {
 			masters[slot] = n
 		}
 	}
+	if len(serving) == 0 {
+		return errors.New("the cluster has no slot whose master is known")
+	}
 	for slot, n := range masters {
 		if c.slots[slot].Load() != n {
 			c.slots[slot].Store(n)
 		}
 	}
 	c.retire(serving)
+	return nil
 }
 
 // retire notes which nodes serve, and closes those that have not for long.
