@@ -48,10 +48,10 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 
 // unfit returns why nothing is served, if nothing is. The caller holds mu.
 func (s *Store) unfit(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case s.closed:
+	if err := endOf(ctx); err != nil {
+		return err
+	}
+	if s.closed {
 		return lock.ErrClosed
 	}
 	return nil

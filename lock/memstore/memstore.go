@@ -18,14 +18,14 @@ import (
 // been answered is refused.
 const tombstone = time.Minute
 
-// Store is a lock.Store in memory, a lock.Waiter and a lock.Inspector. Make it with
-// New. Its methods are safe for concurrent use; none but Wait waits for anything. It
-// lives by the clock of the goroutines that call it, so it works inside a synctest
-// bubble.
+// Store is a lock.Store in memory, a lock.Waiter and a lock.Inspector. The zero Store
+// is empty and ready to use; it must not be copied after its first use. Its methods are
+// safe for concurrent use; none but Wait waits for anything. It lives by the clock of
+// the goroutines that call it, so it works inside a synctest bubble.
 type Store struct {
 	mu     sync.Mutex           // guards all below, and the states
-	keys   map[string]*state    // of keys that are held or waited for
-	tombs  map[string]time.Time // owner → end of the tombstone
+	keys   map[string]*state    // of keys that are held or waited for; nil before the first
+	tombs  map[string]time.Time // owner → end of the tombstone; nil before the first
 	token  uint64               // the last one granted, of any key
 	sweep  int                  // size of the maps at which they are swept
 	closed bool
@@ -36,13 +36,7 @@ const minSweep = 1024
 var _ lock.Store = (*Store)(nil)
 
 // New returns an empty store.
-func New() *Store {
-	return &Store{
-		keys:  make(map[string]*state),
-		tombs: make(map[string]time.Time),
-		sweep: minSweep,
-	}
-}
+func New() *Store { return new(Store) }
 
 // Acquire implements [lock.Store]. Tokens are taken from the clock, in
 // microseconds, and rise in any case. It does not overtake those that wait.
@@ -61,15 +55,29 @@ func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error)
 	return lock.Lease{Request: r, Token: h.token}, nil
 }
 
-var errGivenUp = fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
+var (
+	errNilContext = errors.New("memstore: the context is nil")
+	errGivenUp    = fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
+)
+
+// endOf returns why ctx has ended, nil if it has not.
+func endOf(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return context.Cause(ctx)
+}
 
 // refuse returns why a request is not served, if it is not. The caller holds mu.
 func (s *Store) refuse(ctx context.Context, r lock.Request, now time.Time) error {
+	if err := endOf(ctx); err != nil {
+		return err
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case r.Mode > lock.Members:
 		return fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
+	case r.Mode == lock.Permit && r.Limit() < 1:
+		return fmt.Errorf("memstore: the limit of permits must be at least 1, got %d", r.Limit())
 	case s.closed:
 		return lock.ErrClosed
 	}
@@ -113,8 +121,8 @@ func (s *Store) grant(k *state, r lock.Request, now time.Time) *holder {
 
 // Renew implements [renewal.Renewer].
 func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +157,8 @@ func (s *Store) holder(l lock.Lease, now time.Time) *holder {
 
 // Release implements [lock.Store].
 func (s *Store) Release(ctx context.Context, l lock.Lease) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,6 +167,9 @@ func (s *Store) Release(ctx context.Context, l lock.Lease) error {
 	}
 	now := time.Now()
 	if l.Unanswered {
+		if s.tombs == nil {
+			s.tombs = make(map[string]time.Time)
+		}
 		s.tombs[l.Owner] = now.Add(tombstone)
 		s.tidy(now)
 	}
@@ -242,6 +253,9 @@ func (s *Store) open(r lock.Request, now time.Time) *state {
 	if k == nil {
 		s.tidy(now) // before: nobody holds the new one yet
 		k = &state{family: familyOf(r.Mode)}
+		if s.keys == nil {
+			s.keys = make(map[string]*state)
+		}
 		s.keys[r.Key] = k
 	}
 	return k
