@@ -74,6 +74,8 @@ func Written(resource string, token uint64, r sql.Result, err error) error {
 		return err
 	case token == 0:
 		return ErrNoToken
+	case r == nil:
+		return errors.New("fence: the result of the statement is nil")
 	}
 	n, err := r.RowsAffected()
 	if err != nil {

@@ -25,8 +25,11 @@ const Header = "Fencing-Token"
 // [NewMemory] of the default size.
 //
 // What next does must be done when it returns: work that goes on afterwards is not
-// guarded.
+// guarded. Handler panics if next is nil.
 func Handler(next http.Handler, g Guard, resource func(*http.Request) string) http.Handler {
+	if next == nil {
+		panic("fence: Handler of a nil http.Handler")
+	}
 	if g == nil {
 		g = NewMemory(0)
 	}
@@ -83,9 +86,15 @@ type Holder interface {
 }
 
 // Sign sets the header of a request to the token of the holder. It returns the
-// holder's Err if the lock is not held any more, and ErrNoToken if it has none: then
-// the request must not be sent.
+// holder's Err if the lock is not held any more, ErrNoToken if it has none, and an
+// error that names the argument that is nil: then the request must not be sent.
 func Sign(r *http.Request, h Holder) error {
+	switch {
+	case r == nil:
+		return errors.New("fence: Sign: the request is nil")
+	case h == nil:
+		return errors.New("fence: Sign: the holder is nil")
+	}
 	if err := h.Err(); err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
@@ -100,15 +109,17 @@ func Sign(r *http.Request, h Holder) error {
 }
 
 // Refused returns a *StaleError if a response says that the token of its request was
-// stale, nil if it does not.
+// stale, nil if it does not. A nil response, as it comes with an error, does not.
 func Refused(resp *http.Response) error {
-	if resp.StatusCode != http.StatusPreconditionFailed || resp.Header.Get(Header) == "" {
+	if resp == nil || resp.StatusCode != http.StatusPreconditionFailed || resp.Header.Get(Header) == "" {
 		return nil
 	}
 	e := new(StaleError)
 	e.Highest, _ = strconv.ParseUint(resp.Header.Get(Header), 10, 64)
 	if resp.Request != nil {
-		e.Resource = resp.Request.URL.Path
+		if resp.Request.URL != nil {
+			e.Resource = resp.Request.URL.Path
+		}
 		e.Token, _ = strconv.ParseUint(resp.Request.Header.Get(Header), 10, 64)
 	}
 	return e

@@ -1,22 +1,26 @@
 package fence
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 )
 
 const defaultMost = 100_000
 
+var errNilContext = errors.New("fence: the context is nil")
+
 // Memory is a Guard in the memory of the one process that owns the resource. A
 // restart forgets what it has seen, so what outlasts the process must keep the tokens
-// beside what they protect. Make it with NewMemory. Its methods are safe for
-// concurrent use.
+// beside what they protect. The zero Memory is one of NewMemory(0); it must not be
+// copied after its first use. Its methods are safe for concurrent use.
 type Memory struct {
-	most int
+	most int // 0: the default
 
-	mu        sync.Mutex // guards all below
-	resources map[string]*resource
+	mu        sync.Mutex           // guards all below
+	resources map[string]*resource // nil before the first
 	order     byToken
 	floor     uint64 // the highest token of those that were forgotten
 }
@@ -42,18 +46,17 @@ var _ Guard = (*Memory)(nil)
 // was held since without using the resource; for tokens that are times, as those of
 // the stores here. Resources in use are never forgotten.
 func NewMemory(resources int) *Memory {
-	if resources <= 0 {
-		resources = defaultMost
-	}
-	return &Memory{most: resources, resources: make(map[string]*resource)}
+	return &Memory{most: max(resources, 0)}
 }
 
-// Enter implements [Guard].
+// Enter implements [Guard]. A nil ctx is an error too.
 func (m *Memory) Enter(ctx context.Context, name string, token uint64) (leave func(), err error) {
-	if token == 0 {
+	switch {
+	case token == 0:
 		return nil, ErrNoToken
-	}
-	if ctx.Err() != nil {
+	case ctx == nil:
+		return nil, errNilContext
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	m.mu.Lock()
@@ -83,6 +86,9 @@ func (m *Memory) see(name string, token uint64) (*resource, error) {
 		}
 		m.makeRoom()
 		r = &resource{name: name, highest: token}
+		if m.resources == nil {
+			m.resources = make(map[string]*resource)
+		}
 		m.resources[name] = r
 		heap.Push(&m.order, r)
 		return r, nil
@@ -135,7 +141,8 @@ func (m *Memory) leave(r *resource, token uint64) {
 // makeRoom forgets resources until there is room for one more. The caller holds mu.
 func (m *Memory) makeRoom() {
 	var busy []*resource
-	for len(m.resources) >= m.most && len(m.order) > 0 {
+	most := cmp.Or(m.most, defaultMost)
+	for len(m.resources) >= most && len(m.order) > 0 {
 		r := heap.Pop(&m.order).(*resource)
 		if r.users+r.old+r.waiting > 0 {
 			busy = append(busy, r)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -34,15 +35,33 @@ var (
 	remove = redis.NewScript(compare + "redis.call('HDEL', KEYS[1], 'value') return false")
 )
 
-// Guard writes and reads such values. Make it with New. Its methods are safe for
-// concurrent use. Their errors name the key and wrap those of go-redis, such as the
-// server's WRONGTYPE if something else lies there, which is left as it is.
+// Guard writes and reads such values. Make it with New: the methods of the zero Guard
+// return an error. They are safe for concurrent use. Their errors name the key and wrap
+// those of go-redis, such as the server's WRONGTYPE if something else lies there, which
+// is left as it is. A nil ctx is an error.
 type Guard struct {
 	rdb redis.UniversalClient
 }
 
-// New returns a Guard on a server or cluster, whose client stays the caller's.
-func New(rdb redis.UniversalClient) *Guard { return &Guard{rdb} }
+// New returns a Guard on a server or cluster, whose client stays the caller's. It does
+// no IO, and panics if the client is nil, or a nil pointer.
+func New(rdb redis.UniversalClient) *Guard {
+	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("redisguard: New of a nil client")
+	}
+	return &Guard{rdb}
+}
+
+// unfit returns why nothing can be asked of the server, if nothing can.
+func (g *Guard) unfit(ctx context.Context) error {
+	switch {
+	case g.rdb == nil:
+		return errors.New("the Guard was not made by New")
+	case ctx == nil:
+		return errors.New("the context is nil")
+	}
+	return nil
+}
 
 // Set writes a value, unless the key has seen a higher token: then it returns a
 // *fence.StaleError. The token 0 is fence.ErrNoToken. A write that got no answer may
@@ -61,6 +80,9 @@ func (g *Guard) write(ctx context.Context, s *redis.Script, verb, key string, to
 	if token == 0 {
 		return fence.ErrNoToken
 	}
+	if err := g.unfit(ctx); err != nil {
+		return fmt.Errorf("redisguard: %s %q: %w", verb, key, err)
+	}
 	args = append([]any{strconv.FormatUint(token, 10)}, args...)
 	seen, err := s.Run(ctx, g.rdb, []string{key}, args...).Uint64()
 	switch {
@@ -75,6 +97,9 @@ func (g *Guard) write(ctx context.Context, s *redis.Script, verb, key string, to
 // Get returns a value and the highest token that its key has seen, 0 if it has seen
 // none; found is false if there is no value.
 func (g *Guard) Get(ctx context.Context, key string) (value string, token uint64, found bool, err error) {
+	if err := g.unfit(ctx); err != nil {
+		return "", 0, false, fmt.Errorf("redisguard: get %q: %w", key, err)
+	}
 	fields, err := g.rdb.HMGet(ctx, key, "token", "value").Result()
 	if err != nil {
 		return "", 0, false, fmt.Errorf("redisguard: get %q: %w", key, err)

@@ -91,3 +91,18 @@ func TestFailures(t *testing.T) {
 	defer gone.Close()
 	require.Error(t, redisguard.New(gone).Delete(t.Context(), "e", 1))
 }
+
+func TestWhatIsNilIsNamed(t *testing.T) {
+	for _, none := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
+		assert.PanicsWithValue(t, "redisguard: New of a nil client", func() { redisguard.New(none) })
+	}
+	errorsOf := func(ctx context.Context, g *redisguard.Guard) []error {
+		_, _, _, err := g.Get(ctx, "k")
+		return []error{g.Set(ctx, "k", 1, "x"), g.Delete(ctx, "k", 1), err}
+	}
+	for i, verb := range []string{"set", "delete", "get"} {
+		require.EqualError(t, errorsOf(t.Context(), new(redisguard.Guard))[i], `redisguard: `+verb+` "k": the Guard was not made by New`)
+		var none context.Context
+		require.EqualError(t, errorsOf(none, redisguard.New(shared.Server(t).Client(t)))[i], `redisguard: `+verb+` "k": the context is nil`)
+	}
+}
