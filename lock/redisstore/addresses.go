@@ -14,7 +14,7 @@ func (s *Store) Addresses() []string {
 	switch {
 	case s.cluster != nil:
 		return slices.Clone(s.cluster.seeds)
-	case s.one.addr == failoverAddr:
+	case s.one == nil || s.one.addr == failoverAddr:
 		return nil
 	}
 	return []string{s.one.addr}

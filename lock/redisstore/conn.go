@@ -137,8 +137,11 @@ func await[T any](ctx context.Context, s *Store, bound time.Duration, f func(con
 
 // begin refuses a call for which no IO must be done, or counts it as running.
 func (s *Store) begin(ctx context.Context) error {
-	if ctx == nil {
+	switch {
+	case ctx == nil:
 		return errNilContext
+	case s.closing == nil:
+		return errZeroStore
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-var errNilContext = errors.New("the context is nil")
+var (
+	errNilContext = errors.New("the context is nil")
+	errZeroStore  = errors.New("the Store was not made by New")
+)
 
 // failed says what could not be done with a key.
 func failed(verb, key string, err error) error {

@@ -87,9 +87,10 @@ func (o *Options) withDefaults() (Options, error) {
 }
 
 // Store is a lock.Store on a Redis server, or on a cluster, a lock.Waiter and a
-// lock.Inspector. Make it with New. Its methods are safe for concurrent use. They
-// return soon after their ctx has ended, even while the server hangs; what they have
-// sent by then may still be executed.
+// lock.Inspector. Make it with New: what the zero Store is asked for is an error. Its
+// methods are safe for concurrent use. They return soon after their ctx has ended, even
+// while the server hangs; what they have sent by then may still be executed. A nil ctx
+// is an error. Errors name the key, of a batch one of them.
 type Store struct {
 	one           *node    // the server; nil on a cluster
 	cluster       *cluster // nil on one server
@@ -102,7 +103,7 @@ type Store struct {
 	placeFor time.Duration // of Options; 0: as the TTL is
 	signals  *signals
 
-	closing  chan struct{}      // closed when Close begins
+	closing  chan struct{}      // closed when Close begins; nil in the zero Store
 	endDials context.CancelFunc // of one server; a cluster does it itself
 	mu       sync.Mutex         // guards closed, and running against a Wait that has begun
 	closed   bool
@@ -164,6 +165,9 @@ func (s *Store) GoString() string { return "redisstore.Store{" + s.String() + "}
 // lock.ErrClosed. The client that was given to New stays open. A second Close does
 // nothing and returns nil.
 func (s *Store) Close() error {
+	if s.closing == nil {
+		return fmt.Errorf("redisstore: close: %w", errZeroStore)
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()

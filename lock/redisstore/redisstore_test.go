@@ -47,6 +47,21 @@ func TestBadInputIsRefusedWithoutIO(t *testing.T) {
 	assert.Empty(t, keysOf(t, rdb, s.prefix))
 }
 
+func TestTheZeroStoreAnswersWithAnError(t *testing.T) {
+	s, r := new(Store), request("k")
+	_, acquired := s.Acquire(t.Context(), r)
+	_, waited := s.Wait(t.Context(), r)
+	_, inspected := s.Inspect(t.Context(), "k")
+	for _, err := range []error{
+		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), lock.Lease{Request: r}),
+		unknown(t.Context(), t, s, lock.Lease{Request: r}), s.Close(),
+	} {
+		require.ErrorIs(t, err, errZeroStore)
+	}
+	assert.Zero(t, s.Lane(lock.Lease{Request: r}))
+	assert.Empty(t, s.Addresses())
+}
+
 func TestErrorsNameTheKeyAndNotTheOwner(t *testing.T) {
 	s, rdb := sharedStore(t)
 	key := "a\x00\n" + strings.Repeat("k", 1000)
