@@ -1,6 +1,7 @@
 package heapqueue
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -37,7 +38,7 @@ type Options struct {
 // Scheduler is a timer engine that is exact to the resolution of the clock: a
 // fixed set of workers taking tasks from a blocking queue. It implements
 // schedule.Scheduler. Make it with NewScheduler and end it with Close, or its
-// workers stay.
+// workers stay. The zero Scheduler takes no timer.
 //
 // Delays are measured on the monotonic clock, which stands still while the host
 // is suspended.
@@ -93,7 +94,10 @@ func (o Options) logPanic(task schedule.Task, value any, stack []byte) {
 		"task", fmt.Sprintf("%T", task), "panic", value, "stack", string(stack))
 }
 
-// Schedule implements schedule.Scheduler. It may be called from inside a Task.
+var errZeroScheduler = errors.New("heapqueue: the Scheduler was not made by NewScheduler")
+
+// Schedule implements schedule.Scheduler. It may be called from inside a Task. That of
+// the zero Scheduler returns an error.
 func (s *Scheduler) Schedule(d time.Duration, t schedule.Task) (schedule.Timer, error) {
 	if t == nil {
 		return schedule.Timer{}, schedule.ErrNilTask
@@ -105,6 +109,8 @@ func (s *Scheduler) Schedule(d time.Duration, t schedule.Task) (schedule.Timer, 
 	switch {
 	case q.closed:
 		return schedule.Timer{}, schedule.ErrClosed
+	case s.options.Workers == 0:
+		return schedule.Timer{}, errZeroScheduler
 	case q.items.len() >= s.options.MaxPending:
 		return schedule.Timer{}, schedule.ErrFull
 	case s.runs == nil:

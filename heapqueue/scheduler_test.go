@@ -53,6 +53,15 @@ func TestNewSchedulerNamesTheWrongField(t *testing.T) {
 	}
 }
 
+func TestTheZeroSchedulerTakesNoTimer(t *testing.T) {
+	s := new(heapqueue.Scheduler)
+	timer, err := s.Schedule(time.Second, nothing{})
+	require.EqualError(t, err, "heapqueue: the Scheduler was not made by NewScheduler")
+	assert.Zero(t, timer)
+	assert.Zero(t, s.Stats())
+	assert.Empty(t, s.Close())
+}
+
 func TestWorkersStartWithTheFirstSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, &heapqueue.Options{Workers: 3})

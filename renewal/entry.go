@@ -9,8 +9,9 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Entry is one lease under a watchdog: the holder's view of it. All methods are
-// safe for concurrent use and do no IO. An entry ends once, by Stop, by loss or
+// Entry is one lease under a watchdog: the holder's view of it. Only Register and
+// Pass make one; the zero Entry must not be used. All methods are safe for concurrent
+// use and do no IO. An entry ends once, by Stop, by loss or
 // by the watchdog's Close, and never lives again.
 type Entry[L any] struct {
 	dog *Watchdog[L]

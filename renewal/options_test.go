@@ -44,6 +44,17 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}
 }
 
+func TestTheZeroWatchdogTakesNoLease(t *testing.T) {
+	w := new(renewal.Watchdog[int])
+	entry, err := w.Register(1, renewal.Grant{TTL: time.Minute, Sent: time.Now()})
+	require.EqualError(t, err, "renewal: the Watchdog was not made by New")
+	assert.Nil(t, entry)
+	assert.Zero(t, w.Stats())
+	leases, err := w.Close(t.Context())
+	require.EqualError(t, err, "renewal: the Watchdog was not made by New")
+	assert.Empty(t, leases)
+}
+
 func TestOptionsAtTheirBounds(t *testing.T) {
 	for _, o := range []renewal.Options{
 		{Fraction: 0.5},

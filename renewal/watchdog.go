@@ -13,10 +13,11 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Watchdog renews leases until they are stopped. Its methods are safe for
-// concurrent use, from hooks too.
+// Watchdog renews leases until they are stopped. Make it with New and end it with
+// Close: the zero Watchdog takes no lease. Its methods are safe for concurrent use,
+// from hooks too.
 type Watchdog[L any] struct {
-	engine  schedule.Scheduler
+	engine  schedule.Scheduler // nil in the zero Watchdog
 	renewer Renewer[L]
 	laner   Laner[L] // nil: one lane
 	opts    Options
@@ -80,6 +81,8 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 	}, nil
 }
 
+var errZeroWatchdog = errors.New("renewal: the Watchdog was not made by New")
+
 // isNil tells whether an interface holds nothing, or a nil pointer: what is left of a
 // constructor whose error nobody looked at.
 func isNil(x any) bool {
@@ -90,8 +93,11 @@ func isNil(x any) bool {
 // Register puts a lease that was just granted under the watchdog. The error names
 // the field of the grant that is wrong, is a *LostError if the deadline of the
 // grant has passed already, ErrClosed, or that of an engine that is full or
-// closed; then the lease is not renewed.
+// closed, or that the watchdog was not made by New; then the lease is not renewed.
 func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
+	if w.engine == nil {
+		return nil, errZeroWatchdog
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -248,8 +254,11 @@ func (w *Watchdog[L]) renewalAt(sent int64, period time.Duration, earlier float6
 // ends, whose cause is the error. It does not wait for hooks and functions of
 // AfterFunc. A second Close has nothing to return and waits likewise.
 func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
-	if ctx == nil {
+	switch {
+	case ctx == nil:
 		return nil, errors.New("renewal: Close needs a context")
+	case w.engine == nil:
+		return nil, errZeroWatchdog
 	}
 	var leases []L
 	w.mu.Lock()

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -8,13 +9,18 @@ import (
 
 // AfterFunc calls f in its own goroutine once d has passed, as time.AfterFunc
 // does, so f may block. Stopping the timer does not wait for f. The errors are
-// those of Schedule.
+// those of Schedule; a nil Scheduler is one too.
 func AfterFunc(s Scheduler, d time.Duration, f func()) (Timer, error) {
-	if f == nil {
+	switch {
+	case f == nil:
 		return Timer{}, ErrNilTask
+	case s == nil:
+		return Timer{}, errNilScheduler
 	}
 	return s.Schedule(d, funcTask(f))
 }
+
+var errNilScheduler = errors.New("schedule: nil scheduler")
 
 type funcTask func()
 
@@ -26,12 +32,14 @@ func (f funcTask) Run(Timer) { go f() }
 // still runs is skipped, as are those that passed while the process slept.
 //
 // Resetting the timer moves its next call off the grid; the ones after it are
-// back on it. A period of zero or less is an error, and so are those of
-// Schedule.
+// back on it. A period of zero or less is an error, so is a nil Scheduler, and so
+// are those of Schedule.
 func Every(s Scheduler, period time.Duration, f func()) (Timer, error) {
 	switch {
 	case f == nil:
 		return Timer{}, ErrNilTask
+	case s == nil:
+		return Timer{}, errNilScheduler
 	case period <= 0:
 		return Timer{}, fmt.Errorf("schedule: period must be above zero, got %v", period)
 	}

@@ -65,6 +65,9 @@ func raise(a *atomic.Int64, v int64) {
 // but Running tells at once of a task that holds the wheel up.
 func (w *Wheel) Stats() Stats {
 	c := w.core
+	if c == nil {
+		return Stats{}
+	}
 	s := Stats{
 		Fired:       c.stats.fired.Load(),
 		Panics:      c.stats.panics.Load(),

@@ -21,6 +21,7 @@
 package wheel
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -75,10 +76,10 @@ const (
 	maxShards      = 256
 )
 
-// Wheel is a hashed timing wheel. Make it with New and end it with Close. Its methods
-// are safe for concurrent use.
+// Wheel is a hashed timing wheel. Make it with New and end it with Close: the zero
+// Wheel takes no timer. Its methods are safe for concurrent use.
 type Wheel struct {
-	core *core
+	core *core // nil in the zero Wheel
 }
 
 var _ schedule.Scheduler = (*Wheel)(nil)
@@ -143,12 +144,16 @@ func newCore(o *Options) *core {
 }
 
 // Schedule implements [schedule.Scheduler]: it arranges for task.Run to be called
-// once, at the end of the tick in which d from now falls.
+// once, at the end of the tick in which d from now falls. That of the zero Wheel
+// returns an error.
 func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, error) {
 	if task == nil {
 		return schedule.Timer{}, schedule.ErrNilTask
 	}
 	c := w.core
+	if c == nil {
+		return schedule.Timer{}, errZeroWheel
+	}
 	if !c.reserve() {
 		if c.closed.Load() {
 			return schedule.Timer{}, schedule.ErrClosed
@@ -162,8 +167,15 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 	return timer, err
 }
 
+var errZeroWheel = errors.New("wheel: the Wheel was not made by New")
+
 // Tick returns the width of a tick.
-func (w *Wheel) Tick() time.Duration { return w.core.tick }
+func (w *Wheel) Tick() time.Duration {
+	if w.core == nil {
+		return 0
+	}
+	return w.core.tick
+}
 
 // Close stops the wheel, waits for the tasks that are running, if any, and returns
 // the tasks that were still to run, in no particular order. Once it has returned no task
@@ -174,6 +186,9 @@ func (w *Wheel) Tick() time.Duration { return w.core.tick }
 // may say go w.Close().
 func (w *Wheel) Close() []schedule.Task {
 	c := w.core
+	if c == nil {
+		return nil
+	}
 	first := c.closed.CompareAndSwap(false, true)
 	for i := range c.shards {
 		c.shards[i].shut()

@@ -43,6 +43,16 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}
 }
 
+func TestTheZeroWheelTakesNoTimer(t *testing.T) {
+	w := new(wheel.Wheel)
+	timer, err := w.Schedule(time.Second, taskFunc(nothing))
+	require.EqualError(t, err, "wheel: the Wheel was not made by New")
+	assert.Zero(t, timer)
+	assert.Zero(t, w.Tick())
+	assert.Zero(t, w.Stats())
+	assert.Empty(t, w.Close())
+}
+
 func TestDefaults(t *testing.T) {
 	w, err := wheel.New(nil)
 	require.NoError(t, err)
