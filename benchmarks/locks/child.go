@@ -16,9 +16,9 @@ import (
 
 // Works are what a child can do.
 const (
-	workPairs   = "pairs"
-	workHandOff = "handoff"
-	workBatches = "batches"
+	workPairs    = "pairs"
+	workHandOver = "handover"
+	workBatches  = "batches"
 )
 
 // order tells a child what to do. It is the first line that it reads; it connects,
@@ -27,7 +27,7 @@ type order struct {
 	Work       string
 	Contestant string
 	Addr       string
-	Goroutines int // that lock; each is a client of its own if it is a hand-off
+	Goroutines int // that lock; each is a client of its own if it is a hand-over
 	Window     time.Duration
 	Profile    string // folder for CPU profiles; "" is none
 }
@@ -35,7 +35,7 @@ type order struct {
 // answer is what a child says.
 type answer struct {
 	usage
-	Count    int // pairs, hand-offs
+	Count    int // pairs, hand-overs
 	P50, P99 time.Duration
 
 	Ping, PingP99 time.Duration
@@ -75,7 +75,7 @@ func connect(o order) ([]client, error) {
 		return nil, err
 	}
 	clients := make([]client, 1)
-	if o.Work == workHandOff {
+	if o.Work == workHandOver {
 		clients = make([]client, o.Goroutines)
 	}
 	for i := range clients {
@@ -88,8 +88,8 @@ func connect(o order) ([]client, error) {
 
 func (o order) do(ctx context.Context, clients []client) (answer, error) {
 	switch o.Work {
-	case workHandOff:
-		return runHandOff(ctx, clients, o)
+	case workHandOver:
+		return runHandOver(ctx, clients, o)
 	case workBatches:
 		return runBatches(ctx, clients[0], o)
 	default:

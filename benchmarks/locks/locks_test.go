@@ -38,7 +38,7 @@ func TestEachContestantIsMeasured(t *testing.T) {
 				assert.Positive(t, value, what)
 			}
 			const polls = 30 * window // of those that do not wait, which may miss each other for a second
-			h, err := measureHandOff(order{Work: workHandOff, Contestant: c.name, Goroutines: 2, Window: polls})
+			h, err := measureHandOver(order{Work: workHandOver, Contestant: c.name, Goroutines: 2, Window: polls})
 			if c.name == rueidisPeer.name && err != nil {
 				// One of its clients that misses an invalidation waits for the next one without
 				// a bound, and there is none: it has to ask before it is told again.
@@ -106,7 +106,7 @@ func sample() *results {
 			1:  {ours.name: {Rate: 100, ClientCPU: 8}, redsyncPeer.name: {Rate: 101, ClientCPU: 10}},
 			64: {ours.name: {Rate: 9}, rueidisPeer.name: {Rate: 3}},
 		},
-		HandOffs: map[int]map[string]handOff{64: {
+		HandOvers: map[int]map[string]handOver{64: {
 			ours.name: {P50: 35, P99: 81, Ping: 10, Commands: 2, Jain: 1, Rate: 1}, rueidisPeer.name: {P50: 340, Rate: 1},
 		}},
 		Batches: map[string]batches{ours.name: {1: 0.1, 1000: 6}, redisson: {1: 2, 1000: 2000}},
@@ -119,15 +119,15 @@ func TestGoals(t *testing.T) {
 		reached[row[0]] = row[2]
 	}
 	assert.Equal(t, map[string]string{
-		"64 goroutines, pairs/s, of those of rueidislock":   "3.00 ✓",
-		"one goroutine, pairs/s, of those of redsync":       "0.99 ✗",
-		"one goroutine, client CPU, of that of redsync":     "0.80 ✓",
-		"64 clients, hand-off p50 / PING":                   "3.5 ✓",
-		"64 clients, hand-off p99 / PING":                   "8.1 ✗",
-		"64 clients, commands per hand-off":                 "2.0000 ✓",
-		"64 clients, Jain's index":                          "1.000 ✓",
-		"64 clients, hand-off p50, faster than rueidislock": "9.7 × ✗",
-		"1,000 members, ms":                                 "6.0 ✗",
+		"64 goroutines, pairs/s, of those of rueidislock":    "3.00 ✓",
+		"one goroutine, pairs/s, of those of redsync":        "0.99 ✗",
+		"one goroutine, client CPU, of that of redsync":      "0.80 ✓",
+		"64 clients, hand-over p50 / PING":                   "3.5 ✓",
+		"64 clients, hand-over p99 / PING":                   "8.1 ✗",
+		"64 clients, commands per hand-over":                 "2.0000 ✓",
+		"64 clients, Jain's index":                           "1.000 ✓",
+		"64 clients, hand-over p50, faster than rueidislock": "9.7 × ✗",
+		"1,000 members, ms":                                  "6.0 ✗",
 	}, reached)
 	assert.Len(t, new(results).goals(), 1, "of nothing there are no goals")
 }

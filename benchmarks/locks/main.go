@@ -5,7 +5,7 @@
 //
 //	go run ./locks
 //	go run ./locks -quick
-//	go run ./locks -only handoff -clients 2,64 -json results.json
+//	go run ./locks -only handover -clients 2,64 -json results.json
 //	go run ./locks -print results.json
 //
 // docs/BENCHMARKS-LOCKS.md tells what each figure means.
@@ -47,7 +47,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.SetOutput(w)
 	quick := f.Bool("quick", false, "measure each contestant for half a second: a rough picture")
 	f.DurationVar(&c.window, "window", 0, "how long to measure each contestant (default 3s)")
-	only := f.String("only", strings.Join([]string{workPairs, workHandOff, workBatches}, ","), "`what` to measure")
+	only := f.String("only", strings.Join([]string{workPairs, workHandOver, workBatches}, ","), "`what` to measure")
 	clients := f.String("clients", "", "how `many` goroutines, or clients that contend (default 1,8,64 and 2,8,64)")
 	f.StringVar(&c.profile, "profile", "", "`folder` for a CPU profile of each client")
 	f.StringVar(&c.json, "json", "", "`file` for the results; what it has that is not measured anew is kept, and printed too")
@@ -77,7 +77,7 @@ func (c *config) fill(quick bool, only, clients string) error {
 		return errors.New("less than 100 ms cannot be measured")
 	}
 	for work := range strings.SplitSeq(only, ",") {
-		if work != workPairs && work != workHandOff && work != workBatches {
+		if work != workPairs && work != workHandOver && work != workBatches {
 			return fmt.Errorf("what is %q?", work)
 		}
 		c.works = append(c.works, work)

@@ -22,7 +22,7 @@ func (r *results) report() string {
 		table bench.Table
 	}{
 		{"Locks that nobody else wants", r.pairsTable()},
-		{"A lock that many want, held for 2 ms", r.handOffTable()},
+		{"A lock that many want, held for 2 ms", r.handOverTable()},
 		{"Many locks as one: ms to lock and unlock them", r.batchTable()},
 		{"Goals", r.goals()},
 	} {
@@ -50,14 +50,14 @@ func (r *results) pairsTable() bench.Table {
 	return t
 }
 
-func (r *results) handOffTable() bench.Table {
+func (r *results) handOverTable() bench.Table {
 	t := bench.Table{{
 		"clients", "client", "p50, µs", "p99, µs", "a PING p50 / p99, µs", "p50 / PING", "p99 / PING",
 		"commands", "Jain", "turns/s", "CPU redis + client, µs", "other processes, % of a core",
 	}}
-	for _, n := range slices.Sorted(maps.Keys(r.HandOffs)) {
+	for _, n := range slices.Sorted(maps.Keys(r.HandOvers)) {
 		for _, c := range contestants() {
-			h, measured := r.HandOffs[n][c.name]
+			h, measured := r.HandOvers[n][c.name]
 			if !measured || h.Rate == 0 {
 				continue
 			}

@@ -21,13 +21,13 @@ import (
 // results are those of a run, or of several that were put together. The keys are
 // numbers of goroutines or clients, and names of contestants.
 type results struct {
-	Machine  string
-	Redis    string
-	Go       string
-	Window   float64 // seconds
-	Pairs    map[int]map[string]pairs
-	HandOffs map[int]map[string]handOff
-	Batches  map[string]batches
+	Machine   string
+	Redis     string
+	Go        string
+	Window    float64 // seconds
+	Pairs     map[int]map[string]pairs
+	HandOvers map[int]map[string]handOver
+	Batches   map[string]batches
 }
 
 func newResults(ctx context.Context, window time.Duration) (*results, error) {
@@ -72,8 +72,8 @@ func (r *results) measure(ctx context.Context, c config, progress io.Writer) err
 		switch work {
 		case workPairs:
 			r.measurePairs(c, step)
-		case workHandOff:
-			r.measureHandOffs(c, step)
+		case workHandOver:
+			r.measureHandOvers(c, step)
 		case workBatches:
 			r.measureBatches(ctx, c, step)
 		}
@@ -100,14 +100,14 @@ func (r *results) measurePairs(c config, step stepper) {
 	}
 }
 
-func (r *results) measureHandOffs(c config, step stepper) {
-	r.HandOffs = map[int]map[string]handOff{}
+func (r *results) measureHandOvers(c config, step stepper) {
+	r.HandOvers = map[int]map[string]handOver{}
 	for _, n := range c.numbers(2, 8, 64) {
-		r.HandOffs[n] = map[string]handOff{}
+		r.HandOvers[n] = map[string]handOver{}
 		for _, contestant := range contestants() {
-			o := order{Work: workHandOff, Contestant: contestant.name, Goroutines: n, Window: c.window, Profile: c.profile}
-			step(fmt.Sprintf("hand-off, %d clients, %s", n, o.Contestant), func() (err error) {
-				r.HandOffs[n][o.Contestant], err = measureHandOff(o)
+			o := order{Work: workHandOver, Contestant: contestant.name, Goroutines: n, Window: c.window, Profile: c.profile}
+			step(fmt.Sprintf("hand-over, %d clients, %s", n, o.Contestant), func() (err error) {
+				r.HandOvers[n][o.Contestant], err = measureHandOver(o)
 				return err
 			})
 		}
@@ -152,8 +152,8 @@ func (r *results) save(path string) error {
 	if r.Pairs == nil {
 		r.Pairs = before.Pairs
 	}
-	if r.HandOffs == nil {
-		r.HandOffs = before.HandOffs
+	if r.HandOvers == nil {
+		r.HandOvers = before.HandOvers
 	}
 	if r.Batches == nil {
 		r.Batches = before.Batches

@@ -17,7 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// BenchmarkHandOff measures the time from the call of Unlock to the return of
+// BenchmarkHandOver measures the time from the call of Unlock to the return of
 // another's Lock, each waiter being a client with connections of its own, as in a
 // process of its own; a lock is held for 2 ms. It is compared with the round trip of
 // a PING, with the same pauses between them.
@@ -26,15 +26,15 @@ import (
 //	ping-µs          p50 of the round trip, before and after
 //	cmds/op          scripts per hand-over, by the server's own count
 //	jain             fairness: 1 if all had the lock equally often
-func BenchmarkHandOff(b *testing.B) {
+func BenchmarkHandOver(b *testing.B) {
 	for _, n := range []int{2, 8, 64} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkHandOff(b, n) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkHandOver(b, n) })
 	}
 }
 
 const benchHold = 2 * time.Millisecond
 
-func benchmarkHandOff(b *testing.B, n int) {
+func benchmarkHandOver(b *testing.B, n int) {
 	rdb := testredis.Start(b).Client(b)
 	clients := make([]*lock.Client, n)
 	for i := range clients {
@@ -100,10 +100,10 @@ func benchmarkHandOff(b *testing.B, n int) {
 	b.ReportMetric(jain(turns), "jain")
 }
 
-// BenchmarkLocalHandOff measures how often goroutines of one client can take turns
+// BenchmarkLocalHandOver measures how often goroutines of one client can take turns
 // at a lock that each gives back at once, passing it on within the client so many
 // times in a row.
-func BenchmarkLocalHandOff(b *testing.B) {
+func BenchmarkLocalHandOver(b *testing.B) {
 	for _, passes := range []int{0, 1, 16, 256} {
 		b.Run(fmt.Sprint(passes), func(b *testing.B) {
 			s, err := New(testredis.Start(b).Client(b), nil)

@@ -16,8 +16,8 @@ const hold = 2 * time.Millisecond
 // errNeverHandedOver: one client had the lock again and again, or none had it.
 var errNeverHandedOver = errors.New("the lock was never handed over")
 
-// handOff is what was measured of clients that contend for one lock. Times are in µs.
-type handOff struct {
+// handOver is what was measured of clients that contend for one lock. Times are in µs.
+type handOver struct {
 	P50, P99  float64 // from the call of unlock to the return of another client's lock
 	Ping      float64 // median round trip of a PING, before and after
 	PingP99   float64
@@ -29,14 +29,14 @@ type handOff struct {
 	Others    float64 // share of a core that other processes of the machine took
 }
 
-// measureHandOff measures clients of one kind on a server of their own.
-func measureHandOff(o order) (handOff, error) {
+// measureHandOver measures clients of one kind on a server of their own.
+func measureHandOver(o order) (handOver, error) {
 	a, err := measure(o)
 	if err != nil {
-		return handOff{}, err
+		return handOver{}, err
 	}
 	n := float64(a.Count)
-	return handOff{
+	return handOver{
 		P50: us(a.P50), P99: us(a.P99), Ping: us(a.Ping), PingP99: us(a.PingP99),
 		Commands: a.Commands / n, Jain: a.Jain, Rate: n / a.Took.Seconds(),
 		RedisCPU: us(a.RedisCPU) / n, ClientCPU: us(a.CPU) / n, Others: a.Others,
@@ -52,9 +52,9 @@ type contest struct {
 	took      []time.Duration // from one client to another
 }
 
-// runHandOff is what the child does. It measures in the midst of a contest: all have
+// runHandOver is what the child does. It measures in the midst of a contest: all have
 // their place, connections and scripts by then, and nobody has given up.
-func runHandOff(ctx context.Context, clients []client, o order) (answer, error) {
+func runHandOver(ctx context.Context, clients []client, o order) (answer, error) {
 	before, err := pings(ctx, o.Addr)
 	if err != nil {
 		return answer{}, err
