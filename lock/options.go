@@ -45,7 +45,9 @@ type Options struct {
 	// wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
-	// Renewal configures the watchdog.
+	// Renewal configures the watchdog: how often leases are renewed, which failures
+	// are tolerated, hooks that are told of losses. In a renewal.LostInfo the lease is
+	// a Lease.
 	Renewal renewal.Options
 
 	// Backoff is for a store that is no Waiter: it returns the time to wait after
