@@ -231,8 +231,9 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 		switch {
 		case out[i] == renewal.Renewed:
 			w.counts.Operations["renewed"]++
+			t.failures = 0
 			if !refresh {
-				t.failures, t.unsure = 0, false
+				t.unsure = false
 			}
 			if time.Now().Before(t.deadline) {
 				t.deadline = later(t.deadline, sent.Add(p.plan.life()))
