@@ -192,6 +192,12 @@ func (w *world) passes(t *tenure) *tenure {
 	case t.told != nil || t.denied:
 		w.violated("passed in the client", "S5: p%d has passed %s on, which was lost", p.id, t.key)
 	}
+	return w.succeeds(t)
+}
+
+// succeeds: a lease goes on with its next holder in the same client. The caller holds
+// mu.
+func (w *world) succeeds(t *tenure) *tenure {
 	t.passed = true
 	next := t.continues()
 	next.row, next.failures = t.row+1, t.failures

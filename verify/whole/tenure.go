@@ -144,6 +144,8 @@ func (w *world) begins(p *process, held *lock.Held) *tenure {
 		return nil
 	case t.process == p && t.handle() != nil && p.plan.handovers > 0:
 		t = w.passes(t)
+	case t.process == p && t.renewing > 0 && p.plan.handovers > 0:
+		t = w.succeeds(t) // a Multi may have had it, and passed it on when it failed
 	case t.process != p || t.handle() != nil:
 		w.violated("token", "S3: p%d holds %s with the token %d of another", p.id, held.Key(), held.Token())
 		return nil
