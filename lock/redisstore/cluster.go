@@ -14,8 +14,8 @@ import (
 const (
 	maxRedirects = 4 // of one request: a slot that moves twice, and each time by ASK first
 
-	// tryAgain is the pause after TRYAGAIN: the keys of a lock are being moved to
-	// another node, and lie on both.
+	// tryAgain is the pause after TRYAGAIN: a slot is on its way to another node, and
+	// of the keys that a script names some are not where it was sent.
 	tryAgain = 20 * time.Millisecond
 
 	// silence is how long a node may leave a request without an answer before the

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -22,6 +23,7 @@ func TestOnACluster(t *testing.T) {
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
 	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })
+	t.Run("modes", func(t *testing.T) { renewalsWhileASlotMoves(t, c, rdb) })
 }
 
 // lanesOfMasters: each master is a lane, and a batch over all of them is renewed.
@@ -81,13 +83,8 @@ func movingSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, &Options{Prefix: "verbs:", Timeout: long})
 	l := acquire(t, s, request("k"))
-	from := serverOf(t, c, s.lockKey(l.Key))
-	to := other(c, from)
-	slot := int(slotOf(s.lockKey(l.Key)))
+	from, to, slot := openSlot(t, c, s.lockKey(l.Key))
 	source, target := from.Client(t), to.Client(t)
-	id := func(rdb *redis.Client) string { return rdb.Do(t.Context(), "cluster", "myid").Val().(string) }
-	require.NoError(t, target.Do(t.Context(), "cluster", "setslot", slot, "importing", id(source)).Err())
-	require.NoError(t, source.Do(t.Context(), "cluster", "setslot", slot, "migrating", id(target)).Err())
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "still here")
 	host, port := splitAddr(t, to)
 	require.NoError(t, source.Do(t.Context(), "migrate", host, port, s.lockKey("k"), 0, 5000).Err())
@@ -116,6 +113,37 @@ func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.Cluster
 	require.NoError(t, err)
 	assert.Equal(t, 1, info.Held)
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
+}
+
+// renewalsWhileASlotMoves: a slot may be half way for long, and no lease is lost for it.
+func renewalsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	s := newStore(t, rdb, &Options{Prefix: "modes:", Timeout: long})
+	for mode := lock.Exclusive; mode <= lock.Members; mode++ {
+		r := request(mode.String())
+		r.Mode, r.Extra = mode, &lock.Extra{Limit: 1, Members: []string{"m"}}
+		l := acquire(t, s, r)
+		from, to, slot := openSlot(t, c, s.lockKey(l.Key))
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: nothing has moved", mode)
+		host, port := splitAddr(t, to)
+		for _, key := range from.Client(t).ClusterGetKeysInSlot(t.Context(), slot, 10).Val() {
+			require.NoError(t, from.Client(t).Do(t.Context(), "migrate", host, port, key, 0, 5000).Err())
+		}
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: all of it has moved", mode)
+		require.NoError(t, c.Move(t.Context(), slot, from, to))
+		require.NoError(t, s.Release(t.Context(), l))
+	}
+}
+
+// openSlot begins to move the slot of a key that is there.
+func openSlot(t *testing.T, c *testredis.Cluster, key string) (from, to *testredis.Server, slot int) {
+	t.Helper()
+	from, slot = serverOf(t, c, key), int(slotOf(key))
+	to = other(c, from)
+	source, target := from.Client(t), to.Client(t)
+	id := func(rdb *redis.Client) string { return rdb.Do(t.Context(), "cluster", "myid").Val().(string) }
+	require.NoError(t, target.Do(t.Context(), "cluster", "setslot", slot, "importing", id(source)).Err())
+	require.NoError(t, source.Do(t.Context(), "cluster", "setslot", slot, "migrating", id(target)).Err())
+	return from, to, slot
 }
 
 // serverOf returns the master that has a key.

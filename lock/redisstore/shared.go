@@ -102,13 +102,19 @@ func (s *Store) releaseShared(ctx context.Context, l lock.Lease, refuse time.Dur
 	return parseReleased(reply)
 }
 
-// addShared adds the script for items[from:to], which are shared.
+// addShared adds the script for items[from:to], which are shared. In place of members
+// that a lease does not have it names the records again: while a slot moves, a server
+// refuses what names a key that is not there.
 func (r *round) addShared(from, to int) {
 	n := to - from
 	start := len(r.args)
 	r.args = append(r.args, nil, nil, 3*n)
 	for _, it := range r.items[from:to] {
-		r.args = append(r.args, &it.key, it.key+recordsEnd, it.key+membersEnd)
+		third := recordsEnd
+		if it.members {
+			third = membersEnd
+		}
+		r.args = append(r.args, &it.key, it.key+recordsEnd, it.key+third)
 	}
 	r.args = append(r.args, r.items[from].ttl)
 	for _, it := range r.items[from:to] {

@@ -22,6 +22,7 @@ type state struct {
 	owner      int32  // its length
 	slot       uint16
 	shared     bool // the mode is not Exclusive
+	members    bool // it is Members
 }
 
 func (s *Store) newState(r *lock.Request, token uint64) *state {
@@ -38,7 +39,7 @@ func (s *Store) newState(r *lock.Request, token uint64) *state {
 	all := string(text)
 	st := &state{
 		store: s, token: token, key: all[:key], value: all[key:], owner: int32(len(r.Owner)),
-		slot: slotOf(all[:key]), shared: r.Mode != lock.Exclusive,
+		slot: slotOf(all[:key]), shared: r.Mode != lock.Exclusive, members: r.Mode == lock.Members,
 	}
 	if !st.shared {
 		st.metadata = r.Metadata()

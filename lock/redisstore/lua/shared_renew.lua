@@ -2,7 +2,8 @@
 -- that has ended is lost, even if nothing has cleared it away yet, and so is one
 -- whose keys hold something else. How many members a lease has does not matter.
 --
--- KEYS three for each lease: the holders, the records, the members
+-- KEYS three for each lease: the holders, the records, the members; for one that has
+--      no members the records again
 -- ARGV 1 TTL in ms
 --      2 ... "owner token", one per lease
 --
