@@ -8,6 +8,6 @@
 //	lock        distributed locks on top of the watchdog; lock/redisstore keeps them in Redis
 //
 // Start with package lock for a distributed lock, with package wheel for
-// timers. docs/GUIDE.md helps to choose and to use a lock, docs/SAFETY.md says what
+// timers. docs/GUIDE.md helps to choose and to use them, docs/SAFETY.md says what
 // a lease can and cannot promise, docs/ARCHITECTURE.md how the layers fit together.
 package leasewheel
