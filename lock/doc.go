@@ -22,7 +22,7 @@
 //
 // [Client.Inspect] shows who holds a lock, and [Client.ForceRelease] takes it away from
 // a holder that hangs. [Terms] say how long leases last, [Options] how a client keeps
-// and waits for them.
+// and waits for them. docs/GUIDE.md helps to choose, and says what each error means.
 //
 // # What a lease cannot promise
 //

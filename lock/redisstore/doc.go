@@ -15,7 +15,10 @@
 // A server that loses data (a crash without an AOF on disk, a fail-over to a
 // replica that was behind) loses locks with it, and their holders are told at the
 // next renewal, after another may have got them. Fencing tokens rise all the same,
-// unless the clock of the server went back by more than ten minutes.
+// unless the clock of the server, or of the replica that took over, is behind as well.
+// Where no data is lost it may go back by ten minutes.
+//
+// docs/OPERATIONS.md says how to set a server up and what its faults do.
 //
 // # Keys
 //
