@@ -77,9 +77,10 @@ func (l *line) admits(r Request) bool {
 	return false
 }
 
-// enter returns nil when the call may ask the store: leave or fail must then be
-// called; or the lock itself, which its holder has passed on. The error is ErrTooMany,
-// at once; the cause of ctx; or that with which a call before it failed.
+// enter waits until it is the call's turn. It returns nil and no error when the call may
+// ask the store, and then leave, or fail, must be called. It returns a handle if the
+// holder of the lock has passed that on to the call. The error is ErrTooMany, at once;
+// the cause of ctx; or that with which a call before it failed.
 func (l *lines) enter(ctx context.Context, c *Client, r Request) (*Held, error) {
 	l.mu.Lock()
 	if l.n >= l.most {
@@ -141,8 +142,8 @@ func (l *lines) leave(r Request) {
 	l.move(r)
 }
 
-// stay is leave for a call that has the lock and stays in front of the line, until
-// move.
+// stay counts out a call that has the lock, but lets nobody follow: the call keeps its
+// place in front of the line until move.
 func (l *lines) stay() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

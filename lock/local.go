@@ -52,8 +52,9 @@ func (s *holding) giveSeatUp() {
 }
 
 // passOn gives the lock to the first who waits for it in this client, and reports
-// whether it did. If not, the holding is as it was, or another one is returned that
-// has taken its place: then there is nobody to pass that to any more.
+// whether it did. If it did not, the caller still has the lock, by the holding that is
+// returned: s itself; or the one that was made for a waiter who has left meanwhile,
+// which has taken the place of s.
 func (s *holding) passOn() (instead *holding, passed bool) {
 	p := s.seat
 	if p == nil || p.passes >= p.client.handovers || !p.client.lines.has(p) {

@@ -188,8 +188,9 @@ var (
 )
 
 // ask calls f for the members at the same time, and returns the channel on which
-// all answers come. They go on after the end of ctx, until they are answered, the
-// bound has passed, or the quorum is closed; so f must work with what is its own.
+// all answers come. The calls go on after the end of ctx, until they are answered, the
+// bound has passed, or the quorum is closed; so f must use nothing that its caller may
+// use again.
 func ask[A any](ctx context.Context, q *quorum, bound time.Duration, at []int, f func(ctx context.Context, i int) (A, error)) (<-chan answer[A], error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

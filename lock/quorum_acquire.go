@@ -99,7 +99,9 @@ func (b *ballot) add(a answer[Lease]) {
 	}
 }
 
-// decided: it is granted, or cannot be any more and the reason is known too.
+// decided reports whether no further answer can change the verdict: the request is
+// granted; or so many members failed that it cannot be; or it cannot be because others
+// hold the lock, and enough have answered to say so.
 func (b *ballot) decided() bool {
 	switch {
 	case b.granted >= b.need, b.failed > b.members-b.need:

@@ -18,7 +18,7 @@ type grant struct {
 	key    string
 	try    string // the owner by which the members know it
 
-	mu     sync.Mutex // guards all below; no member is called with it
+	mu     sync.Mutex // guards all below; of a member only Lane, which does no IO, is called with it
 	copies []copied   // one for each member
 	ended  bool       // nobody wants it any more
 	until  time.Time  // when it is over unless it is renewed

@@ -11,11 +11,12 @@ import (
 
 var _ Inspector = (*quorum)(nil)
 
-// Inspect implements [Inspector], if all members do: it shows what the member in the
-// middle does, so that a majority has as many holders at least; of one holder, what
-// most members do. Members do not tell owners, so these may be holders of a minority
-// each, for a moment. Tokens are left out: they are those of a member. It is an error
-// if those members that answer leave open whether the lock is held.
+// Inspect implements [Inspector], if all members do. Of the members, in the order of how
+// many holders they show, it shows what the one in the middle does: a majority shows as
+// many at least. If that is one holder, it is the one that most members show. Members do
+// not tell owners, so for a moment these may be different ones, each held by a minority.
+// Tokens are left out: they are those of a member. It is an error if those members that
+// answer leave open whether the lock is held.
 func (q *quorum) Inspect(ctx context.Context, key string) (Info, error) {
 	infos, err := look(ctx, q, func(ctx context.Context, s Inspector) (Info, error) { return s.Inspect(ctx, key) })
 	if err != nil {

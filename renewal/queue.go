@@ -94,6 +94,14 @@ func (l *list[L]) push(e *Entry[L]) {
 	l.len++
 }
 
+// age returns for how long the first entry has been due, 0 if there is none.
+func (l *list[L]) age(now instant) time.Duration {
+	if l.head == nil {
+		return 0
+	}
+	return time.Duration(now.mono - l.head.at)
+}
+
 func (l *list[L]) remove(e *Entry[L]) {
 	if e.prev == nil {
 		l.head = e.next

@@ -36,11 +36,7 @@ func (w *Watchdog[L]) Stats() Stats {
 		s.InFlight += l.workers
 		for _, q := range l.queues {
 			s.Due += q.again.len + q.fresh.len
-			for _, oldest := range []*Entry[L]{q.again.head, q.fresh.head} {
-				if oldest != nil {
-					s.Oldest = max(s.Oldest, time.Duration(now.mono-oldest.at))
-				}
-			}
+			s.Oldest = max(s.Oldest, q.again.age(now), q.fresh.age(now))
 		}
 	}
 	lost := w.lost

@@ -136,8 +136,8 @@ func (s *shard) take(tick int64, due []uint64) ([]uint64, bool) {
 
 // claim ends the run of the timer prev, 0 if there is none, and begins that of the
 // first timer in due that is still to run. It returns what is left of due; task is
-// nil if there is none. Until then Stop and Reset of a due timer are exact, and
-// Close gets back what did not begin.
+// nil if there is none. Until a due timer is claimed Stop and Reset of it are exact, and
+// Close returns its task.
 func (s *shard) claim(prev uint64, due []uint64) (task schedule.Task, id uint64, tick int64, rest []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

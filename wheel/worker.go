@@ -47,7 +47,8 @@ type core struct {
 	stats stats
 }
 
-// awake is before every tick that a timer can have: nobody wakes the worker then.
+// awake is the tick that a worker which does not sleep is said to sleep to. It is before
+// that of every timer, so nobody wakes the worker.
 const awake = 0
 
 // turn is where the worker stands. It survives a task that ends the worker's

@@ -46,7 +46,8 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// unfit returns why nothing is served, if nothing is. The caller holds mu.
+// unfit returns why nothing is asked of the store any more: ctx has ended, or the store
+// is closed. The caller holds mu.
 func (s *Store) unfit(ctx context.Context) error {
 	if err := endOf(ctx); err != nil {
 		return err

@@ -111,8 +111,8 @@ func (s *Store) serve(k *state, now time.Time) {
 	}
 }
 
-// watch wakes the first of the queue: it is another now, or the leases are whose
-// ends it watches for.
+// watch wakes the first of the queue, who sleeps until one of the leases ends: it may be
+// another waiter now, or there are other leases.
 func (k *state) watch() {
 	if first := k.queue.Front(); first != nil {
 		first.Value.(*waiter).rouse()
@@ -137,7 +137,7 @@ func (k *state) enqueue(w *waiter) {
 	for _, m := range w.request.Members() {
 		k.wanted[m]++
 	}
-	k.watch() // it may wait for an end that the first does not wait for
+	k.watch() // a lease that it waits for may be one that the first has not seen
 }
 
 // dequeue takes a waiter out of the queue.

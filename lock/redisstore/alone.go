@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// soloist sends one script at a time, on the goroutine of its caller. go-redis
-// notices the deadline of a ctx while it waits for an answer, but not that the ctx
-// is cancelled; so then the time of its connection is up, which nobody else uses, and
-// go-redis closes it.
+// soloist sends one script at a time, on the goroutine of its caller. While go-redis
+// waits for an answer it notices the deadline of a ctx, but not that the ctx is
+// cancelled. So a cancelled call has the deadline of its connection set to the past:
+// nobody else uses that connection, and go-redis closes it.
 type soloist struct {
 	rdb *redis.Client
 
@@ -24,8 +24,8 @@ type soloist struct {
 // solo is one call.
 type solo struct {
 	conn   net.Conn // that it was sent on
-	ended  bool
-	broken bool // it must not wait any more
+	ended  bool     // it has returned: its connection may be that of the next call
+	broken bool     // its ctx was cancelled: it must not wait any more
 }
 
 func newSoloist(o redis.Options) *soloist {
@@ -78,7 +78,8 @@ func (s *soloist) end(call *solo) {
 	call.ended = true
 }
 
-// attend returns a connection that is known to the call that writes to it.
+// attend returns the connection wrapped so that a call that writes to it takes note of
+// it: that is the one to interrupt.
 func (s *soloist) attend(conn net.Conn) net.Conn {
 	a := attended{conn, s}
 	if raw, ok := conn.(syscall.Conn); ok {

@@ -101,9 +101,9 @@ func endingWith(life context.Context, dial dialFunc) dialFunc {
 // ctx, the end of the store, or the bound.
 //
 // f runs on a goroutine of its own, because go-redis notices the deadline of a ctx
-// while it waits for an answer, but not that the ctx is cancelled. f that is left
-// behind ends by the same deadline, or when Close takes its connection away. What
-// it works with must be its own.
+// while it waits for an answer, but not that the ctx is cancelled. If nobody waits for f
+// any more it goes on until that deadline, or until Close takes its connection away. So
+// nothing that it works with may be used by others.
 func await[T any](ctx context.Context, s *Store, bound time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := s.begin(ctx); err != nil {

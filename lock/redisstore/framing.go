@@ -70,7 +70,8 @@ type framing struct {
 	wrong bool
 }
 
-// take follows the stream through its next bytes. After an error all is one.
+// take follows the stream through its next bytes. After an error it returns nothing
+// else.
 func (f *framing) take(p []byte) error {
 	for len(p) > 0 && !f.wrong {
 		n := f.bulk

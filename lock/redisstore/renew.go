@@ -173,8 +173,8 @@ func (f *flight) fly(ctx context.Context, s *Store) {
 	wg.Wait()
 }
 
-// settle tells the outcomes and leaves the items that are to be sent elsewhere. To
-// follow means that there may be any.
+// settle tells the outcomes, and leaves those items that are to be sent to another
+// node: none, unless redirections are to be followed.
 func (f *flight) settle(ctx context.Context, s *Store, out []renewal.Outcome, follow bool) {
 	again := f.items[:0] // of items that the rounds have been asked about
 	for _, r := range f.rounds {
@@ -192,11 +192,7 @@ func (f *flight) settle(ctx context.Context, s *Store, out []renewal.Outcome, fo
 				continue
 			}
 			if to, ok := redirected(err, r.node.addr); ok && follow && s.cluster != nil {
-				n := s.cluster.follow(to, items[0].slot)
-				for _, it := range items {
-					it.node, it.asking = n, to.asking
-					again = append(again, it)
-				}
+				again = append(again, readdress(items, s.cluster.follow(to, items[0].slot), to.asking)...)
 				continue
 			}
 			f.fail(len(items), s.reason(ctx, s.clean(err, owners(items)...)))
@@ -206,6 +202,14 @@ func (f *flight) settle(ctx context.Context, s *Store, out []renewal.Outcome, fo
 	clear(f.items[len(again):])
 	clear(f.rounds)
 	f.items, f.rounds = again, f.rounds[:0]
+}
+
+// readdress notes to which node items go next, and returns them.
+func readdress(items []item, n *node, asking bool) []item {
+	for i := range items {
+		items[i].node, items[i].asking = n, asking
+	}
+	return items
 }
 
 func owners(items []item) []string {

@@ -141,8 +141,8 @@ func (s *signals) take(e *ear) (token uint64, again bool) {
 	return token, again
 }
 
-// heard tells the owner that is signalled a token. Signals that are no such thing
-// are dropped.
+// heard takes a signal, "owner token", and tells the ear of that owner. Anything else is
+// dropped.
 func (s *signals) heard(payload string) {
 	space := strings.LastIndexByte(payload, ' ')
 	token, ok := parseToken(payload[space+1:])

@@ -69,6 +69,8 @@ func (s *Store) stateOf(l *lock.Lease) (*state, error) {
 	return s.newState(&l.Request, l.Token), nil
 }
 
+// fits reports whether the state was made, by this store, of what the fields of the
+// lease say.
 func (st *state) fits(s *Store, l *lock.Lease) bool {
 	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != lock.Exclusive) &&
 		(l.Extra == nil && st.metadata == "" || st.shared || st.metadata == l.Metadata())

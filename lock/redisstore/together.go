@@ -209,15 +209,16 @@ func (d *desk) run() {
 	}
 }
 
-// take takes some of what waits, in order. If there is nothing left it is the last
-// deed of run.
+// take takes some of what waits, in order. If that is nothing, run ends, and is not
+// counted any more.
 func (d *desk) take() pipeline {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.taken()
 }
 
-// next is take after a pipeline of so many has come back.
+// next is take after a pipeline of so many has come back. It takes nothing, and run
+// ends, if the pipelines that are still under way are enough for what waits.
 func (d *desk) next(n int, answered bool) pipeline {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -230,7 +231,7 @@ func (d *desk) next(n int, answered bool) pipeline {
 	return d.taken()
 }
 
-// taken is take for a caller that holds mu.
+// taken is take for callers that hold mu.
 func (d *desk) taken() pipeline {
 	var batch pipeline
 	bytes := 0
