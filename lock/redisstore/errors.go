@@ -17,10 +17,20 @@ var (
 	errZeroStore  = errors.New("the Store was not made by New")
 )
 
-// failed says what could not be done with a key.
-func failed(verb, key string, err error) error {
-	return fmt.Errorf("redisstore: %s %s: %w", verb, quoted(key), err)
+// failureError says what could not be done with a key. Its text is made when somebody reads
+// it; what package lock has a word for stands there without the name of that package.
+type failureError struct {
+	verb, key string
+	err       error
 }
+
+func failed(verb, key string, err error) error { return &failureError{verb, key, err} }
+
+func (e *failureError) Error() string {
+	return "redisstore: " + e.verb + " " + quoted(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
+}
+
+func (e *failureError) Unwrap() error { return e.err }
 
 // clean returns an error of go-redis as one of package lock if it is one, and
 // without what must not be read in logs: servers repeat in some refusals what they
@@ -33,6 +43,8 @@ func (s *Store) clean(err error, owners ...string) error {
 			return unexpected(nil)
 		case isWrongType(refusal.Error()):
 			return lock.ErrWrongType
+		case isNoAuth(refusal.Error()):
+			err = fmt.Errorf("NOAUTH, the server wants a password: %w", err)
 		}
 	}
 	text := err.Error()
@@ -55,6 +67,12 @@ func (s *Store) clean(err error, owners ...string) error {
 // Redis 6 say where in the script it happened.
 func isWrongType(refusal string) bool {
 	return strings.HasPrefix(refusal, "WRONGTYPE ") || strings.Contains(refusal, ": WRONGTYPE ")
+}
+
+// isNoAuth recognizes what servers since Redis 6.2 say to a command that is too long to
+// be looked at before it is known from whom it is.
+func isNoAuth(refusal string) bool {
+	return strings.HasPrefix(refusal, "ERR Protocol error: unauthenticated ")
 }
 
 // quoted makes a key fit for a message: binary bytes escaped, long keys cut.

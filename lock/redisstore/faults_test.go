@@ -90,6 +90,18 @@ func TestOutOfMemory(t *testing.T) {
 	rising(t, first, second)
 }
 
+// What the server says to a long command is not that it wants a password.
+func TestAMissingPasswordIsNamed(t *testing.T) {
+	admin := testredis.Start(t).Client(t)
+	rdb := redis.NewClient(admin.Options())
+	defer rdb.Close()
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "sesame").Err())
+	s := newStore(t, rdb, nil)
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, "NOAUTH")
+	require.ErrorContains(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), "NOAUTH")
+}
+
 func TestAReplicaTellsNothing(t *testing.T) {
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)

@@ -71,7 +71,11 @@ func TestErrorsNameTheKeyAndNotTheOwner(t *testing.T) {
 	require.ErrorContains(t, err, `redisstore: acquire "a\x00\nkkk`)
 	assert.Less(t, len(err.Error()), 300)
 	secretless(t, err, r.Owner)
-	require.ErrorContains(t, s.Release(t.Context(), lock.Lease{Request: request("k")}), `redisstore: release "k"`)
+	require.EqualError(t, s.Release(t.Context(), lock.Lease{Request: request("k")}), `redisstore: release "k": not held`)
+	spoil(t, rdb, s.lockKey("k"))
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, lock.ErrWrongType)
+	require.EqualError(t, err, `redisstore: acquire "k": the key holds something that is not a lock of this kind`)
 }
 
 func TestALeaseOfAnotherMakeIsRenewed(t *testing.T) {
