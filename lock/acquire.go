@@ -41,9 +41,9 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 	}
 	switch {
 	case ctx == nil:
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), errNilContext)
+		return nil, failed("", r.Key, errNilContext)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("lock: lock %s: %w", quoted(r.Key), refusal(ctx, nil))
+		return nil, failed("", r.Key, refusal(ctx, nil))
 	}
 	if err := c.begin(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 	}
 	var taken *HeldError
 	if err != nil && !errors.As(err, &taken) { // which names the key itself
-		err = fmt.Errorf("lock: lock %s: %w", quoted(r.Key), err)
+		err = failed("", r.Key, err)
 	}
 	return held, err
 }
@@ -272,6 +272,6 @@ func refusal(ctx context.Context, err error) error {
 	case err == nil || errors.Is(err, cause):
 		return fmt.Errorf("%w: %w", ErrNotAcquired, cause)
 	default:
-		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, cause, err)
+		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, cause, bareError{err})
 	}
 }

@@ -69,7 +69,7 @@ var ErrBadMembers = errors.New("lock: bad members")
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, group: group, extra: new(Extra)}
 	if err := checkMembersOf(members); err != nil {
-		b.wrong = fmt.Errorf("lock: lock %s: %w", quoted(group), err)
+		b.wrong = failed("", group, err)
 		return b
 	}
 	b.extra.Members = slices.Clone(members)
@@ -126,12 +126,12 @@ func (b *Batch) acquire(ctx context.Context, wait bool) (*Held, error) {
 		return b.client.acquire(ctx, request, wait)
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("lock: lock %s: %w: %s is not, like %d others of %d",
-			quoted(b.group), ErrPartlyHeld, quoted(rest[0]), len(rest)-1, len(b.extra.Members))
+		return nil, failed("", b.group, fmt.Errorf("%w: %s is not, like %d others of %d",
+			ErrPartlyHeld, quoted(rest[0]), len(rest)-1, len(b.extra.Members)))
 	}
 	held, err := enterAll(ctx, parts)
 	if err != nil {
-		return nil, fmt.Errorf("lock: lock %s again: %w", quoted(b.group), err)
+		return nil, failed("", b.group, err)
 	}
 	return held, nil
 }

@@ -158,7 +158,7 @@ func (c *Client) Close(ctx context.Context) error {
 	case ctx == nil:
 		return errNilContext
 	case c == nil || c.core == nil:
-		return errZeroLock
+		return errZeroClient
 	}
 	c.mu.Lock()
 	if c.closed {

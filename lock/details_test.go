@@ -219,7 +219,7 @@ func TestTheErrorOfATakenLockNamesItOnce(t *testing.T) {
 		defer cancel()
 		_, err = b.Mutex("k").Lock(short)
 		require.Equal(t, 1, strings.Count(err.Error(), `"k"`), err)
-		require.ErrorContains(t, err, "lock: not acquired: context deadline exceeded: lock: ")
+		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "k" is held`)
 	})
 }
 

@@ -3,8 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Do calls f while it holds the lock, which it waits for as Lock does. The ctx
@@ -27,7 +28,7 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) error 
 	case err != nil:
 		return err
 	case !held.stands():
-		return fmt.Errorf("lock: Do: %w", errNoHandle)
+		return errNoHandle
 	}
 	returned := false
 	defer func() {
@@ -41,8 +42,11 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) error 
 	returned = true
 
 	unlocked := held.Unlock(ctx)
+	var lost *renewal.LostError
 	switch {
 	case unlocked == nil:
+		return err
+	case errors.As(unlocked, &lost) && errors.Is(err, lost): // f tells of it itself
 		return err
 	case errors.Is(unlocked, ErrLost), errors.Is(unlocked, ErrClosed):
 		return errors.Join(err, unlocked)

@@ -55,7 +55,7 @@ func (e *Election) acquire(ctx context.Context, wait bool) (*Held, error) {
 	case e == nil || e.client == nil:
 		return nil, errZeroLock
 	case e.name == "" || len(e.name) > MaxMetadataLen:
-		return nil, fmt.Errorf("lock: campaign %s: the name of a candidate must have 1 to %d bytes, got %d", quoted(e.key), MaxMetadataLen, len(e.name))
+		return nil, failed("", e.key, fmt.Errorf("the name of a candidate must have 1 to %d bytes, got %d", MaxMetadataLen, len(e.name)))
 	}
 	candidate := *e.client
 	candidate.terms.Metadata = e.name

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -60,6 +61,37 @@ func (e *HeldError) Error() string {
 
 // Is makes every HeldError match ErrNotAcquired.
 func (e *HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// keyError is what went wrong with the lock of a key. Its text is made when somebody
+// reads it, and says once what it is about.
+type keyError struct {
+	what string // was done with it; "" for getting it, and for what became of it
+	key  string
+	err  error
+}
+
+// failed returns the error of what was done with a key.
+func failed(what, key string, err error) error { return &keyError{what, key, err} }
+
+func (e keyError) Error() string {
+	about, why := quoted(e.key), bareError{e.err}.Error()
+	if e.what != "" {
+		about = e.what + " " + about
+	}
+	if strings.Contains(why, about) { // as the errors of stores may
+		return "lock: " + why
+	}
+	return "lock: " + about + ": " + why
+}
+
+func (e keyError) Unwrap() error { return e.err }
+
+// bareError is an error without the name of this package in front, for the inside of
+// another one.
+type bareError struct{ err error }
+
+func (e bareError) Error() string { return strings.TrimPrefix(e.err.Error(), "lock: ") }
+func (e bareError) Unwrap() error { return e.err }
 
 // quoted makes a key fit for a message: binary bytes escaped, long keys cut.
 func quoted(key string) string {

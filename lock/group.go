@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -36,7 +35,7 @@ func (g *group) unlock(ctx context.Context) error {
 func (g *group) err() error {
 	for _, h := range g.members {
 		if err := h.Err(); err != nil {
-			g.end(fmt.Errorf("%s: %w", quoted(h.Key()), err)) // unless it has ended before
+			g.end(failed("", h.Key(), err)) // unless it has ended before
 			break
 		}
 	}

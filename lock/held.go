@@ -54,17 +54,17 @@ type hold interface {
 // that a [Reentrant] has entered again stays held until the last of its handles is
 // unlocked; the others do no IO.
 //
-// A lock that was lost before returns its *renewal.LostError, so that the caller
-// learns that the work was not protected to its end. A second Unlock returns
+// The error of a lock that was lost before matches ErrLost, see Err, so that the
+// caller learns that the work was not protected to its end. A second Unlock returns
 // ErrNotHeld, one after the client's Close ErrClosed. None of them touches what others
-// hold by then. A nil ctx counts as
-// context.Background(). Unlock may be called from the function given to Do.
+// hold by then. A nil ctx counts as context.Background(). Unlock may be called from
+// the function given to Do.
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.stands() {
 		return ErrNotHeld
 	}
 	if !h.used.CompareAndSwap(false, true) {
-		return fmt.Errorf("lock: unlock %s: %w", quoted(h.Key()), ErrNotHeld)
+		return failed("unlock", h.Key(), ErrNotHeld)
 	}
 	if ctx == nil {
 		ctx = context.Background()
@@ -79,9 +79,11 @@ func (h *Held) Valid() bool {
 	return h.stands() && h.hold.valid()
 }
 
-// Err returns nil while the lock is held, and then why it is not: a
-// *renewal.LostError, ErrNotHeld after Unlock, ErrClosed after the client's
-// Close. Like Valid it looks at the clocks. The answer never changes any more.
+// Err returns nil while the lock is held, and then why it is not: an error that
+// matches ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after
+// Unlock; ErrClosed after the client's Close. That of a Multi is of the first of its
+// members that ended. Like Valid it looks at the clocks. The answer never changes any
+// more.
 func (h *Held) Err() error {
 	if !h.stands() {
 		return ErrNotHeld

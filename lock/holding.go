@@ -56,7 +56,7 @@ func (s *holding) leave(ctx context.Context) (last bool, err error) {
 		last, err = true, s.release(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("lock: unlock %s: %w", quoted(s.key()), err)
+		err = failed("unlock", s.key(), err)
 	}
 	return last, err
 }
@@ -132,7 +132,17 @@ func (s *holding) err() error {
 	if s.left.Load() {
 		return ErrNotHeld
 	}
-	return s.state()
+	return s.ended()
+}
+
+// ended is state for those who do not say of which lock they speak: a loss names the
+// key. It is no pointer, so that what is told twice is equal.
+func (s *holding) ended() error {
+	err := s.state()
+	if errors.Is(err, ErrLost) {
+		return keyError{key: s.key(), err: err}
+	}
+	return err
 }
 
 func (s *holding) valid() bool { return !s.left.Load() && s.entry.Valid() }

@@ -93,7 +93,7 @@ func (c *Client) look(ctx context.Context, verb, key string, f func(context.Cont
 		return f(ctx, inspector)
 	}()
 	if err != nil {
-		return fmt.Errorf("lock: %s %s: %w", verb, quoted(key), err)
+		return failed(verb, key, err)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (m *multi) Lock(ctx context.Context) (*Held, error) {
 		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("lock: lock all: %w", refusal(ctx, err))
+			return nil, refusal(ctx, err)
 		}
 		next, patience = failed, defaultBackoff(round)
 	}
@@ -227,7 +227,7 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 			got[at], err = m.locks[at].TryLock(ctx)
 		}
 		if err == nil && !got[at].stands() {
-			err = fmt.Errorf("lock: lock %d of Multi: %w", at, errNoHandle)
+			err = fmt.Errorf("lock: lock %d of Multi: %w", at, bareError{errNoHandle})
 		}
 		if err != nil {
 			giveBack(ctx, got)
@@ -249,7 +249,7 @@ func lockWithin(ctx context.Context, l Locker, patience time.Duration) (*Held, e
 	defer cancel()
 	h, err := l.Lock(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: %w", errStillTaken, err)
+		return nil, fmt.Errorf("%w: %w", errStillTaken, bareError{err})
 	}
 	return h, err
 }

@@ -305,8 +305,8 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 			{"lock 3 of Multi is lock 1 again", lock.Multi(b.Mutex("a"), lock.Multi(b.Mutex("b"), b.Mutex("c")), b.Mutex("b"))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Mutex)(nil))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Reentrant)(nil))},
-			{"lock 1 of Multi: lock: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{})},
-			{"lock 1 of Multi: lock: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{new(lock.Held)})},
+			{"lock 1 of Multi: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{})},
+			{"lock 1 of Multi: not held: Lock returned neither", lock.Multi(b.Mutex("a"), empty{new(lock.Held)})},
 		} {
 			_, err := tc.lock.Lock(ctx)
 			require.ErrorContains(t, err, tc.want)

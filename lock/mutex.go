@@ -65,4 +65,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 // Key returns the key.
 func (m *Mutex) Key() string { return m.key }
 
-var errZeroLock = errors.New("lock: this lock was not made by a Client")
+var (
+	errZeroLock   = errors.New("lock: this lock was not made by a Client, or its Client not by New")
+	errZeroClient = errors.New("lock: this Client was not made by New")
+)

@@ -187,7 +187,7 @@ func (g *grant) over(now time.Time) bool {
 	return !now.Before(g.until)
 }
 
-var errQuorumGivenUp = fmt.Errorf("lock: quorum: %w: the acquisition was given up", ErrNotAcquired)
+var errQuorumGivenUp = fmt.Errorf("lock: quorum: %w: the acquisition was given up", bareError{ErrNotAcquired})
 
 // open returns the grant that an owner has, or a new one.
 func (q *quorum) open(ctx context.Context, r *Request) (*grant, error) {

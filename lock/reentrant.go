@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 )
@@ -79,7 +78,7 @@ func (r *Reentrant) acquire(ctx context.Context, wait bool) (*Held, error) {
 	}
 	held, err := o.enter(ctx, nil)
 	if err != nil {
-		return nil, fmt.Errorf("lock: lock %s again: %w", quoted(r.key), err)
+		return nil, failed("", r.key, err)
 	}
 	return held, nil
 }
@@ -108,19 +107,19 @@ type reentry struct {
 func newReentry(s *holding, members []string) *Held {
 	r := &reentry{of: s, members: members}
 	r.ctx, r.end = context.WithCancelCause(context.Background())
-	r.off = s.entry.AfterFunc(func() { r.end(s.state()) })
+	r.off = s.entry.AfterFunc(func() { r.end(s.ended()) })
 	return &Held{hold: r}
 }
 
 func (r *reentry) unlock(ctx context.Context) error {
 	_, err := r.of.leave(ctx)
 	r.off()
-	r.end(cmp.Or(r.of.state(), ErrNotHeld))
+	r.end(cmp.Or(r.of.ended(), ErrNotHeld))
 	return err
 }
 
 func (r *reentry) err() error {
-	if err := r.of.state(); err != nil {
+	if err := r.of.ended(); err != nil {
 		r.end(err) // unless it has ended before
 	}
 	return context.Cause(r.ctx)

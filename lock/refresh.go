@@ -25,7 +25,7 @@ func (s *holding) refresh(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("lock: lock %s: %w: %w", quoted(lease.Key), ErrNotAcquired, err)
+	return failed("", lease.Key, fmt.Errorf("%w: %w", ErrNotAcquired, bareError{err}))
 }
 
 func (s *holding) renew(ctx context.Context, lease Lease) error {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -105,7 +104,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	}
 	reader, err := writer.downgrade(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("lock: downgrade %s: %w", quoted(m.key), err)
+		return nil, failed("downgrade", m.key, err)
 	}
 	return reader, nil
 }
@@ -116,7 +115,7 @@ func (m *RWMutex) writer(ctx context.Context, h *Held) (*holding, error) {
 		return nil, errZeroLock
 	}
 	refused := func(err error) (*holding, error) {
-		return nil, fmt.Errorf("lock: downgrade %s: %w", quoted(m.key), err)
+		return nil, failed("downgrade", m.key, err)
 	}
 	switch {
 	case ctx == nil:

@@ -43,7 +43,7 @@ var _ Locker = (*Semaphore)(nil)
 func (c *Client) Semaphore(key string, n int) *Semaphore {
 	s := &Semaphore{client: c, key: key, extra: &Extra{Limit: n}}
 	if n < 1 || n > MaxPermits {
-		s.wrong = fmt.Errorf("lock: lock %s: the limit of a semaphore must be 1 to %d, got %d", quoted(key), MaxPermits, n)
+		s.wrong = failed("", key, fmt.Errorf("the limit of a semaphore must be 1 to %d, got %d", MaxPermits, n))
 	}
 	return s
 }
