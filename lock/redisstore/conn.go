@@ -155,6 +155,9 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
+// lateEnd is how long a ctx is waited for whose deadline has passed.
+const lateEnd = time.Second
+
 // reason returns why a call failed: the end of the store or of the ctx, if go-redis
 // tells of it first and in words of its own.
 func (s *Store) reason(ctx context.Context, err error) error {
@@ -164,7 +167,7 @@ func (s *Store) reason(ctx context.Context, err error) error {
 	default:
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // its timer is about to fire
+		_ = pause(ctx, lateEnd) // its timer is about to fire; one of other making may have none
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -98,6 +98,36 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
+// dated is a context of other making, which names a deadline and does not end then.
+type dated struct {
+	context.Context
+	until time.Time
+}
+
+// Deadline implements context.Context.
+func (d dated) Deadline() (time.Time, bool) { return d.until, true }
+
+func TestAContextThatDoesNotKeepItsDeadline(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and is silent
+	require.NoError(t, err)
+	defer listener.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	done := make(chan error, 1)
+	go func() {
+		ctx := dated{context.Background(), time.Now().Add(50 * time.Millisecond)}
+		done <- s.Renew(ctx, []lock.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1))
+	}()
+	select {
+	case err := <-done:
+		require.Error(t, err)
+	case <-time.After(long):
+		require.Fail(t, "the renewal does not return")
+	}
+}
+
 func TestTheBoundOfTheStore(t *testing.T) {
 	for how, s := range hanging(t) {
 		t.Run(how, func(t *testing.T) {
