@@ -95,8 +95,9 @@ func (q *Queue[T]) Pop(ctx context.Context) (T, error) {
 	return q.items.free(slot), nil
 }
 
-// TryPop returns the earliest value if it is due. It never waits, and like Pop
-// does not stand in line.
+// TryPop returns the earliest value if it is due, false if none is or the queue is
+// closed. It never waits, and like Pop it takes what is due before those who stand in
+// line for it.
 func (q *Queue[T]) TryPop() (v T, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

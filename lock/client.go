@@ -50,7 +50,7 @@ type core struct {
 }
 
 // New returns a client of the given store. The error names the argument or the
-// field of Options that is wrong. No IO is done. The client must be closed; with
+// field of Options that is wrong; then the store is left open. No IO is done. The client must be closed; with
 // it its store is closed, if that is an io.Closer: two clients need two stores, and
 // With makes another kind of lock on the same.
 func New(store Store, o *Options) (*Client, error) {
@@ -125,7 +125,7 @@ func (c *Client) With(t Terms) *Client {
 type Stats struct {
 	Renewal  renewal.Stats // of the watchdog: what is held, renewed and lost
 	Waiting  int           // calls of Lock that do not have their lock yet
-	Cleaning int           // abandoned acquisitions that are still being released
+	Cleaning int           // leases that are being released in the background: of acquisitions given up, of Unlocks not confirmed
 }
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close.
@@ -151,8 +151,9 @@ func (c *Client) GoString() string { return "lock.Client{}" }
 // every holder is told, its Err being ErrClosed; then all locks are released,
 // many at a time, and the engine, if it is the client's own, and the store are
 // closed. All this is done as far as it gets within ctx; the error tells what was
-// not. What could not be released ends with its TTL. A second Close returns
-// ErrClosed.
+// not. What could not be released ends with its TTL. Hooks, and functions that were
+// told of the end of a lock, are not waited for. A second Close returns ErrClosed. A
+// nil ctx is an error, and then nothing is closed.
 func (c *Client) Close(ctx context.Context) error {
 	switch {
 	case ctx == nil:

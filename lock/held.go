@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Held is a lock that was got: the handle of one acquisition. It is renewed until
-// Unlock, until it is lost, or until the client is closed. All methods are safe
+// Held is a lock that was got: the handle of one acquisition. It is renewed, unless
+// its [Terms] are Fixed, until Unlock, until it is lost, or until the client is closed.
+// All methods are safe
 // for concurrent use, from any goroutine. The zero Held is one that is not held.
 type Held struct {
 	hold hold        // nil: nothing is held
@@ -127,7 +128,8 @@ func (h *Held) Token() uint64 {
 
 // Members returns the handles of the locks that a [Multi] holds, in the order in
 // which it was given them: each has its own key, token and deadline. Unlocking one
-// ends the whole. Of any other lock, a [Batch] too, the only member is h itself.
+// ends the whole. So it is of a [Batch] that was entered within several. Of any other
+// lock the only member is h itself.
 func (h *Held) Members() []*Held {
 	if !h.stands() {
 		return nil
@@ -158,7 +160,8 @@ func (h *Held) Key() string {
 // Context returns a copy of parent that also ends when the lock is held no more;
 // context.Cause then tells why, as Err does. The CancelFunc ends the context
 // without touching the lock and must be called to free what it takes. No
-// goroutine exists for it while the lock is held.
+// goroutine exists for it while the lock is held. A nil parent counts as
+// context.Background().
 //
 // The context carries the ownership: a [Reentrant] of this client and key that is
 // given it, or a context made from it, enters the lock again, and so does a [Batch].

@@ -7,9 +7,10 @@ import (
 
 // Locker is a lock: all kinds of this package are.
 type Locker interface {
-	// Lock waits until it has the lock or ctx ends.
+	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
-	// TryLock tries to get the lock without waiting for it to be free.
+	// TryLock tries to get the lock without waiting for it to be free. It waits for
+	// the store, though, as long as ctx and the store allow.
 	TryLock(ctx context.Context) (*Held, error)
 }
 

@@ -22,7 +22,7 @@ type Terms struct {
 	// MaxHold is how long a lock may be held, counted from the request that got it,
 	// or from when Lock had it after waiting: then its holder has lost it, renewals
 	// or not. Others get it when it is unlocked, or after a TTL at most. Default 0:
-	// no limit; at least MinTTL.
+	// no limit; at least MinTTL; refused together with Fixed.
 	MaxHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
@@ -73,8 +73,9 @@ type Options struct {
 	// the store's queue. Default 0: none.
 	LocalHandovers int
 
-	// Logger is told of losses, and of locks that could not be released. Owners
-	// are never logged. Default: nothing is logged.
+	// Logger is told of losses, of clocks that jumped, and of locks that could not be
+	// released; the first two unless Renewal has a Logger of its own. Owners are never
+	// logged. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Entry is one lease under a watchdog: the holder's view of it. Only Register and
 // Pass make one; the zero Entry must not be used. All methods are safe for concurrent
-// use and do no IO. An entry ends once, by Stop, by loss or
-// by the watchdog's Close, and never lives again.
+// use and do no IO. An entry ends once, by Stop, by Pass, by loss, or by the Close of
+// the watchdog or of its engine, and never lives again.
 type Entry[L any] struct {
 	dog *Watchdog[L]
 

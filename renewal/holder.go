@@ -2,7 +2,7 @@ package renewal
 
 import "time"
 
-// Lease returns the lease as it was registered.
+// Lease returns the lease as it was given to Register or Pass.
 func (e *Entry[L]) Lease() L { return e.lease }
 
 // Stop ends the renewals. It returns true if the lease was held until now, false
@@ -95,9 +95,9 @@ func (e *Entry[L]) Done() <-chan struct{} {
 	return end.done
 }
 
-// AfterFunc arranges for f, which must not be nil, to be called in its own
-// goroutine once the entry has ended, at once if it has. Several functions are
-// started in no particular order. The function returned calls f off and reports
+// AfterFunc arranges for f to be called in its own goroutine once the entry has
+// ended, at once if it has. It panics if f is nil; a panic of f is not recovered.
+// Several functions are started in no particular order. The function returned calls f off and reports
 // whether it did: false means that f was started or called off before.
 func (e *Entry[L]) AfterFunc(f func()) (stop func() bool) {
 	if f == nil {

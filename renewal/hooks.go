@@ -8,7 +8,8 @@ import (
 // Hooks are functions that a watchdog calls. Any may be nil. They are called one
 // at a time, in the order of events, on a goroutine of their own that holds no
 // lock and exists only while there is something to report; they may call the
-// watchdog and may block, which delays later calls and nothing else.
+// watchdog and may block, which delays later calls and the Logger, and nothing else.
+// A panic of theirs is not recovered.
 type Hooks struct {
 	// BatchDone is called after each call of Renew. When more than 1,024 calls
 	// are waiting, further ones are dropped and counted in Stats.

@@ -99,8 +99,8 @@ type Options struct {
 	// Margin is how long at least the deadline of a lease stands before it could
 	// end on the store, clock drift allowed for. It must exceed the lateness of
 	// the timer engine: for one with a method Tick() time.Duration it is at least
-	// two ticks and 2 ms, which is then the default. A margin of 1/100 of the TTL
-	// is kept in any case. Default 5 ms.
+	// two ticks and 2 ms. A margin of 1/100 of the TTL is kept in any case. Default
+	// 5 ms, or what the engine needs if that is more.
 	Margin time.Duration
 
 	// Hooks are told of batches and losses. Default: none.

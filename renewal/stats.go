@@ -46,8 +46,8 @@ func (w *Watchdog[L]) Stats() Stats {
 	return s
 }
 
-// Histogram counts durations in buckets a few per cent wide, from 1 µs to over an
-// hour. It is a value: a copy is a snapshot.
+// Histogram counts durations from 1 µs to over an hour, in buckets of 1 µs or at most
+// 12.5 % of the duration. It is a value: a copy is a snapshot.
 type Histogram struct {
 	counts [histOctaves * histSteps]uint64
 }

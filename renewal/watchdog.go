@@ -252,7 +252,8 @@ func (w *Watchdog[L]) renewalAt(sent int64, period time.Duration, earlier float6
 // more, the ctx of those under way is cancelled, and the leases that were held
 // are returned. It then waits for calls of Renew to return, at most until ctx
 // ends, whose cause is the error. It does not wait for hooks and functions of
-// AfterFunc. A second Close has nothing to return and waits likewise.
+// AfterFunc. A second Close has nothing to return and waits likewise. A nil ctx is
+// an error, and then nothing is closed.
 func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
 	switch {
 	case ctx == nil:

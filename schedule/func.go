@@ -8,7 +8,8 @@ import (
 )
 
 // AfterFunc calls f in its own goroutine once d has passed, as time.AfterFunc
-// does, so f may block. Stopping the timer does not wait for f. The errors are
+// does, so f may block. Stopping the timer does not wait for f, nor does closing the
+// engine, and a panic of f is not recovered: it ends the program. The errors are
 // those of Schedule; a nil Scheduler is one too.
 func AfterFunc(s Scheduler, d time.Duration, f func()) (Timer, error) {
 	switch {
@@ -29,7 +30,9 @@ func (f funcTask) Run(Timer) { go f() }
 // Every calls f in its own goroutine each period, first one period from now,
 // until the returned timer is stopped or the engine closed. The calls stand on a
 // fixed grid and do not drift. They never overlap: a tick that comes while f
-// still runs is skipped, as are those that passed while the process slept.
+// still runs is skipped, as are those that passed while the process slept. Stopping
+// the timer, or closing the engine, does not wait for a call under way, and a panic
+// of f is not recovered: it ends the program.
 //
 // Resetting the timer moves its next call off the grid; the ones after it are
 // back on it. A period of zero or less is an error, so is a nil Scheduler, and so

@@ -40,8 +40,9 @@ type Options struct {
 	// Buckets is the number of buckets one tick wide, rounded up to a power of
 	// two. Default 512; 64 to 1,048,576. Timers farther ahead than Buckets ticks
 	// are filed in coarser buckets and moved once or a few times as they come
-	// near, so the number hardly matters. A bucket takes 4 bytes in each of four
-	// shards per processor.
+	// near, so the number hardly matters. A bucket takes 4 bytes in each shard in
+	// use; there are four for each processor, rounded up to a power of two, and 256
+	// at most.
 	Buckets int
 
 	// MaxPending bounds the number of timers; Schedule returns
@@ -169,7 +170,7 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 
 var errZeroWheel = errors.New("wheel: the Wheel was not made by New")
 
-// Tick returns the width of a tick.
+// Tick returns the width of a tick, 0 of the zero Wheel.
 func (w *Wheel) Tick() time.Duration {
 	if w.core == nil {
 		return 0

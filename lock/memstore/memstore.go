@@ -231,7 +231,8 @@ func (s *Store) Len() int {
 	return n
 }
 
-// Close forgets all locks; all methods then return lock.ErrClosed.
+// Close forgets all locks and ends the calls of Wait. Those, and what is called later,
+// return lock.ErrClosed, or that there is nothing. It returns nil, a second one too.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,9 +38,9 @@ type Options struct {
 	// Default "lw:".
 	Prefix string
 
-	// Timeout bounds one Acquire, Release, Inspect or ForceRelease; the ctx may end
-	// it earlier. Default 3 s. Renewals have the deadline of their ctx, and half a
-	// minute at most.
+	// Timeout bounds one request: an Acquire or Release is one, an Inspect up to two, a
+	// ForceRelease up to three. The ctx may end it earlier. Default 3 s. Renewals have
+	// the deadline of their ctx, and half a minute at most.
 	Timeout time.Duration
 
 	// Place is how long a place in the queue of a lock lasts without its waiter being
@@ -162,8 +162,8 @@ func (s *Store) String() string { return "redisstore with prefix " + quoted(s.pr
 func (s *Store) GoString() string { return "redisstore.Store{" + s.String() + "}" }
 
 // Close ends the store: calls that are under way, and all later ones, return
-// lock.ErrClosed. The client that was given to New stays open. A second Close does
-// nothing and returns nil.
+// lock.ErrClosed. It waits until none is under way any more. The client that was given
+// to New stays open. A second Close does nothing and returns nil.
 func (s *Store) Close() error {
 	if s.closing == nil {
 		return fmt.Errorf("redisstore: close: %w", errZeroStore)
