@@ -16,5 +16,5 @@ if mark ~= ARGV[1] then
   return 0
 end
 hand_over(ARGV[2])
-signal(owner, '0')
+signal(owner, '0') -- for others that listen: the store learns of it at its next renewal
 return 1

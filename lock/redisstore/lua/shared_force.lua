@@ -19,7 +19,7 @@ for _, owner in ipairs(call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), '+inf'))
   local held = wish_of(owner)
   if held and tonumber(held.token) <= seen then
     drop(owner)
-    signal(owner, '0')
+    signal(owner, '0') -- as in force.lua
     done = done + 1
   end
 end
