@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -50,3 +51,11 @@ func isNil(x any) bool {
 }
 
 var errNilContext = errors.New("lock: the context is nil")
+
+// endOf returns why ctx has ended, nil if it has not. A nil ctx is as good as ended.
+func endOf(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return context.Cause(ctx)
+}

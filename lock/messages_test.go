@@ -135,3 +135,18 @@ func TestAQuorumNamesThePackageOnce(t *testing.T) {
 	require.EqualError(t, err, "lock: quorum: not acquired: the acquisition was given up")
 	require.NoError(t, closeStore(q))
 }
+
+func TestAQuorumRefusesANilContext(t *testing.T) {
+	q, err := lock.Quorum(memstore.New())
+	require.NoError(t, err)
+	var none context.Context
+	l := lock.Lease{Request: lock.Request{Key: "k", Owner: "o", TTL: ttl}}
+	_, acquired := q.Acquire(none, l.Request)
+	_, inspected := q.(lock.Inspector).Inspect(none, "k")
+	for _, err := range []error{
+		acquired, inspected, q.(lock.Inspector).ForceRelease(none, "k"), q.Release(none, l), q.Renew(none, []lock.Lease{l}, make([]renewal.Outcome, 1)),
+	} {
+		require.EqualError(t, err, "lock: the context is nil")
+	}
+	require.NoError(t, closeStore(q))
+}

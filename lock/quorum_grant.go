@@ -191,8 +191,8 @@ var errQuorumGivenUp = fmt.Errorf("lock: quorum: %w: the acquisition was given u
 
 // open returns the grant that an owner has, or a new one.
 func (q *quorum) open(ctx context.Context, r *Request) (*grant, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

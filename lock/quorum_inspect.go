@@ -94,8 +94,8 @@ func look[A any](ctx context.Context, q *quorum, f func(context.Context, Inspect
 			return nil, errors.ErrUnsupported
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return nil, err
 	}
 	answers, err := ask(ctx, q, lookTimeout, q.all(), func(ctx context.Context, i int) (A, error) {
 		return f(ctx, q.members[i].store.(Inspector))

@@ -12,8 +12,8 @@ import (
 // Release implements [Store]. Once a majority has confirmed it the others have as
 // long again; what is not released by then is in the background.
 func (q *quorum) Release(ctx context.Context, l Lease) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return err
 	}
 	if l.Unanswered {
 		q.refuse(l.Owner)

@@ -37,8 +37,8 @@ func (q *quorum) Lane(l Lease) int {
 // Renew implements [renewal.Renewer]. It returns as soon as every lease of the batch
 // is decided. Members that are slower go on with copies of their own.
 func (q *quorum) Renew(ctx context.Context, batch []Lease, out []renewal.Outcome) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := endOf(ctx); err != nil {
+		return err
 	}
 	if len(batch) == 0 {
 		return nil
