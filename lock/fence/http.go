@@ -18,7 +18,7 @@ const Header = "Fencing-Token"
 //	428 Precondition Required   without a token, unless the method is GET, HEAD, OPTIONS or TRACE
 //	400 Bad Request             with what is no token
 //	412 Precondition Failed     with a stale token
-//	503 Service Unavailable     if the guard fails
+//	503 Service Unavailable     if the guard fails, as when the request ends while it waits
 //
 // A request of those methods without a token is let through unguarded. The resource
 // is what resource says of a request, by default its path. A nil guard is a
