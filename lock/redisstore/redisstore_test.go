@@ -49,16 +49,17 @@ func TestBadInputIsRefusedWithoutIO(t *testing.T) {
 
 func TestTheZeroStoreAnswersWithAnError(t *testing.T) {
 	s, r := new(Store), request("k")
+	l := lock.Lease{Request: r}
 	_, acquired := s.Acquire(t.Context(), r)
 	_, waited := s.Wait(t.Context(), r)
 	_, inspected := s.Inspect(t.Context(), "k")
 	for _, err := range []error{
-		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), lock.Lease{Request: r}),
-		unknown(t.Context(), t, s, lock.Lease{Request: r}), s.Close(),
+		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), l),
+		unknown(t.Context(), t, s, l), unknown(t.Context(), t, s, l, l), s.Close(),
 	} {
 		require.ErrorIs(t, err, errZeroStore)
 	}
-	assert.Zero(t, s.Lane(lock.Lease{Request: r}))
+	assert.Zero(t, s.Lane(l))
 	assert.Empty(t, s.Addresses())
 }
 

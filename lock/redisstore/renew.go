@@ -42,8 +42,11 @@ func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Out
 	}
 	f := flights.Get().(*flight)
 	f.load(s, batch)
-	if ctx == nil {
+	switch {
+	case ctx == nil:
 		f.drop(errNilContext)
+	case s.closing == nil:
+		f.drop(errZeroStore)
 	}
 	for redirects := 0; len(f.items) > 0; redirects++ {
 		f.route(ctx, s)
