@@ -105,6 +105,31 @@ func TestALossNamesTheKey(t *testing.T) {
 	})
 }
 
+// The wheel fires a few milliseconds after the deadline, so a look at it comes first.
+func TestALossThatNoTimerHasToldOfNamesTheKey(t *testing.T) {
+	for _, look := range []func(*lock.Held) error{
+		func(h *lock.Held) error { return h.Err() },
+		func(h *lock.Held) error { return h.Unlock(ctx) },
+	} {
+		bubbleWith(t, &lock.Options{Terms: lock.Terms{Fixed: true}}, func(t *testing.T, b *bench) {
+			again, _ := b.again(b.reentrant("k"))
+			time.Sleep(time.Until(again.Deadline()))
+			require.ErrorIs(t, look(again), lock.ErrLost)
+			require.EqualError(t, again.Err(), `lock: "k": renewal: lease lost: its deadline passed`)
+		})
+	}
+}
+
+func TestTheEndOfAMemberNamesItsKey(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		whole := lockAll(t, b.all("a", "b"))
+		require.NoError(t, whole.Members()[1].Unlock(ctx))
+		require.EqualError(t, whole.Err(), `lock: "b": not held`)
+		require.ErrorIs(t, whole.Err(), lock.ErrNotHeld)
+		require.EqualError(t, whole.Unlock(ctx), `lock: unlock "b": not held`)
+	})
+}
+
 // Who returns why the ctx ended has told of the loss.
 func TestDoTellsOfALossOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {

@@ -249,7 +249,7 @@ func lockWithin(ctx context.Context, l Locker, patience time.Duration) (*Held, e
 	defer cancel()
 	h, err := l.Lock(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: %w", errStillTaken, bareError{err})
+		return nil, fmt.Errorf("%w: %w", errStillTaken, err)
 	}
 	return h, err
 }

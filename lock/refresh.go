@@ -25,7 +25,7 @@ func (s *holding) refresh(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return failed("", lease.Key, fmt.Errorf("%w: %w", ErrNotAcquired, bareError{err}))
+	return failed("", lease.Key, fmt.Errorf("%w: %w", ErrNotAcquired, err))
 }
 
 func (s *holding) renew(ctx context.Context, lease Lease) error {
