@@ -85,6 +85,7 @@ func ourQuorumLosesAServer(t *testing.T, how func(*server)) {
 		a, b := p.oursOn("A", servers), p.oursOn("B", servers)
 		servers[2].goesDown()
 		old := a.gets("lock")
+		p.after(4 * time.Second) // what A asks of the third is not waited for any more
 		servers[2].comesBack()
 		how(servers[1])
 		held := b.gets("lock")
