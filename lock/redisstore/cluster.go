@@ -142,7 +142,7 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *node, asking b
 			if n, err = c.master(ctx, slot); err != nil {
 				return nil, err
 			}
-			asking = false
+			redirects, asking = 0, false // before Redis 7 an ASK leads to it each time
 		default:
 			return reply, err
 		}
