@@ -93,6 +93,29 @@ func TestRedirectionsHaveAnEnd(t *testing.T) {
 	}
 }
 
+// Before Redis 7 each round begins with ASK while a slot is on its way.
+func TestASlotOnItsWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	const rounds = 2 * maxRedirects
+	var evals atomic.Int64
+	s, _ := nodeOfWires(t, func(addr string, command []string) string {
+		if command[0] == "asking" {
+			return "+OK\r\n"
+		}
+		switch n := evals.Add(1); {
+		case n > 2*rounds:
+			return "*2\r\n:1\r\n$2\r\n17\r\n"
+		case n%2 == 0:
+			return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+		default:
+			return "-ASK 1 " + addr + "\r\n"
+		}
+	})
+	l, err := s.Acquire(t.Context(), request("k"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 17, l.Token)
+}
+
 // TestWhatANodeRefusesIsUnknown, and the cluster is asked whether another serves.
 func TestWhatANodeRefusesIsUnknown(t *testing.T) {
 	t.Parallel()

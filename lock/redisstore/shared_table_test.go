@@ -117,12 +117,28 @@ func (c *crowd) renews(owner, token string) bool {
 	return len(v.([]any)) == 0
 }
 
+// endOf returns when a key ends, in ms. A server that cannot tell, as none can before
+// Redis 7, tells its clock and what is left by it, which may be in the next millisecond.
+func (c *crowd) endOf(key string) (end int64) {
+	c.Helper()
+	at, err := c.rdb.PExpireTime(c.Context(), key).Result()
+	if !redis.HasErrorPrefix(err, "unknown command") {
+		require.NoError(c, err)
+		return at.Milliseconds()
+	}
+	for range 20 {
+		sum, err := c.rdb.Eval(c.Context(), `local now = redis.call('TIME')
+			return now[1] * 1000 + math.floor(now[2] / 1000) + redis.call('PTTL', KEYS[1])`, []string{key}).Int64()
+		require.NoError(c, err)
+		end = max(end, sum)
+	}
+	return end
+}
+
 // holders returns the owners whose leases last.
 func (c *crowd) holders() []string {
 	c.Helper()
-	list := c.rdb.ZRangeArgs(c.Context(), redis.ZRangeArgs{
-		Key: c.k.lock, ByScore: true, Start: fmt.Sprintf("(%d", time.Now().UnixMilli()), Stop: "+inf",
-	}).Val()
+	list := c.rdb.ZRangeByScore(c.Context(), c.k.lock, &redis.ZRangeBy{Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf"}).Val()
 	slices.Sort(list)
 	return list
 }
