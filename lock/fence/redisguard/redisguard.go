@@ -20,10 +20,14 @@ import (
 // A value is a hash of two fields, so that it and its token cannot part. Tokens are
 // compared as text, by length first: Lua's numbers are exact to 53 bits only.
 //
-// Fails with WRONGTYPE, and writes nothing, if the key holds something else. Returns
-// the higher token that was there, or nil.
+// Fails with WRONGTYPE, and writes nothing, if the key holds something else; by pcall,
+// for before Redis 7 what call raises has another text around it. Returns the higher
+// token that was there, or nil.
 const compare = `
-local seen, token = redis.call('HGET', KEYS[1], 'token'), ARGV[1]
+local seen, token = redis.pcall('HGET', KEYS[1], 'token'), ARGV[1]
+if seen and seen.err then
+  return seen
+end
 if seen and (#seen > #token or #seen == #token and seen > token) then
   return seen
 end
