@@ -198,7 +198,7 @@ func newTrouble(t *testing.T) *trouble {
 	password := "password-" + rand.Text()
 	x.canary.secret(x.user, password)
 	x.admin = x.server.Client(t)
-	x.acl("reset", "on", ">"+password, "~lw:*", "&lw:*", "+@all")
+	x.acl("reset", "on", ">"+password, "~lw:*", "resetchannels", "&lw:*", "+@all")
 	x.store = x.open(password)
 	x.client = newClient(t, x.store, x.options())
 	return x
@@ -345,7 +345,7 @@ func (x *trouble) gone() {
 	require.Error(x.t, err)
 	x.canary.look(err)
 	require.NoError(x.t, x.server.Restart())
-	x.acl("reset", "on", "nopass", "~lw:*", "&lw:*", "+@all")
+	x.acl("reset", "on", "nopass", "~lw:*", "resetchannels", "&lw:*", "+@all")
 }
 
 func (x *trouble) closed() {
