@@ -9,12 +9,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// The bounds of a request in mode Members: those of a [lock.Batch].
-const (
-	MaxMembers      = lock.MaxMembers     // names
-	MaxMembersBytes = lock.MaxMemberBytes // of all names together
-)
-
 // modes are those of the scripts for shared locks.
 var modes = [...]string{lock.Read: "r", lock.Write: "w", lock.Permit: "p", lock.Members: "m"}
 
@@ -54,8 +48,8 @@ func checkWish(r *lock.Request) error {
 }
 
 func checkMembers(members []string) error {
-	if len(members) == 0 || len(members) > MaxMembers {
-		return fmt.Errorf("%w: there must be 1 to %d members, got %d", lock.ErrBadMembers, MaxMembers, len(members))
+	if len(members) == 0 || len(members) > lock.MaxMembers {
+		return fmt.Errorf("%w: there must be 1 to %d members, got %d", lock.ErrBadMembers, lock.MaxMembers, len(members))
 	}
 	size := 0
 	for _, m := range members {
@@ -64,8 +58,8 @@ func checkMembers(members []string) error {
 		}
 		size += len(m)
 	}
-	if size > MaxMembersBytes {
-		return fmt.Errorf("%w: they are %d bytes long together, the limit is %d", lock.ErrBadMembers, size, MaxMembersBytes)
+	if size > lock.MaxMemberBytes {
+		return fmt.Errorf("%w: they are %d bytes long together, the limit is %d", lock.ErrBadMembers, size, lock.MaxMemberBytes)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func batchOfAllModes(t *testing.T, s *Store, rdb redis.Cmdable) {
 
 func TestTenThousandMembers(t *testing.T) {
 	s, rdb := sharedStore(t)
-	members := make([]string, MaxMembers)
+	members := make([]string, lock.MaxMembers)
 	for i := range members {
 		members[i] = fmt.Sprintf("member %05d", i)
 	}
@@ -130,7 +130,7 @@ func TestTenThousandMembers(t *testing.T) {
 // What a lock.Batch may have, the store takes.
 func TestMembersOfAMebibyte(t *testing.T) {
 	s, _ := sharedStore(t)
-	members := make([]string, MaxMembersBytes/lock.MaxKeyLen)
+	members := make([]string, lock.MaxMemberBytes/lock.MaxKeyLen)
 	for i := range members {
 		members[i] = fmt.Sprintf("%0*d", lock.MaxKeyLen, i)
 	}
@@ -143,7 +143,7 @@ func TestMembersOfAMebibyte(t *testing.T) {
 func TestRequestsThatAreRefusedBeforeAnyIO(t *testing.T) {
 	w := &wire{answer: func([]string) string { return "-ERR it was asked\r\n" }}
 	s := newStore(t, w.client(t, redis.Options{}), nil)
-	many := make([]string, MaxMembers+1)
+	many := make([]string, lock.MaxMembers+1)
 	for i := range many {
 		many[i] = fmt.Sprintf("%05d", i)
 	}
@@ -153,7 +153,7 @@ func TestRequestsThatAreRefusedBeforeAnyIO(t *testing.T) {
 		"1 to 10000 members":       moded("k", lock.Members, lock.Extra{}),
 		"10000 members, got 10001": moded("k", lock.Members, lock.Extra{Members: many}),
 		"is empty":                 moded("k", lock.Members, lock.Extra{Members: []string{"", "a"}}),
-		"1048577 bytes long":       moded("k", lock.Members, lock.Extra{Members: []string{strings.Repeat("x", MaxMembersBytes+1)}}),
+		"1048577 bytes long":       moded("k", lock.Members, lock.Extra{Members: []string{strings.Repeat("x", lock.MaxMemberBytes+1)}}),
 	} {
 		_, err := s.Acquire(t.Context(), r)
 		require.ErrorContains(t, err, want)
