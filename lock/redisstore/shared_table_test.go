@@ -138,7 +138,9 @@ func (c *crowd) endOf(key string) (end int64) {
 // holders returns the owners whose leases last.
 func (c *crowd) holders() []string {
 	c.Helper()
-	list := c.rdb.ZRangeByScore(c.Context(), c.k.lock, &redis.ZRangeBy{Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf"}).Val()
+	// ZRANGE does this since Redis 6.2 only.
+	list, err := c.rdb.Do(c.Context(), "zrangebyscore", c.k.lock, fmt.Sprintf("(%d", time.Now().UnixMilli()), "+inf").StringSlice()
+	require.NoError(c, err)
 	slices.Sort(list)
 	return list
 }
