@@ -114,12 +114,18 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestPollsKeepThePlace(t *testing.T) {
-	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: 300 * time.Millisecond})
+	t.Parallel()
+	const place = time.Second
+	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: place})
 	ttl := 3 * time.Second
 	holder := acquire(t, s, requestFor("k", time.Minute))
-	first := startWait(t.Context(), t, s, requestFor("k", ttl))
-	second := startWait(t.Context(), t, s, requestFor("k", ttl))
-	time.Sleep(4 * 300 * time.Millisecond)
+	requests := []lock.Request{requestFor("k", ttl), requestFor("k", ttl)}
+	first, second := startWait(t.Context(), t, s, requests[0]), startWait(t.Context(), t, s, requests[1])
+	time.Sleep(7 * place / 2)
+	for _, r := range requests {
+		ends := s.one.rdb.ZScore(t.Context(), s.keys(r.Key, r.Owner).places, r.Owner).Val()
+		assert.Greater(t, int64(ends), time.Now().UnixMilli())
+	}
 	holder, took := handed(t, s, holder, first)
 	assert.Less(t, took, soon)
 	handed(t, s, holder, second)
