@@ -49,6 +49,11 @@ import (
 // majority of those that grant the same lock. So a store without persistence must
 // be kept away, after a restart, for the longest TTL in use: delayed restart.
 //
+// All clients must name the same stores. To change them, add or take away one, and
+// the next when no process is without that step, those that died within the longest
+// TTL among them: sets that differ by one store exclude each other. Sets that differ
+// by two may not, and to replace a store at once is to differ by two.
+//
 // The stores must fail independently, or the majority is worth no more than one
 // server: a master and its replica are one store. What the same server is behind
 // is refused as far as it can be seen: a store that is given twice, and stores that
