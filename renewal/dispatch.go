@@ -2,6 +2,7 @@ package renewal
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -59,27 +60,32 @@ type batch[L any] struct {
 func (w *Watchdog[L]) work(l *lane[L], wait time.Duration) {
 	time.Sleep(wait)
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	l.gathering = false
 	b := w.buffers()
+	defer w.leave(l, b) // also after a Renew that calls runtime.Goexit
 	for w.take(l, b) {
 		if l.next() != nil {
 			w.hire(l, 0)
 		}
-		w.mu.Unlock()
-		err := w.renew(b)
-		w.mu.Lock()
-		w.settle(l, b, err)
+		w.renew(l, b)
 	}
+}
+
+// leave ends a worker. The caller holds mu.
+func (w *Watchdog[L]) leave(l *lane[L], b *batch[L]) {
 	w.spare = append(w.spare, b)
 	l.workers--
-	if l.workers == 0 && l.next() == nil {
+	w.workers--
+	switch {
+	case l.next() != nil: // this one did not end by itself
+		w.hire(l, 0)
+	case l.workers == 0:
 		delete(w.lanes, l.id)
 	}
-	w.workers--
 	if w.workers == 0 && w.closed {
 		close(w.quiet)
 	}
-	w.mu.Unlock()
 }
 
 // take moves up to a batch of due leases into b. The instant of sending is read
@@ -113,10 +119,24 @@ func (w *Watchdog[L]) takeFrom(q *queue[L], b *batch[L]) {
 	}
 }
 
-// renew calls the store. The call ends with the latest deadline of the batch, not
+// errExited is what a call of Renew has come to that did not return.
+var errExited = errors.New("renewal: Renew has ended its goroutine")
+
+// renew has the store renew a batch. The caller holds mu, which is free meanwhile.
+func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
+	err := errExited
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.settle(l, b, err)
+	}()
+	err = w.call(b)
+}
+
+// call calls the store. The call ends with the latest deadline of the batch, not
 // the earliest: a short lease must not take the time of healthy batch mates. Each
 // entry's own timer guards its own deadline.
-func (w *Watchdog[L]) renew(b *batch[L]) error {
+func (w *Watchdog[L]) call(b *batch[L]) error {
 	timeout := w.opts.Timeout
 	if timeout == 0 {
 		timeout = b.patience

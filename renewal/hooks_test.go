@@ -129,6 +129,43 @@ func TestAHookThatExits(t *testing.T) {
 	})
 }
 
+// So does a store that ends the goroutine of its Renew: it is one that gave no answer.
+func TestARenewThatExits(t *testing.T) {
+	for name, exits := range map[string]int{"once": 1, "twice": 2} {
+		t.Run(name, func(t *testing.T) {
+			onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+				left := exits
+				s := &store{answer: func(_ context.Context, lease string) (renewal.Outcome, error) {
+					if lease == "a" && left > 0 {
+						left--
+						runtime.Goexit()
+					}
+					return renewal.Renewed, nil
+				}}
+				var reports []renewal.BatchInfo
+				dog := newDog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Hooks: &renewal.Hooks{
+					BatchDone: func(info renewal.BatchInfo) { reports = append(reports, info) },
+				}})
+				entry, other := register(t, dog, "a"), register(t, dog, "b")
+				settle(2 * ttl)
+				require.NoError(t, other.Err(), "the lane goes on")
+				assert.Equal(t, 1, reports[0].Unknown)
+				require.ErrorContains(t, reports[0].Err, "goroutine")
+				if name == "twice" {
+					assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
+					require.ErrorIs(t, entry.Err(), reports[0].Err)
+				} else {
+					require.NoError(t, entry.Err(), "one failure is tolerated")
+				}
+				ended, cancel := context.WithCancel(context.Background())
+				cancel()
+				_, err := dog.Close(ended)
+				require.NoError(t, err, "there is nothing to wait for")
+			})
+		})
+	}
+}
+
 // secretLease must not be printed; it offers a name for the log.
 type secretLease struct{ name, secret string }
 
