@@ -62,6 +62,13 @@ func (c clock) end(t time.Time) instant {
 	return i
 }
 
+// ageOf returns how long ago an instant was, by the clock that has gone on for longer:
+// the wall clock, if the host was suspended since.
+func ageOf(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+}
+
 // wallStep moves the wall clock in tests.
 var wallStep atomic.Int64
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,28 @@ func TestConfirmNeverMovesTheDeadlineBack(t *testing.T) {
 		require.True(t, entry.Confirm(time.Now().Add(time.Hour), time.Time{}))
 		assert.Equal(t, time.Now().Add(life), entry.Deadline(), "nor into the future")
 	})
+}
+
+// A host that was suspended while the request was under way: the wall clock alone knows
+// how long ago it was sent. In a bubble readings have no monotonic part, so this test
+// lives in real time; it waits for nothing.
+func TestConfirmCountsASuspension(t *testing.T) {
+	dog := newDog(t, new(manual), new(store), nil)
+	entry, err := dog.Register("a", renewal.Grant{TTL: 10 * time.Hour, Sent: time.Now().Add(-5 * time.Hour)})
+	require.NoError(t, err)
+	require.True(t, entry.Confirm(suspendedSince(t, time.Now(), 4*time.Hour), time.Time{}))
+	assert.InDelta(t, dog.Life(10*time.Hour)-4*time.Hour, time.Until(entry.Deadline()), float64(time.Hour))
+}
+
+// suspendedSince returns a reading of both clocks that is older than now by a suspension
+// of the host, in which the monotonic clock stood still.
+func suspendedSince(t *testing.T, now time.Time, d time.Duration) time.Time {
+	t.Helper()
+	read := now
+	*(*uint64)(unsafe.Pointer(&read)) -= uint64(d/time.Second) << 30 // the seconds of the wall clock
+	require.Zero(t, now.Sub(read), "is this still how package time keeps its readings?")
+	require.Equal(t, d, now.Round(0).Sub(read.Round(0)))
+	return read
 }
 
 func TestConfirmReplacesTheEndOfALease(t *testing.T) {

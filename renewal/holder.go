@@ -24,7 +24,7 @@ func (e *Entry[L]) Stop() bool {
 func (e *Entry[L]) Confirm(sent, until time.Time) bool {
 	e.dog.mu.Lock()
 	defer e.dog.mu.Unlock()
-	age := min(max(time.Since(sent), 0), e.life) // an older one moves nothing, and may be of any age
+	age := min(max(ageOf(sent), 0), e.life) // an older one moves nothing, and may be of any age
 	now, latest := e.dog.clock.now(), e.latest
 	at := instant{now.mono - int64(age), now.wall - int64(age)}
 	if !until.IsZero() {
