@@ -16,11 +16,11 @@ func (q *quorum) Acquire(ctx context.Context, r Request) (Lease, error) {
 	}
 	owned := r
 	owned.Owner = g.try
-	again := g.ask(&owned)
+	a := g.ask(&owned)
 	sent := time.Now()
 	answers, err := ask(ctx, q, patience(r.TTL), q.all(), func(ctx context.Context, i int) (Lease, error) {
 		l, err := q.members[i].acquire(ctx, owned)
-		return l, g.acquired(i, owned, again, l, err)
+		return l, g.acquired(i, a, l, err)
 	})
 	if err != nil {
 		return Lease{}, err
@@ -30,12 +30,12 @@ func (q *quorum) Acquire(ctx context.Context, r Request) (Lease, error) {
 		err = errLateMajority
 	}
 	if err != nil {
-		if !again { // or else it stays what it was
+		if !a.again { // or else it stays what it was
 			g.end()
 		}
 		return Lease{}, err
 	}
-	g.extend(sent.Add(r.TTL))
+	g.granted(a, sent.Add(r.TTL))
 	q.keep(g)
 	return Lease{Request: r, Sent: sent, State: g}, nil
 }

@@ -116,6 +116,27 @@ func TestQuorumAskedAgainCountsOnlyWhatWasThere(t *testing.T) {
 	})
 }
 
+// What was taken from a writer it has not got again because it asks twice.
+func TestQuorumWriterThatWasForcedBecomesNoReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := newServers(t, 3)
+		c := all.newQuorumClient(t, nil)
+		m := c.RWMutex("k")
+		w, err := m.Lock(context.Background())
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, c.ForceRelease(context.Background(), "k"))
+		other, err := all.newQuorumClient(t, nil).RWMutex("k").TryLock(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, other.Unlock(context.Background()))
+		synctest.Wait()
+		_, err = m.Downgrade(context.Background(), w)
+		require.ErrorIs(t, err, lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, all.holding("k"))
+	})
+}
+
 // A server that did not answer the Acquire does not have the lock: it is one that
 // the others must not lose.
 func TestQuorumWithoutTheAnswerOfAServer(t *testing.T) {

@@ -36,7 +36,7 @@ type copyState uint8
 
 const (
 	absent   copyState = iota // the member is not known to have it
-	unsure                    // there was no answer, and may be none; it may have it
+	unsure                    // it may have it: there was no answer, and may be none; or has it anew, which does not count
 	present                   // it has granted it
 	returned                  // it was released
 )
@@ -48,39 +48,48 @@ func (c *copied) of(l *Lease) Lease {
 	return lease
 }
 
-// ask notes that all members are asked for r, and reports whether any has granted
-// it before.
-func (g *grant) ask(r *Request) (again bool) {
+// asking is one Acquire of a grant, whose mu guards it.
+type asking struct {
+	request Request
+	again   bool  // it was granted before: only the copies that were there count
+	granted bool  // by those
+	fresh   []int // members that have granted it anew before that was known
+}
+
+// ask notes that all members are asked for r.
+func (g *grant) ask(r *Request) *asking {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.copies {
 		c := &g.copies[i]
 		c.pending++
-		if c.state == present {
-			again = true
-		} else {
+		if c.state != present {
 			c.lease.Request = *r
 		}
 	}
-	return again
+	return &asking{request: *r, again: !g.until.IsZero()}
 }
 
-// acquired notes the answer of a member to an Acquire of r, and returns what it
-// counts as. If the grant is asked for again only the copies that were there before
-// count: others may have held the lock since a new one was free to be taken. If
-// nobody wants it any more what was granted is given back.
-func (g *grant) acquired(i int, r Request, again bool, l Lease, err error) error {
+// acquired notes the answer of a member to an Acquire, and returns what it counts as.
+// If the grant is asked for again only the copies that were there before count: others
+// may have held the lock since a new one was free to be taken. The new ones count from
+// then on if enough of the others are left, and if not never. If nobody wants the grant
+// any more what was granted is given back.
+func (g *grant) acquired(i int, a *asking, l Lease, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.copies[i]
 	c.pending--
 	switch {
 	case err == nil:
-		if again && (c.state != present || c.lease.Token != l.Token) {
+		fresh := a.again && (c.state != present || c.lease.Token != l.Token)
+		l.Request, l.Unanswered = a.request, c.lease.Unanswered
+		c.state, c.lease = present, l
+		if fresh && !a.granted {
+			c.state = unsure
+			a.fresh = append(a.fresh, i)
 			err = errNewCopy
 		}
-		l.Request, l.Unanswered = r, c.lease.Unanswered
-		c.state, c.lease = present, l
 	case final(err) || errors.Is(err, errBusyMember): // it has taken nothing
 	default:
 		c.lease.Unanswered = true
@@ -95,6 +104,20 @@ func (g *grant) acquired(i int, r Request, again bool, l Lease, err error) error
 }
 
 var errNewCopy = fmt.Errorf("%w: the store had not got it any more", ErrLost)
+
+// granted notes that enough members have granted what was asked for, which lasts until
+// then at least.
+func (g *grant) granted(a *asking, until time.Time) {
+	g.mu.Lock()
+	a.granted = true
+	for _, i := range a.fresh {
+		if c := &g.copies[i]; c.state == unsure {
+			c.state = present
+		}
+	}
+	g.mu.Unlock()
+	g.extend(until)
+}
 
 // end has everything given back that members granted or may yet grant.
 func (g *grant) end() {
