@@ -17,10 +17,10 @@ import (
 //
 // Lock waits for one of them and tries the others, in the order of their keys. If one
 // of these is taken it gives all back, and waits for that one next. From the second
-// time on it does not only try the others but waits for each, for a random time of at
-// most 250 ms, so that it gets into their queues too. It never waits longer while it
-// holds one: two Multis do not wait for each other for ever, in whatever order they
-// name their locks, and no order has to be agreed upon. Nor is there any fairness
+// time on it does not only try the others but then waits for each, for a random time of
+// at most 250 ms and a round trip, so that it gets into their queues too. It never waits
+// longer while it holds one: two Multis do not wait for each other for ever, in whatever
+// order they name their locks, and no order has to be agreed upon. Nor is there any fairness
 // beside that of its locks: where many want different sets that overlap, each may wait
 // for long, and one lock for all of them serves better. TryLock tries each once, and
 // gives all back if one is taken.
@@ -243,9 +243,14 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 
 var errStillTaken = errors.New("it is still taken")
 
-// lockWithin is Lock for a limited time.
+// lockWithin is Lock for a limited time, beyond that in which the store answers: one that
+// is far away would never do so in time.
 func lockWithin(ctx context.Context, l Locker, patience time.Duration) (*Held, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	began := time.Now()
+	if h, err := l.TryLock(ctx); err == nil || !errors.As(err, new(*HeldError)) {
+		return h, err
+	}
+	limited, cancel := context.WithTimeout(ctx, patience+time.Since(began))
 	defer cancel()
 	h, err := l.Lock(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {

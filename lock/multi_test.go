@@ -365,3 +365,50 @@ func TestAMultiOnAStoreThatCannotBeCompared(t *testing.T) {
 		require.NoError(t, h.Unlock(ctx))
 	})
 }
+
+// far is a store at a distance: each request takes 300 ms, there and back.
+func far(ctx context.Context, _ locktest.Op) error {
+	select {
+	case <-time.After(150 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A store that takes longer for an answer than a Multi waits while it holds a part.
+func TestAMultiOfAStoreFarAway(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		bubbleOn(t, nil, waits, func(t *testing.T, b *bench) {
+			y := acquire(t, b.mem, "y", "other")
+			b.loseRequests(far)
+			b.loseAnswers(far)
+			both := b.pend(b.all("x", "y"))
+			settle(10 * time.Second)
+			require.NoError(t, b.mem.Release(ctx, y))
+			settle(5 * time.Second)
+			require.Len(t, both, 1, "waits: %v", waits)
+			require.NoError(t, (<-both).Unlock(ctx))
+		})
+	}
+}
+
+// There, too, it gets into the queues of the others while it holds one.
+func TestAMultiQueuesFarAway(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		y := acquire(t, b.mem, "y", "other")
+		b.loseRequests(far)
+		b.loseAnswers(far)
+		both := b.pend(b.all("x", "y"))
+		settle(10 * time.Second)
+		x := acquire(t, b.mem, "x", "other")
+		require.NoError(t, b.mem.Release(ctx, y))
+		for b.mem.Waiting("x") == 0 {
+			settle(time.Millisecond)
+		}
+		require.NoError(t, b.mem.Release(ctx, x))
+		settle(500 * time.Millisecond) // for the answer, and to refresh y, but not to ask for y again
+		require.Len(t, both, 1)
+		require.NoError(t, (<-both).Unlock(ctx))
+	})
+}
