@@ -78,3 +78,17 @@ func TestADowngradeOfAClosedClient(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrClosed)
 	})
 }
+
+func TestADowngradeInAPanicOfTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		spy := &releases{Store: b.store.Store}
+		b.store.Store = spy
+		w := b.wlock("k")
+		b.loseRequests(panics(locktest.Acquire))
+		assert.PanicsWithValue(t, "oops", func() { _, _ = b.RWMutex("k").Downgrade(ctx, w) })
+		synctest.Wait()
+		assert.Zero(t, b.Stats().Renewal.Held, "it has no handle")
+		assert.Zero(t, b.mem.Len())
+		assert.True(t, spy.last.Unanswered)
+	})
+}

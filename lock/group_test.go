@@ -45,6 +45,20 @@ func TestAMultiHoldsAllOfItsLocks(t *testing.T) {
 	})
 }
 
+// Whoever recovers from a panic of a store has no handle to unlock what was got by then.
+func TestAMultiHoldsNothingAfterAPanic(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		got := b.Mutex("a")
+		bad, err := lock.New(&locktest.Faulty{Store: memstore.New(), Before: panics(locktest.Acquire)}, nil)
+		require.NoError(t, err)
+		defer bad.Close(ctx)
+		assert.PanicsWithValue(t, "oops", func() { _, _ = lock.Multi(got, bad.Mutex("b")).Lock(ctx) })
+		assert.PanicsWithValue(t, "oops", func() { _, _ = lock.Multi(got, bad.Mutex("b")).TryLock(ctx) })
+		assert.Zero(t, b.Stats().Renewal.Held)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
 func TestTheLossOfOneEndsTheWhole(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		h := lockAll(t, b.all("a", "b", "c"))

@@ -154,6 +154,16 @@ func once(op locktest.Op, err error) func(context.Context, locktest.Op) error {
 	}
 }
 
+// panics is a store that does so when it is asked for an operation.
+func panics(op locktest.Op) func(context.Context, locktest.Op) error {
+	return func(_ context.Context, got locktest.Op) error {
+		if got == op {
+			panic("oops")
+		}
+		return nil
+	}
+}
+
 // hang blocks an operation until its ctx ends.
 func hang(op locktest.Op) func(context.Context, locktest.Op) error {
 	return func(ctx context.Context, got locktest.Op) error {

@@ -215,6 +215,11 @@ func (m *multi) TryLock(ctx context.Context) (*Held, error) {
 // patience. It tells the place in the order of the lock that it did not get.
 func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time.Duration) (held *Held, failed int, err error) {
 	got := make([]*Held, len(m.locks))
+	defer func() {
+		if held == nil { // also if a store has panicked: nobody could unlock what was got
+			giveBack(ctx, got)
+		}
+	}()
 	for i := range m.locks {
 		place := (first + i) % len(m.locks)
 		at := m.order[place]
@@ -230,12 +235,10 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 			err = fmt.Errorf("lock: lock %d of Multi: %w", at, bareError{errNoHandle})
 		}
 		if err != nil {
-			giveBack(ctx, got)
 			return nil, place, err
 		}
 	}
 	if err := each(got, func(h *Held) error { return h.hold.refresh(ctx) }); err != nil {
-		giveBack(ctx, got)
 		return nil, first, err
 	}
 	return newGroup(got), 0, nil

@@ -140,7 +140,7 @@ var errNotTheWriter = errors.New("the handle is not that of a writer of this loc
 // downgrade makes a reader of a writer. The entry of the reader takes the place of
 // the writer's before the store is asked, so that the writer is not valid any more
 // when other readers come.
-func (s *holding) downgrade(ctx context.Context) (*Held, error) {
+func (s *holding) downgrade(ctx context.Context) (reader *Held, err error) {
 	c := s.client
 	if err := c.begin(); err != nil { // Close releases it
 		return nil, err
@@ -156,9 +156,17 @@ func (s *holding) downgrade(ctx context.Context) (*Held, error) {
 		_ = s.unlock(ctx)
 		return nil, cmp.Or(ended, err)
 	}
+	before := lease.Unanswered
+	lease.Unanswered = true // if the store panics
+	defer func() {
+		if reader == nil {
+			entry.Stop()
+			c.cleaner.add(lease)
+		}
+	}()
 	sent, unanswered, err := c.turn(ctx, lease)
+	lease.Unanswered = before || unanswered
 	if unanswered { // which its release has to say
-		lease.Unanswered = true
 		if next, failed := entry.Pass(lease); failed == nil {
 			entry = next
 		}
@@ -166,10 +174,7 @@ func (s *holding) downgrade(ctx context.Context) (*Held, error) {
 	if err == nil && s.confirm(entry, sent) {
 		return newHeld(c, entry), nil
 	}
-	ended := newHeld(c, entry).Err()
-	entry.Stop()
-	c.cleaner.add(lease)
-	return nil, refusal(ctx, cmp.Or(ended, err))
+	return nil, refusal(ctx, cmp.Or(newHeld(c, entry).Err(), err))
 }
 
 // turn asks the store to turn a Write into a Read. It tells when that was sent, and

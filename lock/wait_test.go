@@ -345,12 +345,7 @@ func TestCloseEndsThoseThatWait(t *testing.T) {
 func TestAPanicOfTheStoreKeepsNobodyWaiting(t *testing.T) {
 	for op, waits := range map[locktest.Op]bool{locktest.Wait: true, locktest.Acquire: false} {
 		bubbleOn(t, nil, waits, func(t *testing.T, b *bench) {
-			b.loseRequests(func(_ context.Context, got locktest.Op) error {
-				if got == op {
-					panic("oops")
-				}
-				return nil
-			})
+			b.loseRequests(panics(op))
 			assert.PanicsWithValue(t, "oops", func() { _, _ = b.Mutex("k").Lock(ctx) })
 			b.heal()
 			assert.Zero(t, b.Stats().Waiting)
