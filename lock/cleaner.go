@@ -89,12 +89,27 @@ func (c *cleaner) len() int {
 }
 
 func (c *cleaner) work() {
+	ended := false
+	defer func() {
+		if !ended {
+			go c.work() // the store called runtime.Goexit: the next goroutine goes on
+		}
+	}()
 	for o := c.next(); o != nil; o = c.next() {
-		done := c.try(o)
-		c.mu.Lock()
-		c.settle(o, done)
-		c.mu.Unlock()
+		c.clean(o)
 	}
+	ended = true
+}
+
+// clean tries an orphan, and forgets it or has it tried again.
+func (c *cleaner) clean(o *orphan) {
+	done := false
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.settle(o, done)
+	}()
+	done = c.try(o)
 }
 
 // next takes an orphan to try; nil ends the goroutine.

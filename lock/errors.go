@@ -41,6 +41,9 @@ var (
 	ErrBadTTL = errors.New("lock: bad TTL")
 )
 
+// errExited is what a call of a store has come to that did not return.
+var errExited = errors.New("the store has ended the goroutine that asked it")
+
 // HeldError says that a lock is taken. It matches ErrNotAcquired.
 type HeldError struct {
 	Key string

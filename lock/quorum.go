@@ -212,12 +212,15 @@ func ask[A any](ctx context.Context, q *quorum, bound time.Duration, at []int, f
 	left.Store(int64(len(at)))
 	for _, i := range at {
 		q.running.Go(func() {
-			value, err := f(ctx, i)
-			answers <- answer[A]{i, value, err}
-			if left.Add(-1) == 0 {
-				stop()
-				cancel()
-			}
+			a := answer[A]{at: i, err: errExited}
+			defer func() {
+				answers <- a
+				if left.Add(-1) == 0 {
+					stop()
+					cancel()
+				}
+			}()
+			a.value, a.err = f(ctx, i)
 		})
 	}
 	return answers, nil

@@ -51,14 +51,28 @@ type releasing struct {
 }
 
 func (r *releasing) work(ctx context.Context) {
+	ended := false
+	defer func() {
+		if !ended {
+			go r.work(ctx) // the store called runtime.Goexit: the next goroutine goes on
+		}
+	}()
 	for l, ok := r.take(ctx); ok; l, ok = r.take(ctx) {
-		r.settle(r.release(ctx, l))
+		r.try(ctx, l)
 	}
+	ended = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.workers--; r.workers == 0 {
 		close(r.done)
 	}
+}
+
+// try releases one lease and notes what came of it.
+func (r *releasing) try(ctx context.Context, l Lease) {
+	err := errExited
+	defer func() { r.settle(err) }()
+	err = r.release(ctx, l)
 }
 
 func (r *releasing) take(ctx context.Context) (Lease, bool) {
