@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,7 +75,7 @@ var acquiring = []testCase{
 			tokens[k] = complete(l, r)
 		}
 		for _, k := range keys {
-			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(tokens[k]), "%q", k)
+			assert.Equal(f, []outcome{renewed}, f.renew(tokens[k]), "%q", k)
 			assert.NoError(f, f.store.Release(f.ctx, tokens[k]), "%q", k)
 		}
 	}},
@@ -85,7 +86,7 @@ var renewing = []testCase{
 		l := f.acquire(f.request("k"))
 		for range 9 {
 			time.Sleep(f.TTL / 4) // the rest of the TTL is for a busy machine
-			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+			assert.Equal(f, []outcome{renewed}, f.renew(l))
 		}
 		held := f.taken("k")
 		assert.Greater(f, held.ExpiresIn, f.TTL/2)
@@ -95,9 +96,9 @@ var renewing = []testCase{
 	{name: "S5_a_lock_that_has_ended_is_not_revived", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		f.expire()
-		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.acquire(f.request("k")) // a renewal creates nothing
-		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+		assert.Equal(f, []outcome{lost}, f.renew(l))
 	}},
 	{name: "S4_only_the_holder_renews", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
@@ -105,45 +106,49 @@ var renewing = []testCase{
 		stranger.Owner = "stranger"
 		older := l
 		older.Token--
-		assert.Equal(f, []renewal.Outcome{renewal.Lost, renewal.Renewed, renewal.Lost}, f.renew(stranger, l, older))
+		assert.Equal(f, []outcome{lost, renewed, lost}, f.renew(stranger, l, older))
 	}},
 	{name: "S5_a_released_lock_is_not_revived", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		require.NoError(f, f.store.Release(f.ctx, l))
-		assert.Equal(f, []renewal.Outcome{renewal.Lost}, f.renew(l))
+		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.acquire(f.request("k"))
 	}},
 	{name: "a_deleted_lock_is_lost", needs: needsDelete, run: func(f *fixture) {
 		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
 		f.Delete(f.T, f.store, a.Key)
-		assert.Equal(f, []renewal.Outcome{renewal.Lost, renewal.Renewed}, f.renew(a, b))
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(a, b))
 		f.acquire(f.request("a"))
 	}},
 	{name: "each_outcome_belongs_to_its_lease", run: func(f *fixture) {
 		var batch []lock.Lease
-		var want []renewal.Outcome
+		var want []outcome
 		for i := range 1000 {
 			r := f.request(fmt.Sprint(i))
 			r.TTL = time.Minute + time.Duration(i%3)*time.Second // leases of several TTLs in one batch
 			switch i % 7 {
 			case 2: // nobody has it
 				batch = append(batch, lock.Lease{Request: r, Token: 1})
-				want = append(want, renewal.Lost)
+				want = append(want, lost)
 			case 4: // another has it
 				l := f.acquire(r)
 				l.Owner = "stranger"
 				batch = append(batch, l)
-				want = append(want, renewal.Lost)
+				want = append(want, lost)
 			default:
 				batch = append(batch, f.acquire(r))
-				want = append(want, renewal.Renewed)
+				want = append(want, renewed)
 			}
 		}
-		assert.Equal(f, want, f.renew(batch...))
+		before := slices.Clone(batch)
+		for i, got := range f.renew(batch...) {
+			require.Equal(f, want[i], got, "out[%d] is of batch[%d], of %d leases", i, i, len(batch))
+			require.Equal(f, before[i].Request, batch[i].Request, "batch[%d]: the batch is the caller's", i)
+		}
 	}},
 	{name: "one_lease_twice_in_a_batch", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed, renewal.Renewed}, f.renew(l, l))
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(l, l))
 	}},
 	{name: "an_empty_batch", run: func(f *fixture) {
 		assert.NoError(f, f.store.Renew(f.ctx, nil, nil))
@@ -162,7 +167,7 @@ var releasing = []testCase{
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
 		next := f.acquire(f.request("k"))
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(next))
+		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
 	{name: "S4_only_the_holder_releases", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
@@ -176,7 +181,7 @@ var releasing = []testCase{
 		f.expire()
 		next := f.acquire(f.request("k"))
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(next))
+		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
 	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture) {
 		r := f.request("k")
@@ -211,7 +216,7 @@ var refusing = []testCase{
 		f.taken("k")
 		out := make([]renewal.Outcome, 1)
 		require.ErrorIs(f, f.store.Renew(ctx, []lock.Lease{l}, out), cause)
-		assert.Equal(f, renewal.Unknown, out[0])
+		assert.Equal(f, unknown, wordOf(out[0]), "no answer is no loss")
 	}},
 	{name: "a_mode_that_is_not_supported", run: func(f *fixture) {
 		r := f.request("k")
@@ -235,9 +240,9 @@ var refusing = []testCase{
 		f.Spoil(f.T, f.store, b.Key)
 		out := make([]renewal.Outcome, 3)
 		_ = f.store.Renew(f.ctx, []lock.Lease{a, b, c}, out)
-		assert.Equal(f, renewal.Renewed, out[0])
-		assert.NotEqual(f, renewal.Renewed, out[1])
-		assert.Equal(f, renewal.Renewed, out[2])
+		assert.Equal(f, renewed, wordOf(out[0]))
+		assert.NotEqual(f, renewed, wordOf(out[1]), "there is no lease any more")
+		assert.Equal(f, renewed, wordOf(out[2]))
 		assert.True(f, f.Spoiled(f.T, f.store, b.Key))
 	}},
 	{name: "errors_keep_the_owner_secret", run: func(f *fixture) {
@@ -278,7 +283,7 @@ var contending = []testCase{
 						time.Sleep(pause(try))
 					}
 					ex.Enter(key, l.Token)
-					assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+					assert.Equal(f, []outcome{renewed}, f.renew(l))
 					ex.Leave(key, l.Token)
 					assert.NoError(f, f.store.Release(f.ctx, l))
 				}

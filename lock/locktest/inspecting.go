@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func needsInspector(c Config) bool { return c.Inspects }
@@ -93,7 +92,7 @@ var inspecting = []testCase{
 				info := f.inspect(key)
 				require.Len(f, info.Holders, 1, mode)
 				assert.Equal(f, metadata, info.Holders[0].Metadata, mode)
-				assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l), mode)
+				assert.Equal(f, []outcome{renewed}, f.renew(l), mode)
 				assert.Equal(f, metadata, f.inspect(key).Holders[0].Metadata, mode)
 				f.release(l)
 				assert.Zero(f, f.inspect(key).Held, mode)
@@ -109,7 +108,7 @@ var inspecting = []testCase{
 		f.release(l)
 		next := c.get()
 		assert.Equal(f, "the next", f.inspect("k").Holders[0].Metadata)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(next))
+		assert.Equal(f, []outcome{renewed}, f.renew(next))
 		f.release(next)
 		f.acquire(f.request("k"))
 	}},
@@ -117,18 +116,18 @@ var inspecting = []testCase{
 		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
 		l := f.acquire(f.request("k"))
 		require.NoError(f, f.force("k"))
-		assert.Equal(f, []renewal.Outcome{lost}, f.renew(l))
+		assert.Equal(f, []outcome{lost}, f.renew(l))
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
 		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
 		next := f.acquire(f.request("k"))
 		f.rises(l.Token, next.Token)
-		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next))
 	}},
 	{name: "locks_of_all_modes_are_taken_away", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
 		for _, l := range f.acquireAll() {
 			key := l.Mode.String()
 			require.NoError(f, f.force(key), key)
-			assert.Equal(f, []renewal.Outcome{lost}, f.renew(l), key)
+			assert.Equal(f, []outcome{lost}, f.renew(l), key)
 			require.ErrorIs(f, f.force(key), lock.ErrNotHeld, key)
 			f.acquire(f.any(l.Mode, key))
 		}
@@ -139,13 +138,13 @@ var inspecting = []testCase{
 		require.NoError(f, f.force("k"))
 		next := c.get()
 		f.rises(l.Token, next.Token)
-		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(l, next))
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next))
 	}},
 	{name: "the_holder_is_told_that_its_lock_was_taken_away", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
 		start := time.Now()
 		require.NoError(f, f.force("k"))
-		<-h.Done()
+		f.ended(h)
 		assert.Less(f, time.Since(start), f.TTL, "by its next renewal, not by its deadline")
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
 	}},
@@ -156,7 +155,7 @@ var inspecting = []testCase{
 		_, err := f.store.(lock.Inspector).Inspect(ctx, l.Key)
 		require.ErrorIs(f, err, errCancelled)
 		require.ErrorIs(f, f.store.(lock.Inspector).ForceRelease(ctx, l.Key), errCancelled)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "what_is_no_lock_is_not_shown_and_not_taken_away", needs: needsSpoil, run: func(f *fixture) {
 		key := f.prefix + "k"

@@ -23,7 +23,7 @@ var kinds = []testCase{
 		r, err := mine.Downgrade(f.ctx, w)
 		require.NoError(f, err)
 		assert.Equal(f, w.Token(), r.Token())
-		h := <-got
+		h := f.got(got)
 		f.rises(r.Token(), h.Token())
 		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, r.Valid())
@@ -32,7 +32,7 @@ var kinds = []testCase{
 		next := f.later(other)
 		require.NoError(f, h.Unlock(f.ctx))
 		require.NoError(f, r.Unlock(f.ctx))
-		require.NoError(f, (<-next).Unlock(f.ctx))
+		require.NoError(f, f.got(next).Unlock(f.ctx))
 		f.acquire(f.write("k"))
 	}},
 	{name: "S7_a_batch_is_entered_again", ends: true, needs: needsModes(lock.Members), run: func(f *fixture) {
@@ -58,7 +58,7 @@ var kinds = []testCase{
 		h := f.lock(b)
 		inside := f.inside(h)
 		f.Delete(f.T, f.store, f.prefix+"g")
-		<-h.Done()
+		f.ended(h)
 		_, err := b.Lock(inside)
 		require.ErrorIs(f, err, lock.ErrLost)
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
@@ -142,15 +142,4 @@ func (f *fixture) holdKind(c *Conflicts, client *lock.Client, i int) {
 		}
 	}
 	assert.NoError(f, h.Unlock(f.ctx))
-}
-
-// later locks in the background.
-func (f *fixture) later(l lock.Locker) <-chan *lock.Held {
-	got := make(chan *lock.Held, 1)
-	go func() {
-		h, err := l.Lock(f.ctx)
-		assert.NoError(f, err)
-		got <- h
-	}()
-	return got
 }

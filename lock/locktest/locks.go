@@ -31,9 +31,48 @@ func (f *fixture) newClient() *lock.Client {
 // lock gets a lock, which may have to be waited for.
 func (f *fixture) lock(l lock.Locker) *lock.Held {
 	f.Helper()
-	h, err := l.Lock(f.ctx)
-	require.NoError(f, err)
-	return h
+	return f.got(f.later(l))
+}
+
+// later locks in the background.
+func (f *fixture) later(l lock.Locker) <-chan *lock.Held {
+	got, done := make(chan *lock.Held, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(got)
+		h, err := l.Lock(f.ctx)
+		switch {
+		case err == nil:
+			got <- h
+		case f.ctx.Err() == nil: // or else the case is over
+			assert.NoError(f, err)
+		}
+	}()
+	f.Cleanup(func() { <-done })
+	return got
+}
+
+// got expects that a lock is got in the background.
+func (f *fixture) got(later <-chan *lock.Held) *lock.Held {
+	f.Helper()
+	select {
+	case h, ok := <-later:
+		require.True(f, ok, "Lock has failed")
+		return h
+	case <-time.After(f.patience()):
+		require.Fail(f, "Lock does not get the lock")
+		return nil
+	}
+}
+
+// ended expects that a holder is told of the end of its lease.
+func (f *fixture) ended(h *lock.Held) {
+	f.Helper()
+	select {
+	case <-h.Done():
+	case <-time.After(f.patience()):
+		require.Fail(f, "the holder is not told that it has lost the lock", "Is it still renewed by the store?")
+	}
 }
 
 // inside returns the context of a holder.
@@ -85,7 +124,7 @@ var reentering = []testCase{
 		inner, err := r.Lock(inside)
 		require.NoError(f, err)
 		f.Delete(f.T, f.store, f.prefix+"k")
-		<-inner.Done()
+		f.ended(inner)
 		_, err = r.Lock(inside)
 		require.ErrorIs(f, err, lock.ErrLost)
 		next := f.acquire(f.request("k"))
@@ -133,7 +172,7 @@ var limiting = []testCase{
 	{name: "a_fixed_lease_ends_with_its_TTL", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, Fixed: true}).Mutex(f.prefix + "k"))
 		granted := time.Now() // at the latest
-		<-h.Done()
+		f.ended(h)
 		require.ErrorIs(f, h.Err(), lock.ErrLost)
 		time.Sleep(f.TTL + f.TTL/20 - time.Since(granted))
 		f.acquire(f.request("k")) // nobody has renewed it
@@ -146,7 +185,7 @@ var limiting = []testCase{
 		time.Sleep(f.TTL * 3 / 2)
 		assert.True(f, h.Valid())
 		f.taken("k")
-		<-h.Done()
+		f.ended(h)
 		require.ErrorIs(f, h.Err(), lock.ErrLost)
 		assert.GreaterOrEqual(f, time.Since(start), 2*f.TTL-f.TTL/10)
 		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
@@ -190,18 +229,13 @@ var several = []testCase{
 	}},
 	{name: "S8_who_waits_for_several_locks_holds_none", ends: true, run: func(f *fixture) {
 		b := f.acquire(f.request("b"))
-		got := make(chan *lock.Held, 1)
-		go func() {
-			h, err := f.all("a", "b").Lock(f.ctx)
-			assert.NoError(f, err)
-			got <- h
-		}()
+		got := f.later(f.all("a", "b"))
 		time.Sleep(f.TTL / 10)
 		a := f.lock(f.newClient().Mutex(f.prefix + "a"))
 		require.NoError(f, f.store.Release(f.ctx, b))
 		time.Sleep(f.TTL / 10)
 		require.NoError(f, a.Unlock(f.ctx))
-		h := <-got
+		h := f.got(got)
 		assert.True(f, h.Valid())
 		f.taken("a")
 		f.taken("b")
@@ -210,7 +244,7 @@ var several = []testCase{
 	{name: "S8_the_loss_of_one_of_several_ends_the_whole", ends: true, needs: needsDelete, run: func(f *fixture) {
 		h := f.lock(f.all("a", "b"))
 		f.Delete(f.T, f.store, f.prefix+"b")
-		<-h.Done()
+		f.ended(h)
 		assert.False(f, h.Valid())
 		require.ErrorIs(f, h.Err(), lock.ErrLost)
 		f.taken("a") // until the holder has stopped

@@ -14,6 +14,7 @@ package locktest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -95,9 +96,7 @@ func testAll(t *testing.T, c Config) {
 				c.TTL *= lasts
 			}
 			t.Run(tc.name, func(t *testing.T) {
-				c.Run(t, func(t *testing.T) {
-					tc.run(&fixture{T: t, Config: c, store: c.New(t), ctx: t.Context(), prefix: rand.Text(), client: rand.Text()})
-				})
+				c.Run(t, func(t *testing.T) { tc.run(newFixture(t, c)) })
 			})
 		}
 	}
@@ -169,6 +168,16 @@ type fixture struct {
 	serial atomic.Uint64 // of the owners
 }
 
+func newFixture(t *testing.T, c Config) *fixture {
+	// A store that never lets a crowd through is told from one that is slow: on a machine
+	// that is busy, or because those who wait poll.
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*c.TTL, errEndless)
+	t.Cleanup(cancel)
+	return &fixture{T: t, Config: c, store: c.New(t), ctx: ctx, prefix: rand.Text(), client: rand.Text()}
+}
+
+var errEndless = errors.New("locktest: the case comes to no end")
+
 // request returns a request for a key of this case, by a new owner.
 func (f *fixture) request(key string) lock.Request {
 	owner := fmt.Sprintf("%s:%d", f.client, f.serial.Add(1))
@@ -205,12 +214,37 @@ func (f *fixture) rises(before, after uint64) {
 	assert.Equal(f, f.Tokenless, after <= before, "%d after %d", after, before)
 }
 
+// outcome is a renewal.Outcome in a word, for messages.
+type outcome string
+
+const (
+	unknown outcome = "unknown"
+	renewed outcome = "renewed"
+	lost    outcome = "lost"
+)
+
+func wordOf(o renewal.Outcome) outcome {
+	switch o {
+	case renewal.Unknown:
+		return unknown
+	case renewal.Renewed:
+		return renewed
+	case renewal.Lost:
+		return lost
+	}
+	return outcome(fmt.Sprintf("%d, which is no outcome", o))
+}
+
 // renew renews leases, in one batch.
-func (f *fixture) renew(leases ...lock.Lease) []renewal.Outcome {
+func (f *fixture) renew(leases ...lock.Lease) []outcome {
 	f.Helper()
 	out := make([]renewal.Outcome, len(leases))
-	require.NoError(f, f.store.Renew(f.ctx, leases, out))
-	return out
+	require.NoError(f, f.store.Renew(f.ctx, leases, out), "an error is for those that are Unknown")
+	words := make([]outcome, len(out))
+	for i, o := range out {
+		words[i] = wordOf(o)
+	}
+	return words
 }
 
 // expire lets leases that were granted or renewed until now run out.

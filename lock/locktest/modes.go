@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // AllModes are those that a store may know beside Exclusive.
@@ -79,11 +78,6 @@ func (f *fixture) release(leases ...lock.Lease) {
 	}
 }
 
-var (
-	renewed = renewal.Renewed
-	lost    = renewal.Lost
-)
-
 type perModeCase struct {
 	name  string
 	run   func(f *fixture, mode lock.Mode)
@@ -106,9 +100,9 @@ var perMode = []perModeCase{
 		stranger, older := l, l
 		stranger.Owner += "0"
 		older.Token--
-		assert.Equal(f, []renewal.Outcome{lost, renewed, lost}, f.renew(stranger, l, older))
+		assert.Equal(f, []outcome{lost, renewed, lost}, f.renew(stranger, l, older))
 		require.ErrorIs(f, f.store.Release(f.ctx, stranger), lock.ErrNotHeld)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture, mode lock.Mode) {
 		r := f.any(mode, "k")
@@ -130,12 +124,12 @@ var perMode = []perModeCase{
 		require.ErrorIs(f, err, errCancelled)
 		l := f.acquire(f.any(mode, "k"))
 		require.ErrorIs(f, f.store.Release(ctx, l), errCancelled)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "what_was_deleted_is_lost", needs: needsDelete, run: func(f *fixture, mode lock.Mode) {
 		l := f.acquire(f.any(mode, "k"))
 		f.Delete(f.T, f.store, l.Key)
-		assert.Equal(f, []renewal.Outcome{lost}, f.renew(l))
+		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.rises(l.Token, f.acquire(f.any(mode, "k")).Token)
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
 	}},
@@ -206,8 +200,8 @@ var inAll = []testCase{
 			assert.Equal(f, l.Token, f.acquire(l.Request).Token, l.Mode)
 		}
 		time.Sleep(f.TTL * 6 / 10)
-		for i, outcome := range f.renew(leases...) {
-			assert.Equal(f, renewed, outcome, "%v: the second one gave it its full TTL again", leases[i].Mode)
+		for i, got := range f.renew(leases...) {
+			assert.Equal(f, renewed, got, "%v: the second one gave it its full TTL again", leases[i].Mode)
 		}
 		for _, l := range leases {
 			f.release(l)
@@ -218,16 +212,16 @@ var inAll = []testCase{
 		released := f.acquireAll()
 		f.release(released...)
 		for _, l := range released {
-			assert.Equal(f, []renewal.Outcome{lost}, f.renew(l), l.Mode)
+			assert.Equal(f, []outcome{lost}, f.renew(l), l.Mode)
 		}
 		ended := f.acquireAll()
 		f.expire()
 		for i, l := range ended {
-			assert.Equal(f, []renewal.Outcome{lost, lost}, f.renew(l, released[i]), l.Mode)
+			assert.Equal(f, []outcome{lost, lost}, f.renew(l, released[i]), l.Mode)
 			require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld, l.Mode)
 		}
 		for i, l := range f.acquireAll() {
-			assert.Equal(f, []renewal.Outcome{lost, lost, renewed}, f.renew(ended[i], released[i], l), l.Mode)
+			assert.Equal(f, []outcome{lost, lost, renewed}, f.renew(ended[i], released[i], l), l.Mode)
 			f.rises(ended[i].Token, l.Token) // S3
 		}
 	}},
@@ -235,8 +229,8 @@ var inAll = []testCase{
 		leases := f.acquireAll()
 		for range 6 {
 			time.Sleep(f.TTL / 4)
-			for i, outcome := range f.renew(leases...) {
-				require.Equal(f, renewed, outcome, leases[i].Mode)
+			for i, got := range f.renew(leases...) {
+				require.Equal(f, renewed, got, leases[i].Mode)
 			}
 		}
 	}},
@@ -265,7 +259,7 @@ var families = []testCase{
 				require.ErrorIs(f, err, lock.ErrWrongType, "%v while it is %v", other, mode)
 				require.NotErrorIs(f, err, lock.ErrNotAcquired)
 			}
-			assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+			assert.Equal(f, []outcome{renewed}, f.renew(l))
 			f.release(l)
 		}
 		for i, mode := range all {
@@ -281,22 +275,22 @@ var families = []testCase{
 var mixing = []testCase{
 	{name: "leases_of_all_modes_in_one_batch", needs: needsModes(AllModes...), run: func(f *fixture) {
 		var batch []lock.Lease
-		var want []renewal.Outcome
+		var want []outcome
 		for i := range 200 {
 			l := f.acquire(f.any(lock.Mode(i%5), fmt.Sprint(i)))
-			outcome := renewed
+			expected := renewed
 			switch i % 7 {
 			case 2:
 				f.release(l)
-				outcome = lost
+				expected = lost
 			case 4:
 				l.Owner += "0"
-				outcome = lost
+				expected = lost
 			case 5:
 				l.Token++
-				outcome = lost
+				expected = lost
 			}
-			batch, want = append(batch, l), append(want, outcome)
+			batch, want = append(batch, l), append(want, expected)
 		}
 		assert.Equal(f, want, f.renew(batch...))
 	}},

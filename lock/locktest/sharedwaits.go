@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // pending expects that calls of Wait have not got what they wait for.
@@ -38,7 +37,7 @@ var perModeWaiting = []perModeCase{
 		assert.False(f, l.Unanswered)
 		assert.False(f, l.Sent.Before(start), "it has its full TTL")
 		l = complete(l, r)
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		f.release(l)
 	}},
 	{name: "a_released_lock_is_handed_over", run: func(f *fixture, mode lock.Mode) {
@@ -50,7 +49,7 @@ var perModeWaiting = []perModeCase{
 		l := c.get()
 		assert.Greater(f, l.Token, holder.Token, "S3")
 		assert.Less(f, time.Since(l.Sent), f.TTL, "it is worth something")
-		assert.Equal(f, []renewal.Outcome{renewed, lost}, f.renew(l, holder))
+		assert.Equal(f, []outcome{renewed, lost}, f.renew(l, holder))
 		f.refused(f.against(mode, "k"))
 		f.release(l)
 		f.acquire(f.against(mode, "k"))
@@ -100,7 +99,7 @@ var inAllWaiting = []testCase{
 		for _, c := range f.waitForAll() {
 			l := c.get()
 			assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "%v: not before its TTL has passed", l.Mode)
-			assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l), l.Mode)
+			assert.Equal(f, []outcome{renewed}, f.renew(l), l.Mode)
 		}
 	}},
 	{name: "L3_dead_waiters_are_passed_over_in_all_modes", ends: true, needs: needsDie, run: func(f *fixture) {
@@ -201,7 +200,7 @@ var queueing = []testCase{
 		require.ErrorIs(f, w.cancelled(), errCancelled)
 		w.release()
 		late.get() // as soon as no writer waits any more
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(first))
+		assert.Equal(f, []outcome{renewed}, f.renew(first))
 	}},
 	{name: "a_writer_that_becomes_a_reader_lets_in_those_who_wait", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
@@ -242,7 +241,7 @@ var queueing = []testCase{
 		f.pending(low, high)
 		f.release(b)
 		l := low.get()
-		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(l, high.get()))
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(l, high.get()))
 	}},
 	{name: "batches_are_kept_waiting_by_those_before_them_with_the_same_members", needs: needsModes(lock.Members), run: func(f *fixture) {
 		a, b := f.acquire(f.batch("g", "a")), f.acquire(f.batch("g", "b"))
@@ -291,7 +290,7 @@ var dying = []testCase{
 		batches := []*waitCall{f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "b", "c")), f.waitFor(f.batch("g", "c"))}
 		leases := getAll(permits[0], permits[1], batches[0], batches[1])
 		f.pending(permits[2], batches[2])
-		assert.Equal(f, []renewal.Outcome{renewed, renewed, renewed, renewed}, f.renew(leases...))
+		assert.Equal(f, []outcome{renewed, renewed, renewed, renewed}, f.renew(leases...))
 		f.release(leases[0], leases[3])
 		getAll(permits[2], batches[2])
 	}},
@@ -301,7 +300,7 @@ var dying = []testCase{
 		b := f.waitFor(f.batch("g", "b"))
 		for range 4 {
 			time.Sleep(f.TTL / 4)
-			require.Equal(f, []renewal.Outcome{renewed}, f.renew(holder))
+			require.Equal(f, []outcome{renewed}, f.renew(holder))
 		}
 		b.get()
 	}},

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var reading = []testCase{
@@ -30,7 +29,7 @@ var reading = []testCase{
 		w := f.acquire(f.write("k"))
 		r := w
 		r.Mode = lock.Read
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(r), "a renewal turns nothing")
+		assert.Equal(f, []outcome{renewed}, f.renew(r), "a renewal turns nothing")
 		f.refused(f.read("k"))
 		f.release(r)
 		f.acquire(f.write("k"))
@@ -46,7 +45,7 @@ var permitting = []testCase{
 		f.release(b)
 		f.acquire(f.permit("k", 3))
 		f.refused(f.permit("k", 3))
-		assert.Equal(f, []renewal.Outcome{renewed, lost, renewed}, f.renew(a, b, c))
+		assert.Equal(f, []outcome{renewed, lost, renewed}, f.renew(a, b, c))
 	}},
 	{name: "each_request_is_judged_by_its_own_limit", run: func(f *fixture) {
 		f.acquire(f.permit("k", 1))
@@ -66,8 +65,8 @@ var permitting = []testCase{
 			leases = append(leases, f.acquire(f.permit("k", n)))
 		}
 		f.refused(f.permit("k", n))
-		for i, outcome := range f.renew(leases...) {
-			assert.Equal(f, renewed, outcome, "permit %d", i)
+		for i, got := range f.renew(leases...) {
+			assert.Equal(f, renewed, got, "permit %d", i)
 		}
 		f.release(leases...)
 		f.acquire(f.permit("k", 1))
@@ -84,7 +83,7 @@ var batching = []testCase{
 			assert.Positive(f, f.refused(r).ExpiresIn)
 		}
 		f.release(ab)
-		assert.Equal(f, []renewal.Outcome{lost, renewed}, f.renew(ab, cd))
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(ab, cd))
 		f.refused(f.batch("g", "b", "c"))
 		f.rises(cd.Token, f.acquire(f.batch("g", "a", "b", "x")).Token)
 	}},
@@ -121,7 +120,7 @@ var batching = []testCase{
 		r.TTL = time.Minute
 		l := f.acquire(r)
 		f.acquire(f.batch("g", long))
-		assert.Equal(f, []renewal.Outcome{renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		_, err := f.store.Acquire(f.ctx, f.batch("g", names[len(names)-1]))
 		assert.ErrorIs(f, err, lock.ErrNotAcquired)
 		f.release(l)
@@ -137,11 +136,11 @@ var ending = []testCase{
 		deadPermit, permit := f.acquire(f.permit("s", 2)), f.acquire(f.permit("s", 2))
 		deadBatch, batch := f.acquire(f.batch("g", "a", "b")), f.acquire(f.batch("g", "c"))
 		time.Sleep(f.TTL / 2)
-		assert.Equal(f, []renewal.Outcome{renewed, renewed, renewed}, f.renew(reader, permit, batch))
+		assert.Equal(f, []outcome{renewed, renewed, renewed}, f.renew(reader, permit, batch))
 		f.refused(f.permit("s", 2))
 		f.refused(f.batch("g", "b"))
 		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
-		assert.Equal(f, []renewal.Outcome{lost, lost, lost, renewed, renewed, renewed},
+		assert.Equal(f, []outcome{lost, lost, lost, renewed, renewed, renewed},
 			f.renew(deadReader, deadPermit, deadBatch, reader, permit, batch))
 		f.refused(f.write("k"))
 		f.release(reader)
@@ -158,7 +157,7 @@ var ending = []testCase{
 		f.release(f.acquire(f.read("k")))
 		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
 		f.acquire(f.write("k"))
-		assert.Equal(f, []renewal.Outcome{lost}, f.renew(dead))
+		assert.Equal(f, []outcome{lost}, f.renew(dead))
 	}},
 	{name: "a_writer_becomes_a_reader", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
@@ -170,7 +169,7 @@ var ending = []testCase{
 		other := f.acquire(f.read("k"))
 		f.refused(f.write("k"))
 		time.Sleep(f.TTL * 6 / 10)
-		assert.Equal(f, []renewal.Outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
 		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
 		f.refused(w.Request) // a message that is late turns nothing back
 		f.release(f.acquire(f.read("k")))
@@ -185,7 +184,7 @@ var ending = []testCase{
 		next, b := f.acquire(f.write("k")), f.acquire(f.batch("g", "b"))
 		w.Mode = lock.Read
 		f.refused(w.Request)
-		assert.Equal(f, []renewal.Outcome{lost, renewed, lost, renewed}, f.renew(w, next, ab, b))
+		assert.Equal(f, []outcome{lost, renewed, lost, renewed}, f.renew(w, next, ab, b))
 		f.release(next)
 		f.rises(w.Token, f.acquire(w.Request).Token) // what it gets is another lease
 		f.refused(ab.Request)

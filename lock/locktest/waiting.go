@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // patience is for what must happen, on a machine that may be busy.
@@ -30,7 +29,7 @@ var waiting = []testCase{
 		assert.False(f, l.Unanswered)
 		assert.False(f, l.Sent.Before(start), "it has its full TTL")
 		f.taken("k")
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		require.NoError(f, f.store.Release(f.ctx, l))
 		f.acquire(f.request("k"))
 	}},
@@ -52,7 +51,7 @@ var waiting = []testCase{
 			last = holder.Token
 			assert.False(f, holder.Sent.After(time.Now()))
 			f.taken("k")
-			assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(holder))
+			assert.Equal(f, []outcome{renewed}, f.renew(holder))
 		}
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		f.acquire(f.request("k"))
@@ -79,10 +78,11 @@ var waiting = []testCase{
 	}},
 	{name: "L4_a_hand_over_that_crosses_a_cancellation_is_not_lost", needs: needsWaiting, run: func(f *fixture) {
 		var got, given int
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		for range 40 {
 			holder := f.acquire(f.request("k"))
 			c := f.wait("k")
-			var wg sync.WaitGroup
 			wg.Go(func() {
 				time.Sleep(rand.N(time.Millisecond))
 				assert.NoError(f, f.store.Release(f.ctx, holder))
@@ -197,7 +197,7 @@ var waitingForEnds = []testCase{
 		first.release()
 		l := second.get()
 		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
-		assert.Equal(f, []renewal.Outcome{renewal.Renewed}, f.renew(l))
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", ends: true, needs: needsWaitingAndDelete, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
