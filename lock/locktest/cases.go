@@ -62,14 +62,21 @@ var acquiring = []testCase{
 		assert.Greater(f, f.acquire(f.request("k")).Token, l.Token)
 	}},
 	{name: "keys_are_bytes", run: func(f *fixture) {
-		keys := []string{
-			"a", "A", "a ", " a", "a\x00", "a\x00b", "\xff\xfe", "a\r\nb", "*1\r\n$4\r\nPING\r\n", "{", "{}", "a{b}c", "a}b",
-			"a:t", "a:q", "a:w", "a:x:", "a}:t", "é", "e\u0301", "🔒", "%s%d", "'\"\\", "--", strings.Repeat("k", 900),
+		odd := []string{
+			"a", "A", "a ", " a", "a\x00", "a\x00b", "\xff\xfe", "\xff\xff", "\ufffd", "a\r\nb", "*1\r\n$4\r\nPING\r\n",
+			"{", "{}", "a{b}c", "a}b", "a:t", "a:q", "a:w", "a:x:", "a}:t", "a_t", "a/t", "a%2Ft", "a+t", "a?t", "é", "e\u0301",
+			"🔒", "%s%d", "'\"\\", "--",
 		}
+		var keys []string
+		for _, k := range odd {
+			keys = append(keys, k+f.prefix, f.prefix+k)
+		}
+		long := f.prefix + strings.Repeat("k", lock.MaxKeyLen-len(f.prefix)-1)
+		keys = append(keys, f.prefix, long, long+"1", long+"2")
 		tokens := map[string]lock.Lease{}
 		for _, k := range keys {
 			r := f.request("")
-			r.Key = k + f.prefix
+			r.Key = k
 			l, err := f.store.Acquire(f.ctx, r)
 			require.NoError(f, err, "%q is a key of its own", k)
 			tokens[k] = complete(l, r)
@@ -94,8 +101,9 @@ var renewing = []testCase{
 		f.acquire(f.request("k"))
 	}},
 	{name: "S5_a_lock_that_has_ended_is_not_revived", ends: true, run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
+		l, other := f.acquire(f.request("k")), f.acquire(f.request("other"))
 		f.expire()
+		require.ErrorIs(f, f.store.Release(f.ctx, other), lock.ErrNotHeld, "nobody holds it any more")
 		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.acquire(f.request("k")) // a renewal creates nothing
 		assert.Equal(f, []outcome{lost}, f.renew(l))
@@ -183,6 +191,17 @@ var releasing = []testCase{
 		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
 		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
+	{name: "L4_who_does_not_know_the_token_releases", run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			l := f.acquire(f.any(mode, mode.String()))
+			l.Token = 0 // of an owner whose Acquire was answered too late, or not at all
+			require.NoError(f, f.store.Release(f.ctx, l), "%v: an owner has one lease, whatever its token", mode)
+			l = f.acquire(f.any(mode, mode.String()))
+			l.Token, l.Unanswered = 0, true
+			require.NoError(f, f.store.Release(f.ctx, l), mode)
+			f.acquire(f.any(mode, mode.String()))
+		}
+	}},
 	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture) {
 		r := f.request("k")
 		// Its request is still on its way when the release is executed.
@@ -262,35 +281,37 @@ var refusing = []testCase{
 var contending = []testCase{
 	{name: "S1_S3_many_at_a_time", run: func(f *fixture) {
 		const clients, rounds = 16, 30
-		key := f.request("k").Key
 		ex := NewExclusion()
 		var wg sync.WaitGroup
 		for range clients {
-			wg.Go(func() {
-				for range rounds {
-					r := f.request("k")
-					pause := lock.ExponentialBackoff(2*time.Millisecond, 16*time.Millisecond)
-					var l lock.Lease
-					for try := 0; ; try++ {
-						got, err := f.store.Acquire(f.ctx, r)
-						if err == nil {
-							l = complete(got, r)
-							break
-						}
-						if !assert.ErrorIs(f, err, lock.ErrNotAcquired) {
-							return
-						}
-						time.Sleep(pause(try))
-					}
-					ex.Enter(key, l.Token)
-					assert.Equal(f, []outcome{renewed}, f.renew(l))
-					ex.Leave(key, l.Token)
-					assert.NoError(f, f.store.Release(f.ctx, l))
-				}
-			})
+			wg.Go(func() { f.contendFor(ex, "k", rounds) })
 		}
 		wg.Wait()
 		assert.Empty(f, ex.Violations())
 		assert.Equal(f, clients*rounds, ex.Entered())
 	}},
+}
+
+// contendFor gets a lock again and again, as one of many.
+func (f *fixture) contendFor(ex *Exclusion, key string, rounds int) {
+	for range rounds {
+		r := f.request(key)
+		pause := lock.ExponentialBackoff(2*time.Millisecond, 16*time.Millisecond)
+		var l lock.Lease
+		for try := 0; ; try++ {
+			got, err := f.store.Acquire(f.ctx, r)
+			if err == nil {
+				l = complete(got, r)
+				break
+			}
+			if !assert.ErrorIs(f, err, lock.ErrNotAcquired) {
+				return
+			}
+			time.Sleep(pause(try))
+		}
+		ex.Enter(r.Key, l.Token)
+		assert.Equal(f, []outcome{renewed}, f.renew(l))
+		ex.Leave(r.Key, l.Token)
+		assert.NoError(f, f.store.Release(f.ctx, l))
+	}
 }

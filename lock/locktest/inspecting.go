@@ -31,11 +31,12 @@ var inspecting = []testCase{
 	{name: "a_lock_is_shown", ends: true, run: func(f *fixture) {
 		assert.Equal(f, lock.Info{}, f.inspect("k"))
 		l := f.acquire(f.request("k"))
+		time.Sleep(20 * time.Millisecond)
 		info := f.inspect("k")
 		require.Len(f, info.Holders, 1)
 		h := info.Holders[0]
 		assert.Positive(f, h.ExpiresIn)
-		assert.LessOrEqual(f, h.ExpiresIn, f.TTL)
+		assert.LessOrEqual(f, h.ExpiresIn, f.TTL-10*time.Millisecond, "what is left")
 		h.ExpiresIn = 0
 		assert.Equal(f, lock.Holder{Mode: lock.Exclusive, Token: l.Token}, h)
 		info.Holders = nil
@@ -82,7 +83,7 @@ var inspecting = []testCase{
 		assert.Zero(f, info.Waiting)
 	}},
 	{name: "metadata_are_shown", run: func(f *fixture) {
-		for _, mode := range append([]lock.Mode{lock.Exclusive}, f.Modes...) {
+		for _, mode := range f.allModes() {
 			for i, metadata := range []string{"host 17, \"a reason\"", "17", " \n\x00\xff{}%s:", strings.Repeat("\xff", lock.MaxMetadataLen)} {
 				key := fmt.Sprint(mode, i)
 				r := f.any(mode, key)
@@ -134,11 +135,28 @@ var inspecting = []testCase{
 	}},
 	{name: "what_was_taken_away_goes_to_those_who_wait", needs: needsWaiting, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
-		c := f.wait("k")
+		first, second := f.wait("k"), f.wait("k")
 		require.NoError(f, f.force("k"))
-		next := c.get()
+		assert.Positive(f, f.Waiting(f.T, f.store, l.Key), "the second has its place")
+		next := first.get()
 		f.rises(l.Token, next.Token)
+		f.pending(second)
 		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next))
+		require.NoError(f, f.force("k"))
+		f.rises(next.Token, second.get().Token)
+	}},
+	{name: "a_lock_is_taken_away_from_all_who_hold_it", needs: needsModes(AllModes...), run: func(f *fixture) {
+		for key, r := range map[string]func() lock.Request{
+			"r": func() lock.Request { return f.read("r") },
+			"s": func() lock.Request { return f.permit("s", 3) },
+			"g": func() lock.Request { return f.batch("g", fmt.Sprint(f.serial.Load())) },
+		} {
+			a, b, c := f.acquire(r()), f.acquire(r()), f.acquire(r())
+			require.NoError(f, f.force(key), key)
+			assert.Equal(f, []outcome{lost, lost, lost}, f.renew(a, b, c), key)
+			require.ErrorIs(f, f.force(key), lock.ErrNotHeld, key)
+			f.acquire(f.request(key))
+		}
 	}},
 	{name: "the_holder_is_told_that_its_lock_was_taken_away", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().Mutex(f.prefix + "k"))

@@ -74,6 +74,7 @@ type Config struct {
 // TestStore runs the whole contract against the store, and returns when all of it is
 // done.
 func TestStore(t *testing.T, c Config) {
+	c.check(t)
 	if c.Run != nil {
 		testAll(t, c)
 		return
@@ -83,6 +84,28 @@ func TestStore(t *testing.T, c Config) {
 		f(t)
 	}
 	t.Run("all", func(t *testing.T) { testAll(t, c) })
+}
+
+// check tells what is missing, and what is not tested for want of it.
+func (c Config) check(t *testing.T) {
+	t.Helper()
+	require.NotNil(t, c.New, "Config.New must be set")
+	require.GreaterOrEqual(t, c.TTL, lock.MinTTL, "Config.TTL must be set")
+	for _, option := range []struct {
+		name  string
+		given bool
+	}{
+		{"Waiting, which are all of lock.Waiter", c.Waiting != nil},
+		{"Inspects, which are all of lock.Inspector", c.Inspects},
+		{"Modes, which are all of readers, writers, permits and batches", len(c.Modes) > 0},
+		{"Delete", c.Delete != nil},
+		{"Die", c.Die != nil},
+		{"Spoil and Spoiled", needsSpoil(c)},
+	} {
+		if !option.given {
+			t.Logf("left out: the cases that need Config.%s", option.name)
+		}
+	}
 }
 
 func testAll(t *testing.T, c Config) {
@@ -114,6 +137,7 @@ func groups() []group {
 		{nil, acquiring},
 		{nil, renewing},
 		{nil, releasing},
+		{nil, lengths},
 		{nil, refusing},
 		{nil, contending},
 		{needsInspector, inspecting},

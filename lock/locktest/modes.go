@@ -34,6 +34,9 @@ func (f *fixture) in(mode lock.Mode, key string, extra *lock.Extra) lock.Request
 	return r
 }
 
+// allModes are Exclusive and those that the store knows beside it.
+func (f *fixture) allModes() []lock.Mode { return append([]lock.Mode{lock.Exclusive}, f.Modes...) }
+
 func (f *fixture) read(key string) lock.Request  { return f.in(lock.Read, key, nil) }
 func (f *fixture) write(key string) lock.Request { return f.in(lock.Write, key, nil) }
 

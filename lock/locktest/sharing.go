@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,8 +99,13 @@ var batching = []testCase{
 	{name: "members_are_bytes", run: func(f *fixture) {
 		names := []string{
 			"\x00", "\r\n", " ", "\"'\\", "%s", "*1", "0", "1", ":", "A", "a", "a ", "a\x00", "a\x00b", "a:", "a:b", "{", "{}",
-			"\u00e9", "\xff\xfe", "\xff\xff",
+			"\u00e9", "\ufffd", "\xff\xfe", "\xff\xff",
 		}
+		for _, between := range []string{",", ", ", ";", "|", "/", " ", "\t", "\n", "\x1f"} { // of which none can part the names
+			names = append(names, between+"b", "a"+between+"b")
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
 		all := f.acquire(f.batch("g", names...))
 		for _, name := range names {
 			f.refused(f.batch("g", name))
