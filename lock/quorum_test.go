@@ -33,6 +33,7 @@ func TestQuorumContract(t *testing.T) {
 				Inspects:  true,
 				Run:       synctest.Test,
 				Delete:    func(_ *testing.T, _ lock.Store, key string) { all.delete(key) },
+				Another:   func(t *testing.T, _ lock.Store) lock.Store { return all.quorum(t) },
 			})
 		})
 	}

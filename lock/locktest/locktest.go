@@ -65,6 +65,10 @@ type Config struct {
 	// that need it are left out if it is nil.
 	Die func(t *testing.T, s lock.Store, r lock.Request)
 
+	// Another returns a second store with the same data as s, as another process has
+	// one. Cases that need it are left out if it is nil.
+	Another func(t *testing.T, s lock.Store) lock.Store
+
 	// Spoil puts something at a key that is not a lock, and Spoiled tells whether
 	// it is still there. Cases that need them are left out if they are nil.
 	Spoil   func(t *testing.T, s lock.Store, key string)
@@ -100,6 +104,7 @@ func (c Config) check(t *testing.T) {
 		{"Modes, which are all of readers, writers, permits and batches", len(c.Modes) > 0},
 		{"Delete", c.Delete != nil},
 		{"Die", c.Die != nil},
+		{"Another", c.Another != nil},
 		{"Spoil and Spoiled", needsSpoil(c)},
 	} {
 		if !option.given {
@@ -143,6 +148,7 @@ func groups() []group {
 		{needsInspector, inspecting},
 		{nil, waiting},
 		{nil, waitingForEnds},
+		{needsAnother, anothers},
 		{nil, reentering},
 		{nil, limiting},
 		{nil, several},

@@ -63,6 +63,9 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 			_, err := s.(*Store).ask(t.Context(), r, s.(*Store).place(r.TTL))
 			require.NoError(t, err)
 		},
+		Another: func(t *testing.T, s lock.Store) lock.Store {
+			return newStore(t, user, &Options{Prefix: s.(*Store).prefix})
+		},
 		Spoil: func(t *testing.T, s lock.Store, key string) {
 			spoil(t, rdb, s.(*Store).lockKey(key))
 		},
