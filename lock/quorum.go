@@ -69,6 +69,7 @@ func Quorum(stores ...Store) (Store, error) {
 	q := &quorum{
 		members: make([]*member, len(stores)),
 		grants:  make(map[string]*grant),
+		failed:  make(map[string]*grant),
 		tombs:   make(map[string]time.Time),
 		sweep:   minQuorumSweep,
 	}
@@ -127,6 +128,7 @@ type quorum struct {
 
 	mu     sync.Mutex           // guards all below, and Add of running against Close
 	grants map[string]*grant    // by the owner they were granted to, until they are released or over
+	failed map[string]*grant    // by their owners, until they are released or over: the last that may have left something
 	tombs  map[string]time.Time // owner → how long it is refused
 	sweep  int                  // size of the maps at which they are swept
 	closed bool

@@ -31,7 +31,7 @@ func (q *quorum) Acquire(ctx context.Context, r Request) (Lease, error) {
 	}
 	if err != nil {
 		if !a.again { // or else it stays what it was
-			g.end()
+			q.giveUp(g, sent.Add(r.TTL), err)
 		}
 		return Lease{}, err
 	}

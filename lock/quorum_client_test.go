@@ -241,3 +241,27 @@ func TestQuorumNeedsADelayedRestart(t *testing.T) {
 		})
 	}
 }
+
+// Close ends a Lock whose requests are on their way, and takes back what they get.
+func TestQuorumCloseLeavesNoLockForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := newServers(t, 3)
+		c, err := lock.New(all.quorum(t), nil)
+		require.NoError(t, err)
+		for _, s := range all {
+			s.losesRequests(far)
+			s.losesAnswers(far)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := c.Mutex("k").Lock(context.Background())
+			ended <- err
+		}()
+		settle(200 * time.Millisecond) // the lock is taken, and nobody knows yet
+		assert.Equal(t, 3, all.holding("k"))
+		go func() { assert.NoError(t, c.Close(context.Background())) }()
+		require.ErrorIs(t, <-ended, lock.ErrClosed)
+		settle(time.Second)
+		assert.Zero(t, all.holding("k"))
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -240,12 +241,27 @@ func (q *quorum) keep(g *grant) {
 	q.tidy()
 }
 
+// giveUp ends a grant that failed, and remembers it for a Release by its owner, who does
+// not ask for one if others hold the lock.
+func (q *quorum) giveUp(g *grant, until time.Time, err error) {
+	g.end()
+	if errors.As(err, new(*HeldError)) {
+		return
+	}
+	g.extend(until)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed[g.owner] = g
+	q.tidy()
+}
+
 // forget ends what is known of a grant that was released: it is not held any more.
 func (q *quorum) forget(g *grant) {
 	q.mu.Lock()
 	if q.grants[g.owner] == g {
 		delete(q.grants, g.owner)
 	}
+	delete(q.failed, g.owner)
 	q.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -280,22 +296,30 @@ func (q *quorum) find(l *Lease) *grant {
 	return nil
 }
 
+// findFailed is find for what an Acquire that failed may have left.
+func (q *quorum) findFailed(l *Lease) *grant {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if g := q.failed[l.Owner]; g != nil && g.key == l.Key {
+		return g
+	}
+	return nil
+}
+
 // tidy sweeps once the maps have doubled, so that each entry bears the cost of about
 // one look. The caller holds mu, before that of any grant.
 func (q *quorum) tidy() {
-	if len(q.grants)+len(q.tombs) < q.sweep {
+	if len(q.grants)+len(q.failed)+len(q.tombs) < q.sweep {
 		return
 	}
 	now := time.Now()
-	for owner, g := range q.grants {
-		if g.over(now) {
-			delete(q.grants, owner)
-		}
+	for _, grants := range []map[string]*grant{q.grants, q.failed} {
+		maps.DeleteFunc(grants, func(_ string, g *grant) bool { return g.over(now) })
 	}
 	for owner, end := range q.tombs {
 		if !now.Before(end) {
 			delete(q.tombs, owner)
 		}
 	}
-	q.sweep = max(2*(len(q.grants)+len(q.tombs)), minQuorumSweep)
+	q.sweep = max(2*(len(q.grants)+len(q.failed)+len(q.tombs)), minQuorumSweep)
 }

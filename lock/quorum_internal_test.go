@@ -63,6 +63,29 @@ func TestQuorumForgetsWhatIsOver(t *testing.T) {
 	})
 }
 
+// Nor is what an Acquire that failed may have left.
+func TestQuorumForgetsWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newYes(t)
+		for i := range 2 {
+			q.members[i].calls.Store(maxMemberCalls)
+		}
+		for i := range 2 * minQuorumSweep {
+			r := Request{Key: "k", Owner: fmt.Sprint(i), TTL: time.Second}
+			_, err := q.Acquire(t.Context(), r)
+			require.ErrorIs(t, err, errBusyMember)
+			time.Sleep(time.Second)
+			q.mu.Lock()
+			require.LessOrEqual(t, len(q.failed), minQuorumSweep)
+			q.mu.Unlock()
+		}
+		before := len(q.failed)
+		last := Request{Key: "k", Owner: fmt.Sprint(2*minQuorumSweep - 1), TTL: time.Second}
+		require.ErrorIs(t, q.Release(t.Context(), Lease{Request: last}), ErrNotHeld)
+		assert.Len(t, q.failed, before-1)
+	})
+}
+
 // A member that has too many calls under way is left out, and the others serve.
 func TestQuorumBoundsTheCallsOfAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ func (q *quorum) Release(ctx context.Context, l Lease) error {
 	if l.Unanswered {
 		q.refuse(l.Owner)
 	}
-	g := q.find(&l)
-	if g == nil { // what an Acquire that failed may have left is given back already
+	g := cmp.Or(q.find(&l), q.findFailed(&l))
+	if g == nil {
 		return ErrNotHeld
 	}
 	leases, before := g.release(&l)
