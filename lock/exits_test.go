@@ -57,6 +57,21 @@ func TestCloseDoesNotWaitForAReleaseThatExits(t *testing.T) {
 	})
 }
 
+// Nobody has confirmed such a release, or a renewal.
+func TestAMultiTellsOfCallsThatExit(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := lockAll(t, b.all("a", "b"))
+		b.loseRequests(exits(locktest.Release))
+		require.ErrorContains(t, h.Unlock(ctx), "goroutine")
+		settle(ttl)
+		b.slowly(func() {})
+		b.loseAnswers(exits(locktest.Renew))
+		_, err := b.all("a", "b").Lock(ctx)
+		require.ErrorContains(t, err, "goroutine")
+		assert.Zero(t, b.Stats().Renewal.Held)
+	})
+}
+
 func TestQuorumOfStoresThatExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, q := newServers(t, 3)

@@ -285,6 +285,7 @@ func each(all []*Held, f func(*Held) error) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, h := range all {
+		errs[i] = errExited // should f not return
 		wg.Go(func() { errs[i] = f(h) })
 	}
 	wg.Wait()
