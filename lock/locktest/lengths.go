@@ -41,6 +41,20 @@ var lengths = []testCase{
 			}
 		}
 	}},
+	{name: "a_TTL_is_of_milliseconds", run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			ttl := f.TTL.Truncate(time.Second) + 1501*time.Millisecond
+			start := time.Now()
+			l := f.acquire(lasting(f.any(mode, mode.String()), ttl))
+			for _, what := range []string{"acquired", "renewed"} {
+				left := f.left(f.against(mode, mode.String()))
+				assert.LessOrEqual(f, left, ttl, "%v, %s", mode, what)
+				gone := time.Since(start) + 10*time.Millisecond // for clocks that are read in milliseconds
+				assert.GreaterOrEqual(f, left, ttl-gone-gone/50, "%v, %s: it ends early", mode, what)
+				assert.Equal(f, []outcome{renewed}, f.renew(l), mode)
+			}
+		}
+	}},
 	{name: "a_lease_as_long_as_there_may_be", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			l := f.acquire(lasting(f.any(mode, mode.String()), lock.MaxTTL))
