@@ -48,9 +48,10 @@ var errExited = errors.New("the store has ended the goroutine that asked it")
 type HeldError struct {
 	Key string
 
-	// ExpiresIn is how long the leases last that stand in the way unless they are
-	// renewed or released; 0 if the store cannot tell, or if only others that wait
-	// stand there.
+	// ExpiresIn is how long it takes, unless they are renewed or released, until as many
+	// leases have ended as stand in the way: until the last reader's, for a writer. It is
+	// 0 if only others that wait stand there, or if the store cannot tell, as a quorum
+	// may not.
 	ExpiresIn time.Duration
 }
 

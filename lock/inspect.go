@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Inspector may be implemented by a Store that can show its locks. A wrapper of
-// stores answers errors.ErrUnsupported if what it wraps cannot.
+// Inspector may be implemented by a Store that can show its locks. Both methods answer
+// ErrWrongType if something that is no lock lies at the key. A wrapper of stores answers
+// errors.ErrUnsupported if what it wraps cannot.
 type Inspector interface {
 	// Inspect shows what the store knows of a lock at one instant. A key that
 	// nobody holds is no error.

@@ -18,9 +18,9 @@ const (
 	// Read: any number of readers, while there is no writer. Each has a lease of
 	// its own. A Read by the owner that holds the Write turns it into a Read, with
 	// the same token and its full TTL; a Write by the owner of a Read is a message
-	// that came late: it changes nothing, and is answered with a *HeldError. Renew and
-	// Release go by owner and token, and do not care which of both modes the lease
-	// names: a client names Read from before the turn.
+	// that came late: it changes nothing, and is answered with a *HeldError. Neither
+	// Renew nor Release cares which of both modes the lease names: a client names Read
+	// from before the turn.
 	Read
 
 	// Write: one writer, while there are no readers. Those that wait are served in

@@ -23,11 +23,11 @@ type Renewer[L any] interface {
 	// Renew renews the leases of batch, at least one, in one round trip if it
 	// can, and sets out[i] for batch[i]. out has the length of batch and arrives
 	// zeroed: an entry that is left alone is Unknown. The error explains the
-	// Unknown ones and takes nothing from the rest. Lost is only for an
-	// authoritative answer; a timeout or a failing server is Unknown.
+	// Unknown ones and takes nothing from the rest; it is nil if there are none. Lost is
+	// only for an authoritative answer; a timeout or a failing server is Unknown.
 	//
-	// Renew must return soon after ctx has ended and must keep neither slice. It
-	// must never create a lease that has ceased to be.
+	// Renew must return soon after ctx has ended, must not change batch and must keep
+	// neither slice. It must never create a lease that has ceased to be.
 	Renew(ctx context.Context, batch []L, out []Outcome) error
 }
 

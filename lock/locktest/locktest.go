@@ -6,7 +6,7 @@
 //	func TestContract(t *testing.T) {
 //		locktest.TestStore(t, locktest.Config{
 //			New: func(t *testing.T) lock.Store { return mystore.New(server) },
-//			TTL: 500 * time.Millisecond,
+//			TTL: 3 * time.Second,
 //		})
 //	}
 package locktest
@@ -29,13 +29,15 @@ import (
 
 // Config describes the store under test.
 type Config struct {
-	// New returns a store. It may be one that other cases use too: each case has
-	// keys of its own.
+	// New returns a store; each case calls it once. It may be one that other cases use
+	// too: each case has keys of its own. No case closes it: give that to t.Cleanup.
 	New func(t *testing.T) lock.Store
 
 	// TTL is the lease that those cases work with which wait for its end; it must be
-	// set. Make it short for a store on real time, but long enough that it does not end
-	// while one is still at work. All others have leases of twenty times that.
+	// set, to lock.MinTTL at least. Make it short for a store on real time, but long
+	// enough that it does not end while one is still at work, such as 3 s. All others
+	// have leases of twenty times that. In virtual time take 40 s: then it is seen
+	// that owners who were given up are refused for nearly a minute.
 	TTL time.Duration
 
 	// Tokenless is for a store that has no fencing tokens.
@@ -53,12 +55,14 @@ type Config struct {
 	// of others are left out, but for one: that it answers errors.ErrUnsupported.
 	Modes []lock.Mode
 
-	// Delete takes a key away behind the back of its holders, in whatever mode. Cases
-	// that need it are left out if it is nil.
+	// Delete takes a key away behind the back of its holders, in whatever mode, as an
+	// operator does or a fault. Tokens have to rise all the same. Cases that need it are
+	// left out if it is nil.
 	Delete func(t *testing.T, s lock.Store, key string)
 
-	// Waiting returns how many are in the queue of a lock. Cases that wait are left
-	// out if it is nil, as for a store that is no lock.Waiter.
+	// Waiting returns how many are in the queue of a lock; those that have died there may
+	// be counted. Cases that wait are left out if it is nil, as for a store that is no
+	// lock.Waiter.
 	Waiting func(t *testing.T, s lock.Store, key string) int
 
 	// Die puts a waiter into the queue of a lock that is never heard of again. Cases
@@ -69,14 +73,16 @@ type Config struct {
 	// one. Cases that need it are left out if it is nil.
 	Another func(t *testing.T, s lock.Store) lock.Store
 
-	// Spoil puts something at a key that is not a lock, and Spoiled tells whether
-	// it is still there. Cases that need them are left out if they are nil.
+	// Spoil puts something at a key that is not a lock, in place of the lock if there is
+	// one, and Spoiled tells whether it is still there. Cases that need them are left out if they are nil.
 	Spoil   func(t *testing.T, s lock.Store, key string)
 	Spoiled func(t *testing.T, s lock.Store, key string) bool
 }
 
 // TestStore runs the whole contract against the store, and returns when all of it is
-// done.
+// done. It logs which cases are left out for want of a field of c. What the names of
+// cases begin with, such as S1, is the promise of docs/SAFETY.md that they guard;
+// docs/STORES.md says what the usual mistake is when one fails.
 func TestStore(t *testing.T, c Config) {
 	c.check(t)
 	if c.Run != nil {
