@@ -214,9 +214,10 @@ func newFixture(t *testing.T, c Config) *fixture {
 
 var errEndless = errors.New("locktest: the case comes to no end")
 
-// request returns a request for a key of this case, by a new owner.
+// request returns a request for a key of this case, by a new owner, whose name is as long
+// as the longest of a client or quorum and differs in what comes last.
 func (f *fixture) request(key string) lock.Request {
-	owner := fmt.Sprintf("%s:%d", f.client, f.serial.Add(1))
+	owner := fmt.Sprintf("%s:%027d", f.client, f.serial.Add(1))
 	return lock.Request{Key: f.prefix + key, Owner: owner, Mode: lock.Exclusive, TTL: f.TTL}
 }
 
