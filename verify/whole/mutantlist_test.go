@@ -164,7 +164,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a Multi keeps what it got when it fails", "lock/multi.go",
-		"\t\t\tgiveBack(ctx, got)\n\t\t\treturn nil, place, err", "\t\t\treturn nil, place, err",
+		"\t\t\tgiveBack(ctx, got)\n\t\t}\n\t}()", "\t\t\t_ = got\n\t\t}\n\t}()",
 	},
 	{
 		"a Multi is valid while one of its locks is", "lock/group.go",
