@@ -30,3 +30,14 @@ func rounds(quick, long int) int {
 	}
 	return quick
 }
+
+// enough plays n rounds, and goes on while they have not shown what they have to, for
+// on a busy machine a process may lose its locks before it is ended; ten times as many
+// at most. It returns how many it played.
+func enough(n int, shown func() bool, play func(round int)) int {
+	round := 0
+	for ; round < n || round < 10*n && !shown(); round++ {
+		play(round)
+	}
+	return round
+}
