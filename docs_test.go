@@ -45,7 +45,7 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 			assert.NoError(t, follow(page, m[1]), "%s links to %s", page, m[1])
 		}
 		for _, test := range tests.FindAllString(text, -1) {
-			assert.True(t, names.tests[test], "%s names %s", page, test)
+			assert.True(t, names.anywhere[test], "%s names %s", page, test)
 		}
 		for _, m := range targets.FindAllStringSubmatch(text, -1) {
 			assert.True(t, made[m[1]], "%s names make %s", page, m[1])
@@ -121,7 +121,7 @@ func slug(title string) string {
 
 // names is what the source declares.
 type names struct {
-	tests    map[string]bool
+	anywhere map[string]bool
 	exported map[string]map[string]bool // by package; a method or a field is Type.Name
 }
 
@@ -142,7 +142,7 @@ func declared(t *testing.T) names {
 		for _, d := range file.Decls {
 			for _, name := range named(d) {
 				in[name] = true
-				all.tests[name] = all.tests[name] || strings.HasSuffix(path, "_test.go")
+				all.anywhere[name] = true
 			}
 		}
 	})
