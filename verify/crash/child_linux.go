@@ -95,6 +95,7 @@ func hold(ctx context.Context, client *lock.Client, o order) error {
 		said.Err = err.Error()
 	}
 	waiting.Wait()
+	said.Lost = client.Stats().Renewal.Lost()
 	return say(said)
 }
 

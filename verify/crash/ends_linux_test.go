@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,7 +49,8 @@ func TestKilledAmidAcquires(t *testing.T) {
 	assert.Positive(t, locks, "they held nothing when they were killed")
 }
 
-// A process that closes its client when it is asked to terminate leaves nothing.
+// A process that closes its client when it is asked to terminate leaves nothing, but
+// what it had lost by then for want of an answer: that ends by itself.
 func TestTerminated(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -59,6 +61,7 @@ func TestTerminated(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		c := assemble(t, server, holder, fmt.Sprint("terminated ", round), processes, keys)
 		var work sync.WaitGroup
+		var lost atomic.Uint64
 		for _, p := range c.processes {
 			work.Go(func() {
 				time.Sleep(rand.N(ttl))
@@ -66,11 +69,18 @@ func TestTerminated(t *testing.T) {
 				var said closed
 				p.hear(t, &said)
 				assert.Empty(t, said.Err)
+				lost.Add(said.Lost)
 				assert.NoError(t, p.wait())
+				if said.Lost > 0 {
+					t.Logf("a process lost %d locks: %s", said.Lost, &p.errors)
+				}
 			})
 		}
 		work.Wait()
-		assert.Equal(t, left{}, whatIsLeft(t, rdb), "locks are left")
+		left := whatIsLeft(t, rdb)
+		assert.LessOrEqual(t, uint64(left.locks), lost.Load(), "locks are left")
+		assert.Zero(t, left.queues, "places are left")
+		assert.Empty(t, left.endless, "keys without an end")
 		c.close(ctx, t)
 		cancel()
 	}

@@ -42,8 +42,11 @@ func ordered() (order, bool) {
 // holding says that all keys are held.
 type holding struct{ Tokens map[string]uint64 }
 
-// closed says how Close went, after SIGTERM.
-type closed struct{ Err string }
+// closed says how Close went, after SIGTERM, and how many locks had been lost.
+type closed struct {
+	Err  string
+	Lost uint64
+}
 
 // awake is what a zombie knows when it has been told that its locks are lost.
 type awake struct{ Leases map[string]undead }
