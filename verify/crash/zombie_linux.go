@@ -48,7 +48,11 @@ func linger(ctx context.Context, client *lock.Client, rdb *redis.Client, o order
 	if err != nil {
 		return err
 	}
-	return say(said)
+	if err := say(said); err != nil {
+		return err
+	}
+	<-ctx.Done() // never: it is there to be stopped, though all was lost before that
+	return nil
 }
 
 // haunt writes with one lock. It writes whether or not it holds it: what it does only

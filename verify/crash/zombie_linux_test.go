@@ -81,6 +81,7 @@ func (c *company) raise(ctx context.Context, t testing.TB, p *process, tokens ma
 	p.resume(t)
 	var said awake
 	p.hear(t, &said)
+	p.kill()
 	for key, u := range said.Leases {
 		heir, ok := heirs[key]
 		if !ok {
