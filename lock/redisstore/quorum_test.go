@@ -50,7 +50,7 @@ func TestQuorumContract(t *testing.T) {
 	lockKey := func(key string) string { return prefix + "{" + key + "}" }
 	locktest.TestStore(t, locktest.Config{
 		New:       func(t *testing.T) lock.Store { return quorumOf(t, prefix, clients) },
-		TTL:       4 * time.Second, // of which each server has a fifth to answer
+		TTL:       6 * time.Second, // of which each server has a fifth to answer
 		Tokenless: true,
 		Modes:     locktest.AllModes,
 		Inspects:  true,
