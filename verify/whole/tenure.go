@@ -240,6 +240,9 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 			if time.Now().Before(t.deadline) {
 				t.deadline = later(t.deadline, sent.Add(p.plan.life()))
 			}
+			if next := w.tenures[t.tenureID]; next != nil && next.former == t && next.unsure {
+				next.deadline = later(next.deadline, t.deadline) // it may have been the reader's renewal already
+			}
 		case out[i] == renewal.Lost:
 			t.denied, gone = true, !refresh
 		case !refresh:
