@@ -35,13 +35,13 @@ type tenure struct {
 
 	failures   int      // renewals in a row without an answer
 	denied     bool     // the store said that it is lost
-	renewing   int      // calls of Renew by the watchdog that it is in: two while it is turning
+	renewing   int      // calls of Renew by the watchdog that it is in: two while it is turning, or passed on
 	refreshing bool     // in one by a Multi
 	sends      []string // by that call: a script by its digest, or in full
 
 	// turning: a reader's entry takes the place of a writer's, while a renewal of
-	// either may be under way. unsure: one was when it had, and counts for nobody knows
-	// whom, until the next is answered.
+	// either may be under way. unsure: one was when it had, or when the lock was passed on
+	// within its client, and counts for nobody knows whom, until the next is answered.
 	turning, unsure bool
 	former          *tenure // of the same lease
 	row             int     // so many times in a row it was passed on within its client
@@ -198,6 +198,8 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) (t
 			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, batch[i].Key, batch[i].Token)
 			continue
 		case t.turning:
+		case t.renewing > 0 && t.gone && t.told == nil && p.passing(): // it was passed on meanwhile
+			t.unsure = true
 		case t.renewing > 0:
 			w.violated("renewal", "p%d renews %s twice at a time", p.id, t.key)
 		case t.gone && t.unlocked.Before(now) && !still && !p.passing():
