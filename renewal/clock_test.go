@@ -96,6 +96,31 @@ func TestAStepBackHidesNoSuspension(t *testing.T) {
 	})
 }
 
+// Nor may two steps, each too small to matter, when the lease was renewed between them.
+func TestSmallStepsHideNoSuspension(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		var sent time.Time
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			if !sent.IsZero() {
+				return 0, errIO
+			}
+			sent = time.Now()
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, dog, "a")
+		const small = margin - time.Millisecond
+		settle(time.Second)
+		stepWall(t, small)
+		settle(period + slack)
+		require.False(t, sent.IsZero())
+		stepWall(t, -2*small)
+		settle(2 * time.Second)
+		stepWall(t, 5*time.Second) // suspended
+		assert.Equal(t, sent.Add(life-5*time.Second), entry.Deadline())
+	})
+}
+
 // Nor may one that is stepped back undo a suspension before it, which the monotonic
 // clock knows nothing of.
 func TestAStepBackUndoesNoSuspension(t *testing.T) {

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	ttl    = 30 * time.Second
 	period = ttl / 3
-	life   = ttl - ttl/100 - ttl/100
+	margin = ttl / 100
+	life   = ttl - ttl/100 - margin
 )
 
 var errIO = errors.New("connection reset")

@@ -24,7 +24,7 @@ func (w *Watchdog[L]) watchClocks(now instant) error {
 		return err
 	}
 	w.comparison, w.watching = timer, true
-	w.lead, w.compared = now.lead(), now.mono
+	w.least, w.most, w.compared = now.lead(), now.lead(), now.mono
 	return nil
 }
 
@@ -40,14 +40,21 @@ func (c *comparison[L]) Run(t schedule.Timer) {
 }
 
 // compare looks for what a timer cannot know of: clocks that moved apart, by a
-// step or bit by bit, and a process that stood still. The caller holds mu.
+// step or bit by bit, and a process that stood still. It remembers how far they were
+// apart either way: of two steps, one forward and one back, each may be too small to
+// matter where both are not, for a lease that was renewed between them. The caller
+// holds mu.
 func (w *Watchdog[L]) compare(now instant) {
-	jump := time.Duration(now.lead() - w.lead)
+	lead := now.lead()
+	jump := time.Duration(lead - w.least)
+	if back := time.Duration(w.most - lead); back > jump {
+		jump = -back
+	}
 	paused := time.Duration(now.mono-w.compared) > compareEvery+w.tolerance
-	w.compared = now.mono
+	w.least, w.most, w.compared = min(w.least, lead), max(w.most, lead), now.mono
 	switch {
 	case jump > w.tolerance || jump < -w.tolerance:
-		w.lead = now.lead()
+		w.least, w.most = lead, lead
 		w.each(func(e *Entry[L]) { e.jumped(now) })
 		if logger := w.opts.Logger; logger != nil {
 			w.reports.lost(func() {

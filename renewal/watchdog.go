@@ -43,11 +43,11 @@ type Watchdog[L any] struct {
 	lost    [reasons]uint64
 
 	// What is known of the clocks; see compare.
-	comparison schedule.Timer
-	watching   bool          // comparison is armed
-	compared   int64         // when they were compared last, on the monotonic clock
-	lead       int64         // of the wall clock, when that last mattered
-	tolerance  time.Duration // the smallest margin seen: what they may do unnoticed
+	comparison  schedule.Timer
+	watching    bool          // comparison is armed
+	compared    int64         // when they were compared last, on the monotonic clock
+	least, most int64         // leads of the wall clock since that last mattered
+	tolerance   time.Duration // the smallest margin seen: what they may do unnoticed
 }
 
 // New returns a watchdog that takes its timers from engine, which it does not
