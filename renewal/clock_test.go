@@ -85,11 +85,14 @@ func TestAStepDoesNotBringRenewalsTogether(t *testing.T) {
 func TestAStepBackHidesNoSuspension(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: failing}
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		dog := newDog(t, e, s, &renewal.Options{Failures: -1, Logger: logger})
 		entry := register(t, dog, "a")
 		settle(5 * time.Second)
 		stepWall(t, -10*time.Second)
 		settle(5 * time.Second)
+		assert.Contains(t, log.String(), "by=-10s")
 		stepWall(t, 25*time.Second) // suspended: 35 s since the grant
 		assert.False(t, entry.Valid())
 		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
