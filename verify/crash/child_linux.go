@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,7 +23,10 @@ import (
 func obey(o order) error {
 	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
 	defer func() { _ = rdb.Close() }()
-	client, err := connect(rdb, o.TTL)
+	client, err := connect(rdb, &lock.Options{
+		Terms:  lock.Terms{TTL: o.TTL},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), // what it lost, and why
+	})
 	if err != nil {
 		return err
 	}
@@ -44,12 +48,12 @@ func obey(o order) error {
 }
 
 // connect returns a client of the server of another.
-func connect(rdb *redis.Client, ttl time.Duration) (*lock.Client, error) {
+func connect(rdb *redis.Client, opts *lock.Options) (*lock.Client, error) {
 	store, err := redisstore.New(rdb, nil)
 	if err != nil {
 		return nil, err
 	}
-	return lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}})
+	return lock.New(store, opts)
 }
 
 // say tells the parent.

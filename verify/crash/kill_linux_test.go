@@ -44,7 +44,7 @@ func assemble(t testing.TB, s *testredis.Server, role, name string, processes, k
 		c.tokens = append(c.tokens, said.Tokens)
 	}
 	var err error
-	c.contender, err = connect(c.rdb, ttl)
+	c.contender, err = connect(c.rdb, &lock.Options{Terms: lock.Terms{TTL: ttl}})
 	require.NoError(t, err)
 	return c
 }

@@ -38,8 +38,8 @@ func ends(t testing.TB, rdb *redis.Client, tokens map[string]uint64) map[string]
 
 // left is what is on the server.
 type left struct {
-	locks   int // held
-	queues  int // of those who wait, and their places
+	locks   []string // the keys of those that are held
+	queues  int      // of those who wait, and their places
 	endless []string
 }
 
@@ -54,7 +54,7 @@ func whatIsLeft(t testing.TB, rdb *redis.Client) left {
 		times = append(times, pipe.PTTL(t.Context(), key))
 		switch {
 		case strings.HasSuffix(key, "}"):
-			out.locks++
+			out.locks = append(out.locks, key)
 		case strings.HasSuffix(key, "}:q"), strings.HasSuffix(key, "}:w"):
 			out.queues++
 		}
