@@ -18,12 +18,14 @@ import (
 )
 
 var (
-	links   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	tests   = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
-	rules   = regexp.MustCompile(`(?m)^([a-z-]+):`)
-	targets = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
-	paths   = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
-	exports = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
+	links     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	tests     = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
+	rules     = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	targets   = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
+	paths     = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
+	named     = regexp.MustCompile(`\bname: "(\w+)"`)
+	sentences = regexp.MustCompile("`([A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,})`")
+	exports   = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,6 +66,24 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 			assert.True(t, m[3] == "" || members[m[2]+"."+m[3]], "%s names %s`", page, m[0])
 		}
 	}
+}
+
+// The page for those who write a store names cases of the suite that it must pass.
+func TestThePageOfStoresNamesCases(t *testing.T) {
+	cases := map[string]bool{}
+	walk(t, func(path string) {
+		if filepath.ToSlash(filepath.Dir(path)) == "lock/locktest" {
+			for _, m := range named.FindAllStringSubmatch(read(t, path), -1) {
+				cases[m[1]] = true
+			}
+		}
+	})
+	told := 0
+	for _, m := range sentences.FindAllStringSubmatch(read(t, "docs/STORES.md"), -1) {
+		assert.True(t, cases[m[1]], "%s is no case", m[1])
+		told++
+	}
+	assert.Positive(t, told)
 }
 
 // pages lists the pages of documentation of all modules.
@@ -140,7 +160,7 @@ func declared(t *testing.T) names {
 			all.exported[file.Name.Name] = in
 		}
 		for _, d := range file.Decls {
-			for _, name := range named(d) {
+			for _, name := range namesOf(d) {
 				in[name] = true
 				all.anywhere[name] = true
 			}
@@ -149,9 +169,9 @@ func declared(t *testing.T) names {
 	return all
 }
 
-// named returns the names that a declaration gives, those of fields and of an
+// namesOf returns the names that a declaration gives, those of fields and of an
 // interface's methods too.
-func named(d ast.Decl) []string {
+func namesOf(d ast.Decl) []string {
 	var list []string
 	switch d := d.(type) {
 	case *ast.FuncDecl:
