@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -20,9 +21,10 @@ type Stats struct {
 
 // stats is the shared side: written by whoever runs tasks, read by anyone.
 type stats struct {
-	fired, panics, wakeups    atomic.Uint64
-	lateSum, lateMax, longest atomic.Int64
-	began                     atomic.Int64 // when the Run in progress began, since base, or idle
+	fired, panics, wakeups atomic.Uint64
+	lateSum                atomic.Uint64 // the bits of a float64: the sum in ns outgrows an int64
+	lateMax, longest       atomic.Int64
+	began                  atomic.Int64 // when the Run in progress began, since base, or idle
 }
 
 const idle = -1
@@ -31,13 +33,13 @@ const idle = -1
 // stats once per batch.
 type tally struct {
 	fired            uint64
-	lateSum, lateMax time.Duration
-	longest          time.Duration
+	lateSum          float64 // in ns
+	lateMax, longest time.Duration
 }
 
 func (t *tally) begin(late time.Duration) {
 	t.fired++
-	t.lateSum += late
+	t.lateSum += float64(late)
 	t.lateMax = max(t.lateMax, late)
 }
 
@@ -47,7 +49,7 @@ func (s *stats) add(t *tally) {
 		return
 	}
 	s.fired.Add(t.fired)
-	s.lateSum.Add(int64(t.lateSum))
+	accumulate(&s.lateSum, t.lateSum)
 	raise(&s.lateMax, int64(t.lateMax))
 	raise(&s.longest, int64(t.longest))
 	*t = tally{}
@@ -57,6 +59,13 @@ func (s *stats) add(t *tally) {
 func raise(a *atomic.Int64, v int64) {
 	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
 		old = a.Load()
+	}
+}
+
+// accumulate adds v to the float64 whose bits sum holds.
+func accumulate(sum *atomic.Uint64, v float64) {
+	for old := sum.Load(); !sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)); {
+		old = sum.Load()
 	}
 }
 
@@ -76,7 +85,7 @@ func (w *Wheel) Stats() Stats {
 		LongestTask: time.Duration(c.stats.longest.Load()),
 	}
 	if s.Fired > 0 {
-		s.LateMean = time.Duration(c.stats.lateSum.Load()) / time.Duration(s.Fired)
+		s.LateMean = time.Duration(math.Float64frombits(c.stats.lateSum.Load()) / float64(s.Fired))
 	}
 	if began := c.stats.began.Load(); began != idle {
 		s.Running = max(time.Since(c.base)-time.Duration(began), 1)

@@ -132,6 +132,32 @@ func TestStats(t *testing.T) {
 	})
 }
 
+// What all timers together were late outgrows a Duration: three million of them that
+// are an hour late are enough.
+func TestTheMeanLatenessDoesNotOverflow(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	for name, executor := range map[string]func(func()){"worker": nil, "executor": func(run func()) { run() }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, err := wheel.New(&wheel.Options{Executor: executor})
+				require.NoError(t, err)
+				defer w.Close()
+				_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(century) }))
+				require.NoError(t, err)
+				for range 7 {
+					_, err := w.Schedule(time.Minute, taskFunc(nothing))
+					require.NoError(t, err)
+				}
+				settle(century + time.Minute)
+				s := w.Stats()
+				assert.EqualValues(t, 8, s.Fired)
+				assert.InDelta(t, century-time.Minute, s.LateMax, float64(time.Second))
+				assert.InDelta(t, s.LateMax/8*7, s.LateMean, float64(time.Second), "the first was on time")
+			})
+		})
+	}
+}
+
 // The worker wakes up once for what is due at one instant.
 func TestWakeUpsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
