@@ -27,13 +27,15 @@ func (c *core) runOn(s *shard, id uint64) {
 	t := tally{}
 	t.begin(began - c.end(tick))
 	returned := false
+	defer func() { // apart from recovered, as OnPanic may end the goroutine, too
+		t.longest = time.Since(c.base) - began
+		c.stats.add(&t)
+		s.finish(id)
+	}()
 	defer func() {
 		if !returned {
 			c.recovered(task, recover())
 		}
-		t.longest = time.Since(c.base) - began
-		c.stats.add(&t)
-		s.finish(id)
 	}()
 	task.Run(schedule.NewTimer(s, id))
 	returned = true

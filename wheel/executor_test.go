@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -137,4 +138,36 @@ func TestAnExecutorThatRunsInline(t *testing.T) {
 		assert.Equal(t, []any{"oops"}, panics)
 		assert.EqualValues(t, 1, w.Stats().Panics)
 	})
+}
+
+// A hook that ends the goroutine, as FailNow of a test does, ends the Run as well: its
+// timer leaves its room, and nobody waits for it.
+func TestAHookThatEndsTheGoroutine(t *testing.T) {
+	for name, executor := range map[string]func(func()){
+		"no executor":     nil,
+		"own goroutine":   func(run func()) { go run() },
+		"wheel goroutine": func(run func()) { run() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, err := wheel.New(&wheel.Options{
+					MaxPending: 1,
+					Executor:   executor,
+					OnPanic:    func(schedule.Task, any, []byte) { runtime.Goexit() },
+				})
+				require.NoError(t, err)
+				for want := range uint64(3) {
+					timer, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) { panic("oops") }))
+					require.NoError(t, err)
+					settle(time.Minute)
+					s := w.Stats()
+					assert.Equal(t, want+1, s.Fired)
+					assert.Equal(t, want+1, s.Panics)
+					require.Zero(t, s.Pending)
+					assert.False(t, timer.StopAndWait())
+				}
+				assert.Empty(t, w.Close())
+			})
+		})
+	}
 }
