@@ -260,13 +260,12 @@ var resetting = []testCase{
 	}},
 }
 
-// holdUp blocks the engine for an hour, as a task that breaks its contract does.
-// An engine of several workers is blocked whole.
+// holdUp blocks all workers of the engine for an hour, as tasks that break their
+// contract do.
 func holdUp(t *testing.T, e Engine, c Config) {
 	t.Helper()
-	const more = 64 // than any engine under test has workers
-	for range more {
-		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour / more) }))
+	for range c.workers() {
+		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
 		require.NoError(t, err)
 	}
 	settle(c.Slack + 1)

@@ -111,7 +111,8 @@ func (m *model) holdUp() {
 	m.wait(m.c.Slack)
 	if len(m.running) == m.c.workers() { // unless another Run has moved or stopped one
 		before := m.tally.all
-		for range 1 + m.dice.roll(4) {
+		// The Runs of many workers do much when they go on, so more is done before.
+		for range 1 + m.dice.roll(4) + int64(m.c.workers()/8) {
 			m.burst()
 			m.wait(m.pause())
 		}
