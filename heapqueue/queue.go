@@ -55,6 +55,9 @@ type Item[T any] struct {
 // clock after Push do not move it, and two equal ones, pushed one after the other,
 // may end up nanoseconds apart, in either order. The monotonic clock stands still
 // while the host is suspended, so values then come later.
+//
+// An instant more than 292 years from now, like the zero Time, counts as one just so
+// far away: values of several such instants leave in the order of their pushes.
 func (q *Queue[T]) Push(v T, at time.Time) (Item[T], error) {
 	now := time.Now()
 	q.mu.Lock()

@@ -71,7 +71,8 @@ func accumulate(sum *atomic.Uint64, v float64) {
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close. The
 // figures of the batch of tasks that is running are added when that batch ends,
-// but Running tells at once of a task that holds the wheel up.
+// but Running tells at once of a task that holds the wheel up. With an Executor the
+// figures of each task are added when it ends.
 func (w *Wheel) Stats() Stats {
 	c := w.core
 	if c == nil {

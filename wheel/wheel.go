@@ -15,6 +15,10 @@
 // it costs nothing while no timer is due, for the wheel sleeps straight to the
 // next one. For timers exact to the clock's resolution see package heapqueue.
 //
+// A pending timer takes 40 bytes beside its task. The memory of those that are done
+// serves later ones, and is given back when none is pending any more; one that stays,
+// like that of [schedule.Every], may keep it.
+//
 // One wheel serves a whole process. Tasks run on its single goroutine, one after
 // another, and must not block; [schedule.AfterFunc] gives a function a goroutine
 // of its own, and Options.Executor does with all tasks as you say.
@@ -79,6 +83,9 @@ const (
 
 // Wheel is a hashed timing wheel. Make it with New and end it with Close: the zero
 // Wheel takes no timer. Its methods are safe for concurrent use.
+//
+// Delays are measured on the monotonic clock, which stands still while the host
+// is suspended.
 type Wheel struct {
 	core *core // nil in the zero Wheel
 }
