@@ -68,7 +68,7 @@ type Options struct {
 	OnPanic func(task schedule.Task, value any, stack []byte)
 
 	// Logger is told of panics when there is no OnPanic, and of a wheel dropped
-	// without Close. Default slog.Default().
+	// without Close. Default slog.Default(), as it is at that moment.
 	Logger *slog.Logger
 }
 
@@ -105,9 +105,6 @@ func New(o *Options) (*Wheel, error) {
 	}
 	if opts.Buckets == 0 {
 		opts.Buckets = defaultBuckets
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
 	}
 	switch {
 	case opts.Tick < minTick:
@@ -224,5 +221,5 @@ func (c *core) dropped() {
 	for i := range c.shards {
 		pending += c.shards[i].count()
 	}
-	c.logger.Warn("wheel: dropped without Close", "pending", pending)
+	c.log().Warn("wheel: dropped without Close", "pending", pending)
 }

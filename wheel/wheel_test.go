@@ -207,6 +207,22 @@ func TestAPanicWithoutAHookIsLogged(t *testing.T) {
 	})
 }
 
+// A wheel is often made before the program has set its logger.
+func TestTheDefaultLoggerIsThatOfTheMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(nil)
+		require.NoError(t, err)
+		defer w.Close()
+		var log syncBuffer
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { panic("oops") }))
+		require.NoError(t, err)
+		settle(time.Second)
+		assert.Contains(t, log.String(), "level=ERROR msg=\"wheel: task panicked\"")
+	})
+}
+
 func TestAWheelDroppedWithoutCloseIsReported(t *testing.T) {
 	var log syncBuffer
 	var stop func()

@@ -30,7 +30,7 @@ type core struct {
 	maxPending int64
 	executor   func(run func())
 	onPanic    func(task schedule.Task, value any, stack []byte)
-	logger     *slog.Logger
+	logger     *slog.Logger // nil: slog.Default()
 	shards     []shard
 	shardShift uint // picks a shard from a 64-bit hash
 
@@ -257,5 +257,12 @@ func (c *core) recovered(task schedule.Task, value any) {
 		c.onPanic(task, value, stack)
 		return
 	}
-	c.logger.Error("wheel: task panicked", "task", fmt.Sprintf("%T", task), "panic", value, "stack", string(stack))
+	c.log().Error("wheel: task panicked", "task", fmt.Sprintf("%T", task), "panic", value, "stack", string(stack))
+}
+
+func (c *core) log() *slog.Logger {
+	if c.logger == nil {
+		return slog.Default()
+	}
+	return c.logger
 }
