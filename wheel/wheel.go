@@ -38,7 +38,7 @@ import (
 // Options configure a Wheel. A nil *Options and zero fields mean the defaults.
 type Options struct {
 	// Tick is the width of a bucket, the greatest lateness by design. Default
-	// 100 ms; at least 1 µs. Timers of one tick fire together.
+	// 100 ms; at least 1 µs. Timers of one tick fire together, in any order.
 	Tick time.Duration
 
 	// Buckets is the number of buckets one tick wide, rounded up to a power of

@@ -48,12 +48,14 @@ type Config struct {
 	New func(t *testing.T, o Options) Engine
 
 	// Slack is how late a timer may fire when nothing holds the engine up: the
-	// tick of a wheel, 0 for an exact engine.
+	// tick of a wheel, 0 for an exact engine. It must be below a second, the shortest
+	// time that some cases wait.
 	Slack time.Duration
 
 	// Workers is how many tasks the engine runs at once; 0 means 1. With one,
-	// tasks that are due begin in the order of their instants, unless Unordered is
-	// set: then one that is moved while it is due may overtake others.
+	// tasks that are due begin in the order of their instants, those within one Slack
+	// in any order, unless Unordered is set: then one that is moved while it is due may
+	// overtake others.
 	Workers   int
 	Unordered bool
 
