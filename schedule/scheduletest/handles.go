@@ -121,6 +121,7 @@ var stopping = []testCase{
 	{"E3_the_zero_Timer", func(t *testing.T, _ Config) {
 		var timer schedule.Timer
 		assert.False(t, timer.Stop())
+		assert.False(t, timer.StopAndWait())
 		assert.False(t, timer.Reset(time.Second))
 	}},
 	{"E3_every_arming_runs_once_or_was_stopped", func(t *testing.T, c Config) {
