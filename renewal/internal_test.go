@@ -79,3 +79,16 @@ func TestLanesAreForgotten(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// A lease whose last renewal failed goes first, whichever queue it is in.
+func TestTheQueueOfAFailedLeaseGoesFirst(t *testing.T) {
+	fresh, failed := &Entry[int]{at: 1}, &Entry[int]{at: 2, failures: 1}
+	for _, due := range [][]*Entry[int]{{fresh, failed}, {failed, fresh}} {
+		var l lane[int]
+		for i, e := range due {
+			l.enqueue(e, time.Second<<i)
+		}
+		require.Len(t, l.queues, 2)
+		assert.Same(t, failed, l.next().head())
+	}
+}

@@ -301,23 +301,28 @@ func TestHalfATTLOfSilenceCostsNothing(t *testing.T) {
 
 func TestAnAnswerAfterTheDeadlineDoesNotRevive(t *testing.T) {
 	// The engine is silent, so that only settle can notice the deadline.
-	synctest.Test(t, func(t *testing.T) {
-		fire := make(chan struct{})
-		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
-			<-fire
-			return renewal.Renewed, nil
-		}}
-		engine := new(manual)
-		dog := newDog(t, engine, s, nil)
-		entry := register(t, dog, "a")
-		time.Sleep(period)
-		engine.run()
-		settle(2 * time.Millisecond) // to gather the batch
-		require.Len(t, s.seen(), 1)
-		time.Sleep(life - period)
-		close(fire)
-		synctest.Wait()
-		assert.False(t, entry.Valid())
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
-	})
+	for outcome, said := range map[renewal.Outcome]error{renewal.Renewed: nil, renewal.Unknown: errIO} {
+		synctest.Test(t, func(t *testing.T) {
+			fire := make(chan struct{})
+			s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+				<-fire
+				return outcome, said
+			}}
+			engine := new(manual)
+			dog := newDog(t, engine, s, nil)
+			entry := register(t, dog, "a")
+			time.Sleep(period)
+			engine.run()
+			settle(2 * time.Millisecond) // to gather the batch
+			require.Len(t, s.seen(), 1)
+			time.Sleep(life - period)
+			close(fire)
+			synctest.Wait()
+			assert.False(t, entry.Valid())
+			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+			if said != nil {
+				assert.ErrorIs(t, entry.Err(), said, "it tells what the store said last")
+			}
+		})
+	}
 }
