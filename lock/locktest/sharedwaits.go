@@ -239,6 +239,7 @@ var queueing = []testCase{
 		f.pending(low, high)
 		f.release(a)
 		f.pending(low, high)
+		assert.Zero(f, f.refused(f.permit("k", 2)).ExpiresIn, "only those who wait are in the way")
 		f.release(b)
 		l := low.get()
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(l, high.get()))
@@ -271,11 +272,13 @@ var queueing = []testCase{
 	}},
 	{name: "a_batch_that_gives_up_lets_in_those_behind_it", needs: needsModes(lock.Members), run: func(f *fixture) {
 		f.acquire(f.batch("g", "a"))
+		a := f.waitFor(f.batch("g", "a"))
 		ab, b := f.waitFor(f.batch("g", "a", "b")), f.waitFor(f.batch("g", "b"))
 		f.pending(b)
 		require.ErrorIs(f, ab.cancelled(), errCancelled)
 		ab.release()
 		b.get()
+		f.pending(a)
 		f.acquire(f.batch("g", "c"))
 	}},
 }

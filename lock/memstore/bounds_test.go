@@ -156,19 +156,24 @@ func TestCloseEndsThoseThatWait(t *testing.T) {
 	})
 }
 
+// At once, whether or not somebody asks meanwhile.
 func TestDeleteGivesTheLockToTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		_, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
-		require.NoError(t, err)
-		second := waits(t, s, requested("a", "2", time.Hour))
-		begun := time.Now()
-		assert.True(t, s.Delete("a"))
-		_, err = s.Acquire(context.Background(), requested("a", "3", time.Hour))
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.NoError(t, <-second)
-		assert.Zero(t, time.Since(begun))
-	})
+	for _, asked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New()
+			_, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
+			require.NoError(t, err)
+			second := waits(t, s, requested("a", "2", time.Hour))
+			begun := time.Now()
+			assert.True(t, s.Delete("a"))
+			if asked {
+				_, err = s.Acquire(context.Background(), requested("a", "3", time.Hour))
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+			}
+			require.NoError(t, <-second)
+			assert.Zero(t, time.Since(begun))
+		})
+	}
 }
 
 // The lease ends before the first of the queue thought it would. Whoever asks

@@ -60,4 +60,7 @@ func TestAClosedStoreRefuses(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrClosed)
 	require.ErrorIs(t, s.Release(context.Background(), l), lock.ErrClosed)
 	require.ErrorIs(t, s.Renew(context.Background(), []lock.Lease{l}, nil), lock.ErrClosed)
+	_, err = s.Inspect(context.Background(), l.Key)
+	require.ErrorIs(t, err, lock.ErrClosed)
+	require.ErrorIs(t, s.ForceRelease(context.Background(), l.Key), lock.ErrClosed)
 }

@@ -85,7 +85,7 @@ func (k *state) inTheWay(r lock.Request, now time.Time) time.Duration {
 			ends[i] = h.until
 		}
 		slices.SortFunc(ends, time.Time.Compare)
-		end = ends[len(ends)-max(r.Limit(), 1)]
+		end = ends[len(ends)-r.Limit()]
 	case r.Mode == lock.Members:
 		for _, m := range r.Members() {
 			if h := k.taken[m]; h != nil && h.until.After(end) {

@@ -76,7 +76,6 @@ func (s *Store) quit(w *waiter) {
 	if k := s.keys[w.request.Key]; k != nil && w.place != nil {
 		k.dequeue(w)
 		k.watch()
-		s.at(w.request.Key, time.Now())
 	}
 }
 
