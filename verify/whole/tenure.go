@@ -198,7 +198,7 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) (t
 			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, batch[i].Key, batch[i].Token)
 			continue
 		case t.turning:
-		case t.renewing > 0 && t.gone && t.told == nil && p.passing(): // it was passed on meanwhile
+		case t.renewing > 0 && t.told == nil && (t.gone || t.handle() == nil) && p.passing(): // it was passed on meanwhile
 			t.unsure = true
 		case t.renewing > 0:
 			w.violated("renewal", "p%d renews %s twice at a time", p.id, t.key)
