@@ -193,7 +193,7 @@ func (d *driver) Close() error { return d.Store.(io.Closer).Close() }
 func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
 	sent := time.Now()
 	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
-	tenures := d.process.world.renewing(ctx, d.process, batch)
+	tenures := d.process.world.renewing(ctx, d.process, batch, sent)
 	err := d.Store.Renew(ctx, batch, out)
 	d.process.gate.Pass(chance.Digest(serial(batch[0].Owner)))
 	d.process.world.renewed(ctx, d.process, tenures, out, sent)

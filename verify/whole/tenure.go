@@ -41,11 +41,13 @@ type tenure struct {
 
 	// turning: a reader's entry takes the place of a writer's, while a renewal of
 	// either may be under way. unsure: one was when it had, or when the lock was passed on
-	// within its client, and counts for nobody knows whom, until the next is answered.
+	// within its client, and counts for nobody knows whom, until one is answered that was
+	// sent after doubt.
 	turning, unsure bool
-	former          *tenure // of the same lease
-	row             int     // so many times in a row it was passed on within its client
-	passed          bool    // to the next in its client
+	doubt, begun    time.Time // begun: here, passed on by former
+	former          *tenure   // of the same lease
+	row             int       // so many times in a row it was passed on within its client
+	passed          bool      // to the next in its client
 	unlocked        time.Time
 	gone            bool // Unlock has returned
 	told            *renewal.LostError
@@ -171,7 +173,7 @@ const turn = 200 * time.Microsecond
 
 // renewing takes down a call of the watchdog, and checks what is asked of the store. It
 // returns whom the answer is for, nil for those who never got the lock.
-func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) (tenures []*tenure) {
+func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease, sent time.Time) (tenures []*tenure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.check("renewal")
@@ -198,8 +200,9 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease) (t
 			w.violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.id, batch[i].Key, batch[i].Token)
 			continue
 		case t.turning:
-		case t.renewing > 0 && t.told == nil && (t.gone || t.handle() == nil) && p.passing(): // it was passed on meanwhile
-			t.unsure = true
+		case t.renewing > 0 && t.told == nil && (t.gone || t.handle() == nil) && p.passing(), // it was passed on meanwhile
+			!sent.After(t.begun): // or since the process stood still
+			t.unsure, t.doubt = true, sent
 		case t.renewing > 0:
 			w.violated("renewal", "p%d renews %s twice at a time", p.id, t.key)
 		case t.gone && t.unlocked.Before(now) && !still && !p.passing():
@@ -236,7 +239,7 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 		case out[i] == renewal.Renewed:
 			w.counts.Operations["renewed"]++
 			t.failures = 0
-			if !refresh {
+			if !refresh && sent.After(t.doubt) {
 				t.unsure = false
 			}
 			if time.Now().Before(t.deadline) {
