@@ -214,25 +214,59 @@ func TestAMultiIsServedAmongMany(t *testing.T) {
 	t.Run("in queues", func(t *testing.T) { waiting(t, nil, contend) })
 }
 
-// A store that fails is no lock that is taken, however long it is waited for.
+// A store that fails is no lock that is taken, however long it is waited for; whether
+// it does so at once, or when it has said that the lock is taken.
 func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		taken := b.lock("b")
-		go func() {
-			time.Sleep(time.Second)
-			assert.NoError(t, taken.Unlock(ctx))
-			b.loseRequests(func(_ context.Context, op locktest.Op) error {
-				if op == locktest.Acquire && b.mem.Len() == 1 {
-					return errIO
+	for _, tc := range []struct {
+		taken    int
+		failure  error
+		failures int
+	}{
+		{0, errIO, 2}, // one is tolerated
+		{1, lock.ErrWrongType, 1},
+	} {
+		bubble(t, func(t *testing.T, b *bench) {
+			first, failures := b.lock("b"), 0
+			go func() {
+				time.Sleep(time.Second)
+				assert.NoError(t, first.Unlock(ctx))
+				for range tc.taken {
+					acquire(t, b.mem, "a", "other")
 				}
-				return nil
-			})
-		}()
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		_, err := b.all("a", "b").Lock(limited)
-		require.ErrorIs(t, err, errIO)
-		require.NoError(t, limited.Err(), "at once")
+				good := b.calls(locktest.Acquire) + 1 + tc.taken // it gets b
+				b.loseRequests(func(_ context.Context, op locktest.Op) error {
+					if op != locktest.Acquire || b.calls(op) <= good {
+						return nil
+					}
+					failures++
+					return tc.failure
+				})
+			}()
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			_, err := b.all("a", "b").Lock(limited)
+			require.ErrorIs(t, err, tc.failure)
+			require.NoError(t, limited.Err(), "at once")
+			assert.Equal(t, tc.failures, failures)
+		})
+	}
+}
+
+// The context ends when the store has said that a lock is taken.
+func TestAMultiWhoseContextEndsMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		acquire(t, b.mem, "b", "other")
+		ended, cancel := context.WithCancel(ctx)
+		b.loseAnswers(func(context.Context, locktest.Op) error {
+			if b.calls(locktest.Acquire) == 2 {
+				cancel()
+			}
+			return nil
+		})
+		_, err := b.all("a", "b").Lock(ended)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorContains(t, err, `"b"`)
 	})
 }
 

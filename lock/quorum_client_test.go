@@ -116,6 +116,23 @@ func TestQuorumAskedAgainCountsOnlyWhatWasThere(t *testing.T) {
 	})
 }
 
+// When enough of those have said so that had it before, it counts what others grant
+// later.
+func TestQuorumAskedAgainCountsWhatComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 5)
+		all.fail(2, down)
+		acquire(t, q, "k", "a")
+		all.fail(2, slow(time.Second))
+		l := acquire(t, q, "k", "a")
+		settle(time.Second)
+		all.fail(2, nil)
+		all[2].mem.Delete("k")
+		all[3].mem.Delete("k")
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, q, l))
+	})
+}
+
 // What was taken from a writer it has not got again because it asks twice.
 func TestQuorumWriterThatWasForcedBecomesNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -115,6 +115,27 @@ func TestQuorumRemembersWhatWasNotAnswered(t *testing.T) {
 	})
 }
 
+// Nor may one be executed after the release that was under way at that time.
+func TestQuorumReleaseTellsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books, q := ledgers(t, 3)
+		all[0].losesRequests(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		l := acquire(t, q, "k", "a")
+		release(t, q, l)
+		for i, b := range books {
+			require.Len(t, b.released, 1)
+			assert.Equal(t, i == 0, b.released[0].Unanswered, "server %d", i)
+		}
+		settle(time.Second)
+		assert.Zero(t, all.holding("k"))
+	})
+}
+
 // Neither is it forgotten because a later one was refused.
 func TestQuorumRemembersWhatWasNotAnsweredBeforeARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

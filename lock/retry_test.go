@@ -30,21 +30,23 @@ func TestConstantBackoff(t *testing.T) {
 	assert.Equal(t, time.Second, constant(math.MaxInt))
 }
 
-// A store may say that what stands in the way has no end.
+// A store may say that what stands in the way has no end, or not know it.
 func TestBackoffWithoutAnEndInSight(t *testing.T) {
-	bubbleWith(t, &lock.Options{Backoff: lock.ConstantBackoff(time.Second)}, func(t *testing.T, b *bench) {
-		b.loseRequests(func(context.Context, locktest.Op) error {
-			if b.calls(locktest.Acquire) > 100 { // or else it would go on without a pause, for ever
-				return lock.ErrWrongType
-			}
-			return &lock.HeldError{ExpiresIn: math.MaxInt64}
+	for _, left := range []time.Duration{math.MaxInt64, 0} {
+		bubbleWith(t, &lock.Options{Backoff: lock.ConstantBackoff(time.Second)}, func(t *testing.T, b *bench) {
+			b.loseRequests(func(context.Context, locktest.Op) error {
+				if b.calls(locktest.Acquire) > 100 { // or else it would go on without a pause, for ever
+					return lock.ErrWrongType
+				}
+				return &lock.HeldError{ExpiresIn: left}
+			})
+			limited, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
+			defer cancel()
+			_, err := b.Mutex("k").Lock(limited)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			assert.Equal(t, 5, b.calls(locktest.Acquire), "at once, and after each second")
 		})
-		limited, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
-		defer cancel()
-		_, err := b.Mutex("k").Lock(limited)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		assert.Equal(t, 5, b.calls(locktest.Acquire), "at once, and after each second")
-	})
+	}
 }
 
 func TestExponentialBackoff(t *testing.T) {
