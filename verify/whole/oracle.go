@@ -56,7 +56,7 @@ func (p *process) lost(info renewal.LostInfo) {
 		w.violated("told", "L0, L1: p%d lost %s: %v", p.id, t.key, info.Err)
 	case reason == renewal.NotOwned && !t.denied:
 		w.violated("told", "rule 4: p%d is told that the store has %s no more, which it did not say", p.id, t.key)
-	case reason == renewal.NotOwned && w.has(t) && !w.plan.forgets():
+	case reason == renewal.NotOwned && w.has(t) && !t.void && !w.plan.forgets(): // a clock that is set back brings it back
 		w.violated("told", "rule 4: p%d is told that it lost %s, which the server has for it", p.id, t.key)
 	case t.turning || t.unsure:
 	case reason == renewal.Failed && (most < 1 || t.failures < most):
