@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -65,35 +64,9 @@ func derive(life context.Context, given *redis.Options) *redis.Options {
 	if dial == nil {
 		dial = redis.NewDialer(&o)
 	}
-	o.Dialer = framed(endingWith(life, dial))
+	o.Dialer = uncounted(framed(endingWith(life, dial)))
 	o.OnConnect = whileWanted(o.OnConnect)
 	return &o
-}
-
-// whileWanted refuses a new connection that nobody waits for any more: go-redis would
-// send the request that it was made for, without a look at the ctx.
-func whileWanted(then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
-	return func(ctx context.Context, conn *redis.Conn) error {
-		if then != nil {
-			if err := then(ctx, conn); err != nil {
-				return err
-			}
-		}
-		return ctx.Err()
-	}
-}
-
-type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// endingWith returns a dialer that gives up when life ends: go-redis dials on its own,
-// for up to a second, and its Close does not end that.
-func endingWith(life context.Context, dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(life, cancel)()
-		return dial(ctx, network, addr)
-	}
 }
 
 // await calls f, which talks to the server, and returns what it returned; or the

@@ -110,8 +110,7 @@
 // answer may take. A dial takes at most one second and is tried once; a Dialer of
 // yours, and that of go-redis for TLS, keeps its own bound. Hooks, limiters and
 // client-side caches are left behind. A connection ends at what is no reply of RESP 2,
-// and at one that announces more than any script of this package may answer. go-redis
-// prints each dial that fails; its package logging has a Disable for that.
+// and at one that announces more than any script of this package may answer.
 //
 // A client made by redis.NewFailoverClient works, because its Dialer is what asks
 // Sentinel for the master; it must stay open until the store is closed. For it
