@@ -21,11 +21,30 @@ type soloist struct {
 	now *solo      // the call that is under way
 }
 
-// solo is one call.
+// solo is one call, and the ctx that go-redis is given for it.
 type solo struct {
+	deadline
+	over chan struct{} // closed when broken is set
+
 	conn   net.Conn // that it was sent on
 	ended  bool     // it has returned: its connection may be that of the next call
-	broken bool     // its ctx was cancelled: it must not wait any more
+	broken bool     // its ctx was cancelled, or its time is up: it must not wait any more
+}
+
+// Done implements context.Context.
+func (c *solo) Done() <-chan struct{} { return c.over }
+
+// Err implements context.Context.
+func (c *solo) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 func newSoloist(o redis.Options) *soloist {
@@ -35,6 +54,7 @@ func newSoloist(o redis.Options) *soloist {
 		dial = redis.NewDialer(&o)
 	}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		defer s.limit()()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -49,24 +69,34 @@ func newSoloist(o redis.Options) *soloist {
 // has ended, or its time is up. The caller sees to it that there is one call at a
 // time.
 func (s *soloist) process(ctx context.Context, until time.Time, cmd *redis.Cmd) error {
-	call := new(solo)
+	call := &solo{deadline: deadline{ctx, until}, over: make(chan struct{})}
 	s.mu.Lock()
 	s.now = call
 	s.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() { s.interrupt(call) })
-	err := s.rdb.Process(deadline{ctx, until}, cmd)
-	if !stop() {
-		s.end(call)
-	}
-	return err
+	defer context.AfterFunc(ctx, func() { s.interrupt(call) })()
+	defer s.end(call)
+	return s.rdb.Process(call, cmd)
+}
+
+// limit ends the call that is under way when its time is up, until it is told to stop:
+// go-redis waits for a dial as long as that takes, unless its ctx ends.
+func (s *soloist) limit() (stop func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.now
+	return time.AfterFunc(time.Until(call.until), func() { s.interrupt(call) }).Stop
 }
 
 // interrupt ends a call that is under way.
 func (s *soloist) interrupt(call *solo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if call.ended || call.broken {
+		return
+	}
 	call.broken = true
-	if !call.ended && call.conn != nil {
+	close(call.over)
+	if call.conn != nil {
 		_ = call.conn.SetDeadline(longAgo) // to close it may take a while
 	}
 }

@@ -18,7 +18,7 @@ func attendedPipe(t *testing.T) (s *soloist, conn, other net.Conn) {
 		assert.NoError(t, own.Close())
 		assert.NoError(t, other.Close())
 	})
-	s = &soloist{now: new(solo)}
+	s = &soloist{now: &solo{over: make(chan struct{})}}
 	conn = s.attend(own)
 	go func() { _, _ = conn.Write([]byte("?")) }()
 	_, err := other.Read(make([]byte, 1))

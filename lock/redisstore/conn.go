@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -65,7 +66,14 @@ func derive(life context.Context, given *redis.Options) *redis.Options {
 		dial = redis.NewDialer(&o)
 	}
 	o.Dialer = uncounted(framed(endingWith(life, dial)))
-	o.OnConnect = whileWanted(o.OnConnect)
+	o.OnConnect = whileWanted(life, o.OnConnect)
+	if provide := o.CredentialsProviderContext; provide != nil {
+		o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+			ctx, cancel := ending(ctx, life)
+			defer cancel()
+			return provide(ctx)
+		}
+	}
 	return &o
 }
 
@@ -145,8 +153,18 @@ func (s *Store) reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return lateError{err}
+	}
 	return err
 }
+
+// lateError is the end of a time that was not the caller's: a dial that takes too long
+// is a context.DeadlineExceeded to package net.
+type lateError struct{ error }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // noAnswerError is the cause when the store's own bound ends a call. It is no
 // context.DeadlineExceeded, for the caller's ctx has not ended.

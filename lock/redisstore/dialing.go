@@ -55,13 +55,31 @@ func (u undialed) SyscallConn() (syscall.RawConn, error) { return nil, u.err }
 
 // whileWanted refuses a new connection that nobody waits for any more: go-redis would
 // send the request that it was made for, without a look at the ctx.
-func whileWanted(then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
+func whileWanted(life context.Context, then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
 		if then != nil {
+			ctx, cancel := ending(ctx, life)
+			defer cancel()
 			if err := then(ctx, conn); err != nil {
 				return err
 			}
 		}
 		return ctx.Err()
+	}
+}
+
+// ending returns a ctx for a function of the user, which may wait for its end: those that
+// go-redis is given name a deadline, and need not end then. It ends with life, too.
+func ending(ctx, life context.Context) (context.Context, context.CancelFunc) {
+	var cancel context.CancelFunc
+	if deadline, ok := ctx.Deadline(); ok {
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	stop := context.AfterFunc(life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -111,6 +112,18 @@ func (p *pipes) store(t *testing.T, o *redis.Options, own *Options) *Store {
 	return s
 }
 
+// cluster is store, on a cluster whose slots are asked for.
+func (p *pipes) cluster(t *testing.T) *Store {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, Dialer: p.dial, Protocol: 2})
+	s, err := New(rdb, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.NoError(t, rdb.Close())
+	})
+	return s
+}
+
 // L1: a server that is away for less than a period costs nothing, however often. go-redis
 // would refuse for up to a second once it had counted as many failed dials as connections.
 func TestShortOutagesCostNothing(t *testing.T) {
@@ -150,4 +163,105 @@ func TestAFailedDialIsTold(t *testing.T) {
 		acquire(t, s, request("k"))
 		renew(t, s, lock.Lease{Request: request("k"), Token: 17})
 	})
+}
+
+// What a user's function is given to wait for ends: with the time of the request, and with the
+// store. Else a pipeline would wait for it for ever, and Close for that.
+func TestFunctionsOfTheUserMayWaitForTheirContext(t *testing.T) {
+	t.Parallel()
+	var waits atomic.Bool
+	wait := func(ctx context.Context) error {
+		if waits.Load() {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+	for name, o := range map[string]redis.Options{
+		"on connect":  {OnConnect: func(ctx context.Context, _ *redis.Conn) error { return wait(ctx) }},
+		"credentials": {CredentialsProviderContext: func(ctx context.Context) (string, string, error) { return "", "", wait(ctx) }},
+	} {
+		for _, alone := range []bool{false, true} {
+			asked := func(t *testing.T) (*Store, <-chan error) {
+				waits.Store(false)
+				s := newPipes().store(t, &o, nil)
+				if alone { // is the next call, on a connection of its own
+					acquire(t, s, request("first"))
+				}
+				waits.Store(true)
+				failed := make(chan error, 1)
+				go func() {
+					_, err := s.Acquire(t.Context(), request("k"))
+					failed <- err
+				}()
+				synctest.Wait()
+				return s, failed
+			}
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				s, failed := asked(t)
+				require.ErrorContains(t, <-failed, "no answer within 3s", name)
+				assert.Equal(t, s.timeout, time.Since(start), name)
+			})
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				s, failed := asked(t)
+				require.NoError(t, s.Close())
+				assert.Zero(t, time.Since(start), name)
+				require.ErrorIs(t, <-failed, lock.ErrClosed, name)
+			})
+		}
+	}
+}
+
+// Options.Timeout bounds a request that has to dial first, too, and what go-redis makes of the
+// connection after that is in nobody's way.
+func TestADialThatHangsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		s := network.store(t, new(redis.Options), &Options{Timeout: 50 * time.Millisecond})
+		acquire(t, s, request("first")) // the next is alone, on a connection of its own
+		network.hangs.Store(true)
+		start := time.Now()
+		_, err := s.Acquire(t.Context(), request("k"))
+		assert.Equal(t, s.timeout, time.Since(start))
+		require.ErrorContains(t, err, "no answer within 50ms")
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "the ctx has not ended")
+		time.Sleep(2 * dialTimeout)
+		network.hangs.Store(false)
+		for range 3 {
+			acquire(t, s, request("k"))
+		}
+	})
+}
+
+// A dial that takes too long is no end of the caller's ctx.
+func TestADialThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(ctx context.Context, s *Store) error{
+		"acquire": func(ctx context.Context, s *Store) error {
+			_, err := s.Acquire(ctx, request("k"))
+			return err
+		},
+		"renew": func(ctx context.Context, s *Store) error {
+			return s.Renew(ctx, []lock.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1))
+		},
+	} {
+		for _, cluster := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				network := newPipes()
+				network.hangs.Store(true)
+				s := network.store(t, new(redis.Options), nil)
+				if cluster {
+					s = network.cluster(t)
+				}
+				err := ask(t.Context(), s)
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded, name)
+				require.NotErrorIs(t, err, context.DeadlineExceeded, name)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+				defer cancel()
+				require.ErrorIs(t, ask(ctx, s), context.DeadlineExceeded, name)
+			})
+		}
+	}
 }

@@ -118,7 +118,7 @@ func (f *flight) load(s *Store, batch []lock.Lease) {
 // together.
 func (f *flight) route(ctx context.Context, s *Store) {
 	if s.cluster != nil {
-		f.find(ctx, s.cluster)
+		f.find(ctx, s)
 	}
 	order := func(a, b item) int {
 		if c := cmp.Or(cmp.Compare(a.node.id, b.node.id), cmp.Compare(a.ttl, b.ttl)); c != 0 || a.shared == b.shared {
@@ -136,7 +136,8 @@ func (f *flight) route(ctx context.Context, s *Store) {
 
 // find finds the masters of the items that no redirection names one for. If one is
 // not known the cluster is asked, once.
-func (f *flight) find(ctx context.Context, c *cluster) {
+func (f *flight) find(ctx context.Context, s *Store) {
+	c := s.cluster
 	found := f.items[:0]
 	var err error
 	for _, it := range f.items {
@@ -144,7 +145,9 @@ func (f *flight) find(ctx context.Context, c *cluster) {
 			it.node = c.slots[it.slot].Load()
 		}
 		if it.node == nil && err == nil {
-			it.node, err = c.master(ctx, it.slot)
+			if it.node, err = c.master(ctx, it.slot); err != nil {
+				err = s.reason(ctx, err)
+			}
 		}
 		if it.node == nil {
 			f.fail(1, err)

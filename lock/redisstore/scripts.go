@@ -105,7 +105,8 @@ func (s *Store) send(ctx context.Context, sc *script, until time.Time, args []an
 
 // bound returns the error of a call that was to end by an instant.
 func (s *Store) bound(until time.Time, err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(until) {
+	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	if late && !time.Now().Before(until) {
 		return noAnswerError(s.timeout)
 	}
 	return err
