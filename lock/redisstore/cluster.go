@@ -107,6 +107,11 @@ func (c *cluster) master(ctx context.Context, slot uint16) (*node, error) {
 func (c *cluster) node(addr string) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.known(addr)
+}
+
+// known is node for callers that hold mu.
+func (c *cluster) known(addr string) *node {
 	n := c.nodes[addr]
 	if n == nil {
 		o := c.options
@@ -151,7 +156,10 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *node, asking b
 
 // follow returns the node that a redirection leads to.
 func (c *cluster) follow(to redirection, slot uint16) *node {
-	n := c.node(to.addr)
+	c.mu.Lock()
+	n := c.known(to.addr)
+	n.gone = time.Time{} // or a teller that has not heard of that yet would have it closed
+	c.mu.Unlock()
 	if !to.asking {
 		c.slots[slot].Store(n)
 		c.refreshed() // other slots have moved too

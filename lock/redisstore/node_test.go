@@ -225,3 +225,32 @@ func TestThatNobodyServesIsNotBelieved(t *testing.T) {
 		require.NoError(t, rdb.Close())
 	}
 }
+
+// TestANodeThatServesAgainIsKept, though a teller that has not heard of that names another.
+func TestANodeThatServesAgainIsKept(t *testing.T) {
+	t.Parallel()
+	back := shared.Server(t).Addr()
+	w := &wire{answer: func([]string) string { return "-MOVED 1 " + back + "\r\n" }}
+	other := w.client(t, redis.Options{}).Options().Addr
+	var master atomic.Pointer[string]
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: *master.Load()}}}}, nil
+	}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	c := s.cluster
+	for _, m := range []*string{&back, &other} {
+		master.Store(m)
+		require.NoError(t, c.read())
+	}
+	n := c.node(back)
+	c.mu.Lock()
+	require.False(t, n.gone.IsZero())
+	n.gone = time.Now().Add(-2 * forgetAfter)
+	c.mu.Unlock()
+
+	l := acquire(t, s, request("k")) // is sent there
+	require.NoError(t, c.read())
+	require.NoError(t, n.rdb.Ping(t.Context()).Err(), "it is in use")
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
+}
