@@ -52,3 +52,22 @@ func TestAPollThatIsLostCostsNoPlace(t *testing.T) {
 	_, took := handed(t, other, holder, done)
 	assert.Less(t, took, soon)
 }
+
+// TestNothingIsAskedForOnceTheLockIsGranted, though a signal came while the poll was under way.
+func TestNothingIsAskedForOnceTheLockIsGranted(t *testing.T) {
+	t.Parallel()
+	s, w := wired(t, "")
+	r := requestFor("k", time.Hour)
+	call := &waiting{
+		store: s, request: r, place: time.Hour, anchor: time.Now(), ear: s.signals.join(r.Owner), answers: make(chan reply, 1),
+		queued: true, polling: true, again: true,
+	}
+	call.next(time.Hour)
+	call.answers <- reply{acquired: acquired{verdict: granted, token: 5}, sent: time.Now()}
+	l, err := call.queue(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, l.Token)
+	assert.False(t, call.unanswered, "or a tombstone would be left for it")
+	s.running.Wait()
+	assert.Zero(t, w.evals.Load())
+}

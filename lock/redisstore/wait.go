@@ -120,7 +120,7 @@ func (w *waiting) queue(ctx context.Context) (lock.Lease, error) {
 		case r := <-w.answers:
 			w.polling = false
 			lease, err = w.answered(r)
-			if w.again {
+			if w.again && lease == nil && err == nil {
 				w.poll(ctx)
 			}
 		}
