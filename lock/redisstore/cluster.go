@@ -126,6 +126,13 @@ func (c *cluster) known(addr string) *node {
 	return n
 }
 
+// serves reports whether a node served some slot when they were read last.
+func (c *cluster) serves(n *node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n.gone.IsZero()
+}
+
 // run calls f with the master of a slot, and goes where that sends it.
 func (c *cluster) run(ctx context.Context, slot uint16, f func(n *node, asking bool) (any, error)) (any, error) {
 	n, err := c.master(ctx, slot)

@@ -131,9 +131,9 @@
 // is not called. The store asks again when it is sent elsewhere (MOVED), when a node
 // does not serve (CLUSTERDOWN, READONLY, MASTERDOWN, LOADING), cannot be reached, or
 // has not answered for a second, and then once a second until it serves again or
-// another does. It follows MOVED and ASK, four times for one request. While a slot
-// is on its way to another node, acquires and releases of its locks wait (TRYAGAIN), for
-// Options.Timeout at most; renewals go on.
+// another does; and each half minute while somebody waits. It follows MOVED and ASK,
+// four times for one request. While a slot is on its way to another node, acquires and
+// releases of its locks wait (TRYAGAIN), for Options.Timeout at most; renewals go on.
 //
 // A replica that takes over may lack what its master wrote last: see above on
 // servers that lose data. A lease that survives must find the replica serving by

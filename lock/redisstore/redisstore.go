@@ -193,13 +193,21 @@ func (s *Store) closeClients() error {
 	return s.one.close()
 }
 
-// subscription returns a subscription to nothing yet. In a cluster any node passes
-// on what is published at another.
-func (s *Store) subscription(ctx context.Context) *redis.PubSub {
-	if s.cluster != nil {
-		return s.cluster.candidates()[0].rdb.Subscribe(ctx) // there is one, for the waiter was answered
+// subscription returns a subscription to nothing yet, and what reports at each beat
+// whether it is still at the right place. In a cluster any node passes on what is
+// published at another; but one that has ceased to serve may not belong to it any more.
+func (s *Store) subscription(ctx context.Context) (ps *redis.PubSub, stays func() bool) {
+	if s.cluster == nil {
+		return s.one.rdb.Subscribe(ctx), func() bool { return true }
 	}
-	return s.one.rdb.Subscribe(ctx)
+	n := s.cluster.candidates()[0] // there is one, for the waiter was answered
+	served, beats := s.cluster.serves(n), 0
+	return n.rdb.Subscribe(ctx), func() bool {
+		if beats++; beats%linger == 0 {
+			s.cluster.refreshed() // no lock may have been at that node, to be sent elsewhere
+		}
+		return !served || s.cluster.serves(n)
+	}
 }
 
 // heard notes what an exchange with a node tells of it.

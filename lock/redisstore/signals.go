@@ -14,9 +14,9 @@ import (
 // on, every signal on it is heard; and whoever waits is told to ask the server
 // whenever a signal may have been missed.
 type signals struct {
-	open   func(context.Context) *redis.PubSub // without IO
-	prefix string                              // of the channels
-	linger int                                 // beats without a waiter after which it ends
+	open   func(context.Context) (ps *redis.PubSub, stays func() bool) // without IO
+	prefix string                                                      // of the channels
+	linger int                                                         // beats without a waiter after which it ends
 
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
@@ -49,7 +49,7 @@ type ear struct {
 	again          bool   // a signal may have been missed
 }
 
-func newSignals(open func(context.Context) *redis.PubSub, prefix string) *signals {
+func newSignals(open func(context.Context) (*redis.PubSub, func() bool), prefix string) *signals {
 	s := &signals{
 		open:     open,
 		prefix:   prefix,

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,4 +113,61 @@ func TestSignalsThatAreNone(t *testing.T) {
 	token, again := s.take(e)
 	assert.EqualValues(t, 5, token, "the highest")
 	assert.False(t, again)
+}
+
+// A node that has left the cluster answers pings for ever, and is told of no hand-over.
+func TestASubscriptionLeavesANodeThatServesNoMore(t *testing.T) {
+	t.Parallel()
+	first, second := testredis.Start(t), shared.Server(t)
+	var master atomic.Pointer[string]
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: *master.Load()}}}}, nil
+	}})
+	defer rdb.Close()
+	s := patient(t, rdb)
+	moveTo := func(srv *testredis.Server) {
+		addr := srv.Addr()
+		master.Store(&addr)
+		require.NoError(t, s.cluster.read())
+	}
+	subscribed := func(srv *testredis.Server) {
+		rdb := srv.Client(t)
+		require.Eventually(t, func() bool { return len(rdb.PubSubChannels(t.Context(), s.prefix+"*").Val()) == 1 }, long, 10*time.Millisecond)
+	}
+	for _, srv := range []*testredis.Server{second, first} {
+		moveTo(srv)
+		acquire(t, s, requestFor("k", time.Hour))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(ctx, requestFor("k", time.Hour))
+		done <- err
+	}()
+	subscribed(first)
+	moveTo(second)
+	subscribed(second)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+// And whether it still serves is asked now and then, for no request may find it out.
+func TestASubscriptionHasTheSlotsReadNowAndThen(t *testing.T) {
+	t.Parallel()
+	var read atomic.Int64
+	addr := shared.Server(t).Addr()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		read.Add(1)
+		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	require.NoError(t, s.cluster.read())
+	ps, stays := s.subscription(t.Context())
+	defer ps.Close()
+	for range linger {
+		assert.EqualValues(t, 1, read.Load())
+		assert.True(t, stays())
+	}
+	require.Eventually(t, func() bool { return read.Load() == 2 }, soon, time.Millisecond)
 }

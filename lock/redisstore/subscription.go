@@ -46,7 +46,7 @@ func (s *signals) run() {
 func (s *signals) session() bool {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	ps := s.open(ctx)
+	ps, stays := s.open(ctx)
 	if !s.adjust(ctx, ps) {
 		_ = ps.Close()
 		return false
@@ -57,15 +57,15 @@ func (s *signals) session() bool {
 		defer close(over)
 		s.read(ctx, ps, &worked)
 	}()
-	s.tend(ctx, ps, over)
+	s.tend(ctx, ps, stays, over)
 	_ = ps.Close()
 	<-over // what it has heard by then counts for this session
 	return worked.Load()
 }
 
 // tend keeps the subscriptions as they are wanted, and pings, until the connection
-// is over, or nobody has waited for some time.
-func (s *signals) tend(ctx context.Context, ps *redis.PubSub, over <-chan struct{}) {
+// is over or at the wrong place, or nobody has waited for some time.
+func (s *signals) tend(ctx context.Context, ps *redis.PubSub, stays func() bool, over <-chan struct{}) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	ok := true
@@ -78,7 +78,7 @@ func (s *signals) tend(ctx context.Context, ps *redis.PubSub, over <-chan struct
 		case <-s.change:
 			ok = s.adjust(ctx, ps)
 		case <-ticker.C:
-			ok = briefly(ctx, func(ctx context.Context) error { return ps.Ping(ctx) })
+			ok = stays() && briefly(ctx, func(ctx context.Context) error { return ps.Ping(ctx) })
 			quiet++
 			if !s.idle(false) {
 				quiet = 0

@@ -137,7 +137,9 @@ func TestSignalsAreNotNeeded(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: time.Second})
 	nowhere := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer nowhere.Close()
-	s.signals.open = func(ctx context.Context) *redis.PubSub { return nowhere.Subscribe(ctx) }
+	s.signals.open = func(ctx context.Context) (*redis.PubSub, func() bool) {
+		return nowhere.Subscribe(ctx), func() bool { return true }
+	}
 	holder := acquire(t, s, requestFor("k", 10*time.Second))
 	for range 3 {
 		r := requestFor("k", 10*time.Second)
