@@ -62,11 +62,12 @@ func (w *world) turned(key string, l lease) {
 	t.mode = l.mode
 }
 
-// continues: the holder has the handle of a reader in place of that of a writer.
+// continues: the holder has the handle of a reader in place of that of a writer, or
+// another in the same client has the lock.
 func (t *tenure) continues() *tenure {
 	return &tenure{
 		tenureID: t.tenureID, process: t.process, mode: t.mode,
 		deadline: t.deadline, sent: t.sent, void: t.void, voidAt: t.voidAt,
-		former: t, unsure: t.renewing > 0, denied: t.denied, told: t.told, toldAt: t.toldAt,
+		former: t, begun: time.Now(), unsure: t.renewing > 0, denied: t.denied, told: t.told, toldAt: t.toldAt,
 	}
 }

@@ -200,6 +200,7 @@ func (w *world) compare(s *server, by *message) {
 				w.granted(key, l)
 			case before[i].mode != l.mode:
 				w.turned(key, l)
+				w.kept(key, l)
 			case by != nil && (l.left > before[i].left || by.isFor(l)): // a clock that is set back renews nothing
 				w.kept(key, l)
 			}

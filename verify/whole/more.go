@@ -200,7 +200,7 @@ func (w *world) passes(t *tenure) *tenure {
 func (w *world) succeeds(t *tenure) *tenure {
 	t.passed = true
 	next := t.continues()
-	next.row, next.failures, next.begun = t.row+1, t.failures, time.Now()
+	next.row, next.failures = t.row+1, t.failures
 	w.tenures[t.tenureID] = next
 	return next
 }

@@ -44,7 +44,7 @@ type tenure struct {
 	// within its client, and counts for nobody knows whom, until one is answered that was
 	// sent after doubt.
 	turning, unsure bool
-	doubt, begun    time.Time // begun: here, passed on by former
+	doubt, begun    time.Time // begun: when it took the place of former
 	former          *tenure   // of the same lease
 	row             int       // so many times in a row it was passed on within its client
 	passed          bool      // to the next in its client
