@@ -19,9 +19,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
+// clientName is that of the connections of processes.
+const clientName = "process"
+
 // obey does what is ordered, until standard input ends or the process is.
 func obey(o order) error {
-	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: o.Addr, ClientName: clientName})
 	defer func() { _ = rdb.Close() }()
 	client, err := connect(rdb, &lock.Options{
 		Terms:  lock.Terms{TTL: o.TTL},

@@ -69,6 +69,20 @@ func whatIsLeft(t testing.TB, rdb *redis.Client) left {
 	return out
 }
 
+// awaitConnections returns when the server has connections of processes, or when it
+// has none: then nothing that they have sent is left to be executed.
+func awaitConnections(t testing.TB, rdb *redis.Client, wanted bool) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		list, err := rdb.ClientList(t.Context()).Result()
+		require.NoError(t, err)
+		if strings.Contains(list, " name="+clientName+" ") == wanted {
+			return
+		}
+		require.Less(t, time.Since(begun), patience, "the connections of processes: %s", list)
+	}
+}
+
 func lockKey(key string) string { return "lw:{" + key + "}" }
 
 func text(token uint64) string { return strconv.FormatUint(token, 10) }
