@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -253,4 +254,67 @@ func TestANodeThatServesAgainIsKept(t *testing.T) {
 	require.NoError(t, c.read())
 	require.NoError(t, n.rdb.Ping(t.Context()).Err(), "it is in use")
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
+}
+
+// TestANodeThatRefusesToTellIsNoSuspect: it has answered. A server behind Sentinel knows nothing
+// of clusters, and would be asked each second for ever.
+func TestANodeThatRefusesToTellIsNoSuspect(t *testing.T) {
+	t.Parallel()
+	addr := shared.Server(t).Addr()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	acquire(t, s, request("k"))
+	c := s.cluster
+	c.suspect(c.node(addr))
+	idle := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.refresh == nil
+	}
+	require.Eventually(t, idle, soon, time.Millisecond)
+	assert.False(t, c.node(addr).suspect.Load())
+}
+
+// TestWhoGoesSuspectsNobody: a request that is cancelled tells nothing of the node.
+func TestWhoGoesSuspectsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const addr = "127.0.0.1:1"
+		network := newPipes()
+		grant, hang := network.answer, make(chan struct{})
+		var hangs atomic.Bool
+		network.answer = func(command []string) string {
+			if hangs.Load() {
+				<-hang
+			}
+			return grant(command)
+		}
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Dialer: network.dial, Protocol: 2,
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+			},
+		})
+		s, err := New(rdb, nil)
+		require.NoError(t, err)
+		acquire(t, s, request("first"))
+		hangs.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(ctx, request("k")) // alone
+			failed <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-failed, context.Canceled)
+		assert.False(t, s.cluster.node(addr).suspect.Load())
+		close(hang)
+		require.NoError(t, s.Close())
+		require.NoError(t, rdb.Close())
+		network.conns.Wait()
+	})
 }

@@ -161,7 +161,7 @@ func (c *cluster) ask(n *node) ([]redis.ClusterSlot, error) {
 	slots, err := n.rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // what replaces it needs Redis 7
 	switch {
 	case err != nil:
-		n.suspect.Store(true)
+		n.suspect.Store(doubtful(err))
 		return nil, err
 	case len(slots) == 0:
 		return nil, fmt.Errorf("%s knows of no slot", n.addr)

@@ -98,7 +98,11 @@ func (d *desk) do(ctx context.Context, s *Store, until time.Time, asking bool, a
 	if solo := d.soloist(asking); solo != nil {
 		cmd := redis.NewCmd(ctx, args...)
 		err := solo.process(ctx, until, cmd)
-		d.back(s, solo, isAnswered(err))
+		answered := isAnswered(err)
+		d.back(s, solo, answered)
+		if !answered && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return cmd.Val(), err
 	}
 	e := &errand{args: args, asking: asking, until: until, done: make(chan answer, 1)}
