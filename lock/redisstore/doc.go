@@ -107,10 +107,10 @@
 // kinds of credentials, the database, the client name, OnConnect, and how long
 // connections live. Its own are the pools, and these, without which no promise
 // could be kept: nothing is sent twice, and nothing but the ctx decides how long an
-// answer may take. A dial takes at most one second and is tried once; a Dialer of
-// yours, and that of go-redis for TLS, keeps its own bound. Hooks, limiters and
-// client-side caches are left behind. A connection ends at what is no reply of RESP 2,
-// and at one that announces more than any script of this package may answer.
+// answer may take. A dial takes at most one second and is tried once, for a renewal
+// twice; a Dialer of yours, and that of go-redis for TLS, keeps its own bound. Hooks,
+// limiters and client-side caches are left behind. A connection ends at what is no reply
+// of RESP 2, and at one that announces more than any script of this package may answer.
 //
 // A client made by redis.NewFailoverClient works, because its Dialer is what asks
 // Sentinel for the master; it must stay open until the store is closed. For it
