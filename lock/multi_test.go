@@ -231,7 +231,8 @@ func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
 				time.Sleep(time.Second)
 				assert.NoError(t, first.Unlock(ctx))
 				for range tc.taken {
-					acquire(t, b.mem, "a", "other")
+					_, err := b.mem.Acquire(ctx, request("a", "other"))
+					assert.NoError(t, err)
 				}
 				good := b.calls(locktest.Acquire) + 1 + tc.taken // it gets b
 				b.loseRequests(func(_ context.Context, op locktest.Op) error {
