@@ -234,6 +234,8 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 			continue
 		}
 		w.note("p%d has renewed %s %s: %v", p.id, t.key, serial(t.owner), out[i])
+		next := w.tenures[t.tenureID]
+		meant := next != nil && next.former == t && next.unsure // it may be its renewal already
 		gone := false
 		switch {
 		case out[i] == renewal.Renewed:
@@ -245,11 +247,14 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 			if time.Now().Before(t.deadline) {
 				t.deadline = later(t.deadline, sent.Add(p.plan.life()))
 			}
-			if next := w.tenures[t.tenureID]; next != nil && next.former == t && next.unsure {
-				next.deadline = later(next.deadline, t.deadline) // it may have been the reader's renewal already
+			if meant {
+				next.deadline = later(next.deadline, t.deadline)
 			}
 		case out[i] == renewal.Lost:
 			t.denied, gone = true, !refresh
+			if meant {
+				next.denied = true
+			}
 		case !refresh:
 			w.counts.Operations["renewal without an answer"]++
 			t.failures++
