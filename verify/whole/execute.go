@@ -193,6 +193,7 @@ func (w *world) compare(s *server, by *message) {
 		now := s.holders(key)
 		s.seen[key] = now
 		for _, l := range now {
+			s.granted[key+" "+l.owner] = time.Now().Add(time.Duration(float64(l.left) / s.rate))
 			i := slices.IndexFunc(before, func(b lease) bool { return b.owner == l.owner && b.token == l.token })
 			switch {
 			case i < 0:
@@ -225,7 +226,6 @@ func (w *world) compareAll() {
 
 // rises checks the tokens of a server. The caller holds mu.
 func (w *world) rises(s *server, key string, l lease) {
-	s.granted[key+" "+l.owner] = true
 	id := tenureID{key, l.owner, l.token}
 	if s.known[id] { // a copy of the data has it again
 		return

@@ -55,11 +55,11 @@ func (w *world) need(mode string) int {
 }
 
 // elects tells whether so many servers have granted a lock that the owner has it,
-// whatever befell them since. The caller holds mu.
+// whatever befell them since, unless their leases have ended. The caller holds mu.
 func (w *world) elects(key string, to lease) bool {
 	n := 0
 	for _, s := range w.servers {
-		if s.granted[key+" "+to.owner] {
+		if time.Now().Before(s.granted[key+" "+to.owner]) {
 			n++
 		}
 	}
@@ -70,18 +70,41 @@ func (w *world) elects(key string, to lease) bool {
 // holds mu.
 func (w *world) has(t *tenure) bool { return w.lasts(t) > 0 }
 
+// try returns by what try of a quorum an owner was made.
+func try(owner string) string {
+	owner, _, _ = strings.Cut(owner, "{")
+	_, try, _ := strings.Cut(owner, ".")
+	return try
+}
+
+// newestTry returns the last try of which a server has something for a tenure. The
+// caller holds mu.
+func (w *world) newestTry(t *tenure) (newest string) {
+	for _, s := range w.servers {
+		for _, l := range s.holders(t.key) {
+			if is := try(l.owner); w.isOf(l, t) && (len(is) > len(newest) || len(is) == len(newest) && is > newest) {
+				newest = is
+			}
+		}
+	}
+	return newest
+}
+
 // mayBeOlder tells whether what the servers of a quorum have for a tenure may be of a
 // try before it: one that a pause held up is executed after it was given up, and given
 // back in vain. The caller holds mu.
 func (w *world) mayBeOlder(t *tenure) bool {
 	_, still := t.process.gate.StoodStill(t.confirmedAt.Add(-2 * t.process.plan.ttl))
-	return w.plan.quorum() && still
+	return w.plan.quorum() && (still || w.lastsBy(t, t.try) == 0)
 }
 
 // lasts returns how long so many servers as it takes will have a lock for a tenure, if
 // they hear nothing more of it. One that has lost its data counts as long as it is kept
 // away. The caller holds mu.
-func (w *world) lasts(t *tenure) time.Duration {
+func (w *world) lasts(t *tenure) time.Duration { return w.lastsBy(t, "") }
+
+// lastsBy is lasts for what one try has got, or any if it is empty.
+func (w *world) lastsBy(t *tenure, by string) time.Duration {
 	away := 0
 	left := map[string][]time.Duration{} // by the owners of tries
 	for _, s := range w.servers {
@@ -90,7 +113,7 @@ func (w *world) lasts(t *tenure) time.Duration {
 			continue
 		}
 		for _, l := range s.holders(t.key) {
-			if w.isOf(l, t) {
+			if w.isOf(l, t) && (by == "" || by == try(l.owner)) {
 				left[l.owner] = append(left[l.owner], time.Duration(float64(l.left)/s.rate))
 			}
 		}

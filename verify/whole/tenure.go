@@ -24,6 +24,7 @@ type tenure struct {
 	done <-chan struct{}
 
 	confirmedAt time.Time
+	try         string    // by which a quorum has it
 	deadline    time.Time // by the formula, from the last answer that confirmed it
 	sent        time.Time // the latest renewal
 
@@ -127,7 +128,7 @@ func (w *world) confirmed(l lock.Lease, sent time.Time) {
 		w.violated("token", "S3: %s by token %d was never granted", l.Key, l.Token)
 		return
 	}
-	t.confirmedAt = time.Now()
+	t.confirmedAt, t.try = time.Now(), w.newestTry(t)
 	t.sent, t.deadline = sent, later(t.deadline, sent.Add(t.process.plan.life())) // a renewal may have been sent since
 	if !w.brokenAt.Before(sent) {                                                 // a place in a queue is no better than a lease
 		t.void, t.voidAt = true, time.Now()
