@@ -193,7 +193,9 @@ func (w *world) compare(s *server, by *message) {
 		now := s.holders(key)
 		s.seen[key] = now
 		for _, l := range now {
-			s.granted[key+" "+l.owner] = time.Now().Add(time.Duration(float64(l.left) / s.rate))
+			if _, counts := s.granted[key+" "+l.owner]; counts {
+				s.grants(key, l)
+			}
 			i := slices.IndexFunc(before, func(b lease) bool { return b.owner == l.owner && b.token == l.token })
 			switch {
 			case i < 0:
@@ -226,6 +228,7 @@ func (w *world) compareAll() {
 
 // rises checks the tokens of a server. The caller holds mu.
 func (w *world) rises(s *server, key string, l lease) {
+	s.grants(key, l)
 	id := tenureID{key, l.owner, l.token}
 	if s.known[id] { // a copy of the data has it again
 		return
@@ -236,4 +239,9 @@ func (w *world) rises(s *server, key string, l lease) {
 		w.violated("token", "S3: %s got token %d after %d", key, l.token, s.last[key])
 	}
 	s.last[key] = max(s.last[key], l.token)
+}
+
+// grants notes until when an owner has what this server has granted, whatever befalls it.
+func (s *server) grants(key string, l lease) {
+	s.granted[key+" "+l.owner] = time.Now().Add(time.Duration(float64(l.left) / s.rate))
 }
