@@ -36,8 +36,8 @@ func (f funcTask) Run(Timer) { go f() }
 //
 // Resetting the timer moves its next call off the grid; the ones after it are
 // back on it. A Reset in the very moment in which a call begins may come to
-// nothing, for that call arms the timer, too. A period of zero or less is an error, so is a nil Scheduler, and so
-// are those of Schedule.
+// nothing, for that call arms the timer, too. A period of zero or less is an
+// error, so is a nil Scheduler, and so are those of Schedule.
 func Every(s Scheduler, period time.Duration, f func()) (Timer, error) {
 	switch {
 	case f == nil:
