@@ -66,7 +66,7 @@ func (w *world) turned(key string, l lease) {
 // another in the same client has the lock.
 func (t *tenure) continues() *tenure {
 	return &tenure{
-		tenureID: t.tenureID, process: t.process, mode: t.mode,
+		tenureID: t.tenureID, process: t.process, mode: t.mode, try: t.try,
 		deadline: t.deadline, sent: t.sent, void: t.void, voidAt: t.voidAt,
 		former: t, begun: time.Now(), unsure: t.renewing > 0, denied: t.denied, told: t.told, toldAt: t.toldAt,
 	}

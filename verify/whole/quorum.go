@@ -91,8 +91,8 @@ func (w *world) newestTry(t *tenure) (newest string) {
 }
 
 // mayBeOlder tells whether what the servers of a quorum have for a tenure may be of a
-// try before it: one that a pause held up is executed after it was given up, and given
-// back in vain. The caller holds mu.
+// try before it: what its own try has got is not enough, or one that a pause held up is
+// executed after it was given up, and given back in vain. The caller holds mu.
 func (w *world) mayBeOlder(t *tenure) bool {
 	_, still := t.process.gate.StoodStill(t.confirmedAt.Add(-2 * t.process.plan.ttl))
 	return w.plan.quorum() && (still || w.lastsBy(t, t.try) == 0)
