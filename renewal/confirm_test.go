@@ -112,6 +112,28 @@ func TestConfirmWhileARenewalIsUnderWay(t *testing.T) {
 	})
 }
 
+// What was sent before a Confirm may be answered after it.
+func TestARenewalNeverMovesTheDeadlineOfAConfirmBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		answer := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-answer
+			return renewal.Renewed, nil
+		}}
+		dog := newDog(t, e, s, nil)
+		entry := register(t, dog, "a")
+		settle(period)
+		require.Equal(t, 1, s.count("a"))
+		settle(period / 4)
+		require.True(t, entry.Confirm(time.Now(), time.Time{}))
+		deadline := entry.Deadline()
+		close(answer)
+		synctest.Wait()
+		require.EqualValues(t, 1, dog.Stats().Renewed)
+		assert.Equal(t, deadline, entry.Deadline())
+	})
+}
+
 func TestConfirmRevivesNothing(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		dog := newDog(t, e, new(store), nil)

@@ -131,19 +131,15 @@ func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
 }
 
 // confirm: somebody else has renewed the lease, by a request sent at that instant.
-// A deadline that is later already stays.
 func (e *Entry[L]) confirm(sent, latest, now instant) bool {
 	e.expire(now)
 	if e.state == over {
 		return false
 	}
-	before := e.deadline()
 	if latest != e.latest {
 		e.terms = &terms{latest: latest, life: e.life, period: e.period}
 	}
 	e.confirmed(sent, now)
-	e.mono.Store(max(before.mono, e.mono.Load()))
-	e.wall.Store(max(before.wall, e.wall.Load()))
 	if e.state == waiting {
 		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
 	} else {
@@ -269,12 +265,17 @@ func (e *Entry[L]) finish(err error) {
 
 // confirmed moves the deadline as the grant, or a renewal, sent at that instant
 // allows. If the clocks moved apart since, the one that leaves less decides, on both.
+// A deadline that leaves more already stays: answers may come in another order than
+// what they answer was sent.
 func (e *Entry[L]) confirmed(sent, now instant) {
 	e.failures = 0
 	sent = sent.agreed(now.lead())
 	life := min(int64(e.life), e.latest.mono-sent.mono, e.latest.wall-sent.wall)
-	e.mono.Store(sent.mono + life)
-	e.wall.Store(sent.wall + life)
+	deadline := instant{sent.mono + life, sent.wall + life}
+	if now.until(deadline) > now.until(e.deadline()) {
+		e.mono.Store(deadline.mono)
+		e.wall.Store(deadline.wall)
+	}
 }
 
 // wait arms the timer for a renewal at the given instant, or for the deadline if

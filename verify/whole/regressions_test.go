@@ -12,4 +12,5 @@ var regressions = []regression{
 	{"a quorum counted a server that it still asked as one that has nothing", []uint64{504034}},
 	{"a renewal was sent after Close had ended its call", []uint64{4295567539}},
 	{"a Multi passed a lock on that it knew was lost", []uint64{4295667846}},
+	{"an answer to a renewal took back what a Multi had renewed since", []uint64{920923}},
 }
