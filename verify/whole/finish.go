@@ -111,7 +111,7 @@ func (w *world) servesOne(u *user) {
 	longest := 2 * w.plan.ttl // of a lease
 	bound := longest + longest/10 + 2*w.plan.ttl + place(longest) + 10*time.Second
 	bound += time.Duration(w.counts.Faults[string(serverBack)]) * w.plan.ttl * 3 / 2
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(by(context.Background(), u), bound)
 	defer cancel()
 	for _, key := range w.plan.names() {
 		l := u.locker(key)
@@ -129,7 +129,7 @@ func (w *world) servesOne(u *user) {
 		if err != nil {
 			continue
 		}
-		if t := w.begins(u.process, held); t != nil {
+		if t := w.begins(u, held); t != nil {
 			_ = held.Unlock(context.Background()) // whatever it says, Close sees to it
 		}
 	}

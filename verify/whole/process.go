@@ -148,7 +148,7 @@ func (d *driver) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error
 		if !lease.Sent.IsZero() {
 			sent = lease.Sent
 		}
-		d.process.world.confirmed(lease, sent)
+		d.process.world.confirmed(ctx, lease, sent)
 	}
 	return lease, err
 }
@@ -163,7 +163,7 @@ func (d *driver) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
 	lease, err := waiter.Wait(ctx, r)
 	d.process.gate.Pass(chance.Digest(serial(r.Owner)))
 	if err == nil {
-		d.process.world.confirmed(lease, lease.Sent)
+		d.process.world.confirmed(ctx, lease, lease.Sent)
 	}
 	return lease, err
 }

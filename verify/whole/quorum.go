@@ -31,13 +31,14 @@ func (w *world) idOf(key, owner string, token uint64) tenureID {
 	return tenureID{key, w.base(owner), token}
 }
 
-// newest returns the grant that a handle is of. The caller holds mu.
-func (w *world) newest(p *process, held *lock.Held) *tenure {
+// newest returns the grant that a handle is of. One of a quorum has no token: it is the
+// latest that the same user was answered. The caller holds mu.
+func (w *world) newest(u *user, held *lock.Held) *tenure {
 	var found *tenure
 	for _, t := range w.tenures {
 		switch {
 		case t.key != held.Key() || t.token != held.Token():
-		case w.plan.quorum() && (t.process != p || t.handle() != nil || t.confirmedAt.IsZero()):
+		case w.plan.quorum() && (t.user != u || t.handle() != nil || t.confirmedAt.IsZero()):
 		case found == nil || t.confirmedAt.After(found.confirmedAt):
 			found = t
 		}

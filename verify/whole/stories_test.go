@@ -62,7 +62,7 @@ func (s story) at(since time.Duration) { time.Sleep(since - s.passed()) }
 // returns nil if there is nothing.
 func (s story) lock(ctx context.Context, process int, key string) *tenure {
 	u := &user{process: s.procs[process]}
-	held, err := u.locker(key).Lock(ctx)
+	held, err := u.locker(key).Lock(by(ctx, u))
 	if err != nil {
 		if ctx.Err() == nil {
 			s.fail("story", "p%d cannot lock %s: %v", process, key, err)

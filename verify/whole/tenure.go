@@ -17,6 +17,7 @@ import (
 type tenure struct {
 	tenureID
 	process *process
+	user    *user // whose call was answered with it, nil as long as there is none
 	mode    string
 	members []string
 
@@ -120,13 +121,16 @@ func (w *world) voidAll(key string) {
 }
 
 // confirmed: the client learns that it has the lock, and counts its TTL from sent.
-func (w *world) confirmed(l lock.Lease, sent time.Time) {
+func (w *world) confirmed(ctx context.Context, l lock.Lease, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.tenures[tenureID{l.Key, l.Owner, l.Token}]
 	if t == nil {
 		w.violated("token", "S3: %s by token %d was never granted", l.Key, l.Token)
 		return
+	}
+	if u, ok := ctx.Value(byUser{}).(*user); ok {
+		t.user = u
 	}
 	t.confirmedAt, t.try = time.Now(), w.newestTry(t)
 	t.sent, t.deadline = sent, later(t.deadline, sent.Add(t.process.plan.life())) // a renewal may have been sent since
@@ -136,11 +140,11 @@ func (w *world) confirmed(l lock.Lease, sent time.Time) {
 }
 
 // begins: the holder has its handle.
-func (w *world) begins(p *process, held *lock.Held) *tenure {
-	done := held.Done()
+func (w *world) begins(u *user, held *lock.Held) *tenure {
+	p, done := u.process, held.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.newest(p, held)
+	t := w.newest(u, held)
 	switch {
 	case t == nil:
 		w.violated("token", "S3: p%d holds %s with token %d, which was never granted", p.id, held.Key(), held.Token())
@@ -274,6 +278,9 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 }
 
 type byUser struct{}
+
+// by marks the calls of a user.
+func by(ctx context.Context, u *user) context.Context { return context.WithValue(ctx, byUser{}, u) }
 
 // refreshes tells whether a renewal is that of a Multi, which gives its members their
 // whole TTL before it returns: it has the context of its user.

@@ -82,7 +82,7 @@ func (u *user) takes(key string, wait bool) {
 // begin has a handle watched from now on.
 func (u *user) begin(held *lock.Held) *tenure {
 	w := u.world
-	t := w.begins(u.process, held)
+	t := w.begins(u, held)
 	if t != nil {
 		w.look(t)
 		w.traveling.Go(func() { w.watch(t) })
@@ -93,7 +93,7 @@ func (u *user) begin(held *lock.Held) *tenure {
 // acquire calls Lock or TryLock, and checks what comes of it.
 func (u *user) acquire(name string, l lock.Locker, key string, wait bool) *lock.Held {
 	w, patience := u.world, u.dice.UpTo(3*u.plan.ttl)
-	ctx, cancel := context.WithTimeoutCause(context.WithValue(context.Background(), byUser{}, u), patience, errEnough)
+	ctx, cancel := context.WithTimeoutCause(by(context.Background(), u), patience, errEnough)
 	defer cancel()
 	begun, call := time.Now(), &waiter{key, u.process, time.Now()}
 	w.mu.Lock()
