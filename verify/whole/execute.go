@@ -27,6 +27,7 @@ func (w *world) execute(l *line, m message) []byte {
 		w.compare(l.server, nil)
 		held = maps.Clone(l.server.seen)
 	}
+	l.server.strays(w, m)
 	answer, said := l.server.execute(m.args)
 	w.note("p%d %s %s #%d: %q", l.process.id, m.name, serial(m.owner), m.nth, answer)
 	if len(answer) > 0 && answer[0] == '-' {
@@ -52,6 +53,23 @@ func (w *world) execute(l *line, m message) []byte {
 		l.server.publish(w, s)
 	}
 	return answer
+}
+
+// strays: a server of a quorum that executes a request again may grant what it refused
+// when it was asked, and what has come to its end. Its client does not hear of that.
+func (s *server) strays(w *world, m message) {
+	if !w.plan.quorum() || m.owner == "" || m.renews() {
+		return
+	}
+	key := keyOf(m)
+	isOwners := func(l lease) bool { return l.owner == m.owner }
+	switch grant := key + " " + m.owner; {
+	case m.again && !slices.ContainsFunc(s.holders(key), isOwners):
+		s.astray[grant] = true
+	case !m.again && s.astray[grant]: // it hears of it now
+		delete(s.astray, grant)
+		s.seen[key] = slices.DeleteFunc(slices.Clone(s.seen[key]), isOwners)
+	}
 }
 
 // givenUp forgets who granted a lock to an owner: what it releases it counts no more,
@@ -243,5 +261,8 @@ func (w *world) rises(s *server, key string, l lease) {
 
 // grants notes until when an owner has what this server has granted, whatever befalls it.
 func (s *server) grants(key string, l lease) {
+	if s.astray[key+" "+l.owner] {
+		return
+	}
 	s.granted[key+" "+l.owner] = time.Now().Add(time.Duration(float64(l.left) / s.rate))
 }

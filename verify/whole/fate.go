@@ -16,6 +16,7 @@ type message struct {
 	owner string   // of the acquisition, or of the first of a batch; may be empty
 	pairs []string // "owner token" of what a batch renews
 	nth   int      // of that name and owner
+	again bool     // it was executed before, and that was answered
 }
 
 // read makes out what a command is about.

@@ -179,6 +179,7 @@ func (l *line) arriveAgain(m message, at time.Time) {
 		return
 	}
 	w.counts.Faults["twice"]++
+	m.again = true
 	w.execute(l, m)
 }
 

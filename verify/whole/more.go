@@ -192,15 +192,15 @@ func (w *world) passes(t *tenure) *tenure {
 	case t.told != nil || t.denied:
 		w.violated("passed in the client", "S5: p%d has passed %s on, which was lost", p.id, t.key)
 	}
-	return w.succeeds(t)
+	return w.succeeds(t, t.row+1)
 }
 
-// succeeds: a lease goes on with its next holder in the same client. The caller holds
-// mu.
-func (w *world) succeeds(t *tenure) *tenure {
+// succeeds: a lease goes on with its next holder in the same client, the latest of so
+// many in a row. The caller holds mu.
+func (w *world) succeeds(t *tenure, row int) *tenure {
 	t.passed = true
 	next := t.continues()
-	next.row, next.failures = t.row+1, t.failures
+	next.row, next.failures = row, t.failures
 	w.tenures[t.tenureID] = next
 	return next
 }

@@ -83,7 +83,7 @@ func try(owner string) string {
 func (w *world) newestTry(t *tenure) (newest string) {
 	for _, s := range w.servers {
 		for _, l := range s.holders(t.key) {
-			if is := try(l.owner); w.isOf(l, t) && (len(is) > len(newest) || len(is) == len(newest) && is > newest) {
+			if is := try(l.owner); w.isOf(s, l, t) && (len(is) > len(newest) || len(is) == len(newest) && is > newest) {
 				newest = is
 			}
 		}
@@ -114,7 +114,7 @@ func (w *world) lastsBy(t *tenure, by string) time.Duration {
 			continue
 		}
 		for _, l := range s.holders(t.key) {
-			if w.isOf(l, t) && (by == "" || by == try(l.owner)) {
+			if w.isOf(s, l, t) && (by == "" || by == try(l.owner)) {
 				left[l.owner] = append(left[l.owner], time.Duration(float64(l.left)/s.rate))
 			}
 		}
@@ -134,7 +134,8 @@ func (w *world) lastsBy(t *tenure, by string) time.Duration {
 	return longest
 }
 
-func (w *world) isOf(l lease, t *tenure) bool {
+// isOf tells whether what a server has is a part of a tenure.
+func (w *world) isOf(s *server, l lease, t *tenure) bool {
 	sameMode := l.mode == t.mode || l.mode == writing && t.mode == reading // one that is about to be turned
-	return sameMode && w.idOf(t.key, l.owner, l.token) == t.tenureID
+	return sameMode && !s.astray[t.key+" "+l.owner] && w.idOf(t.key, l.owner, l.token) == t.tenureID
 }

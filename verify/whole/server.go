@@ -36,6 +36,7 @@ type server struct {
 	last    map[string]uint64    // key → the highest token granted
 	known   map[tenureID]bool    // what was granted
 	granted map[string]time.Time // key and owner, of those to whom anything was: when that ends, whatever befalls it
+	astray  map[string]bool      // key and owner, of those who will not hear that anything was
 
 	names  map[string]string // digest → script, of those that were sent in full
 	copies []snapshot        // of its data, older ones
@@ -49,7 +50,7 @@ type signal struct{ channel, text string }
 func newServer(id int, start time.Time, rate float64) (*server, error) {
 	s := &server{
 		id: id, redis: miniredis.NewMiniRedis(), start: start, rate: rate,
-		seen: map[string][]lease{}, last: map[string]uint64{}, known: map[tenureID]bool{}, granted: map[string]time.Time{}, names: map[string]string{}, digests: map[string]string{},
+		seen: map[string][]lease{}, last: map[string]uint64{}, known: map[tenureID]bool{}, granted: map[string]time.Time{}, astray: map[string]bool{}, names: map[string]string{}, digests: map[string]string{},
 	}
 	conn, err := s.redis.Dial() // which starts it
 	if err != nil {

@@ -39,6 +39,7 @@ type tenure struct {
 	denied     bool     // the store said that it is lost
 	renewing   int      // calls of Renew by the watchdog that it is in: two while it is turning, or passed on
 	refreshing bool     // in one by a Multi
+	among      int      // so many in that call, which may last until the last of their deadlines
 	sends      []string // by that call: a script by its digest, or in full
 
 	// turning: a reader's entry takes the place of a writer's, while a renewal of
@@ -48,7 +49,7 @@ type tenure struct {
 	turning, unsure bool
 	doubt, begun    time.Time // begun: when it took the place of former
 	former          *tenure   // of the same lease
-	row             int       // so many times in a row it was passed on within its client
+	row             int       // so many times in a row it was passed on within its client, at least
 	passed          bool      // to the next in its client
 	unlocked        time.Time
 	gone            bool // Unlock has returned
@@ -152,7 +153,7 @@ func (w *world) begins(u *user, held *lock.Held) *tenure {
 	case t.process == p && t.handle() != nil && p.plan.handovers > 0:
 		t = w.passes(t)
 	case t.process == p && t.renewing > 0 && p.plan.handovers > 0:
-		t = w.succeeds(t) // a Multi may have had it, and passed it on when it failed
+		t = w.succeeds(t, t.row) // a Multi may have had it, and passed it on when it failed
 	case t.process != p || t.handle() != nil:
 		w.violated("token", "S3: p%d holds %s with the token %d of another", p.id, held.Key(), held.Token())
 		return nil
@@ -216,7 +217,7 @@ func (w *world) renewing(ctx context.Context, p *process, batch []lock.Lease, se
 			w.violated("renewal", "S5: p%d renews %s %v after its loss was told", p.id, t.key, now.Sub(t.toldAt))
 		}
 		t.renewing++
-		t.sent, t.sends = now, nil
+		t.sent, t.among, t.sends = now, len(batch), nil
 		latest = later(latest, t.deadline)
 	}
 	if end, ok := ctx.Deadline(); !ok || end.After(latest) {
@@ -305,7 +306,7 @@ func (w *world) wireCheck(p *process, m message) {
 		case t.refreshing, t.turning, t.unsure, w.plan.quorum(): // which does not wait for all answers
 		case !t.underWay() && !still:
 			w.violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.id, t.key)
-		case !time.Now().Before(t.deadline) && !still && len(m.pairs) == 1:
+		case !time.Now().Before(t.deadline) && !still && t.among == 1:
 			w.violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.id, t.key, time.Since(t.deadline))
 		case t.repeats(m) && !still:
 			w.violated("sent", "rule 2: p%d sends a renewal of %s again in the same call", p.id, t.key)
