@@ -74,6 +74,17 @@ func (s *server) execute(batch []string, out []renewal.Outcome) {
 	}
 }
 
+// renewBeside renews a lease as somebody does who is not the watchdog.
+func (s *server) renewBeside(entry *renewal.Entry[string], there, back time.Duration) {
+	sent, out := time.Now(), make([]renewal.Outcome, 1)
+	time.Sleep(there)
+	s.execute([]string{entry.Lease()}, out)
+	time.Sleep(back)
+	if out[0] == renewal.Renewed {
+		entry.Confirm(sent, time.Time{})
+	}
+}
+
 func (s *server) has(lease string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +92,10 @@ func (s *server) has(lease string) bool {
 	return ok && time.Now().Before(until)
 }
 
-// Whatever the server does, a lease that is Valid is one that the server keeps for
-// the holder, Done is closed when it is not valid any more, and a lease that was
-// lost or stopped is never valid again. Without faults nothing is lost.
+// Whatever the server does, and whoever renews beside the watchdog or takes the place of
+// a holder, a lease that is Valid is one that the server keeps for the holder, its
+// deadline never moves back, Done is closed when it is not valid any more, and a lease
+// that was lost or stopped is never valid again. Without faults nothing is lost.
 func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -94,6 +106,7 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 				dog := newDog(t, e, s, &renewal.Options{MaxBatch: 1 + rng.IntN(8), InFlight: 1 + rng.IntN(3), Failures: []int{1, 2, -1}[rng.IntN(3)]})
 				entries := map[string]*renewal.Entry[string]{}
 				dead := map[string]bool{}
+				deadlines := map[string]time.Time{}
 				for i := range 40 {
 					lease := fmt.Sprint(i)
 					sent := time.Now()
@@ -113,14 +126,26 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 						if valid {
 							require.True(t, s.has(lease), "lease %s is valid, but the server has it no more", lease)
 							require.False(t, dead[lease], "lease %s came back", lease)
+							require.False(t, entry.Deadline().Before(deadlines[lease]), "the deadline of lease %s moved back", lease)
+							deadlines[lease] = entry.Deadline()
 						} else {
 							dead[lease] = true
 						}
 						require.Equal(t, valid, entry.Err() == nil)
 						require.Equal(t, !valid, closed(entry.Done()))
 					}
-					if lease := fmt.Sprint(rng.IntN(40)); rng.IntN(40) == 0 && entries[lease].Stop() {
+					lease := fmt.Sprint(rng.IntN(40))
+					switch n := rng.IntN(40); {
+					case n == 0 && entries[lease].Stop():
 						stopped++
+					case n < 4:
+						if next, err := entries[lease].Pass(lease); err == nil {
+							entries[lease] = next
+						}
+					case n < 16:
+						entry := entries[lease]
+						there, back := rng.Int64N(int64(period)), rng.Int64N(int64(period))
+						s.late.Go(func() { s.renewBeside(entry, time.Duration(there), time.Duration(back)) })
 					}
 				}
 				stats := dog.Stats()
