@@ -21,6 +21,11 @@ func (w *world) execute(l *line, m message) []byte {
 		}
 	}
 	w.counts.Operations["executed"]++
+	if m.name == unknown { // when it was sent
+		now := l.server.read(m.args)
+		now.nth, now.again = m.nth, m.again
+		m = now
+	}
 	heir, before := l.server.heir(m)
 	var held map[string][]lease
 	if m.renews() {

@@ -189,7 +189,7 @@ func (w *world) passes(t *tenure) *tenure {
 		w.violated("passed in the client", "S1: p%d has two holders of %s by token %d", p.id, t.key, t.token)
 	case t.row >= p.plan.handovers:
 		w.violated("passed in the client", "p%d has passed %s on %d times in a row, the most is %d", p.id, t.key, t.row+1, p.plan.handovers)
-	case t.told != nil || t.denied:
+	case t.told != nil || t.denied && t.deniedAt.Before(t.unlocked): // later it is an answer to nobody
 		w.violated("passed in the client", "S5: p%d has passed %s on, which was lost", p.id, t.key)
 	}
 	return w.succeeds(t, t.row+1)

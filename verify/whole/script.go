@@ -42,7 +42,7 @@ func scriptIn(source string) string {
 	if name, known := scriptNames.Load(source); known {
 		return name.(string)
 	}
-	name, at := "unknown", -1
+	name, at := unknown, -1
 	for line, file := range firstLines() {
 		if i := strings.LastIndex(source, line+"\n"); i > at {
 			name, at = file, i

@@ -99,6 +99,9 @@ func (s *server) execute(args []string) ([]byte, []signal) {
 	return out.Bytes(), s.said
 }
 
+// unknown is the name of a script that a server does not know.
+const unknown = "unknown"
+
 // nameOf returns which script a command runs, or what else it is.
 func (s *server) nameOf(args []string) string {
 	switch verb := strings.ToLower(args[0]); verb {
@@ -108,7 +111,7 @@ func (s *server) nameOf(args []string) string {
 		if name, known := s.names[args[1]]; known {
 			return name
 		}
-		return "unknown" // and so to the server
+		return unknown
 	default:
 		return verb
 	}

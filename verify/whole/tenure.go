@@ -35,8 +35,9 @@ type tenure struct {
 	void   bool
 	voidAt time.Time
 
-	failures   int      // renewals in a row without an answer
-	denied     bool     // the store said that it is lost
+	failures   int  // renewals in a row without an answer
+	denied     bool // the store said that it is lost
+	deniedAt   time.Time
 	renewing   int      // calls of Renew by the watchdog that it is in: two while it is turning, or passed on
 	refreshing bool     // in one by a Multi
 	among      int      // so many in that call, which may last until the last of their deadlines
@@ -257,9 +258,9 @@ func (w *world) renewed(ctx context.Context, p *process, tenures []*tenure, out 
 				next.deadline = later(next.deadline, t.deadline)
 			}
 		case out[i] == renewal.Lost:
-			t.denied, gone = true, !refresh
+			t.denied, t.deniedAt, gone = true, time.Now(), !refresh
 			if meant {
-				next.denied = true
+				next.denied, next.deniedAt = true, t.deniedAt
 			}
 		case !refresh:
 			w.counts.Operations["renewal without an answer"]++
