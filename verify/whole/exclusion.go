@@ -68,6 +68,7 @@ func (t *tenure) continues() *tenure {
 	return &tenure{
 		tenureID: t.tenureID, process: t.process, mode: t.mode, try: t.try,
 		deadline: t.deadline, sent: t.sent, void: t.void, voidAt: t.voidAt,
-		former: t, begun: time.Now(), unsure: t.renewing > 0, denied: t.denied, deniedAt: t.deniedAt, told: t.told, toldAt: t.toldAt,
+		former: t, begun: time.Now(), unsure: t.unsure || t.renewing > 0, doubt: t.doubt,
+		denied: t.denied, deniedAt: t.deniedAt, told: t.told, toldAt: t.toldAt,
 	}
 }
