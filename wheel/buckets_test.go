@@ -114,7 +114,7 @@ func (p *passive) advance(tick int64, batch int) {
 }
 
 func TestBucketsMatchAMap(t *testing.T) {
-	for _, fine := range []uint{6, 9, 12} {
+	for _, fine := range []uint{6, 9, 12, 20} {
 		for seed := range uint64(8) {
 			t.Run(fmt.Sprintf("%d buckets, seed %d", 1<<fine, seed), func(t *testing.T) {
 				p := newPassive(t, seed, fine)
@@ -190,6 +190,12 @@ func TestTimersOfOneTickKeepTheirOrder(t *testing.T) {
 	}
 }
 
+func TestBucketsAreRoundedUpToAPowerOfTwo(t *testing.T) {
+	for buckets, fine := range map[int]uint{64: 6, 65: 7, 512: 9, 513: 10, 1 << 20: 20} {
+		assert.Equal(t, fine, newCore(&Options{Tick: defaultTick, Buckets: buckets}).fine, "%d buckets", buckets)
+	}
+}
+
 func TestANodeIs40Bytes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		assert.EqualValues(t, 40, unsafe.Sizeof(node{}))
@@ -198,24 +204,29 @@ func TestANodeIs40Bytes(t *testing.T) {
 }
 
 func TestTheSlabGivesItsMemoryBack(t *testing.T) {
-	var s slab
-	var timers []uint64
-	for range 10 * chunkLen {
-		slot, n := s.alloc(idTask(0))
-		timers = append(timers, n.id(slot))
-	}
-	assert.Greater(t, len(s.chunks), 9)
-	for _, timer := range timers {
-		slot, n := s.find(timer)
-		s.release(slot, n)
-	}
-	assert.Len(t, s.chunks, 1)
-	for range 2 * chunkLen { // stale handles stay stale when slots are used again
-		s.alloc(idTask(1))
-	}
-	for _, timer := range timers {
-		_, n := s.find(timer)
-		require.Nil(t, n)
+	for _, chunks := range []int{2, 10} {
+		var s slab
+		var timers []uint64
+		for range (chunks-1)*chunkLen + 1 {
+			slot, n := s.alloc(idTask(0))
+			timers = append(timers, n.id(slot))
+		}
+		require.Len(t, s.chunks, chunks)
+		for _, timer := range timers {
+			slot, n := s.find(timer)
+			s.release(slot, n)
+		}
+		assert.Len(t, s.chunks, 1)
+		again := map[uint32]bool{}
+		for range 2 * chunkLen { // stale handles stay stale when slots are used again
+			slot, _ := s.alloc(idTask(1))
+			require.False(t, again[slot], "a slot has one timer")
+			again[slot] = true
+		}
+		for _, timer := range timers {
+			_, n := s.find(timer)
+			require.Nil(t, n)
+		}
 	}
 }
 

@@ -113,7 +113,9 @@ func TestStats(t *testing.T) {
 		fresh.Wakeups = 0 // an earlier timer may have found the worker asleep
 		assert.Equal(t, wheel.Stats{Pending: 3}, fresh)
 
-		settle(600 * time.Millisecond)
+		settle(100 * time.Millisecond)
+		assert.EqualValues(t, 1, w.Stats().Running, "from the moment that it begins")
+		settle(500 * time.Millisecond)
 		s := w.Stats()
 		assert.Equal(t, 500*time.Millisecond, s.Running, "a task that holds the wheel up shows at once")
 		assert.Equal(t, 3, s.Pending)
