@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -61,4 +62,71 @@ func TestASharedLeaseIsNotShorterThanItsTTL(t *testing.T) {
 			lasts(func() { assert.True(t, c.renews(first.owner, token)) })
 		}
 	})
+}
+
+// What is left of a lease is told to the millisecond, rounded down, and 1 in its last
+// one: of a lock that is taken, and to those who look.
+func TestWhatIsLeftOfASharedLockIsNotMoreThanThereIs(t *testing.T) {
+	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+		inLast, before := 0, 0
+		for round := 0; inLast < 3 || before < 100; round++ {
+			require.Less(t, round, 200, "the script runs often enough")
+			c.granted(first)
+			end := c.rdb.Time(t.Context()).Val().UnixMilli() + 10
+			c.putEnd(c.k.lock, first.owner, float64(end))
+			for _, l := range c.looks(second) {
+				if l.from != l.to || l.from >= end {
+					continue
+				}
+				left := max(end-l.from-1, 1)
+				require.Equal(t, left, l.told, "to one who asks")
+				require.Equal(t, left, l.shown, "to one who looks")
+				if left > 1 {
+					before++
+				} else {
+					inLast++
+				}
+			}
+			c.release(second.owner, 0)
+		}
+	})
+}
+
+// glance is what is left of a lock in ms, by an answer to a request for it and by a look
+// at it, between two readings of the server's clock in ms.
+type glance struct{ from, told, shown, to int64 }
+
+// looks asks for a lock until it is granted, or often.
+func (c *crowd) looks(a ask) (all []glance) {
+	c.Helper()
+	inspect := []string{c.k.lock, c.k.token, c.k.queue, c.k.records}
+	_, err := c.call(sharedInspectScript, inspect)
+	require.NoError(c, err)
+	asking, looking := redis.NewScript(sharedAcquireScript.source).Hash(), redis.NewScript(sharedInspectScript.source).Hash()
+	pipe := c.rdb.Pipeline()
+	for range 100 {
+		pipe.Time(c.Context())
+		pipe.EvalSha(c.Context(), asking, sharedKeysInOrder(&c.k, a.owner), a.owner, ttlMs, 0, memMs, a.mode, a.limit, a.meta, packMembers(a.members))
+		pipe.EvalSha(c.Context(), looking, inspect)
+		pipe.Time(c.Context())
+	}
+	answers, err := pipe.Exec(c.Context())
+	require.NoError(c, err)
+	for ; len(answers) > 0; answers = answers[4:] {
+		told := answers[1].(*redis.Cmd).Val().([]any)
+		if told[0] == int64(granted) {
+			return all
+		}
+		holders := answers[2].(*redis.Cmd).Val().([]any)[4].([]any)
+		if len(holders) == 0 {
+			continue // it has just ended
+		}
+		all = append(all, glance{
+			from:  answers[0].(*redis.TimeCmd).Val().UnixMilli(),
+			told:  told[2].(int64),
+			shown: holders[0].([]any)[1].(int64),
+			to:    answers[3].(*redis.TimeCmd).Val().UnixMilli(),
+		})
+	}
+	return all
 }

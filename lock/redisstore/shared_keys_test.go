@@ -105,20 +105,20 @@ func TestInspectASharedLock(t *testing.T) {
 	}
 	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}}, see())
 	var tokens []string
-	for i := range 20 {
-		a := permits(fmt.Sprintf("o:%d", i), 20)
+	for i := range 21 {
+		a := permits(fmt.Sprintf("o:%d", i), 21)
 		a.ttl, a.meta = ttlMs+(i*7)%20*1000, fmt.Sprint("holder\n", i)
 		tokens = append(tokens, c.granted(a))
 	}
-	c.queued(permits("w:1", 20))
+	c.queued(permits("w:1", 21))
 	c.expire("o:3")
 	before := c.dump()
 	v := see()
 	assert.Equal(t, before, c.dump())
-	assert.EqualValues(t, 19, v[0])
+	assert.EqualValues(t, 20, v[0])
 	assert.EqualValues(t, 1, v[1])
-	assert.Equal(t, tokens[19], v[2])
-	assert.Equal(t, tokens[19], v[3])
+	assert.Equal(t, tokens[20], v[2])
+	assert.Equal(t, tokens[20], v[3])
 	require.Len(t, v[4], 16)
 	tokens = slices.Delete(tokens, 3, 4)
 	for i, h := range v[4].([]any) {
@@ -126,8 +126,27 @@ func TestInspectASharedLock(t *testing.T) {
 	}
 	first := v[4].([]any)[0].([]any)
 	assert.InDelta(t, ttlMs, first[1], 2000)
-	assert.Equal(t, []any{"p", int64(20), "holder\n0"}, first[2:])
+	assert.Equal(t, []any{"p", int64(21), "holder\n0"}, first[2:])
 	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
 	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 	require.ErrorContains(t, err, "WRONGTYPE")
+}
+
+// Of very many holders the thousand whose leases end first are looked at.
+func TestInspectALockOfVeryManyHolders(t *testing.T) {
+	c := newCrowd(t)
+	c.granted(permits("o:0", 5000))
+	pipe := c.rdb.Pipeline()
+	for i := 1; i <= 1000; i++ {
+		owner := fmt.Sprintf("o:%d", i)
+		pipe.ZAdd(t.Context(), c.k.lock, redis.Z{Member: owner, Score: float64(time.Now().UnixMilli() + ttlMs + int64(i)*1000)})
+		pipe.HSet(t.Context(), c.k.records, owner, fmt.Sprintf("p %d 5000 ", 9_000_000_000_000_000+i))
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1001, v.([]any)[0], "all count")
+	assert.Equal(t, "9000000000000999", v.([]any)[3], "the highest token of a thousand")
+	assert.Len(t, v.([]any)[4], 16)
 }

@@ -43,6 +43,18 @@ func TestSomethingElseAtTheKeysOfASharedLockThatIsForced(t *testing.T) {
 	}
 }
 
+// So it does where nobody holds the lock.
+func TestSomethingElseAtTheKeysOfASharedLockThatIsFree(t *testing.T) {
+	for i := range 6 {
+		c := newCrowd(t)
+		bad := sharedKeysInOrder(&c.k, "")[i]
+		require.NoError(t, c.rdb.SAdd(t.Context(), bad, "something").Err())
+		require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+bad, 1, time.Minute).Err())
+		_, err := c.call(sharedForceScript, sharedKeysInOrder(&c.k, "")[:6], "1", memMs)
+		require.ErrorContains(t, err, "WRONGTYPE")
+	}
+}
+
 // What is shown of a lease is never more than what it had.
 func TestWhatIsLeftOfALeaseIsNotMoreThanItHad(t *testing.T) {
 	each(t, func(t *testing.T, c *crowd, first, _, _ ask) {
