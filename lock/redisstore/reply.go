@@ -133,6 +133,9 @@ func parseInfo(reply any) (lock.Info, error) {
 	if h.ExpiresIn, ok = parseExpiry(items[1]); !ok {
 		return lock.Info{}, unexpected(reply)
 	}
+	if items[1] == int64(0) {
+		h.ExpiresIn = time.Millisecond // the last one, of which a part is left
+	}
 	info.Holders, info.Held, info.Token = []lock.Holder{h}, 1, max(info.Token, h.Token)
 	return info, nil
 }

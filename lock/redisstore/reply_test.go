@@ -82,6 +82,9 @@ func TestRepliesOfInspect(t *testing.T) {
 		holder := lock.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}
 		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Waiting: 3, Token: 18}, got)
 	}
+	got, err := parseInfo(list("owner:1 17", int64(0), int64(0), list(), nil))
+	require.NoError(t, err)
+	assert.Equal(t, time.Millisecond, got.Holders[0].ExpiresIn, "of which a part is left")
 	for _, foreign := range []string{"", "17", "hello", "a b", "a -1", "a 17 "} {
 		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil))
 		require.ErrorIs(t, err, lock.ErrWrongType, "%q", foreign)

@@ -84,7 +84,7 @@ func TestWhatIsLeftOfASharedLockIsNotMoreThanThereIs(t *testing.T) {
 				left := max(end-l.from-1, 1)
 				require.Equal(t, left, l.told, "to one who asks")
 				require.Equal(t, left, l.shown, "to one who looks")
-				if left > 1 {
+				if end-l.from > 1 {
 					before++
 				} else {
 					inLast++

@@ -13,4 +13,5 @@ var regressions = []regression{
 	{"a renewal was sent after Close had ended its call", []uint64{4295567539}},
 	{"a Multi passed a lock on that it knew was lost", []uint64{4295667846}},
 	{"an answer to a renewal took back what a Multi had renewed since", []uint64{920923}},
+	{"a lock was shown to be held for no time in its last millisecond", []uint64{4295768777}},
 }
