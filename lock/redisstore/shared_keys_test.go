@@ -140,7 +140,7 @@ func TestInspectALockOfVeryManyHolders(t *testing.T) {
 	for i := 1; i <= 1000; i++ {
 		owner := fmt.Sprintf("o:%d", i)
 		pipe.ZAdd(t.Context(), c.k.lock, redis.Z{Member: owner, Score: float64(time.Now().UnixMilli() + ttlMs + int64(i)*1000)})
-		pipe.HSet(t.Context(), c.k.records, owner, fmt.Sprintf("p %d 5000 ", 9_000_000_000_000_000+i))
+		pipe.HSet(t.Context(), c.k.records, owner, fmt.Sprintf("p %d 5000 ", 9_000_000_000_000_000+int64(i)))
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
