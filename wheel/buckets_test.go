@@ -114,7 +114,7 @@ func (p *passive) advance(tick int64, batch int) {
 }
 
 func TestBucketsMatchAMap(t *testing.T) {
-	for _, fine := range []uint{6, 9, 12, 20} {
+	for _, fine := range []uint{6, 9, 12, 16} {
 		for seed := range uint64(8) {
 			t.Run(fmt.Sprintf("%d buckets, seed %d", 1<<fine, seed), func(t *testing.T) {
 				p := newPassive(t, seed, fine)
