@@ -6,10 +6,12 @@ PKG      ?= ./...
 BENCH    ?= .
 TIER     ?= quick
 FUZZTIME ?= 30s
+NEWEST_GO ?= go1.27.0
+NEWEST_ROWS := hot-0,hot-1m,par-1m,replace,reset,fire,rearm,bytes,gc
 TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
 
-# A module stands on its own, whatever go.work there is around it.
+# Modules are built without a go.work file.
 export GOWORK := off
 
 # $(call each,modules,command) runs the command in the folder of each module.
@@ -24,10 +26,10 @@ setup: ## Install redis-server and a C compiler where they are missing
 test: setup ## Run all tests of the core module, under the race detector
 	go test -race -shuffle=on -parallel=8 $(ARGS) $(PKG)
 
-test-long: setup ## The same, twenty times over
+test-long: setup ## Run them twenty times
 	go test -race -shuffle=on -parallel=8 -count=20 -timeout=1h $(ARGS) $(PKG)
 
-check: gofmt vet lint vuln examples test-32 nested ## All that CI checks beside the tests
+check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 
 fmt: ## Format all modules
 	$(TOOL) golangci-lint fmt
@@ -35,52 +37,66 @@ fmt: ## Format all modules
 gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
-vet: ## Run go vet, for 64 and for 32 bits
+vet: ## Run go vet for 64 and 32 bits
 	go vet ./...
 	GOARCH=386 go vet ./...
 
 lint: ## Run the linters on all modules
-	$(call each,. $(NESTED),$(TOOL) golangci-lint run ./...)
+	$(call each,. $(NESTED),$(TOOL) golangci-lint run --allow-serial-runners ./...)
 
-vuln: ## Look for known vulnerabilities
+vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
 	case $$out in *"fetching vulnerabilities"*) echo "WARNING: VULNERABILITIES NOT CHECKED, the database is out of reach" ;; *) exit $$code ;; esac
 
-examples: setup ## Run the examples alone, as they are documented
+examples: setup ## Run the examples in the documentation and the programs in examples
 	go test -run='^Example' $(ARGS) ./...
+	go test $(ARGS) ./examples/...
 
-test-32: ## Run the tests of the engines as a 32-bit program, where that can run
+test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
 
-nested: setup ## Build, vet and test the modules in subfolders
+nested: setup ## Build, vet and test the nested modules
 	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
-verify: setup ## Verify the protocol and print what was done, TIER=long, nightly or release for more of it
+verify: setup ## Verify the protocols and the code, TIER=long, nightly or release for more
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
 	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=$(if $(filter quick,$(TIER)),15m,48h) $(ARGS) ./...; then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
-fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s unless you say
+servers: setup ## Run the tests on all servers of packages, NAMES='redis-5.0 valkey-9.1' for some
+	@ARGS='$(ARGS)' .ci/servers test $(NAMES)
+
+fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
 		echo "== $$dir $$name"; \
 		(cd "$$dir" && go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $(ARGS) . </dev/null) || exit 1; done
 
-mutate: setup ## Change the code in small ways and see which no test notices, PKG=./renewal or ARGS=-lua
-	cd verify && go run ./mutate $(ARGS) $(if $(findstring -lua,$(ARGS)),,$(or $(filter-out ./...,$(PKG)),./heapqueue ./wheel ./renewal ./lock/memstore ./lock))
+mutate: setup ## Make small changes to the code and list those that no test notices, PKG=./renewal or ARGS=-lua
+	cd verify && go run ./mutate $(ARGS) $(if $(findstring -lua,$(ARGS)),,$(or $(filter-out ./...,$(PKG)),./heapqueue ./wheel ./renewal ./lock/memstore ./lock/quorumstore ./lock))
 
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 
-bench-timers: ## Hold the timer engines against their peers, ARGS=-quick for a short run
+bench-timers: ## Compare the timer engines with their peers, ARGS=-quick for a short run
 	cd benchmarks && go run ./timers $(ARGS)
 
-bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick for a short run
+bench-newest: ## Run the engines' rows with NEWEST_GO, to be compared with the pinned release
+	cd benchmarks && GOTOOLCHAIN=$(NEWEST_GO) go run ./timers -peers wheel,heap,std -rows $(NEWEST_ROWS) -json results/timers-newest.json $(ARGS)
+
+bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick or ARGS='-leases 1000,1000000'
 	cd benchmarks && go run ./leases $(ARGS)
 
 bench-locks: setup ## Lock, hand over and lock many at once beside other clients, ARGS=-quick for a short run
 	cd benchmarks && go run ./locks $(ARGS)
 
+bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks/results
+	cd benchmarks && if [ -f results/timers.json ]; then go run ./timers -render results/timers.json -docs ../docs \
+		$(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) >/dev/null; fi
+	cd benchmarks && if [ -f results/leases.json ]; then go run ./leases -print results/leases.json -docs ../docs >/dev/null; fi
+	cd benchmarks && if [ -f results/lease-scale.json ]; then go run ./leases -scale -print results/lease-scale.json -docs ../docs >/dev/null; fi
+	cd benchmarks && if [ -f results/locks.json ]; then go run ./locks -print results/locks.json -docs ../docs >/dev/null; fi
+
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify fuzz mutate bench bench-timers bench-leases bench-locks demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,24 +16,27 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 var (
-	links     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	tests     = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
-	rules     = regexp.MustCompile(`(?m)^([a-z-]+):`)
-	targets   = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
-	paths     = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
-	named     = regexp.MustCompile(`\bname: "(\w+)"`)
-	sentences = regexp.MustCompile("`([A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,})`")
-	exports   = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
+	links      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	tests      = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
+	rules      = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	targets    = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
+	paths      = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
+	named      = regexp.MustCompile(`\bname: "(\w+)"`)
+	firstField = regexp.MustCompile(`(?:\{|t\.Run\()"(\w+)", func\(`)
+	sentences  = regexp.MustCompile("`([A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,})`")
+	programs   = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
+	exports    = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTheDocsNameWhatExists: what a page links to, each test that it names, each
-// target of make, each path in a folder and each exported name of these packages
-// is there.
+// TestTheDocsNameWhatExists checks each link of the pages and each test, make target,
+// path and exported name that they mention.
 func TestTheDocsNameWhatExists(t *testing.T) {
 	names := declared(t)
 	made := map[string]bool{}
@@ -44,7 +48,7 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 	for _, page := range pages {
 		text := read(t, page)
 		for _, m := range links.FindAllStringSubmatch(text, -1) {
-			assert.NoError(t, follow(page, m[1]), "%s links to %s", page, m[1])
+			assert.NoError(t, checkLink(page, m[1]), "%s links to %s", page, m[1])
 		}
 		for _, test := range tests.FindAllString(text, -1) {
 			assert.True(t, names.anywhere[test], "%s names %s", page, test)
@@ -53,8 +57,8 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 			assert.True(t, made[m[1]], "%s names make %s", page, m[1])
 		}
 		for _, m := range paths.FindAllStringSubmatch(text, -1) {
-			if folder, _, _ := strings.Cut(m[1], "/"); follow("README.md", folder) == nil {
-				assert.NoError(t, follow("README.md", m[1]), "%s names %s", page, m[1])
+			if folder, _, _ := strings.Cut(m[1], "/"); checkLink("README.md", folder) == nil {
+				assert.NoError(t, checkLink("README.md", m[1]), "%s names %s", page, m[1])
 			}
 		}
 		for _, m := range exports.FindAllStringSubmatch(text, -1) {
@@ -68,25 +72,69 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 	}
 }
 
-// The page for those who write a store names cases of the suite that it must pass.
-func TestThePageOfStoresNamesCases(t *testing.T) {
-	cases := map[string]bool{}
-	walk(t, func(path string) {
-		if filepath.ToSlash(filepath.Dir(path)) == "lock/locktest" {
-			for _, m := range named.FindAllStringSubmatch(read(t, path), -1) {
-				cases[m[1]] = true
-			}
-		}
-	})
-	told := 0
-	for _, m := range sentences.FindAllStringSubmatch(read(t, "docs/STORES.md"), -1) {
-		assert.True(t, cases[m[1]], "%s is no case", m[1])
-		told++
+// TestTheReadmeNamesTheVersions checks that the README names the versions in go.mod
+// and every server that make servers can fetch.
+func TestTheReadmeNamesTheVersions(t *testing.T) {
+	readme, mod, servers := read(t, "README.md"), read(t, "go.mod"), read(t, ".ci/servers")
+	version := func(pattern string) string {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(mod)
+		require.NotNil(t, found, pattern)
+		return found[1]
 	}
-	assert.Positive(t, told)
+	assert.Contains(t, readme, "| Go | "+version(`(?m)^go (\d+\.\d+)`)+" or later")
+	assert.Contains(t, readme, "| go-redis | "+version(`go-redis/v9 v([\d.]+)`)+" or later")
+	for _, m := range regexp.MustCompile(`(?m)^(redis|valkey|redict)-(\d+\.\d+) +(?:wheel|debian) `).FindAllStringSubmatch(servers, -1) {
+		name := strings.ToUpper(m[1][:1]) + m[1][1:]
+		row := regexp.MustCompile(`(?m)^\| tested \|.*\b` + name + `\b[^a-zA-Z]*\b` + regexp.QuoteMeta(m[2]) + `\b`)
+		assert.Regexp(t, row, readme, "%s %s", name, m[2])
+	}
 }
 
-// pages lists the pages of documentation of all modules.
+// TestTheProgramOfTheReadmeRuns runs the first program of the README on a server. It also
+// checks that examples/quickstart is the same program, because the linters see only that.
+func TestTheProgramOfTheReadmeRuns(t *testing.T) {
+	program := programs.FindStringSubmatch(read(t, "README.md"))
+	require.NotNil(t, program)
+	_, inTree, _ := strings.Cut(read(t, "examples/quickstart/main.go"), "\npackage main\n")
+	require.Equal(t, "package main\n"+inTree, program[1])
+
+	const address = "localhost:6379"
+	require.Contains(t, program[1], address)
+	text := strings.Replace(program[1], address, testredis.Start(t).Addr(), 1)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "shipping with fencing token ")
+}
+
+// TestThePagesOfSuitesNameCases checks the names of cases in STORES.md and ENGINES.md.
+func TestThePagesOfSuitesNameCases(t *testing.T) {
+	for page, suite := range map[string]struct {
+		dir  string
+		name *regexp.Regexp
+	}{
+		"docs/STORES.md":  {"lock/locktest", named},
+		"docs/ENGINES.md": {"schedule/scheduletest", firstField},
+	} {
+		cases := map[string]bool{}
+		walk(t, func(path string) {
+			if filepath.ToSlash(filepath.Dir(path)) == suite.dir {
+				for _, m := range suite.name.FindAllStringSubmatch(read(t, path), -1) {
+					cases[m[1]] = true
+				}
+			}
+		})
+		checked := 0
+		for _, m := range sentences.FindAllStringSubmatch(read(t, page), -1) {
+			assert.True(t, cases[m[1]], "%s is no case of %s", m[1], suite.dir)
+			checked++
+		}
+		assert.Positive(t, checked)
+	}
+}
+
+// pages returns the paths of all Markdown files.
 func pages(t *testing.T) []string {
 	var found []string
 	walk(t, func(path string) {
@@ -97,9 +145,9 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-// follow returns an error if nothing is where the link of a page leads. Links out
-// of the repository are not followed.
-func follow(page, link string) error {
+// checkLink returns an error if the target of a link does not exist. It accepts
+// links to other sites unchecked.
+func checkLink(page, link string) error {
 	if strings.Contains(link, "://") {
 		return nil
 	}
@@ -124,8 +172,8 @@ func follow(page, link string) error {
 	return fs.ErrNotExist
 }
 
-// slug is the anchor that a heading gets: lower case, hyphens for spaces, without
-// the other marks.
+// slug returns the anchor of a heading: lower case, with hyphens for spaces and
+// without punctuation.
 func slug(title string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -139,15 +187,15 @@ func slug(title string) string {
 	}, strings.TrimSpace(title))
 }
 
-// names is what the source declares.
-type names struct {
+// declarations are the names that Go files declare.
+type declarations struct {
 	anywhere map[string]bool
-	exported map[string]map[string]bool // by package; a method or a field is Type.Name
+	exported map[string]map[string]bool // by package; methods and fields as Type.Name
 }
 
-// declared reads the source of all modules.
-func declared(t *testing.T) names {
-	all := names{map[string]bool{}, map[string]map[string]bool{}}
+// declared reads the declarations of all Go files.
+func declared(t *testing.T) declarations {
+	all := declarations{map[string]bool{}, map[string]map[string]bool{}}
 	walk(t, func(path string) {
 		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata") {
 			return
@@ -169,8 +217,8 @@ func declared(t *testing.T) names {
 	return all
 }
 
-// namesOf returns the names that a declaration gives, those of fields and of an
-// interface's methods too.
+// namesOf returns the names in a declaration, including fields and the methods of
+// interfaces.
 func namesOf(d ast.Decl) []string {
 	var list []string
 	switch d := d.(type) {
@@ -194,7 +242,7 @@ func namesOf(d ast.Decl) []string {
 	return list
 }
 
-// receiver returns the type of a method and a dot, nothing for a function.
+// receiver returns the receiver type of a method followed by a dot, or "" for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
@@ -233,7 +281,7 @@ func members(typ ast.Expr) []string {
 	return list
 }
 
-// walk calls visit with each file of the repository but those in hidden folders.
+// walk calls visit with each file outside hidden folders.
 func walk(t *testing.T, visit func(path string)) {
 	require.NoError(t, filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
 		switch {

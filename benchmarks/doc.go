@@ -1,5 +1,4 @@
-// Package benchmarks measures this module beside what a program would use
-// without it. It holds benchmarks only:
+// Package benchmarks holds benchmarks of the engines and of leases:
 //
 //	go test -bench . -benchtime 1s -count 5
 //

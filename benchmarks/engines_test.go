@@ -19,7 +19,7 @@ type engine interface {
 	Close() []schedule.Task
 }
 
-// engines are those under test. Ticks are those of the peers in the field.
+// engines are the engines under test.
 var engines = []struct {
 	name string
 	make func(b *testing.B) engine
@@ -40,19 +40,19 @@ var engines = []struct {
 	}},
 }
 
-type nothing struct{}
+type noopTask struct{}
 
-func (nothing) Run(schedule.Timer) {}
+func (noopTask) Run(schedule.Timer) {}
 
-// far is a delay that does not end during a benchmark: that of the others
-// pending. near is shorter than all of them.
-func far(rng *rand.Rand) time.Duration {
+// longDelay returns a delay that does not end during a benchmark. The other pending
+// timers have such delays; shortDelay is shorter than all of them.
+func longDelay(rng *rand.Rand) time.Duration {
 	return time.Hour + time.Duration(rng.Int64N(int64(time.Hour)))
 }
 
-const near = time.Minute
+const shortDelay = time.Minute
 
-// BenchmarkScheduleStop arms a timer and stops it, with others pending.
+// BenchmarkScheduleStop schedules a timer and stops it while others are pending.
 func BenchmarkScheduleStop(b *testing.B) {
 	for _, pending := range []int{0, 100_000, 1_000_000} {
 		for _, e := range engines {
@@ -61,14 +61,14 @@ func BenchmarkScheduleStop(b *testing.B) {
 				defer s.Close()
 				rng := rand.New(rand.NewPCG(1, 2))
 				for range pending {
-					if _, err := s.Schedule(far(rng), nothing{}); err != nil {
+					if _, err := s.Schedule(longDelay(rng), noopTask{}); err != nil {
 						b.Fatal(err)
 					}
 				}
 				runtime.GC()
 				b.ReportAllocs()
 				for b.Loop() {
-					t, err := s.Schedule(near, nothing{})
+					t, err := s.Schedule(shortDelay, noopTask{})
 					if err != nil || !t.Stop() {
 						b.Fatal("not stopped", err)
 					}
@@ -79,12 +79,12 @@ func BenchmarkScheduleStop(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			timers := make([]*time.Timer, pending)
 			for i := range timers {
-				timers[i] = time.AfterFunc(far(rng), func() {})
+				timers[i] = time.AfterFunc(longDelay(rng), func() {})
 			}
 			runtime.GC()
 			b.ReportAllocs()
 			for b.Loop() {
-				if !time.AfterFunc(near, func() {}).Stop() {
+				if !time.AfterFunc(shortDelay, func() {}).Stop() {
 					b.Fatal("not stopped")
 				}
 			}
@@ -96,7 +96,7 @@ func BenchmarkScheduleStop(b *testing.B) {
 	}
 }
 
-// BenchmarkReset moves a random timer of a million.
+// BenchmarkReset moves a random timer of 1,000,000.
 func BenchmarkReset(b *testing.B) {
 	const pending = 1_000_000
 	for _, e := range engines {
@@ -106,12 +106,12 @@ func BenchmarkReset(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			timers := make([]schedule.Timer, pending)
 			for i := range timers {
-				timers[i], _ = s.Schedule(far(rng), nothing{})
+				timers[i], _ = s.Schedule(longDelay(rng), noopTask{})
 			}
 			runtime.GC()
 			b.ReportAllocs()
 			for b.Loop() {
-				if !timers[rng.IntN(pending)].Reset(far(rng)) {
+				if !timers[rng.IntN(pending)].Reset(longDelay(rng)) {
 					b.Fatal("not reset")
 				}
 			}
@@ -121,12 +121,12 @@ func BenchmarkReset(b *testing.B) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		timers := make([]*time.Timer, pending)
 		for i := range timers {
-			timers[i] = time.AfterFunc(far(rng), func() {})
+			timers[i] = time.AfterFunc(longDelay(rng), func() {})
 		}
 		runtime.GC()
 		b.ReportAllocs()
 		for b.Loop() {
-			timers[rng.IntN(pending)].Reset(far(rng))
+			timers[rng.IntN(pending)].Reset(longDelay(rng))
 		}
 		b.StopTimer()
 		for _, t := range timers {
@@ -135,42 +135,42 @@ func BenchmarkReset(b *testing.B) {
 	})
 }
 
-// arrival notes that a timer fired, and how late.
-type arrival struct {
+// fireTask records how late it runs.
+type fireTask struct {
 	due   time.Time
 	worst *atomic.Int64
 	wg    *sync.WaitGroup
 }
 
-func (a *arrival) Run(schedule.Timer) { a.fired() }
+func (f *fireTask) Run(schedule.Timer) { f.fired() }
 
-func (a *arrival) fired() {
-	late := int64(time.Since(a.due))
+func (f *fireTask) fired() {
+	late := int64(time.Since(f.due))
 	for {
-		worst := a.worst.Load()
-		if late <= worst || a.worst.CompareAndSwap(worst, late) {
+		worst := f.worst.Load()
+		if late <= worst || f.worst.CompareAndSwap(worst, late) {
 			break
 		}
 	}
-	a.wg.Done()
+	f.wg.Done()
 }
 
-// BenchmarkFire fires 200,000 timers that are due over one second and reports
-// the processor time of each and the worst lateness.
+// BenchmarkFire fires 200,000 timers that are due over a second. It reports the
+// processor time of each and the worst lateness.
 func BenchmarkFire(b *testing.B) {
 	const timers = 200_000
-	run := func(b *testing.B, arm func(d time.Duration, a *arrival)) {
+	run := func(b *testing.B, scheduleTask func(d time.Duration, f *fireTask)) {
 		var worst atomic.Int64
-		arrivals := make([]arrival, timers)
+		tasks := make([]fireTask, timers)
 		var cpu time.Duration
 		for b.Loop() {
 			var wg sync.WaitGroup
 			wg.Add(timers)
 			rng := rand.New(rand.NewPCG(1, 2))
-			for i := range arrivals {
+			for i := range tasks {
 				d := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
-				arrivals[i] = arrival{due: time.Now().Add(d), worst: &worst, wg: &wg}
-				arm(d, &arrivals[i])
+				tasks[i] = fireTask{due: time.Now().Add(d), worst: &worst, wg: &wg}
+				scheduleTask(d, &tasks[i])
 			}
 			before := processCPU()
 			wg.Wait()
@@ -184,14 +184,14 @@ func BenchmarkFire(b *testing.B) {
 		b.Run(e.name, func(b *testing.B) {
 			s := e.make(b)
 			defer s.Close()
-			run(b, func(d time.Duration, a *arrival) {
-				if _, err := s.Schedule(d, a); err != nil {
+			run(b, func(d time.Duration, f *fireTask) {
+				if _, err := s.Schedule(d, f); err != nil {
 					b.Fatal(err)
 				}
 			})
 		})
 	}
 	b.Run("time.AfterFunc", func(b *testing.B) {
-		run(b, func(d time.Duration, a *arrival) { time.AfterFunc(d, a.fired) })
+		run(b, func(d time.Duration, f *fireTask) { time.AfterFunc(d, f.fired) })
 	})
 }

@@ -13,20 +13,21 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// BenchmarkLeases holds 100,000 locks on either engine, on the store in memory and,
-// where a redis-server is installed, on Redis. One iteration is two periods of
-// renewal of a 15 s lease.
+// BenchmarkLeases holds 100,000 locks with either engine, on memstore and, if a
+// redis-server is installed, on Redis. An iteration is two renewal periods of a lease
+// of 15 s.
 func BenchmarkLeases(b *testing.B) {
 	const leases, ttl = 100_000, 15 * time.Second
 	stores := []struct {
 		name string
-		make func(b *testing.B) lock.Store
+		make func(b *testing.B) driver.Store
 	}{
-		{"memory", func(*testing.B) lock.Store { return memstore.New() }},
+		{"memory", func(*testing.B) driver.Store { return memstore.New() }},
 		{"redis", redisStore},
 	}
 	for _, s := range stores {
@@ -43,7 +44,7 @@ func BenchmarkLeases(b *testing.B) {
 					b.Fatal(err)
 				}
 				held := acquire(b, client, leases)
-				time.Sleep(ttl / 3) // the first renewals are spread by now
+				time.Sleep(ttl / 3) // all first renewals have passed
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 
@@ -74,9 +75,9 @@ func BenchmarkLeases(b *testing.B) {
 	}
 }
 
-func redisStore(b *testing.B) lock.Store {
+func redisStore(b *testing.B) driver.Store {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		b.Skip("no redis-server on this machine")
+		b.Skip("redis-server is not in PATH")
 	}
 	server := testredis.Start(b)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -88,15 +89,15 @@ func redisStore(b *testing.B) lock.Store {
 	return store
 }
 
-// acquire gets n locks, many at a time.
+// acquire acquires n locks with several goroutines.
 func acquire(b *testing.B, client *lock.Client, n int) []*lock.Held {
 	b.Helper()
 	held := make([]*lock.Held, n)
 	var wg sync.WaitGroup
-	const atATime = 64
-	for worker := range atATime {
+	const goroutines = 64
+	for worker := range goroutines {
 		wg.Go(func() {
-			for i := worker; i < n; i += atATime {
+			for i := worker; i < n; i += goroutines {
 				h, err := client.Mutex(fmt.Sprint("bench:", i)).TryLock(context.Background())
 				if err != nil {
 					b.Error(err)

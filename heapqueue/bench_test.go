@@ -16,9 +16,9 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// BenchmarkScheduleStop schedules a timer of half an hour and stops it, while
-// others of one to two hours are pending: it is earlier than all of them. The three
-// engines run beside each other, so that their ratio can be read from one run.
+// BenchmarkScheduleStop schedules a timer of half an hour and stops it, while timers of
+// one to two hours are pending. The three engines are in one benchmark, so that one run
+// shows their ratio.
 func BenchmarkScheduleStop(b *testing.B) {
 	for _, pending := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d/heapqueue", pending), func(b *testing.B) {
@@ -55,7 +55,7 @@ func BenchmarkScheduleStop(b *testing.B) {
 	}
 }
 
-// BenchmarkReset moves random ones of 100,000 pending timers.
+// BenchmarkReset resets random timers of 100,000 pending ones.
 func BenchmarkReset(b *testing.B) {
 	const pending = 100_000
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -84,8 +84,7 @@ func BenchmarkReset(b *testing.B) {
 	})
 }
 
-// BenchmarkFire measures one timer from Schedule to the end of its Run, 10,000 at
-// a time.
+// BenchmarkFire measures a timer from Schedule to the end of Run, in bursts of 10,000.
 func BenchmarkFire(b *testing.B) {
 	const burst = 10_000
 	for _, workers := range []int{1, 4} {
@@ -131,8 +130,7 @@ func BenchmarkPushPop(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a pending timer costs, with a million of them. Its
-// time per operation means nothing.
+// BenchmarkMemory reports the memory of a pending timer, with a million timers pending.
 func BenchmarkMemory(b *testing.B) {
 	const pending = 1_000_000
 	delays := hours(pending)
@@ -199,7 +197,7 @@ type doneTask struct{ wg *sync.WaitGroup }
 
 func (d doneTask) Run(schedule.Timer) { d.wg.Done() }
 
-// textbook is container/heap behind a mutex, with the index kept in each item.
+// textbook is a container/heap with a mutex. Each item knows its index.
 type textbook struct {
 	mu    sync.Mutex // guards items
 	items textbookHeap

@@ -1,26 +1,32 @@
-// Package heapqueue waits for many instants at once, exactly: [Queue] is a
-// blocking priority queue whose Pop sleeps until the earliest value is due or an
-// earlier one arrives, and [Scheduler] is a timer engine made of a fixed set of
-// workers that take from such a queue.
+// Package heapqueue waits for many instants at once, exactly. [Queue] is a blocking job
+// queue: Pop sleeps until a value is due, and returns the due value with the greatest
+// priority. [Scheduler] is a timer engine with a fixed number of workers on such a queue.
 //
 // # Which engine
 //
-// The Scheduler fires each timer at its own instant, as exactly as the timers of
-// the Go runtime do, at O(log n) per operation. The engine of package wheel fires
-// at the ticks of a clock face, so it is late by up to a tick, at O(1) per
-// operation. Take this one when an instant matters or timers are few or unevenly
-// spread; take the wheel when timers are many and may fire together, as the
-// renewals of leases do. Both keep the contract of package schedule.
+// Scheduler fires each timer at its own instant, as exactly as the timers of the Go
+// runtime. An operation costs O(log n). The engine of package wheel fires timers at
+// ticks, late by up to one tick, and an operation costs O(1). Use Scheduler if exact
+// instants matter or timers are few. Use the wheel if timers are many and may fire
+// together, as the renewals of leases may. Both engines keep the contract of package
+// schedule.
 //
 // # How it works
 //
-// Values lie in a slab, their order in an indexed 4-ary heap, one mutex guards
-// both, and a value of 16 bytes costs less than 50 in all. Nothing is allocated
-// per value once the memory is there; the memory of a large queue is given back
-// when it runs empty.
+// Values lie in numbered slots, an indexed 4-ary heap holds their order, and one mutex
+// guards both. A timer takes less than 50 bytes in all, and a value in a Queue 8 bytes
+// more. Only values with priorities pass a second heap, when they are due. No operation
+// allocates memory in the steady state: only growth does. A large queue frees its memory
+// when it runs empty. Due values leave the heap in batches, whose memory is fetched side
+// by side.
 //
-// Waiting follows the leader/followers pattern: those who wait stand in line, the
-// first alone sleeps on the clock, and whoever leaves with a value wakes the next,
-// so a value never wakes more than one. It does what a blocking queue on a
-// monitor does with Wait and Pulse, for waiters that can be cancelled.
+// Callers of Pop wait in a list, first come, first served. Only the first one sleeps on
+// the clock. A caller that leaves the list wakes the next one, so that one value never
+// wakes two callers.
+//
+// The section [timers alone] of the guide compares the engines. The program [delayedjobs]
+// uses a Queue.
+//
+// [timers alone]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#timers-alone
+// [delayedjobs]: https://github.com/leasewheel/leasewheel/blob/main/examples/delayedjobs/main.go
 package heapqueue

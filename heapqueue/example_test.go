@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// A worker takes jobs as they fall due. What comes in later but is due earlier
-// overtakes, and a job not yet taken can be moved or called off.
+// A worker pops jobs when they are due. A job that is pushed later but is due earlier
+// comes first. A job that is still in the queue can be moved or removed.
 func ExampleQueue() {
 	var jobs heapqueue.Queue[string]
 	now := time.Now()
@@ -24,8 +25,8 @@ func ExampleQueue() {
 	jobs.Remove(survey)
 
 	for range 3 {
-		job, err := jobs.Pop(context.Background())
-		fmt.Println(job, err)
+		item, err := jobs.Pop(context.Background())
+		fmt.Println(item.Value, err)
 	}
 	// Output:
 	// page the operator <nil>
@@ -33,62 +34,108 @@ func ExampleQueue() {
 	// send the report <nil>
 }
 
-// A priority is an instant that has long passed: such values are due at once and
-// leave in the order of their instants, and those of one instant first come, first
-// served.
+// A job queue needs delays and priorities. A job waits for its instant, and among the jobs
+// that are due a worker takes the one with the greatest priority.
 func ExampleQueue_priorities() {
+	const low, normal, high = -1, 0, 1
 	var jobs heapqueue.Queue[string]
-	past := time.Now().Add(-time.Hour)
-	priority := func(p int) time.Time { return past.Add(time.Duration(p)) } // 0 is the most urgent
-	jobs.Push("clean up", priority(9))
-	jobs.Push("resize an image", priority(5))
-	jobs.Push("resize another", priority(5))
-	jobs.Push("charge a card", priority(1))
+	now := time.Now()
+	jobs.PushPriority("clean up", now, low)
+	jobs.PushPriority("resize an image", now, normal)
+	jobs.PushPriority("resize another", now, normal)
+	jobs.PushPriority("retry a payment", now.Add(time.Hour), high) // not due yet
+	jobs.PushPriority("charge a card", now, high)
 
 	ended := make(chan string)
 	go func() { // one of any number of workers
 		defer close(ended)
 		for {
-			job, err := jobs.Pop(context.Background())
+			item, err := jobs.Pop(context.Background())
 			if err != nil {
 				return // the queue is closed
 			}
-			ended <- job
+			ended <- item.Value
 		}
 	}()
 	for range 4 {
 		fmt.Println(<-ended)
 	}
-	jobs.Close()
+	for _, item := range jobs.Close() {
+		fmt.Println("left:", item.Value, "in", item.At.Sub(now))
+	}
 	<-ended
 	// Output:
 	// charge a card
 	// resize an image
 	// resize another
 	// clean up
+	// left: retry a payment in 1h0m0s
 }
 
-// TryPop takes what is due by now as one batch, Peek says when there is more.
-func ExampleQueue_TryPop() {
+// All lists a queue, and the listed items can be removed or moved.
+func ExampleQueue_All() {
+	var jobs heapqueue.Queue[string]
+	noon := time.Now()
+	jobs.Push("mail for ann", noon.Add(2*time.Hour))
+	jobs.Push("mail for bob", noon.Add(time.Hour))
+	jobs.PushPriority("mail for cid", noon.Add(2*time.Hour), 1)
+
+	for item := range jobs.All() {
+		fmt.Println(item.Value, "in", item.At.Sub(noon), "priority", item.Priority)
+		if item.Value == "mail for bob" {
+			jobs.Remove(item.Handle)
+		}
+	}
+	fmt.Println("left:", jobs.Len())
+	// Output:
+	// mail for bob in 1h0m0s priority 0
+	// mail for cid in 2h0m0s priority 1
+	// mail for ann in 2h0m0s priority 0
+	// left: 2
+}
+
+// A program that can cancel jobs keeps their handles. Item.Handle finds the entry of a
+// popped job, also if the job is popped before the producer has stored the handle.
+func ExampleItem() {
+	var (
+		jobs      heapqueue.Queue[string]
+		mu        sync.Mutex // guards cancelers
+		cancelers = map[heapqueue.Handle[string]]func(){}
+	)
+	mu.Lock() // until the handle is stored
+	handle, _ := jobs.Push("resize an image", time.Now())
+	cancelers[handle] = func() { jobs.Remove(handle) }
+	mu.Unlock()
+
+	item, _ := jobs.Pop(context.Background())
+	mu.Lock()
+	delete(cancelers, item.Handle)
+	mu.Unlock()
+	fmt.Println(item.Value, len(cancelers))
+	// Output:
+	// resize an image 0
+}
+
+// PopDue returns all values that are due. Peek tells when the next one is.
+func ExampleQueue_PopDue() {
 	var jobs heapqueue.Queue[string]
 	noon := time.Now()
 	jobs.Push("a", noon.Add(-2*time.Second))
 	jobs.Push("b", noon.Add(-time.Second))
 	jobs.Push("c", noon.Add(time.Hour))
 
-	var batch []string
-	for job, ok := jobs.TryPop(); ok; job, ok = jobs.TryPop() {
-		batch = append(batch, job)
+	for _, item := range jobs.PopDue() {
+		fmt.Println(item.Value)
 	}
-	fmt.Println(batch)
-	next, at, _ := jobs.Peek()
-	fmt.Println(next, "in", at.Sub(noon))
+	next, _ := jobs.Peek()
+	fmt.Println(next.Value, "in", next.At.Sub(noon))
 	// Output:
-	// [a b]
+	// a
+	// b
 	// c in 1h0m0s
 }
 
-// Workers end when the queue is closed; what they did not come to is returned.
+// Close ends the workers and returns the jobs that were not popped.
 func ExampleQueue_Close() {
 	var jobs heapqueue.Queue[int]
 	for i := range 3 {
@@ -99,22 +146,25 @@ func ExampleQueue_Close() {
 	go func() {
 		defer close(ended)
 		for {
-			job, err := jobs.Pop(context.Background())
+			item, err := jobs.Pop(context.Background())
 			if errors.Is(err, schedule.ErrClosed) {
 				return
 			}
-			first <- job
+			first <- item.Value
 		}
 	}()
 	fmt.Println("done:", <-first)
-	fmt.Println("left:", jobs.Close())
+	for _, item := range jobs.Close() {
+		fmt.Println("left:", item.Value)
+	}
 	<-ended
 	// Output:
 	// done: 0
-	// left: [1 2]
+	// left: 1
+	// left: 2
 }
 
-// countdown is a task that arms its own timer again.
+// countdown is a task that re-arms its timer.
 type countdown struct {
 	left int
 	done chan struct{}

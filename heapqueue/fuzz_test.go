@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// FuzzOptions makes schedulers of any options: NewScheduler refuses them, with the
-// name of the field, or a timer fires at its instant.
+// FuzzOptions makes Schedulers with any options. NewScheduler returns an error that names
+// the field, or a timer fires at its instant.
 func FuzzOptions(f *testing.F) {
 	for _, o := range []struct {
 		workers, pending int

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAfterHoldsTheRangeOfTheClock(t *testing.T) {
+func TestAddInstantStaysInTheRangeOfInstants(t *testing.T) {
 	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	for _, tc := range []struct {
 		now, d time.Duration
@@ -18,77 +18,96 @@ func TestAfterHoldsTheRangeOfTheClock(t *testing.T) {
 		{5, 7, 12},
 		{5, 0, 5},
 		{5, -7, -2},
-		{0, most, latest},
-		{0, most - 1, latest},
-		{1, most - 1, latest},
-		{1, most - 2, latest},
-		{1, most - 3, latest - 1},
-		{most, most, latest},
+		{0, most, maxInstant},
+		{0, most - 1, maxInstant},
+		{1, most - 1, maxInstant},
+		{1, most - 2, maxInstant},
+		{1, most - 3, maxInstant - 1},
+		{most, most, maxInstant},
 		{0, least, math.MinInt64},
 		{-1, least, math.MinInt64},
 		{1, least, math.MinInt64 + 1},
 	} {
-		assert.Equal(t, tc.want, after(tc.now, tc.d), "%d after %d", tc.d, tc.now)
+		assert.Equal(t, tc.want, addInstant(tc.now, tc.d), "%d after %d", tc.d, tc.now)
 	}
 }
 
-func TestInstantIsReadOffItsOwnClock(t *testing.T) {
+func TestInstantOfBothKindsOfTime(t *testing.T) {
 	now := time.Now()
-	var q Queue[int]
+	var q delayQueue[int]
 	q.base = now.Add(-time.Minute)
 	at := now.Add(time.Hour)
 	want := int64(time.Hour + time.Minute)
 	assert.Equal(t, want, q.instant(now, at))
-	assert.Equal(t, want, q.instant(now, at.Round(0)), "without a monotonic reading")
-	assert.Equal(t, want, q.instant(now.Add(time.Second), at), "whenever it is read")
-	assert.Less(t, q.instant(now, time.Time{}), q.instant(now, time.Unix(0, 0)), "the zero Time is long ago")
-	assert.Equal(t, int64(latest), q.instant(now, time.Unix(1<<60, 0)), "and this one far away, but not never")
+	assert.Equal(t, want, q.instant(now, at.Round(0)), "without a monotonic clock reading")
+	assert.Equal(t, want, q.instant(now.Add(time.Second), at), "read at another time")
+	assert.Less(t, q.instant(now, time.Time{}), q.instant(now, time.Unix(0, 0)), "the zero Time is in the past")
+	assert.Equal(t, int64(maxInstant), q.instant(now, time.Unix(1<<60, 0)), "an instant out of range is limited")
 }
 
-func TestAWaiterThatJoinsHasNoSignalOfItsPredecessor(t *testing.T) {
-	var l line
-	w := l.join()
+func TestAReusedWaiterHasNoToken(t *testing.T) {
+	var l waiterList
+	w := l.add()
 	w.signal()
 	w.signal()
-	l.leave(w)
-	require.Same(t, w, l.join(), "it is used again")
+	l.remove(w)
+	require.Same(t, w, l.add(), "the waiter is reused")
 	assert.Empty(t, w.wake)
 }
 
-func TestABurstOfWaitersLeavesFewBehind(t *testing.T) {
-	var l line
+func TestFreeWaitersAreBounded(t *testing.T) {
+	var l waiterList
 	for range 2 {
 		var joined []*waiter
-		for range 10 * maxSpares {
-			joined = append(joined, l.join())
+		for range 10 * maxFreeWaiters {
+			joined = append(joined, l.add())
 		}
 		for _, w := range joined {
-			l.leave(w)
+			l.remove(w)
 		}
 		spares := 0
-		for w := l.spare; w != nil; w = w.next {
+		for w := l.free; w != nil; w = w.next {
 			spares++
 		}
-		assert.Equal(t, maxSpares, spares)
-		assert.Equal(t, maxSpares, l.spares)
+		assert.Equal(t, maxFreeWaiters, spares)
+		assert.Equal(t, maxFreeWaiters, l.freeLen)
 	}
 }
 
-// A waiter that is told before it listens hears of it all the same: it lets go of
-// the lock in between.
-func TestASignalWaitsForItsWaiter(t *testing.T) {
-	var l line
-	w := l.join()
+// A waiter unlocks the queue before it receives, so a signal can come earlier.
+func TestASignalIsKeptUntilItIsReceived(t *testing.T) {
+	var l waiterList
+	w := l.add()
 	w.signal()
 	w.signal()
 	select {
 	case <-w.wake:
 	default:
-		t.Fatal("the signal is lost")
+		t.Fatal("no token")
 	}
 	w.signal()
-	l.leave(w)
-	again := l.join()
-	require.Same(t, w, again, "its memory is used again")
-	require.Empty(t, again.wake, "and what it did not heed is gone")
+	l.remove(w)
+	again := l.add()
+	require.Same(t, w, again, "the waiter is reused")
+	require.Empty(t, again.wake, "the token was dropped")
+}
+
+// Values of one instant stay in order when more than 2^32 values are pushed between them.
+func TestSequenceNumbersDoNotWrap(t *testing.T) {
+	for _, between := range []uint64{1, 1 << 31, 1<<32 - 3, 1 << 32, 1 << 40} {
+		var h itemHeap[int]
+		for i := range 100 {
+			h.add(i, 1)
+			h.heap.seq += between
+		}
+		for i := range 50 {
+			slot := h.pop().slot
+			require.Equal(t, i, h.free(slot))
+		}
+		want := make([]int, 50)
+		for i := range want {
+			want[i] = 50 + i
+		}
+		assert.Equal(t, want, h.drain())
+	}
 }

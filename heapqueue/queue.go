@@ -3,8 +3,6 @@ package heapqueue
 import (
 	"context"
 	"errors"
-	"math"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/schedule"
@@ -12,194 +10,284 @@ import (
 
 var errNilContext = errors.New("heapqueue: nil context")
 
-// Queue is a blocking priority queue of values that fall due: Pop hands them out
-// in order of their instants, each once and not before its instant. Values of the
-// same instant leave in the order in which they were pushed, or moved, there; of
-// instants without a monotonic clock reading see Push.
+// Queue is a blocking queue of values with instants and priorities, such as the jobs of a
+// program. A value becomes due at its instant. Pop returns each value once, and not
+// before its instant.
 //
-// The zero Queue is empty and ready to use. It must not be copied after its first
-// use. All methods are safe for concurrent use. A Queue runs no goroutine, so one
-// without waiting callers needs no Close.
+// Among the values that are due, Pop returns the one with the greatest priority. Among
+// equal priorities it returns the one with the earliest instant. Values of the same
+// priority and instant are popped in the order in which they were pushed or moved there.
+// Push documents an exception for instants without a monotonic clock reading. Without
+// priorities, values are therefore popped in the order of their instants.
+//
+// A value of low priority can wait for ever if there is always a due value of a greater
+// one. SetPriority can raise it.
+//
+// The zero Queue is empty and ready to use. A Queue must not be copied after first use.
+// All methods are safe for concurrent use. A Queue runs no goroutine, so a Queue that
+// nobody waits for need not be closed.
 type Queue[T any] struct {
-	mu     sync.Mutex // guards all fields
-	base   time.Time  // from which instants are counted, in ns; set by the first Push
-	items  heap[T]
-	closed bool
-
-	line  line        // callers of Pop that wait; see wait.go
-	now   int64       // the clock as the latest look at items read it
-	armed int64       // the instant that the leader will not oversleep
-	alarm *time.Timer // wakes the leader; made by the first one that needs it
+	q           delayQueue[job[T]] // base is set by the first Push
+	prioritized int                // number of values whose priority is not 0; guarded by q.mu
 }
 
-const (
-	latest = never - 1
-	never  = math.MaxInt64 // later than every instant
-)
+// job is a value with its priority.
+type job[T any] struct {
+	value    T
+	priority int
+}
 
-// Item is the handle of a pushed value, by which it can be moved or removed. It
-// is a small comparable value, free to copy. It stays harmless for ever: once its
-// value has left the queue, Move and Remove do nothing and return false. So they
-// do for the zero Item and for one of another queue.
+// Item is a value in a Queue, or one that has left it.
 type Item[T any] struct {
+	Value    T
+	At       time.Time // the instant, limited to the range that Push documents
+	Priority int
+	Handle   Handle[T] // the Handle that Push returned
+}
+
+// Handle names a pushed value, which can be moved and removed with it. A Handle is a small
+// comparable value, free to copy. Once its value has left the queue, Move, SetPriority and
+// Remove do nothing and return false. They do so for the zero Handle and for a Handle of
+// another queue, too.
+type Handle[T any] struct {
 	queue *Queue[T]
 	id    uint64
 }
 
-// Push adds v, to be popped at the instant at or a little later; if that has
-// passed, at once. It never waits. It returns schedule.ErrClosed after Close, and
-// schedule.ErrFull while the queue holds 1<<31-1 values.
+// Push adds v with priority 0, to be popped at the instant at or shortly after it. If at
+// has passed, v is due at once. Push does not block. It returns schedule.ErrClosed after
+// Close, and schedule.ErrFull while the queue holds 1<<31-1 values.
 //
-// An instant with a monotonic clock reading is held to that clock. One without (a
-// parsed date, say) is compared with the wall clock once, here: steps of the wall
-// clock after Push do not move it, and two equal ones, pushed one after the other,
-// may end up nanoseconds apart, in either order. The monotonic clock stands still
-// while the host is suspended, so values then come later.
+// An instant with a monotonic clock reading is compared with the monotonic clock. An
+// instant without one, such as a parsed date, is compared with the wall clock once,
+// during Push. Later steps of the wall clock do not move the value, and two values with
+// equal instants of this kind can end up nanoseconds apart, in either order. The
+// monotonic clock stops while the host is suspended, so values are then popped later.
 //
-// An instant more than 292 years from now, like the zero Time, counts as one just so
-// far away: values of several such instants leave in the order of their pushes.
-func (q *Queue[T]) Push(v T, at time.Time) (Item[T], error) {
-	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		return Item[T]{}, schedule.ErrClosed
-	case q.items.len() == largest:
-		return Item[T]{}, schedule.ErrFull
-	case q.base.IsZero():
-		q.base = now
-	}
-	return Item[T]{q, q.add(v, q.instant(now, at))}, nil
+// The queue tells instants apart within 292 years of now. An instant beyond that range,
+// such as the zero Time, counts as the end of the range. Values of several such
+// instants are popped in the order in which they were pushed.
+//
+// A consumer can pop v before Push has returned. It finds the Handle in the Item.
+func (q *Queue[T]) Push(v T, at time.Time) (Handle[T], error) {
+	return q.PushPriority(v, at, 0)
 }
 
-// Pop waits until a value is due and returns the earliest. A value pushed, or
-// moved, to before the one waited for counts at once. Callers wait in line, first
-// come first served; a value already due when Pop is called is taken without
-// standing in it.
+// PushPriority is like Push with the given priority, which can be negative. Among the
+// values that are due, those of a greater priority are popped first.
+func (q *Queue[T]) PushPriority(v T, at time.Time, priority int) (Handle[T], error) {
+	now := time.Now()
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	switch {
+	case q.q.closed:
+		return Handle[T]{}, errQueueClosed
+	case q.q.items.len() == maxItems:
+		return Handle[T]{}, schedule.ErrFull
+	case q.q.base.IsZero():
+		q.q.base = now
+	}
+	q.countPriority(priority, +1)
+	return Handle[T]{q, q.q.add(job[T]{v, priority}, q.q.instant(now, at))}, nil
+}
+
+// errQueueClosed is schedule.ErrClosed with a text that suits a queue.
+var errQueueClosed error = queueClosedError{}
+
+type queueClosedError struct{}
+
+func (queueClosedError) Error() string        { return "heapqueue: queue is closed" }
+func (queueClosedError) Is(target error) bool { return target == schedule.ErrClosed }
+
+// Pop waits until a value is due and returns the first one. It takes account of
+// values that are pushed, moved and removed while it waits. Callers that wait are
+// served first come, first served. A call that finds a value due takes it at once, even
+// if other callers wait.
 //
-// Pop returns schedule.ErrClosed once the queue is closed, and context.Cause(ctx)
-// once ctx has ended, whether or not a value is due; with an error no value is
-// taken. A nil ctx is an error too.
-func (q *Queue[T]) Pop(ctx context.Context) (T, error) {
-	var none T
+// Pop returns schedule.ErrClosed once the queue is closed, and context.Cause(ctx) once
+// ctx has ended, even if a value is due. A Pop that returns an error takes no value. A
+// nil ctx is an error, too.
+func (q *Queue[T]) Pop(ctx context.Context) (Item[T], error) {
 	if ctx == nil {
-		return none, errNilContext
+		return Item[T]{}, errNilContext
 	}
 	if ctx.Err() != nil {
-		return none, context.Cause(ctx)
+		return Item[T]{}, context.Cause(ctx)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	slot, _, err := q.take(ctx)
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	w, err := q.q.awaitDue(ctx, q.q.clock())
 	if err != nil {
-		return none, err
+		return Item[T]{}, err
 	}
-	return q.items.free(slot), nil
+	item := q.popDue()
+	q.q.leave(w)
+	return item, nil
 }
 
-// TryPop returns the earliest value if it is due, false if none is or the queue is
-// closed. It never waits, and like Pop it takes what is due before those who stand in
-// line for it.
-func (q *Queue[T]) TryPop() (v T, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.due() {
-		return v, false
+// TryPop returns the value that Pop would return if one is due. It returns false if no
+// value is due or the queue is closed. It does not block and, like Pop, does not wait
+// behind the callers of Pop that wait.
+func (q *Queue[T]) TryPop() (Item[T], bool) {
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	if !q.q.due(q.q.clock()) {
+		return Item[T]{}, false
 	}
-	slot, _ := q.items.take()
-	return q.items.free(slot), true
+	return q.popDue(), true
 }
 
-// Peek returns the earliest value, due or not, and its instant, and leaves it in
-// the queue. It returns false if the queue is empty. Another caller may take or
-// move the value at any time.
-func (q *Queue[T]) Peek() (v T, at time.Time, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	since, ok := q.items.first()
+// PopDue returns all values that are due, in the order in which Pop returns them. It does
+// not block, and it returns nil if no value is due.
+func (q *Queue[T]) PopDue() []Item[T] {
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	var items []Item[T]
+	for now := q.q.clock(); q.q.due(now); {
+		items = append(items, q.popDue())
+	}
+	return items
+}
+
+// Peek returns the value that TryPop would return. If no value is due, Peek returns one of
+// the earliest instant. The value stays in the queue, where another caller can pop or move
+// it at any time. Peek returns false if the queue is empty.
+func (q *Queue[T]) Peek() (Item[T], bool) {
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	if q.usesReady() {
+		q.collectReady(q.q.clock())
+	}
+	if q.q.ready.len() > 0 {
+		e := q.q.ready.entries[0]
+		return q.item(e.slot, e.at), true
+	}
+	e, ok := q.q.items.first()
 	if !ok {
-		return v, at, false
+		return Item[T]{}, false
 	}
-	return *q.items.peek(), q.base.Add(time.Duration(since)), true
+	return q.item(e.slot, e.at), true
 }
 
-// Move lets the value of item be popped at the instant at, read as by Push, in
-// place of its instant before. It returns false if the value has left the queue.
-func (q *Queue[T]) Move(item Item[T], at time.Time) bool {
+// Move changes the instant of the value of h; Push documents how at is read. It
+// returns false if the value has left the queue.
+func (q *Queue[T]) Move(h Handle[T], at time.Time) bool {
 	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	slot, ok := q.find(item)
-	if ok {
-		q.place(slot, q.instant(now, at))
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	slot, ok := q.find(h)
+	if !ok {
+		return false
 	}
-	return ok
+	instant := q.q.instant(now, at)
+	if q.q.items.queued(slot) {
+		q.q.items.move(slot, instant)
+	} else {
+		q.q.ready.remove(slot)
+		q.q.items.push(slot, instant)
+	}
+	q.q.wakeLeader(instant)
+	return true
 }
 
-// Remove takes the value of item out of the queue, which then keeps nothing of it.
-// It returns true if Pop or Close will not return the value, false if either has,
-// or Remove before.
-func (q *Queue[T]) Remove(item Item[T]) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	slot, ok := q.find(item)
-	if ok {
-		q.items.remove(slot)
+// SetPriority changes the priority of the value of h. It returns false if the value has
+// left the queue.
+func (q *Queue[T]) SetPriority(h Handle[T], priority int) bool {
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	slot, ok := q.find(h)
+	if !ok {
+		return false
 	}
-	return ok
+	j := q.q.items.value(slot)
+	q.countPriority(j.priority, -1)
+	j.priority = priority
+	q.countPriority(j.priority, +1)
+	if !q.q.items.queued(slot) {
+		q.q.ready.setPriority(slot, priority)
+	}
+	return true
 }
 
-// Len returns how many values are in the queue, due or not.
+// Remove removes the value of h from the queue. True means that no other call
+// will return the value. False means that the value has left the queue already. The
+// queue keeps no reference to a removed value.
+func (q *Queue[T]) Remove(h Handle[T]) bool {
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	slot, ok := q.find(h)
+	if !ok {
+		return false
+	}
+	q.countPriority(q.q.items.value(slot).priority, -1)
+	if q.q.items.queued(slot) {
+		q.q.items.remove(slot)
+	} else {
+		q.q.ready.remove(slot)
+		q.q.items.free(slot)
+	}
+	return true
+}
+
+// Len returns the number of values in the queue, due or not.
 func (q *Queue[T]) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.items.len()
+	q.q.mu.Lock()
+	defer q.q.mu.Unlock()
+	return q.q.items.len()
 }
 
-// Close ends the queue and every waiting Pop, and returns the values that were
-// neither popped nor removed, earliest first. It does not wait for those Pops to
-// return. A second Close returns nil.
-func (q *Queue[T]) Close() []T {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.shut()
-	return q.items.drain()
+// The methods below are called with q.q.mu held.
+
+// usesReady reports whether due values must pass q.q.ready on their way out.
+func (q *Queue[T]) usesReady() bool { return q.prioritized > 0 || q.q.ready.len() > 0 }
+
+// collectReady moves the values that are due at the instant now to q.q.ready.
+func (q *Queue[T]) collectReady(now int64) {
+	for q.q.itemDue(now) {
+		e := q.q.items.pop()
+		q.q.ready.push(e, q.q.items.value(e.slot).priority)
+	}
 }
 
-// The methods below are called with q.mu held.
-
-func (q *Queue[T]) add(v T, at int64) uint64 {
-	id := q.items.add(v, at)
-	q.rouse(at)
-	return id
+// popDue removes the first of the due values and returns it. q.q.due has returned true.
+func (q *Queue[T]) popDue() Item[T] {
+	if !q.usesReady() {
+		e := q.q.items.pop()
+		return q.free(e.slot, e.at)
+	}
+	q.collectReady(q.q.now)
+	e := q.q.ready.pop()
+	return q.free(e.slot, e.at)
 }
 
-func (q *Queue[T]) place(slot uint32, at int64) {
-	q.items.place(slot, at)
-	q.rouse(at)
+// free frees the slot of a value that has left the order and returns the value.
+func (q *Queue[T]) free(slot uint32, at int64) Item[T] {
+	item := q.item(slot, at)
+	q.countPriority(item.Priority, -1)
+	q.q.items.free(slot)
+	return item
 }
 
-func (q *Queue[T]) find(item Item[T]) (slot uint32, ok bool) {
-	if item.queue != q {
+func (q *Queue[T]) item(slot uint32, at int64) Item[T] {
+	j := q.q.items.value(slot)
+	return Item[T]{
+		Value:    j.value,
+		At:       q.q.base.Add(time.Duration(at)),
+		Priority: j.priority,
+		Handle:   Handle[T]{q, q.q.items.id(slot)},
+	}
+}
+
+// countPriority adds n to the number of values with a priority if priority is not 0.
+func (q *Queue[T]) countPriority(priority, n int) {
+	if priority != 0 {
+		q.prioritized += n
+	}
+}
+
+func (q *Queue[T]) find(h Handle[T]) (slot uint32, ok bool) {
+	if h.queue != q {
 		return 0, false
 	}
-	return q.items.find(item.id)
-}
-
-// instant is at as the queue counts; now must be a reading of the clock.
-func (q *Queue[T]) instant(now, at time.Time) int64 {
-	return after(now.Sub(q.base), at.Sub(now))
-}
-
-// after is the instant d after now, held within the range of the clock.
-func after(now, d time.Duration) int64 {
-	sum := int64(now + d)
-	switch {
-	case d > 0 && (sum < int64(now) || sum > latest):
-		return latest
-	case d < 0 && sum > int64(now):
-		return math.MinInt64
-	}
-	return sum
+	return q.q.items.find(h.id)
 }

@@ -7,58 +7,100 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/internal/periodic"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
 const maxWorkers = 256
 
-// Options configure a Scheduler. The zero Options, like nil, are the defaults.
+// Options configure a Scheduler. The zero Options and a nil *Options mean the defaults.
 type Options struct {
-	// Workers is how many tasks may run at the same time, each in a goroutine of
-	// its own: 1 to 256; 0 means 1. With one worker tasks begin in the order of
-	// their instants and one that blocks holds up all others.
+	// Workers is the number of tasks that can run at the same time, each in a goroutine
+	// of its own: 1 to 256; 0 means 1. With one worker, tasks begin in the order of
+	// their instants, and a task that blocks delays all others.
 	Workers int
 
-	// MaxPending is how many timers the Scheduler holds at most, those whose task
-	// is running included; Schedule refuses more with schedule.ErrFull. It must
-	// not be negative or above 1<<31-1; 0 means 1<<31-1, in effect no limit.
+	// MaxPending limits the number of timers; Schedule returns schedule.ErrFull beyond
+	// it. A timer counts from Schedule until it is stopped, or until its Run has
+	// returned without a Reset. Reset during Run is therefore never refused for lack of
+	// room, but Schedule during Run needs room of its own. The range is 0 to 1<<31-1;
+	// 0 means 1<<31-1.
 	MaxPending int
 
-	// OnPanic is called with what a task panicked with, and the stack of the
-	// panic, on the task's worker before that goes on. Calls for tasks of several
-	// workers may overlap. Like a Task it must not call Close, and a panic of its
-	// own is not recovered. Nil means that the Logger gets a record at level Error.
+	// OnPanic is called with the value and the stack of a task's panic, on the worker
+	// of the task. Calls by several workers can overlap. OnPanic must not call Close,
+	// and a panic of OnPanic is not recovered. Nil means that the panic is logged at
+	// level Error.
 	OnPanic func(task schedule.Task, value any, stack []byte)
 
-	// Logger is where panics go if OnPanic is nil; nothing else is logged. Nil
-	// means slog.Default().
+	// Logger receives an error for each panic if OnPanic is nil, and a warning if tasks
+	// block the Scheduler. Nil means slog.Default() at the time of each record.
+	//
+	// Tasks block the Scheduler if all workers are busy with the same tasks for two
+	// seconds while another timer is due. A runtime timer notices it, so the warning comes
+	// while they are still running. It comes again when the duration has doubled, at most
+	// once a minute.
 	Logger *slog.Logger
 }
 
-// Scheduler is a timer engine that is exact to the resolution of the clock: a
-// fixed set of workers taking tasks from a blocking queue. It implements
-// schedule.Scheduler. Make it with NewScheduler and end it with Close, or its
-// workers stay. The zero Scheduler takes no timer.
+// Scheduler is a timer engine that is exact to the resolution of the clock. A fixed
+// number of workers run the tasks of a queue. Scheduler implements schedule.Scheduler.
+// NewScheduler makes a Scheduler, and Close ends its workers. The zero Scheduler returns
+// an error from Schedule.
 //
-// Delays are measured on the monotonic clock, which stands still while the host
-// is suspended.
+// Delays are measured on the monotonic clock, which stops while the host is suspended.
 type Scheduler struct {
-	options Options   // with the defaults filled in; not changed after NewScheduler
-	base    time.Time // as queue.base; not changed after NewScheduler
+	options Options   // with defaults; not changed after NewScheduler
+	base    time.Time // equals queue.base; not changed after NewScheduler
 	workers sync.WaitGroup
+	log     *slog.Logger
+	blocked periodic.Check // checks that the tasks do not block the workers
 
-	queue    Queue[schedule.Task] // its mu guards the fields below, too
-	runs     []run                // one per worker; nil until the first Schedule
-	stats    Stats                // but for Pending and LateMean
-	lateSum  float64              // of all fired, in ns
-	ended    sync.Cond            // of queue.mu: a Run has returned, said only if somebody is waiting
-	awaiting int                  // goroutines that wait for ended
+	queue    delayQueue[schedule.Task] // queue.mu guards the fields below, too
+	runs     []run                     // one per worker; nil until the first Schedule
+	stats    counters
+	ended    sync.Cond // on queue.mu: a run has finished; signalled only if awaiting > 0
+	awaiting int       // number of goroutines that wait for ended
+	stalled  int64     // the latest begin of a run in the last check, if the workers were blocked
 }
 
 var _ schedule.Scheduler = (*Scheduler)(nil)
 
-// NewScheduler returns a Scheduler, or an error that names the wrong field of o.
-// A nil o means all defaults. No goroutine runs before the first Schedule.
+// engineState is the state of a Scheduler. All transitions are in this file:
+//
+//	state    made by        Schedule              Close
+//	zero     new            error                 closed
+//	idle     NewScheduler   started               closed
+//	started  Schedule       started               closed
+//	closed   Close          schedule.ErrClosed    closed
+//
+// A started Scheduler has its workers. A closed one begins no run; Close returns when
+// the last run has ended.
+type engineState uint8
+
+const (
+	zero engineState = iota
+	idle
+	started
+	closed
+)
+
+// engineState is called with queue.mu held.
+func (s *Scheduler) engineState() engineState {
+	switch {
+	case s.queue.closed:
+		return closed
+	case s.runs != nil:
+		return started
+	case s.options.Workers > 0:
+		return idle
+	}
+	return zero
+}
+
+// NewScheduler returns a Scheduler, or an error that names the invalid field of o. It
+// starts no goroutine; the first Schedule does.
 func NewScheduler(o *Options) (*Scheduler, error) {
 	var options Options
 	if o != nil {
@@ -67,56 +109,54 @@ func NewScheduler(o *Options) (*Scheduler, error) {
 	switch {
 	case options.Workers < 0 || options.Workers > maxWorkers:
 		return nil, fmt.Errorf("heapqueue: Options.Workers must be from 0 to %d, got %d", maxWorkers, options.Workers)
-	case options.MaxPending < 0 || options.MaxPending > largest:
-		return nil, fmt.Errorf("heapqueue: Options.MaxPending must be from 0 to %d, got %d", largest, options.MaxPending)
+	case options.MaxPending < 0 || options.MaxPending > maxItems:
+		return nil, fmt.Errorf("heapqueue: Options.MaxPending must be from 0 to %d, got %d", maxItems, options.MaxPending)
 	}
 	if options.Workers == 0 {
 		options.Workers = 1
 	}
 	if options.MaxPending == 0 {
-		options.MaxPending = largest
+		options.MaxPending = maxItems
 	}
+	s := &Scheduler{options: options, base: time.Now(), log: logging.New(options.Logger), stalled: never}
 	if options.OnPanic == nil {
-		options.OnPanic = options.logPanic
+		s.options.OnPanic = s.logPanic
 	}
-	s := &Scheduler{options: options, base: time.Now()}
+	s.blocked.Init(s.checkWorkers)
 	s.queue.base = s.base
+	s.queue.onBatch = s.prefetchTasks
 	s.ended.L = &s.queue.mu
 	return s, nil
 }
 
-func (o Options) logPanic(task schedule.Task, value any, stack []byte) {
-	logger := o.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	logger.Error("heapqueue: a task panicked",
-		"task", fmt.Sprintf("%T", task), "panic", value, "stack", string(stack))
+func (s *Scheduler) logPanic(task schedule.Task, value any, stack []byte) {
+	s.log.Error("heapqueue: task panicked",
+		slog.String("task", fmt.Sprintf("%T", task)), slog.Any("panic", value), slog.String("stack", string(stack)))
 }
 
-var errZeroScheduler = errors.New("heapqueue: the Scheduler was not made by NewScheduler")
+var errZeroScheduler = errors.New("heapqueue: Scheduler was not made by NewScheduler")
 
-// Schedule implements schedule.Scheduler. It may be called from inside a Task. That of
-// the zero Scheduler returns an error.
+// Schedule implements schedule.Scheduler. It can be called during Run.
 func (s *Scheduler) Schedule(d time.Duration, t schedule.Task) (schedule.Timer, error) {
 	if t == nil {
 		return schedule.Timer{}, schedule.ErrNilTask
 	}
-	at := s.in(d)
+	at := s.instant(d)
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closed:
+	switch state := s.engineState(); {
+	case state == closed:
 		return schedule.Timer{}, schedule.ErrClosed
-	case s.options.Workers == 0:
+	case state == zero:
 		return schedule.Timer{}, errZeroScheduler
 	case q.items.len() >= s.options.MaxPending:
 		return schedule.Timer{}, schedule.ErrFull
-	case s.runs == nil:
+	case state == idle:
 		s.start()
 	}
-	return schedule.NewTimer((*engine)(s), q.add(t, at)), nil
+	s.needCheck()
+	return s.add(t, at), nil
 }
 
 // start starts the workers. It is called with queue.mu held.
@@ -127,49 +167,35 @@ func (s *Scheduler) start() {
 	}
 }
 
-// in is the instant d from now as the queue counts; a d below zero is one of zero.
-func (s *Scheduler) in(d time.Duration) int64 {
-	return after(time.Since(s.base), max(d, 0))
+// clock returns the current instant.
+func (s *Scheduler) clock() int64 { return int64(time.Since(s.base)) }
+
+// instant returns the instant d from now. A negative d counts as 0.
+func (s *Scheduler) instant(d time.Duration) int64 {
+	return addInstant(time.Since(s.base), max(d, 0))
 }
 
-// Close ends the Scheduler: no task begins any more, Schedule returns
-// schedule.ErrClosed, and Reset and Stop of all timers return false. It waits for
-// the tasks that run, and returns those of the timers that were still armed,
-// earliest first; each is returned by one call, so a second Close returns none.
+// Close ends the Scheduler. No Run begins any more, Schedule returns
+// schedule.ErrClosed, and Reset and Stop of all timers return false. Close waits for the
+// Runs in progress and returns the tasks of the timers that were still armed, earliest
+// first, after it has called EngineClosed of each task that is a schedule.CloseHandler.
 //
-// Close is safe for concurrent use, but not from inside a Task, for which it would
-// wait for ever: use go s.Close() there.
+// Close is idempotent and safe for concurrent use. Every call waits for the Runs in
+// progress, and each task is returned by one call, so a second Close returns no task.
+//
+// Close must not be called during Run, because it would wait for that Run for ever. A
+// task can call go s.Close() instead.
 func (s *Scheduler) Close() []schedule.Task {
 	q := &s.queue
 	q.mu.Lock()
-	q.shut()
+	q.close()
 	q.mu.Unlock()
 	s.workers.Wait()
+	s.blocked.Close()
 
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.items.drain()
-}
-
-// Stats is what a Scheduler has done since it was made.
-type Stats struct {
-	Pending     int           // timers held now: waiting, due or running
-	Fired       uint64        // calls of Run
-	Panics      uint64        // those that panicked
-	LateMax     time.Duration // the longest time from the instant of a timer to its Run
-	LateMean    time.Duration // the mean of these times
-	LongestTask time.Duration // the longest time that a Run, now ended, has taken
-}
-
-// Stats returns a snapshot, consistent in itself. It may be called at any time,
-// from inside a Task and after Close too.
-func (s *Scheduler) Stats() Stats {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	stats := s.stats
-	stats.Pending = s.queue.items.len()
-	if stats.Fired > 0 {
-		stats.LateMean = time.Duration(s.lateSum / float64(stats.Fired))
-	}
-	return stats
+	tasks := q.items.drain()
+	q.mu.Unlock()
+	schedule.NotifyClosed(tasks, s.reportPanic)
+	return tasks
 }

@@ -3,73 +3,97 @@ package heapqueue
 import "math"
 
 const (
+	// absent is the link of a slot in use that is not in the heap.
 	absent = -1
 
-	// retired is a generation that no id carries: a slot that has come so far is
-	// not used again, so that no id ever comes to mean a second value.
-	retired = math.MaxUint32
+	// maxGeneration is the generation that no id carries. A slot that reaches it is
+	// never used again, so that no id ever names a second value.
+	maxGeneration = math.MaxUint32
 
-	// keep is how many slots stay allocated when all are vacant, so that a queue
-	// that fills and empties all the time does not allocate each time.
-	keep = 1 << 14
+	// highGeneration is the generation from which a shrink numbers later slots anew
+	// instead of raising their generation: too few generations are left.
+	highGeneration = 1 << 31
+
+	// maxFirstNumber bounds slots.firstNumber. With it, the numbers of maxItems slots
+	// and of the slots beside them that are never used again fit in 32 bits.
+	maxFirstNumber = 1 << 30
+
+	// minShrink is the number of slots that stay allocated when none is in use, so
+	// that a queue that often runs empty does not allocate each time it fills.
+	minShrink = 1 << 14
 )
 
-// slots hands out numbered slots, the one vacated last first, and names each use
-// of a slot by an id: the slot and its generation. Once the slot is vacated the id
-// is stale for ever.
+// slots allocates numbered slots; the slot freed last is allocated first. An id names
+// one use of a slot: it is made of the slot's number and generation. An id is stale
+// for ever once its slot is freed.
 type slots struct {
-	table  []slot
-	vacant uint32 // the first vacant slot plus one; 0 = none
-	live   int    // how many are in use
+	table []slot
+	free  uint32 // the first free slot plus one; 0 if no slot is free
+	inUse int    // number of slots in use
 
-	// An id given out before a shrink must stay stale after it, so slots made
-	// later begin at floor, which is beyond every generation of the slots dropped.
-	floor, peak uint32
+	// Ids that were given out before a shrink must stay stale after it. Slots made
+	// after a shrink therefore start at firstGeneration, which is above every
+	// generation of the dropped slots. If that would leave too few generations, ids
+	// number the slots from a higher firstNumber, above those of the dropped slots.
+	firstGeneration, highest, firstNumber uint32
 }
 
 type slot struct {
-	gen  uint32
-	link int32 // in use: its index in the order, or absent; vacant: as slots.vacant
+	generation uint32
+	link       int32  // free: as slots.free; in use: the position in the heap4, or absent
+	seqHigh    uint32 // in the heap4: the upper half of the entry's sequence number
 }
 
-// occupy returns a slot that is in use from now on.
-func (s *slots) occupy() uint32 {
-	if s.vacant == 0 {
-		s.table = append(s.table, slot{gen: s.floor})
-		s.vacant = uint32(len(s.table))
+// alloc returns a free slot, which is then in use.
+func (s *slots) alloc() uint32 {
+	if s.free == 0 {
+		s.table = append(s.table, slot{generation: s.firstGeneration})
+		s.free = uint32(len(s.table))
 	}
-	n := s.vacant - 1
-	s.vacant = uint32(s.table[n].link)
+	n := s.free - 1
+	s.free = uint32(s.table[n].link)
 	s.table[n].link = absent
-	s.live++
+	s.inUse++
 	return n
 }
 
-// vacate ends the use of slot n.
-func (s *slots) vacate(n uint32) {
-	at := &s.table[n]
-	at.gen++
-	s.peak = max(s.peak, at.gen)
-	if at.gen != retired {
-		at.link, s.vacant = int32(s.vacant), n+1
+// release frees slot n. Its id is stale from then on.
+func (s *slots) release(n uint32) {
+	p := &s.table[n]
+	p.generation++
+	s.highest = max(s.highest, p.generation)
+	if p.generation != maxGeneration {
+		p.link, s.free = int32(s.free), n+1
 	}
-	s.live--
+	s.inUse--
 }
 
-func (s *slots) id(n uint32) uint64 { return uint64(s.table[n].gen)<<32 | uint64(n) }
+// id returns the id of slot n, which is in use.
+func (s *slots) id(n uint32) uint64 {
+	return uint64(s.table[n].generation)<<32 | uint64(s.firstNumber+n)
+}
 
-// find returns the slot that id names, unless id is stale.
+// find returns the slot that id names. It returns false if id is stale.
 func (s *slots) find(id uint64) (n uint32, ok bool) {
-	n = uint32(id)
-	return n, n < uint32(len(s.table)) && s.table[n].gen == uint32(id>>32)
+	n = uint32(id) - s.firstNumber // beyond the table for an id of a lower firstNumber
+	return n, n < uint32(len(s.table)) && s.table[n].generation == uint32(id>>32)
 }
 
-// shrink gives back the memory of many slots, all vacant, and reports whether it
-// did.
+// shrink frees the table if it is large and no slot is in use, and reports whether it
+// did. The numbers of slots run out after a thousand shrinks of a million slots each,
+// if one slot is used 2^31 times between two of them. Then the memory stays.
 func (s *slots) shrink() bool {
-	if s.live > 0 || len(s.table) <= keep || s.peak == retired {
+	if s.inUse > 0 || len(s.table) <= minShrink {
 		return false
 	}
-	*s = slots{floor: s.peak, peak: s.peak}
+	if s.highest < highGeneration {
+		*s = slots{firstGeneration: s.highest, highest: s.highest, firstNumber: s.firstNumber}
+		return true
+	}
+	first := uint64(s.firstNumber) + uint64(len(s.table))
+	if first > maxFirstNumber {
+		return false
+	}
+	*s = slots{firstNumber: uint32(first)}
 	return true
 }

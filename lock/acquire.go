@@ -4,32 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// tolerated is how many tries of one acquisition may fail in a row, for reasons
-// other than that the lock is taken, before it is given up: one connection that
-// was cut is no reason to fail a Lock that waits.
-const tolerated = 1
+// maxFailures bounds the failures in a row of one acquisition, other than that the lock is
+// taken: one connection that breaks does not fail a Lock that waits.
+const maxFailures = 1
 
-// acquisition is one Lock or TryLock. All its tries have one owner, so a try
-// whose answer got lost is made good by the next.
+// acquireState says which call of the store comes next. All transitions are in this file.
+//
+//	state      next call        taken             granted, too little left   any other error
+//	asking     Acquire          asking (pause)    extending                  asking (once), done
+//	waiting    Wait             waiting (pause)   extending                  done
+//	extending  Acquire, again   asking, waiting   extending (once)           extending (once), done
+//
+// A Lock begins in waiting if the store can wait, otherwise in asking; a TryLock begins in
+// asking and ends when the lock is taken. waiting becomes asking if the wrapped store
+// cannot wait. Every state ends when the ctx or the client ends.
+type acquireState uint8
+
+const (
+	asking    acquireState = iota
+	waiting                // each Wait has a new owner, because a store serves an owner once
+	extending              // the owner has the lock with too little of its TTL left; an Acquire gives it the full TTL
+)
+
+// acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,
+// so that a try recovers the grant of an earlier try whose answer was lost.
 type acquisition struct {
-	client     *Client
-	request    Request
-	wait       bool
-	waiter     Waiter // that does the waiting; nil: the lock is tried again and again
-	tries      int    // that found the lock taken
-	failures   int    // in a row
-	left       bool   // the store may have something for the owner: a lock, or a place in a queue
-	unanswered bool   // some try may still be executed
+	callContext // of its calls of the store
+	client      *Client
+	request     driver.Request
+	wait        bool // it is a Lock
+	state       acquireState
+	waiter      driver.Waiter // nil if the store cannot wait
+	tries       int           // that found the lock taken
+	failures    int           // in a row
+	left        bool          // the store may keep a lock or a place in a queue for the owner
+	unanswered  bool          // some try may still be executed
+	taken       atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
+	took        time.Duration // how long the latest answer to an Acquire took
+	observed    *observation  // nil without hooks
 }
 
-// acquire is the core of all locks of one key. The request says which, and what is
-// asked of it.
-func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, error) {
+// acquire serves every Lock and TryLock of a lock of one key.
+func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroLock
 	}
@@ -39,105 +64,129 @@ func (c *Client) acquire(ctx context.Context, r Request, wait bool) (*Held, erro
 	if c.wrong != nil {
 		return nil, c.wrong
 	}
+	if err := c.checkKept(r.Mode); err != nil {
+		return nil, failed("", r.Key, err)
+	}
 	switch {
 	case ctx == nil:
-		return nil, failed("", r.Key, errNilContext)
-	case ctx.Err() != nil:
-		return nil, failed("", r.Key, refusal(ctx, nil))
+		return nil, failed("", r.Key, basic.ErrNilContext)
+	case o == nil || o.isMulti:
+		return c.acquireLease(ctx, r, wait, o)
+	}
+	return o.call(ctx, r.Key, func() (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
+}
+
+// acquireLease is acquire after the checks of its arguments.
+func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
+	if ctx.Err() != nil {
+		return nil, failed("", r.Key, c.verdict(ctx, nil, true))
 	}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
 	defer c.done()
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	r.Owner, r.TTL, r.Extra = c.owner(), c.terms.TTL, c.terms.extra(r.Extra)
-	a := &acquisition{client: c, request: r, wait: wait}
+	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
+	a := &acquisition{callContext: callContext{caller: ctx, life: &c.life}, client: c, request: r, wait: wait, observed: o}
+	defer a.stop()
 	var held *Held
 	var err error
 	if wait {
-		held, err = a.runInLine(ctx)
+		held, err = a.runInQueue(a)
 	} else {
-		held, err = a.run(ctx)
+		held, err = a.run(a)
 	}
-	var taken *HeldError
-	if err != nil && !errors.As(err, &taken) { // which names the key itself
+	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*HeldError))) { // the error of the store names the key already
 		err = failed("", r.Key, err)
 	}
 	return held, err
 }
 
-// runInLine is run for a Lock: when its turn has come in the line of its key.
-func (a *acquisition) runInLine(ctx context.Context) (*Held, error) {
-	lines, r := &a.client.lines, a.request
-	held, err := lines.enter(ctx, a.client, r)
-	switch {
-	case err != nil:
-		return nil, refusal(ctx, err)
-	case held != nil:
-		return held, nil
+// runInQueue runs a Lock once the local queue of its key lets it ask the store.
+func (a *acquisition) runInQueue(ctx context.Context) (*Held, error) {
+	w := a.client.beginWait(a.request.Key)
+	defer a.client.endWait(w)
+	queues, r := &a.client.queues, a.request
+	if err := queues.enter(ctx, r, a.observed); err != nil {
+		return nil, a.client.verdict(a.caller, err, true)
 	}
-	a.waiter = a.client.waiter
+	if a.waiter = a.client.waiter; a.waiter != nil {
+		a.state = waiting
+	}
 	returned := false
 	defer func() {
-		if !returned { // the store or Backoff panicked: those behind are not to wait for ever
-			lines.leave(r)
+		if !returned { // the store or Backoff panicked: let the next calls go on
+			queues.release(r, a.taken.Swap(false), false)
 		}
 	}()
-	held, err = a.run(ctx)
+	held, err := a.run(ctx)
 	returned = true
+	taken := a.taken.Swap(false)
 	switch {
-	case err == nil:
-		a.client.sit(held, r)
-	case ctx.Err() != nil || errors.Is(err, errTooLate):
-		lines.leave(r)
+	case err == nil || a.ended() || errors.Is(err, errTooLate):
+		queues.release(r, taken, err == nil)
 	default:
-		lines.fail(r, err)
+		queues.fail(r, taken, err)
 	}
 	return held, err
 }
 
-// run tries until the lock is got or given up. What may have been taken without
-// an answer is given back in the background.
+// run tries until it has the lock or gives up. Then it releases, in the background, what
+// the store may have granted.
 func (a *acquisition) run(ctx context.Context) (*Held, error) {
 	for {
 		held, err := a.try(ctx)
 		if err == nil {
 			return held, nil
 		}
-		pause, again := a.pause(ctx, err)
-		if !again || a.rest(ctx, pause) != nil {
+		pause, again := a.pause(err)
+		if !again || basic.Sleep(ctx, pause) != nil {
 			a.abandon()
-			return nil, refusal(ctx, err)
+			err = a.explained(ctx, err) // the caller's context may end meanwhile
+			return nil, a.client.verdict(a.caller, err, a.taken.Load())
 		}
-		if a.waiter != nil { // which serves an owner once
+		if a.state == waiting {
 			a.abandon()
 			a.request.Owner, a.left, a.unanswered = a.client.owner(), false, false
 		}
 	}
 }
 
-// try asks the store once and puts what it grants under the watchdog.
+// try asks the store once and registers the lease with the watchdog.
 func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	lease, err := a.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a.left = true
-	if lease.Request != a.request { // or else the store's strings are kept, which lie where it wants them
+	if lease.Request != a.request { // equal strings of the store stay, so that it decides where they lie
 		lease.Request = a.request
 	}
 	lease.Unanswered = a.unanswered
-	grant := renewal.Grant{TTL: lease.TTL, Sent: lease.Sent}
-	switch terms := a.client.terms; {
-	case terms.Fixed:
-		grant.Until = lease.Sent.Add(a.client.dog.Life(terms.TTL))
-	case terms.MaxHold > 0 && a.waiter != nil: // Sent may be long before the lock was handed over
-		grant.Until = time.Now().Add(terms.MaxHold)
-	case terms.MaxHold > 0:
-		grant.Until = lease.Sent.Add(terms.MaxHold)
+	since := lease.Sent
+	if a.waiter != nil { // Sent may be long before the lock was handed over
+		since = time.Now()
 	}
-	entry, err := a.client.dog.Register(lease, grant)
+	if hold := a.client.terms.MinHold; hold > 0 {
+		lease = keptUntil(lease, time.Now().Add(hold)) // from the arrival of the answer, so that it never ends too early
+	}
+	held, err := a.client.register(lease, since)
+	if errors.Is(err, errTooLate) {
+		a.state = extending
+	}
+	return held, err
+}
+
+// register registers a lease with the watchdog, on the terms of the client. MaxHold counts
+// from since.
+func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
+	grant := renewal.Grant{TTL: lease.TTL, Sent: lease.Sent}
+	switch {
+	case c.terms.Fixed:
+		grant.Until = lease.Sent.Add(c.watchdog.Validity(lease.TTL))
+	case c.terms.MaxHold > 0:
+		grant.Until = since.Add(c.terms.MaxHold)
+	}
+	entry, err := c.watchdog.Register(lease, grant)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):
 		return nil, ErrClosed
@@ -146,132 +195,155 @@ func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
-	return newHeld(a.client, entry), nil
+	return newHeld(c, entry), nil
 }
 
-// ask asks the store once: to wait, if it can. The lease it returns has Sent set.
-func (a *acquisition) ask(ctx context.Context) (Lease, error) {
-	if a.waiter == nil {
+// Value implements context.Context for driver.Queued.
+func (a *acquisition) Value(key any) any {
+	if a.wait && key == any(basic.QueuedKey{}) {
+		return func() { a.setTaken(true) }
+	}
+	return a.callContext.Value(key)
+}
+
+// ask calls Wait or Acquire, as the state says. The lease that it returns has Sent set.
+//
+// A handed-over lock starts with the rest of its place, which may be less than its terms
+// promise. An Acquire by the same owner gives it the full TTL, without a new place at the end
+// of the queue.
+func (a *acquisition) ask(ctx context.Context) (driver.Lease, error) {
+	if a.state != waiting {
 		return a.askOnce(ctx)
 	}
+	began := time.Now()
 	lease, err := a.waiter.Wait(ctx, a.request)
-	a.unanswered = a.unanswered || lease.Unanswered
+	a.unanswered = a.unanswered || lease.Unanswered && !errors.Is(err, driver.ErrNotSent)
+	a.client.health.record(err, began, a.taken.Load())
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		a.waiter = nil
+		a.waiter, a.state = nil, asking
 		return a.askOnce(ctx)
 	case err != nil:
-		a.left = true
+		a.left = a.left || !errors.Is(err, driver.ErrNotSent)
 		return lease, err
-	case !a.client.terms.Fixed || time.Since(lease.Sent) < a.request.TTL/10:
+	case a.suffices(lease):
 		return lease, nil
 	}
-	// What was handed over has less than a TTL left, and no renewal will give a
-	// fixed lease the rest.
-	if lease, err = a.askOnce(ctx); err != nil {
-		a.unanswered = true
-		return lease, fmt.Errorf("%w: %w", errTooLate, err)
-	}
-	return lease, nil
+	a.state, a.left = extending, true
+	return a.askOnce(ctx)
 }
 
-func (a *acquisition) askOnce(ctx context.Context) (Lease, error) {
+// suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
+// nine tenths of its TTL, because no renewal will extend it. Any other must outlive a renewal
+// that fails, unless its MaxHold ends it before.
+func (a *acquisition) suffices(lease driver.Lease) bool {
+	age, ttl, terms := time.Since(lease.Sent), a.request.TTL, a.client.terms
+	if terms.Fixed {
+		return age < ttl/10
+	}
+	need := a.client.watchdog.MinLeft(ttl)
+	if terms.MaxHold > 0 {
+		need = min(need, terms.MaxHold)
+	}
+	return age < ttl && a.client.watchdog.Validity(ttl)-age >= need
+}
+
+func (a *acquisition) askOnce(ctx context.Context) (driver.Lease, error) {
 	sent := time.Now()
 	lease, err := a.client.store.Acquire(ctx, a.request)
 	if err == nil && lease.Sent.IsZero() {
 		lease.Sent = sent
 	}
+	if err != nil {
+		a.noteFailure(ctx, err, time.Since(sent))
+	}
+	a.client.health.record(err, sent, a.taken.Load())
 	return lease, err
 }
 
+// noteFailure sets taken after an Acquire that failed and took that long. If ctx has ended,
+// the answer before counts unless this one is overdue.
+func (a *acquisition) noteFailure(ctx context.Context, err error, took time.Duration) {
+	switch {
+	case errors.As(err, new(*HeldError)):
+		a.took = took
+		a.setTaken(true)
+	case ctx.Err() == nil || took >= max(overdue, 2*a.took):
+		a.setTaken(false)
+	}
+}
+
+// setTaken records whether the lock is taken by the latest answer, and tells the local
+// queue.
+func (a *acquisition) setTaken(taken bool) {
+	if a.taken.CompareAndSwap(!taken, taken) && a.wait {
+		a.client.queues.setTaken(a.request, taken)
+		if taken {
+			a.observed.waiting()
+		}
+	}
+}
+
 var (
-	// errTooLate: asking again gives the same grant its full TTL again.
-	errTooLate = fmt.Errorf("%w: the store's answer came when the lease was over", ErrNotAcquired)
+	// errTooLate: if the same owner asks again, its grant gets its full TTL again.
+	errTooLate = fmt.Errorf("%w: its answer came when the lease was over", ErrUnavailable)
 
 	// errNotWatched: the timer engine is full, or closed.
 	errNotWatched = errors.New("the lock cannot be kept alive")
 )
 
-// pause tells whether to try again after an error, and after what time:
+// pause decides after an error whether there is another try, and when:
 //
-//	taken              → a Lock waits: the backoff, or until the lease ends; a TryLock is done
-//	ctx has ended      → done; whatever the error, it may be no answer
-//	granted too late   → a Lock asks again, if it is the first failure in a row; a TryLock is done
-//	anything else, of a store that waits itself
-//	                   → done: it has tolerated what there was to tolerate
-//	no answer, or a failing server
-//	                   → again, if it is the first failure in a row: a TryLock at once
-//	anything else      → done
-func (a *acquisition) pause(ctx context.Context, err error) (time.Duration, bool) {
+//	taken               a Lock: after the backoff, or when the lease ends; a TryLock: none
+//	ctx or client ended none; the error may not be an answer
+//	lease over          a Lock: at once, after the first failure in a row; a TryLock: none
+//	other, waiting      none: Wait has tolerated a failure already
+//	permanent error     none
+//	too few replicas    none
+//	no answer           after the first failure in a row: a TryLock and extending at once,
+//	                    a Lock after the backoff
+func (a *acquisition) pause(err error) (time.Duration, bool) {
 	var taken *HeldError
 	switch {
 	case errors.As(err, &taken):
-		a.failures = 0
+		a.failures, a.state = 0, asking
+		if a.waiter != nil {
+			a.state = waiting
+		}
 		pause := a.client.backoff(a.tries)
 		a.tries++
-		if left := taken.ExpiresIn; left > 0 && left < pause { // if not, what is added could overflow
+		if left := taken.ExpiresIn; left > 0 && left < pause { // otherwise the sum below could overflow
 			// The server drops a key within a millisecond or two of its end.
 			pause = min(pause, left+2*time.Millisecond)
 		}
 		return pause, a.wait
-	case ctx.Err() != nil:
-		a.unanswered = a.unanswered || a.waiter == nil // a waiter says so itself
+	case errors.As(err, new(*driver.ReplicasError)):
+		a.left = true // the store has the lock, and gets it back at once
+		return 0, false
+	case a.ended():
+		a.unanswered = a.unanswered || a.state != waiting && !errors.Is(err, driver.ErrNotSent) // Wait tells it itself
 		return 0, false
 	case errors.Is(err, errTooLate):
 		a.failures++
-		return 0, a.wait && a.failures <= tolerated
-	case a.waiter != nil || final(err):
+		return 0, a.wait && a.failures <= maxFailures
+	case a.state == waiting || storekit.IsPermanent(err) || errors.Is(err, errNotWatched):
 		return 0, false
 	}
-	a.unanswered = true
+	a.unanswered = a.unanswered || !errors.Is(err, driver.ErrNotSent)
 	a.failures++
-	if !a.wait {
-		return 0, a.failures <= tolerated
+	if !a.wait || a.state == extending {
+		return 0, a.failures <= maxFailures
 	}
-	return a.client.backoff(0), a.failures <= tolerated
+	return a.client.backoff(0), a.failures <= maxFailures
 }
 
-// final tells errors that no further try would mend, and that are answers.
-func final(err error) bool {
-	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired) ||
-		errors.Is(err, errNotWatched) || errors.Is(err, ErrBadKey) || errors.Is(err, ErrBadTTL) || errors.Is(err, ErrBadMembers) ||
-		errors.Is(err, errors.ErrUnsupported)
-}
+// ended reports whether the caller's context or the client has ended.
+func (a *acquisition) ended() bool { return a.client.ended(a.caller) != nil }
 
-// rest waits between two tries.
-func (a *acquisition) rest(ctx context.Context, pause time.Duration) error {
-	if pause <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// abandon sees to it that nothing is held for nobody: what was granted and cannot
-// be used, a place in a queue, and what a try without an answer may take yet.
+// abandon releases, in the background, whatever the store has or may still grant to the owner:
+// a lock, a place in a queue, or the grant of a try without an answer.
 func (a *acquisition) abandon() {
 	if a.left || a.unanswered {
-		a.client.cleaner.add(Lease{Request: a.request, Unanswered: a.unanswered})
-	}
-}
-
-// refusal is the error of an acquisition that has failed: one whose ctx has ended
-// matches ErrNotAcquired and the cause of that, or ErrClosed if that is the cause.
-func refusal(ctx context.Context, err error) error {
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
-		return err
-	case errors.Is(cause, ErrClosed):
-		return ErrClosed
-	case err == nil || errors.Is(err, cause):
-		return fmt.Errorf("%w: %w", ErrNotAcquired, cause)
-	default:
-		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, cause, bareError{err})
+		a.client.releaser.Add(driver.Lease{Request: a.request, Unanswered: a.unanswered})
 	}
 }

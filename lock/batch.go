@@ -2,73 +2,58 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// The bounds of the members of a Batch.
-const (
-	MaxMembers     = 10_000  // members
-	MaxMemberBytes = 1 << 20 // bytes in all of them together
-)
-
-// Batch is a lock of many members of a group, such as the orders that are to be
-// changed together: two batches of a group exclude each other if they have a member
-// in common, and else do not know of each other.
+// Batch is a lock of several members of a group, such as orders that must be changed
+// together. Two batches of a group exclude each other if they have a common member.
 //
-// However many members it has, up to MaxMembers, a batch is one lease: it is got by
-// one request, as a whole or not at all, renewed by one entry of the watchdog, and
-// lost and given back as a whole. A [Multi] of as many locks takes a round trip
-// and a lease for each.
+// A batch is one lease, however many members it has, up to MaxMembers. One request
+// acquires all members or none, one entry of the watchdog renews them, and they are lost
+// and released together. A [Multi] of the same locks takes a round trip and a lease for
+// each.
 //
-//   - It waits. Lock gets the batch as soon as nobody holds any of its members, in
-//     the order in which those came who want the same ones. Those who want others are
-//     not kept waiting, not even in this process. Nobody holds a part while waiting,
-//     so batches never deadlock.
-//   - It is reentrant. A Lock or TryLock whose ctx comes from [Held.Context] of a
-//     batch of the same client and group, see [Reentrant], enters again without IO
-//     if ctx has all of its members, from one such batch or from several; of several
-//     the handle is one like that of a Multi, and Held.Members has theirs. If ctx has
-//     some of them the error is ErrPartlyHeld: who waited for the rest would hold a
-//     part, and two such would wait for each other for ever. Lock what is needed in
-//     all first; or the rest as a batch of its own. A batch that was lost is not
-//     entered again, nor got anew: that is ErrLost.
-//   - It cleans itself up. The members of a holder that has died are free after one
-//     TTL, by the clock of the store and nobody else's, and nothing of them stays.
-//   - It works where one server is not enough: on a [Quorum], where a majority of
-//     several stores has each batch; and in a Multi, with batches of other groups and
+//   - Waiting. Lock acquires the batch as soon as all of its members are free. Batches with
+//     common members are served in order; others do not wait for them. Nobody holds a
+//     part while waiting, so batches never deadlock.
+//   - Reentrance. If the ctx of Lock or TryLock comes from [Held.Context] of batches of the
+//     same client and group, and these have all members, the batch is entered again
+//     without IO; see [Reentrant]. If they are several batches, the handle is like that of
+//     a Multi, and Held.Handles returns theirs. If ctx has only some of the members, the
+//     error is ErrPartlyHeld, because waiting for the rest could deadlock. Lock all
+//     members first, or lock the rest as a separate batch. A lost batch is neither entered
+//     nor acquired again; the error is ErrLost.
+//   - Crashes. The members of a crashed holder are free after one TTL, by the clock of the
+//     store, and no data of them stays.
+//   - It works on a quorum of stores, and in a Multi with batches of other groups and
 //     stores.
 //
-// The fencing token is that of the whole, higher than those of all batches of the
-// group before.
+// The fencing token belongs to the whole batch. It is higher than those of all earlier
+// batches of the group.
 //
-// It holds no state: all of one group, in any process, are of the same lock. Its
+// A Batch has no state: all batches of a group, in any process, use the same lock. Its
 // methods are safe for concurrent use.
 type Batch struct {
 	client *Client
 	group  string
-	extra  *Extra
-	wrong  error // the answer to every Lock
+	extra  *driver.Attrs
+	wrong  error // the error of every Lock
 }
 
 var _ Locker = (*Batch)(nil)
 
-// ErrPartlyHeld is returned by a [Batch] whose ctx has some of its members, and not
-// all.
-var ErrPartlyHeld = errors.New("lock: some members of the batch are held by this context, and some are not")
-
-// ErrBadMembers matches the refusal of the members of a [Batch].
-var ErrBadMembers = errors.New("lock: bad members")
-
-// Batch returns the lock of the given members of a group: 1 to MaxMembers, of 1 to
-// MaxKeyLen bytes each and MaxMemberBytes in all, any bytes, in any order, none of
-// them twice. The group is a key; see [Client.Mutex]. The members are copied. What is
-// wrong with them is the error of Lock, which does no IO for it and names the first
-// by its index.
+// Batch returns the lock of the given members of a group. There must be 1 to MaxMembers
+// distinct members of 1 to MaxKeyLen bytes each, and of MaxMemberBytes in total. They may
+// have any bytes and any order, and are copied. The group is a key; see [Client.Mutex].
+// If the members are invalid, Lock returns an error that names the first bad one by its
+// index, without IO.
 func (c *Client) Batch(group string, members ...string) *Batch {
-	b := &Batch{client: c, group: group, extra: new(Extra)}
-	if err := checkMembersOf(members); err != nil {
+	b := &Batch{client: c, group: group, extra: new(driver.Attrs)}
+	if err := checkBatchMembers(members); err != nil {
 		b.wrong = failed("", group, err)
 		return b
 	}
@@ -77,8 +62,8 @@ func (c *Client) Batch(group string, members ...string) *Batch {
 	return b
 }
 
-// checkMembersOf names what is wrong with the members of a batch.
-func checkMembersOf(members []string) error {
+// checkBatchMembers returns an error that names the first bad member.
+func checkBatchMembers(members []string) error {
 	if n := len(members); n < 1 || n > MaxMembers {
 		return fmt.Errorf("%w: there must be 1 to %d, got %d", ErrBadMembers, MaxMembers, n)
 	}
@@ -90,7 +75,7 @@ func checkMembersOf(members []string) error {
 		case len(m) > MaxKeyLen:
 			return fmt.Errorf("%w: member %d is %d bytes long, the limit is %d", ErrBadMembers, i, len(m), MaxKeyLen)
 		case twice:
-			return fmt.Errorf("%w: member %d is member %d again, %s", ErrBadMembers, i, before, quoted(m))
+			return fmt.Errorf("%w: member %d is member %d again, %s", ErrBadMembers, i, before, basic.Quote(m))
 		}
 		first[m] = i
 		if total += len(m); total > MaxMemberBytes {
@@ -100,34 +85,42 @@ func checkMembersOf(members []string) error {
 	return nil
 }
 
-// Lock enters the batch again if ctx carries its ownership, or else waits until it
-// has all members. Errors are those of [Reentrant.Lock]; ErrBadMembers;
-// ErrPartlyHeld; and errors.ErrUnsupported of a store that knows no batches.
-func (b *Batch) Lock(ctx context.Context) (*Held, error) { return b.acquire(ctx, true) }
+// Lock enters the batch again if ctx carries its ownership. Otherwise it waits until it
+// has all members. Errors are those of [Reentrant.Lock], ErrBadMembers, ErrPartlyHeld, and
+// errors.ErrUnsupported if the store does not support batches.
+func (b *Batch) Lock(ctx context.Context) (*Held, error) { return b.acquire(ctx, true, nil) }
 
-// TryLock enters the batch again if ctx carries its ownership, or else gets it if
-// nobody holds or waits for any of its members. If not the error is a *HeldError,
-// which matches ErrNotAcquired; the others are those of Lock.
-func (b *Batch) TryLock(ctx context.Context) (*Held, error) { return b.acquire(ctx, false) }
+// TryLock enters the batch again if ctx carries its ownership. Otherwise it acquires the
+// batch if nobody holds or waits for any of its members. If it is taken, the error is a
+// *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+func (b *Batch) TryLock(ctx context.Context) (*Held, error) { return b.acquire(ctx, false, nil) }
 
 // Key returns the group.
-func (b *Batch) Key() string { return b.group }
+func (b *Batch) Key() string {
+	if b == nil {
+		return ""
+	}
+	return b.group
+}
 
-func (b *Batch) acquire(ctx context.Context, wait bool) (*Held, error) {
+func (b *Batch) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	switch {
 	case b == nil || b.client == nil:
 		return nil, errZeroLock
 	case b.wrong != nil:
 		return nil, b.wrong
 	}
-	request := Request{Key: b.group, Mode: Members, Extra: b.extra}
+	request := driver.Request{Key: b.group, Mode: driver.Members, Attrs: b.extra}
 	parts, rest := partsOf(b.client.owned(ctx, request), b.extra.Members)
 	if len(parts) == 0 {
-		return b.client.acquire(ctx, request, wait)
+		if o == nil {
+			o = b.client.observe(KindBatch)
+		}
+		return b.client.acquire(ctx, request, wait, o)
 	}
 	if len(rest) > 0 {
 		return nil, failed("", b.group, fmt.Errorf("%w: %s is not, like %d others of %d",
-			ErrPartlyHeld, quoted(rest[0]), len(rest)-1, len(b.extra.Members)))
+			ErrPartlyHeld, basic.Quote(rest[0]), len(rest)-1, len(b.extra.Members)))
 	}
 	held, err := enterAll(ctx, parts)
 	if err != nil {
@@ -136,16 +129,16 @@ func (b *Batch) acquire(ctx context.Context, wait bool) (*Held, error) {
 	return held, nil
 }
 
-// part is what one ownership has of a batch.
+// part is the part of a batch that one ownership has.
 type part struct {
-	of      *ownership
+	of      *ctxOwner
 	members []string
 }
 
-// partsOf finds who has the members of a batch, the innermost first, and which nobody
-// has.
-func partsOf(o *ownership, members []string) (parts []part, rest []string) {
-	for ; o != nil; o = o.outer {
+// partsOf returns the ownerships that have the members of a batch, innermost first, and
+// the members that none has.
+func partsOf(o *ctxOwner, members []string) (parts []part, rest []string) {
+	for ; o != nil && len(members) > 0; o = o.outer.find(o.key, o.mode) {
 		var has, others []string
 		for _, m := range members {
 			if _, ok := slices.BinarySearch(o.members, m); ok {
@@ -162,13 +155,13 @@ func partsOf(o *ownership, members []string) (parts []part, rest []string) {
 	return parts, members
 }
 
-// enterAll returns a handle that stands for all parts.
+// enterAll returns a handle of all parts.
 func enterAll(ctx context.Context, parts []part) (*Held, error) {
 	got := make([]*Held, 0, len(parts))
 	for _, p := range parts {
 		h, err := p.of.enter(ctx, p.members)
 		if err != nil {
-			giveBack(ctx, got)
+			giveBackAll(ctx, got)
 			return nil, err
 		}
 		got = append(got, h)
@@ -176,5 +169,5 @@ func enterAll(ctx context.Context, parts []part) (*Held, error) {
 	if len(got) == 1 {
 		return got[0], nil
 	}
-	return newGroup(got), nil
+	return newMultiHandle(got), nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// memstoreClient returns a client of a store of its own, in the bubble of the test.
+// memstoreClient returns a client with its own store. It must be called in the bubble of the
+// test.
 func memstoreClient(t *testing.T) *lock.Client {
 	t.Helper()
 	c, err := lock.New(memstore.New(), nil)
@@ -47,10 +48,10 @@ func TestABatchIsEnteredAgain(t *testing.T) {
 		for _, h := range []*lock.Held{all, part, deepest} {
 			assert.Equal(t, outer.Token(), h.Token())
 			assert.Equal(t, "g", h.Key())
-			assert.Equal(t, []*lock.Held{h}, h.Members())
+			assert.Equal(t, []*lock.Held{h}, h.Handles())
 		}
-		assert.Equal(t, []string{"a", "b", "c"}, all.Names())
-		assert.Equal(t, []string{"b"}, part.Names())
+		assert.Equal(t, []string{"a", "b", "c"}, all.Members())
+		assert.Equal(t, []string{"b"}, part.Members())
 
 		require.NoError(t, outer.Unlock(ctx))
 		settle(time.Hour)
@@ -89,7 +90,8 @@ func TestOnlyItsContextEntersABatch(t *testing.T) {
 	})
 }
 
-// A batch whose members are held by several leases of the context stands for them.
+// If several leases of the context hold the members of a batch, the batch is a handle of all of
+// them.
 func TestABatchWithinSeveral(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		ab := lockAll(t, b.Batch("g", "a", "b"))
@@ -100,8 +102,8 @@ func TestABatchWithinSeveral(t *testing.T) {
 		both, err := b.Batch("g", "b", "c").Lock(in)
 		require.NoError(t, err)
 		assert.Equal(t, "g", both.Key())
-		assert.Equal(t, []string{"b", "c"}, both.Names())
-		assert.Len(t, both.Members(), 2)
+		assert.Equal(t, []string{"b", "c"}, both.Members())
+		assert.Len(t, both.Handles(), 2)
 		assert.Zero(t, both.Token(), "they have two")
 		deeper, err := b.Batch("g", "b", "c").Lock(inside(ctx, t, both))
 		require.NoError(t, err, "its context has both")
@@ -118,8 +120,8 @@ func TestABatchWithinSeveral(t *testing.T) {
 	})
 }
 
-// Two that hold a part each and ask for the whole would wait for each other. They
-// are told instead.
+// Two holders of a part that ask for the whole batch would wait for each other. They get an
+// error instead.
 func TestABatchThatIsPartlyHeldIsRefused(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		a, c := lockAll(t, b.Batch("g", "a")), lockAll(t, b.Batch("g", "b"))
@@ -141,7 +143,7 @@ func TestABatchThatIsPartlyHeldIsRefused(t *testing.T) {
 	})
 }
 
-// What was entered is left again if a part of it is lost.
+// If one of the entered leases is lost, the others are left again.
 func TestABatchWithinSeveralOfWhichOneIsLost(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		ab := lockAll(t, b.Batch("g", "a", "b"))
@@ -167,8 +169,8 @@ func TestABatchWithinSeveralOfWhichOneIsLost(t *testing.T) {
 
 func TestDoEntersABatchAgain(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		err := lock.Do(ctx, b.Batch("g", "a", "b"), func(ctx context.Context) error {
-			return lock.Do(ctx, b.Batch("g", "b"), func(ctx context.Context) error {
+		err := lock.Do(ctx, b.Batch("g", "a", "b"), func(ctx context.Context, _ *lock.Held) error {
+			return lock.Do(ctx, b.Batch("g", "b"), func(ctx context.Context, _ *lock.Held) error {
 				assert.Equal(t, 1, b.mem.Len())
 				return ctx.Err()
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -35,10 +36,10 @@ func TestABatchIsOneLease(t *testing.T) {
 		assert.Equal(t, 1, b.Stats().Renewal.Held, "renewed by one entry")
 		assert.Equal(t, "g", h.Key())
 		assert.Equal(t, `members lease of "g"`, h.String())
-		assert.Equal(t, []*lock.Held{h}, h.Members())
+		assert.Equal(t, []*lock.Held{h}, h.Handles())
 		want := members(lock.MaxMembers)
 		slices.Sort(want)
-		assert.Equal(t, want, h.Names(), "a copy, sorted")
+		assert.Equal(t, want, h.Members(), "a copy, sorted")
 		assert.NotZero(t, h.Token())
 		settle(time.Hour)
 		assert.True(t, h.Valid())
@@ -46,6 +47,7 @@ func TestABatchIsOneLease(t *testing.T) {
 		var held *lock.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, "g", held.Key)
+		assert.Equal(t, "order 9999", held.Member)
 		require.NoError(t, lockAll(t, b.Batch("g", "new")).Unlock(ctx), "that took nothing")
 		require.NoError(t, h.Unlock(ctx))
 		next := lockAll(t, b.Batch("g", "order 0", "order 9999"))
@@ -54,7 +56,7 @@ func TestABatchIsOneLease(t *testing.T) {
 	})
 }
 
-// Batches with nothing in common know nothing of each other, waiting or not.
+// Batches without a common member do not affect each other, whether they wait or not.
 func TestBatchesWaitForNoOthers(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		a := lockAll(t, b.Batch("g", "a"))
@@ -83,7 +85,7 @@ func TestBatchesWaitForNoOthers(t *testing.T) {
 
 func TestTheMembersOfADeadHolderAreFree(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		dead := lock.Request{Key: "g", Owner: "dead:1", Mode: lock.Members, TTL: ttl, Extra: &lock.Extra{Members: []string{"a", "b"}}}
+		dead := driver.Request{Key: "g", Owner: "dead:1", Mode: driver.Members, TTL: ttl, Attrs: &driver.Attrs{Members: []string{"a", "b"}}}
 		_, err := b.mem.Acquire(ctx, dead)
 		require.NoError(t, err)
 		start := time.Now()
@@ -164,8 +166,8 @@ func TestBatchesInAMulti(t *testing.T) {
 		second := memstoreClient(t)
 		all := lock.Multi(b.Batch("g", "a", "b"), b.Batch("g", "c"), second.Batch("g", "a"), b.RWMutex("rw").RLocker(), b.Semaphore("s", 2))
 		h := lockAll(t, all)
-		assert.Len(t, h.Members(), 5)
-		assert.Equal(t, []string{"a", "a", "b", "c"}, h.Names())
+		assert.Len(t, h.Handles(), 5)
+		assert.Equal(t, []string{"a", "a", "b", "c"}, h.Members())
 		inside, stop := h.Context(ctx)
 		defer stop()
 		inner, err := b.Batch("g", "a", "c").Lock(inside)
@@ -189,7 +191,7 @@ func TestBatchesInAMulti(t *testing.T) {
 	})
 }
 
-// Multis of batches that overlap crosswise give back and go on.
+// Multis whose batches overlap crosswise do not deadlock.
 func TestMultisOfBatchesNeverDeadlock(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		second := memstoreClient(t)

@@ -3,45 +3,59 @@ package lock
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"strconv"
+	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/periodic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Client makes locks on one store and keeps those that are held alive. One client
-// serves a whole process: it renews the leases of all its locks together. Its
-// methods are safe for concurrent use.
+// Client makes locks on one store and renews those that are held. One client serves a
+// whole process, because it renews the leases of all its locks together. Its methods
+// are safe for concurrent use.
 type Client struct {
 	*core
-	terms Terms
-	wrong error // what is wrong with terms: the answer to every Lock
+	terms   Terms
+	wrong   error // the answer to every Lock if terms are bad
+	patient bool  // long waits are normal
 }
 
-// core is what a client shares with those that With derives from it.
+// core is shared by a client and all clients that With derives from it.
 type core struct {
-	store   Store
-	waiter  Waiter       // the store, if it can wait
-	engine  *wheel.Wheel // nil if the user brought one
-	dog     *renewal.Watchdog[Lease]
-	backoff func(int) time.Duration
-	logger  *slog.Logger
-	cleaner cleaner
+	store  driver.Store
+	waiter driver.Waiter // the store, if it can wait
+	engine *wheel.Wheel  // nil if the user brought one
 
-	id     string        // random: makes the client's owners unique
-	serial atomic.Uint64 // of acquisitions
+	engineTTL time.Duration // Options.TTL, from which the tick of the client's own engine follows
 
-	lines     lines                   // of the calls of Lock
-	handovers int                     // at most, in a row, within the client
-	ctx       context.Context         // ends when Close begins
-	end       context.CancelCauseFunc // of ctx
+	watchdog *renewal.Watchdog[driver.Lease]
+	backoff  func(int) time.Duration
+	logger   *slog.Logger
+	releaser *storekit.Releaser
+	health   *storeHealth
+	hooks    *Hooks // nil: there are none
+
+	id string // random: the first part of the client's owners
+
+	closing basic.Closing
+
+	queues localQueues // of the calls of Lock
+	life   lifetime    // ends when Close begins
+
+	young     ageList[heldLease] // leases that have no cleanup yet
+	waiting   ageList[longWait]  // calls of Lock that have not been reported
+	warnAfter int                // the age in waiting at which a call is reported; negative for never
+	ages      periodic.Check     // of young and waiting
+	dropped   runtime.Cleanup    // reports that the client is garbage
 
 	mu      sync.Mutex    // guards all below
 	closed  bool          // Close has begun
@@ -49,12 +63,19 @@ type core struct {
 	quiet   chan struct{} // closed when closed and none is running
 }
 
-// New returns a client of the given store. The error names the argument or the
-// field of Options that is wrong; then the store is left open. No IO is done. The client must be closed; with
-// it its store is closed, if that is an io.Closer: two clients need two stores, and
-// With makes another kind of lock on the same.
-func New(store Store, o *Options) (*Client, error) {
-	if isNil(store) {
+// New returns a client of the given store. It does no IO. The client must be closed.
+//
+// Make one client for a process, and close it. The Logger gets a warning about a client
+// that becomes garbage without Close, and about more than 100 open clients in the process.
+//
+// The client closes its store with itself, if the store can be closed; see package driver.
+// So two clients need two stores: if they share one, the client that is not closed first
+// gets errors that say that the store is closed. For locks on other [Terms] in the same
+// store use With.
+//
+// The error names the bad argument or field of Options; then the store stays open.
+func New(store driver.Store, o *Options) (*Client, error) {
+	if basic.IsNil(store) {
 		return nil, errors.New("lock: the store is nil")
 	}
 	opts, err := o.withDefaults()
@@ -65,67 +86,89 @@ func New(store Store, o *Options) (*Client, error) {
 		store:   store,
 		backoff: opts.Backoff,
 		logger:  opts.Logger,
-		id:      rand.Text(),
+		hooks:   opts.Hooks,
+		id:      rand.Text()[:idLen],
 		quiet:   make(chan struct{}),
 	}
-	c.waiter, _ = store.(Waiter)
-	c.lines.init(opts.MaxWaiters)
-	c.handovers = opts.LocalHandovers
-	c.ctx, c.end = context.WithCancelCause(context.Background())
-	c.cleaner.init(store, opts.Logger)
+	c.waiter, _ = store.(driver.Waiter)
+	c.queues.init(opts.MaxWaiters)
+	c.warnAfter = warnAfter(opts.WarnAfter)
+	c.ages.Init(c.checkAges)
+	c.releaser = storekit.NewReleaser(store, opts.Logger)
+	c.health = &storeHealth{logger: opts.Logger, store: store}
 
 	engine := opts.Scheduler
 	if engine == nil {
+		c.engineTTL = opts.TTL
 		c.engine, err = wheel.New(&wheel.Options{Tick: tick(opts.TTL), Logger: opts.Logger})
 		if err != nil {
 			return nil, err
 		}
 		engine = c.engine
 	}
-	if c.dog, err = renewal.New(engine, renewal.Renewer[Lease](store), &opts.Renewal); err != nil {
+	if c.watchdog, err = renewal.New(engine, newRenewer(store, c.health), &opts.Renewal); err != nil {
 		return nil, err
 	}
 	if err := c.checkTTL(opts.Terms); err != nil {
 		return nil, err
 	}
+	if err := c.checkMinHold(opts.Terms); err != nil {
+		return nil, err
+	}
+	if source, ok := store.(driver.EventSource); ok {
+		source.ReportEvents(c.watchdog.Record)
+	}
+	c.opened()
 	return &Client{core: c, terms: opts.Terms}, nil
 }
 
-// checkTTL refuses terms whose leases the watchdog has too little time for: to renew
-// them, or only to tell of their end.
+// checkTTL refuses terms whose leases end before the watchdog can renew them, or tell the
+// holder of their end.
 func (c *core) checkTTL(t Terms) error {
 	if t.Fixed {
-		if c.dog.Life(t.TTL) <= 0 {
+		if c.watchdog.Validity(t.TTL) <= 0 {
 			return fmt.Errorf("%w: a TTL of %v is too short for the margin", ErrBadTTL, t.TTL)
 		}
 		return nil
 	}
-	if err := c.dog.CheckTTL(t.TTL); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadTTL, err)
+	err := c.watchdog.CheckTTL(t.TTL)
+	switch {
+	case err == nil:
+		return nil
+	case c.engine != nil && t.TTL < c.engineTTL:
+		return fmt.Errorf("%w: %w; set Options.TTL to the shortest TTL in use, because the tick follows from it", ErrBadTTL, err)
+	case c.engine == nil:
+		return fmt.Errorf("%w: %w; use an Options.Scheduler with a finer tick", ErrBadTTL, err)
 	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrBadTTL, err)
 }
 
-// With returns a client that shares everything with this one but the terms of the
-// locks that it makes; zero fields mean the defaults of package lock, not those of
-// this client. Terms that are out of range are the error of their Lock. Closing
-// either closes both.
+// With returns a client that shares everything with this one but the Terms of its locks.
+// Zero fields of t mean the Terms of this client. MaxHold and Fixed count as one field,
+// because they exclude each other: With(Terms{MaxHold: h}) of a client with Fixed leases
+// makes leases that are renewed for h, and [NoMaxHold] makes leases without either.
+// [NoMinHold] removes MinHold. Metadata can be replaced but not removed: use a client that has none.
+//
+// Bad Terms are the error of Lock. Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
 		return c
 	}
-	t, err := t.withDefaults("Terms.")
+	t, err := t.inherit(c.terms).withDefaults("Terms.")
 	if err == nil {
 		err = c.checkTTL(t)
+	}
+	if err == nil {
+		err = c.checkMinHold(t)
 	}
 	return &Client{core: c.core, terms: t, wrong: err}
 }
 
 // Stats is a snapshot of a client.
 type Stats struct {
-	Renewal  renewal.Stats // of the watchdog: what is held, renewed and lost
-	Waiting  int           // calls of Lock that do not have their lock yet
-	Cleaning int           // leases that are being released in the background: of acquisitions given up, of Unlocks not confirmed
+	Renewal   renewal.Stats // of the watchdog: what is held, renewed and lost
+	Waiting   int           // calls of Lock that do not have their lock yet
+	Releasing int           // leases that are being released in the background: of acquisitions given up, of Unlocks not confirmed
 }
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close.
@@ -134,80 +177,73 @@ func (c *Client) Stats() Stats {
 		return Stats{}
 	}
 	return Stats{
-		Renewal:  c.dog.Stats(),
-		Waiting:  c.lines.len(),
-		Cleaning: c.cleaner.len(),
+		Renewal:   c.watchdog.Stats(),
+		Waiting:   c.queues.len(),
+		Releasing: c.releaser.Len(),
 	}
 }
 
-// String and GoString keep what the client's owners begin with, a secret, out of
-// messages.
+// String and GoString keep the first part of the client's owners out of messages.
 func (c *Client) String() string { return "lock client" }
 
 // GoString is String for %#v.
 func (c *Client) GoString() string { return "lock.Client{}" }
 
-// Close ends the client: Lock and TryLock answer ErrClosed, those that wait too;
-// every holder is told, its Err being ErrClosed; then all locks are released,
-// many at a time, and the engine, if it is the client's own, and the store are
-// closed. All this is done as far as it gets within ctx; the error tells what was
-// not. What could not be released ends with its TTL. Hooks, and functions that were
-// told of the end of a lock, are not waited for. A second Close returns ErrClosed. A
-// nil ctx is an error, and then nothing is closed.
+// Close ends the client. Lock and TryLock return ErrClosed, also those that wait. Every
+// holder is told: the Err of its handle is ErrClosed. Then Close releases all locks, many
+// at a time, as Unlock does: MinHold applies. It closes the engine, if it is the client's own, and the store.
+//
+// Close does as much of this as it can before ctx ends, and its error tells what is left. If
+// the store does not answer, Close takes until ctx ends, and the error matches the cause of ctx.
+// A lock that is not released ends with its TTL. Close does not wait for hooks, nor for
+// functions that were called because a lock ended.
+//
+// Close is idempotent: every call waits until the first has returned, or until its own ctx
+// ends, and returns the same result. A nil ctx is an error and closes nothing.
 func (c *Client) Close(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return errNilContext
+		return basic.ErrNilContext
 	case c == nil || c.core == nil:
 		return errZeroClient
 	}
+	return c.closing.Do(ctx, func() error { return c.shutdown(ctx) })
+}
+
+func (c *core) shutdown(ctx context.Context) error {
 	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return ErrClosed
-	}
 	c.closed = true
 	if c.running == 0 {
 		close(c.quiet)
 	}
 	c.mu.Unlock()
-	c.end(ErrClosed)
+	c.life.end()
+	c.notOpen()
+	c.ages.Close()
 
-	// A renewal that hangs must not keep the locks from being released, so it is
-	// waited for last.
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	held, _ := c.dog.Close(ended) // the second call tells
-	errRunning := await(ctx, c.quiet, "a call of the store")
-	orphans, errCleaner := c.cleaner.close(ctx)
-	errRelease := releaseAll(ctx, c.store, append(held, orphans...))
-	_, errDog := c.dog.Close(ctx)
-	if c.engine != nil {
+	// The wait for renewals comes last, so that a renewal that hangs does not delay the
+	// releases.
+	held, errHeld := c.watchdog.StopAll(ctx)
+	errRunning := storekit.Await(ctx, c.quiet, "a call of the store")
+	pending, errPending := c.releaser.Close(ctx)
+	call, stop := newCallContext(ctx, nil)
+	errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))
+	stop()
+	_, errDog := c.watchdog.Close(ctx)
+	switch {
+	case errHeld != nil: // many timers may be left
+		errDog = fmt.Errorf("lock: Close: some holders are not told and their locks not released; their TTL ends them: %w", errHeld)
+		if c.engine != nil {
+			go c.engine.Close()
+		}
+	case c.engine != nil:
 		c.engine.Close()
 	}
-	var errStore error
-	if closer, ok := c.store.(io.Closer); ok {
-		errStore = closer.Close()
-	}
-	return errors.Join(errRunning, errCleaner, errRelease, errDog, errStore)
+	return errors.Join(errRunning, errPending, errRelease, errDog, storekit.Close(ctx, c.store))
 }
 
-// await waits for something to be done, at most until ctx ends.
-func await(ctx context.Context, done <-chan struct{}, what string) error {
-	select {
-	case <-done: // also if ctx has ended
-		return nil
-	default:
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("lock: Close: %s is still under way: %w", what, context.Cause(ctx))
-	}
-}
-
-// begin registers an operation, unless the client is closed; done ends it.
+// begin registers an operation, which done ends. It returns ErrClosed if the client is
+// closed.
 func (c *core) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,18 +263,26 @@ func (c *core) done() {
 	}
 }
 
-// whileOpen returns a copy of ctx that also ends when the client is closed. The
-// function must be called to free what it takes.
-func (c *core) whileOpen(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	off := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
-	return ctx, func() {
-		off()
-		cancel(nil)
-	}
+// whileOpen returns the context for a call of the store. It ends with the caller's context
+// and when the client is closed. Call the function to free its resources.
+func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
+	return newCallContext(caller, &c.life)
 }
 
-// owner returns the name of one acquisition. It is never used again.
+// owner returns a new owner for one acquisition: the id of the client, which stores may
+// show, and a secret of 128 bits. The secret comes from the system each time. A generator in
+// this process would repeat its numbers in the copy of a virtual machine, and two
+// acquisitions would share a lock.
 func (c *core) owner() string {
-	return c.id + ":" + strconv.FormatUint(c.serial.Add(1), 36)
+	const secret = 16
+	var random [secret]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	owner := make([]byte, 0, idLen+1+secret*4/3+1)
+	owner = append(owner, c.id...)
+	owner = append(owner, ':')
+	return string(base64.RawURLEncoding.AppendEncode(owner, random[:]))
 }
+
+// idLen is the number of letters, of 5 bits each, in the id of a client. Of two clients
+// with one id, one would receive the signals of the other.
+const idLen = 13

@@ -14,13 +14,14 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// kept is a store that outlives its clients: it has no Close.
-type kept struct{ lock.Store }
+// kept is a store without Close, so it outlives its clients.
+type kept struct{ driver.Store }
 
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrClosed)
 		_, err = client.With(lock.Terms{TTL: time.Minute}).Mutex("a").TryLock(ctx)
 		require.ErrorIs(t, err, lock.ErrClosed)
-		require.ErrorIs(t, client.Close(ctx), lock.ErrClosed)
+		require.NoError(t, client.Close(ctx), "a second one has the same result")
 		assert.Zero(t, client.Stats().Renewal.Held)
 	})
 }
@@ -65,7 +66,7 @@ func TestCloseClosesTheStore(t *testing.T) {
 	client, err := lock.New(mem, nil)
 	require.NoError(t, err)
 	require.NoError(t, client.Close(ctx))
-	_, err = mem.Acquire(ctx, lock.Request{Key: "k", Owner: "o", TTL: ttl})
+	_, err = mem.Acquire(ctx, driver.Request{Key: "k", Owner: "o", TTL: ttl})
 	require.ErrorIs(t, err, lock.ErrClosed)
 }
 
@@ -85,7 +86,7 @@ func TestCloseStaysWithinItsContext(t *testing.T) {
 	})
 }
 
-// Close ends a Lock that is inside the store, and one that never pauses.
+// Close ends a Lock that is in a call of the store, and a Lock that never pauses.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.loseRequests(hang(locktest.Acquire))
@@ -114,7 +115,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// What a Lock that Close has ended may have taken is given back.
+// If Close ends a Lock, the client releases the lock that the store may have granted.
 func TestCloseLeavesNoLockForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
@@ -133,7 +134,7 @@ func TestCloseLeavesNoLockForNobody(t *testing.T) {
 	})
 }
 
-// A renewal that hangs, whatever its ctx, keeps no lock from being released.
+// A renewal that hangs and ignores its ctx does not prevent the release of locks.
 func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		for i := range 100 {
@@ -180,7 +181,7 @@ func TestALossBeforeCloseIsNotHidden(t *testing.T) {
 		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
 	})
 	bubble(t, func(t *testing.T, b *bench) {
-		err := lock.Do(ctx, b.Mutex("k"), func(inner context.Context) error {
+		err := lock.Do(ctx, b.Mutex("k"), func(inner context.Context, _ *lock.Held) error {
 			require.NoError(t, b.Close(ctx))
 			<-inner.Done()
 			assert.ErrorIs(t, context.Cause(inner), lock.ErrClosed)
@@ -216,7 +217,7 @@ func TestCloseReleasesWhatTheCleanerHas(t *testing.T) {
 	})
 }
 
-// A client on an engine that it shares leaves it running.
+// A client does not close an engine that it was given.
 func TestAnEngineOfOnesOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := heapqueue.NewScheduler(nil)
@@ -234,8 +235,8 @@ func TestAnEngineOfOnesOwn(t *testing.T) {
 	})
 }
 
-// A store that hangs for ever: every holder is told before the TTL would have
-// ended on the server.
+// If the store hangs for ever, each holder is notified before the TTL can have ended on the
+// server.
 func TestAStoreThatHangsForEver(t *testing.T) {
 	for _, failures := range []int{2, -1} {
 		o := &lock.Options{Renewal: renewal.Options{MaxBatch: 2, InFlight: 1, Failures: failures}}
@@ -243,7 +244,7 @@ func TestAStoreThatHangsForEver(t *testing.T) {
 			forever := make(chan struct{})
 			b.loseRequests(func(_ context.Context, op locktest.Op) error {
 				if op == locktest.Renew {
-					<-forever // whatever its ctx
+					<-forever // ignores its ctx
 				}
 				return nil
 			})
@@ -264,13 +265,13 @@ func TestAStoreThatHangsForEver(t *testing.T) {
 	}
 }
 
-// A lock that is granted when the client has been closed is nobody's.
+// A lock that is granted after Close is released.
 func TestALockThatIsGrantedToAClosedClient(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		granted := make(chan struct{})
 		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Acquire {
-				<-granted // whatever its ctx
+				<-granted // ignores its ctx
 			}
 			return nil
 		})
@@ -288,5 +289,52 @@ func TestALockThatIsGrantedToAClosedClient(t *testing.T) {
 		require.ErrorIs(t, <-failed, lock.ErrClosed)
 		require.NoError(t, <-closing)
 		assert.Zero(t, b.mem.Len(), "it is given back")
+	})
+}
+
+// Close of a client with many locks returns when its ctx ends. All holders are notified, and
+// the error says that not all locks were released.
+func TestCloseOfManyLocksReturnsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		client, err := lock.New(mem, nil)
+		require.NoError(t, err)
+		held := make([]*lock.Held, 5000)
+		for i := range held {
+			held[i], err = client.Mutex(fmt.Sprint(i)).TryLock(ctx)
+			require.NoError(t, err)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		err = client.Close(ended)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "4000 leases not stopped yet")
+		synctest.Wait()
+		for _, h := range held {
+			require.ErrorIs(t, h.Err(), lock.ErrClosed)
+			require.False(t, h.Valid())
+		}
+	})
+}
+
+// Every Close waits for the first one and returns its result, or ends with its own ctx.
+func TestEveryCloseHasTheSameResult(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.lock("k")
+		b.loseRequests(hang(locktest.Release))
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- b.Close(limited) }()
+		synctest.Wait()
+		short, cancelShort := context.WithTimeout(ctx, time.Millisecond)
+		defer cancelShort()
+		require.ErrorIs(t, b.Close(short), context.DeadlineExceeded)
+		assert.Empty(t, first, "the first one goes on")
+		start := time.Now()
+		second := b.Close(ctx)
+		assert.Equal(t, time.Second-time.Millisecond, time.Since(start), "it waits")
+		require.ErrorContains(t, second, "1 of 1 locks not released")
+		assert.Equal(t, <-first, second)
 	})
 }

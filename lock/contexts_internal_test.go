@@ -2,82 +2,94 @@ package lock
 
 import (
 	"context"
-	"sync/atomic"
+	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/ctxtest"
 )
 
-// watched is a context that lasts, and counts who wants to be told of its end.
-type watched struct {
-	context.Context
-	done    chan struct{}
-	waiting atomic.Int64
+// The contexts of clients and users last much longer than one call, so each call must remove
+// its functions from them.
+func TestACallLeavesNothingAtTheContextsItEndsWith(t *testing.T) {
+	client := new(core)
+	user := ctxtest.New()
+	ctx, stop := client.whileOpen(user)
+	require.NoError(t, ctx.Err())
+	assert.Zero(t, user.Registered(), "nobody has asked to be told of the end")
+	ctx.Done()
+	assert.EqualValues(t, 1, user.Registered())
+	stop()
+	assert.Zero(t, user.Registered())
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+
+	gone := func() weak.Pointer[ctxtest.Context] {
+		user := ctxtest.New()
+		ctx, stop := client.whileOpen(user)
+		ctx.Done()
+		stop()
+		return weak.Make(user)
+	}()
+	runtime.GC()
+	assert.Nil(t, gone.Value(), "the client, which is not closed, does not refer to the call")
+	require.False(t, client.life.over.Load())
 }
 
-func newWatched() *watched { return &watched{Context: context.Background(), done: make(chan struct{})} }
-
-func (w *watched) Done() <-chan struct{} { return w.done }
-
-// AfterFunc is what package context asks of a context that is not its own.
-func (w *watched) AfterFunc(func()) (stop func() bool) {
-	w.waiting.Add(1)
-	return func() bool {
-		w.waiting.Add(-1)
-		return true
+// A store sees the values and the deadline of the caller, and a cause that no store returns as
+// an answer.
+func TestTheContextOfACall(t *testing.T) {
+	type key struct{}
+	for name, cause := range map[string]error{"HeldError": &HeldError{Key: "other"}, "ErrClosed": ErrClosed, "ErrNotHeld": ErrNotHeld, "its own": errors.New("own")} {
+		for _, whose := range []string{"caller", "client"} {
+			t.Run(name+" of the "+whose, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client := new(lifetime)
+					at := time.Now().Add(time.Hour)
+					timed, stopTimed := context.WithDeadline(context.WithValue(t.Context(), key{}, "value"), at)
+					defer stopTimed()
+					caller, cancel := context.WithCancelCause(timed)
+					ctx, stop := newCallContext(caller, client)
+					defer stop()
+					derived, stopDerived := context.WithTimeout(ctx, time.Minute)
+					defer stopDerived()
+					deadline, ok := ctx.Deadline()
+					assert.True(t, ok)
+					assert.Equal(t, at, deadline)
+					assert.Equal(t, "value", derived.Value(key{}))
+					if whose == "caller" {
+						cancel(cause)
+					} else {
+						client.end()
+					}
+					synctest.Wait()
+					for _, ended := range []context.Context{ctx, derived} {
+						assert.ErrorIs(t, ended.Err(), context.Canceled)
+						require.ErrorAs(t, context.Cause(ended), new(*endedError))
+						require.NotErrorIs(t, context.Cause(ended), cause)
+					}
+					cancel(nil)
+					client.end()
+				})
+			})
+		}
 	}
 }
 
-// Contexts of clients and of users last much longer than one call.
-func TestACallLeavesNothingAtTheContextsItEndsWith(t *testing.T) {
-	client, user := newWatched(), newWatched()
-	ctx, stop := (&core{ctx: client}).whileOpen(user)
-	require.NoError(t, ctx.Err())
-	assert.EqualValues(t, 1, client.waiting.Load())
-	assert.EqualValues(t, 1, user.waiting.Load())
-	stop()
-	assert.Zero(t, client.waiting.Load())
-	assert.Zero(t, user.waiting.Load())
-	require.ErrorIs(t, ctx.Err(), context.Canceled)
-}
-
-// The members' context ends with the last answer, and not before: those who are slow
-// go on when the others have decided.
-func TestQuorumAsksUntilTheLastAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := newWatched()
-		q := newYes(t)
-		q.ctx = open
-		asked := make([]context.Context, len(q.members))
-		answers, err := ask(t.Context(), q, time.Hour, q.all(), func(ctx context.Context, i int) (int, error) {
-			asked[i] = ctx
-			time.Sleep(time.Duration(i) * time.Second)
-			return 10 * i, ctx.Err()
-		})
-		require.NoError(t, err)
-		for i := range q.members {
-			a := <-answers
-			assert.Equal(t, answer[int]{at: i, value: 10 * i}, a)
-			synctest.Wait()
-			last := i == len(q.members)-1
-			assert.Equal(t, last, asked[i].Err() != nil, "after answer %d", i)
-			assert.Equal(t, last, open.waiting.Load() == 0)
-		}
-	})
-}
-
-// lasting is a lock that is held and counts who wants to be told of its end.
+// lasting is a held lock that counts the functions registered for its end.
 type lasting struct {
-	hold
+	handle
 	waiting int
 }
 
-func (*lasting) err() error                                         { return nil }
-func (*lasting) carry(ctx context.Context, _ *Held) context.Context { return ctx }
-func (l *lasting) afterFunc(func()) (stop func() bool) {
+func (*lasting) err() error                                             { return nil }
+func (*lasting) withOwner(ctx context.Context, _ *Held) context.Context { return ctx }
+func (l *lasting) afterFunc(func(error)) (stop func() bool) {
 	l.waiting++
 	return func() bool {
 		l.waiting--
@@ -87,7 +99,7 @@ func (l *lasting) afterFunc(func()) (stop func() bool) {
 
 func TestAContextLeavesNothingAtItsLock(t *testing.T) {
 	l := new(lasting)
-	ctx, cancel := (&Held{hold: l}).Context(t.Context())
+	ctx, cancel := (&Held{handle: l}).Context(t.Context())
 	require.NoError(t, ctx.Err())
 	assert.Equal(t, 1, l.waiting)
 	cancel()

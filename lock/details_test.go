@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// moments notes when an operation is called, and has it fail.
+// moments records when an operation is called, and makes it fail.
 func (b *bench) moments(op locktest.Op) func() []time.Duration {
 	begun := time.Now()
 	var all []time.Duration
@@ -38,10 +39,10 @@ func (b *bench) moments(op locktest.Op) func() []time.Duration {
 	}
 }
 
-// Failures count in a row: between two of them the store has answered.
+// Only failures in a row count: an answer of the store resets the count.
 func TestFailuresBetweenAnswersAreTolerated(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		_, err := b.mem.Acquire(t.Context(), lock.Request{Key: "k", Owner: "other:1", TTL: 10 * time.Second})
+		_, err := b.mem.Acquire(t.Context(), driver.Request{Key: "k", Owner: "other:1", TTL: 10 * time.Second})
 		require.NoError(t, err)
 		n := 0
 		b.loseRequests(func(_ context.Context, op locktest.Op) error {
@@ -59,7 +60,7 @@ func TestFailuresBetweenAnswersAreTolerated(t *testing.T) {
 	})
 }
 
-// After a failure a TryLock asks again at once, a Lock after the first backoff.
+// After a failure, TryLock tries again at once and Lock after the first backoff.
 func TestWhenAFailedRequestIsRepeated(t *testing.T) {
 	asked := -1
 	o := &lock.Options{Backoff: func(n int) time.Duration {
@@ -79,11 +80,11 @@ func TestWhenAFailedRequestIsRepeated(t *testing.T) {
 	})
 }
 
-// A Lock that is cancelled between two tries makes no further one.
+// A Lock that is cancelled between two tries makes no further try.
 func TestACancelledPauseIsTheEnd(t *testing.T) {
 	o := &lock.Options{Backoff: lock.ConstantBackoff(time.Hour)}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
-		_, err := b.mem.Acquire(t.Context(), lock.Request{Key: "k", Owner: "other:1", TTL: 24 * time.Hour})
+		_, err := b.mem.Acquire(t.Context(), driver.Request{Key: "k", Owner: "other:1", TTL: 24 * time.Hour})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
@@ -108,7 +109,7 @@ func TestACancelledPauseIsTheEnd(t *testing.T) {
 	})
 }
 
-// The cleaner tries again after 100 ms, and each time after twice as long, up to 2 s.
+// The Releaser tries again after 100 ms and doubles the pause after each failure, up to 2 s.
 func TestTheCleanerTriesLessAndLessOften(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.loseAnswers(always(locktest.Acquire, errIO))
@@ -125,7 +126,7 @@ func TestTheCleanerTriesLessAndLessOften(t *testing.T) {
 	})
 }
 
-// Close does not wait for a release in the background to reach its own bound.
+// Close ends a release in the background before the timeout of that release.
 func TestCloseEndsAReleaseThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.loseAnswers(always(locktest.Acquire, errIO))
@@ -141,7 +142,7 @@ func TestCloseEndsAReleaseThatHangs(t *testing.T) {
 	})
 }
 
-// Close tries each release three times and says why it could not.
+// Close tries each release three times. Its error has the reason of the last failure.
 func TestCloseSaysWhyALockWasNotReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.lock("k")
@@ -163,13 +164,13 @@ func TestCloseDoesNotTakeAFailureForARelease(t *testing.T) {
 	})
 }
 
-// Whatever is printed of a lease or a request names it, and not its owner.
+// The text of a lease or a request has its key, and never its owner.
 func TestLeasesAreNamedWithoutTheirOwners(t *testing.T) {
 	modes := map[string]bool{}
-	for mode := lock.Exclusive; mode <= lock.Members+1; mode++ {
+	for mode := driver.Exclusive; mode <= driver.Members+1; mode++ {
 		modes[mode.String()] = true
-		r := lock.Request{Key: "k", Owner: "secret:1", Mode: mode, TTL: ttl}
-		for _, v := range []any{r, lock.Lease{Request: r}} {
+		r := driver.Request{Key: "k", Owner: "secret:1", Mode: mode, TTL: ttl}
+		for _, v := range []any{r, driver.Lease{Request: r}} {
 			for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 				text := fmt.Sprintf(format, v)
 				assert.Contains(t, text, mode.String())
@@ -178,7 +179,7 @@ func TestLeasesAreNamedWithoutTheirOwners(t *testing.T) {
 			}
 		}
 	}
-	assert.Len(t, modes, int(lock.Members)+2, "each has a word of its own")
+	assert.Len(t, modes, int(driver.Members)+2, "each has a word of its own")
 	assert.NotContains(t, modes, "")
 }
 
@@ -188,10 +189,10 @@ func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		errWork := errors.New("the work failed")
 		b.loseRequests(always(locktest.Release, errIO))
-		require.NoError(t, lock.Do(t.Context(), b.Mutex("a"), func(context.Context) error { return nil }))
+		require.NoError(t, lock.Do(t.Context(), b.Mutex("a"), func(context.Context, *lock.Held) error { return nil }))
 		assert.Contains(t, log.String(), "release not confirmed")
 		assert.Contains(t, log.String(), errIO.Error())
-		err := lock.Do(t.Context(), b.Mutex("b"), func(context.Context) error { return errWork })
+		err := lock.Do(t.Context(), b.Mutex("b"), func(context.Context, *lock.Held) error { return errWork })
 		assert.Equal(t, errWork, err)
 	})
 }
@@ -243,7 +244,7 @@ func TestOptionsAtTheirBounds(t *testing.T) {
 	})
 }
 
-// What a Lock has got too late, and does not ask for again, is given back.
+// A Lock that gets its grant too late and does not try again releases the grant.
 func TestALateGrantIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
@@ -253,21 +254,21 @@ func TestALateGrantIsGivenBack(t *testing.T) {
 			return nil
 		})
 		_, err := b.Mutex("k").Lock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
 		settle(time.Second)
 		assert.Equal(t, 1, b.calls(locktest.Release), fmt.Sprint(err))
 	})
 }
 
-// The end of a ctx is told once, also if the store returned it as its error.
+// The error names the end of the ctx once, even if the store returned it as its own error.
 func TestTheEndOfAContextIsToldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		errWhy := errors.New("out of patience")
+		errWhy := errors.New("out of timeout")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errWhy)
 		defer cancel()
 		b.loseRequests(hang(locktest.Acquire))
 		_, err := b.Mutex("k").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
 		require.ErrorIs(t, err, errWhy)
 		assert.Equal(t, 1, strings.Count(err.Error(), errWhy.Error()), err.Error())
 
@@ -284,7 +285,7 @@ func TestTheEndOfAContextIsToldOnce(t *testing.T) {
 	})
 }
 
-// captured is a lock whose handle is kept.
+// captured is a lock that keeps its handle for the test.
 type captured struct {
 	lock.Locker
 	held *lock.Held
@@ -300,7 +301,7 @@ func TestDoOfAFunctionThatUnlocks(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		c := &captured{Locker: b.Mutex("k")}
 		errWork := errors.New("the work failed")
-		err := lock.Do(t.Context(), c, func(ctx context.Context) error {
+		err := lock.Do(t.Context(), c, func(ctx context.Context, _ *lock.Held) error {
 			require.NoError(t, c.held.Unlock(ctx))
 			return errWork
 		})
@@ -316,7 +317,7 @@ func TestTheZeroClient(t *testing.T) {
 		require.Error(t, c.Close(t.Context()))
 		assert.Same(t, c, c.With(lock.Terms{}))
 	}
-	assert.Empty(t, new(lock.Held).Members())
+	assert.Empty(t, new(lock.Held).Handles())
 }
 
 func TestAContextOfNone(t *testing.T) {
@@ -331,15 +332,14 @@ func TestAContextOfNone(t *testing.T) {
 	})
 }
 
-// What comes after Close cannot be given back any more; the log says so, without the
-// owner.
+// A lease that arrives after Close cannot be released. The log says so without the owner.
 func TestWhatIsLeftToItsTTLIsLogged(t *testing.T) {
 	var log strings.Builder
 	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		b.loseRequests(func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Acquire {
-				time.Sleep(10 * time.Second) // whatever its ctx says
+				time.Sleep(10 * time.Second) // ignores its ctx
 			}
 			return nil
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -39,8 +40,8 @@ func TestADowngradeAsksSoOften(t *testing.T) {
 	})
 }
 
-// A request without an answer is remembered though the next one was answered. A store
-// may say itself from when the TTL counts.
+// A request without an answer is remembered even if the next request is answered. The TTL
+// counts from the Sent of the store if the store sets it.
 func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		bubble(t, func(t *testing.T, b *bench) {
@@ -60,10 +61,10 @@ func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
 	}
 }
 
-// dated is a store whose leases count from a second before they were asked for.
+// dated is a store whose leases count from one second before the request.
 type dated struct{ releases }
 
-func (s *dated) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s *dated) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	sent := time.Now().Add(-time.Second)
 	l, err := s.releases.Acquire(ctx, r)
 	l.Sent = sent

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,8 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
 func TestAWriterBecomesAReader(t *testing.T) {
@@ -51,8 +56,7 @@ func TestAWriterBecomesAReader(t *testing.T) {
 	})
 }
 
-// When other readers may have come the writer does not believe any more that it is
-// alone.
+// The writer's handle is not valid any more when the store may have admitted other readers.
 func TestAWriterEndsBeforeOthersRead(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		w := b.wlock("k")
@@ -92,7 +96,7 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, w.Token(), r.Token())
 				require.NoError(t, r.Unlock(ctx))
-				// The request that got no answer takes nothing when it is executed now.
+				// The late execution of the request without an answer acquires nothing.
 				_, err = b.mem.Acquire(ctx, spy.last.Request)
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
 				assert.Zero(t, b.mem.Len())
@@ -101,7 +105,7 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 	}
 }
 
-// A downgrade that fails leaves nothing held, and says why.
+// A failed downgrade leaves no lock behind and returns the reason.
 func TestADowngradeThatFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail func(b *bench)
@@ -112,7 +116,7 @@ func TestADowngradeThatFails(t *testing.T) {
 		"it was lost":     {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost},
 		"it was lost, and another has it": {func(b *bench) {
 			b.mem.Delete("k")
-			_, err := b.mem.Acquire(ctx, lock.Request{Key: "k", Owner: "other:1", Mode: lock.Write, TTL: time.Second})
+			_, err := b.mem.Acquire(ctx, driver.Request{Key: "k", Owner: "other:1", Mode: driver.Write, TTL: time.Second})
 			require.NoError(b.t, err)
 		}, lock.ErrLost},
 		"its time had passed": {func(b *bench) {
@@ -152,7 +156,7 @@ func TestADowngradeThatFails(t *testing.T) {
 				settle(2 * time.Second)
 				assert.Zero(t, b.mem.Len())
 				assert.Zero(t, b.Stats().Renewal.Held)
-				assert.Zero(t, b.Stats().Cleaning)
+				assert.Zero(t, b.Stats().Releasing)
 			})
 		})
 	}
@@ -199,7 +203,44 @@ func TestADowngradeThatIsRefused(t *testing.T) {
 	})
 }
 
-// It stays one hold, of one length.
+// A downgrade needs two entries for a moment, but the engine may have room for only one.
+func TestADowngradeOnAFullEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := heapqueue.NewScheduler(&heapqueue.Options{MaxPending: 1})
+		require.NoError(t, err)
+		mem := memstore.New()
+		var asked atomic.Int64
+		store := &locktest.Faulty{Store: mem, Before: func(_ context.Context, op locktest.Op) error {
+			if op != locktest.Renew {
+				asked.Add(1)
+			}
+			return nil
+		}}
+		c, err := lock.New(store, &lock.Options{Scheduler: engine})
+		require.NoError(t, err)
+		w, err := c.RWMutex("k").Lock(ctx)
+		require.NoError(t, err)
+		inside, stop := w.Context(ctx)
+		defer stop()
+		before := asked.Load()
+		for range 2 {
+			_, err = c.RWMutex("k").Downgrade(ctx, w)
+			require.ErrorIs(t, err, schedule.ErrFull)
+			require.NoError(t, w.Err(), "it holds the lock as before")
+		}
+		synctest.Wait()
+		require.NoError(t, inside.Err())
+		settle(2 * ttl)
+		assert.Equal(t, before, asked.Load(), "the store was not asked")
+		assert.True(t, w.Valid(), "and is renewed")
+		require.NoError(t, w.Unlock(ctx))
+		assert.Zero(t, mem.Len())
+		require.NoError(t, c.Close(ctx))
+		engine.Close()
+	})
+}
+
+// The maximum hold counts from the acquisition, not from the downgrade.
 func TestTermsOfADowngrade(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		start := time.Now()
@@ -213,7 +254,7 @@ func TestTermsOfADowngrade(t *testing.T) {
 		f, err = fixed.Downgrade(ctx, f)
 		require.NoError(t, err)
 		<-f.Done()
-		assert.InDelta(t, (ttl/2 + ttl).Seconds(), time.Since(start).Seconds(), 1, "a fixed lease has its TTL again")
+		assert.InDelta(t, ttl.Seconds(), time.Since(start).Seconds(), 1, "a fixed lease ends one TTL after it was got")
 		<-r.Done()
 		require.ErrorIs(t, r.Err(), lock.ErrLost)
 		assert.InDelta(t, time.Minute.Seconds(), time.Since(start).Seconds(), 1)
@@ -222,7 +263,7 @@ func TestTermsOfADowngrade(t *testing.T) {
 	})
 }
 
-// A lease that is lost while the store is asked is not a reader's.
+// A writer that is lost during the request does not become a reader.
 func TestALossDuringADowngrade(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		w := b.wlock("k")
@@ -244,13 +285,13 @@ func TestALossDuringADowngrade(t *testing.T) {
 	})
 }
 
-// releases is a store that remembers what was released last.
+// releases is a store that records the last released lease.
 type releases struct {
-	lock.Store
-	last lock.Lease
+	driver.Store
+	last driver.Lease
 }
 
-func (s *releases) Release(ctx context.Context, l lock.Lease) error {
+func (s *releases) Release(ctx context.Context, l driver.Lease) error {
 	s.last = l
 	return s.Store.Release(ctx, l)
 }

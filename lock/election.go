@@ -6,21 +6,28 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Election has one leader at a time, of all who campaign for the same key in
-// whatever process: who holds an exclusive lock whose metadata are the leader's name.
+// Election elects one leader at a time among all candidates for a key, in all processes.
+// The leader holds an exclusive lock whose metadata is its name.
 //
-// The handle that Campaign returns is the leadership. Its Token is the term: higher
-// than that of every leader before, so that what the leader acts on can refuse those
-// of the past; see [Held.Token]. Its Done and contexts tell of the end of the
-// leadership. Unlock resigns, and the next who campaigns is the leader at once.
+// The handle that Campaign returns is the leadership. Its Token is the term. Terms rise, so
+// the resource that a leader acts on can refuse former leaders; see [Held.Token]. Done and
+// the contexts of the handle end with the leadership. Unlock resigns, and the next
+// candidate leads at once.
 //
-// A leader that dies is followed within one TTL. That there is a leader does not mean
-// that it works: it is one as long as its process renews the lease.
+// [Terms].MinHold is refused, because candidates would wait without a leader.
 //
-// An Election is a [Locker], so [Do] runs a function while it leads. It is not
-// reentrant. It holds no state, and its methods are safe for concurrent use.
+// A crashed leader is replaced within one TTL. A leader leads as long as its process renews
+// the lease, whether or not its work makes progress.
+//
+// [Election.Run] campaigns, runs a function while it leads, and starts over; most programs
+// need nothing else. An Election is also a [Locker], so [Do] leads for one term. It is not
+// reentrant; see [Mutex]. It has no state, and its methods are safe for concurrent use.
 type Election struct {
 	client *Client
 	key    string
@@ -29,51 +36,140 @@ type Election struct {
 
 var _ Locker = (*Election)(nil)
 
-// Election returns the election with the given key, for a candidate with a name that
-// others see: of a host, say. See [Client.Mutex] for what a key may be. The name has 1
-// to MaxMetadataLen bytes and takes the place of [Terms.Metadata]. Those who only
-// observe need none: an empty name is the error of Campaign.
+// Election returns the election with the given key, for a candidate with the given name,
+// for example that of a host. See [Client.Mutex] for valid keys. The name has 1 to
+// MaxMetadataLen bytes and replaces [Terms.Metadata]. Campaign refuses an empty name;
+// observers need none.
 func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
 
-// Campaign waits until it is the leader, ctx ends or the client is closed. It is
-// [Mutex.Lock] in all that this says of waiting, of errors and of what is left behind.
-func (e *Election) Campaign(ctx context.Context) (*Held, error) { return e.acquire(ctx, true) }
+// Campaign waits until it leads, ctx ends, or the client is closed. Waiting, errors and
+// cleaning up are those of [Mutex.Lock].
+func (e *Election) Campaign(ctx context.Context) (*Held, error) { return e.acquire(ctx, true, nil) }
 
 // Lock is Campaign.
-func (e *Election) Lock(ctx context.Context) (*Held, error) { return e.acquire(ctx, true) }
+func (e *Election) Lock(ctx context.Context) (*Held, error) { return e.acquire(ctx, true, nil) }
 
-// TryLock becomes the leader if there is none and nobody waits; see [Mutex.TryLock].
-func (e *Election) TryLock(ctx context.Context) (*Held, error) { return e.acquire(ctx, false) }
+// TryLock leads if there is no leader and nobody waits; see [Mutex.TryLock].
+func (e *Election) TryLock(ctx context.Context) (*Held, error) { return e.acquire(ctx, false, nil) }
 
 // Key returns the key.
-func (e *Election) Key() string { return e.key }
+func (e *Election) Key() string {
+	if e == nil {
+		return ""
+	}
+	return e.key
+}
 
-func (e *Election) acquire(ctx context.Context, wait bool) (*Held, error) {
-	switch {
-	case e == nil || e.client == nil:
+// check returns an error if the name is invalid, or the key or the terms.
+func (e *Election) check() error {
+	if err := checkCandidate(e.name); err != nil {
+		return failed("", e.key, err)
+	}
+	if err := checkKey(e.key); err != nil {
+		return err
+	}
+	if e.client.wrong != nil {
+		return e.client.wrong
+	}
+	return e.checkMinHold()
+}
+
+// checkMinHold refuses terms that would leave candidates without a leader after a resignation.
+func (e *Election) checkMinHold() error {
+	if e.client.terms.MinHold > 0 {
+		return failed("", e.key, fmt.Errorf("an election cannot have a MinHold: %w", errors.ErrUnsupported))
+	}
+	return nil
+}
+
+func checkCandidate(name string) error {
+	if n := len(name); n < 1 || n > MaxMetadataLen {
+		return fmt.Errorf("the name of a candidate must have 1 to %d bytes, got %d", MaxMetadataLen, n)
+	}
+	return nil
+}
+
+func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
+	if e == nil || e.client == nil {
 		return nil, errZeroLock
-	case e.name == "" || len(e.name) > MaxMetadataLen:
-		return nil, failed("", e.key, fmt.Errorf("the name of a candidate must have 1 to %d bytes, got %d", MaxMetadataLen, len(e.name)))
+	}
+	if err := checkCandidate(e.name); err != nil {
+		return nil, failed("", e.key, err)
+	}
+	if err := e.checkMinHold(); err != nil {
+		return nil, err
 	}
 	candidate := *e.client
 	candidate.terms.Metadata = e.name
-	return candidate.acquire(ctx, Request{Key: e.key}, wait)
+	candidate.patient = true
+	if o == nil {
+		o = e.client.observe(KindElection)
+	}
+	return candidate.acquireOnce(ctx, driver.Request{Key: e.key}, wait, o)
 }
 
-// Leader is what is seen of an election. The zero Leader is none.
+// Proclaim changes the name of the leader: Leader and Observe show it until the leadership
+// ends. The leader of the next term has its own name. The name has 1 to MaxMetadataLen bytes
+// and may be any text, such as an address or the progress of the work. The term stays.
+//
+// leadership is the handle that Campaign returned, or that Run gave to its function. The
+// error is that of the handle if it has ended; ErrNotHeld if the store has the lease no
+// longer, of which the next renewal tells the handle; errors.ErrUnsupported if the store
+// cannot change metadata; and otherwise one of [Client.Inspect]. If there was no answer, the
+// name may have changed.
+func (e *Election) Proclaim(ctx context.Context, leadership *Held, name string) error {
+	if e == nil || e.client == nil || e.client.core == nil {
+		return errZeroLock
+	}
+	if err := e.proclaim(ctx, leadership, name); err != nil {
+		return failed("proclaim", e.key, err)
+	}
+	return nil
+}
+
+func (e *Election) proclaim(ctx context.Context, leadership *Held, name string) error {
+	if err := checkCandidate(name); err != nil {
+		return err
+	}
+	if ctx == nil {
+		return basic.ErrNilContext
+	}
+	if err := leadership.Err(); err != nil {
+		return err
+	}
+	s, ok := leadership.handle.(*heldLease)
+	if !ok || s.client.core != e.client.core || s.key() != e.key || s.entry.Lease().Mode != driver.Exclusive {
+		return errNotTheLeader
+	}
+	setter, ok := s.client.store.(driver.MetadataSetter)
+	if !ok {
+		return fmt.Errorf("the store cannot change metadata: %w", errors.ErrUnsupported)
+	}
+	if err := s.client.begin(); err != nil {
+		return err
+	}
+	defer s.client.done()
+	call, stop := s.client.whileOpen(ctx)
+	defer stop()
+	return s.client.reveal(ctx, setter.SetMetadata(call, s.entry.Lease(), name))
+}
+
+var errNotTheLeader = errors.New("the handle is not that of a leader of this election and client")
+
+// Leader describes the leader of an election. The zero Leader means that there is none.
 type Leader struct {
-	Name      string        // that it campaigned by
-	Term      uint64        // its token; 0 if the store has none
-	ExpiresIn time.Duration // until the next is elected unless it renews its lease
-	Elected   bool          // there is a leader
+	Name      string        // name of the candidate, or the last one that it proclaimed
+	Term      uint64        // fencing token; 0 if the store has none
+	ExpiresIn time.Duration // time until its lease expires unless it is renewed
+	Elected   bool          // whether there is a leader
 }
 
-// Leader returns who leads at this instant, the zero Leader if nobody does. Errors
-// are those of [Client.Inspect].
+// Leader returns the current leader, or the zero Leader if there is none. Errors are those
+// of [Client.Inspect].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	if e == nil {
+	if e == nil || e.client == nil || e.client.core == nil {
 		return Leader{}, errZeroLock
 	}
 	info, err := e.client.Inspect(ctx, e.key)
@@ -84,25 +180,48 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Name: h.Metadata, Term: h.Token, ExpiresIn: h.ExpiresIn, Elected: true}, nil
 }
 
-// The bounds of the time between two looks of Observe.
+// Candidates returns the names of the waiting candidates, at most the first 16, in the
+// order in which they will lead. The leader is not among them. The candidates of one client
+// share one place, which has the name of the first of them. A candidate that has died is
+// listed until its place expires.
+//
+// Errors are those of [Client.Inspect], and errors.ErrUnsupported if the store has no queue.
+func (e *Election) Candidates(ctx context.Context) ([]string, error) {
+	switch {
+	case e == nil || e.client == nil || e.client.core == nil:
+		return nil, errZeroLock
+	case e.client.waiter == nil:
+		return nil, failed("list the candidates of", e.key, fmt.Errorf("the store has no queue: %w", errors.ErrUnsupported))
+	}
+	info, err := e.client.Inspect(ctx, e.key)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, place := range info.Places {
+		names = append(names, place.Metadata)
+	}
+	return names, nil
+}
+
+// Bounds of the interval of Observe.
 const (
 	minObserve  = 100 * time.Millisecond
 	maxObserve  = 3 * time.Second
-	observePart = 10 // of the TTL
+	observePart = 10 // fraction of the TTL
 )
 
-// Observe returns the leader there is, and then each other one: it looks once in a
-// tenth of the TTL, but not more often than each 100 ms nor less than each 3 s, and
-// ends with ctx. A change is a leader of another name or term, or that there is none.
-// Who leads for less than that time may not be seen, and a loop that is slow sees the
-// latest leader next. It takes no goroutine.
+// Observe returns an iterator over the current leader and each change of it, until ctx
+// ends. A change is another name, also by Proclaim, another term, or no leader. Observe asks the store every
+// tenth of the TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads
+// for less than that, and a slow loop sees only the latest one. It starts no goroutine.
 //
-// A look that fails is told as an error, with the zero Leader. Whoever goes on then
-// sees what the next one finds; after an error that looking again would not mend, such
-// as those of a closed client or a store that shows nothing, there is no next one.
+// A failed request yields an error and the zero Leader. The loop continues after an error
+// unless you break. It ends after an error that is permanent, such as that of a closed
+// client or of a store that cannot inspect.
 //
-// What is observed may be over when it is seen. Nothing may rely on it: a request to
-// a leader carries no promise that this is still the leader.
+// The leader may have changed when the loop sees it. Do not rely on it for safety: the
+// receiver of a request may no longer lead.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader
@@ -115,7 +234,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			changed := !seen || now.Name != last.Name || now.Term != last.Term || now.Elected != last.Elected
 			switch {
 			case err != nil:
-				if !yield(Leader{}, err) || ctx == nil || final(err) || errors.Is(err, errZeroLock) {
+				if !yield(Leader{}, err) || ctx == nil || storekit.IsPermanent(err) || errors.Is(err, errZeroLock) {
 					return
 				}
 			case changed:
@@ -131,7 +250,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// rest waits until it is time for another look.
+// rest waits for the next request. It returns false if ctx has ended.
 func (e *Election) rest(ctx context.Context) bool {
 	timer := time.NewTimer(min(max(e.client.terms.TTL/observePart, minObserve), maxObserve))
 	defer timer.Stop()

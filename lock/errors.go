@@ -2,106 +2,104 @@ package lock
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
+// Errors that users match on. Stores return them too, so most are values of package driver.
 var (
-	// ErrNotAcquired matches every failure to get a lock because others have it,
-	// because the ctx ended before, or because the store's answer came so late that the
-	// lease was over.
-	ErrNotAcquired = errors.New("lock: not acquired")
+	// ErrNotAcquired matches every failure to get a lock because it is taken, or because
+	// ctx ended before the store was asked. See ErrUnavailable for the other failures.
+	ErrNotAcquired = driver.ErrNotAcquired
+
+	// ErrUnavailable means that the store was asked and gave no usable answer: it was not
+	// reached, it returned an error, or ctx ended before it answered. No error of this
+	// package matches both ErrUnavailable and ErrNotAcquired, so a service tells contention
+	// from an outage with two calls of errors.Is. If ctx ends while a Lock waits, the latest
+	// answer decides: ErrNotAcquired if the store has said that the lock is taken, and
+	// ErrUnavailable if it has not answered yet, if the latest request failed, or if the
+	// answer to that is overdue (after 100 ms, or twice the time of the answer before). A call
+	// that waits behind others of its client goes by the answers that those have had since.
+	// Either error also matches the cause of a ctx that has ended.
+	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
-	// locked, or held by another. A lock that was lost is ErrLost.
-	ErrNotHeld = errors.New("lock: not held")
+	// locked, or held by another. A lost lock is ErrLost.
+	ErrNotHeld = driver.ErrNotHeld
 
 	// ErrLost matches every loss of a lease: see [renewal.LostError].
-	ErrLost = renewal.ErrLost
+	ErrLost = driver.ErrLost
 
-	// ErrClosed is returned by a client that is closed, and by what it held.
-	ErrClosed = errors.New("lock: client is closed")
+	// ErrClosed is returned by a closed client, and by the handles of its locks. It also
+	// matches if the store is closed and this client is not; the text tells them apart.
+	ErrClosed = driver.ErrClosed
 
-	// ErrWrongType is returned when something that is not a lock lies at the
-	// lock's key, or a lock of another kind. It is never deleted or overwritten.
-	ErrWrongType = errors.New("lock: the key holds something that is not a lock of this kind")
+	// ErrWrongType is returned if the key holds something that is not a lock, or a
+	// lock of another kind. It is never deleted or overwritten.
+	ErrWrongType = driver.ErrWrongType
 
-	// ErrTooMany is returned by a Lock beyond Options.MaxWaiters. The store was not
-	// asked.
-	ErrTooMany = errors.New("lock: as many calls of Lock are waiting as Options.MaxWaiters allows")
+	// ErrTooMany is returned by Lock if Options.MaxWaiters calls wait already. The store
+	// was not asked.
+	ErrTooMany = errors.New("lock: too many waiters (Options.MaxWaiters)")
 
 	// ErrBadKey matches the refusal of a key.
-	ErrBadKey = errors.New("lock: bad key")
+	ErrBadKey = driver.ErrBadKey
 
 	// ErrBadTTL matches the refusal of a TTL.
-	ErrBadTTL = errors.New("lock: bad TTL")
+	ErrBadTTL = driver.ErrBadTTL
+
+	// ErrBadMembers matches the refusal of the members of a [Batch].
+	ErrBadMembers = driver.ErrBadMembers
+
+	// ErrHeldByContext is returned by Lock and TryLock of a lock that is not reentrant if the
+	// ctx comes from the context of a handle that holds it. The call would wait for itself.
+	ErrHeldByContext = errors.New("lock: already held by this context")
+
+	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not
+	// all.
+	ErrPartlyHeld = errors.New("lock: this context holds some members of the batch, but not all")
 )
 
-// errExited is what a call of a store has come to that did not return.
-var errExited = errors.New("the store has ended the goroutine that asked it")
+// Types of package driver that users meet.
+type (
+	// HeldError reports that a lock is taken. It matches ErrNotAcquired.
+	HeldError = driver.HeldError
 
-// HeldError says that a lock is taken. It matches ErrNotAcquired.
-type HeldError struct {
-	Key string
+	// Lease is the lease of a renewal.LostInfo.
+	Lease = driver.Lease
 
-	// ExpiresIn is how long it takes, unless they are renewed or released, until as many
-	// leases have ended as stand in the way: until the last reader's, for a writer. It is
-	// 0 if only others that wait stand there, or if the store cannot tell, as a quorum
-	// may not.
-	ExpiresIn time.Duration
-}
+	// Info is what [Client.Inspect] shows of a lock.
+	Info = driver.Info
 
-// Error implements error.
-func (e *HeldError) Error() string {
-	if e.ExpiresIn <= 0 {
-		return fmt.Sprintf("lock: %s is held by another, or waited for", quoted(e.Key))
-	}
-	return fmt.Sprintf("lock: %s is held by another, whose lease ends in %v unless renewed", quoted(e.Key), e.ExpiresIn)
-}
+	// Holder is one holder of a lock in an [Info].
+	Holder = driver.Holder
 
-// Is makes every HeldError match ErrNotAcquired.
-func (e *HeldError) Is(target error) bool { return target == ErrNotAcquired }
+	// Place is the place of one waiter for a lock in an [Info].
+	Place = driver.Place
+)
 
-// keyError is what went wrong with the lock of a key. Its text is made when somebody
-// reads it, and says once what it is about.
+// keyError is an error of the lock of a key. Error formats it on demand and names the key
+// once.
 type keyError struct {
-	what string // was done with it; "" for getting it, and for what became of it
+	what string // the operation; "" for an acquisition
 	key  string
 	err  error
 }
 
-// failed returns the error of what was done with a key.
+// failed returns the error of an operation on a key.
 func failed(what, key string, err error) error { return &keyError{what, key, err} }
 
 func (e keyError) Error() string {
-	about, why := quoted(e.key), bareError{e.err}.Error()
+	about, why := basic.Quote(e.key), strings.TrimPrefix(basic.Unprefixed(e.err).Error(), "renewal: ")
 	if e.what != "" {
 		about = e.what + " " + about
 	}
-	if strings.Contains(why, about) { // as the errors of stores may
+	if strings.Contains(why, about) { // errors of stores may contain it
 		return "lock: " + why
 	}
 	return "lock: " + about + ": " + why
 }
 
 func (e keyError) Unwrap() error { return e.err }
-
-// bareError is an error without the name of this package in front, for the inside of
-// another one.
-type bareError struct{ err error }
-
-func (e bareError) Error() string { return strings.TrimPrefix(e.err.Error(), "lock: ") }
-func (e bareError) Unwrap() error { return e.err }
-
-// quoted makes a key fit for a message: binary bytes escaped, long keys cut.
-func quoted(key string) string {
-	const most = 100
-	if len(key) > most {
-		return strconv.Quote(key[:most]) + "..."
-	}
-	return strconv.Quote(key)
-}

@@ -19,7 +19,7 @@ func ExampleRWMutex() {
 	ctx := context.Background()
 	prices := client.RWMutex("prices")
 
-	err = lock.Do(ctx, prices.RLocker(), func(ctx context.Context) error {
+	err = lock.Do(ctx, prices.RLocker(), func(ctx context.Context, _ *lock.Held) error {
 		other, err := prices.TryRLock(ctx) // readers share it
 		if err != nil {
 			return err
@@ -27,8 +27,8 @@ func ExampleRWMutex() {
 		return other.Unlock(ctx)
 	})
 	fmt.Println("read:", err)
-	err = lock.Do(ctx, prices, func(ctx context.Context) error {
-		_, err := prices.TryRLock(ctx)
+	err = lock.Do(ctx, prices, func(context.Context, *lock.Held) error {
+		_, err := prices.TryRLock(ctx) // as another caller would
 		fmt.Println("refused while it is written:", errors.Is(err, lock.ErrNotAcquired))
 		return nil
 	})
@@ -117,7 +117,7 @@ func ExampleBatch() {
 		ids[i] = fmt.Sprint("order-", i)
 	}
 
-	err = lock.Do(context.Background(), client.Batch("orders", ids...), func(ctx context.Context) error {
+	err = lock.Do(context.Background(), client.Batch("orders", ids...), func(ctx context.Context, _ *lock.Held) error {
 		_, err := client.Batch("orders", "order-7", "order-2000").TryLock(context.Background())
 		fmt.Println("one of them is taken:", errors.Is(err, lock.ErrNotAcquired))
 		inner, err := client.Batch("orders", "order-7").Lock(ctx) // whose ctx is inside: entered again

@@ -19,13 +19,15 @@ func ExampleDo() {
 	}
 	defer client.Close(context.Background())
 
-	err = lock.Do(context.Background(), client.Mutex("orders"), func(ctx context.Context) error {
-		fmt.Println("holding the lock") // ctx ends if it is lost
+	err = lock.Do(context.Background(), client.Mutex("orders"), func(ctx context.Context, held *lock.Held) error {
+		fmt.Println("holding the lock:", held.Valid()) // ctx ends if it is lost
+		fmt.Println("with a fencing token:", held.Token() > 0)
 		return nil
 	})
 	fmt.Println("error:", err)
 	// Output:
-	// holding the lock
+	// holding the lock: true
+	// with a fencing token: true
 	// error: <nil>
 }
 
@@ -154,13 +156,13 @@ func ExampleReentrant() {
 	defer client.Close(context.Background())
 
 	book := func(ctx context.Context) error {
-		return lock.Do(ctx, client.Reentrant("orders"), func(context.Context) error {
+		return lock.Do(ctx, client.Reentrant("orders"), func(context.Context, *lock.Held) error {
 			fmt.Println("booked")
 			return nil
 		})
 	}
 	ship := func(ctx context.Context) error {
-		return lock.Do(ctx, client.Reentrant("orders"), func(ctx context.Context) error {
+		return lock.Do(ctx, client.Reentrant("orders"), func(ctx context.Context, _ *lock.Held) error {
 			fmt.Println("shipping")
 			return book(ctx) // enters the lock that ctx carries
 		})
@@ -193,7 +195,7 @@ func ExampleMulti() {
 		fmt.Println(err)
 		return
 	}
-	for _, m := range held.Members() {
+	for _, m := range held.Handles() {
 		fmt.Println(m.Key(), m.Token() > 0)
 	}
 	_, err = there.Mutex("to").TryLock(context.Background())
@@ -238,4 +240,29 @@ func ExampleExponentialBackoff() {
 	held, err := client.Mutex("orders").Lock(context.Background())
 	fmt.Println(held, err)
 	// Output: exclusive lease of "orders" <nil>
+}
+
+// A Fixed lease is not renewed in the background. The holder extends it itself.
+func ExampleHeld_Renew() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	ctx := context.Background()
+	held, err := client.With(lock.Terms{TTL: 10 * time.Second, Fixed: true}).Mutex("import").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer held.Unlock(ctx)
+
+	if err := held.Renew(ctx, time.Minute); err != nil { // 0 for the same TTL again
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(time.Until(held.Deadline()) > 50*time.Second)
+	// Output: true
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// All kinds of locks at the same keys, on a store that loses requests and answers
-// and takes its time: nobody is inside with another, and nothing is left over.
+// All kinds of locks contend for the same keys on a slow store that loses requests and answers.
+// There are never two holders, and no lock is left at the end.
 func TestAllKindsOfLocksOnAFaultyStore(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestAllKindsOfLocksOnAFaultyStore(t *testing.T) {
 	}
 }
 
-// dice are random numbers for several goroutines.
+// dice is a random number generator for several goroutines.
 type dice struct {
 	mu  sync.Mutex // guards rng
 	rng *rand.Rand
@@ -44,7 +44,7 @@ func (d *dice) roll(n int) int {
 	return d.rng.IntN(n)
 }
 
-// fault takes its time, and sometimes fails.
+// fault takes up to 4 ms and fails one call in twenty.
 func (d *dice) fault(context.Context, locktest.Op) error {
 	time.Sleep(time.Duration(d.roll(5)) * time.Millisecond)
 	if d.roll(20) == 0 {
@@ -74,7 +74,7 @@ func (b *bench) contend(seed uint64) {
 	time.Sleep(2 * ttl)
 	synctest.Wait()
 	assert.Zero(b.t, b.mem.Len())
-	assert.Zero(b.t, b.Stats().Cleaning)
+	assert.Zero(b.t, b.Stats().Releasing)
 	assert.Zero(b.t, b.Stats().Renewal.Held)
 }
 
@@ -91,9 +91,9 @@ func (b *bench) holdAny(ex *locktest.Exclusion, d *dice) {
 	defer cancel()
 	h, err := all.Lock(limited)
 	if err != nil {
-		return // a fault, or the end of its time
+		return // a fault or its timeout
 	}
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Enter(m.Key(), m.Token())
 	}
 	inside, stop := h.Context(ctx)
@@ -106,8 +106,8 @@ func (b *bench) holdAny(ex *locktest.Exclusion, d *dice) {
 	}
 	time.Sleep(time.Duration(d.roll(10)) * time.Millisecond)
 	assert.True(b.t, h.Valid())
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Leave(m.Key(), m.Token())
 	}
-	_ = h.Unlock(ctx) // what is not confirmed goes on in the background
+	_ = h.Unlock(ctx) // an unconfirmed release continues in the background
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// FuzzNames asks for locks of any name: each is refused before the store is asked,
-// or is a lock of its own, named to the byte.
+// FuzzNames acquires locks with arbitrary names. Each name is refused before the store is
+// called, or names its own lock, byte for byte.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"", "k", "}", "}k", "k}", "{k}", "\x00\xff\r\n", "🔒", strings.Repeat("k", lock.MaxKeyLen), strings.Repeat("k", lock.MaxKeyLen+1), "%s%n", "\x1b[2J", "\u202e"} {
 		f.Add(name)
@@ -49,14 +49,14 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// printable checks that a text is short, and does nothing to a terminal or a log.
+// printable checks that a text is short and has no control characters.
 func printable(t *testing.T, text string) {
 	t.Helper()
 	assert.Less(t, len(text), 1000)
 	assert.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
 }
 
-// FuzzOptions makes clients of any options: New refuses them, with the name of the
+// FuzzOptions creates clients with arbitrary options. New returns an error that names the
 // field, or the client works.
 func FuzzOptions(f *testing.F) {
 	const second = int64(time.Second)
@@ -64,7 +64,7 @@ func FuzzOptions(f *testing.F) {
 		ttl, hold                 int64
 		fixed                     bool
 		waiters                   int
-		fraction, jitter          float64
+		fraction                  float64
 		failures, batch, inFlight int
 		align, timeout, margin    int64
 		heap                      bool
@@ -84,12 +84,11 @@ func FuzzOptions(f *testing.F) {
 		{ttl: math.MaxInt64},
 		{ttl: 100e6 + 1},
 		{fraction: 0.5},
-		{fraction: 0.01, jitter: 0.5},
+		{fraction: 0.01},
 		{fraction: 0.0001},
 		{fraction: 0.00009},
 		{fraction: math.NaN()},
-		{jitter: 1},
-		{jitter: math.Inf(-1)},
+		{fraction: math.Inf(-1)},
 		{failures: -1},
 		{failures: 1},
 		{failures: -2},
@@ -113,15 +112,15 @@ func FuzzOptions(f *testing.F) {
 		{waiters: math.MaxInt},
 		{waiters: -1},
 	} {
-		f.Add(o.ttl, o.hold, o.fixed, o.waiters, o.fraction, o.jitter, o.failures, o.batch, o.inFlight, o.align, o.timeout, o.margin, o.heap)
+		f.Add(o.ttl, o.hold, o.fixed, o.waiters, o.fraction, o.failures, o.batch, o.inFlight, o.align, o.timeout, o.margin, o.heap)
 	}
-	f.Fuzz(func(t *testing.T, ttl, hold int64, fixed bool, waiters int, fraction, jitter float64, failures, batch, inFlight int, align, timeout, margin int64, heap bool) {
+	f.Fuzz(func(t *testing.T, ttl, hold int64, fixed bool, waiters int, fraction float64, failures, batch, inFlight int, align, timeout, margin int64, heap bool) {
 		synctest.Test(t, func(t *testing.T) {
 			o := lock.Options{
 				Terms:      lock.Terms{TTL: time.Duration(ttl), MaxHold: time.Duration(hold), Fixed: fixed},
 				MaxWaiters: waiters,
 				Renewal: renewal.Options{
-					Fraction: fraction, Jitter: jitter, Failures: failures, MaxBatch: batch, InFlight: inFlight,
+					Fraction: fraction, Failures: failures, MaxBatch: batch, InFlight: inFlight,
 					Align: time.Duration(align), Timeout: time.Duration(timeout), Margin: time.Duration(margin),
 				},
 			}
@@ -164,7 +163,7 @@ func works(t *testing.T, c *lock.Client, o lock.Options) {
 		assert.LessOrEqual(t, time.Since(begun), ttl)
 		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
 	default:
-		if f := o.Renewal.Fraction; f == 0 || f >= 0.01 && o.Renewal.Jitter <= 0.9 { // or else it renews as often as it can
+		if f := o.Renewal.Fraction; f == 0 || f >= 0.01 { // otherwise it renews as often as it can
 			limit := 3 * ttl
 			if o.MaxHold > 0 {
 				limit = min(limit, o.MaxHold/2)

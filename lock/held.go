@@ -1,67 +1,83 @@
 package lock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Held is a lock that was got: the handle of one acquisition. It is renewed, unless
-// its [Terms] are Fixed, until Unlock, until it is lost, or until the client is closed.
-// All methods are safe
-// for concurrent use, from any goroutine. The zero Held is one that is not held.
+// Held is the handle of one acquisition of a lock. Unless its [Terms] are Fixed, the lease is
+// renewed until Unlock, until it is lost, or until the client is closed. All methods are safe
+// for concurrent use, from any goroutine. The zero Held is a lock that is not held.
 type Held struct {
-	hold hold        // nil: nothing is held
-	used atomic.Bool // by Unlock
+	handle handle      // nil: nothing is held
+	used   atomic.Bool // by Unlock
 }
 
-// stands tells whether the handle is one of an acquisition, not nil or the zero Held.
-func (h *Held) stands() bool { return h != nil && h.hold != nil }
+// ok reports whether the handle is that of an acquisition, neither nil nor the zero Held.
+func (h *Held) ok() bool { return h != nil && h.handle != nil }
 
-// errNoHandle is the answer to a Locker of other making that returns no handle of a
-// lock, and no error.
+// errNoHandle is the error of a call of a Locker, made by another package, that returned
+// neither a handle nor an error.
 var errNoHandle = fmt.Errorf("%w: Lock returned neither a handle nor an error", ErrNotHeld)
 
-// hold is what a handle stands for: a lease (holding), one that was entered again
-// (reentry), or several (group). All methods are safe for concurrent use.
-type hold interface {
+// handle is what a Held refers to: the first handle of a lease (heldLease), another handle
+// of it (reentrantHandle), or the handles of several leases (multiHandle). All methods are
+// safe for concurrent use.
+type handle interface {
 	unlock(ctx context.Context) error // is called once
 	valid() bool
 	err() error
 	done() <-chan struct{}
 	deadline() time.Time
 	token() uint64
+	replicas() (n int, known bool)
 	key() string
 	names() []string // of the members of a batch
 	logger() *slog.Logger
-	String() string                        // without the owner
-	afterFunc(f func()) (stop func() bool) // as renewal.Entry has it
+	String() string // without the owner
 
-	// refresh gives a new lease its full TTL again, unless it is fresh.
+	export() (string, error) // see Held.Export; the error names the key
+	detach() error           // see Held.Detach; is called once, and not after unlock
+
+	// afterFunc calls f with the reason when the handle ends, as renewal.Entry.AfterFunc
+	// does. The watchdog then refers to f, so f must not refer to the handle.
+	afterFunc(f func(err error)) (stop func() bool)
+
+	// renewNow renews the lease; see Held.Renew.
+	renewNow(ctx context.Context, ttl time.Duration) error
+
+	// refresh gives a lease its full TTL again, unless it is fresh.
 	refresh(ctx context.Context) error
 
-	// carry returns a ctx that Reentrant and Batch find h in.
-	carry(ctx context.Context, h *Held) context.Context
+	// withOwner returns a ctx in which Reentrant and Batch find h.
+	withOwner(ctx context.Context, h *Held) context.Context
 }
 
-// Unlock gives the lock back. It returns nil once the store has confirmed it; at
-// most 3 s, or one TTL if that is less, are spent on it, whether or not ctx has
-// ended. If the store could not be reached by then the error says so, and the
-// release goes on in the background until it is confirmed or the TTL has passed.
-// In any case the lock is not renewed any more, and this handle is done. A lock
-// that a [Reentrant] has entered again stays held until the last of its handles is
-// unlocked; the others do no IO.
+// Unlock releases the lock. It returns nil once the store has confirmed the release. It
+// waits for that for at most 3 s, or one TTL if that is less, whether or not ctx has ended.
+// If there is no answer by then, the error is ErrUnavailable, and the release goes on in the
+// background until it is confirmed or the TTL has passed. In any case the lock is no longer
+// renewed, and this handle has ended. A lock that a [Reentrant] has entered again stays held
+// until the last of its handles is unlocked; Unlock of the others does no IO. A released lock
+// stays taken until its [Terms].MinHold has passed.
 //
-// The error of a lock that was lost before matches ErrLost, see Err, so that the
-// caller learns that the work was not protected to its end. A second Unlock returns
-// ErrNotHeld, one after the client's Close ErrClosed. None of them touches what others
-// hold by then. A nil ctx counts as context.Background(). Unlock may be called from
-// the function given to Do.
+// If the lock was lost before, the error matches ErrLost; see Err. The work was then not
+// protected to its end. A second Unlock returns ErrNotHeld, and an Unlock after the client's
+// Close returns ErrClosed. Neither touches the lock of a later holder. A nil ctx counts as
+// context.Background(). The function of [Do] may call Unlock.
 func (h *Held) Unlock(ctx context.Context) error {
-	if !h.stands() {
+	if !h.ok() {
 		return ErrNotHeld
 	}
 	if !h.used.CompareAndSwap(false, true) {
@@ -70,126 +86,340 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return h.hold.unlock(ctx)
+	return h.handle.unlock(ctx)
 }
 
-// Valid reports whether the lock is held at this very moment. It looks at the
-// clocks and does no IO, so it is right after a pause of the process, when no
-// timer has run yet. Ask it right before a step that needs the lock.
+// Valid reports whether the lock is held at this very moment. It reads the clocks and does
+// no IO, so it is right even after a pause of the process, before any timer has run. Call
+// it right before a step that needs the lock.
 func (h *Held) Valid() bool {
-	return h.stands() && h.hold.valid()
+	return h.ok() && h.handle.valid()
 }
 
-// Err returns nil while the lock is held, and then why it is not: an error that
-// matches ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after
-// Unlock; ErrClosed after the client's Close. That of a Multi is of the first of its
-// members that ended. Like Valid it looks at the clocks. The answer never changes any
-// more.
+// Err returns nil while the lock is held, and afterwards the reason: an error that matches
+// ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock; ErrDetached
+// after Detach; ErrClosed after the client's Close. A Multi returns the error of the first member that ended. Like
+// Valid, Err reads the clocks. Once it is not nil, it never changes.
 func (h *Held) Err() error {
-	if !h.stands() {
+	if !h.ok() {
 		return ErrNotHeld
 	}
-	return h.hold.err()
+	return h.handle.err()
 }
 
-// Done returns a channel that is closed when the lock is held no more, for
-// whatever reason; Err tells which. It is a notification and no proof: see Valid.
+// Done returns a channel that is closed when the lock is no longer held. Err then tells why.
+// The channel may be closed a moment late: use Valid before a step that needs the lock.
 func (h *Held) Done() <-chan struct{} {
-	if !h.stands() {
+	if !h.ok() {
 		done := make(chan struct{})
 		close(done)
 		return done
 	}
-	return h.hold.done()
+	return h.handle.done()
 }
 
-// Deadline returns the instant up to which the lock is held unless it is renewed
-// before, the zero Time once it is not held. Renewals move it.
+// Deadline returns the instant at which the lock is lost unless it is renewed before, and the
+// zero Time once the lock is not held. Renewals move it.
 func (h *Held) Deadline() time.Time {
-	if !h.stands() {
+	if !h.ok() {
 		return time.Time{}
 	}
-	return h.hold.deadline()
+	return h.handle.deadline()
 }
 
-// Token returns the fencing token: higher than that of every earlier holder of
-// this key. A resource that is given the token with each request, and refuses
-// tokens below the highest that it has seen, is safe from holders that do not
-// know yet that they lost the lock. Holders to whom a lock was passed on within their
-// client (Options.LocalHandovers) have the token of the first of them, so a resource
-// cannot tell those apart. It is 0 for a store that has none, and for a Multi, or a
-// Batch within several, whose Members have tokens.
+// Token returns the fencing token, which is higher than that of every earlier holder of
+// this key. Send it to the resource with each request. A resource that refuses tokens below
+// the highest that it has seen is safe from holders that do not know yet that they have
+// lost the lock. The token is 0 if the store has none, and for a Multi or a Batch that was
+// entered through several batches, because each of their Handles has its own.
 func (h *Held) Token() uint64 {
-	if !h.stands() {
+	if !h.ok() {
 		return 0
 	}
-	return h.hold.token()
+	return h.handle.token()
 }
 
-// Members returns the handles of the locks that a [Multi] holds, in the order in
-// which it was given them: each has its own key, token and deadline. Unlocking one
-// ends the whole. So it is of a [Batch] that was entered within several. Of any other
-// lock the only member is h itself.
-func (h *Held) Members() []*Held {
-	if !h.stands() {
+// Replicas returns how many replicas of the server had confirmed the lock when it was acquired.
+// It reports false if that is not known, because the store was not told to ask
+// ([redisstore.Options].Replicas) or got no answer. A replica that has confirmed the lock may
+// not be the one that a fail-over promotes. For a [Multi] Replicas returns the least of its
+// locks. A quorum does not know it.
+//
+// [redisstore.Options]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Options
+func (h *Held) Replicas() (n int, known bool) {
+	if !h.ok() {
+		return 0, false
+	}
+	return h.handle.replicas()
+}
+
+// Handles returns the handles of the locks that a [Multi] holds, in the order in which it was
+// given them: each has its own key, token and deadline. Unlocking one ends the whole. The same
+// holds for the handle of a [Batch] that was re-entered through several outer batches. For any
+// other lock Handles returns h itself.
+func (h *Held) Handles() []*Held {
+	if !h.ok() {
 		return nil
 	}
-	if g, ok := h.hold.(*group); ok {
+	if g, ok := h.handle.(*multiHandle); ok {
 		return slices.Clone(g.members)
 	}
 	return []*Held{h}
 }
 
-// Names returns the names of the members that a [Batch] holds, sorted; nil of any
+// Members returns the sorted names of the members that a [Batch] holds, and nil for any
 // other lock. The slice is shared and must not be changed.
-func (h *Held) Names() []string {
-	if !h.stands() {
+func (h *Held) Members() []string {
+	if !h.ok() {
 		return nil
 	}
-	return h.hold.names()
+	return h.handle.names()
 }
 
-// Key returns the key of the lock, for a Multi those of all, with commas between.
+// Key returns the key of the lock. For a Multi it returns all keys, separated by commas.
 func (h *Held) Key() string {
-	if !h.stands() {
+	if !h.ok() {
 		return ""
 	}
-	return h.hold.key()
+	return h.handle.key()
 }
 
-// Context returns a copy of parent that also ends when the lock is held no more;
-// context.Cause then tells why, as Err does. The CancelFunc ends the context
-// without touching the lock and must be called to free what it takes. No
-// goroutine exists for it while the lock is held. A nil parent counts as
-// context.Background().
+// Context returns a copy of parent that also ends when the lock is no longer held. Its
+// context.Cause is then the error of Err. The CancelFunc ends the context without touching
+// the lock, and must be called to free its resources. The context needs no goroutine while
+// the lock is held. A nil parent counts as context.Background().
 //
-// The context carries the ownership: a [Reentrant] of this client and key that is
-// given it, or a context made from it, enters the lock again, and so does a [Batch].
+// Only work that uses this context stops at a loss. Work that must not stop halfway uses parent,
+// and calls Valid before the step that matters or sends the Token.
+//
+// The context carries the ownership. With it, or with a context made from it, a [Reentrant]
+// or [Batch] of this client and key enters the lock again, and a lock that is not reentrant
+// returns ErrHeldByContext.
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	if !h.stands() {
+	if !h.ok() {
 		cancel(ErrNotHeld)
 		return ctx, func() {}
 	}
-	ctx = h.hold.carry(ctx, h)
+	ctx = h.handle.withOwner(ctx, h)
 	if err := h.Err(); err != nil {
 		cancel(err)
 		return ctx, func() {}
 	}
-	stop := h.hold.afterFunc(func() { cancel(h.Err()) })
+	stop := h.handle.afterFunc(cancel)
 	return ctx, func() {
 		stop()
 		cancel(context.Canceled)
 	}
 }
 
-// String names the lock, for messages; the owner is not in it.
+// String describes the lock for messages, without its owner.
 func (h *Held) String() string {
-	if !h.stands() {
+	if !h.ok() {
 		return "lock not held"
 	}
-	return h.hold.String()
+	return h.handle.String()
 }
+
+// heldLease is one lease of the store, which the watchdog renews, and the number of its
+// handles. The store does not know that number, because an older message could overtake a
+// change of it.
+type heldLease struct {
+	client *Client
+	entry  *renewal.Entry[driver.Lease]
+
+	handles atomic.Int32 // handles that are not unlocked; at 0 the lease is released
+	left    atomic.Bool  // the first handle was unlocked while there were others
+	node    ageNode[heldLease]
+
+	observed *observation // nil without hooks
+}
+
+// unlockTimeout bounds one Unlock.
+const unlockTimeout = 3 * time.Second
+
+// newHeld returns the first handle of a lease.
+func newHeld(c *Client, entry *renewal.Entry[driver.Lease]) *Held {
+	s := &heldLease{client: c, entry: entry}
+	s.handles.Store(1)
+	c.young.add(&s.node, s)
+	c.ages.Need()
+	return &Held{handle: s}
+}
+
+// unlock unlocks the first handle.
+func (s *heldLease) unlock(ctx context.Context) error {
+	last, err := s.leave(ctx, true)
+	if err == nil && !last {
+		s.left.Store(true)
+	}
+	return err
+}
+
+// leave counts a handle out. The last one releases the lease, with its MinHold if keep is set.
+func (s *heldLease) leave(ctx context.Context, keep bool) (last bool, err error) {
+	err = s.state() // before others can leave, too
+	if s.handles.Add(-1) == 0 {
+		last, err = true, s.releaseObserved(ctx, keep)
+	}
+	if err != nil {
+		err = failed("unlock", s.key(), err)
+	}
+	return last, err
+}
+
+// release ends the lease and tells the store.
+func (s *heldLease) release(ctx context.Context, keep bool) error {
+	s.client.young.remove(&s.node)
+	if err := s.client.begin(); err != nil { // Close releases it, if it was not lost before
+		return cmp.Or(s.state(), err)
+	}
+	defer s.client.done()
+	lease := s.entry.Lease()
+	if !keep {
+		lease = notKept(lease)
+	}
+	if !s.entry.Stop() {
+		return s.releaseEnded(lease)
+	}
+	bound := min(unlockTimeout, lease.TTL)
+	call := newLimitedContext(ctx, bound)
+	defer call.stop()
+	return s.client.release(call, lease)
+}
+
+// releaseEnded releases a lease that has ended, in the background. The store may still have
+// it, and others would wait until its TTL ends. That is possible even if the store has
+// answered that it is lost: a quorum answers that when a majority has lost it, and the other
+// members may still have it.
+func (s *heldLease) releaseEnded(lease driver.Lease) error {
+	err := s.state()
+	if errors.Is(err, ErrDetached) { // another process may have the lease
+		return err
+	}
+	var lost *renewal.LostError
+	if errors.As(err, &lost) && lost.Reason != renewal.LimitReached {
+		lease = notKept(lease) // the work was not protected to its end, so another may do it now
+	}
+	gone := lost != nil && lost.Reason == renewal.NotOwned
+	if gone && !lease.Unanswered {
+		_ = s.client.releaser.TryAdd(lease) // most often nothing is left, so a full releaser is no error
+	} else {
+		s.client.releaser.Add(lease)
+	}
+	return err
+}
+
+// release releases a lease that was held until now. It repeats a first try without an
+// answer. If the answer is then ErrNotHeld, the first try was executed.
+func (c *core) release(ctx context.Context, lease driver.Lease) error {
+	began := time.Now()
+	err := c.store.Release(ctx, lease)
+	c.health.record(err, began, false)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotHeld):
+		return &renewal.LostError{Reason: renewal.NotOwned, Err: err}
+	}
+	if ctx.Err() == nil {
+		if again := c.store.Release(ctx, lease); again == nil || errors.Is(again, ErrNotHeld) {
+			return nil
+		}
+	}
+	c.releaser.Add(lease)
+	return fmt.Errorf("not confirmed yet: %w", basic.Unprefixed(unavailable(err)))
+}
+
+// noAnswerError is the cause of a context that ends because a call of the store has had no
+// answer for so long. It matches no error of package context, because the user has not
+// ended the call.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string {
+	return fmt.Sprintf("no answer within %v", basic.Round(time.Duration(e)))
+}
+
+// state returns nil while the lease is held by any handle, and afterwards the reason.
+func (s *heldLease) state() error { return entryState(s.entry, s.client.terms) }
+
+func entryState(entry *renewal.Entry[driver.Lease], terms Terms) error {
+	err := entry.Err()
+	switch {
+	case errors.Is(err, renewal.ErrStopped):
+		return ErrNotHeld
+	case errors.Is(err, ErrDetached):
+		return ErrDetached
+	case errors.Is(err, schedule.ErrClosed):
+		return errEngineClosed
+	case errors.Is(err, renewal.ErrClosed):
+		return ErrClosed
+	}
+	return plannedEnd(err, terms, entry.Lease().TTL)
+}
+
+// plannedEnd names the field of the Terms that has ended the lease, if one has.
+func plannedEnd(err error, terms Terms, ttl time.Duration) error {
+	lost, _ := errors.AsType[*renewal.LostError](err)
+	switch {
+	case lost == nil || lost.Reason != renewal.LimitReached:
+		return err
+	case terms.Fixed:
+		return textError{fmt.Sprintf("lock: lease lost: its fixed TTL of %v ended", ttl), err}
+	default:
+		return textError{fmt.Sprintf("lock: lease lost: its MaxHold of %v ended", terms.MaxHold), err}
+	}
+}
+
+// errEngineClosed is the reason of leases that ended because the user closed the engine.
+var errEngineClosed = fmt.Errorf("%w: %w", ErrClosed, schedule.ErrClosed)
+
+func (s *heldLease) err() error {
+	if s.left.Load() {
+		return ErrNotHeld
+	}
+	return s.ended()
+}
+
+// ended is state with the key in the text of a loss. The error is no pointer, so that two
+// calls return equal errors.
+func (s *heldLease) ended() error { return entryError(s.entry, s.client.terms) }
+
+func entryError(entry *renewal.Entry[driver.Lease], terms Terms) error {
+	err := entryState(entry, terms)
+	if errors.Is(err, ErrLost) {
+		return keyError{key: entry.Lease().Key, err: err}
+	}
+	return err
+}
+
+func (s *heldLease) valid() bool { return !s.left.Load() && s.entry.Valid() }
+
+// done and afterFunc report the end of the lease. If the first handle is unlocked before
+// others, its lease ends later than the handle.
+func (s *heldLease) done() <-chan struct{} { return s.entry.Done() }
+
+func (s *heldLease) afterFunc(f func(err error)) (stop func() bool) {
+	entry, terms := s.entry, s.client.terms // the function must not refer to s or the client
+	return entry.AfterFunc(func() { f(entryError(entry, terms)) })
+}
+
+func (s *heldLease) deadline() time.Time {
+	if s.left.Load() {
+		return time.Time{}
+	}
+	return s.entry.Deadline()
+}
+
+func (s *heldLease) token() uint64 { return s.entry.Lease().Token }
+func (s *heldLease) replicas() (int, bool) {
+	l := s.entry.Lease()
+	return int(l.Replicas), l.ReplicasKnown
+}
+func (s *heldLease) key() string          { return s.entry.Lease().Key }
+func (s *heldLease) names() []string      { return s.entry.Lease().Members() }
+func (s *heldLease) logger() *slog.Logger { return s.client.logger }
+func (s *heldLease) String() string       { return s.entry.Lease().String() }

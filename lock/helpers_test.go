@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -22,8 +25,8 @@ const ttl = 30 * time.Second
 
 var errIO = errors.New("connection reset")
 
-// bubble runs a test in virtual time with a client of a store in memory that
-// fails as the test says, and that cannot wait.
+// bubble runs a test in virtual time. The client's store is in memory, cannot wait, and fails
+// as the test says.
 func bubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	bubbleWith(t, nil, test)
@@ -34,7 +37,7 @@ func bubbleWith(t *testing.T, o *lock.Options, test func(t *testing.T, b *bench)
 	bubbleOn(t, o, false, test)
 }
 
-// waiting is bubbleWith on a store that can wait.
+// waiting is bubbleWith with a store that can wait.
 func waiting(t *testing.T, o *lock.Options, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	bubbleOn(t, o, true, test)
@@ -47,14 +50,14 @@ func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T,
 		b := &bench{t: t, mem: mem, count: map[locktest.Op]int{}}
 		b.store = &locktest.Faulty{Store: mem, Before: b.before, After: b.after}
 		if !waits {
-			b.store.Store = struct{ lock.Store }{mem}
+			b.store.Store = struct{ driver.Store }{mem}
 		}
 		client, err := lock.New(b.store, o)
 		require.NoError(t, err)
 		b.Client = client
 		defer func() {
 			b.heal()
-			if err := client.Close(context.Background()); !errors.Is(err, lock.ErrClosed) {
+			if err := client.Close(context.Background()); !b.closed.Load() && !errors.Is(err, lock.ErrClosed) {
 				require.NoError(t, err)
 			}
 			synctest.Wait()
@@ -63,17 +66,25 @@ func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T,
 	})
 }
 
-// bench is a client on a store whose faults and counts the test controls.
+// bench is a client with a store whose faults the test controls and whose calls are counted.
 type bench struct {
 	*lock.Client
 	t     *testing.T
 	mem   *memstore.Store
 	store *locktest.Faulty
 
+	closed atomic.Bool // by the test itself
+
 	mu         sync.Mutex // guards all below
 	count      map[locktest.Op]int
 	beforeFunc func(ctx context.Context, op locktest.Op) error
 	afterFunc  func(ctx context.Context, op locktest.Op) error
+}
+
+// Close closes the client before the end of the test.
+func (b *bench) Close(ctx context.Context) error {
+	b.closed.Store(true)
+	return b.Client.Close(ctx)
 }
 
 func (b *bench) before(ctx context.Context, op locktest.Op) error {
@@ -130,6 +141,14 @@ func (b *bench) lock(key string) *lock.Held {
 	return h
 }
 
+// taken acquires a lock for another owner.
+func (b *bench) taken(key string) driver.Lease {
+	b.t.Helper()
+	l, err := b.mem.Acquire(context.Background(), driver.Request{Key: key, Owner: "other", TTL: ttl})
+	assert.NoError(b.t, err)
+	return l
+}
+
 func always(op locktest.Op, err error) func(context.Context, locktest.Op) error {
 	return func(_ context.Context, got locktest.Op) error {
 		if got == op {
@@ -139,7 +158,7 @@ func always(op locktest.Op, err error) func(context.Context, locktest.Op) error 
 	}
 }
 
-// once fails the first call of an operation.
+// once returns a fault that fails the first call of an operation.
 func once(op locktest.Op, err error) func(context.Context, locktest.Op) error {
 	var mu sync.Mutex // guards done
 	done := false
@@ -154,7 +173,7 @@ func once(op locktest.Op, err error) func(context.Context, locktest.Op) error {
 	}
 }
 
-// panics is a store that does so when it is asked for an operation.
+// panics returns a fault that panics in an operation.
 func panics(op locktest.Op) func(context.Context, locktest.Op) error {
 	return func(_ context.Context, got locktest.Op) error {
 		if got == op {
@@ -164,7 +183,7 @@ func panics(op locktest.Op) func(context.Context, locktest.Op) error {
 	}
 }
 
-// hang blocks an operation until its ctx ends.
+// hang returns a fault that blocks an operation until its ctx ends.
 func hang(op locktest.Op) func(context.Context, locktest.Op) error {
 	return func(ctx context.Context, got locktest.Op) error {
 		if got != op {

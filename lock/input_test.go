@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -43,7 +45,7 @@ func TestBadKeysAreRefusedWithoutIO(t *testing.T) {
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	for _, s := range []lock.Store{nil, (*memstore.Store)(nil)} {
+	for _, s := range []driver.Store{nil, (*memstore.Store)(nil)} {
 		_, err := lock.New(s, nil)
 		require.ErrorContains(t, err, "store is nil")
 	}
@@ -53,13 +55,12 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"Options.TTL must be at most":    {Terms: lock.Terms{TTL: lock.MaxTTL + 1}},
 		"Options.TTL must be at most ":   {Terms: lock.Terms{TTL: math.MaxInt64}},
 		"Options.Scheduler":              {Scheduler: (*wheel.Wheel)(nil)},
-		"Options.MaxHold":                {Terms: lock.Terms{MaxHold: -1}},
+		"Options.MaxHold":                {Terms: lock.Terms{MaxHold: -2}},
 		"Options.MaxHold has no meaning": {Terms: lock.Terms{MaxHold: time.Hour, Fixed: true}},
 		"Options.MaxWaiters":             {MaxWaiters: -1},
-		"Options.LocalHandovers":         {LocalHandovers: -1},
 		"Options.Fraction":               {Renewal: renewal.Options{Fraction: 2}},
-		"a TTL of 100ms is too short":    {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
-		"a TTL of 30s is too short":      {Renewal: renewal.Options{Margin: math.MaxInt64}},
+		"TTL of 100ms is too short":      {Terms: lock.Terms{TTL: lock.MinTTL}, Renewal: renewal.Options{Margin: time.Second}},
+		"TTL of 30s is too short":        {Renewal: renewal.Options{Margin: math.MaxInt64}},
 	} {
 		_, err := lock.New(memstore.New(), &o)
 		require.ErrorContains(t, err, strings.TrimSpace(want))
@@ -74,7 +75,7 @@ func TestBadTermsAreTheErrorOfLock(t *testing.T) {
 		for want, terms := range map[string]lock.Terms{
 			"Terms.TTL must be at least": {TTL: -time.Second},
 			"Terms.TTL must be at most":  {TTL: 2 * lock.MaxTTL},
-			"Terms.MaxHold":              {MaxHold: -1},
+			"Terms.MaxHold":              {MaxHold: -2},
 		} {
 			_, err := b.With(terms).Mutex("k").Lock(ctx)
 			require.ErrorContains(t, err, want)
@@ -85,7 +86,7 @@ func TestBadTermsAreTheErrorOfLock(t *testing.T) {
 	})
 }
 
-// The margin follows the tick of an engine that has one.
+// The default margin depends on the tick of the engine.
 func TestAnEngineThatIsTooCoarseIsRefused(t *testing.T) {
 	coarse, err := wheel.New(&wheel.Options{Tick: time.Second})
 	require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestTheSmallestTTL(t *testing.T) {
 	})
 }
 
-// What its owners begin with is a secret, and stays out of messages.
+// The prefix of a client's owners is a secret and does not appear in messages.
 func TestAClientShowsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		assert.Equal(t, "lock client lock client lock client lock.Client{}", fmt.Sprintf("%v %+v %s %#v", b.Client, b.Client, b.Client, b.Client))
@@ -140,6 +141,41 @@ func TestTheZeroHandles(t *testing.T) {
 	}
 }
 
+// Every method of a client, a lock or a handle can be called on a nil pointer.
+func TestNilPointersDoNotPanic(t *testing.T) {
+	for _, v := range []any{
+		(*lock.Mutex)(nil), (*lock.Reentrant)(nil), (*lock.RWMutex)(nil), (*lock.Semaphore)(nil), (*lock.Batch)(nil),
+		(*lock.Election)(nil), (*lock.Client)(nil), (*lock.Held)(nil),
+	} {
+		value := reflect.ValueOf(v)
+		for i := range value.NumMethod() {
+			method := value.Method(i)
+			args := make([]reflect.Value, method.Type().NumIn())
+			for j := range args {
+				args[j] = reflect.Zero(method.Type().In(j))
+				if args[j].Type() == reflect.TypeFor[context.Context]() {
+					args[j] = reflect.ValueOf(ctx)
+				}
+			}
+			call := method.Call
+			if method.Type().IsVariadic() {
+				call = method.CallSlice
+			}
+			assert.NotPanics(t, func() { call(args) }, "%T.%s", v, value.Type().Method(i).Name)
+		}
+	}
+	for leader, err := range (*lock.Election)(nil).Observe(ctx) {
+		require.Error(t, err)
+		assert.Zero(t, leader)
+	}
+	for _, l := range []lock.Locker{(*lock.RWMutex)(nil).RLocker(), new(lock.RWMutex).RLocker(), new(lock.Semaphore), new(lock.Batch), new(lock.Election), new(lock.Reentrant)} {
+		_, err := l.Lock(ctx)
+		require.ErrorContains(t, err, "not made by a Client", "%T", l)
+		_, err = l.TryLock(ctx)
+		require.ErrorContains(t, err, "not made by a Client", "%T", l)
+	}
+}
+
 func TestErrorsThatNoTryWouldMendAreReturnedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		for _, want := range []error{
@@ -152,12 +188,12 @@ func TestErrorsThatNoTryWouldMendAreReturnedAtOnce(t *testing.T) {
 			require.ErrorIs(t, err, want)
 			assert.Equal(t, 1, b.calls(locktest.Acquire)-before)
 			assert.Zero(t, time.Since(start))
-			assert.Zero(t, b.Stats().Cleaning, "nothing was taken")
+			assert.Zero(t, b.Stats().Releasing, "nothing was taken")
 		}
 	})
 }
 
-// Owners are secrets: whoever knows one can release its lock.
+// Owners are secrets, because anybody who knows an owner can release its lock.
 func TestOwnersNeverShow(t *testing.T) {
 	var owners []string
 	var log strings.Builder
@@ -180,16 +216,16 @@ func TestOwnersNeverShow(t *testing.T) {
 			}
 		}
 		assert.NotEqual(t, owners[0], owners[1])
-		assert.Contains(t, log.String(), "lease.key=a", "the log names the lock")
+		assert.Contains(t, log.String(), "key=a", "the log names the lock")
 	})
 }
 
 type spy struct {
-	lock.Store
+	driver.Store
 	owners *[]string
 }
 
-func (s spy) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s spy) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	*s.owners = append(*s.owners, r.Owner)
 	return s.Store.Acquire(ctx, r)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -67,32 +66,4 @@ func ExampleClient_ForceRelease() {
 	// forced: <nil>
 	// a higher token: true
 	// told of the loss: true
-}
-
-// Goroutines of one process pass the lock on without asking the store, up to eight
-// times in a row; then it goes to those who wait in other processes.
-func ExampleOptions_localHandovers() {
-	client, err := lock.New(memstore.New(), &lock.Options{LocalHandovers: 8})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close(context.Background())
-
-	orders := 0
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() {
-			err := lock.Do(context.Background(), client.Mutex("orders"), func(context.Context) error {
-				orders++
-				return nil
-			})
-			if err != nil {
-				fmt.Println(err)
-			}
-		})
-	}
-	wg.Wait()
-	fmt.Println("orders:", orders)
-	// Output: orders: 10
 }

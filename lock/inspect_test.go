@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/lock/quorumstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -55,7 +57,7 @@ func TestMetadataOfTerms(t *testing.T) {
 			assert.Equal(t, "host 1", shown(b.Semaphore("s", 2), "s"))
 			assert.Equal(t, "host 1", shown(b.Batch("b", "x", "y"), "b"))
 			assert.Equal(t, long, shown(b.With(lock.Terms{Metadata: long}).Mutex("a"), "a"))
-			assert.Empty(t, shown(b.With(lock.Terms{}).Semaphore("s", 2), "s"))
+			assert.Equal(t, "host 1", shown(b.With(lock.Terms{TTL: time.Minute}).Semaphore("s", 2), "s"))
 			_, err := b.With(lock.Terms{Metadata: long + "m"}).Mutex("a").TryLock(context.Background())
 			require.ErrorContains(t, err, "Terms.Metadata must have at most 1024 bytes, got 1025")
 		})
@@ -87,22 +89,22 @@ func TestLooksThatFail(t *testing.T) {
 }
 
 func TestAStoreThatShowsNothing(t *testing.T) {
-	for _, store := range []lock.Store{struct{ lock.Store }{memstore.New()}, &locktest.Faulty{Store: struct{ lock.Store }{memstore.New()}}} {
+	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, &locktest.Faulty{Store: struct{ driver.Store }{memstore.New()}}} {
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
 		_, err = c.Inspect(t.Context(), "k")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorIs(t, c.ForceRelease(t.Context(), "k"), errors.ErrUnsupported)
-		q, err := lock.Quorum(store, memstore.New())
+		q, err := quorumstore.New(store, memstore.New())
 		require.NoError(t, err)
-		_, err = q.(lock.Inspector).Inspect(t.Context(), "k")
+		_, err = q.Inspect(t.Context(), "k")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, closeStore(q))
+		require.NoError(t, q.Close())
 		require.NoError(t, c.Close(t.Context()))
 	}
 }
 
-// A look ends with the client.
+// Inspect ends when the client is closed.
 func TestCloseEndsALook(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		b.loseRequests(hang(locktest.Inspect))
@@ -116,49 +118,5 @@ func TestCloseEndsALook(t *testing.T) {
 		require.ErrorIs(t, <-ended, lock.ErrClosed)
 		_, err := b.Inspect(context.Background(), "k")
 		require.ErrorIs(t, err, lock.ErrClosed)
-	})
-}
-
-func TestQuorumShowsWhatAMajorityDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
-		all, q := newServers(t, 3)
-		inspector := q.(lock.Inspector)
-		_, err := all[0].mem.Acquire(ctx, request("k", "x"))
-		require.NoError(t, err)
-		info, err := inspector.Inspect(ctx, "k")
-		require.NoError(t, err)
-		assert.Zero(t, info.Held, "a minority holds nothing")
-		all[1].losesRequests(down)
-		_, err = inspector.Inspect(ctx, "k")
-		require.ErrorIs(t, err, errIO, "it may have it, too")
-		_, err = inspector.Inspect(ctx, "nobody's")
-		require.NoError(t, err, "a majority says so")
-		all[1].losesRequests(nil)
-
-		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), lock.ErrNotHeld)
-		l := acquire(t, q, "k", "a")
-		all.fail(1, down)
-		info, err = inspector.Inspect(ctx, "k")
-		require.NoError(t, err)
-		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl}}, Held: 1}, info)
-		require.NoError(t, inspector.ForceRelease(ctx, "k"))
-		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
-
-		all.fail(1, nil)
-		for i, name := range []string{"late", "leader", "leader"} {
-			r := request("elected", "x")
-			r.Extra = &lock.Extra{Metadata: name}
-			_, err = all[i].mem.Acquire(ctx, r)
-			require.NoError(t, err)
-		}
-		info, err = inspector.Inspect(ctx, "elected")
-		require.NoError(t, err)
-		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader"}}, info.Holders)
-
-		all.fail(2, down)
-		_, err = inspector.Inspect(ctx, "k")
-		require.ErrorContains(t, err, "store 1: "+errIO.Error())
-		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), errIO)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -68,7 +69,7 @@ func TestLockWaits(t *testing.T) {
 			})
 		}
 		start := time.Now()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2)
 		assert.Equal(t, 19, b.Stats().Waiting)
 		wg.Wait()
 		assert.Empty(t, ex.Violations())
@@ -79,11 +80,10 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// A holder that died is waited for to the end of its lease, and not longer by a
-// backoff.
+// A waiter gets the lock of a dead holder when its lease ends, without an additional backoff.
 func TestLockTriesWhenTheLeaseEnds(t *testing.T) {
 	bubbleWith(t, &lock.Options{Backoff: func(int) time.Duration { return time.Hour }}, func(t *testing.T, b *bench) {
-		_, err := b.mem.Acquire(ctx, lock.Request{Key: "k", Owner: "dead", TTL: ttl})
+		_, err := b.mem.Acquire(ctx, driver.Request{Key: "k", Owner: "dead", TTL: ttl})
 		require.NoError(t, err)
 		start := time.Now()
 		h := b.lock("k")
@@ -133,7 +133,7 @@ func TestAFinishedContextDoesNoIO(t *testing.T) {
 
 func TestALostAnswerOfAcquireIsMadeGood(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		var released []lock.Lease
+		var released []driver.Lease
 		b.store.Store = releaseSpy{b.store.Store, &released}
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h := b.lock("k")
@@ -168,8 +168,7 @@ func TestAnAcquireThatFailsLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A cancelled acquire whose request arrives after its release: the tombstone
-// keeps it from taking the lock for nobody.
+// The request of a cancelled acquire arrives after the release. The tombstone refuses it.
 func TestACancelledAcquireThatIsExecutedLate(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		release := make(chan struct{})
@@ -187,21 +186,21 @@ func TestACancelledAcquireThatIsExecutedLate(t *testing.T) {
 	})
 }
 
-// lateStore executes the first acquire when hold is closed, whatever its ctx.
+// lateStore executes the first acquire when hold is closed, even if the ctx has ended.
 type lateStore struct {
-	lock.Store
+	driver.Store
 	hold   chan struct{}
 	answer chan error
 }
 
-func (s lateStore) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s lateStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	go func() {
 		<-s.hold
 		_, err := s.Store.Acquire(context.WithoutCancel(ctx), r)
 		s.answer <- err
 	}()
 	<-ctx.Done()
-	return lock.Lease{}, context.Cause(ctx)
+	return driver.Lease{}, context.Cause(ctx)
 }
 
 func TestALockThatWasTakenAwayIsLost(t *testing.T) {
@@ -223,8 +222,8 @@ func TestALockThatWasTakenAwayIsLost(t *testing.T) {
 	})
 }
 
-// The work may be over long before the lease of a lock that was lost to a failing
-// store: Unlock gives it back all the same, so that others need not wait.
+// Unlock also releases a lock that was lost because the store failed, so that others need not
+// wait for the end of its lease.
 func TestAGrantThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var mu sync.Mutex // guards delays
@@ -240,7 +239,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 			return nil
 		})
 		_, err := b.Mutex("k").TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "no lock is better than one that has ended")
+		require.ErrorIs(t, err, lock.ErrUnavailable, "no lock is better than one that has ended")
 		require.NotErrorIs(t, err, lock.ErrLost, "it never was one")
 		synctest.Wait()
 		h := b.lock("k")
@@ -252,17 +251,13 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 		delays = []time.Duration{ttl, ttl, ttl, ttl}
 		mu.Unlock()
 		_, err = b.Mutex("k").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "but not for ever")
+		require.ErrorIs(t, err, lock.ErrUnavailable, "but not for ever")
 		assert.Equal(t, 5, b.calls(locktest.Acquire))
 		synctest.Wait()
 		assert.Zero(t, b.mem.Len())
 	})
 }
 
-// An engine that was closed before its client cannot keep a lock alive; Unlock
-// gives it back all the same.
-// A key that fails holds up no other.
-// keyed is a store that fails to release some keys.
 func TestContext(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		h := b.lock("k")
@@ -308,22 +303,22 @@ func TestDo(t *testing.T) {
 			synctest.Wait()
 			assert.Zero(t, b.mem.Len())
 		}
-		require.NoError(t, lock.Do(ctx, m, func(ctx context.Context) error {
+		require.NoError(t, lock.Do(ctx, m, func(ctx context.Context, _ *lock.Held) error {
 			assert.Equal(t, 1, b.mem.Len())
 			return ctx.Err()
 		}))
 		free()
-		require.ErrorIs(t, lock.Do(ctx, m, func(context.Context) error { return errWork }), errWork)
+		require.ErrorIs(t, lock.Do(ctx, m, func(context.Context, *lock.Held) error { return errWork }), errWork)
 		free()
 
-		err := lock.Do(ctx, m, func(ctx context.Context) error {
+		err := lock.Do(ctx, m, func(ctx context.Context, _ *lock.Held) error {
 			b.mem.Delete("k")
-			<-ctx.Done() // told
+			<-ctx.Done() // notified
 			assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 			return nil
 		})
 		require.ErrorIs(t, err, lock.ErrLost, "though f returned nil")
-		err = lock.Do(ctx, m, func(context.Context) error {
+		err = lock.Do(ctx, m, func(context.Context, *lock.Held) error {
 			b.mem.Delete("k")
 			return errWork
 		})
@@ -331,12 +326,12 @@ func TestDo(t *testing.T) {
 		require.ErrorIs(t, err, errWork)
 
 		assert.PanicsWithValue(t, "oops", func() {
-			_ = lock.Do(ctx, m, func(context.Context) error { panic("oops") })
+			_ = lock.Do(ctx, m, func(context.Context, *lock.Held) error { panic("oops") })
 		})
 		free()
 
 		cancelled, cancel := context.WithCancel(ctx)
-		require.ErrorIs(t, lock.Do(cancelled, m, func(ctx context.Context) error {
+		require.ErrorIs(t, lock.Do(cancelled, m, func(ctx context.Context, _ *lock.Held) error {
 			cancel()
 			<-ctx.Done()
 			return ctx.Err()
@@ -344,13 +339,27 @@ func TestDo(t *testing.T) {
 		free()
 
 		b.loseRequests(always(locktest.Release, errIO))
-		require.NoError(t, lock.Do(ctx, m, func(context.Context) error { return nil }), "the work was done")
+		require.NoError(t, lock.Do(ctx, m, func(context.Context, *lock.Held) error { return nil }), "the work was done")
 		b.heal()
 		settle(time.Second)
 		free()
 
-		require.ErrorContains(t, lock.Do(ctx, nil, func(context.Context) error { return nil }), "nil")
+		require.ErrorContains(t, lock.Do(ctx, nil, func(context.Context, *lock.Held) error { return nil }), "nil")
 		require.ErrorContains(t, lock.Do(ctx, m, nil), "nil")
-		require.ErrorIs(t, lock.Do(ctx, b.Mutex(""), func(context.Context) error { return nil }), lock.ErrBadKey)
+		require.ErrorIs(t, lock.Do(ctx, b.Mutex(""), func(context.Context, *lock.Held) error { return nil }), lock.ErrBadKey)
+	})
+}
+
+// If a server reports a lock as lost, Unlock still sends one release and ignores its result.
+func TestALostLockIsReleasedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.mem.Delete("k")
+		<-h.Done()
+		assert.Zero(t, b.calls(locktest.Release))
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Equal(t, 1, b.calls(locktest.Release))
+		assert.Zero(t, b.Stats().Releasing)
 	})
 }

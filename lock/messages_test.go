@@ -12,11 +12,10 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// An error is read in a log, where nothing else tells of which lock it speaks.
+// An error must name its lock, because a log may have no other context.
 func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 	waiting(t, &lock.Options{MaxWaiters: 1}, func(t *testing.T, b *bench) {
 		says := func(want string, err error) {
@@ -35,26 +34,26 @@ func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 		says(`lock: force the release of "k": not held`, b.ForceRelease(ctx, "k"))
 
 		held := b.lock("k")
-		short, cancel := context.WithTimeoutCause(ctx, time.Second, errors.New("out of patience"))
+		short, cancel := context.WithTimeoutCause(ctx, time.Second, errors.New("out of timeout"))
 		defer cancel()
 		failed := make(chan error, 1)
 		go func() { failed <- lockFor(short, b.Mutex("k")) }()
 		settle(time.Millisecond)
-		says(`lock: "k": as many calls of Lock are waiting as Options.MaxWaiters allows`, lockFor(ctx, b.Mutex("k")))
-		says(`lock: "k": not acquired: out of patience`, <-failed)
-		says(`lock: "k": not acquired: out of patience`, lockFor(short, b.Mutex("k")))
+		says(`lock: "k": too many waiters (Options.MaxWaiters)`, lockFor(ctx, b.Mutex("k")))
+		says(`lock: "k": not acquired: out of timeout`, <-failed)
+		says(`lock: "k": not acquired: out of timeout`, lockFor(short, b.Mutex("k")))
 		require.NoError(t, held.Unlock(ctx))
 		says(`lock: unlock "k": not held`, held.Unlock(ctx))
 
 		held = b.lock("k")
 		b.loseRequests(always(locktest.Release, errIO))
-		says(`lock: unlock "k": not confirmed yet: connection reset`, held.Unlock(ctx))
+		says(`lock: unlock "k": not confirmed yet: store unavailable: connection reset`, held.Unlock(ctx))
 		b.loseRequests(always(locktest.Acquire, errIO))
 		_, err := b.Mutex("j").TryLock(ctx)
-		says(`lock: "j": connection reset`, err)
+		says(`lock: "j": store unavailable: connection reset`, err)
 		b.loseRequests(always(locktest.Acquire, fmt.Errorf(`store: acquire "j": %w`, errIO)))
 		_, err = b.Mutex("j").TryLock(ctx)
-		says(`lock: store: acquire "j": connection reset`, err)
+		says(`lock: store unavailable: store: acquire "j": connection reset`, err)
 		b.heal()
 
 		require.NoError(t, b.Close(ctx))
@@ -76,7 +75,7 @@ func TestTheErrorOfAMultiNamesTheKeyOnce(t *testing.T) {
 	})
 }
 
-const lostText = `renewal: lease lost: the store has it no more`
+const lostText = `lease lost: no longer owned`
 
 func TestALossNamesTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
@@ -105,7 +104,7 @@ func TestALossNamesTheKey(t *testing.T) {
 	})
 }
 
-// The wheel fires a few milliseconds after the deadline, so a look at it comes first.
+// The wheel fires a few milliseconds after the deadline, so Err notices the loss first.
 func TestALossThatNoTimerHasToldOfNamesTheKey(t *testing.T) {
 	for _, look := range []func(*lock.Held) error{
 		func(h *lock.Held) error { return h.Err() },
@@ -115,7 +114,7 @@ func TestALossThatNoTimerHasToldOfNamesTheKey(t *testing.T) {
 			again, _ := b.again(b.reentrant("k"))
 			time.Sleep(time.Until(again.Deadline()))
 			require.ErrorIs(t, look(again), lock.ErrLost)
-			require.EqualError(t, again.Err(), `lock: "k": renewal: lease lost: its deadline passed`)
+			require.EqualError(t, again.Err(), `lock: "k": lease lost: its fixed TTL of 30s ended`)
 		})
 	}
 }
@@ -123,18 +122,18 @@ func TestALossThatNoTimerHasToldOfNamesTheKey(t *testing.T) {
 func TestTheEndOfAMemberNamesItsKey(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		whole := lockAll(t, b.all("a", "b"))
-		require.NoError(t, whole.Members()[1].Unlock(ctx))
+		require.NoError(t, whole.Handles()[1].Unlock(ctx))
 		require.EqualError(t, whole.Err(), `lock: "b": not held`)
 		require.ErrorIs(t, whole.Err(), lock.ErrNotHeld)
 		require.EqualError(t, whole.Unlock(ctx), `lock: unlock "b": not held`)
 	})
 }
 
-// Who returns why the ctx ended has told of the loss.
+// If the function returns the cause of its ctx, Do does not report the loss a second time.
 func TestDoTellsOfALossOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		lose := func(then func(ctx context.Context) error) error {
-			return lock.Do(ctx, b.Mutex("k"), func(ctx context.Context) error {
+			return lock.Do(ctx, b.Mutex("k"), func(ctx context.Context, _ *lock.Held) error {
 				b.mem.Delete("k")
 				<-ctx.Done()
 				return then(ctx)
@@ -146,32 +145,14 @@ func TestDoTellsOfALossOnce(t *testing.T) {
 
 		other := &renewal.LostError{Reason: renewal.NotOwned}
 		err = lose(func(context.Context) error { return other })
-		require.EqualError(t, err, lostText+"\n"+`lock: unlock "k": `+lostText, "that of another lock is not this one's")
+		require.EqualError(t, err, `lock: "k": `+lostText+"; the function returned: renewal: "+lostText, "that of another lock is not this one's")
+		require.ErrorIs(t, err, error(other))
+
+		err = lose(func(ctx context.Context) error { return ctx.Err() })
+		require.EqualError(t, err, `lock: "k": `+lostText)
+		require.NotErrorIs(t, err, context.Canceled, "the ctx of Do has not ended")
+		err = lose(func(context.Context) error { return nil })
+		require.EqualError(t, err, `lock: "k": `+lostText)
+		require.ErrorIs(t, err, lock.ErrLost)
 	})
-}
-
-func TestAQuorumNamesThePackageOnce(t *testing.T) {
-	q, err := lock.Quorum(memstore.New())
-	require.NoError(t, err)
-	r := lock.Request{Key: "k", Owner: "o", TTL: ttl}
-	require.ErrorIs(t, q.Release(ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
-	_, err = q.Acquire(ctx, r)
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.EqualError(t, err, "lock: quorum: not acquired: the acquisition was given up")
-	require.NoError(t, closeStore(q))
-}
-
-func TestAQuorumRefusesANilContext(t *testing.T) {
-	q, err := lock.Quorum(memstore.New())
-	require.NoError(t, err)
-	var none context.Context
-	l := lock.Lease{Request: lock.Request{Key: "k", Owner: "o", TTL: ttl}}
-	_, acquired := q.Acquire(none, l.Request)
-	_, inspected := q.(lock.Inspector).Inspect(none, "k")
-	for _, err := range []error{
-		acquired, inspected, q.(lock.Inspector).ForceRelease(none, "k"), q.Release(none, l), q.Renew(none, []lock.Lease{l}, make([]renewal.Outcome, 1)),
-	} {
-		require.EqualError(t, err, "lock: the context is nil")
-	}
-	require.NoError(t, closeStore(q))
 }

@@ -7,40 +7,43 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Multi returns a lock that is several: it is got when all of them are, and what
-// it holds ends when the first of them ends. They may be of any kinds, clients and
-// stores.
+// Multi returns a lock that consists of several locks. It is acquired when all of them
+// are, and its lease ends when the first of theirs ends. The locks may be of any kind,
+// client and store.
 //
-// Lock waits for one of them and tries the others, in the order of their keys. If one
-// of these is taken it gives all back, and waits for that one next. From the second
-// time on it does not only try the others but then waits for each, for a random time of
-// at most 250 ms and a round trip, so that it gets into their queues too. It never waits
-// longer while it holds one: two Multis do not wait for each other for ever, in whatever
-// order they name their locks, and no order has to be agreed upon. Nor is there any fairness
-// beside that of its locks: where many want different sets that overlap, each may wait
-// for long, and one lock for all of them serves better. TryLock tries each once, and
-// gives all back if one is taken.
+// Lock waits for one lock and tries the others, in the order of their keys. If one of
+// these is taken, Lock releases all and waits for that one next. From the second round
+// on, Lock also waits for each of the others, for a random time of at most 250 ms plus
+// a round trip, so that it enters their queues. It never waits longer while it holds a
+// lock. Two Multis therefore never deadlock, whatever the order of their locks is. A
+// Multi adds no fairness: if many callers want different overlapping sets, each may wait
+// for long, and a single lock for all of them works better. TryLock tries each lock once
+// and releases all if one is taken.
 //
-// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one
-// round trip: those whose lease began earlier are renewed before, as any renewal
-// only if they are still held. A [Reentrant] that ctx has the ownership of is
-// entered, and its lease left as it is.
+// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round
+// trip. Leases that began earlier are renewed first, and a lost one fails the call. A
+// [Reentrant] whose ownership ctx carries is entered, and its lease stays unchanged.
 //
-// The handle is that of all. Its Done, Err and Valid tell of the first member that
-// is lost; the others stay held, for the holder who needs time to stop, until
-// Unlock. Unlock releases all at the same time and returns what went wrong with
-// any. [Held.Members] has what differs: keys, tokens, deadlines.
+// The returned handle stands for all locks. Its Done, Err and Valid report the first
+// member that is lost. The others stay held until Unlock, because the holder needs time
+// to stop. Unlock releases all at the same time and returns all errors. [Held.Handles]
+// returns the handles of the members, with their keys, tokens and deadlines.
 //
-// What was taken by a Lock or TryLock that fails is given back as Unlock would; if
-// ctx has ended, in the background. Their errors are those of the member that was
-// not got. A Multi without locks, and one that names a lock twice, which would
-// wait for itself, are refused by Lock and TryLock: it knows a lock by its store
-// and key, a [Batch] by its members too, and one of a type that is not of this package
-// by being equal. A Multi within a Multi counts as its members.
+// If Lock or TryLock fails, the acquired locks are released as by Unlock, but without their
+// MinHold, and in the background if ctx has ended. The error is that of the member that was not acquired.
+// Lock and TryLock refuse a Multi without locks, and one that names a lock twice, because
+// it would wait for itself. Two locks are the same if they have the same store and key,
+// and for a [Batch] a common member; locks of other types are compared by ==. A Multi
+// within a Multi counts as its members.
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {
@@ -52,24 +55,23 @@ func Multi(locks ...Locker) Locker {
 		m.locks = append(m.locks, l)
 	}
 	if m.wrong == nil {
-		m.wrong = checkMembers(m.locks)
+		m.wrong = checkLocks(m.locks)
 	}
-	m.order = inOrder(m.locks)
+	m.order = orderByKey(m.locks)
 	return m
 }
 
-// inOrder returns the indices of locks in the order of their keys; those of other making
-// come first, as they were given. Nothing depends on it but the time that is lost: of
-// those who want the same locks in opposite orders each would hold a part and wait for
-// the rest, and when one gives its part back the next in the queue does the same.
-func inOrder(locks []Locker) []int {
+// orderByKey returns the indices of locks in the order of their keys. Locks of other
+// types come first, in the given order. The order affects only time: callers that want
+// the same locks in opposite orders would each hold a part and wait for the rest.
+func orderByKey(locks []Locker) []int {
 	order := make([]int, len(locks))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		_, r := asks(locks[a])
-		_, s := asks(locks[b])
+		_, r := requestOf(locks[a])
+		_, s := requestOf(locks[b])
 		return cmp.Compare(r.Key, s.Key)
 	})
 	return order
@@ -78,12 +80,12 @@ func inOrder(locks []Locker) []int {
 // multi is what Multi returns.
 type multi struct {
 	locks []Locker
-	order []int // in which they are asked for, by index
-	wrong error // the answer to every Lock
+	order []int // indices in the order of acquisition
+	wrong error // the error of every Lock
 }
 
-// checkMembers names what is wrong with the locks of a Multi.
-func checkMembers(locks []Locker) error {
+// checkLocks returns an error that names the first bad lock of a Multi.
+func checkLocks(locks []Locker) error {
 	if len(locks) == 0 {
 		return errors.New("lock: Multi has no locks")
 	}
@@ -105,27 +107,26 @@ func checkMembers(locks []Locker) error {
 	return nil
 }
 
-// whichKey is the end of an error that tells the key of a lock, where it is known.
+// whichKey returns the end of an error text with the key of a lock, if it is known.
 func whichKey(l Locker) string {
-	c, r := asks(l)
+	c, r := requestOf(l)
 	if c == nil {
 		return ""
 	}
-	return ": " + quoted(r.Key)
+	return ": " + basic.Quote(r.Key)
 }
 
-// lockID is equal for two Lockers that are the same lock, and for two batches as far
-// as they have a member in common.
+// lockID identifies a lock, or one member of a batch.
 type lockID struct {
 	store  any
 	key    string
 	member string
 }
 
-// identities returns what no two locks may have in common of which one would wait
-// for the other.
+// identities returns the ids of a lock. Two locks with a common id would wait for each
+// other.
 func identities(l Locker) []any {
-	c, r := asks(l)
+	c, r := requestOf(l)
 	if c == nil || c.core == nil {
 		return []any{l}
 	}
@@ -144,37 +145,51 @@ func identities(l Locker) []any {
 	return ids
 }
 
-// asks returns which client a lock of this package asks for what, nil for others.
-func asks(l Locker) (*Client, Request) {
+// requestOf returns the client and the request of a lock of this package, and a nil
+// client for other locks.
+func requestOf(l Locker) (*Client, driver.Request) {
 	switch l := l.(type) {
 	case *Mutex:
 		if l != nil {
-			return l.client, Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key}
 		}
 	case *Reentrant:
 		if l != nil {
-			return l.client, Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key}
 		}
 	case *RWMutex:
 		if l != nil {
-			return l.client, Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key}
 		}
 	case *reader:
-		return asks((*RWMutex)(l))
+		return requestOf((*RWMutex)(l))
+	case limitedWait:
+		return requestOf(l.locker)
 	case *Semaphore:
 		if l != nil {
-			return l.client, Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key}
 		}
 	case *Election:
 		if l != nil {
-			return l.client, Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key}
 		}
 	case *Batch:
 		if l != nil {
-			return l.client, Request{Key: l.group, Extra: l.extra}
+			return l.client, driver.Request{Key: l.group, Attrs: l.extra}
 		}
 	}
-	return nil, Request{}
+	return nil, driver.Request{}
+}
+
+// key returns the keys of all locks, as far as they are known.
+func (m *multi) key() string {
+	var keys []string
+	for _, l := range m.locks {
+		if c, r := requestOf(l); c != nil {
+			keys = append(keys, r.Key)
+		}
+	}
+	return strings.Join(slices.Compact(keys), ", ")
 }
 
 // Lock implements Locker.
@@ -182,22 +197,26 @@ func (m *multi) Lock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
+	return m.observed(ctx, func(o *observation) (*Held, error) { return m.lock(ctx, o) })
+}
+
+func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {
 	var next int
-	var patience time.Duration
+	var timeout time.Duration
 	for round := 0; ; round++ {
-		held, failed, err := m.acquire(ctx, next, true, patience)
+		held, failed, err := m.acquire(ctx, next, true, timeout, o)
 		var taken *HeldError
 		switch {
 		case err == nil:
 			return held, nil
+		case ctx != nil && ctx.Err() != nil && errors.Is(err, causeOf(ctx)): // must come first, because the cause may be a *HeldError
+			return nil, err
 		case !errors.As(err, &taken) && !errors.Is(err, errStillTaken):
 			return nil, err
-		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-			return nil, err
 		case ctx.Err() != nil:
-			return nil, refusal(ctx, err)
+			return nil, verdict(ctx, err, true)
 		}
-		next, patience = failed, defaultBackoff(round)
+		next, timeout = failed, defaultBackoff(round)
 	}
 }
 
@@ -206,18 +225,20 @@ func (m *multi) TryLock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	held, _, err := m.acquire(ctx, 0, false, 0)
-	return held, err
+	return m.observed(ctx, func(o *observation) (*Held, error) {
+		held, _, err := m.acquire(ctx, 0, false, 0, o)
+		return held, err
+	})
 }
 
-// acquire gets all locks or none, beginning with the one that is first in the order,
-// which it waits for if it is to; for each of the others it waits no longer than
-// patience. It tells the place in the order of the lock that it did not get.
-func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time.Duration) (held *Held, failed int, err error) {
+// acquire acquires all locks or none. It starts with the lock at position first of the
+// order, and waits for it if wait is set. For each of the others it waits at most timeout.
+// On failure it returns the position of the lock that it did not acquire.
+func (m *multi) acquire(ctx context.Context, first int, wait bool, timeout time.Duration, o *observation) (held *Held, failed int, err error) {
 	got := make([]*Held, len(m.locks))
 	defer func() {
-		if held == nil { // also if a store has panicked: nobody could unlock what was got
-			giveBack(ctx, got)
+		if held == nil { // also after a panic of a store
+			giveBackAll(ctx, got)
 		}
 	}()
 	for i := range m.locks {
@@ -225,46 +246,46 @@ func (m *multi) acquire(ctx context.Context, first int, wait bool, patience time
 		at := m.order[place]
 		switch {
 		case wait && i == 0:
-			got[at], err = m.locks[at].Lock(ctx)
-		case patience > 0:
-			got[at], err = lockWithin(ctx, m.locks[at], patience)
+			got[at], err = lockMember(ctx, m.locks[at], true, o)
+		case timeout > 0:
+			got[at], err = lockWithin(ctx, m.locks[at], timeout, o)
 		default:
-			got[at], err = m.locks[at].TryLock(ctx)
+			got[at], err = lockMember(ctx, m.locks[at], false, o)
 		}
-		if err == nil && !got[at].stands() {
-			err = fmt.Errorf("lock: lock %d of Multi: %w", at, bareError{errNoHandle})
+		if err == nil && !got[at].ok() {
+			err = fmt.Errorf("lock: lock %d of Multi: %w", at, basic.Unprefixed(errNoHandle))
 		}
 		if err != nil {
 			return nil, place, err
 		}
 	}
-	if err := each(got, func(h *Held) error { return h.hold.refresh(ctx) }); err != nil {
+	if err := refreshAll(ctx, got); err != nil {
 		return nil, first, err
 	}
-	return newGroup(got), 0, nil
+	return newMultiHandle(got), 0, nil
 }
 
 var errStillTaken = errors.New("it is still taken")
 
-// lockWithin is Lock for a limited time, beyond that in which the store answers: one that
-// is far away would never do so in time.
-func lockWithin(ctx context.Context, l Locker, patience time.Duration) (*Held, error) {
+// lockWithin is Lock for a limited time. The measured time of an answer is added, so that
+// distant stores have time to answer.
+func lockWithin(ctx context.Context, l Locker, timeout time.Duration, o *observation) (*Held, error) {
 	began := time.Now()
-	if h, err := l.TryLock(ctx); err == nil || !errors.As(err, new(*HeldError)) {
+	if h, err := lockMember(ctx, l, false, o); err == nil || ctx.Err() != nil || !errors.As(err, new(*HeldError)) {
 		return h, err
 	}
-	limited, cancel := context.WithTimeout(ctx, patience+time.Since(began))
+	limited, cancel := context.WithTimeoutCause(ctx, timeout+time.Since(began), errStillTaken)
 	defer cancel()
-	h, err := l.Lock(limited)
+	h, err := lockMember(limited, l, true, o)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w: %w", errStillTaken, err)
 	}
 	return h, err
 }
 
-// giveBack unlocks what was got, and waits for that until ctx ends. Unlock has a
-// bound of its own, and what it could not confirm goes on in the background.
-func giveBack(ctx context.Context, got []*Held) {
+// giveBackAll unlocks the handles, without MinHold, and waits for that until ctx ends. Unlock
+// has its own bound and retries in the background.
+func giveBackAll(ctx context.Context, got []*Held) {
 	got = slices.DeleteFunc(got, func(h *Held) bool { return h == nil })
 	if len(got) == 0 {
 		return
@@ -272,7 +293,7 @@ func giveBack(ctx context.Context, got []*Held) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = each(got, func(h *Held) error { return h.Unlock(ctx) })
+		_ = forEach(got, func(h *Held) error { return h.giveBack(ctx) })
 	}()
 	select {
 	case <-done:
@@ -280,12 +301,12 @@ func giveBack(ctx context.Context, got []*Held) {
 	}
 }
 
-// each calls f for all handles at the same time and returns all errors.
-func each(all []*Held, f func(*Held) error) error {
+// forEach calls f for all handles concurrently and returns all errors.
+func forEach(all []*Held, f func(*Held) error) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, h := range all {
-		errs[i] = errExited // should f not return
+		errs[i] = storekit.ErrExited // in case f does not return
 		wg.Go(func() { errs[i] = f(h) })
 	}
 	wg.Wait()

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// all returns the lock of several keys.
+// all returns a Multi of several keys.
 func (b *bench) all(keys ...string) lock.Locker {
 	var locks []lock.Locker
 	for _, k := range keys {
@@ -62,7 +62,7 @@ func TestAMultiTakesAllOrNothing(t *testing.T) {
 	})
 }
 
-// It waits for the one that is taken, and holds nothing meanwhile.
+// A Multi waits for the member that is taken, and holds no other member in the meantime.
 func TestAMultiHoldsNothingWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		c, a := b.lock("c"), b.lock("a")
@@ -86,11 +86,11 @@ func TestAMultiHoldsNothingWhileItWaits(t *testing.T) {
 	})
 }
 
-// swapped hides what lock it is.
+// swapped hides the type of a lock.
 type swapped struct{ lock.Locker }
 
-// Each holder wants what another has: as many as there are, in a ring, and two in
-// opposite order. The store takes its time, so that they meet.
+// Each Multi wants a lock that another Multi holds: several in a ring, and two in opposite
+// orders. The store is slow, so that they meet.
 func TestMultisNeverDeadlock(t *testing.T) {
 	rings := map[string][][]string{
 		"opposite": {{"a", "b"}, {"b", "a"}},
@@ -126,7 +126,7 @@ func TestMultisNeverDeadlock(t *testing.T) {
 	}
 }
 
-// allAsGiven is all for locks whose keys the Multi does not see.
+// allAsGiven is like all, but hides the keys from the Multi, so that it cannot sort them.
 func (b *bench) allAsGiven(keys ...string) lock.Locker {
 	locks := make([]lock.Locker, len(keys))
 	for i, key := range keys {
@@ -135,8 +135,8 @@ func (b *bench) allAsGiven(keys ...string) lock.Locker {
 	return lock.Multi(locks...)
 }
 
-// Those who want the same locks go on, however they name them: if each held one and
-// waited for the other, nearly all of them would give back what they have, for ever.
+// Many Multis want the same two locks in opposite orders and all make progress. If each held
+// one lock and waited for the other, nearly all of them would have to release and start again.
 func TestManyMultisInOppositeOrders(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		const users, rounds, hold = 20, 10, 2 * time.Millisecond
@@ -153,7 +153,7 @@ func TestManyMultisInOppositeOrders(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					assert.Equal(t, keys[0], h.Members()[0].Key(), "as they were given")
+					assert.Equal(t, keys[0], h.Handles()[0].Key(), "as they were given")
 					time.Sleep(hold)
 					assert.NoError(t, h.Unlock(ctx))
 				}
@@ -170,19 +170,19 @@ func (b *bench) holdAll(ex *locktest.Exclusion, all lock.Locker) {
 	if !assert.NoError(b.t, err) {
 		return
 	}
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Enter(m.Key(), m.Token())
 	}
 	time.Sleep(time.Millisecond)
 	assert.True(b.t, h.Valid())
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Leave(m.Key(), m.Token())
 	}
 	assert.NoError(b.t, h.Unlock(ctx))
 }
 
-// Those who want only one of its locks, and always are some, do not keep a Multi
-// waiting: it gets into the queues.
+// A Multi gets its locks although other callers always wait for one of them, because it waits
+// in the queues as well.
 func TestAMultiIsServedAmongMany(t *testing.T) {
 	contend := func(t *testing.T, b *bench) {
 		b.loseRequests(func(context.Context, locktest.Op) error {
@@ -214,15 +214,15 @@ func TestAMultiIsServedAmongMany(t *testing.T) {
 	t.Run("in queues", func(t *testing.T) { waiting(t, nil, contend) })
 }
 
-// A store that fails is no lock that is taken, however long it is waited for; whether
-// it does so at once, or when it has said that the lock is taken.
+// A Multi does not wait on when a store fails, whether the store fails at once or after it has
+// reported the lock as taken.
 func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
 	for _, tc := range []struct {
 		taken    int
 		failure  error
 		failures int
 	}{
-		{0, errIO, 2}, // one is tolerated
+		{0, errIO, 2}, // one failure is tolerated
 		{1, lock.ErrWrongType, 1},
 	} {
 		bubble(t, func(t *testing.T, b *bench) {
@@ -231,8 +231,7 @@ func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
 				time.Sleep(time.Second)
 				assert.NoError(t, first.Unlock(ctx))
 				for range tc.taken {
-					_, err := b.mem.Acquire(ctx, request("a", "other"))
-					assert.NoError(t, err)
+					b.taken("a")
 				}
 				good := b.calls(locktest.Acquire) + 1 + tc.taken // it gets b
 				b.loseRequests(func(_ context.Context, op locktest.Op) error {
@@ -253,11 +252,11 @@ func TestAMultiThatWaitsIsToldOfFailures(t *testing.T) {
 	}
 }
 
-// The context ends when the store has said that a lock is taken, and what was got by
-// then is given back.
+// The context ends after the store has reported a lock as taken. The Multi releases the locks
+// that it has acquired.
 func TestAMultiWhoseContextEndsMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		acquire(t, b.mem, "b", "other")
+		b.taken("b")
 		ended, cancel := context.WithCancel(ctx)
 		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Release {
@@ -293,7 +292,7 @@ func TestAMultiThatIsWaitingEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// What was taken is given back within the bound of Unlock, or of ctx.
+// The release of acquired members ends with ctx, or within the time of an Unlock.
 func TestGivingBackIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.lock("c")
@@ -364,7 +363,7 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	})
 }
 
-// empty is a Locker of other making, which returns what is no handle of a lock.
+// empty is a foreign Locker that returns a zero handle.
 type empty struct{ held *lock.Held }
 
 func (e empty) Lock(context.Context) (*lock.Held, error)    { return e.held, nil }
@@ -372,7 +371,7 @@ func (e empty) TryLock(context.Context) (*lock.Held, error) { return e.held, nil
 
 func TestDoRefusesToWorkWithoutALock(t *testing.T) {
 	for _, l := range []lock.Locker{empty{}, empty{new(lock.Held)}} {
-		err := lock.Do(ctx, l, func(context.Context) error {
+		err := lock.Do(ctx, l, func(context.Context, *lock.Held) error {
 			t.Error("it is called")
 			return nil
 		})
@@ -385,7 +384,7 @@ type uncomparable struct {
 	_ []int
 }
 
-// A store whose values cannot be compared: its clients can.
+// The values of this store cannot be compared, so the Multi compares the clients.
 func TestAMultiOnAStoreThatCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type odd struct {
@@ -402,7 +401,7 @@ func TestAMultiOnAStoreThatCannotBeCompared(t *testing.T) {
 	})
 }
 
-// far is a store at a distance: each request takes 300 ms, there and back.
+// far is the fault of a distant store: each request takes 300 ms there and back.
 func far(ctx context.Context, _ locktest.Op) error {
 	select {
 	case <-time.After(150 * time.Millisecond):
@@ -412,11 +411,12 @@ func far(ctx context.Context, _ locktest.Op) error {
 	}
 }
 
-// A store that takes longer for an answer than a Multi waits while it holds a part.
+// The store needs more time for an answer than a Multi waits while it holds a part of its
+// locks.
 func TestAMultiOfAStoreFarAway(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bubbleOn(t, nil, waits, func(t *testing.T, b *bench) {
-			y := acquire(t, b.mem, "y", "other")
+			y := b.taken("y")
 			b.loseRequests(far)
 			b.loseAnswers(far)
 			both := b.pend(b.all("x", "y"))
@@ -429,21 +429,21 @@ func TestAMultiOfAStoreFarAway(t *testing.T) {
 	}
 }
 
-// There, too, it gets into the queues of the others while it holds one.
+// On a distant store, too, a Multi waits in the queue of one lock while it holds the other.
 func TestAMultiQueuesFarAway(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		y := acquire(t, b.mem, "y", "other")
+		y := b.taken("y")
 		b.loseRequests(far)
 		b.loseAnswers(far)
 		both := b.pend(b.all("x", "y"))
 		settle(10 * time.Second)
-		x := acquire(t, b.mem, "x", "other")
+		x := b.taken("x")
 		require.NoError(t, b.mem.Release(ctx, y))
 		for b.mem.Waiting("x") == 0 {
 			settle(time.Millisecond)
 		}
 		require.NoError(t, b.mem.Release(ctx, x))
-		settle(500 * time.Millisecond) // for the answer, and to refresh y, but not to ask for y again
+		settle(500 * time.Millisecond) // long enough for the answer and the renewal of y, but not for a second acquire of y
 		require.Len(t, both, 1)
 		require.NoError(t, (<-both).Unlock(ctx))
 	})

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Locker is a lock: all kinds of this package are.
@@ -10,14 +12,20 @@ type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
 	// TryLock tries to get the lock without waiting for it to be free. It waits for
-	// the store, though, as long as ctx and the store allow.
+	// the store, though, as long as ctx and the store allow, and asks it a second time if the
+	// first request has no answer.
 	TryLock(ctx context.Context) (*Held, error)
 }
 
-// Mutex is a lock that one holder has at a time. It holds no state: any number of
-// Mutexes of one key, in any process, are the same lock. It is not reentrant: a
-// holder that locks again waits for itself. Its methods are safe for concurrent
-// use.
+// Mutex is a lock with one holder at a time. It has no state: all Mutexes of one key, in any
+// process, are the same lock. It is not reentrant: Lock and TryLock return ErrHeldByContext if
+// ctx comes from the context of a handle that holds the lock; see [Held.Context]. Such a ctx
+// ends when that handle is unlocked, so Lock could never succeed. Use a [Reentrant] instead.
+//
+// A task that outlives the holder waits for it with [context.WithoutCancel] of that ctx, or
+// with a context that does not come from it.
+//
+// Its methods are safe for concurrent use.
 type Mutex struct {
 	client *Client
 	key    string
@@ -31,40 +39,53 @@ func (c *Client) Mutex(key string) *Mutex {
 	return &Mutex{client: c, key: key}
 }
 
-// Lock waits until it has the lock, ctx ends or the client is closed. If the store
-// is a Waiter the lock is handed over to those that wait in the order in which they
-// asked for it; goroutines of one client stand in a line of their own, of which the
-// first has a place in the store's queue. Other stores are asked again and again,
-// at intervals of Options.Backoff, by the first of that line.
+// Lock waits until it has the lock, ctx ends or the client is closed. A store that is a
+// driver.Waiter hands the lock over to waiters in the order of their calls. Goroutines of one
+// client queue in the client first, and only the first of them has a place in the store's
+// queue. Other stores are asked again and again, at intervals of Options.Backoff, by the first
+// goroutine of that queue.
 //
-// Of failures to reach the store a first one is tolerated, the second in a row is
-// returned; in a queue they are tolerated for as long as the place there lasts. An
-// error of the store ends all calls of Lock that wait for this key in this client.
+// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once
+// it is queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s).
+// The error goes to all goroutines of this client that wait for the key.
 //
-// Errors: ErrNotAcquired, together with ctx's cause, if ctx ended, which is noticed
-// at once; ErrTooMany; ErrBadKey; ErrBadTTL, or what else is wrong with the [Terms];
-// ErrWrongType; ErrClosed; those of the store, and of a timer engine that is full or
-// closed. A Lock that failed leaves nothing behind: its place in a queue, and what the
-// store may have granted without telling, are given back in the background, or else
-// end with their TTL.
+// Lock notices at once that ctx has ended. Then the error matches ctx's cause, and either
+// ErrNotAcquired or ErrUnavailable, which has the rule. The cause may be any error: if the
+// error matches one of these two and ErrClosed, it is not this client that is closed.
+// Other errors are ErrHeldByContext, ErrTooMany, ErrBadKey, ErrBadTTL and other errors of
+// the [Terms], ErrWrongType, ErrClosed, and those of a timer engine that is full or closed.
+//
+// A Lock that fails leaves nothing behind: its place in a queue, and a lock that the store may
+// have granted without an answer, are released in the background, or end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
-	if m == nil {
-		return nil, errZeroLock
-	}
-	return m.client.acquire(ctx, Request{Key: m.key, Mode: Exclusive}, true)
+	return m.acquire(ctx, true, nil)
 }
 
-// TryLock gets the lock if nobody holds it or waits for it. If not the error is a
-// *HeldError, which matches ErrNotAcquired; the others are those of Lock.
+// TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a
+// *HeldError, which matches ErrNotAcquired. The other errors are those of Lock. A Lock whose
+// ctx has ended leaves the queue in the background, so it may block TryLock for about one
+// more round trip to the store.
 func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, false, nil)
+}
+
+func (m *Mutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, Request{Key: m.key, Mode: Exclusive}, false)
+	if o == nil {
+		o = m.client.observe(KindMutex)
+	}
+	return m.client.acquireOnce(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, wait, o)
 }
 
 // Key returns the key.
-func (m *Mutex) Key() string { return m.key }
+func (m *Mutex) Key() string {
+	if m == nil {
+		return ""
+	}
+	return m.key
+}
 
 var (
 	errZeroLock   = errors.New("lock: this lock was not made by a Client, or its Client not by New")

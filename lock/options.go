@@ -6,76 +6,103 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Terms are those of a lease.
+// Terms are the conditions of a lease.
 type Terms struct {
-	// TTL is how long the store keeps the lock without hearing of its holder: the
-	// longest that others wait after a crash. By default it is renewed after each
-	// third of it. Default 30 s; MinTTL to MaxTTL, cut to whole milliseconds. One that
-	// leaves no time for a second renewal is refused too: a client whose Options.TTL is
-	// much longer has an engine that is too coarse for it.
+	// TTL is how long the store keeps the lock without hearing from its holder: the
+	// longest time that others wait after a crash. By default a lease is renewed after
+	// each third of its TTL. The default is 30 s. The TTL must be between MinTTL and
+	// MaxTTL and is truncated to milliseconds.
+	//
+	// With may refuse a TTL that is far below Options.TTL: the client's own timer ticks
+	// at 1/3000 of Options.TTL (1 to 10 ms), and the safety margin grows with the tick.
+	// Set Options.TTL to the shortest TTL that you use, or bring a finer engine.
 	TTL time.Duration
 
-	// MaxHold is how long a lock may be held, counted from the request that got it,
-	// or from when Lock had it after waiting: then its holder has lost it, renewals
-	// or not. Others get it when it is unlocked, or after a TTL at most. Default 0:
-	// no limit; at least MinTTL; refused together with Fixed.
+	// MaxHold bounds how long a lock may be held, counted from the request that got it, or
+	// from when Lock had it after waiting. After MaxHold the holder is told that it lost
+	// the lock, and renewals stop. Others get the lock when the holder calls Unlock, at the
+	// latest one TTL later. The default is NoMaxHold; otherwise it must be at least MinTTL.
+	// MaxHold and Fixed exclude each other.
 	MaxHold time.Duration
+
+	// MinHold keeps the lock taken for at least so long from the moment at which Lock or
+	// TryLock returned it. If Unlock, or Close of the client, releases it earlier, it stays
+	// taken by nobody for the rest: nobody can acquire it, waiters keep their places, and
+	// Info.FreeIn shows the rest. So a job that several replicas start at about the same time
+	// runs once per period, even if it ends before the clock of the last replica starts it.
+	//
+	// MinHold does not delay others after a failure: the lock is free after one TTL if the
+	// holder crashes, and at once when the holder unlocks a lock that it has lost, except
+	// if MaxHold or Fixed has ended it. ForceRelease ends the rest. A Multi that is not acquired
+	// gives back what it has acquired at once.
+	//
+	// MinHold may be longer than the TTL and than MaxHold. The default is NoMinHold; otherwise
+	// it must be at most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that
+	// is a driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported. A redisstore
+	// can keep all of these but a Batch.
+	MinHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
 
-	// Metadata are shown to whoever inspects the lock while it is held: a host, a
-	// process, a reason. Any bytes, at most MaxMetadataLen. They are no secret, and
-	// nothing is decided by them. A lock that has any is not passed on within the
-	// client (Options.LocalHandovers). Default: none.
+	// Metadata is shown by Inspect while the lock is held: a host, a process, a reason. Any
+	// bytes, at most MaxMetadataLen. It is not secret and has no other effect.
 	Metadata string
 }
 
 // Options configure a Client. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	Terms // of all locks, unless Client.With says otherwise
+	Terms // of all locks, except those of Client.With
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
-	// heapqueue.Scheduler. It is not closed with the client and must be closed
-	// after it. Its lateness must be below Renewal.Margin. Default: a
-	// wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
+	// heapqueue.Scheduler. The client does not close it. Close it after the client,
+	// because closing it ends every lock with ErrClosed.
+	//
+	// The engine must fire on time: a task of yours that blocks it delays renewals and
+	// the notice of a loss, and locks are lost if it blocks for too long. The engine must be
+	// late by less than Renewal.Margin. Give a client an engine of its own unless all your
+	// tasks return at once.
+	//
+	// The default is a wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
-	// Renewal configures the watchdog: how often leases are renewed, which failures
-	// are tolerated, hooks that are told of losses. In a renewal.LostInfo the lease is
-	// a Lease.
+	// Renewal configures the watchdog: how often it renews leases, which failures it
+	// tolerates, and hooks for losses. The lease in a renewal.LostInfo is a Lease.
 	Renewal renewal.Options
 
-	// Backoff is for a store that is no Waiter: it returns the time to wait after
-	// the n-th try, from 0, that found the lock taken; zero or less means none. It
-	// must be safe for concurrent use. A lock whose lease ends earlier is tried
-	// then. [ConstantBackoff] and [ExponentialBackoff] make one. Default: a random
-	// time that grows from 5 to 250 ms.
+	// Hooks are called when a lock is acquired, refused, released or lost. Default: none.
+	Hooks *Hooks
+
+	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after
+	// the n-th try, from 0, that found the lock taken; 0 or less means no pause. If the
+	// lease in the way ends before the pause is over, the next try is made at that moment.
+	// Backoff must be safe for concurrent use; [ConstantBackoff] and [ExponentialBackoff]
+	// make one. The default is a random time that grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
-	// MaxWaiters bounds the calls of Lock at one time that do not have their lock
-	// yet, of all keys; those beyond it return ErrTooMany at once, and nothing was
-	// asked of the store. Default 10,000.
+	// MaxWaiters bounds the calls of Lock, of all keys, that have no lock yet. Further
+	// calls return ErrTooMany at once, without asking the store. The default is 10,000.
 	MaxWaiters int
 
-	// LocalHandovers is how many times in a row an Unlock may pass a lock on to the
-	// next Lock of this client that waits for the same key, without asking the store;
-	// then it goes to the store, and to those who wait in other processes. All who
-	// have it in a row have one lease and one fencing token, so the resource cannot
-	// tell them apart: they must not be able to outlive their turn. It holds for
-	// locks of one holder (Mutex, Reentrant, members of a Multi) with equal terms,
-	// without MaxHold and not Fixed, and while half of the TTL is left at least.
-	// Calls of Lock that wait behind a holder of this client then have no place in
-	// the store's queue. Default 0: none.
-	LocalHandovers int
+	// WarnAfter is how long a Lock may take before the Logger gets a warning, which names
+	// the key and, if the store can tell, the holder. It is rounded up to seconds. The
+	// default is 30 s. A negative value turns the warning off. A Campaign of an Election
+	// never causes one.
+	WarnAfter time.Duration
 
-	// Logger is told of losses, of clocks that jumped, and of locks that could not be
-	// released; the first two unless Renewal has a Logger of its own. Owners are never
-	// logged. Default: nothing is logged.
+	// Logger receives warnings about losses, clock steps, handles and clients that were
+	// dropped, long waits, and locks that could not be released. Losses and clock steps go
+	// to Renewal.Logger instead if it is set. Regular service logs nothing. Owners are never
+	// logged. Nil means slog.Default() at the time of each record; use
+	// slog.New(slog.DiscardHandler) for silence. No message comes more than 100 times per
+	// minute.
 	Logger *slog.Logger
 }
 
@@ -99,7 +126,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.Terms, err = opts.Terms.withDefaults("Options."); err != nil {
 		return opts, err
 	}
-	if opts.Scheduler != nil && isNil(opts.Scheduler) {
+	if opts.Scheduler != nil && basic.IsNil(opts.Scheduler) {
 		return opts, errors.New("lock: Options.Scheduler is a nil pointer")
 	}
 	if opts.Backoff == nil {
@@ -111,18 +138,34 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.MaxWaiters < 0 {
 		return opts, fmt.Errorf("lock: Options.MaxWaiters must be above 0, got %d", opts.MaxWaiters)
 	}
-	if opts.LocalHandovers < 0 {
-		return opts, fmt.Errorf("lock: Options.LocalHandovers must not be negative, got %d", opts.LocalHandovers)
+	if opts.WarnAfter == 0 {
+		opts.WarnAfter = defaultWarnAfter
 	}
+	opts.Logger = logging.New(opts.Logger)
 	if opts.Renewal.Logger == nil {
 		opts.Renewal.Logger = opts.Logger
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return opts, nil
 }
 
+// inherit fills in zero fields from the terms of a client.
+func (t Terms) inherit(from Terms) Terms {
+	if t.TTL == 0 {
+		t.TTL = from.TTL
+	}
+	if t.Metadata == "" {
+		t.Metadata = from.Metadata
+	}
+	if t.MinHold == 0 {
+		t.MinHold = from.MinHold
+	}
+	if t.MaxHold == 0 && !t.Fixed {
+		t.MaxHold, t.Fixed = from.MaxHold, from.Fixed
+	}
+	return t
+}
+
+// withDefaults fills in the defaults. The error names a bad field; where precedes its name.
 func (t Terms) withDefaults(where string) (Terms, error) {
 	if t.TTL == 0 {
 		t.TTL = defaultTTL
@@ -131,7 +174,15 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 		return t, err
 	}
 	t.TTL = t.TTL.Truncate(time.Millisecond)
+	if t.MaxHold == NoMaxHold {
+		t.MaxHold = 0
+	}
+	if t.MinHold == NoMinHold {
+		t.MinHold = 0
+	}
 	switch {
+	case t.MinHold < 0 || t.MinHold > MaxTTL:
+		return t, fmt.Errorf("lock: %sMinHold must be 0 to %v, got %v", where, MaxTTL, t.MinHold)
 	case t.MaxHold != 0 && t.MaxHold < MinTTL:
 		return t, fmt.Errorf("lock: %sMaxHold must be at least %v, got %v", where, MinTTL, t.MaxHold)
 	case len(t.Metadata) > MaxMetadataLen:
@@ -151,14 +202,56 @@ func tick(ttl time.Duration) time.Duration {
 }
 
 // extra returns what a request has that is made on these terms.
-func (t *Terms) extra(of *Extra) *Extra {
+func (t *Terms) extra(of *driver.Attrs) *driver.Attrs {
 	if t.Metadata == "" {
 		return of
 	}
-	var e Extra
+	var e driver.Attrs
 	if of != nil {
 		e = *of
 	}
 	e.Metadata = t.Metadata
 	return &e
+}
+
+// The bounds of what a client accepts.
+const (
+	MaxKeyLen = driver.MaxKeyLen // bytes in a key
+	MinTTL    = driver.MinTTL    // a shorter lease leaves no time to tell the holder of a loss
+	MaxTTL    = driver.MaxTTL
+
+	MaxMetadataLen = driver.MaxMetadataLen // bytes in the metadata of a lock
+	MaxPermits     = driver.MaxPermits     // the limit of a Semaphore
+	MaxMembers     = driver.MaxMembers     // members of a Batch
+	MaxMemberBytes = driver.MaxMemberBytes // bytes in all members of a Batch together
+
+	// NoMaxHold is a [Terms].MaxHold that limits nothing, as 0 does in Options. In Client.With
+	// it overrides the MaxHold or Fixed of the client, which 0 inherits.
+	NoMaxHold time.Duration = -1
+)
+
+// checkKey names what is wrong with a key. Keys may hold any bytes and are never
+// changed. A leading '}' is refused because it would empty the hash tag that keeps
+// the parts of a lock on one node of a Redis cluster.
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: it is empty", ErrBadKey)
+	case len(key) > MaxKeyLen:
+		return fmt.Errorf("%w: %s is %d bytes long, the limit is %d", ErrBadKey, basic.Quote(key), len(key), MaxKeyLen)
+	case key[0] == '}':
+		return fmt.Errorf("%w: %s begins with '}'", ErrBadKey, basic.Quote(key))
+	}
+	return nil
+}
+
+// checkTTL names what is wrong with a TTL.
+func checkTTL(field string, ttl time.Duration) error {
+	switch {
+	case ttl < MinTTL:
+		return fmt.Errorf("%w: %s must be at least %v, got %v", ErrBadTTL, field, MinTTL, ttl)
+	case ttl > MaxTTL:
+		return fmt.Errorf("%w: %s must be at most %v, got %v", ErrBadTTL, field, MaxTTL, ttl)
+	}
+	return nil
 }

@@ -5,36 +5,37 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Reentrant is a lock that its holder can lock again. The holder is known by its
-// context, not by its goroutine: [Held.Context], and [Do], make one that carries
-// the ownership, and a Lock or TryLock that is given it, or a context made from
-// it, enters the lock again at once, without IO. Any other context competes for
-// the lock, as with a Mutex.
+// Reentrant is a lock that its holder can lock again. The context identifies the holder,
+// not the goroutine. [Held.Context] and [Do] create a context that carries the ownership.
+// Lock and TryLock with this context, or one derived from it, enter the lock again without
+// IO. Any other context competes for the lock, as with a Mutex.
 //
-//	lock.Do(ctx, client.Reentrant("k"), func(ctx context.Context) error {
+//	lock.Do(ctx, client.Reentrant("k"), func(ctx context.Context, held *lock.Held) error {
 //		return lock.Do(ctx, client.Reentrant("k"), work) // the same lock, entered again
 //	})
 //
-// The context is the ownership: all goroutines that are given it are inside
-// together. It counts for one key and one Client, those that With made of it included;
-// it makes no difference whether a Reentrant, a Mutex or a Multi locked it. A Mutex
-// never enters again: given such a context it waits for itself.
+// All goroutines that have the context hold the lock together. The ownership is valid for
+// one key and one Client, including the clients that With derives from it. It does not
+// matter whether a Reentrant, a Mutex or a Multi acquired the lock. Mutex.Lock with such
+// a context returns ErrHeldByContext, because it would wait for its own holder.
 //
-// Each Lock returns a handle of its own, and each handle is to be unlocked once, in
-// any order. The store sees one acquire, and one release when the last handle is
-// unlocked. Err and Valid are those of a handle; its Done and its contexts end with
-// it, but those of the first handle end with the lock itself, should others be
-// unlocked later. All handles have the same token and the same lease, of the terms
-// with which the lock was first got: entering again neither shortens nor extends it.
+// Each Lock returns a separate handle, and each handle must be unlocked once, in any
+// order. The store sees one acquire, and one release when the last handle is unlocked.
+// Err and Valid are those of the handle. Its Done and its contexts end with the handle;
+// those of the first handle end with the lock, even if other handles are unlocked later.
+// All handles have the same token and the same lease, with the terms of the first Lock.
+// Entering the lock again neither shortens nor extends the lease.
 //
-// A loss is told to every handle. Entering a lock again that was lost is ErrLost,
-// and ErrNotHeld once the handle that made the context was unlocked: the lock is
-// never acquired anew behind the holder's back.
+// Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering
+// through a handle that was unlocked returns ErrNotHeld. The lock is never acquired anew
+// instead.
 //
-// Like a Mutex it holds no state, excludes the Mutexes of the same key, and is safe
-// for concurrent use.
+// A Reentrant has no state, excludes Mutexes of the same key, and is safe for concurrent
+// use.
 type Reentrant struct {
 	client *Client
 	key    string
@@ -42,113 +43,191 @@ type Reentrant struct {
 
 var _ Locker = (*Reentrant)(nil)
 
-// Reentrant returns the reentrant lock with the given key; see [Client.Mutex] for
-// what a key may be.
+// Reentrant returns the reentrant lock with the given key; see [Client.Mutex] for valid
+// keys.
 func (c *Client) Reentrant(key string) *Reentrant {
 	return &Reentrant{client: c, key: key}
 }
 
-// Lock enters the lock again if ctx carries its ownership, or else waits until it
-// has the lock, ctx ends or the client is closed.
+// Lock enters the lock again if ctx carries its ownership. Otherwise it waits until it has
+// the lock, ctx ends, or the client is closed.
 //
-// Errors are those of [Mutex.Lock]; and, of entering again, ErrLost, ErrNotHeld or
-// ErrClosed as the Err of the handle that made ctx.
+// Errors are those of [Mutex.Lock]. Entering again may also return ErrLost, ErrNotHeld or
+// ErrClosed, which is the Err of the handle that created ctx.
 func (r *Reentrant) Lock(ctx context.Context) (*Held, error) {
-	return r.acquire(ctx, true)
+	return r.acquire(ctx, true, nil)
 }
 
-// TryLock enters the lock again if ctx carries its ownership, or else gets it if
-// nobody holds it or waits for it. If not the error is a *HeldError, which matches
-// ErrNotAcquired; the others are those of Lock.
+// TryLock enters the lock again if ctx carries its ownership. Otherwise it acquires the
+// lock if nobody holds it or waits for it. If it is taken, the error is a *HeldError,
+// which matches ErrNotAcquired. Other errors are those of Lock.
 func (r *Reentrant) TryLock(ctx context.Context) (*Held, error) {
-	return r.acquire(ctx, false)
+	return r.acquire(ctx, false, nil)
 }
 
 // Key returns the key.
-func (r *Reentrant) Key() string { return r.key }
+func (r *Reentrant) Key() string {
+	if r == nil {
+		return ""
+	}
+	return r.key
+}
 
-func (r *Reentrant) acquire(ctx context.Context, wait bool) (*Held, error) {
+func (r *Reentrant) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if r == nil {
 		return nil, errZeroLock
 	}
-	request := Request{Key: r.key, Mode: Exclusive}
-	o := r.client.owned(ctx, request)
-	if o == nil {
-		return r.client.acquire(ctx, request, wait)
+	request := driver.Request{Key: r.key, Mode: driver.Exclusive}
+	owned := r.client.owned(ctx, request)
+	if owned == nil {
+		if o == nil {
+			o = r.client.observe(KindReentrant)
+		}
+		return r.client.acquire(ctx, request, wait, o)
 	}
-	held, err := o.enter(ctx, nil)
+	held, err := owned.enter(ctx, nil)
 	if err != nil {
 		return nil, failed("", r.key, err)
 	}
 	return held, nil
 }
 
-// enter makes another handle, unless the last one was unlocked. The members are
-// those of a batch that it stands for.
-func (s *holding) enter(members []string) (*Held, error) {
+// enter returns another handle, unless the last one was unlocked. members are the members
+// of a batch that the handle is for.
+func (s *heldLease) enter(members []string) (*Held, error) {
 	for n := s.handles.Load(); n > 0; n = s.handles.Load() {
 		if s.handles.CompareAndSwap(n, n+1) {
-			return newReentry(s, members), nil
+			return newReentrantHandle(s, members), nil
 		}
 	}
 	return nil, ErrNotHeld
 }
 
-// reentry is what a handle stands for that is not the first of its lease. It ends
-// by itself, and with the lease.
-type reentry struct {
-	of      *holding
-	members []string        // of a batch: those that it stands for
-	ctx     context.Context // ends with this handle, its cause being why
+// reentrantHandle is a handle that is not the first of its lease. It ends with Unlock or
+// with the lease.
+type reentrantHandle struct {
+	of      *heldLease
+	members []string        // the members of a batch that it is for
+	ctx     context.Context // ends with this handle; its cause is the reason
 	end     context.CancelCauseFunc
-	off     func() bool // calls off what the end of the lease would call
+	off     func() bool // stops waiting for the end of the lease
 }
 
-func newReentry(s *holding, members []string) *Held {
-	r := &reentry{of: s, members: members}
+func newReentrantHandle(s *heldLease, members []string) *Held {
+	r := &reentrantHandle{of: s, members: members}
 	r.ctx, r.end = context.WithCancelCause(context.Background())
-	r.off = s.entry.AfterFunc(func() { r.end(s.ended()) })
-	return &Held{hold: r}
+	r.off = s.afterFunc(r.end)
+	return &Held{handle: r}
 }
 
-func (r *reentry) unlock(ctx context.Context) error {
-	_, err := r.of.leave(ctx)
+func (r *reentrantHandle) unlock(ctx context.Context) error {
+	_, err := r.of.leave(ctx, true)
 	r.off()
 	r.end(cmp.Or(r.of.ended(), ErrNotHeld))
 	return err
 }
 
-func (r *reentry) err() error {
+func (r *reentrantHandle) err() error {
 	if err := r.of.ended(); err != nil {
-		r.end(err) // unless it has ended before
+		r.end(err) // has no effect if it has ended before
 	}
 	return context.Cause(r.ctx)
 }
 
-func (r *reentry) valid() bool { return r.ctx.Err() == nil && r.of.entry.Valid() }
+func (r *reentrantHandle) valid() bool { return r.ctx.Err() == nil && r.of.entry.Valid() }
 
-func (r *reentry) deadline() time.Time {
+func (r *reentrantHandle) deadline() time.Time {
 	if r.ctx.Err() != nil {
 		return time.Time{}
 	}
 	return r.of.entry.Deadline()
 }
 
-func (r *reentry) done() <-chan struct{} {
-	_ = r.err() // which looks at the clocks
+func (r *reentrantHandle) done() <-chan struct{} {
+	_ = r.err() // checks the clocks
 	return r.ctx.Done()
 }
 
-func (r *reentry) afterFunc(f func()) (stop func() bool) { return context.AfterFunc(r.ctx, f) }
-func (r *reentry) token() uint64                         { return r.of.token() }
-func (r *reentry) key() string                           { return r.of.key() }
-func (r *reentry) logger() *slog.Logger                  { return r.of.logger() }
-func (r *reentry) names() []string                       { return r.members }
-func (r *reentry) String() string                        { return r.of.String() }
+func (r *reentrantHandle) afterFunc(f func(err error)) (stop func() bool) {
+	return afterEnd(r.ctx, f)
+}
 
-// refresh does nothing: the lease is that of the first handle.
-func (r *reentry) refresh(context.Context) error { return nil }
+// afterEnd calls f with the cause when ctx ends.
+func afterEnd(ctx context.Context, f func(err error)) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { f(context.Cause(ctx)) })
+}
 
-func (r *reentry) carry(ctx context.Context, h *Held) context.Context {
-	return r.of.carryAs(ctx, h, r.members)
+func (r *reentrantHandle) token() uint64         { return r.of.token() }
+func (r *reentrantHandle) replicas() (int, bool) { return r.of.replicas() }
+func (r *reentrantHandle) key() string           { return r.of.key() }
+func (r *reentrantHandle) logger() *slog.Logger  { return r.of.logger() }
+func (r *reentrantHandle) names() []string       { return r.members }
+func (r *reentrantHandle) String() string        { return r.of.String() }
+
+// refresh does nothing, because the lease belongs to the first handle.
+func (r *reentrantHandle) refresh(context.Context) error { return nil }
+
+func (r *reentrantHandle) withOwner(ctx context.Context, h *Held) context.Context {
+	return r.of.withMembersOwner(ctx, h, r.members)
+}
+
+// ctxOwner is the ownership that the context of a handle carries. Exclusive locks and
+// batches use it to be entered again. A context carries a list of them for each client.
+type ctxOwner struct {
+	held    *Held // handle that created the context
+	of      *heldLease
+	key     string
+	mode    driver.Mode
+	members []string  // the members of a batch that held is for, sorted
+	outer   *ctxOwner // next outer ownership of the same client
+}
+
+// ctxOwnerKey is the key of the innermost ctxOwner in a context. It is a single pointer, so
+// a lookup allocates nothing.
+type ctxOwnerKey struct{ core *core }
+
+// owners returns the innermost ownership of this client that ctx carries, or nil. It
+// returns nil for a client whose acquire refuses all requests.
+func (c *Client) owners(ctx context.Context) *ctxOwner {
+	if ctx == nil || c == nil || c.core == nil || c.wrong != nil {
+		return nil
+	}
+	o, _ := ctx.Value(ctxOwnerKey{c.core}).(*ctxOwner)
+	return o
+}
+
+// owned returns the innermost ownership that ctx carries for a request, or nil.
+func (c *Client) owned(ctx context.Context, r driver.Request) *ctxOwner {
+	return c.owners(ctx).find(r.Key, r.Mode)
+}
+
+// find returns the first ownership for a key and mode, from o outwards.
+func (o *ctxOwner) find(key string, mode driver.Mode) *ctxOwner {
+	for o != nil && (o.mode != mode || o.key != key) {
+		o = o.outer
+	}
+	return o
+}
+
+// enter returns another handle, for the given members if the lock is a batch.
+func (o *ctxOwner) enter(ctx context.Context, members []string) (*Held, error) {
+	if err := o.held.Err(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, o.of.client.verdict(ctx, nil, true)
+	}
+	return o.of.enter(members)
+}
+
+func (s *heldLease) withOwner(ctx context.Context, h *Held) context.Context {
+	return s.withMembersOwner(ctx, h, s.names())
+}
+
+// withMembersOwner returns a ctx that carries the ownership of h.
+func (s *heldLease) withMembersOwner(ctx context.Context, h *Held, members []string) context.Context {
+	r := s.entry.Lease().Request
+	return context.WithValue(ctx, ctxOwnerKey{s.client.core}, &ctxOwner{
+		held: h, of: s, key: r.Key, mode: r.Mode, members: members, outer: s.client.owners(ctx),
+	})
 }

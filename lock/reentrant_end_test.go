@@ -49,8 +49,8 @@ func TestALostLockIsNotEnteredAgain(t *testing.T) {
 	})
 }
 
-// Unlock says that the holder has stopped: only then is what may be left of a lost
-// lock given back.
+// The client releases a lost lock when its holder calls Unlock, because only then has the
+// holder stopped.
 func TestALostReentrantIsGivenBackWithItsLastHandle(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		outer := b.reentrant("k")
@@ -68,7 +68,7 @@ func TestALostReentrantIsGivenBackWithItsLastHandle(t *testing.T) {
 	})
 }
 
-// A loss that no timer has told of yet, as after a pause of the process.
+// The deadline has passed but no timer has fired yet, as after a pause of the process.
 func TestAReentrantLooksAtTheClock(t *testing.T) {
 	engine := new(frozen)
 	bubbleWith(t, &lock.Options{Scheduler: engine}, func(t *testing.T, b *bench) {
@@ -127,7 +127,7 @@ func TestAReentrantAfterClose(t *testing.T) {
 	})
 }
 
-// frozen is a timer engine that never gets to run anything.
+// frozen is a timer engine that never runs a task.
 type frozen struct{}
 
 func (f *frozen) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
@@ -137,7 +137,7 @@ func (*frozen) ResetTimer(uint64, time.Duration) bool { return true }
 func (*frozen) StopTimer(uint64) bool                 { return true }
 func (*frozen) AwaitTimer(uint64)                     {}
 
-// The last handle may be an inner one, and then it is its release that is not confirmed.
+// If the last handle is an inner one, its Unlock reports the unconfirmed release.
 func TestDoInsideWhenItsReleaseIsNotConfirmed(t *testing.T) {
 	var log strings.Builder
 	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -146,7 +146,7 @@ func TestDoInsideWhenItsReleaseIsNotConfirmed(t *testing.T) {
 		require.NoError(t, err)
 		in := inside(ctx, t, outer)
 		b.loseRequests(always(locktest.Release, errIO))
-		require.NoError(t, lock.Do(in, b.Reentrant("k"), func(context.Context) error { return outer.Unlock(ctx) }))
+		require.NoError(t, lock.Do(in, b.Reentrant("k"), func(context.Context, *lock.Held) error { return outer.Unlock(ctx) }))
 		assert.Contains(t, log.String(), "release not confirmed")
 	})
 }

@@ -1,14 +1,32 @@
 package lock
 
 import (
+	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// The instant at which the last handle has been counted out and the lease has not
-// ended yet is too short to be met from outside.
+// The last handle is gone, but the lease has not ended yet. This moment is too short for a test
+// from outside.
 func TestNobodyEntersAfterTheLastHandle(t *testing.T) {
-	_, err := new(holding).enter(nil)
+	_, err := new(heldLease).enter(nil)
 	require.ErrorIs(t, err, ErrNotHeld)
+}
+
+func TestTheLookForAnOwnershipAllocatesNothing(t *testing.T) {
+	c := &Client{core: new(core)}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	owner := &ctxOwner{held: new(Held), key: "k", mode: driver.Exclusive, outer: &ctxOwner{held: new(Held), key: "j"}}
+	ctx = context.WithValue(ctx, ctxOwnerKey{c.core}, owner)
+	assert.Same(t, owner.outer, c.owned(ctx, driver.Request{Key: "j"}))
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if c.waitsForItself(ctx, driver.Request{Key: "other"}) {
+			panic("the key is not held")
+		}
+	}))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// again enters a lock that a handle holds once more.
+// again enters the lock of a handle once more.
 func (b *bench) again(h *lock.Held) (*lock.Held, context.Context) {
 	b.t.Helper()
 	inside, stop := h.Context(ctx)
@@ -71,7 +71,7 @@ func TestAReentrantIsEnteredAgain(t *testing.T) {
 	})
 }
 
-// The last handle releases, whichever that is.
+// The last Unlock releases the lock, whichever handle it is.
 func TestHandlesOfAReentrantAreUnlockedInAnyOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		outer := b.reentrant("k")
@@ -112,7 +112,8 @@ func TestOnlyItsContextEntersAReentrant(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		taken(b.Reentrant("k"), ctx)
-		taken(b.Mutex("k"), inside) // a Mutex never enters again
+		_, err := b.Mutex("k").Lock(inside)
+		require.ErrorIs(t, err, lock.ErrHeldByContext, "a Mutex never enters again")
 		other, err := lock.New(kept{b.mem}, nil)
 		require.NoError(t, err)
 		defer other.Close(ctx)
@@ -123,7 +124,7 @@ func TestOnlyItsContextEntersAReentrant(t *testing.T) {
 		assert.Equal(t, 2, b.mem.Len())
 		require.NoError(t, elsewhere.Unlock(ctx))
 
-		// What a Mutex locked, a Reentrant enters.
+		// A Reentrant enters the lock of a Mutex.
 		mutex := b.lock("m")
 		inner, _ := b.again(mutex)
 		require.NoError(t, mutex.Unlock(ctx))
@@ -132,7 +133,7 @@ func TestOnlyItsContextEntersAReentrant(t *testing.T) {
 	})
 }
 
-// The ownership is the context, not the goroutine.
+// The context has the ownership, not the goroutine.
 func TestGoroutinesShareAReentrant(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		outer := b.reentrant("k")
@@ -159,7 +160,7 @@ func TestGoroutinesShareAReentrant(t *testing.T) {
 	})
 }
 
-// Entering against the last Unlock: either it is in time and holds, or it is told.
+// A Lock that races with the last Unlock either enters the lock or gets an error.
 func TestEnteringRacesWithTheLastUnlock(t *testing.T) {
 	const rounds, goroutines = 50, 3
 	bubble(t, func(t *testing.T, b *bench) {
@@ -191,8 +192,7 @@ func TestEnteringRacesWithTheLastUnlock(t *testing.T) {
 	})
 }
 
-// What an inner handle takes is given back when it is unlocked, not when the lock
-// is.
+// Unlock of an inner handle frees its resources, before the lock is released.
 func TestInnerHandlesLeaveNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		outer := b.reentrant("k")
@@ -213,7 +213,7 @@ func TestInnerHandlesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// An inner hold has no terms of its own.
+// An inner handle has no terms.
 func TestEnteringAgainLeavesTheLeaseAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		outer := b.reentrant("k")
@@ -249,8 +249,8 @@ func TestEnteringAgainLeavesTheLeaseAlone(t *testing.T) {
 func TestDoEntersAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		r, errWork := b.Reentrant("k"), errors.New("work failed")
-		err := lock.Do(ctx, r, func(ctx context.Context) error {
-			return lock.Do(ctx, r, func(ctx context.Context) error {
+		err := lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
+			return lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
 				assert.Equal(t, 1, b.mem.Len())
 				return errWork
 			})
@@ -259,10 +259,10 @@ func TestDoEntersAgain(t *testing.T) {
 		assert.Equal(t, 1, b.calls(locktest.Acquire))
 		assert.Zero(t, b.mem.Len())
 
-		err = lock.Do(ctx, r, func(ctx context.Context) error {
+		err = lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
 			b.mem.Delete("k")
 			<-ctx.Done()
-			return lock.Do(ctx, r, func(context.Context) error {
+			return lock.Do(ctx, r, func(context.Context, *lock.Held) error {
 				t.Error("inside a lock that was lost")
 				return nil
 			})

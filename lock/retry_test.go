@@ -30,12 +30,12 @@ func TestConstantBackoff(t *testing.T) {
 	assert.Equal(t, time.Second, constant(math.MaxInt))
 }
 
-// A store may say that what stands in the way has no end, or not know it.
+// A store may report that the blocking lease never ends, or that its end is unknown.
 func TestBackoffWithoutAnEndInSight(t *testing.T) {
 	for _, left := range []time.Duration{math.MaxInt64, 0} {
 		bubbleWith(t, &lock.Options{Backoff: lock.ConstantBackoff(time.Second)}, func(t *testing.T, b *bench) {
 			b.loseRequests(func(context.Context, locktest.Op) error {
-				if b.calls(locktest.Acquire) > 100 { // or else it would go on without a pause, for ever
+				if b.calls(locktest.Acquire) > 100 { // otherwise it would try without a pause, for ever
 					return lock.ErrWrongType
 				}
 				return &lock.HeldError{ExpiresIn: left}
@@ -54,7 +54,7 @@ func TestExponentialBackoff(t *testing.T) {
 	for _, tc := range []struct {
 		first, most time.Duration
 		n           int
-		want        time.Duration // what it is below; it is at least half of it
+		want        time.Duration // upper bound; the lower bound is half of it
 	}{
 		{10 * ms, 250 * ms, -1, 10 * ms},
 		{10 * ms, 250 * ms, 0, 10 * ms},

@@ -4,34 +4,35 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// RWMutex is a lock that any number of readers hold together, or one writer alone.
-// Lock and TryLock, those of a [Locker], are for writing; RLock and TryRLock for
-// reading.
+// RWMutex is a lock that any number of readers or a single writer can hold. Lock and
+// TryLock, the methods of a [Locker], are for writing; RLock and TryRLock are for reading.
 //
-// Each reader has a lease of its own, which is renewed, lost and given back by
-// itself: a reader that has died keeps a writer waiting for one TTL, and nobody
-// longer, however many others came and went meanwhile.
+// Each reader has its own lease, which is renewed, lost and released independently. A
+// crashed reader blocks a writer for one TTL at most, however many readers come and go.
 //
-// Those that wait are served in the order in which they came. A reader that comes
-// after a writer that waits, waits behind it, so writers are not starved; readers
-// that stand one after another get the lock in one go. Neither TryLock nor TryRLock
-// overtakes those that wait. Within a client they stand in a line, of which one writer
-// asks the store at a time, or up to 64 readers, if no writer stands before them.
+// Waiters are served in order. A reader that arrives after a waiting writer waits behind
+// it, so writers do not starve. Consecutive readers get the lock together. TryLock and
+// TryRLock do not overtake waiters. Within a client, one writer asks the store at a time,
+// or up to 64 readers with no writer before them.
 //
-// A writer can become a reader, by Downgrade, with no other writer in between. A
-// reader cannot become a writer: two that tried would wait for each other to stop
-// reading, for ever. Unlock, Lock, and look again at what was read. Nor is it
-// reentrant: who reads and calls RLock again waits behind a writer that came in
-// between, and that waits for the first of the two. A [Reentrant] or [Mutex] of the
-// same key gets ErrWrongType while the key is held for reading or writing, and the
-// other way round.
+// Downgrade turns a writer into a reader, with no other writer in between. A reader cannot
+// become a writer, because two readers that tried would deadlock: unlock, lock, and read
+// the data again. An RWMutex is not reentrant. A second RLock of a reader waits behind a writer
+// that waits for the first. With the context of a handle, a writer that would wait for that
+// handle, and a reader that would wait for that writer, get ErrHeldByContext at once; see
+// [Mutex]. While the key is held for reading or writing, a
+// [Reentrant] or [Mutex] of the same key gets ErrWrongType, and vice versa.
 //
-// It holds no state: all of one key, in any process, are the same lock. Its methods
+// An RWMutex has no state: all of one key, in any process, are the same lock. Its methods
 // are safe for concurrent use.
 type RWMutex struct {
 	client *Client
@@ -46,34 +47,56 @@ func (c *Client) RWMutex(key string) *RWMutex {
 	return &RWMutex{client: c, key: key}
 }
 
-// Lock waits until it has the lock for writing. Errors are those of [Mutex.Lock],
-// and errors.ErrUnsupported of a store that knows no readers and writers.
-func (m *RWMutex) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, Write, true) }
+// Lock waits until it has the lock for writing. Errors are those of [Mutex.Lock], and
+// errors.ErrUnsupported if the store does not support readers and writers.
+func (m *RWMutex) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, true, nil) }
 
-// TryLock gets the lock for writing if nobody holds it or waits for it. If it is
-// taken the error is a *HeldError, which matches ErrNotAcquired; the others are
-// those of Lock.
-func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) { return m.acquire(ctx, Write, false) }
+// TryLock acquires the lock for writing if nobody holds it or waits for it. If it is taken,
+// the error is a *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, false, nil)
+}
 
 // RLock waits until it has the lock for reading. Errors are those of Lock.
-func (m *RWMutex) RLock(ctx context.Context) (*Held, error) { return m.acquire(ctx, Read, true) }
+func (m *RWMutex) RLock(ctx context.Context) (*Held, error) { return m.acquireRead(ctx, true, nil) }
 
-// TryRLock gets the lock for reading if no writer holds it and nobody waits for it.
+// TryRLock acquires the lock for reading if no writer holds it and nobody waits for it.
 // Errors are those of TryLock.
-func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) { return m.acquire(ctx, Read, false) }
+func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) {
+	return m.acquireRead(ctx, false, nil)
+}
 
 // Key returns the key.
-func (m *RWMutex) Key() string { return m.key }
+func (m *RWMutex) Key() string {
+	if m == nil {
+		return ""
+	}
+	return m.key
+}
 
-func (m *RWMutex) acquire(ctx context.Context, mode Mode, wait bool) (*Held, error) {
+func (m *RWMutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
+	return m.acquireMode(ctx, driver.Write, wait, o)
+}
+
+func (m *RWMutex) acquireRead(ctx context.Context, wait bool, o *observation) (*Held, error) {
+	return m.acquireMode(ctx, driver.Read, wait, o)
+}
+
+func (m *RWMutex) acquireMode(ctx context.Context, mode driver.Mode, wait bool, o *observation) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, Request{Key: m.key, Mode: mode}, wait)
+	if o == nil {
+		kind := KindWrite
+		if mode == driver.Read {
+			kind = KindRead
+		}
+		o = m.client.observe(kind)
+	}
+	return m.client.acquireOnce(ctx, driver.Request{Key: m.key, Mode: mode}, wait, o)
 }
 
-// RLocker returns the lock for reading as a [Locker]: its Lock is RLock, its TryLock
-// TryRLock.
+// RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock.
 func (m *RWMutex) RLocker() Locker { return (*reader)(m) }
 
 // reader is a RWMutex for reading.
@@ -82,51 +105,62 @@ type reader RWMutex
 func (r *reader) Lock(ctx context.Context) (*Held, error)    { return (*RWMutex)(r).RLock(ctx) }
 func (r *reader) TryLock(ctx context.Context) (*Held, error) { return (*RWMutex)(r).TryRLock(ctx) }
 
-// Downgrade makes a reader of the writer whose handle is given, without another
-// writer in between, and returns the reader's handle, with the same token. Readers
-// that wait, up to the next writer, get the lock with it.
+func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
+	return (*RWMutex)(r).acquireRead(ctx, wait, o)
+}
+
+// Downgrade turns the writer with the given handle into a reader, without another writer
+// in between, and returns the handle of the reader, with the same token. Waiting readers
+// before the next writer get the lock with it.
 //
-// The writer's handle ends when Downgrade begins to ask the store, as by Unlock: its
-// Done is closed, its contexts end, its Err is ErrNotHeld. For from then on there may
-// be other readers, whether or not an answer comes. The lease is renewed all the
-// while, by one entry of the watchdog after the other.
+// The handle of the writer ends when Downgrade asks the store, as by Unlock: its Done is
+// closed, its contexts end, and its Err is ErrNotHeld. From then on there may be other
+// readers, whether or not an answer arrives. The lease is renewed without interruption.
+// The end of a Fixed lease does not move.
 //
-// If Downgrade fails after that, nothing is held: what there may be is given back in
-// the background. The error matches ErrLost if the lock was lost before, and
-// ErrNotAcquired if ctx ended; one failure to reach the store is tolerated. If it is
-// refused before, the writer's handle is as it was: a handle that is not that of a
-// writer of this lock and client, one that was unlocked (ErrNotHeld), a ctx that has
-// ended. To unlock the writer's handle after an error is right in any case.
+// If Downgrade fails after that, nothing is held, and the lock is released in the
+// background. The error matches ErrLost if the lock was lost before, and
+// ErrUnavailable if the store gave no answer, for example before ctx ended. One failure to
+// reach the store is tolerated. Downgrade is refused, and the
+// writer's handle stays as it was, if the handle is not that of a writer of this lock and
+// client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the timer engine is
+// full, because Downgrade briefly needs one more timer. It is always correct to unlock the
+// writer's handle after an error.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := writer.downgrade(ctx)
+	o := m.client.observe(KindRead)
+	reader, err := writer.downgrade(ctx, h)
 	if err != nil {
 		return nil, failed("downgrade", m.key, err)
+	}
+	if o != nil {
+		o.ctx, o.info.Key = ctx, m.key
+		o.adopt(reader)
 	}
 	return reader, nil
 }
 
-// writer returns what a handle of a writer stands for, which then is used.
-func (m *RWMutex) writer(ctx context.Context, h *Held) (*holding, error) {
+// writer returns the lease of a writer's handle and marks the handle as used.
+func (m *RWMutex) writer(ctx context.Context, h *Held) (*heldLease, error) {
 	if m == nil || m.client == nil || m.client.core == nil {
 		return nil, errZeroLock
 	}
-	refused := func(err error) (*holding, error) {
+	refused := func(err error) (*heldLease, error) {
 		return nil, failed("downgrade", m.key, err)
 	}
 	switch {
 	case ctx == nil:
-		return refused(errNilContext)
+		return refused(basic.ErrNilContext)
 	case ctx.Err() != nil:
-		return refused(refusal(ctx, nil))
-	case !h.stands():
+		return refused(m.client.verdict(ctx, nil, true))
+	case !h.ok():
 		return refused(ErrNotHeld)
 	}
-	s, ok := h.hold.(*holding)
-	if !ok || s.client.core != m.client.core || s.key() != m.key || s.entry.Lease().Mode != Write {
+	s, ok := h.handle.(*heldLease)
+	if !ok || s.client.core != m.client.core || s.key() != m.key || s.entry.Lease().Mode != driver.Write {
 		return refused(errNotTheWriter)
 	}
 	if !h.used.CompareAndSwap(false, true) {
@@ -137,55 +171,59 @@ func (m *RWMutex) writer(ctx context.Context, h *Held) (*holding, error) {
 
 var errNotTheWriter = errors.New("the handle is not that of a writer of this lock and client")
 
-// downgrade makes a reader of a writer. The entry of the reader takes the place of
-// the writer's before the store is asked, so that the writer is not valid any more
-// when other readers come.
-func (s *holding) downgrade(ctx context.Context) (reader *Held, err error) {
+// downgrade turns the writer with handle h into a reader. The entry of the reader replaces
+// that of the writer before the store is asked, so the writer is no longer valid when
+// other readers are admitted.
+func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, err error) {
 	c := s.client
 	if err := c.begin(); err != nil { // Close releases it
 		return nil, err
 	}
 	defer c.done()
-	ctx, stop := c.whileOpen(ctx)
+	caller := ctx
+	ctx, stop := c.whileOpen(caller)
 	defer stop()
 	lease := s.entry.Lease()
-	lease.Mode = Read
-	entry, err := s.entry.Pass(lease)
+	lease.Mode = driver.Read
+	entry, err := s.entry.Replace(lease, lease.TTL)
 	if err != nil {
-		ended := s.state()
-		_ = s.unlock(ctx)
-		return nil, cmp.Or(ended, err)
+		if ended := s.state(); ended != nil {
+			_ = s.unlock(ctx)
+			return nil, ended
+		}
+		h.used.Store(false) // the engine is full; the writer keeps the lock
+		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
 	before := lease.Unanswered
-	lease.Unanswered = true // if the store panics
+	lease.Unanswered = true // in case the store panics
 	defer func() {
 		if reader == nil {
 			entry.Stop()
-			c.cleaner.add(lease)
+			c.releaser.Add(lease)
 		}
 	}()
-	sent, unanswered, err := c.turn(ctx, lease)
+	sent, unanswered, err := c.requestDowngrade(ctx, lease)
 	lease.Unanswered = before || unanswered
-	if unanswered { // which its release has to say
-		if next, failed := entry.Pass(lease); failed == nil {
+	if unanswered { // its release must write a tombstone
+		if next, failed := entry.Replace(lease, lease.TTL); failed == nil {
 			entry = next
 		}
 	}
-	if err == nil && s.confirm(entry, sent) {
+	if err == nil && entry.Renewed(sent, time.Time{}) { // the end of a Fixed lease does not move
 		return newHeld(c, entry), nil
 	}
-	return nil, refusal(ctx, cmp.Or(newHeld(c, entry).Err(), err))
+	return nil, c.verdict(caller, cmp.Or(newHeld(c, entry).Err(), err), false)
 }
 
-// turn asks the store to turn a Write into a Read. It tells when that was sent, and
-// whether some request got no answer.
-func (c *core) turn(ctx context.Context, lease Lease) (sent time.Time, unanswered bool, err error) {
-	for range 1 + tolerated {
+// requestDowngrade asks the store to turn a Write into a Read. It returns when the request
+// was sent, and whether some request got no answer.
+func (c *core) requestDowngrade(ctx context.Context, lease driver.Lease) (sent time.Time, unanswered bool, err error) {
+	for range 1 + maxFailures {
 		sent = time.Now()
-		var got Lease
+		var got driver.Lease
 		got, err = c.store.Acquire(ctx, lease.Request)
 		switch {
-		case err == nil && got.Token != lease.Token: // a new one, which is of no use
+		case err == nil && got.Token != lease.Token: // a new grant, which does not count
 			return sent, unanswered, &renewal.LostError{Reason: renewal.NotOwned}
 		case err == nil && got.Sent.IsZero():
 			return sent, unanswered, nil
@@ -193,7 +231,7 @@ func (c *core) turn(ctx context.Context, lease Lease) (sent time.Time, unanswere
 			return got.Sent, unanswered, nil
 		case errors.As(err, new(*HeldError)):
 			return sent, unanswered, &renewal.LostError{Reason: renewal.NotOwned, Err: err}
-		case ctx.Err() == nil && final(err):
+		case ctx.Err() == nil && storekit.IsPermanent(err):
 			return sent, unanswered, err
 		}
 		unanswered = true

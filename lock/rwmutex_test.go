@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -29,7 +30,7 @@ func (b *bench) wlock(key string) *lock.Held {
 	return h
 }
 
-// pend calls Lock in the background, and returns when it waits.
+// pend calls Lock in the background and returns when the call waits.
 func (b *bench) pend(l lock.Locker) <-chan *lock.Held {
 	b.t.Helper()
 	got := make(chan *lock.Held, 1)
@@ -75,7 +76,7 @@ func TestReadersShareALock(t *testing.T) {
 	})
 }
 
-// All readers of a process that can be served together ask together.
+// Readers of one process ask the store concurrently.
 func TestReadersOfAProcessAskTogether(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		const readers = 200
@@ -147,8 +148,8 @@ func TestAWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// The same within a process: a reader does not ask beside others when a writer came
-// before it.
+// The same holds within a process: a reader that came after a waiting writer does not ask the
+// store together with earlier readers.
 func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		holder := b.wlock("k")
@@ -169,14 +170,14 @@ func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
 	})
 }
 
-// A writer that gives up lets in the readers behind it, whoever asks for them.
+// When a writer gives up, the readers behind it are admitted.
 func TestReadersGoOnWhenAWriterGivesUp(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		first := b.rlock("k")
-		patience, cancel := context.WithCancel(ctx)
+		timeout, cancel := context.WithCancel(ctx)
 		gone := make(chan error)
 		go func() {
-			_, err := b.RWMutex("k").Lock(patience)
+			_, err := b.RWMutex("k").Lock(timeout)
 			gone <- err
 		}()
 		synctest.Wait()
@@ -192,7 +193,7 @@ func TestReadersGoOnWhenAWriterGivesUp(t *testing.T) {
 
 func TestADeadReaderKeepsAWriterForATTL(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		r := lock.Request{Key: "k", Owner: "dead:1", Mode: lock.Read, TTL: ttl}
+		r := driver.Request{Key: "k", Owner: "dead:1", Mode: driver.Read, TTL: ttl}
 		_, err := b.mem.Acquire(ctx, r)
 		require.NoError(t, err)
 		start := time.Now()
@@ -240,17 +241,17 @@ func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
 			require.ErrorIs(t, err, errors.ErrUnsupported)
 			assert.Zero(t, time.Since(start))
 		}
-		assert.Zero(t, client.Stats().Cleaning)
+		assert.Zero(t, client.Stats().Releasing)
 	})
 }
 
-// onlyExclusive is a store that knows nothing but exclusive locks.
-type onlyExclusive struct{ lock.Store }
+// onlyExclusive is a store that supports only exclusive locks.
+type onlyExclusive struct{ driver.Store }
 
-func (onlyExclusive) Acquire(context.Context, lock.Request) (lock.Lease, error) {
-	return lock.Lease{}, errors.ErrUnsupported
+func (onlyExclusive) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	return driver.Lease{}, errors.ErrUnsupported
 }
 
-func (onlyExclusive) Wait(context.Context, lock.Request) (lock.Lease, error) {
-	return lock.Lease{}, errors.ErrUnsupported
+func (onlyExclusive) Wait(context.Context, driver.Request) (driver.Lease, error) {
+	return driver.Lease{}, errors.ErrUnsupported
 }

@@ -3,71 +3,102 @@ package lock
 import (
 	"context"
 	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// MaxPermits is the highest limit of a Semaphore.
-const MaxPermits = 100_000
-
-// Semaphore is a lock that up to n holders have at a time: it hands out permits.
+// Semaphore is a lock of n permits. Each holder has one of them, or several; see
+// [Semaphore.WithPermits].
 //
-// Each permit is a lease of its own. One whose holder has died is free after one
-// TTL: a crash leaks none. Those that wait are served in the order in which they
-// came; TryLock does not overtake them. Within a client they stand in a line, of which
-// up to 64 ask the store at a time, in whatever order their requests get there.
+// Each holder has a lease of its own. The permits of a crashed holder are free after one TTL.
+// Waiters are served in order, and TryLock does not overtake them. Within a client, up to
+// 64 callers ask the store at a time, and their requests may arrive in any order.
 //
-// The limit is that of the one who asks: a permit is granted if less than n are out
-// at that moment. Clients with different n may share a key, as while a limit is being
-// changed: then as many hold it as the highest of them allows, one with a low n gets
-// a permit when few are out, and keeps those waiting who came after it.
+// Each request is judged by its own n: it is granted if n permits suffice for it and all
+// holders. Clients with different n may share a key, for example while a limit is changed.
+// Then up to the larger number of permits may be held, and a request with the smaller n blocks
+// those queued behind it until it fits.
 //
-// One Lock is one permit. There is no way to get several at once: to get them one
-// by one is to hold some while waiting for others, and two who do so may wait for each
-// other for ever. Fencing tokens rise with each grant, but the holders of a semaphore
-// are several at a time, so a resource that refuses lower tokens lets in the last
-// of them alone. It is not reentrant.
+// Two callers that acquire several permits one by one may deadlock; WithPermits acquires them
+// together. Fencing tokens rise with each grant. A resource that refuses lower tokens
+// therefore accepts only the latest of the concurrent holders. A Semaphore is not
+// reentrant.
 //
-// It holds no state: all of one key, in any process, are the same semaphore. Its
+// A Semaphore has no state: all of one key, in any process, are the same semaphore. Its
 // methods are safe for concurrent use.
 type Semaphore struct {
 	client *Client
 	key    string
-	extra  *Extra
-	wrong  error // the answer to every Lock
+	extra  *driver.Attrs
+	wrong  error // the error of every Lock
 }
 
 var _ Locker = (*Semaphore)(nil)
 
-// Semaphore returns the semaphore with the given key and limit: 1 to MaxPermits; see
-// [Client.Mutex] for what a key may be. A limit that is out of range is the error of
-// Lock, which does no IO for it.
+// Semaphore returns the semaphore with the given key and a limit of 1 to MaxPermits; see
+// [Client.Mutex] for valid keys. If the limit is out of range, Lock returns an error
+// without IO.
 func (c *Client) Semaphore(key string, n int) *Semaphore {
-	s := &Semaphore{client: c, key: key, extra: &Extra{Limit: n}}
+	s := &Semaphore{client: c, key: key, extra: &driver.Attrs{Limit: n}}
 	if n < 1 || n > MaxPermits {
 		s.wrong = failed("", key, fmt.Errorf("the limit of a semaphore must be 1 to %d, got %d", MaxPermits, n))
 	}
 	return s
 }
 
-// Lock waits until it has a permit. Errors are those of [Mutex.Lock], and
-// errors.ErrUnsupported of a store that knows no permits.
-func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(ctx, true) }
+// WithPermits returns a semaphore whose Lock and TryLock acquire n permits together, all or
+// none, as one lease: they are renewed, lost and released together. If n is below 1 or above
+// the limit, Lock returns an error without IO.
+//
+// A waiter for many permits is not overtaken by others that want fewer. Permits that become
+// free stay free until there are enough for the first waiter.
+func (s *Semaphore) WithPermits(n int) *Semaphore {
+	if s == nil {
+		return nil
+	}
+	wanted := *s
+	if limit := s.Limit(); s.client != nil && s.wrong == nil && (n < 1 || n > limit) {
+		wanted.wrong = failed("", s.key, fmt.Errorf("the number of permits must be 1 to the limit of %d, got %d", limit, n))
+	}
+	if n > 1 {
+		wanted.extra = &driver.Attrs{Limit: s.Limit(), Permits: n}
+	}
+	return &wanted
+}
 
-// TryLock gets a permit if one is free and nobody waits. If none is the error is a
-// *HeldError, which matches ErrNotAcquired; the others are those of Lock.
-func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false) }
+// Lock waits until it has a permit. Errors are those of [Mutex.Lock], and
+// errors.ErrUnsupported if the store does not support permits.
+func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(ctx, true, nil) }
+
+// TryLock acquires a permit if one is free and there are no waiters. Otherwise the error is a
+// *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false, nil) }
 
 // Key returns the key.
-func (s *Semaphore) Key() string { return s.key }
+func (s *Semaphore) Key() string {
+	if s == nil {
+		return ""
+	}
+	return s.key
+}
 
 // Limit returns the limit.
-func (s *Semaphore) Limit() int { return Request{Extra: s.extra}.Limit() }
+func (s *Semaphore) Limit() int {
+	if s == nil {
+		return 0
+	}
+	return driver.Request{Attrs: s.extra}.Limit()
+}
 
-func (s *Semaphore) acquire(ctx context.Context, wait bool) (*Held, error) {
+func (s *Semaphore) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	switch {
 	case s == nil:
 		return nil, errZeroLock
 	case s.wrong != nil:
 		return nil, s.wrong
 	}
-	return s.client.acquire(ctx, Request{Key: s.key, Mode: Permit, Extra: s.extra}, wait)
+	if o == nil {
+		o = s.client.observe(KindSemaphore)
+	}
+	return s.client.acquire(ctx, driver.Request{Key: s.key, Mode: driver.Permit, Attrs: s.extra}, wait, o)
 }

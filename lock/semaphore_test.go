@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -50,7 +51,7 @@ func TestASemaphoreHasAsManyHoldersAsItSays(t *testing.T) {
 func TestACrashLeaksNoPermit(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		for _, owner := range []string{"dead:1", "dead:2"} {
-			_, err := b.mem.Acquire(ctx, lock.Request{Key: "k", Owner: owner, Mode: lock.Permit, TTL: ttl, Extra: &lock.Extra{Limit: 2}})
+			_, err := b.mem.Acquire(ctx, driver.Request{Key: "k", Owner: owner, Mode: driver.Permit, TTL: ttl, Attrs: &driver.Attrs{Limit: 2}})
 			require.NoError(t, err)
 		}
 		start := time.Now()
@@ -75,7 +76,7 @@ func TestPermitsAreHandedOverInOrder(t *testing.T) {
 			require.Empty(t, c)
 			require.NoError(t, h[0].Unlock(ctx))
 			h = append(h[1:], <-c)
-			synctest.Wait() // those that ask together are served in whatever order they come to the store
+			synctest.Wait() // concurrent requests are granted in the order in which the store executes them
 		}
 		require.NoError(t, h[0].Unlock(ctx))
 		require.NoError(t, h[1].Unlock(ctx))
@@ -103,7 +104,7 @@ func TestALimitOutOfRangeDoesNoIO(t *testing.T) {
 	})
 }
 
-// MaxWaiters bounds the calls of all kinds together.
+// MaxWaiters bounds the waiting calls of all kinds of locks together.
 func TestTooManyOfAllKindsAreRefused(t *testing.T) {
 	waiting(t, &lock.Options{MaxWaiters: 4}, func(t *testing.T, b *bench) {
 		kinds := []lock.Locker{b.Mutex("mutex"), b.RWMutex("rw"), b.Semaphore("semaphore", 1), b.Batch("batch", "m")}
@@ -133,7 +134,7 @@ func TestTooManyOfAllKindsAreRefused(t *testing.T) {
 func TestTheZeroKinds(t *testing.T) {
 	var none *lock.Client
 	for _, l := range []lock.Locker{
-		(*lock.RWMutex)(nil), (*lock.RWMutex)(nil).RLocker(), (*lock.Semaphore)(nil), (*lock.Batch)(nil),
+		(*lock.RWMutex)(nil), (*lock.RWMutex)(nil).RLocker(), (*lock.Semaphore)(nil), (*lock.Semaphore)(nil).WithPermits(2), new(lock.Semaphore).WithPermits(2), (*lock.Batch)(nil),
 		new(lock.RWMutex), new(lock.RWMutex).RLocker(), new(lock.Semaphore), new(lock.Batch),
 		none.RWMutex("k"), none.Semaphore("k", 1), none.Batch("k", "m"),
 	} {
@@ -143,11 +144,11 @@ func TestTheZeroKinds(t *testing.T) {
 		require.ErrorContains(t, err, "not made by a Client")
 	}
 	assert.Zero(t, new(lock.Semaphore).Limit())
-	assert.Nil(t, (*lock.Held)(nil).Names())
-	assert.Nil(t, new(lock.Held).Names())
+	assert.Nil(t, (*lock.Held)(nil).Members())
+	assert.Nil(t, new(lock.Held).Members())
 }
 
-// Close ends all kinds, and those that wait for them.
+// Close ends locks of all kinds and the calls that wait for them.
 func TestCloseEndsAllKinds(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		kinds := []lock.Locker{b.RWMutex("rw"), b.Semaphore("semaphore", 1), b.Batch("batch", "m", "n")}
@@ -166,5 +167,72 @@ func TestCloseEndsAllKinds(t *testing.T) {
 		for _, h := range held {
 			require.ErrorIs(t, h.Err(), lock.ErrClosed)
 		}
+	})
+}
+
+func TestSeveralPermitsTogether(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		s := b.Semaphore("k", 5)
+		three := lockAll(t, s.WithPermits(3))
+		_, err := s.WithPermits(3).TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		two := lockAll(t, s.WithPermits(2))
+		info, err := b.Inspect(ctx, "k")
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 2)
+		assert.Equal(t, 3, info.Holders[0].Permits)
+		assert.Equal(t, 2, info.Holders[1].Permits)
+
+		all, one := b.pend(s.WithPermits(5)), b.pend(s)
+		settle(time.Hour)
+		require.NoError(t, two.Unlock(ctx))
+		settle(time.Hour)
+		require.Empty(t, all)
+		require.Empty(t, one, "a waiter for many permits is not overtaken")
+		require.NoError(t, three.Unlock(ctx))
+		h := <-all
+		synctest.Wait()
+		require.Empty(t, one)
+		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, (<-one).Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestANumberOfPermitsOutOfRangeDoesNoIO(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		for _, n := range []int{-1, 0, 4} {
+			s := b.Semaphore("k", 3).WithPermits(n)
+			_, err := s.Lock(ctx)
+			require.ErrorContains(t, err, `"k"`)
+			require.ErrorContains(t, err, "limit of 3")
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			_, err = s.TryLock(ctx)
+			require.ErrorContains(t, err, "limit of 3")
+		}
+		_, err := b.Semaphore("k", 0).WithPermits(1).Lock(ctx)
+		require.ErrorContains(t, err, "the limit of a semaphore must be")
+		assert.Zero(t, b.calls(locktest.Acquire))
+		s := b.Semaphore("k", 3)
+		h := lockAll(t, s.WithPermits(3).WithPermits(2))
+		require.NoError(t, lockAll(t, s).Unlock(ctx))
+		require.NoError(t, h.Unlock(ctx))
+		assert.Equal(t, 3, s.WithPermits(2).Limit())
+	})
+}
+
+// Terms of a client are those of several permits too.
+func TestSeveralPermitsHaveTerms(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		h := lockAll(t, b.With(lock.Terms{Metadata: "import"}).Semaphore("k", 5).WithPermits(4))
+		info, err := b.Inspect(ctx, "k")
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		assert.Equal(t, 4, info.Holders[0].Permits)
+		assert.Equal(t, "import", info.Holders[0].Metadata)
+		settle(time.Hour)
+		_, err = b.Semaphore("k", 5).WithPermits(2).TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "a renewal keeps all permits")
+		require.NoError(t, h.Unlock(ctx))
 	})
 }

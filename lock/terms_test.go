@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -39,7 +40,68 @@ func TestTerms(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed needs no time for that.
+func TestWithInheritsTheTermsOfItsClient(t *testing.T) {
+	o := &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second, MaxHold: time.Minute, Metadata: "host-1"}}
+	waiting(t, o, func(t *testing.T, b *bench) {
+		shown := func(c *lock.Client) lock.Holder {
+			t.Helper()
+			h, err := c.Mutex("k").Lock(ctx)
+			require.NoError(t, err)
+			info, err := c.Inspect(ctx, "k")
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+			return info.Holders[0]
+		}
+		assert.Equal(t, "host-1", shown(b.With(lock.Terms{TTL: 3 * time.Second})).Metadata)
+		assert.Equal(t, 3*time.Second, shown(b.With(lock.Terms{TTL: 3 * time.Second})).ExpiresIn)
+		again := b.With(lock.Terms{TTL: 3 * time.Second}).With(lock.Terms{Metadata: "job-7"})
+		assert.Equal(t, "job-7", shown(again).Metadata)
+		assert.Equal(t, 3*time.Second, shown(again).ExpiresIn, "of the client that With was called of")
+
+		_, err := b.With(lock.Terms{TTL: 1}).With(lock.Terms{Metadata: "m"}).Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrBadTTL, "bad terms are inherited")
+		h, err := b.With(lock.Terms{TTL: 1}).With(lock.Terms{TTL: time.Second}).Mutex("k").Lock(ctx)
+		require.NoError(t, err, "and replaced")
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+// Each client of this table locks for as long as its terms allow.
+func TestMaxHoldAndFixedReplaceEachOther(t *testing.T) {
+	const hold, fixed, none = time.Minute, 10 * time.Second, time.Duration(0)
+	for name, c := range map[string]struct {
+		client, with lock.Terms
+		lasts        time.Duration
+	}{
+		"MaxHold is inherited":              {lock.Terms{MaxHold: hold}, lock.Terms{Metadata: "m"}, hold},
+		"Fixed is inherited":                {lock.Terms{Fixed: true}, lock.Terms{Metadata: "m"}, fixed},
+		"MaxHold ends Fixed":                {lock.Terms{Fixed: true}, lock.Terms{MaxHold: hold}, hold},
+		"Fixed ends MaxHold":                {lock.Terms{MaxHold: hold}, lock.Terms{Fixed: true}, fixed},
+		"NoMaxHold ends MaxHold":            {lock.Terms{MaxHold: hold}, lock.Terms{MaxHold: lock.NoMaxHold}, none},
+		"NoMaxHold ends Fixed":              {lock.Terms{Fixed: true}, lock.Terms{MaxHold: lock.NoMaxHold}, none},
+		"NoMaxHold is allowed with Fixed":   {lock.Terms{}, lock.Terms{MaxHold: lock.NoMaxHold, Fixed: true}, fixed},
+		"NoMaxHold is the default of a New": {lock.Terms{MaxHold: lock.NoMaxHold}, lock.Terms{}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.client.TTL = 10 * time.Second
+			bubbleWith(t, &lock.Options{Terms: c.client}, func(t *testing.T, b *bench) {
+				h, err := b.With(c.with).Mutex("k").Lock(ctx)
+				require.NoError(t, err)
+				start := time.Now()
+				if c.lasts == none {
+					settle(2 * hold)
+					require.NoError(t, h.Unlock(ctx))
+					return
+				}
+				<-h.Done()
+				assert.InDelta(t, c.lasts.Seconds(), time.Since(start).Seconds(), 0.3)
+				require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+			})
+		})
+	}
+}
+
+// A fixed lease needs no margin for renewals.
 func TestAFixedLeaseMayBeShort(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		_, err := b.With(lock.Terms{TTL: lock.MinTTL}).Mutex("k").Lock(ctx)
@@ -59,8 +121,8 @@ func TestAFixedLeaseMayBeShort(t *testing.T) {
 	})
 }
 
-// A fixed lease that was handed over is asked for again, to last its full TTL. If no
-// answer comes to that, the request may be executed when the lock was given up.
+// A fixed lease that was handed over is acquired again, so that it lasts its full TTL. If that
+// request has no answer, the store may execute it after the release.
 func TestAFixedLeaseThatIsNotAnsweredLeavesATombstone(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		store := &forgetful{agedStore: agedStore{b.mem, 20 * time.Second}}
@@ -75,16 +137,16 @@ func TestAFixedLeaseThatIsNotAnsweredLeavesATombstone(t *testing.T) {
 	})
 }
 
-// forgetful is an agedStore that the first request to acquire does not reach.
+// forgetful is an agedStore that loses the first acquire.
 type forgetful struct {
 	agedStore
-	lost *lock.Request
+	lost *driver.Request
 }
 
-func (s *forgetful) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s *forgetful) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if s.lost == nil {
 		s.lost = &r
-		return lock.Lease{}, errIO
+		return driver.Lease{}, errIO
 	}
 	return s.agedStore.Acquire(ctx, r)
 }

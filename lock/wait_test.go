@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -55,8 +57,8 @@ func TestClientsTakeTurns(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 3 {
 			client, err := lock.New(struct {
-				lock.Store
-				lock.Waiter
+				driver.Store
+				driver.Waiter
 			}{mem, mem}, nil)
 			require.NoError(t, err)
 			defer client.Close(ctx)
@@ -81,7 +83,7 @@ func TestACancelledWaiterLeaves(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		h := b.lock("k")
 		cause := errors.New("the cause")
-		for _, behind := range []int{0, 1} { // the head of the line of the client, and the one behind it
+		for _, behind := range []int{0, 1} { // the head of the local queue, and the call behind it
 			var wg sync.WaitGroup
 			for range behind {
 				wg.Go(func() { assert.NoError(t, b.lock("k").Unlock(ctx)) })
@@ -172,10 +174,11 @@ func TestAnErrorOfTheStoreEndsTheWholeLine(t *testing.T) {
 	})
 }
 
-// What a Wait without an answer has taken, or may yet take, is given back.
+// The client releases the lock that a Wait without an answer may have acquired or may still
+// acquire.
 func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		var released []lock.Lease
+		var released []driver.Lease
 		b.loseAnswers(once(locktest.Wait, errIO))
 		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
 		_, err := b.Mutex("k").Lock(ctx)
@@ -188,44 +191,45 @@ func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 	})
 }
 
-// waitSpy is a spy that can wait.
+// waitSpy is a spy that implements Waiter.
 type waitSpy struct {
 	releaseSpy
-	lock.Waiter
+	driver.Waiter
 }
 
 func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		late := func(calls int) {
+		late := func(calls int, ops ...locktest.Op) {
 			b.loseAnswers(func(_ context.Context, op locktest.Op) error {
-				if op == locktest.Wait && calls > 0 {
+				if slices.Contains(ops, op) && calls > 0 {
 					calls--
 					time.Sleep(ttl)
 				}
 				return nil
 			})
 		}
-		var released []lock.Lease
+		var released []driver.Lease
 		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
-		late(1)
+		late(2, locktest.Wait, locktest.Acquire)
 		h := b.lock("k")
-		assert.True(t, h.Valid(), "a new owner has it")
-		assert.Equal(t, 2, b.calls(locktest.Wait))
+		assert.True(t, h.Valid(), "its owner has asked again")
+		assert.Equal(t, 1, b.calls(locktest.Wait))
+		assert.Equal(t, 2, b.calls(locktest.Acquire))
 		synctest.Wait()
 		require.NoError(t, h.Unlock(ctx))
-		require.Len(t, released, 2)
-		assert.NotEqual(t, released[0].Owner, released[1].Owner, "the old one was given up")
-		late(10)
+		require.Len(t, released, 1)
+		late(10, locktest.Wait, locktest.Acquire)
 		_, err := b.Mutex("k").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "but not for ever")
+		require.ErrorIs(t, err, lock.ErrUnavailable, "but not for ever")
 		require.NotErrorIs(t, err, lock.ErrLost)
-		assert.Equal(t, 4, b.calls(locktest.Wait))
+		assert.Equal(t, 2, b.calls(locktest.Wait))
+		assert.Equal(t, 4, b.calls(locktest.Acquire))
 		synctest.Wait()
 		assert.Zero(t, b.mem.Len())
 	})
 }
 
-// A store hands over what is left of a place: less than a TTL.
+// A store hands a lock over for the rest of a place, which is less than a TTL.
 func TestTermsOfALockThatWasHandedOver(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		b.store.Store = agedStore{b.mem, 20 * time.Second}
@@ -255,7 +259,8 @@ func TestAFixedLeaseThatCannotBeHadInFull(t *testing.T) {
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, 2, b.calls(locktest.Wait), "a new owner asks anew")
+		assert.Equal(t, 1, b.calls(locktest.Wait), "the same owner asks again")
+		assert.Equal(t, 2, b.calls(locktest.Acquire))
 		assert.InDelta(t, 29.4, time.Until(h.Deadline()).Seconds(), 0.1)
 		require.NoError(t, h.Unlock(ctx))
 		synctest.Wait()
@@ -263,20 +268,20 @@ func TestAFixedLeaseThatCannotBeHadInFull(t *testing.T) {
 	})
 }
 
-// agedStore grants what has some of its TTL behind it.
+// agedStore grants leases of which a part of the TTL has passed.
 type agedStore struct {
 	*memstore.Store
 	age time.Duration
 }
 
-func (s agedStore) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s agedStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	l, err := s.Store.Wait(ctx, r)
 	l.Sent = l.Sent.Add(-s.age)
 	return l, err
 }
 
-// Faults of all kinds, while many wait and some give up: never two holders, and at
-// the end nothing is left.
+// Many callers wait, some give up, and the store fails in all ways. There are never two
+// holders, and no lock is left at the end.
 func TestExclusionWhileEverythingFails(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		fail := func(_ context.Context, op locktest.Op) error {
@@ -302,7 +307,7 @@ func TestExclusionWhileEverythingFails(t *testing.T) {
 					}
 					ex.Enter("k", h.Token())
 					select {
-					case <-h.Done(): // lost: told before another can have it
+					case <-h.Done(): // lost; it is notified before another holder gets the lock
 					case <-time.After(rand.N(10 * time.Second)):
 					}
 					ex.Leave("k", h.Token())
@@ -317,7 +322,7 @@ func TestExclusionWhileEverythingFails(t *testing.T) {
 		settle(ttl)
 		assert.Zero(t, b.mem.Len())
 		assert.Zero(t, b.mem.Waiting("k"))
-		assert.Zero(t, b.Stats().Cleaning)
+		assert.Zero(t, b.Stats().Releasing)
 	})
 }
 
@@ -340,8 +345,8 @@ func TestCloseEndsThoseThatWait(t *testing.T) {
 	})
 }
 
-// Whoever recovers from a panic of a store, as an HTTP server does, goes on with a
-// client whose other locks, and this one, can be had.
+// After a panic of a store that the caller recovers, as an HTTP server does, the client still
+// works, for this lock and for others.
 func TestAPanicOfTheStoreKeepsNobodyWaiting(t *testing.T) {
 	for op, waits := range map[locktest.Op]bool{locktest.Wait: true, locktest.Acquire: false} {
 		bubbleOn(t, nil, waits, func(t *testing.T, b *bench) {

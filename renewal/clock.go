@@ -8,42 +8,42 @@ import (
 	"github.com/leasewheel/leasewheel/internal/seam"
 )
 
-// instant is one moment on both clocks, in nanoseconds: mono since the base of
-// the clock, wall since 1970. Go's monotonic clock stands still while the host
-// is suspended, as the server's does not; the wall clock can be stepped. Which
-// of them leaves less decides.
+// instant is one moment on both clocks, in nanoseconds: mono since the base of the
+// clock, wall since 1970. Go's monotonic clock stops while the host is suspended, but
+// the clock of the server does not. The wall clock can be stepped. For a
+// deadline, the clock with less time left decides.
 type instant struct{ mono, wall int64 }
 
 const (
-	// ended is the deadline of an entry that has ended, past on every clock.
-	ended = math.MinInt64
+	// distantPast is the deadline of an entry that has ended.
+	distantPast = math.MinInt64
 
-	// noEnd is the end of a lease without one: far, and safe to reckon with.
-	noEnd = math.MaxInt64 / 2
+	// distantFuture is the end of a lease without one. Sums with it do not overflow.
+	distantFuture = math.MaxInt64 / 2
 )
 
-// reached tells whether either clock has come to the deadline.
+// reached reports whether either clock has reached the deadline.
 func (i instant) reached(deadline instant) bool {
 	return i.mono >= deadline.mono || i.wall >= deadline.wall
 }
 
-// until returns how long it is, at most, to the deadline.
+// until returns the time to the deadline on the clock with less time left.
 func (i instant) until(deadline instant) time.Duration {
 	return time.Duration(min(deadline.mono-i.mono, deadline.wall-i.wall))
 }
 
-// lead is how far the wall clock is ahead of the monotonic one; a change of it
-// is a jump of one of them.
-func (i instant) lead() int64 { return i.wall - i.mono }
+// clockOffset returns how far the wall clock is ahead of the monotonic clock. A
+// change of it means that one of them was stepped or stopped.
+func (i instant) clockOffset() int64 { return i.wall - i.mono }
 
-// agreed is the earlier of what an instant is on either clock, on both of them, when
-// the wall clock is ahead by lead.
-func (i instant) agreed(lead int64) instant {
-	return instant{min(i.mono, i.wall-lead), min(i.wall, i.mono+lead)}
+// tighter returns the instant on whose two clocks an offset is the given one, by the
+// earlier of the readings of i.
+func (i instant) tighter(offset int64) instant {
+	return instant{min(i.mono, i.wall-offset), min(i.wall, i.mono+offset)}
 }
 
-// clock reads both clocks. The base is the watchdog's own, so that a watchdog
-// made inside a synctest bubble lives by the bubble's time.
+// clock reads both clocks. Each watchdog has its own base, so that one that was made
+// in a synctest bubble uses the time of the bubble.
 type clock struct{ base time.Time }
 
 func (c clock) now() instant { return c.at(time.Now()) }
@@ -52,24 +52,27 @@ func (c clock) at(t time.Time) instant {
 	return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}
 }
 
-// end is at for the end of a lease: the zero time is none, and one beyond the
-// range of the clocks is none either.
-func (c clock) end(t time.Time) instant {
+// timeOf returns the time of an instant on the monotonic clock.
+func (c clock) timeOf(mono int64) time.Time { return c.base.Add(time.Duration(mono)) }
+
+// endOf returns the end of a lease. The zero time and times beyond the range of the
+// clocks are no end.
+func (c clock) endOf(t time.Time) instant {
 	i := c.at(t)
-	if t.IsZero() || i.mono >= noEnd {
-		return instant{noEnd, noEnd}
+	if t.IsZero() || i.mono >= distantFuture {
+		return instant{distantFuture, distantFuture}
 	}
 	return i
 }
 
-// ageOf returns how long ago an instant was, by the clock that has gone on for longer:
-// the wall clock, if the host was suspended since.
+// ageOf returns how long ago t was, on the clock that has advanced more. That is the
+// wall clock if the host was suspended since.
 func ageOf(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// wallStep moves the wall clock in tests.
+// wallStep is the sum of the steps of the wall clock that tests have made.
 var wallStep atomic.Int64
 
 func init() {

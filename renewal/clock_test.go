@@ -18,60 +18,60 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// stepWall steps the wall clock against the monotonic one for the rest of a test.
+// stepWall steps the wall clock against the monotonic clock until the test ends.
 func stepWall(t *testing.T, d time.Duration) {
 	seam.StepWall(d)
 	t.Cleanup(func() { seam.StepWall(-d) })
 }
 
-// A host suspended for longer than the lease: its monotonic clock, and so every
-// timer, stood still.
-func TestASuspendedHostIsToldOnWaking(t *testing.T) {
+// The host is suspended for longer than the lease. Its monotonic clock stops, and so do all
+// timers.
+func TestASuspensionEndsTheLeaseOnResume(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		var log strings.Builder
-		dog := newDog(t, e, new(store), &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		entry := register(t, dog, "a")
+		watchdog := newWatchdog(t, e, new(store), &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		entry := register(t, watchdog, "a")
 		done := entry.Done()
-		settle(time.Minute)
+		advance(time.Minute)
 		stepWall(t, 40*time.Second)
-		assert.False(t, entry.Valid(), "right at once, by the wall clock")
-		settle(time.Second + slack)
-		assert.True(t, closed(done), "told within a second")
+		assert.False(t, entry.Valid(), "the wall clock is past the deadline")
+		advance(time.Second + slack)
+		assert.True(t, closed(done), "Done is closed within a second")
 		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
 		assert.Contains(t, log.String(), "wall clock")
 	})
 }
 
-// A shorter suspension leaves some of the lease: it is renewed early, for the
-// timers are late by the time of the suspension.
-func TestAShortSuspensionRenewsEarly(t *testing.T) {
+// After a shorter suspension the lease has time left. It is renewed early, because its timer
+// is late by the length of the suspension.
+func TestAShortSuspensionMakesTheRenewalEarly(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, nil)
-		entry := register(t, dog, "a") // its first renewal comes after 5 s at the earliest
-		settle(time.Second)
+		watchdog := newWatchdog(t, e, s, nil)
+		entry := register(t, watchdog, "a") // its first renewal comes after 5 s at the earliest
+		advance(time.Second)
 		stepWall(t, 25*time.Second)
 		assert.True(t, entry.Valid())
-		assert.Equal(t, life-26*time.Second, time.Until(entry.Deadline()), "by the clock that leaves less")
-		settle(time.Second + slack + (life-26*time.Second)/2)
+		assert.Equal(t, validity-26*time.Second, time.Until(entry.Deadline()), "the clock with less time left decides")
+		advance(time.Second + slack + (validity-26*time.Second)/2)
 		assert.Len(t, s.seen(), 1)
-		settle(time.Minute)
+		advance(time.Minute)
 		assert.NoError(t, entry.Err())
 	})
 }
 
-// After a step the leases are renewed early, but not all together, or they would be
-// for ever after.
-func TestAStepDoesNotBringRenewalsTogether(t *testing.T) {
+// After a step of the clock the leases are renewed early, but not together. Otherwise they
+// would stay together.
+func TestRenewalsAfterAClockStepAreSpread(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, &renewal.Options{MaxBatch: 10_000})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 10_000})
 		for i := range 2000 {
-			register(t, dog, fmt.Sprint(i))
+			register(t, watchdog, fmt.Sprint(i))
 		}
-		settle(time.Minute)
+		advance(time.Minute)
 		stepWall(t, time.Second)
-		settle(5 * time.Minute)
+		advance(5 * time.Minute)
 		most := 0
 		calls := s.seen()
 		for _, c := range calls[len(calls)/2:] {
@@ -81,17 +81,17 @@ func TestAStepDoesNotBringRenewalsTogether(t *testing.T) {
 	})
 }
 
-// A wall clock that was stepped back must not hide a suspension that follows.
-func TestAStepBackHidesNoSuspension(t *testing.T) {
+// A wall clock that is stepped back must not hide a later suspension.
+func TestAClockStepBackDoesNotHideASuspension(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: failing}
 		var log strings.Builder
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1, Logger: logger})
-		entry := register(t, dog, "a")
-		settle(5 * time.Second)
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1, Logger: logger})
+		entry := register(t, watchdog, "a")
+		advance(5 * time.Second)
 		stepWall(t, -10*time.Second)
-		settle(5 * time.Second)
+		advance(5 * time.Second)
 		assert.Contains(t, log.String(), "by=-10s")
 		stepWall(t, 25*time.Second) // suspended: 35 s since the grant
 		assert.False(t, entry.Valid())
@@ -99,8 +99,8 @@ func TestAStepBackHidesNoSuspension(t *testing.T) {
 	})
 }
 
-// Nor may two steps, each too small to matter, when the lease was renewed between them.
-func TestSmallStepsHideNoSuspension(t *testing.T) {
+// Two steps within the tolerance, with a renewal between them, must not hide a suspension.
+func TestSmallClockStepsDoNotHideASuspension(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		var sent time.Time
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
@@ -110,147 +110,110 @@ func TestSmallStepsHideNoSuspension(t *testing.T) {
 			sent = time.Now()
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
-		entry := register(t, dog, "a")
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, watchdog, "a")
 		const small = margin - time.Millisecond
-		settle(time.Second)
+		advance(time.Second)
 		stepWall(t, small)
-		settle(period + slack)
+		advance(period + slack)
 		require.False(t, sent.IsZero())
 		stepWall(t, -2*small)
-		settle(2 * time.Second)
+		advance(2 * time.Second)
 		stepWall(t, 5*time.Second) // suspended
-		assert.Equal(t, sent.Add(life-5*time.Second), entry.Deadline())
+		assert.Equal(t, sent.Add(validity-5*time.Second), entry.Deadline())
 	})
 }
 
-// Nor may one that is stepped back undo a suspension before it, which the monotonic
-// clock knows nothing of.
-func TestAStepBackUndoesNoSuspension(t *testing.T) {
+// A step back must not undo an earlier suspension, which the monotonic clock has not
+// counted.
+func TestAClockStepBackDoesNotUndoASuspension(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: failing}
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
-		entry := register(t, dog, "a")
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, watchdog, "a")
 		stepWall(t, 20*time.Second) // suspended
-		settle(2*time.Second + slack)
+		advance(2*time.Second + slack)
 		stepWall(t, -25*time.Second)
-		settle(life - 22*time.Second - slack - 1)
+		advance(validity - 22*time.Second - slack - 1)
 		assert.True(t, entry.Valid())
-		settle(1)
-		assert.False(t, entry.Valid(), "the server has counted the suspension")
+		advance(1)
+		assert.False(t, entry.Valid(), "the clock of the server ran during the suspension")
 		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
 	})
 }
 
-// The same with a renewal that is under way while the host is suspended.
+// The host is suspended during a renewal.
 func TestASuspensionDuringARenewal(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
 			time.Sleep(5 * time.Second)
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, s, nil)
-		entry := register(t, dog, "a")
+		watchdog := newWatchdog(t, e, s, nil)
+		entry := register(t, watchdog, "a")
 		for len(s.seen()) == 0 {
-			settle(slack + time.Millisecond)
+			advance(slack + time.Millisecond)
 		}
 		sent := s.seen()[0].at
 		stepWall(t, 12*time.Second) // suspended
-		settle(time.Until(sent.Add(6 * time.Second)))
-		assert.Equal(t, sent.Add(life-12*time.Second), entry.Deadline())
+		advance(time.Until(sent.Add(6 * time.Second)))
+		assert.Equal(t, sent.Add(validity-12*time.Second), entry.Deadline())
 		stepWall(t, -12*time.Second)
-		assert.Equal(t, sent.Add(life-12*time.Second), entry.Deadline())
+		assert.Equal(t, sent.Add(validity-12*time.Second), entry.Deadline())
 	})
 }
 
-// A lease that no renewal can move is not renewed, whatever the clocks do.
-func TestAStepRenewsNothingThatIsAtItsEnd(t *testing.T) {
+// A lease whose deadline no renewal can move is not renewed, even after a step of the clock.
+func TestAClockStepDoesNotRenewALeaseAtItsEnd(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		now := time.Now()
-		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(life)})
+		entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(validity)})
 		require.NoError(t, err)
 		for _, step := range []time.Duration{3 * time.Second, -5 * time.Second, time.Second} {
-			settle(2*time.Second + slack)
+			advance(2*time.Second + slack)
 			stepWall(t, step)
 		}
-		settle(time.Minute)
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		advance(time.Minute)
+		assert.Equal(t, renewal.LimitReached, reasonOf(t, entry.Err()))
 		assert.Empty(t, s.seen())
 	})
 }
 
-// Naps too short to notice add up.
-func TestManySmallSuspensions(t *testing.T) {
+// Suspensions within the tolerance add up.
+func TestManySmallSuspensionsAddUp(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: failing}
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
-		done := register(t, dog, "a").Done()
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		done := register(t, watchdog, "a").Done()
 		suspended := time.Duration(0)
 		start := time.Now()
 		for !closed(done) {
-			settle(100 * time.Millisecond)
+			advance(100 * time.Millisecond)
 			stepWall(t, 25*time.Millisecond)
 			suspended += 25 * time.Millisecond
 		}
-		assert.Less(t, time.Since(start)+suspended, ttl+slack, "told before the server could give it away")
+		assert.Less(t, time.Since(start)+suspended, ttl+slack, "the holder is told before the server can grant the lease again")
 	})
 }
 
-// The end of a lease is an instant on the wall clock too.
+// The end of a lease is kept on the wall clock too.
 func TestUntilCountsSuspensions(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		dog := newDog(t, e, new(store), nil)
+		watchdog := newWatchdog(t, e, new(store), nil)
 		now := time.Now()
-		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(time.Minute)})
+		entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(time.Minute)})
 		require.NoError(t, err)
 		for range 3 {
-			settle(7 * time.Second) // time to renew
+			advance(7 * time.Second) // time to renew
 			stepWall(t, 10*time.Second)
 		}
-		settle(9*time.Second - 1)
+		advance(9*time.Second - 1)
 		require.NoError(t, entry.Err())
 		assert.True(t, entry.Valid())
-		settle(1)
+		advance(1)
 		assert.False(t, entry.Valid())
-	})
-}
-
-// dozing is an engine whose process stood still after a timer's delay was reckoned
-// and before it was armed: the timer is late by that.
-type dozing struct {
-	engine
-	by time.Duration
-}
-
-func (d *dozing) Schedule(delay time.Duration, task schedule.Task) (schedule.Timer, error) {
-	timer, err := d.engine.Schedule(delay, task)
-	return schedule.NewTimer(dozer{d, timer}, 0), err
-}
-
-type dozer struct {
-	d     *dozing
-	timer schedule.Timer
-}
-
-func (d dozer) ResetTimer(_ uint64, delay time.Duration) bool { return d.timer.Reset(delay + d.d.by) }
-func (d dozer) StopTimer(uint64) bool                         { return d.timer.Stop() }
-func (d dozer) AwaitTimer(uint64)                             {}
-
-func TestAPauseWhileATimerIsArmed(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		doze := &dozing{engine: e, by: time.Hour}
-		s := &store{answer: hang}
-		dog := newDog(t, doze, s, nil)
-		entry := register(t, dog, "a")
-		done := entry.Done()
-		doze.by = 0
-		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(4 * time.Second) })) // and nothing ran meanwhile
-		require.NoError(t, err)
-		settle(life + slack)
-		assert.True(t, closed(done), "the comparison of clocks noticed the pause")
-		assert.NotEmpty(t, s.seen(), "and a renewal was tried")
 	})
 }
 
@@ -258,34 +221,34 @@ type taskFunc func(schedule.Timer)
 
 func (f taskFunc) Run(t schedule.Timer) { f(t) }
 
-func TestAWallClockSteppedBackEndsNothing(t *testing.T) {
+func TestAClockStepBackEndsNoLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: hang}
-		dog := newDog(t, e, s, &renewal.Options{Failures: -1})
-		entry := register(t, dog, "a")
-		settle(time.Second)
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, watchdog, "a")
+		advance(time.Second)
 		stepWall(t, -time.Hour)
-		settle(life - time.Second - 1)
+		advance(validity - time.Second - 1)
 		assert.True(t, entry.Valid())
-		settle(1)
-		assert.False(t, entry.Valid(), "the monotonic clock decides: it leaves less")
+		advance(1)
+		assert.False(t, entry.Valid(), "the monotonic clock has less time left")
 	})
 }
 
 func TestClocksAreComparedOnlyWhileLeasesAreHeld(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		dog := newDog(t, e, new(store), nil)
+		watchdog := newWatchdog(t, e, new(store), nil)
 		for range 3 { // and again, after there were none
-			entry := register(t, dog, "a")
-			settle(5 * time.Second)
+			entry := register(t, watchdog, "a")
+			advance(5 * time.Second)
 			entry.Stop()
-			settle(2 * time.Second)
-			assert.Zero(t, pending(e), "no timer is left")
+			advance(2 * time.Second)
+			assert.Zero(t, pending(e), "no timer is pending")
 		}
-		register(t, dog, "b")
-		_, err := dog.Close(t.Context())
+		register(t, watchdog, "b")
+		_, err := watchdog.Close(t.Context())
 		require.NoError(t, err)
-		assert.Zero(t, pending(e), "nor after Close")
+		assert.Zero(t, pending(e), "no timer is pending after Close")
 	})
 }
 
@@ -296,5 +259,53 @@ func pending(e engine) int {
 	case *heapqueue.Scheduler:
 		return e.Stats().Pending
 	}
-	panic("an engine unknown to this test")
+	panic("unknown engine")
+}
+
+// A lease ends in time if the host is suspended during its renewal.
+func TestASuspensionMovesTheDeadlineOfARenewalForward(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(time.Hour)
+			return renewal.Renewed, nil
+		}}
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		begun := time.Now()
+		entry := register(t, watchdog, "a")
+		for len(s.seen()) == 0 {
+			advance(slack + time.Millisecond)
+		}
+		stepWall(t, 12*time.Second)
+		<-entry.Done()
+		assert.InDelta(t, validity-12*time.Second, time.Since(begun), float64(slack+time.Second))
+		advance(time.Hour)
+	})
+}
+
+// A step of the wall clock makes renewals early once, not in every later second.
+func TestAClockStepMakesRenewalsEarlyOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := new(store)
+		watchdog := newWatchdog(t, e, s, nil)
+		entry := register(t, watchdog, "a")
+		stepWall(t, 5*time.Second)
+		advance(6 * period)
+		assert.True(t, entry.Valid())
+		assert.LessOrEqual(t, s.count("a"), 8)
+	})
+}
+
+// Until is correct however old the watchdog is.
+func TestUntilWithAnOldWatchdog(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		watchdog := newWatchdog(t, e, new(store), nil)
+		advance(24 * time.Hour)
+		until := time.Now().Add(5 * time.Minute)
+		entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now(), Until: until})
+		require.NoError(t, err)
+		advance(5*time.Minute - 1)
+		assert.True(t, entry.Valid())
+		advance(1 + slack)
+		assert.True(t, closed(entry.Done()))
+	})
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-func TestCloseReturnsWhatWasHeld(t *testing.T) {
+func TestCloseReturnsTheHeldLeases(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		var entries []*renewal.Entry[string]
 		for i := range 10 {
-			entries = append(entries, register(t, dog, fmt.Sprint(i)))
+			entries = append(entries, register(t, watchdog, fmt.Sprint(i)))
 		}
 		done := entries[5].Done()
 		entries[0].Stop()
-		settle(time.Minute)
+		advance(time.Minute)
 		renewals := len(s.seen())
-		leases, err := dog.Close(context.Background())
+		leases, err := watchdog.Close(context.Background())
 		require.NoError(t, err)
 		assert.ElementsMatch(t, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, leases)
 		assert.True(t, closed(done))
@@ -35,14 +35,14 @@ func TestCloseReturnsWhatWasHeld(t *testing.T) {
 			assert.False(t, entry.Valid())
 			assert.False(t, entry.Stop())
 		}
-		_, err = dog.Register("late", renewal.Grant{TTL: ttl, Sent: time.Now()})
+		_, err = watchdog.Register("late", renewal.Grant{TTL: ttl, Sent: time.Now()})
 		require.ErrorIs(t, err, renewal.ErrClosed)
-		leases, err = dog.Close(context.Background())
+		again, err := watchdog.Close(context.Background())
 		require.NoError(t, err)
-		assert.Empty(t, leases)
-		settle(time.Hour)
+		assert.Empty(t, again, "each lease is returned once")
+		advance(time.Hour)
 		assert.Len(t, s.seen(), renewals)
-		assert.Zero(t, dog.Stats().Lost(), "closed is not lost")
+		assert.Zero(t, watchdog.Stats().Lost(), "a closed entry is not a loss")
 	})
 }
 
@@ -53,32 +53,32 @@ func TestCloseCancelsAndWaitsForRenewals(t *testing.T) {
 			time.Sleep(time.Second) // it takes a while to notice
 			return renewal.Unknown, ctx.Err()
 		}}
-		dog := newDog(t, e, s, nil)
-		register(t, dog, "a")
-		settle(period)
-		require.Equal(t, 1, dog.Stats().InFlight)
+		watchdog := newWatchdog(t, e, s, nil)
+		register(t, watchdog, "a")
+		advance(period)
+		require.Equal(t, 1, watchdog.Stats().InFlight)
 		start := time.Now()
-		_, err := dog.Close(context.Background())
+		_, err := watchdog.Close(context.Background())
 		require.NoError(t, err)
 		assert.Equal(t, time.Second, time.Since(start))
-		assert.Zero(t, dog.Stats().InFlight)
+		assert.Zero(t, watchdog.Stats().InFlight)
 	})
 }
 
-func TestCloseGivesUpWithItsContext(t *testing.T) {
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		release := make(chan struct{})
-		dog := newDog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+		watchdog := newWatchdog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) {
 			<-release
 			return renewal.Renewed, nil
 		}}, nil)
-		entry := register(t, dog, "a")
-		settle(period)
+		entry := register(t, watchdog, "a")
+		advance(period)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		leases, err := dog.Close(ctx)
+		leases, err := watchdog.Close(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, []string{"a"}, leases, "what was held is returned all the same")
+		assert.Equal(t, []string{"a"}, leases, "Close returns the leases although a call hangs")
 		require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
 		close(release)
 	})
@@ -91,35 +91,35 @@ func TestAClosedEngineEndsItsEntries(t *testing.T) {
 			<-release
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, s, &renewal.Options{Align: period / 2})
-		renewed, waits := register(t, dog, "a"), registerFor(t, dog, "b", time.Hour)
-		settle(period)
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: period / 2})
+		renewed, waits := register(t, watchdog, "a"), registerFor(t, watchdog, "b", time.Hour)
+		advance(period)
 		require.Len(t, s.seen(), 1)
 		e.Close()
 		close(release)
-		settle(0)
+		advance(0)
 		require.ErrorIs(t, renewed.Err(), renewal.ErrClosed)
 		require.ErrorIs(t, renewed.Err(), schedule.ErrClosed)
 		assert.True(t, closed(renewed.Done()))
 
-		settle(time.Hour)
-		assert.False(t, waits.Valid(), "no timer tells it, the clock does")
-		assert.Equal(t, renewal.Expired, reasonOf(t, waits.Err()))
-		_, err := dog.Register("c", renewal.Grant{TTL: ttl, Sent: time.Now()})
+		require.ErrorIs(t, waits.Err(), renewal.ErrClosed)
+		require.ErrorIs(t, waits.Err(), schedule.ErrClosed)
+		assert.False(t, waits.Valid())
+		_, err := watchdog.Register("c", renewal.Grant{TTL: ttl, Sent: time.Now()})
 		require.ErrorIs(t, err, schedule.ErrClosed)
-		assert.Zero(t, dog.Stats().Held, "nothing is left behind")
+		assert.Zero(t, watchdog.Stats().Held, "no entry is left")
 	})
 }
 
-// What is done already is no error, even for a ctx that has ended.
+// Close returns no error if nothing is left to do, even if ctx has ended.
 func TestCloseWithAnEndedContext(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 50 {
-			dog := newDog(t, e, new(store), nil)
-			register(t, dog, "a")
-			leases, err := dog.Close(ended)
+			watchdog := newWatchdog(t, e, new(store), nil)
+			register(t, watchdog, "a")
+			leases, err := watchdog.Close(ended)
 			require.NoError(t, err)
 			assert.Len(t, leases, 1)
 		}
@@ -128,23 +128,23 @@ func TestCloseWithAnEndedContext(t *testing.T) {
 
 func TestCloseNeedsAContext(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		dog := newDog(t, e, new(store), nil)
-		_, err := dog.Close(nil) //nolint:staticcheck // the nil is what is tested
+		watchdog := newWatchdog(t, e, new(store), nil)
+		_, err := watchdog.Close(nil) //nolint:staticcheck // the nil is what is tested
 		require.ErrorContains(t, err, "context")
 	})
 }
 
-// Whichever entries end, the others are still known to Close.
-func TestCloseKnowsAllThatAreLeft(t *testing.T) {
+// Close finds the remaining entries, whichever others have ended.
+func TestCloseFindsAllRemainingEntries(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		const n = 6
 		for mask := range 1 << n {
 			for _, oldestFirst := range []bool{true, false} {
-				dog := newDog(t, e, new(store), nil)
+				watchdog := newWatchdog(t, e, new(store), nil)
 				var left, gone []*renewal.Entry[string]
 				var want []string
 				for i := range n {
-					entry := register(t, dog, fmt.Sprint(i))
+					entry := register(t, watchdog, fmt.Sprint(i))
 					if mask&(1<<i) != 0 {
 						gone = append(gone, entry)
 					} else {
@@ -157,7 +157,7 @@ func TestCloseKnowsAllThatAreLeft(t *testing.T) {
 				for _, entry := range gone {
 					assert.True(t, entry.Stop())
 				}
-				got, err := dog.Close(context.Background())
+				got, err := watchdog.Close(context.Background())
 				require.NoError(t, err)
 				require.ElementsMatch(t, want, got)
 				for _, entry := range left {
@@ -168,21 +168,21 @@ func TestCloseKnowsAllThatAreLeft(t *testing.T) {
 	})
 }
 
-// Close returns what was held also if it has to wait for a renewal.
-func TestCloseReturnsWhatWasHeldAfterItsWait(t *testing.T) {
+// Close returns the held leases even if it waits for a renewal.
+func TestCloseReturnsTheHeldLeasesAfterItsWait(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			return renewal.Unknown, ctx.Err()
 		}}
-		dog := newDog(t, e, s, nil)
-		register(t, dog, "a")
+		watchdog := newWatchdog(t, e, s, nil)
+		register(t, watchdog, "a")
 		for len(s.seen()) == 0 {
-			settle(time.Millisecond)
+			advance(time.Millisecond)
 		}
 		begun := time.Now()
-		left, err := dog.Close(t.Context())
+		left, err := watchdog.Close(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a"}, left)
 		assert.Equal(t, time.Second, time.Since(begun))

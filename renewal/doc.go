@@ -1,36 +1,58 @@
-// Package renewal keeps leases alive. A [Watchdog] holds one [Entry] per lease,
-// renews those that are due in batches, and tells the holder when a lease may no
-// longer be assumed held: before a store that keeps leases for their TTL could give
-// it to another, even if that store hangs, errs or is out of reach.
+// Package renewal keeps leases alive: it renews them before they expire, and it tells the
+// holder in time when a lease can no longer be relied on.
 //
-// A lease is anything that a [Renewer] can renew. The package knows nothing of
-// locks or of Redis; package lock stands on it.
+// A lease is a right that a store grants for a limited time, its TTL, such as a lock. A
+// [Watchdog] holds one [Entry] per lease and renews due leases in batches through a
+// [Renewer]. The holder is told of a loss before the store can grant the lease to
+// another owner, even if the store hangs, fails or is unreachable. The package knows
+// neither locks nor Redis. Package lock is built on it.
 //
-//	dog, err := renewal.New(engine, store, nil)
+//	watchdog, err := renewal.New(engine, store, nil)
 //	...
 //	sent := time.Now() // before the request that grants the lease
 //	...
-//	entry, err := dog.Register(lease, renewal.Grant{TTL: ttl, Sent: sent})
+//	entry, err := watchdog.Register(lease, renewal.Grant{TTL: ttl, Sent: sent})
 //	...
 //	select {
-//	case <-entry.Done(): // lost: entry.Err() says why
+//	case <-entry.Done(): // lost: entry.Err() tells why
 //	case <-work:
 //		entry.Stop()
 //	}
 //
 // # Deadlines
 //
-// A lease granted for a TTL by a request sent at one instant is trusted until
-// that instant + 99 % of the TTL − a margin ([Options.Margin]): the server cannot have begun
-// to count earlier, and the clocks may differ in rate by 1 %. Each confirmed
-// renewal moves the deadline in the same way. The deadline is kept on the
-// monotonic and on the wall clock, and the one that leaves less decides, because
-// the monotonic clock stands still while a host is suspended.
+// A lease is trusted until its deadline: the time at which the granting request was sent,
+// plus 99 % of the TTL, minus a margin ([Options.Margin]). The store cannot have begun
+// to count earlier, and the clocks may differ in rate by 1 %. A confirmed renewal moves
+// the deadline in the same way. A lease of 30 s with the default options:
+//
+//	0 s      10 s      20 s                    29.4 s     29.55 s    29.7 s   30 s
+//	 |        |         |                         |          |          |      |
+//	sent   renewal   second attempt,          deadline:   monitor    earliest end on
+//	       sent      if the first one         Valid is    ends the   the store, by a
+//	                 failed                   false,      entry if   clock 1 % fast,
+//	                                          Done is     the timer  and by an exact
+//	                                          closed      is late    clock
+//	 |        |         |                         |          |          |      |
+//	 |<period>|<period->|                         |<- grace >|          |      |
+//	 |<-------------- validity ------------------>|<----- margin ------>|<drift>
+//
+// If a renewal sent at 10 s is confirmed, at whatever time, the drawing begins anew at that
+// 10 s. The deadline is kept on the monotonic clock and on the wall clock, and the one with less time
+// left decides, because the monotonic clock stops while a host is suspended.
 //
 // # Costs
 //
-// There is one timer per lease and no goroutine: a timer stands at the next
-// renewal while the lease waits for it and at the deadline from the moment the
-// renewal is due. Goroutines exist only while batches are under way, at most
-// [Options.InFlight] per lane.
+// Each lease has one timer and no goroutine. The timer is set to the next renewal, and to
+// the deadline from the moment the renewal is due. Goroutines exist only while batches
+// are under way, at most [Options.InFlight] per lane. A renewal allocates nothing per
+// lease.
+//
+// # Misuse and Close
+//
+// Register and Close of a Watchdog that was not made by New return an error. So does Close
+// with a nil context. AfterFunc panics if the function is nil.
+//
+// Close may be called again and concurrently. Every call waits in the same way. Each lease is
+// returned by exactly one call, so no lease is released twice.
 package renewal

@@ -1,243 +1,272 @@
 package renewal
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Entry is one lease under a watchdog: the holder's view of it. Only Register and
-// Pass make one; the zero Entry must not be used. All methods are safe for concurrent
-// use and do no IO. An entry ends once, by Stop, by Pass, by loss, or by the Close of
-// the watchdog or of its engine, and never lives again.
+// Entry is one lease under a watchdog. Register and Replace return entries, and the zero
+// Entry must not be used. All methods are safe for concurrent use and do no IO. An entry
+// ends once and stays ended: by Stop, by Replace, by a loss, or when the watchdog or
+// its engine is closed.
 type Entry[L any] struct {
-	dog *Watchdog[L]
+	w *Watchdog[L]
 
-	// The deadline on both clocks, ended once the entry has ended. Written under
-	// dog.mu, read without it: a torn read mixes two deadlines that were both
-	// confirmed.
+	// The deadline on both clocks, or distantPast once the entry has ended. Both are
+	// written with w.mu held and read without it. A torn read mixes two
+	// deadlines that were both confirmed.
 	mono, wall atomic.Int64
 
-	// dog.mu guards all below. What a renewal touches stands together: an entry that
-	// was last looked at a period ago is in no cache.
-	*terms
+	// w.mu guards all fields below. The fields that a renewal uses are adjacent,
+	// because an entry that was last used a period ago is not in the cache.
+	*timing
 	timer    schedule.Timer
-	at       int64 // the instant, on the monotonic clock, of the next renewal
-	failures int32 // renewals in a row that got no answer
+	renewAt  int64  // when the next renewal is due, on the monotonic clock
+	sentAt   int64  // when the latest renewal was sent, on the monotonic clock
+	failures int16  // unanswered renewals in a row, at most 1/Options.Fraction
+	lane     int16  // of the latest renewal
+	epoch    uint16 // the last pass over all entries that has visited this one
 	state    state
+	stepped  bool      // a step of the wall clock has moved the deadline since the last renewal
+	expPrev  *Entry[L] // neighbours in its expiry bucket
+	expNext  *Entry[L]
 	list     *list[L]  // while due: the list of its lane that it is in
 	prev     *Entry[L] // neighbours in that list
 	next     *Entry[L]
-	lease    L         // does not change
-	older    *Entry[L] // neighbours among all entries of the watchdog
-	newer    *Entry[L]
-	end      *ending // made when asked for, or at the end
+	lease    L           // only Update changes it
+	end      *completion // made on demand, or at the end
 }
 
-// terms are how an entry is renewed. They do not change, and entries of one TTL share
-// them.
-type terms struct {
-	latest instant       // the deadline never passes it
-	life   time.Duration // from sending a confirmed request to the deadline
-	period time.Duration // from there to the next renewal
-}
-
-// state is where an entry stands. Its timer is armed for the next renewal while
-// it waits and for the deadline from then on, so that a store that hangs, with
-// every slot taken, delays no news.
+// state is the state of an entry.
+//
+//	from           event                                     to         timer set to
+//	-              Register, Replace                         waiting    renewal
+//	waiting        the renewal is due: fire                  due        deadline
+//	due            a worker takes it: startRenewal           renewing   deadline
+//	renewing       Renewed, or a tolerated failure:          waiting    renewal
+//	               applyOutcome
+//	waiting        renewed by another request (Renewed,      waiting    renewal
+//	               Update), or the clocks have moved apart
+//	due, renewing  the same                                  same       deadline
+//	any but ended  the deadline, Lost by any request, too    ended      -
+//	               many failures, Stop, Replace, Close,
+//	               engine closed
+//
+// The timer of a due entry is set to the deadline before anything is sent, so a store
+// that hangs with all workers busy does not delay the notice of a loss.
 type state uint8
 
 const (
-	waiting  state = iota // for its next renewal
-	due                   // in its lane's list, for a slot
-	renewing              // in a batch
-	over                  // ended: nothing happens any more
+	waiting  state = iota // until its next renewal is due
+	due                   // in a list of its lane, until a worker takes it
+	renewing              // in the batch of a worker
+	ended                 // final
 )
 
-// ending is what a holder who asks for Done, or an ended entry, needs.
-type ending struct {
-	err   error // set at the end
-	last  error // the last error of the store, kept for the LostError
+// completion is what an ended entry, or a holder who has asked for Done, needs.
+type completion struct {
+	err   error     // set at the end
+	lost  LostError // the err of a loss; its Err is the last error of the store so far
 	done  chan struct{}
 	funcs map[*afterFunc]struct{}
+
+	tries  []attempt // the latest renewals that failed in a row
+	denial Denial    // what the store has found instead of the lease
 }
 
 type afterFunc struct{ f func() }
 
-// The transitions. They are all here, are called with dog.mu held, and end in
-// over at most once.
+// The transitions. All are in this file and are called with w.mu held.
 
-// fire is the timer's Run. A reading before the instant that the timer is armed
-// for is not possible with an engine that is never early, but arming it anew
-// costs nothing and keeps the lease from being forgotten.
+// fire runs when the timer fires. An engine is never early, but an early call only sets
+// the timer again.
 func (e *Entry[L]) fire(now instant) {
 	switch {
-	case e.state == over:
+	case e.state == ended:
 	case now.reached(e.deadline()):
 		e.lose(Expired)
 	case e.state != waiting:
 		e.arm(now.until(e.deadline()))
-	case now.mono < e.at:
-		e.arm(e.rest(now))
+	case now.mono < e.renewAt:
+		e.arm(e.timerDelay(now))
 	default:
 		e.arm(now.until(e.deadline()))
-		if e.state == waiting { // the engine took it
-			e.dog.enqueue(e, now)
+		if e.state == waiting { // the engine is not closed
+			e.w.enqueue(e, now)
+			e.state = due // after Laner.Lane, which may panic
+		}
+		if late := time.Duration(now.mono - e.renewAt); late > e.margin {
+			e.w.reportLate(late, now)
 		}
 	}
 }
 
-// taken: the lease goes into a batch. It reports false for one whose deadline has
-// come: that is never sent.
-func (e *Entry[L]) taken(now instant) bool {
+// startRenewal moves a due entry into a batch. It returns false if the deadline has
+// passed: such a lease is never sent.
+func (e *Entry[L]) startRenewal(now instant) bool {
 	if now.reached(e.deadline()) {
 		e.lose(Expired)
 		return false
 	}
 	e.state = renewing
+	e.sentAt = now.mono
 	return true
 }
 
-// settle applies the outcome of a batch sent at the given instant. The clock goes
-// first: an answer after the deadline does not revive.
-func (e *Entry[L]) settle(outcome Outcome, err error, sent, now instant) {
+// applyOutcome applies the outcome of a batch that was sent at the given instant, with a TTL
+// of the given validity. The deadline comes first: a late answer does not revive an entry.
+func (e *Entry[L]) applyOutcome(outcome Outcome, err error, sent instant, validity time.Duration, now instant) {
 	switch {
 	case e.state != renewing:
 	case now.reached(e.deadline()):
-		e.note(err)
+		e.recordErr(err)
 		e.lose(Expired)
 	case outcome == Renewed:
-		e.confirmed(sent, now)
-		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
+		e.extendDeadline(sent, validity, now)
+		e.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)
 	case outcome == Lost:
-		e.note(err)
+		e.recordErr(err)
 		e.lose(NotOwned)
+	case e.w.closed: // Close has cancelled the call and is about to end the entry
 	default:
-		e.note(err)
+		e.recordErr(err)
+		e.noteAttempt(sent, now)
 		e.failures++
-		if limit := e.dog.opts.Failures; limit > 0 && int(e.failures) >= limit {
+		if limit := e.w.opts.Failures; limit > 0 && int(e.failures) >= limit {
 			e.lose(Failed)
 			return
 		}
-		at := max(now.mono, sent.mono+int64(e.period-gatherOf(e.period)))
-		if deadline := e.deadline(); e.failures == 1 && at >= deadline.mono-e.least() {
-			at = now.mono + int64(now.until(deadline)/2) // the grant was old: see Register
-		}
-		e.wait(at, now)
+		e.scheduleRenewal(e.retryAt(sent, now), now)
 	}
 }
 
-// confirm: somebody else has renewed the lease, by a request sent at that instant.
-func (e *Entry[L]) confirm(sent, latest, now instant) bool {
-	e.expire(now)
-	if e.state == over {
+// renewed applies a renewal by another request, sent at that instant with that TTL. It
+// returns false if the entry has ended.
+func (e *Entry[L]) renewed(ttl time.Duration, sent, maxDeadline, now instant) bool {
+	e.expireIfPast(now)
+	if e.state == ended {
 		return false
 	}
-	if latest != e.latest {
-		e.terms = &terms{latest: latest, life: e.life, period: e.period}
+	if ttl != e.ttl || maxDeadline != e.maxDeadline {
+		e.timing = e.w.timingFor(ttl, maxDeadline)
+		e.w.monitor.tolerance = min(e.w.monitor.tolerance, e.margin)
 	}
-	e.confirmed(sent, now)
+	e.extendDeadline(sent, e.validity, now)
 	if e.state == waiting {
-		e.wait(e.dog.nextRenewal(sent.mono, e.period), now)
+		e.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)
 	} else {
 		e.arm(now.until(e.deadline()))
 	}
-	return e.state != over
+	return e.state != ended
 }
 
-// jumped: the wall clock moved against the monotonic one. A step back must not
-// leave more than the monotonic clock does; after a step forward, which may have
-// been a suspended host, what is left by the wall clock decides. Then both clocks
-// leave the same, so that no later step can undo this one. The next renewal comes
-// early, at random, so that all do not come together for ever after.
-func (e *Entry[L]) jumped(now instant) {
-	if e.state == over {
+// clockStepped adapts the entry after the wall clock has moved against the monotonic
+// clock. After a step back, the monotonic clock decides. After a step forward,
+// which may have been a suspended host, the wall clock decides. Afterwards both clocks
+// have the same time left, so no later step can undo this one. The next renewal comes early.
+func (e *Entry[L]) clockStepped(now instant) {
+	if e.state == ended {
 		return
 	}
-	deadline := e.deadline().agreed(now.lead())
-	e.mono.Store(deadline.mono)
-	e.wall.Store(deadline.wall)
-	if e.latest.mono != noEnd {
-		e.terms = &terms{latest: e.latest.agreed(now.lead()), life: e.life, period: e.period}
+	deadline := e.deadline().tighter(now.clockOffset())
+	e.stepped = e.stepped || e.mono.Load()-deadline.mono > int64(e.margin)
+	e.setDeadline(deadline)
+	if e.maxDeadline.mono != distantFuture {
+		e.setMaxDeadline(e.maxDeadline.tighter(now.clockOffset()))
 	}
-	if e.state == waiting && !deadline.reached(e.latest) {
-		spread := min(e.period/2, now.until(e.deadline())/2)
-		e.at = min(e.at, now.mono+int64(rand.Float64()*float64(spread)))
+	if e.state == waiting && !deadline.reached(e.maxDeadline) {
+		e.renewAt = min(e.renewAt, now.mono+int64(steppedDelay(e.period, now.until(e.deadline()))))
 	}
 	e.rearm(now)
 }
 
-// rearm: the timer may have been armed by a reading of the clock that was old by
-// then, because the process was paused in between.
+// rearm sets the timer again after a pause of the process. The reading of the clock by
+// which the timer was set may have been old by then.
 func (e *Entry[L]) rearm(now instant) {
 	switch {
-	case e.state == over:
+	case e.state == ended:
 	case now.reached(e.deadline()):
 		e.lose(Expired)
 	case e.state == waiting:
-		e.arm(e.rest(now))
+		e.arm(e.timerDelay(now))
 	default:
 		e.arm(now.until(e.deadline()))
 	}
 }
 
-// stop ends the entry by the holder's or the watchdog's will and reports whether
-// it was held until now.
+// stop ends the entry for the holder or the watchdog. It reports whether the lease was
+// held until now.
 func (e *Entry[L]) stop(err error, now instant) bool {
-	if e.state == over {
-		return false
-	}
-	if now.reached(e.deadline()) {
-		e.lose(Expired)
+	e.expireIfPast(now)
+	if e.state == ended {
 		return false
 	}
 	e.finish(err)
 	return true
 }
 
-// pass: another entry takes the place of this one.
-func (e *Entry[L]) pass(lease L, now instant) (*Entry[L], error) {
-	e.expire(now)
-	if e.state == over {
+// replace puts a new entry for the given lease in the place of this one.
+func (e *Entry[L]) replace(lease L, ttl time.Duration, now instant) (*Entry[L], error) {
+	e.expireIfPast(now)
+	if e.state == ended {
 		return nil, e.end.err
 	}
-	next := &Entry[L]{dog: e.dog, terms: e.terms, failures: e.failures, lease: lease}
-	deadline := e.deadline()
-	next.mono.Store(deadline.mono)
-	next.wall.Store(deadline.wall)
-	at := e.at
-	if e.state != waiting { // its answer will be nobody's
-		at = now.mono + int64(now.until(deadline)/4)
+	if e.w.closed {
+		return nil, ErrClosed
 	}
-	if err := e.dog.track(next); err != nil {
+	next := &Entry[L]{w: e.w, timing: e.timing, failures: e.failures, lease: lease}
+	if ttl != e.ttl { // Update has changed the TTL since the caller made the lease
+		next.timing = e.w.timingFor(ttl, e.maxDeadline)
+	}
+	deadline := e.deadline()
+	next.setDeadline(deadline)
+	at := e.renewAt
+	if e.state != waiting { // the answer of the renewal under way will be dropped
+		at = now.mono + int64(oldGrantDelay(now.until(deadline)))
+	}
+	if err := e.w.track(next, now); err != nil {
 		return nil, err
 	}
 	e.finish(ErrStopped)
-	next.wait(at, now)
-	if next.state == over {
+	next.scheduleRenewal(at, now)
+	if next.state == ended {
 		return nil, next.end.err
 	}
 	return next, nil
 }
 
-// expire ends the entry if its deadline has passed though no timer has told.
-func (e *Entry[L]) expire(now instant) {
-	if e.state != over && now.reached(e.deadline()) {
+// expireIfPast ends the entry if its deadline has passed before its timer has fired.
+func (e *Entry[L]) expireIfPast(now instant) {
+	if e.state != ended && now.reached(e.deadline()) {
 		e.lose(Expired)
 	}
 }
 
-// lose ends the entry against the holder's will.
+// lose ends the entry because of a loss.
 func (e *Entry[L]) lose(reason Reason) {
-	err := &LostError{Reason: reason}
-	if e.end != nil {
-		err.Err = e.end.last
+	if reason == Expired && e.deadline().reached(e.maxDeadline) {
+		reason = LimitReached
 	}
+	err, now := &e.completion().lost, e.w.clock.now()
+	err.Reason = reason
+	if reason != NotOwned {
+		err.Left = now.until(e.deadline()) + e.margin
+	}
+	err.story = e.w.recordLoss(e, reason, now)
 	e.finish(err)
-	e.dog.reportLoss(e.lease, err)
+	e.w.reportLoss(e, err)
+}
+
+// engineClosed ends the entry because no timer will fire any more.
+func (e *Entry[L]) engineClosed(now instant) {
+	if e.stop(errEngineClosed, now) {
+		e.w.keepUnreleased(e)
+	}
 }
 
 // finish ends the entry.
@@ -246,87 +275,88 @@ func (e *Entry[L]) finish(err error) {
 	if e.state == due {
 		e.list.remove(e)
 	}
-	e.state = over
-	e.mono.Store(ended)
-	e.wall.Store(ended)
-	e.dog.unlink(e)
-	end := e.ending()
+	e.state = ended
+	e.mono.Store(distantPast)
+	e.wall.Store(distantPast)
+	e.w.monitor.expiries.remove(e)
+	e.w.held--
+	end := e.completion()
 	end.err = err
 	if end.done != nil {
 		close(end.done)
 	}
 	for a := range end.funcs {
-		go a.f()
+		e.w.toStart = append(e.w.toStart, a.f)
 	}
 	end.funcs = nil
 }
 
-// Helpers of the transitions.
-
-// confirmed moves the deadline as the grant, or a renewal, sent at that instant
-// allows. If the clocks moved apart since, the one that leaves less decides, on both.
-// A deadline that leaves more already stays: answers may come in another order than
-// what they answer was sent.
-func (e *Entry[L]) confirmed(sent, now instant) {
-	e.failures = 0
-	sent = sent.agreed(now.lead())
-	life := min(int64(e.life), e.latest.mono-sent.mono, e.latest.wall-sent.wall)
-	deadline := instant{sent.mono + life, sent.wall + life}
-	if now.until(deadline) > now.until(e.deadline()) {
-		e.mono.Store(deadline.mono)
-		e.wall.Store(deadline.wall)
-	}
-}
-
-// wait arms the timer for a renewal at the given instant, or for the deadline if
-// that comes first or no renewal could move it.
-func (e *Entry[L]) wait(at int64, now instant) {
+// scheduleRenewal sets the timer to a renewal at the given instant. If the deadline comes
+// first, or no renewal could move it, the timer is set to the deadline.
+func (e *Entry[L]) scheduleRenewal(at int64, now instant) {
 	deadline := e.deadline()
-	if at >= deadline.mono || deadline.reached(e.latest) {
+	if at >= deadline.mono || deadline.reached(e.maxDeadline) {
 		at = deadline.mono
 	}
 	e.state = waiting
-	e.at = at
-	e.arm(e.rest(now))
+	e.renewAt = at
+	e.arm(e.timerDelay(now))
 }
 
-// patience is how long a renewal sent at that instant is waited for: a period. A
-// grant that was old may have less left, and the first try takes no more than half
-// of it, or there would be no time for a second.
-func (e *Entry[L]) patience(sent instant) time.Duration {
-	left := sent.until(e.deadline())
-	if e.failures > 0 || left > e.period+time.Duration(e.least()) {
-		return e.period
-	}
-	return left / 2
-}
-
-// least is how long before the deadline a second try must be sent to be of use.
-func (e *Entry[L]) least() int64 { return int64(e.dog.opts.margin(e.life)) }
-
-// rest is how long the timer of a waiting entry has to run.
-func (e *Entry[L]) rest(now instant) time.Duration {
-	return min(time.Duration(e.at-now.mono), now.until(e.deadline()))
-}
-
-// arm arms the timer. An engine that refuses is closed, and with it the watchdog
-// could tell the holder nothing in time.
+// arm sets the timer. Only a closed engine refuses.
 func (e *Entry[L]) arm(d time.Duration) {
 	if !e.timer.Reset(d) {
-		e.finish(fmt.Errorf("%w: %w", ErrClosed, schedule.ErrClosed))
+		e.engineClosed(e.w.clock.now())
 	}
 }
 
-// note keeps the store's last error.
-func (e *Entry[L]) note(err error) {
-	if err != nil {
-		e.ending().last = err
+// extendDeadline sets the deadline that a grant or renewal permits which was sent at that
+// instant with a TTL of that validity. If the clocks have moved apart since, the one with
+// less time left decides. It never moves the deadline back: replies can arrive out of order,
+// and no renewal shortens a lease on the store.
+func (e *Entry[L]) extendDeadline(sent instant, validity time.Duration, now instant) {
+	e.failures = 0
+	sent = sent.tighter(now.clockOffset())
+	deadline := e.deadlineFor(sent, validity)
+	if now.until(deadline) > now.until(e.deadline()) {
+		e.setDeadline(deadline)
+		e.stepped = false
 	}
 }
 
-func (e *Entry[L]) ending() *ending {
+// setDeadline sets the deadline. An entry that the pass under way has not visited stays
+// in its bucket, where the pass will find it.
+func (e *Entry[L]) setDeadline(deadline instant) {
+	e.mono.Store(deadline.mono)
+	e.wall.Store(deadline.wall)
+	if m := &e.w.monitor; e.expNext != nil && e.epoch == m.epoch {
+		m.expiries.remove(e)
+		m.expiries.add(e)
+	}
+}
+
+// setMaxDeadline gives the entry a timing of its own with another end of the lease.
+func (e *Entry[L]) setMaxDeadline(maxDeadline instant) {
+	t := *e.timing
+	t.maxDeadline = maxDeadline
+	e.timing = &t
+}
+
+// recordErr records the store's last error. An error of the context of the renewal must not
+// look like one of the context of the holder.
+func (e *Entry[L]) recordErr(err error) {
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		err = callError{err}
+	}
+	e.completion().lost.Err = err
+}
+
+func (e *Entry[L]) completion() *completion {
 	if e.end == nil {
-		e.end = new(ending)
+		e.end = new(completion)
 	}
 	return e.end
 }
@@ -335,13 +365,23 @@ func (e *Entry[L]) deadline() instant {
 	return instant{e.mono.Load(), e.wall.Load()}
 }
 
-// task is an Entry as its own timer's Task; the type keeps Run out of Entry's
-// methods.
+// task is an Entry as the Task of its timer. A type of its own keeps Run and
+// EngineClosed out of Entry's methods.
 type task[L any] Entry[L]
 
 func (t *task[L]) Run(schedule.Timer) {
 	e := (*Entry[L])(t)
-	e.dog.mu.Lock()
-	defer e.dog.mu.Unlock()
-	e.fire(e.dog.clock.now())
+	e.w.mu.Lock()
+	defer e.w.unlock()
+	e.fire(e.w.clock.now())
 }
+
+// EngineClosed implements [schedule.CloseHandler].
+func (t *task[L]) EngineClosed() {
+	e := (*Entry[L])(t)
+	e.w.mu.Lock()
+	defer e.w.unlock()
+	e.engineClosed(e.w.clock.now())
+}
+
+var errEngineClosed = fmt.Errorf("%w: %w", ErrClosed, schedule.ErrClosed)

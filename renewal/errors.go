@@ -1,36 +1,44 @@
 package renewal
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 var (
 	// ErrLost matches every [LostError].
 	ErrLost = errors.New("renewal: lease lost")
 
-	// ErrStopped is the end of an entry that its holder stopped.
-	ErrStopped = errors.New("renewal: stopped by the holder")
+	// ErrStopped is the error of an entry that Stop or Replace has ended.
+	ErrStopped = errors.New("renewal: entry is stopped")
 
-	// ErrClosed is the end of an entry whose watchdog, or timer engine, was
-	// closed, and the answer of a closed watchdog.
+	// ErrClosed is the error of an entry whose watchdog or timer engine was closed, and
+	// of Register after Close. If the engine was closed, the error of the entry
+	// also matches schedule.ErrClosed.
 	ErrClosed = errors.New("renewal: watchdog is closed")
 )
 
-// Reason says why a lease was lost.
+// Reason tells why a lease was lost.
 type Reason uint8
 
 const (
-	// NotOwned: the store says that the lease is not the holder's any more. It
-	// expired there, was deleted, or was taken.
+	// NotOwned means that the store has denied the ownership: the lease expired, was
+	// deleted, or was taken by another owner.
 	NotOwned Reason = iota + 1
 
-	// Failed: as many renewals in a row as Options.Failures got no answer from
-	// the store. The store may still count the lease as held.
+	// Failed means that Options.Failures renewals in a row got no answer. The store
+	// may still count the lease as held.
 	Failed
 
-	// Expired: the deadline came and no renewal had moved it.
+	// Expired means that no renewal had moved the deadline when it came.
 	Expired
+
+	// LimitReached means that the lease has reached Grant.Until, the end that its holder
+	// has set. It is no failure. The holder is told because it still has the lease at that
+	// instant.
+	LimitReached
 
 	reasons = iota + 1
 )
@@ -39,21 +47,30 @@ const (
 func (r Reason) String() string {
 	switch r {
 	case NotOwned:
-		return "the store has it no more"
+		return "no longer owned"
 	case Failed:
-		return "its renewals failed"
+		return "renewals failed"
 	case Expired:
-		return "its deadline passed"
+		return "deadline passed"
+	case LimitReached:
+		return "limit reached"
 	default:
 		return fmt.Sprintf("Reason(%d)", uint8(r))
 	}
 }
 
-// LostError tells why a lease may no longer be assumed held. It matches ErrLost
-// and, through Err, what the store said.
+// LostError tells why a lease can no longer be relied on. It matches ErrLost, and Err
+// through Unwrap.
 type LostError struct {
 	Reason Reason
-	Err    error // the last error of the store for this lease, nil if there was none
+	Err    error // the last error of the store for this lease, or nil; no error of package context
+
+	// Left is the time from the loss to the earliest end of the lease on the store: how
+	// long the holder had to stop. It is 0 for NotOwned, and negative if the holder was told
+	// too late, after a pause of the process.
+	Left time.Duration
+
+	story *lossRecord // nil: there is none
 }
 
 // Error implements error.
@@ -64,7 +81,23 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("renewal: lease lost: %v: %v", e.Reason, e.Err)
 }
 
-// Is makes every LostError match ErrLost.
+// callError is an error of Renew without the errors of package context that it matches.
+type callError struct{ err error }
+
+func (e callError) Error() string { return e.err.Error() }
+
+// Is reports whether target is matched and no error of package context.
+func (e callError) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+}
+
+// As finds an error that fits target.
+func (e callError) As(target any) bool { return errors.As(e.err, target) }
+
+// errNoAnswer is the cause of the context of a call of Renew that took too long.
+var errNoAnswer = errors.New("no answer in time")
+
+// Is reports whether target is ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap returns Err.

@@ -9,7 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// registry renews leases of names: a stand-in for a server.
+// registry is a fake server that renews leases of names.
 type registry struct{}
 
 func (registry) Renew(_ context.Context, batch []string, out []renewal.Outcome) error {
@@ -19,7 +19,7 @@ func (registry) Renew(_ context.Context, batch []string, out []renewal.Outcome) 
 	return nil
 }
 
-// A watchdog keeps leases of any kind alive, and tells of their loss.
+// A watchdog renews leases of any type and reports their loss.
 func Example() {
 	engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 	if err != nil {
@@ -27,20 +27,20 @@ func Example() {
 		return
 	}
 	defer engine.Close()
-	dog, err := renewal.New(engine, registry{}, nil)
+	watchdog, err := renewal.New(engine, registry{}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer dog.Close(context.Background())
+	defer watchdog.Close(context.Background())
 
 	sent := time.Now() // before the request that grants the lease
-	entry, err := dog.Register("my-service", renewal.Grant{TTL: 3 * time.Second, Sent: sent})
+	entry, err := watchdog.Register("my-service", renewal.Grant{TTL: 3 * time.Second, Sent: sent})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	<-entry.Done()
 	fmt.Println(entry.Err())
-	// Output: renewal: lease lost: the store has it no more
+	// Output: renewal: lease lost: no longer owned
 }

@@ -20,13 +20,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Most tests use the default lease: 30 s, renewed every 10 s, trusted for 29.4 s
-// after the request that granted it.
+// Most tests use the default lease: a TTL of 30 s, renewed every 10 s, and valid for 29.4 s.
 const (
-	ttl    = 30 * time.Second
-	period = ttl / 3
-	margin = ttl / 100
-	life   = ttl - ttl/100 - margin
+	ttl      = 30 * time.Second
+	period   = ttl / 3
+	margin   = ttl / 100
+	validity = ttl - ttl/100 - margin
 )
 
 var errIO = errors.New("connection reset")
@@ -36,8 +35,8 @@ type engine interface {
 	Close() []schedule.Task
 }
 
-// onEngines runs a test in a bubble for each engine. slack is how late the engine
-// may be.
+// onEngines runs a test in a bubble for each engine. The argument slack is the largest
+// lateness of the engine.
 func onEngines(t *testing.T, test func(t *testing.T, e engine, slack time.Duration)) {
 	const tick = 20 * time.Millisecond
 	t.Run("wheel", func(t *testing.T) {
@@ -64,7 +63,7 @@ type call struct {
 	batch []string
 }
 
-// store is a Renewer whose answers the test decides, lease by lease.
+// store is a Renewer that calls answer for each lease, or renews it if answer is nil.
 type store struct {
 	answer func(ctx context.Context, lease string) (renewal.Outcome, error)
 
@@ -100,14 +99,14 @@ func (s *store) Renew(ctx context.Context, batch []string, out []renewal.Outcome
 	return errs
 }
 
-// seen returns the calls so far.
+// seen returns all calls so far.
 func (s *store) seen() []call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// count returns how often the lease was in a batch.
+// count returns how many batches contained the lease.
 func (s *store) count(lease string) int {
 	n := 0
 	for _, c := range s.seen() {
@@ -127,31 +126,31 @@ func hang(ctx context.Context, _ string) (renewal.Outcome, error) {
 
 func failing(context.Context, string) (renewal.Outcome, error) { return renewal.Unknown, errIO }
 
-func newDog(t *testing.T, e schedule.Scheduler, s renewal.Renewer[string], o *renewal.Options) *renewal.Watchdog[string] {
+func newWatchdog(t *testing.T, e schedule.Scheduler, s renewal.Renewer[string], o *renewal.Options) *renewal.Watchdog[string] {
 	t.Helper()
-	dog, err := renewal.New(e, s, o)
+	watchdog, err := renewal.New(e, s, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_, err := dog.Close(context.Background())
+		_, err := watchdog.Close(context.Background())
 		require.NoError(t, err)
 	})
-	return dog
+	return watchdog
 }
 
-func register(t *testing.T, dog *renewal.Watchdog[string], lease string) *renewal.Entry[string] {
+func register(t *testing.T, watchdog *renewal.Watchdog[string], lease string) *renewal.Entry[string] {
 	t.Helper()
-	return registerFor(t, dog, lease, ttl)
+	return registerFor(t, watchdog, lease, ttl)
 }
 
-func registerFor(t *testing.T, dog *renewal.Watchdog[string], lease string, ttl time.Duration) *renewal.Entry[string] {
+func registerFor(t *testing.T, watchdog *renewal.Watchdog[string], lease string, ttl time.Duration) *renewal.Entry[string] {
 	t.Helper()
-	e, err := dog.Register(lease, renewal.Grant{TTL: ttl, Sent: time.Now()})
+	e, err := watchdog.Register(lease, renewal.Grant{TTL: ttl, Sent: time.Now()})
 	require.NoError(t, err)
 	return e
 }
 
-// settle lets the bubble come to rest d later.
-func settle(d time.Duration) {
+// advance moves the clock of the bubble on and waits until its goroutines are idle.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -171,4 +170,11 @@ func reasonOf(t *testing.T, err error) renewal.Reason {
 	require.ErrorAs(t, err, &lost)
 	require.ErrorIs(t, err, renewal.ErrLost)
 	return lost.Reason
+}
+
+func heap(t *testing.T) engine {
+	t.Helper()
+	s, err := heapqueue.NewScheduler(nil)
+	require.NoError(t, err)
+	return s
 }

@@ -1,69 +1,107 @@
 package renewal
 
 import (
+	"context"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/logging"
 )
 
-// Hooks are functions that a watchdog calls. Any may be nil. They are called one
-// at a time, in the order of events, on a goroutine of their own that holds no
-// lock and exists only while there is something to report; they may call the
-// watchdog and may block, which delays later calls and the Logger, and nothing else.
-// A panic of theirs is not recovered.
+// Hooks are functions that a watchdog calls. Each may be nil. The watchdog calls them one
+// at a time, in the order of events, on a goroutine that holds no mutex and exists only
+// while there is something to report. A hook may call the watchdog. A hook that blocks
+// delays only later hooks and the Logger. A panic of a hook is not recovered.
 type Hooks struct {
-	// BatchDone is called after each call of Renew. When more than 1,024 calls
-	// are waiting, further ones are dropped and counted in Stats.
+	// BatchDone is called after each call of Renew. While 1,024 calls are queued,
+	// further ones are dropped and counted in Stats.DroppedHooks.
 	BatchDone func(BatchInfo)
 
-	// Lost is called once for each lease that is lost, never dropped.
+	// Lost is called once for each lost lease. These calls are never dropped. A lease that
+	// has reached its Grant.Until has the reason LimitReached, which is no failure.
 	Lost func(LostInfo)
+
+	// Dump is called for the first loss by a failure, and then at most once a minute, before
+	// Lost. It is the place to keep what only the process knows, such as a
+	// runtime/trace.FlightRecorder, of which a process can have only one.
+	Dump func(LostInfo)
 }
 
-// BatchInfo tells of one call of Renew.
+// BatchInfo describes one call of Renew.
 type BatchInfo struct {
-	Lane    int           // the lane renewed
+	Lane    int           // the lane of the leases
 	Size    int           // leases in the batch
-	Renewed int           // answered Renewed
-	Lost    int           // answered Lost
-	Unknown int           // got no answer
-	Ended   int           // lost or stopped meanwhile: their answers are dropped
-	Late    time.Duration // the longest that a lease of the batch was sent after its instant, as in Stats
-	Took    time.Duration // how long the call took
-	Err     error         // what Renew returned
+	Renewed int           // leases with the outcome Renewed
+	Lost    int           // leases with the outcome Lost
+	Unknown int           // leases without an answer
+	Ended   int           // leases lost or stopped during the call; their outcomes are dropped
+	Late    time.Duration // the longest lateness of a lease of the batch, as in Stats.Late
+	Took    time.Duration // the duration of the call
+	Err     error         // the error of Renew
 }
 
-// LostInfo tells of one lease that was lost.
+// LostInfo describes a lost lease.
 type LostInfo struct {
-	Lease any // the lease, of the watchdog's type
+	Lease any // of the type of the watchdog's leases
 	Err   *LostError
 }
 
-// maxReports bounds the BatchDone calls that wait.
-const maxReports = 1024
+const (
+	maxReports = 1024 // queued calls of BatchDone
+	minChunk   = 4    // reports in the first chunk of a queue
+	maxChunk   = 1024 // reports in a chunk
+)
 
-// reporter calls hooks in order on a goroutine that ends when none is left.
-type reporter struct {
-	mu      sync.Mutex // guards all below
-	queue   []report
-	batches int  // of queue, those of BatchDone
-	running bool // the goroutine exists
+// reporter calls hooks and the logger in order, on a goroutine that ends when nothing is
+// left to report.
+type reporter[L any] struct {
+	hooks *Hooks
+	log   *slog.Logger
+
+	chunk []report[L] // the rest of the chunk that run has taken; owned by its goroutine
+
+	mu      sync.Mutex    // guards all fields below
+	queue   [][]report[L] // in chunks, so that a long queue is never copied
+	batches int           // calls of BatchDone in queue and chunk
+	running bool          // the goroutine of run exists
+	dumped  time.Time     // when Dump was called last; owned by the goroutine of run
 	dropped uint64
 }
 
-type report struct {
-	call  func()
-	batch bool
+// report is a loss, a call of BatchDone, or another call.
+type report[L any] struct {
+	lost *Entry[L]
+	err  *LostError
+	call func()
+	kind reportKind
 }
 
-// lost queues a call that is never dropped.
-func (r *reporter) lost(call func()) {
+type reportKind uint8
+
+const (
+	reportLost reportKind = iota
+	reportBatch
+	reportCall
+)
+
+// lost queues the report of a loss, which is never dropped.
+func (r *reporter[L]) lost(e *Entry[L], err *LostError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(report{call: call})
+	r.add(report[L]{lost: e, err: err})
 }
 
-// batch queues a call unless too many wait.
-func (r *reporter) batch(call func()) {
+// call queues a call, which is never dropped.
+func (r *reporter[L]) call(call func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(report[L]{call: call, kind: reportCall})
+}
+
+// batch queues a call of BatchDone, or drops it if too many are queued.
+func (r *reporter[L]) batch(call func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.batches >= maxReports {
@@ -71,51 +109,130 @@ func (r *reporter) batch(call func()) {
 		return
 	}
 	r.batches++
-	r.add(report{call: call, batch: true})
+	r.add(report[L]{call: call, kind: reportBatch})
 }
 
-// add queues a call and sees to the goroutine. The caller holds mu.
-func (r *reporter) add(next report) {
-	r.queue = append(r.queue, next)
+// add queues a report and starts the goroutine if there is none. The caller holds mu.
+func (r *reporter[L]) add(next report[L]) {
+	last := len(r.queue) - 1
+	if last < 0 || len(r.queue[last]) == cap(r.queue[last]) {
+		size := minChunk
+		if last >= 0 {
+			size = min(2*cap(r.queue[last]), maxChunk)
+		}
+		r.queue = append(r.queue, make([]report[L], 0, size))
+		last++
+	}
+	r.queue[last] = append(r.queue[last], next)
 	if !r.running {
 		r.running = true
 		go r.run()
 	}
 }
 
-func (r *reporter) run() {
-	ended := false
+// run makes the queued calls. If a hook calls runtime.Goexit, as FailNow of a test does, a
+// new goroutine continues.
+func (r *reporter[L]) run() {
+	finished := false
 	defer func() {
-		if !ended {
-			go r.run() // a hook called runtime.Goexit: the next goroutine goes on
+		if !finished {
+			go r.run()
 		}
 	}()
-	for call := r.next(); call != nil; call = r.next() {
-		call()
+	for r.next() {
+		for len(r.chunk) > 0 {
+			first := r.chunk[0]
+			r.chunk[0] = report[L]{} // for the garbage collector
+			r.chunk = r.chunk[1:]
+			r.report(first)
+		}
 	}
-	ended = true
+	finished = true
 }
 
-// next takes the next call, nil if there is none: then the goroutine ends.
-func (r *reporter) next() func() {
+// next takes a chunk from the queue if the current one is used up. It returns false if
+// nothing is left; the goroutine then ends.
+func (r *reporter[L]) next() bool {
+	if len(r.chunk) > 0 {
+		return true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
-		r.queue = nil // let go of the array
+		r.queue, r.chunk = nil, nil // for the garbage collector
 		r.running = false
-		return nil
+		return false
 	}
-	first := r.queue[0]
-	r.queue[0] = report{} // let go of what it holds
+	r.chunk = r.queue[0]
+	r.queue[0] = nil
 	r.queue = r.queue[1:]
-	if first.batch {
-		r.batches--
-	}
-	return first.call
+	return true
 }
 
-func (r *reporter) droppedCount() uint64 {
+func (r *reporter[L]) report(next report[L]) {
+	switch next.kind {
+	case reportLost:
+		logLoss(r.log, next.lost.lease, next.err)
+		r.dump(next)
+		if hook := r.hooks.Lost; hook != nil {
+			hook(LostInfo{Lease: next.lost.lease, Err: next.err})
+		}
+	case reportBatch:
+		r.mu.Lock()
+		r.batches--
+		r.mu.Unlock()
+		next.call()
+	case reportCall:
+		next.call()
+	}
+}
+
+// dump calls Dump for a loss by a failure, at most once per logging.Window.
+func (r *reporter[L]) dump(next report[L]) {
+	hook := r.hooks.Dump
+	if hook == nil || next.err.Reason == LimitReached || !r.dumped.IsZero() && time.Since(r.dumped) < logging.Window {
+		return
+	}
+	r.dumped = time.Now()
+	hook(LostInfo{Lease: next.lost.lease, Err: next.err})
+}
+
+func (r *reporter[L]) droppedCount() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dropped
+}
+
+// reportLoss counts and reports a loss. The caller holds mu.
+func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
+	w.losses[err.Reason]++
+	w.reports.lost(e, err)
+}
+
+// logLoss logs a loss. The end that the grant itself has set is no fault, so its level is
+// Info. A lease may hold secrets, so its value is logged only if it implements
+// slog.LogValuer; the attributes of a group become those of the record.
+func logLoss(log *slog.Logger, lease any, err *LostError) {
+	ctx, attrs := context.Background(), leaseAttrs(lease)
+	if err.Reason == LimitReached {
+		log.LogAttrs(ctx, slog.LevelInfo, "renewal: lease reached the end that its grant has set", attrs...)
+		return
+	}
+	attrs = append(attrs, slog.String("reason", err.Reason.String()), slog.String("cause", err.Cause().String()))
+	if err.Err != nil {
+		attrs = append(attrs, slog.Any("error", err.Err))
+	}
+	log.LogAttrs(ctx, slog.LevelWarn, "renewal: lease lost", attrs...)
+}
+
+func leaseAttrs(lease any) []slog.Attr {
+	v, ok := lease.(slog.LogValuer)
+	if !ok {
+		return nil
+	}
+	value := slog.AnyValue(v).Resolve()
+	if value.Kind() == slog.KindGroup {
+		return slices.Clip(value.Group())
+	}
+	return []slog.Attr{{Key: "lease", Value: value}}
 }

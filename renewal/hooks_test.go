@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestHooksTellOfBatchesAndLosses(t *testing.T) {
+func TestHooksReportBatchesAndLosses(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: func(_ context.Context, lease string) (renewal.Outcome, error) {
 			switch lease {
@@ -29,7 +30,7 @@ func TestHooksTellOfBatchesAndLosses(t *testing.T) {
 		}}
 		var batches []renewal.BatchInfo
 		var losses []renewal.LostInfo
-		dog := newDog(t, e, s, &renewal.Options{
+		watchdog := newWatchdog(t, e, s, &renewal.Options{
 			Align: period / 2,
 			Hooks: &renewal.Hooks{
 				BatchDone: func(b renewal.BatchInfo) { batches = append(batches, b) },
@@ -37,9 +38,9 @@ func TestHooksTellOfBatchesAndLosses(t *testing.T) {
 			},
 		})
 		for _, lease := range []string{"ok", "lost", "unknown"} {
-			register(t, dog, lease)
+			register(t, watchdog, lease)
 		}
-		settle(period + 2*time.Second)
+		advance(period + 2*time.Second)
 		var sum renewal.BatchInfo
 		for _, b := range batches {
 			sum.Size += b.Size
@@ -68,18 +69,18 @@ func TestHooksMayCallTheWatchdogAndBlock(t *testing.T) {
 			return renewal.Lost, nil
 		}}
 		told := map[string]int{}
-		var dog *renewal.Watchdog[string]
-		dog = newDog(t, e, s, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(l renewal.LostInfo) {
-			dog.Stats()
+		var watchdog *renewal.Watchdog[string]
+		watchdog = newWatchdog(t, e, s, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(l renewal.LostInfo) {
+			watchdog.Stats()
 			time.Sleep(time.Minute)
 			told[l.Lease.(string)]++
 		}}})
-		ok := register(t, dog, "ok")
+		ok := register(t, watchdog, "ok")
 		for i := range 50 {
-			register(t, dog, fmt.Sprint("gone", i))
+			register(t, watchdog, fmt.Sprint("gone", i))
 		}
-		settle(2 * time.Hour)
-		assert.NoError(t, ok.Err(), "a hook that blocks delays no renewal")
+		advance(2 * time.Hour)
+		assert.NoError(t, ok.Err(), "a hook that blocks does not delay renewals")
 		assert.Len(t, told, 50)
 		for lease, n := range told {
 			assert.Equal(t, 1, n, "%s is reported once", lease)
@@ -91,46 +92,46 @@ func TestReportsOfBatchesAreBounded(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		release := make(chan struct{})
 		called := 0
-		dog := newDog(t, e, new(store), &renewal.Options{MaxBatch: 1, Hooks: &renewal.Hooks{
+		watchdog := newWatchdog(t, e, new(store), &renewal.Options{MaxBatch: 1, Hooks: &renewal.Hooks{
 			BatchDone: func(renewal.BatchInfo) {
 				<-release
 				called++
 			},
 		}})
 		for i := range 3000 {
-			register(t, dog, fmt.Sprint(i))
+			register(t, watchdog, fmt.Sprint(i))
 		}
-		settle(period + time.Second)
-		unsaid := dog.Stats().Unsaid
-		assert.Positive(t, unsaid)
+		advance(period + time.Second)
+		dropped := watchdog.Stats().DroppedHooks
+		assert.Positive(t, dropped)
 		close(release)
-		settle(0)
-		assert.EqualValues(t, 3000, uint64(called)+unsaid)
+		advance(0)
+		assert.EqualValues(t, 3000, uint64(called)+dropped)
 		assert.LessOrEqual(t, called, 2048+1)
 	})
 }
 
-// A hook that ends its goroutine, as t.FailNow does, takes nothing from the next.
-func TestAHookThatExits(t *testing.T) {
+// A hook that calls runtime.Goexit, as t.FailNow does, does not prevent later hooks.
+func TestAHookThatCallsGoexit(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		told := 0
-		dog, err := renewal.New(e, lostAlways[string]{}, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(renewal.LostInfo) {
+		watchdog, err := renewal.New(e, lostAlways[string]{}, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(renewal.LostInfo) {
 			told++
 			runtime.Goexit()
 		}}})
 		require.NoError(t, err)
 		for i := range 20 {
-			register(t, dog, fmt.Sprint(i))
+			register(t, watchdog, fmt.Sprint(i))
 		}
-		settle(period + time.Second)
+		advance(period + time.Second)
 		assert.Equal(t, 20, told)
-		_, err = dog.Close(context.Background())
+		_, err = watchdog.Close(context.Background())
 		require.NoError(t, err)
 	})
 }
 
-// So does a store that ends the goroutine of its Renew: it is one that gave no answer.
-func TestARenewThatExits(t *testing.T) {
+// A Renew that calls runtime.Goexit counts as one without an answer.
+func TestARenewThatCallsGoexit(t *testing.T) {
 	for name, exits := range map[string]int{"once": 1, "twice": 2} {
 		t.Run(name, func(t *testing.T) {
 			onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
@@ -146,17 +147,17 @@ func TestARenewThatExits(t *testing.T) {
 					return renewal.Renewed, nil
 				}}
 				reports := make(chan renewal.BatchInfo, 100)
-				dog := newDog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2, Hooks: &renewal.Hooks{
+				watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2, Hooks: &renewal.Hooks{
 					BatchDone: func(info renewal.BatchInfo) { reports <- info },
 				}})
-				entries := map[string]*renewal.Entry[string]{"a": register(t, dog, "a"), "b": register(t, dog, "b")}
-				settle(period/2 + slack + 10*time.Millisecond)
-				require.Len(t, s.seen(), 2, "what is due too is renewed at once")
+				entries := map[string]*renewal.Entry[string]{"a": register(t, watchdog, "a"), "b": register(t, watchdog, "b")}
+				advance(period/2 + slack + 10*time.Millisecond)
+				require.Len(t, s.seen(), 2, "the other due lease is renewed at once")
 				require.Len(t, reports, 2)
 				first := <-reports
 				assert.Equal(t, 1, first.Unknown)
-				require.ErrorContains(t, first.Err, "goroutine")
-				settle(2 * ttl)
+				require.ErrorContains(t, first.Err, "runtime.Goexit")
+				advance(2 * ttl)
 				entry := entries[victim]
 				if exits == 2 {
 					assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
@@ -170,14 +171,14 @@ func TestARenewThatExits(t *testing.T) {
 				}
 				ended, cancel := context.WithCancel(context.Background())
 				cancel()
-				_, err := dog.Close(ended)
+				_, err := watchdog.Close(ended)
 				require.NoError(t, err, "there is nothing to wait for")
 			})
 		})
 	}
 }
 
-// secretLease must not be printed; it offers a name for the log.
+// secretLease must not be printed. It implements slog.LogValuer.
 type secretLease struct{ name, secret string }
 
 func (l secretLease) LogValue() slog.Value { return slog.StringValue(l.name) }
@@ -185,15 +186,15 @@ func (l secretLease) LogValue() slog.Value { return slog.StringValue(l.name) }
 func TestTheLogNamesLossesAndKeepsSecrets(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		var log strings.Builder
-		dog, err := renewal.New(e, lostAlways[secretLease]{}, &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		watchdog, err := renewal.New(e, lostAlways[secretLease]{}, &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
-		_, err = dog.Register(secretLease{"orders", "canary"}, renewal.Grant{TTL: ttl, Sent: time.Now()})
+		_, err = watchdog.Register(secretLease{"orders", "canary"}, renewal.Grant{TTL: ttl, Sent: time.Now()})
 		require.NoError(t, err)
-		settle(period)
+		advance(period)
 		assert.Contains(t, log.String(), "lease=orders")
 		assert.Contains(t, log.String(), renewal.NotOwned.String())
 		assert.NotContains(t, log.String(), "canary")
-		_, err = dog.Close(context.Background())
+		_, err = watchdog.Close(context.Background())
 		require.NoError(t, err)
 	})
 }
@@ -205,4 +206,116 @@ func (lostAlways[L]) Renew(_ context.Context, batch []L, out []renewal.Outcome) 
 		out[i] = renewal.Lost
 	}
 	return nil
+}
+
+// At most 1,024 reports of batches are queued at any time.
+func TestQueuedReportsOfBatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(manual)
+		gate := make(chan struct{})
+		called := 0
+		watchdog := newWatchdog(t, engine, new(store), &renewal.Options{MaxBatch: 1, InFlight: 1, Hooks: &renewal.Hooks{
+			BatchDone: func(renewal.BatchInfo) { <-gate; called++ },
+		}})
+		for i := range 1100 {
+			register(t, watchdog, fmt.Sprint(i))
+		}
+		var dropped int
+		for round := range 3 {
+			advance(period)
+			engine.run()
+			advance(10 * time.Millisecond)
+			before := dropped
+			dropped = int(watchdog.Stats().DroppedHooks)
+			assert.InDelta(t, 1100-1024, dropped-before, 1, "the reporter may take one before the others are queued")
+			for range 1100 - (dropped - before) {
+				gate <- struct{}{}
+			}
+			advance(0)
+			assert.Equal(t, (round+1)*1100, called+dropped)
+		}
+	})
+}
+
+// The log of a loss contains the last error of the store.
+func TestTheLogOfALossHasTheErrorOfTheStore(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		var log strings.Builder
+		watchdog := newWatchdog(t, e, &store{answer: failing}, &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		entry := register(t, watchdog, "a")
+		<-entry.Done()
+		advance(0)
+		assert.Contains(t, log.String(), errIO.Error())
+
+		log.Reset()
+		hung := newWatchdog(t, e, &store{answer: hang}, &renewal.Options{Failures: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		stepWall(t, 0)
+		entry = register(t, hung, "b")
+		stepWall(t, validity)
+		<-entry.Done()
+		advance(0)
+		assert.Contains(t, log.String(), "deadline")
+		assert.NotContains(t, log.String(), "error=")
+	})
+}
+
+// The attributes of a lease that is a group are those of the record.
+type groupLease struct{ key string }
+
+func (l groupLease) LogValue() slog.Value { return slog.GroupValue(slog.String("key", l.key)) }
+
+// A nil Logger is slog.Default() at the time of the record.
+func TestLossesAreLoggedByDefault(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		watchdog, err := renewal.New(e, lostAlways[groupLease]{}, nil)
+		require.NoError(t, err)
+		var log strings.Builder
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		_, err = watchdog.Register(groupLease{"orders"}, renewal.Grant{TTL: ttl, Sent: time.Now()})
+		require.NoError(t, err)
+		advance(period)
+		assert.Contains(t, log.String(), `level=WARN msg="renewal: lease lost" key=orders reason=`)
+		_, err = watchdog.Close(context.Background())
+		require.NoError(t, err)
+	})
+}
+
+// The log of a mass loss is bounded, and says that it is. Hooks get all losses.
+func TestTheLogOfAMassLossIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := heap(t)
+		defer e.Close()
+		var log strings.Builder
+		told := 0
+		watchdog := newWatchdog(t, e, &store{answer: failing}, &renewal.Options{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Hooks:  &renewal.Hooks{Lost: func(renewal.LostInfo) { told++ }},
+		})
+		for i := range 1000 {
+			register(t, watchdog, fmt.Sprint(i))
+		}
+		advance(ttl)
+		assert.Equal(t, 1000, told)
+		assert.Equal(t, 100, strings.Count(log.String(), "lease lost"))
+		assert.Equal(t, 1, strings.Count(log.String(), "are omitted"))
+	})
+}
+
+// The end that a grant has set is no fault.
+func TestTheEndOfTheGrantIsLoggedAsInfo(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		var log strings.Builder
+		watchdog := newWatchdog(t, e, new(store), &renewal.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, after := range []time.Duration{time.Second, time.Minute} {
+			log.Reset()
+			entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now(), Until: time.Now().Add(after)})
+			require.NoError(t, err)
+			<-entry.Done()
+			require.ErrorIs(t, entry.Err(), renewal.ErrLost)
+			advance(0)
+			assert.Contains(t, log.String(), `level=INFO msg="renewal: lease reached the end that its grant has set"`)
+			assert.NotContains(t, log.String(), "WARN")
+		}
+	})
 }

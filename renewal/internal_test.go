@@ -2,6 +2,9 @@ package renewal
 
 import (
 	"context"
+	"log/slog"
+	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +32,7 @@ func TestBucketsOfAHistogram(t *testing.T) {
 	for d := time.Microsecond; d < time.Hour; d += d/10 + 1 {
 		require.True(t, fits(d), d)
 	}
-	assert.Equal(t, len(Histogram{}.counts)-1, histIndex(1<<62), "all that is longer")
+	assert.Equal(t, len(Histogram{}.counts)-1, histIndex(1<<62), "the last bucket")
 	assert.Zero(t, histIndex(-time.Second))
 }
 
@@ -57,32 +60,32 @@ func (confirming) Renew(_ context.Context, _ []int, out []Outcome) error {
 	return nil
 }
 
-// A watchdog keeps nothing of lanes in which nothing is due, however many there were.
-func TestLanesAreForgotten(t *testing.T) {
+// A watchdog keeps no lane in which nothing is due.
+func TestLanesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := wheel.New(nil)
 		require.NoError(t, err)
 		defer engine.Close()
-		dog, err := New(engine, Renewer[int](confirming{}), nil)
+		watchdog, err := New(engine, Renewer[int](confirming{}), nil)
 		require.NoError(t, err)
 		for i := range 10 {
-			_, err := dog.Register(i, Grant{TTL: 30 * time.Second, Sent: time.Now()})
+			_, err := watchdog.Register(i, Grant{TTL: 30 * time.Second, Sent: time.Now()})
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		dog.mu.Lock()
-		assert.Empty(t, dog.lanes)
-		assert.LessOrEqual(t, len(dog.spare), 1, "one worker at a time, one memory")
-		dog.mu.Unlock()
-		_, err = dog.Close(t.Context())
+		watchdog.mu.Lock()
+		assert.Empty(t, watchdog.lanes)
+		assert.LessOrEqual(t, len(watchdog.freeBatches), 1, "there was one worker at a time")
+		watchdog.mu.Unlock()
+		_, err = watchdog.Close(t.Context())
 		require.NoError(t, err)
 	})
 }
 
-// A lease whose last renewal failed goes first, whichever queue it is in.
-func TestTheQueueOfAFailedLeaseGoesFirst(t *testing.T) {
-	fresh, failed := &Entry[int]{at: 1}, &Entry[int]{at: 2, failures: 1}
+// A queue with a lease whose last renewal failed comes first.
+func TestQueuesWithRetriesComeFirst(t *testing.T) {
+	fresh, failed := &Entry[int]{renewAt: 1}, &Entry[int]{renewAt: 2, failures: 1}
 	for _, due := range [][]*Entry[int]{{fresh, failed}, {failed, fresh}} {
 		var l lane[int]
 		for i, e := range due {
@@ -91,4 +94,158 @@ func TestTheQueueOfAFailedLeaseGoesFirst(t *testing.T) {
 		require.Len(t, l.queues, 2)
 		assert.Same(t, failed, l.next().head())
 	}
+}
+
+// One worker lingers, however many leases are due at one instant and however many calls are
+// allowed.
+func TestOneWorkerLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(nil)
+		require.NoError(t, err)
+		defer engine.Close()
+		watchdog, err := New(engine, Renewer[int](confirming{}), &Options{InFlight: 100, Align: 5 * time.Second})
+		require.NoError(t, err)
+		for i := range 100 {
+			_, err := watchdog.Register(i, Grant{TTL: 30 * time.Second, Sent: time.Now()})
+			require.NoError(t, err)
+		}
+		most := 0
+		for range 20_000 {
+			time.Sleep(time.Millisecond)
+			synctest.Wait() // a call of Renew that began at this instant has returned
+			watchdog.mu.Lock()
+			most = max(most, watchdog.workers)
+			watchdog.mu.Unlock()
+			assert.Zero(t, watchdog.Stats().InFlight, "a worker that lingers has not called Renew")
+		}
+		assert.Equal(t, 1, most)
+		_, err = watchdog.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// sleepy is a slow store with a lane for each lease.
+type sleepy struct{ confirming }
+
+func (sleepy) Lane(lease int) int { return lease }
+
+func (s sleepy) Renew(ctx context.Context, batch []int, out []Outcome) error {
+	time.Sleep(200 * time.Millisecond)
+	return s.confirming.Renew(ctx, batch, out)
+}
+
+// After a burst, the memory of batches and of the map of lanes is freed.
+func TestMemoryOfABurstIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
+		require.NoError(t, err)
+		defer engine.Close()
+		watchdog, err := New(engine, Renewer[int](sleepy{}), &Options{Align: time.Second})
+		require.NoError(t, err)
+		const lanes = 2000
+		entries := make([]*Entry[int], lanes)
+		for i := range entries {
+			entries[i], err = watchdog.Register(i, Grant{TTL: 3 * time.Second, Sent: time.Now()})
+			require.NoError(t, err)
+		}
+		most := 0
+		for range 3000 {
+			time.Sleep(time.Millisecond)
+			watchdog.mu.Lock()
+			most = max(most, watchdog.workers)
+			assert.LessOrEqual(t, len(watchdog.freeBatches), maxFreeBatches)
+			for _, b := range watchdog.freeBatches {
+				assert.LessOrEqual(t, cap(b.leases), smallBatch, "room for a few leases, not for MaxBatch")
+			}
+			if len(watchdog.lanes) == 0 {
+				assert.LessOrEqual(t, watchdog.peakLanes, maxKeptLanes)
+			}
+			watchdog.unlock()
+		}
+		assert.Greater(t, most, lanes/2, "many workers at a time")
+		for _, e := range entries {
+			require.True(t, e.Stop())
+		}
+		time.Sleep(2 * compareInterval)
+		synctest.Wait()
+		watchdog.mu.Lock()
+		assert.Empty(t, watchdog.freeBatches)
+		assert.Empty(t, watchdog.lanes)
+		watchdog.unlock()
+		_, err = watchdog.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// Large batches are kept while they are used.
+func TestMemoryOfLargeBatchesShrinks(t *testing.T) {
+	watchdog := new(Watchdog[int])
+	watchdog.putBatch(&batch[int]{leases: make([]int, 0, 1000), peak: 900})
+	require.Len(t, watchdog.freeBatches, 1)
+	b := watchdog.getBatch()
+	assert.Equal(t, 1000, cap(b.leases))
+	assert.Empty(t, watchdog.freeBatches)
+	b.peak = 250
+	watchdog.putBatch(b)
+	require.Len(t, watchdog.freeBatches, 1)
+	b = watchdog.getBatch()
+	b.peak = 249
+	watchdog.putBatch(b)
+	assert.Empty(t, watchdog.freeBatches)
+	watchdog.putBatch(&batch[int]{leases: make([]int, 0, smallBatch), peak: 1})
+	assert.Len(t, watchdog.freeBatches, 1)
+}
+
+// An entry keeps nothing of cancelled functions.
+func TestCancelledFunctionsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(nil)
+		require.NoError(t, err)
+		defer engine.Close()
+		watchdog, err := New(engine, Renewer[int](confirming{}), nil)
+		require.NoError(t, err)
+		e, err := watchdog.Register(0, Grant{TTL: 30 * time.Second, Sent: time.Now()})
+		require.NoError(t, err)
+		var stops []func() bool
+		for range 1000 {
+			stops = append(stops, e.AfterFunc(func() { assert.Fail(t, "called") }))
+		}
+		for _, stop := range stops {
+			assert.True(t, stop())
+			assert.False(t, stop())
+		}
+		assert.Nil(t, e.end.funcs)
+		called := false
+		e.AfterFunc(func() { called = true })
+		_, err = watchdog.Close(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.True(t, called)
+	})
+}
+
+// Losses are reported once and in order, across chunks of all sizes and hooks that call
+// runtime.Goexit.
+func TestManyReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		r := &reporter[int]{log: slog.New(slog.DiscardHandler), hooks: &Hooks{Lost: func(info LostInfo) {
+			got = append(got, info.Lease.(int))
+			if len(got)%100 == 0 {
+				runtime.Goexit()
+			}
+		}}}
+		const n = 5000
+		for i := range n {
+			r.lost(&Entry[int]{lease: i}, new(LostError))
+			if i%7 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		require.Len(t, got, n)
+		assert.True(t, slices.IsSorted(got))
+		assert.Nil(t, r.queue)
+		assert.Nil(t, r.chunk)
+	})
 }

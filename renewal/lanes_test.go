@@ -19,7 +19,7 @@ type lanedStore struct{ *store }
 
 func (lanedStore) Lane(lease string) int { return int(lease[0]) }
 
-func TestAHungLaneDelaysNoOther(t *testing.T) {
+func TestAHungLaneDelaysNoOtherLane(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
 			if lease[0] == 'x' {
@@ -27,18 +27,18 @@ func TestAHungLaneDelaysNoOther(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, lanedStore{s}, &renewal.Options{MaxBatch: 1, InFlight: 1})
+		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{MaxBatch: 1, InFlight: 1})
 		var dead, healthy []*renewal.Entry[string]
 		for i := range 20 {
-			dead = append(dead, register(t, dog, fmt.Sprint("x", i)))
-			healthy = append(healthy, register(t, dog, fmt.Sprint("y", i)))
+			dead = append(dead, register(t, watchdog, fmt.Sprint("x", i)))
+			healthy = append(healthy, register(t, watchdog, fmt.Sprint("y", i)))
 		}
-		settle(10 * time.Minute)
+		advance(10 * time.Minute)
 		for i := range dead {
 			assert.ErrorIs(t, dead[i].Err(), renewal.ErrLost)
 			assert.NoError(t, healthy[i].Err())
 		}
-		stats := dog.Stats()
+		stats := watchdog.Stats()
 		assert.LessOrEqual(t, stats.Late.Quantile(0.5), slack+time.Millisecond)
 		for _, c := range s.seen() {
 			assert.Len(t, c.batch, 1)
@@ -46,14 +46,14 @@ func TestAHungLaneDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A Lane that panics costs that lease its renewal, not its holder the news.
+// If Lane panics, the lease is not renewed, but its holder is told of the loss.
 func TestALaneThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(&wheel.Options{Tick: 20 * time.Millisecond, OnPanic: func(schedule.Task, any, []byte) {}})
 		require.NoError(t, err)
 		defer w.Close()
-		dog := newDog(t, w, lanedStore{new(store)}, nil)
-		entry, other := register(t, dog, ""), register(t, dog, "other") // Lane takes the first byte
+		watchdog := newWatchdog(t, w, lanedStore{new(store)}, nil)
+		entry, other := register(t, watchdog, ""), register(t, watchdog, "other") // Lane takes the first byte
 		<-entry.Done()
 		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
 		assert.NoError(t, other.Err())
@@ -63,11 +63,11 @@ func TestALaneThatPanics(t *testing.T) {
 func TestLanesAreNotMixed(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, lanedStore{s}, &renewal.Options{Align: period / 2})
+		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{Align: period / 2})
 		for i := range 90 {
-			register(t, dog, fmt.Sprint(string(rune('a'+i%3)), i))
+			register(t, watchdog, fmt.Sprint(string(rune('a'+i%3)), i))
 		}
-		settle(time.Minute)
+		advance(time.Minute)
 		require.NotEmpty(t, s.seen())
 		for _, c := range s.seen() {
 			for _, l := range c.batch {

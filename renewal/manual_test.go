@@ -7,8 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// manual is an engine whose timers fire when the test says so, on the test's
-// goroutine, however early or late.
+// manual is an engine that fires its timers when the test calls run, on the goroutine of the
+// test.
 type manual struct {
 	mu    sync.Mutex // guards tasks
 	tasks map[uint64]schedule.Task

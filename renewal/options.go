@@ -9,106 +9,114 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Outcome is what a store knows of one lease after a renewal.
+// Outcome is a store's answer for one lease of a renewal.
 type Outcome uint8
 
 const (
 	Unknown Outcome = iota // no answer for this lease: it may or may not have been renewed
-	Renewed                // the lease is the holder's and has its full TTL again
-	Lost                   // the lease is not the holder's, by the store's own word
+	Renewed                // the holder owns the lease, which has its full TTL again
+	Lost                   // the store says that the holder does not own the lease
 )
 
-// Renewer is all that a store must offer. It must be safe for concurrent use.
+// Renewer is the interface that a store must implement. It must be safe for
+// concurrent use.
 type Renewer[L any] interface {
-	// Renew renews the leases of batch, at least one, in one round trip if it
-	// can, and sets out[i] for batch[i]. out has the length of batch and arrives
-	// zeroed: an entry that is left alone is Unknown. The error explains the
-	// Unknown ones and takes nothing from the rest; it is nil if there are none. Lost is
-	// only for an authoritative answer; a timeout or a failing server is Unknown.
+	// Renew renews the leases of batch, in one round trip if possible, and sets
+	// out[i] for batch[i]. The batch has at least one lease. The slice out has the
+	// length of batch and starts zeroed, so an element that Renew does not set is
+	// Unknown. The error explains the Unknown outcomes and does not affect the
+	// others. It is nil if there are none. Lost requires an authoritative answer:
+	// a timeout or a failing server is Unknown.
 	//
-	// Renew must return soon after ctx has ended, must not change batch and must keep
-	// neither slice. It must never create a lease that has ceased to be.
+	// Renew must return soon after ctx has ended. It must not change batch and must
+	// not keep either slice. It must never create a lease that has ceased to exist.
 	Renew(ctx context.Context, batch []L, out []Outcome) error
 }
 
-// Laner may be implemented by a Renewer whose leases do not all share one fate,
-// such as those of several servers. Leases of one lane are renewed together;
-// lanes never wait for each other.
+// Laner may be implemented by a Renewer whose leases fail independently, such as
+// those of several servers. Leases of one lane are renewed together. Lanes never
+// wait for each other.
 type Laner[L any] interface {
-	// Lane names the lane of a lease. It does no IO. It is called when the lease
-	// becomes due, each time anew, with a lock of the watchdog held, and so must
-	// not call the watchdog.
+	// Lane returns the lane of a lease. The watchdog calls it each time the lease
+	// becomes due, with a mutex held. So Lane must not block and must not call the
+	// watchdog.
 	Lane(lease L) int
 }
 
-// Grant is what is known of a lease when it is registered.
+// Grant describes a lease to be registered.
 type Grant struct {
 	// TTL is how long the store keeps the lease without a renewal, counted from
-	// some instant after Sent. Each renewal gives it the same TTL again.
+	// some instant after Sent. Each renewal restores the same TTL.
 	TTL time.Duration
 
-	// Sent is an instant before the request went out that the store granted:
-	// time.Now() at that moment.
+	// Sent is the time at which the granting request was sent, or earlier. Call
+	// time.Now right before sending the request.
 	Sent time.Time
 
-	// Until ends the lease: its deadline never moves past it, and no renewal is
-	// sent when none can move it; the TTL of a lease that is never renewed for that
-	// reason needs no time for renewals. Zero means that the lease is renewed until
-	// it is stopped.
+	// Until is the end of the lease. The deadline never moves past it, and no
+	// renewal is sent that could not move the deadline. If the lease needs no renewal
+	// for that reason, its TTL may be shorter than CheckTTL permits. The zero time means
+	// that the lease is renewed until it is stopped.
 	Until time.Time
 }
 
-// Options configure a Watchdog. A nil *Options and zero fields mean the defaults.
+// Options configures a Watchdog. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Fraction of the TTL after which a lease is renewed, counted from the
-	// instant at which the last confirmed request was sent. Default 1/3; at least
-	// 1/10,000, since a lease that is renewed more often is no safer, at most 1/2,
-	// and low enough that a second try has its time: see CheckTTL.
-	// The first renewal comes after half to all of that period, so that leases
-	// acquired together are not all renewed together; that of a grant which is older
-	// by then comes when a quarter of what is left of it has passed.
+	// Fraction is the period of renewals as a fraction of the TTL. A period counts
+	// from the sending of the last confirmed request. Default 1/3, range 1/10,000 to
+	// 1/2. It must leave time for a second attempt, as CheckTTL describes.
+	//
+	// The first renewal comes after half to all of a period, so that leases
+	// acquired together are not renewed together. If that instant has passed when the
+	// grant is registered, the first renewal comes after a quarter of the
+	// remaining time.
 	Fraction float64
 
-	// Jitter makes renewals earlier by a random part of the period, at most this
-	// one. Default 0, none; below 1.
-	Jitter float64
-
-	// Failures is how many renewals in a row may go without an answer before the
-	// holder is told: at the n-th it is. Default 2, so that a single failure is
-	// tolerated; 1 tells at the first; −1 waits for the deadline.
+	// Failures is the number of unanswered renewals in a row at which a lease counts
+	// as lost. Default 2, so that a single failure is tolerated. With 1, the
+	// first failure is a loss. With −1, only the deadline ends the lease.
 	Failures int
 
-	// MaxBatch bounds the leases of one call of Renew. Default 1,000; 1 to 10,000.
+	// MaxBatch is the largest number of leases in one call of Renew. Default 1,000,
+	// range 1 to 10,000.
 	MaxBatch int
 
-	// InFlight bounds the calls of Renew at one time per lane. Default 4; 1 to
-	// 1,000.
+	// InFlight is the largest number of concurrent calls of Renew per lane. Default
+	// 4, range 1 to 1,000.
 	InFlight int
 
-	// Align rounds renewal instants, never deadlines, down to multiples of it, so
-	// that an exact engine too has many leases due at once. Default 1/100 of the
-	// period of each lease, never more than half of it; negative: none.
+	// Align rounds the instants of renewals, not deadlines, down to its multiples, so
+	// that many leases are due at once even on an exact engine. Default 1/100 of the
+	// period of each lease, at most 1/2 of it. A negative value turns alignment off.
 	Align time.Duration
 
-	// Timeout bounds one call of Renew. Default: the longest period in the batch,
-	// where a lease with less than that left counts by half of what it has left;
-	// leases for which that differs by a factor of two are in different batches. The
-	// call ends at the latest deadline in the batch in any case.
+	// Timeout bounds one call of Renew. Default: the longest attempt timeout in the
+	// batch. The attempt timeout of a lease is its period, or half of its remaining
+	// time if that is too short for a second attempt. Leases whose attempt timeouts differ by
+	// more than a factor of two are never in one batch. In any case the call ends at
+	// the latest deadline in the batch.
 	Timeout time.Duration
 
-	// Margin is how long at least the deadline of a lease stands before it could
-	// end on the store, clock drift allowed for. It must exceed the lateness of
-	// the timer engine: for one with a method Tick() time.Duration it is at least
-	// two ticks and 2 ms. A margin of 1/100 of the TTL is kept in any case. Default
-	// 5 ms, or what the engine needs if that is more.
+	// Margin is the least time from the deadline of a lease to its earliest possible
+	// end on the store, clock drift included. It must exceed the lateness of
+	// the timer engine: for an engine with a method Tick() time.Duration it must be
+	// at least two ticks plus 2 ms. The watchdog uses at least 1/100 of the TTL.
+	// Default 5 ms, or the minimum of the engine if that is more.
+	//
+	// Ending an entry takes up to a microsecond. If the store hangs while a million
+	// leases end at the same moment, telling all holders takes half a second,
+	// and the margin must cover that.
 	Margin time.Duration
 
-	// Hooks are told of batches and losses. Default: none.
+	// Hooks are called after batches and losses. Default: none.
 	Hooks *Hooks
 
-	// Logger is told of losses and of clocks that jumped, of nothing that happens
-	// in regular service. A lease is logged only if it is a slog.LogValuer.
-	// Default: nothing is logged.
+	// Logger receives warnings about losses, clock steps, and a timer engine that is
+	// late or closed. A lease that reaches its Grant.Until is logged at level Info. Regular
+	// service logs nothing. The log names a lease only if the lease implements
+	// slog.LogValuer. Nil means slog.Default() at the time of each record.
+	//
+	// At most 100 losses per minute are logged. Stats counts all, and Hooks.Lost gets all.
 	Logger *slog.Logger
 }
 
@@ -122,14 +130,10 @@ const (
 	maxMaxBatch     = 10_000
 	maxInFlight     = 1_000
 	defaultMargin   = 5 * time.Millisecond
-	marginTicks     = 2                    // of the engine: one of lateness by design, one to spare
-	marginBeside    = 2 * time.Millisecond // for the scheduler of the machine
-	alignPart       = 100                  // of a period is the default Align
-	driftPart       = 100                  // of a TTL is what clocks may drift apart, and the least margin
 )
 
-// withDefaults returns the options with every default filled in that does not
-// depend on a TTL, or an error that names the wrong field.
+// withDefaults returns a copy of the options with all defaults that do not depend on a
+// TTL. The error names the field that is out of range.
 func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	if o == nil {
 		o = new(Options)
@@ -147,7 +151,7 @@ func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	if opts.InFlight == 0 {
 		opts.InFlight = defaultInFlight
 	}
-	least := leastMargin(engine)
+	least := minMargin(engine)
 	if opts.Margin == 0 {
 		opts.Margin = max(defaultMargin, least)
 	}
@@ -157,47 +161,20 @@ func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	return opts, opts.check(least)
 }
 
-// leastMargin returns what an engine needs that has a tick.
-func leastMargin(engine schedule.Scheduler) time.Duration {
-	ticking, ok := engine.(interface{ Tick() time.Duration })
-	if !ok {
-		return 0
-	}
-	return marginTicks*ticking.Tick() + marginBeside
-}
-
-func (o *Options) check(leastMargin time.Duration) error {
+func (o *Options) check(minMargin time.Duration) error {
 	switch {
 	case !(o.Fraction >= minFraction && o.Fraction <= maxFraction): // NaN too
 		return fmt.Errorf("renewal: Options.Fraction must be %v to %v, got %v", minFraction, maxFraction, o.Fraction)
-	case !(o.Jitter >= 0 && o.Jitter < 1):
-		return fmt.Errorf("renewal: Options.Jitter must be 0 to below 1, got %v", o.Jitter)
 	case o.Failures < -1:
-		return fmt.Errorf("renewal: Options.Failures must be above 0, or -1 for no limit, got %d", o.Failures)
+		return fmt.Errorf("renewal: Options.Failures must be positive, or -1 for no limit, got %d", o.Failures)
 	case o.MaxBatch < 1 || o.MaxBatch > maxMaxBatch:
 		return fmt.Errorf("renewal: Options.MaxBatch must be 1 to %d, got %d", maxMaxBatch, o.MaxBatch)
 	case o.InFlight < 1 || o.InFlight > maxInFlight:
 		return fmt.Errorf("renewal: Options.InFlight must be 1 to %d, got %d", maxInFlight, o.InFlight)
 	case o.Timeout < 0:
 		return fmt.Errorf("renewal: Options.Timeout must not be negative, got %v", o.Timeout)
-	case o.Margin < leastMargin || o.Margin < 0:
-		return fmt.Errorf("renewal: Options.Margin must be at least %v with this engine, got %v", leastMargin, o.Margin)
+	case o.Margin < minMargin || o.Margin < 0:
+		return fmt.Errorf("renewal: Options.Margin must be at least %v with this engine, got %v", minMargin, o.Margin)
 	}
 	return nil
-}
-
-// margin returns the margin for a TTL.
-func (o *Options) margin(ttl time.Duration) time.Duration {
-	return max(ttl/driftPart, o.Margin)
-}
-
-// life returns how long a lease may be assumed held after the instant at which
-// its grant was sent.
-func (o *Options) life(ttl time.Duration) time.Duration {
-	return ttl - ttl/driftPart - o.margin(ttl)
-}
-
-// period returns the time from one renewal of a lease to the next.
-func (o *Options) period(ttl time.Duration) time.Duration {
-	return time.Duration(float64(ttl) * o.Fraction)
 }

@@ -22,17 +22,17 @@ import (
 func TestRenewsOnTheGridOfPeriods(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		start := time.Now()
-		entry := register(t, dog, "a")
-		settle(10 * time.Minute)
+		entry := register(t, watchdog, "a")
+		advance(10 * time.Minute)
 
 		calls := s.seen()
 		require.GreaterOrEqual(t, len(calls), 59)
 		first := calls[0].at.Sub(start)
 		align := period / 100
 		assert.GreaterOrEqual(t, first, period/2-align, "the first renewal comes after half a period")
-		assert.LessOrEqual(t, first, period+slack, "or later, up to a whole one")
+		assert.LessOrEqual(t, first, period+slack, "the first renewal comes within a period")
 		for i := 1; i < len(calls); i++ {
 			gap := calls[i].at.Sub(calls[i-1].at)
 			assert.LessOrEqual(t, gap, period+slack, "renewal %d", i)
@@ -40,38 +40,38 @@ func TestRenewsOnTheGridOfPeriods(t *testing.T) {
 		}
 		assert.True(t, entry.Valid())
 		require.NoError(t, entry.Err())
-		assert.Equal(t, calls[len(calls)-1].at.Add(life), entry.Deadline())
+		assert.Equal(t, calls[len(calls)-1].at.Add(validity), entry.Deadline())
 		assert.Equal(t, "a", entry.Lease())
 	})
 }
 
-func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
+func TestTheDeadlineCountsFromTheSending(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		const answerTime = 3 * time.Second
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
 			time.Sleep(answerTime)
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the grant took its time
-		entry, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: sent})
+		entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: sent})
 		require.NoError(t, err)
-		assert.Equal(t, sent.Add(life), entry.Deadline())
+		assert.Equal(t, sent.Add(validity), entry.Deadline())
 
-		settle(period + answerTime - 2*time.Second)
+		advance(period + answerTime - 2*time.Second)
 		calls := s.seen()
 		require.Len(t, calls, 1)
-		assert.Equal(t, calls[0].at.Add(life), entry.Deadline(), "from the sending of the renewal, not its answer")
+		assert.Equal(t, calls[0].at.Add(validity), entry.Deadline(), "the deadline counts from the sending")
 
-		settle(2 * period)
+		advance(2 * period)
 		calls = s.seen()
-		assert.LessOrEqual(t, calls[1].at.Sub(calls[0].at), period+slack, "so does the next renewal")
+		assert.LessOrEqual(t, calls[1].at.Sub(calls[0].at), period+slack, "the next renewal counts from the sending")
 	})
 }
 
-// A lock that was handed over comes with what is left of a place in a queue, which
-// is less than a period before its deadline.
+// A lock that was handed over starts with the rest of a place in the queue, so its deadline
+// is less than a period away.
 func TestAnOldGrant(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		const left = 8 * time.Second
@@ -84,11 +84,11 @@ func TestAnOldGrant(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		start := time.Now()
-		old := renewal.Grant{TTL: ttl, Sent: start.Add(left - life)}
+		old := renewal.Grant{TTL: ttl, Sent: start.Add(left - validity)}
 		for _, lease := range []string{"a", "b", "stopped"} {
-			entry, err := dog.Register(lease, old)
+			entry, err := watchdog.Register(lease, old)
 			require.NoError(t, err)
 			assert.Equal(t, start.Add(left), entry.Deadline())
 			if lease == "stopped" {
@@ -96,20 +96,20 @@ func TestAnOldGrant(t *testing.T) {
 				require.True(t, entry.Stop())
 			}
 		}
-		settle(time.Hour)
-		assert.Zero(t, s.count("stopped"), "what is held for a moment only is not renewed")
-		assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
+		advance(time.Hour)
+		assert.Zero(t, s.count("stopped"), "a lease that is released soon is not renewed")
+		assert.Zero(t, watchdog.Stats().Lost(), "a single failure loses no lease")
 		calls := s.seen()
 		assert.InDelta(t, (left / 4).Seconds(), calls[0].at.Sub(start).Seconds(), 0.2+slack.Seconds())
 		assert.Equal(t, []string{"b"}, calls[1].batch)
-		assert.Less(t, calls[1].at.Sub(start), left*3/4, "the second try has its time")
+		assert.Less(t, calls[1].at.Sub(start), left*3/4, "the second attempt is in time")
 		assert.Equal(t, 1, failures)
 	})
 }
 
-// A call that hangs takes no lease the time for its second try because others, that
-// are due at the same moment, could wait longer.
-func TestAHungCallCostsNoneOfItsLeases(t *testing.T) {
+// If a call hangs, every lease of its batch has time for a second attempt, even if others
+// that are due at the same instant could wait longer.
+func TestAHungCallLosesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards tried
 		tried := map[string]bool{}
@@ -128,23 +128,23 @@ func TestAHungCallCostsNoneOfItsLeases(t *testing.T) {
 			return ctx.Err()
 		})
 		var e manual
-		dog := newDog(t, &e, s, nil)
-		register(t, dog, "long")
-		settle(period - time.Second)
-		_, err := dog.Register("old", renewal.Grant{TTL: ttl, Sent: time.Now().Add(4*time.Second - life)})
+		watchdog := newWatchdog(t, &e, s, nil)
+		register(t, watchdog, "long")
+		advance(period - time.Second)
+		_, err := watchdog.Register("old", renewal.Grant{TTL: ttl, Sent: time.Now().Add(4*time.Second - validity)})
 		require.NoError(t, err)
-		registerFor(t, dog, "short", 3*time.Second)
-		settle(time.Second)
+		registerFor(t, watchdog, "short", 3*time.Second)
+		advance(time.Second)
 		for range 1000 { // at first all are due
 			e.run()
-			settle(50 * time.Millisecond)
+			advance(50 * time.Millisecond)
 		}
-		assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
-		assert.EqualValues(t, 3, dog.Stats().Unknown)
+		assert.Zero(t, watchdog.Stats().Lost(), "a single failure loses no lease")
+		assert.EqualValues(t, 3, watchdog.Stats().Unknown)
 	})
 }
 
-// The first renewal of an old grant may hang instead of being refused.
+// The first renewal of an old grant hangs.
 func TestAnOldGrantWhoseRenewalHangs(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		for _, left := range []time.Duration{8 * time.Second, 4*period/3 + 100*time.Millisecond} { // a period, when it is sent
@@ -156,25 +156,25 @@ func TestAnOldGrantWhoseRenewalHangs(t *testing.T) {
 				time.Sleep(250 * time.Millisecond)
 				return renewal.Renewed, nil
 			}}
-			dog := newDog(t, e, s, nil)
-			_, err := dog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now().Add(left - life)})
+			watchdog := newWatchdog(t, e, s, nil)
+			_, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now().Add(left - validity)})
 			require.NoError(t, err)
-			settle(time.Hour)
-			assert.Zero(t, dog.Stats().Lost(), "a single failure costs nothing")
-			assert.EqualValues(t, 1, dog.Stats().Unknown)
+			advance(time.Hour)
+			assert.Zero(t, watchdog.Stats().Lost(), "a single failure loses no lease")
+			assert.EqualValues(t, 1, watchdog.Stats().Unknown)
 		}
 	})
 }
 
-func TestBatchesAreNatural(t *testing.T) {
+func TestBatchesContainAllDueLeases(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Renewed, nil }}
 		slow := &slowStore{store: s, each: time.Second}
-		dog := newDog(t, e, slow, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
+		watchdog := newWatchdog(t, e, slow, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
 		for i := range 400 { // aligned to half a period: all due at one instant
-			register(t, dog, fmt.Sprint(i))
+			register(t, watchdog, fmt.Sprint(i))
 		}
-		settle(period)
+		advance(period)
 		calls := s.seen()
 		seen := map[string]bool{}
 		for _, c := range calls {
@@ -185,12 +185,12 @@ func TestBatchesAreNatural(t *testing.T) {
 			}
 		}
 		assert.Len(t, seen, 400)
-		assert.LessOrEqual(t, len(calls), 12, "slots are filled with all that is due")
-		assert.Equal(t, 2, s.most, "no more calls at a time than InFlight")
+		assert.LessOrEqual(t, len(calls), 12, "a batch contains all due leases")
+		assert.Equal(t, 2, s.most, "at most InFlight concurrent calls")
 	})
 }
 
-// slowStore takes its time for each call, not for each lease.
+// slowStore takes a fixed time per call.
 type slowStore struct {
 	*store
 	each time.Duration
@@ -209,7 +209,7 @@ func (s *slowStore) Renew(ctx context.Context, batch []string, out []renewal.Out
 	return err
 }
 
-func TestOutcomesBelongToTheirLeases(t *testing.T) {
+func TestOutcomesApplyToTheirLeases(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: func(_ context.Context, lease string) (renewal.Outcome, error) {
 			switch {
@@ -220,14 +220,14 @@ func TestOutcomesBelongToTheirLeases(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		dog := newDog(t, e, s, &renewal.Options{Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: period / 2})
 		entries := map[string]*renewal.Entry[string]{}
 		kinds := []string{"ok", "lost", "unknown"}
 		for i, k := range rand.Perm(300) {
 			name := fmt.Sprintf("%s-%d", kinds[k%3], i)
-			entries[name] = register(t, dog, name)
+			entries[name] = register(t, watchdog, name)
 		}
-		settle(2*period + time.Second) // two rounds: the unknown ones fail twice
+		advance(2*period + time.Second) // two rounds: the unknown ones fail twice
 		for name, entry := range entries {
 			switch {
 			case strings.HasPrefix(name, "lost"):
@@ -238,7 +238,7 @@ func TestOutcomesBelongToTheirLeases(t *testing.T) {
 				assert.NoError(t, entry.Err(), name)
 			}
 		}
-		stats := dog.Stats()
+		stats := watchdog.Stats()
 		assert.Equal(t, 100, stats.Held)
 		assert.EqualValues(t, 100, stats.NotOwned)
 		assert.EqualValues(t, 100, stats.Failed)
@@ -246,11 +246,11 @@ func TestOutcomesBelongToTheirLeases(t *testing.T) {
 	})
 }
 
-func TestOutcomeOutsideTheEnumIsUnknown(t *testing.T) {
+func TestAnUndefinedOutcomeIsUnknown(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		dog := newDog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) { return 77, nil }}, nil)
-		entry := register(t, dog, "a")
-		settle(2*period + time.Second)
+		watchdog := newWatchdog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) { return 77, nil }}, nil)
+		entry := register(t, watchdog, "a")
+		advance(2*period + time.Second)
 		assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
 	})
 }
@@ -258,47 +258,46 @@ func TestOutcomeOutsideTheEnumIsUnknown(t *testing.T) {
 func TestUntilEndsTheLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		dog := newDog(t, e, s, nil)
+		watchdog := newWatchdog(t, e, s, nil)
 		now := time.Now()
-		fixed, err := dog.Register("fixed", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(life)})
+		fixed, err := watchdog.Register("fixed", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(validity)})
 		require.NoError(t, err)
-		long, err := dog.Register("long", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(5 * time.Minute)})
+		long, err := watchdog.Register("long", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(5 * time.Minute)})
 		require.NoError(t, err)
 
-		settle(life - 1)
+		advance(validity - 1)
 		assert.True(t, fixed.Valid())
-		settle(1)
-		assert.Equal(t, renewal.Expired, reasonOf(t, fixed.Err()))
+		advance(1)
+		assert.Equal(t, renewal.LimitReached, reasonOf(t, fixed.Err()))
 		assert.Zero(t, s.count("fixed"), "no renewal can move its deadline")
 
-		settle(5*time.Minute - life - 1)
+		advance(5*time.Minute - validity - 1)
 		assert.True(t, long.Valid())
 		renewals := s.count("long")
-		settle(1 + slack)
+		advance(1 + slack)
 		assert.True(t, closed(long.Done()))
-		assert.Equal(t, renewal.Expired, reasonOf(t, long.Err()))
+		assert.Equal(t, renewal.LimitReached, reasonOf(t, long.Err()))
 		assert.GreaterOrEqual(t, renewals, 25)
-		assert.LessOrEqual(t, renewals, 29, "none is sent once the deadline stands at Until")
+		assert.LessOrEqual(t, renewals, 29, "no renewal is sent once the deadline is Until")
 	})
 }
 
 func TestNoGoroutinePerLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		dog := newDog(t, e, new(store), nil)
+		watchdog := newWatchdog(t, e, new(store), nil)
 		before := runtime.NumGoroutine()
 		for i := range 5000 {
-			entry := register(t, dog, fmt.Sprint(i))
+			entry := register(t, watchdog, fmt.Sprint(i))
 			entry.Done()
 			entry.AfterFunc(func() {})
 		}
-		settle(time.Minute)
+		advance(time.Minute)
 		assert.Less(t, runtime.NumGoroutine()-before, 10)
-		assert.Equal(t, 5000, dog.Stats().Held)
+		assert.Equal(t, 5000, watchdog.Stats().Held)
 	})
 }
 
-// silent is an engine whose timers never fire: what the process sees that was
-// paused, until its timers catch up.
+// silent is an engine whose timers never fire, as in a process right after a pause.
 type silent struct{}
 
 func (silent) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
@@ -310,20 +309,44 @@ func (silent) AwaitTimer(uint64)                     {}
 
 func TestValidAndErrNeedNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dog := newDog(t, silent{}, new(store), nil)
-		a, b, c := register(t, dog, "a"), register(t, dog, "b"), register(t, dog, "c")
+		watchdog := newWatchdog(t, silent{}, new(store), nil)
+		a, b, c := register(t, watchdog, "a"), register(t, watchdog, "b"), register(t, watchdog, "c")
 		done := c.Done()
-		time.Sleep(life - 1)
+		time.Sleep(validity - 1)
 		assert.True(t, a.Valid())
 		assert.NoError(t, a.Err())
 		time.Sleep(time.Nanosecond)
 		assert.False(t, a.Valid())
 		assert.Equal(t, renewal.Expired, reasonOf(t, a.Err()))
-		assert.False(t, b.Stop(), "past its deadline it is lost, not stopped")
+		assert.False(t, b.Stop(), "the lease is past its deadline")
 		assert.Equal(t, renewal.Expired, reasonOf(t, b.Err()))
-		assert.False(t, closed(done), "no timer has told yet")
-		assert.True(t, closed(c.Done()), "asking again settles it")
+		assert.False(t, closed(done), "no timer has fired")
+		assert.True(t, closed(c.Done()), "Done ends an entry past its deadline")
 		assert.True(t, closed(done))
-		assert.EqualValues(t, 3, dog.Stats().Expired)
+		assert.EqualValues(t, 3, watchdog.Stats().Expired)
+	})
+}
+
+// The first attempt for an old grant may take half of the remaining time. The second one
+// comes after half of the rest.
+func TestTheAttemptsOfAnOldGrant(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		var ended []time.Time
+		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
+			defer func() { ended = append(ended, time.Now()) }()
+			return hang(ctx, lease)
+		}}
+		watchdog := newWatchdog(t, e, s, nil)
+		const left = 8 * time.Second
+		begun := time.Now()
+		_, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: begun.Add(left - validity)})
+		require.NoError(t, err)
+		advance(left)
+		calls := s.seen()
+		require.Len(t, calls, 2)
+		rest := begun.Add(left).Sub(calls[0].at)
+		assert.InDelta(t, rest/2, ended[0].Sub(calls[0].at), float64(time.Millisecond))
+		rest = begun.Add(left).Sub(ended[0])
+		assert.InDelta(t, rest/2, calls[1].at.Sub(ended[0]), float64(slack+5*time.Millisecond))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +15,29 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// server is a store as the outside world sees it: it knows for each lease until
-// when it would be kept, and executes renewals late, never, or without an answer.
+// A lease of these tests is a text with its TTL, such as "7 30s".
+func leaseOf(name string, ttl time.Duration) string { return name + " " + ttl.String() }
+
+func nameOf(lease string) string {
+	name, _, _ := strings.Cut(lease, " ")
+	return name
+}
+
+func ttlOf(lease string) time.Duration {
+	_, text, _ := strings.Cut(lease, " ")
+	ttl, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return ttl
+}
+
+// server is a model of a server. It records until when it would keep each lease, and executes
+// renewals late, never, or without an answer.
 type server struct {
 	mu    sync.Mutex // guards rng and until
 	rng   *rand.Rand
-	until map[string]time.Time // no entry: the server does not have the lease
+	until map[string]time.Time // by the name of the lease; no entry: the server does not have it
 	calm  bool                 // answers everything soon
 	late  sync.WaitGroup       // requests that arrive after their callers have gone
 }
@@ -64,38 +82,46 @@ func (s *server) execute(batch []string, out []renewal.Outcome) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for i, lease := range batch {
-		if until, ok := s.until[lease]; ok && now.Before(until) {
-			s.until[lease] = now.Add(ttl)
+		name := nameOf(lease)
+		if until, ok := s.until[name]; ok && now.Before(until) {
+			if end := now.Add(ttlOf(lease)); end.After(until) { // a renewal never shortens a lease
+				s.until[name] = end
+			}
 			out[i] = renewal.Renewed
 			continue
 		}
-		delete(s.until, lease)
+		delete(s.until, name)
 		out[i] = renewal.Lost
 	}
 }
 
-// renewBeside renews a lease as somebody does who is not the watchdog.
-func (s *server) renewBeside(entry *renewal.Entry[string], there, back time.Duration) {
+// renewBeside renews a lease by a request of its own, not by the watchdog, and gives it
+// another TTL.
+func (s *server) renewBeside(entry *renewal.Entry[string], ttl, there, back time.Duration) {
 	sent, out := time.Now(), make([]renewal.Outcome, 1)
+	lease := leaseOf(nameOf(entry.Lease()), ttl)
 	time.Sleep(there)
-	s.execute([]string{entry.Lease()}, out)
+	s.execute([]string{lease}, out)
 	time.Sleep(back)
-	if out[0] == renewal.Renewed {
-		entry.Confirm(sent, time.Time{})
+	switch out[0] {
+	case renewal.Renewed:
+		_ = entry.Update(renewal.Grant{TTL: ttl, Sent: sent}, func(string) string { return lease })
+	case renewal.Lost:
+		entry.Lost(errIO)
 	}
 }
 
-func (s *server) has(lease string) bool {
+func (s *server) has(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, ok := s.until[lease]
+	until, ok := s.until[name]
 	return ok && time.Now().Before(until)
 }
 
-// Whatever the server does, and whoever renews beside the watchdog or takes the place of
-// a holder, a lease that is Valid is one that the server keeps for the holder, its
-// deadline never moves back, Done is closed when it is not valid any more, and a lease
-// that was lost or stopped is never valid again. Without faults nothing is lost.
+// Under random faults of the server, other renewals, changed TTLs and replacements, four invariants hold. The
+// server keeps every lease that is Valid. A deadline never moves back. Done is closed when a
+// lease is no longer valid. A lost or stopped lease is never valid again. Without faults,
+// no lease is lost.
 func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -103,7 +129,7 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				s := &server{rng: rand.New(rand.NewPCG(seed, 2)), until: map[string]time.Time{}, calm: seed%5 == 0}
 				t.Cleanup(s.late.Wait)
-				dog := newDog(t, e, s, &renewal.Options{MaxBatch: 1 + rng.IntN(8), InFlight: 1 + rng.IntN(3), Failures: []int{1, 2, -1}[rng.IntN(3)]})
+				watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1 + rng.IntN(8), InFlight: 1 + rng.IntN(3), Failures: []int{1, 2, -1}[rng.IntN(3)]})
 				entries := map[string]*renewal.Entry[string]{}
 				dead := map[string]bool{}
 				deadlines := map[string]time.Time{}
@@ -114,17 +140,17 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 					s.until[lease] = sent.Add(ttl)
 					s.mu.Unlock()
 					time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
-					entry, err := dog.Register(lease, renewal.Grant{TTL: ttl, Sent: sent})
+					entry, err := watchdog.Register(leaseOf(lease, ttl), renewal.Grant{TTL: ttl, Sent: sent})
 					require.NoError(t, err)
 					entries[lease] = entry
 				}
 				stopped := 0
 				for range 600 {
-					settle(time.Duration(rng.Int64N(int64(time.Second))))
+					advance(time.Duration(rng.Int64N(int64(time.Second))))
 					for lease, entry := range entries {
 						valid := entry.Valid()
 						if valid {
-							require.True(t, s.has(lease), "lease %s is valid, but the server has it no more", lease)
+							require.True(t, s.has(lease), "lease %s is valid, but the server does not hold it", lease)
 							require.False(t, dead[lease], "lease %s came back", lease)
 							require.False(t, entry.Deadline().Before(deadlines[lease]), "the deadline of lease %s moved back", lease)
 							deadlines[lease] = entry.Deadline()
@@ -139,19 +165,21 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 					case n == 0 && entries[lease].Stop():
 						stopped++
 					case n < 4:
-						if next, err := entries[lease].Pass(lease); err == nil {
+						current := entries[lease].Lease()
+						if next, err := entries[lease].Replace(current, ttlOf(current)); err == nil {
 							entries[lease] = next
 						}
 					case n < 16:
 						entry := entries[lease]
-						there, back := rng.Int64N(int64(period)), rng.Int64N(int64(period))
-						s.late.Go(func() { s.renewBeside(entry, time.Duration(there), time.Duration(back)) })
+						there, back := time.Duration(rng.Int64N(int64(period))), time.Duration(rng.Int64N(int64(period)))
+						other := []time.Duration{ttl, ttl / 3, 3 * ttl}[rng.IntN(3)]
+						s.late.Go(func() { s.renewBeside(entry, other, there, back) })
 					}
 				}
-				stats := dog.Stats()
-				assert.Equal(t, 40, stats.Held+int(stats.Lost())+stopped, "each lease ended once")
+				stats := watchdog.Stats()
+				assert.Equal(t, 40, stats.Held+int(stats.Lost())+stopped, "every lease is held or has ended once")
 				if s.calm {
-					assert.Zero(t, stats.Lost(), "no fault, no loss")
+					assert.Zero(t, stats.Lost(), "a loss without a fault")
 				}
 			})
 		})

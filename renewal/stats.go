@@ -1,118 +1,78 @@
 package renewal
 
 import (
-	"math/bits"
+	"fmt"
+	"log/slog"
 	"time"
 )
 
-// Stats is a snapshot of what a watchdog holds and has done since its making.
+// Stats is a snapshot of a watchdog. The counters begin with New.
 type Stats struct {
 	Held     int // leases under the watchdog
-	Due      int // of these, waiting for a free slot
+	Due      int // of these, leases that wait for a free call of Renew
 	InFlight int // calls of Renew under way
 
-	Batches  uint64 // calls of Renew that have returned
-	Renewed  uint64 // renewals confirmed
-	Unknown  uint64 // renewals without an answer
-	NotOwned uint64 // leases lost because the store said so
-	Failed   uint64 // leases lost because their renewals failed
-	Expired  uint64 // leases lost by their deadline
-	Unsaid   uint64 // calls of Hooks.BatchDone left out
+	Batches      uint64 // calls of Renew that have returned
+	Renewed      uint64 // confirmed renewals
+	Unknown      uint64 // renewals without an answer
+	NotOwned     uint64 // leases lost because the store denied the ownership
+	Failed       uint64 // leases lost because their renewals failed
+	Expired      uint64 // leases lost at their deadline
+	LimitReached uint64 // leases that ended at their Grant.Until; they are not in Lost
+	Overdue      uint64 // of Expired and LimitReached: ended by the watchdog because the timer engine was late
+	DroppedHooks uint64 // calls of Hooks.BatchDone that were dropped
 
-	Oldest time.Duration // how long the renewal that is due longest has been waiting for a slot
-	Late   Histogram     // how long after its instant each renewal was sent, less the 2 ms in which a batch gathers
+	Oldest time.Duration // how long the lease that waits longest has been due
+	Late   Histogram     // how late each renewal was sent, not counting the 2 ms in which a batch fills
 }
 
-// Lost returns how many leases were lost, for whatever reason.
+// String returns the most important figures on one line.
+func (s Stats) String() string {
+	return fmt.Sprintf("%d held, %d due, %d calls in flight, %d renewed in %d batches, %d unknown, %d lost, late: %v",
+		s.Held, s.Due, s.InFlight, s.Renewed, s.Batches, s.Unknown, s.Lost(), s.Late)
+}
+
+// LogValue returns all figures as a group.
+func (s Stats) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int("held", s.Held),
+		slog.Int("due", s.Due),
+		slog.Int("inFlight", s.InFlight),
+		slog.Uint64("batches", s.Batches),
+		slog.Uint64("renewed", s.Renewed),
+		slog.Uint64("unknown", s.Unknown),
+		slog.Uint64("notOwned", s.NotOwned),
+		slog.Uint64("failed", s.Failed),
+		slog.Uint64("expired", s.Expired),
+		slog.Uint64("limitReached", s.LimitReached),
+		slog.Uint64("overdue", s.Overdue),
+		slog.Uint64("droppedHooks", s.DroppedHooks),
+		slog.Duration("oldest", s.Oldest),
+		slog.Any("late", s.Late),
+	)
+}
+
+// Lost returns the number of leases that were lost by a failure, so an alert may watch it. It
+// does not count LimitReached.
 func (s Stats) Lost() uint64 { return s.NotOwned + s.Failed + s.Expired }
 
-// Stats returns a snapshot, also after Close. It is safe for concurrent use.
+// Stats returns a snapshot. It may be called after Close.
 func (w *Watchdog[L]) Stats() Stats {
 	w.mu.Lock()
 	s := w.stats
 	s.Held = w.held
 	now := w.clock.now()
 	for _, l := range w.lanes {
-		s.InFlight += l.workers
+		s.InFlight += l.calls
 		for _, q := range l.queues {
-			s.Due += q.again.len + q.fresh.len
-			s.Oldest = max(s.Oldest, q.again.age(now), q.fresh.age(now))
+			s.Due += q.retries.len + q.fresh.len
+			s.Oldest = max(s.Oldest, q.retries.age(now), q.fresh.age(now))
 		}
 	}
-	lost := w.lost
+	losses := w.losses
+	s.Overdue = w.monitor.overdue
 	w.mu.Unlock()
-	s.NotOwned, s.Failed, s.Expired = lost[NotOwned], lost[Failed], lost[Expired]
-	s.Unsaid = w.reports.droppedCount()
+	s.NotOwned, s.Failed, s.Expired, s.LimitReached = losses[NotOwned], losses[Failed], losses[Expired], losses[LimitReached]
+	s.DroppedHooks = w.reports.droppedCount()
 	return s
-}
-
-// Histogram counts durations from 1 µs to over an hour, in buckets of 1 µs or at most
-// 12.5 % of the duration. It is a value: a copy is a snapshot.
-type Histogram struct {
-	counts [histOctaves * histSteps]uint64
-}
-
-const (
-	histBits    = 3 // 8 buckets to each doubling: each at most 12.5 % wide
-	histSteps   = 1 << histBits
-	histOctaves = 32
-)
-
-// add counts a duration; a negative one counts as zero.
-func (h *Histogram) add(d time.Duration) {
-	h.counts[histIndex(d)]++
-}
-
-// histIndex returns the bucket of a duration: microseconds up to 2·histSteps
-// have one each, above that the leading histBits+1 bits choose.
-func histIndex(d time.Duration) int {
-	us := uint64(max(d, 0) / time.Microsecond)
-	shift := max(bits.Len64(us)-histBits-1, 0)
-	return min(shift*histSteps+int(us>>shift), histOctaves*histSteps-1)
-}
-
-// histUpper returns the upper end of a bucket.
-func histUpper(index int) time.Duration {
-	shift := max(index/histSteps-1, 0)
-	return time.Duration(uint64(index-shift*histSteps+1)<<shift) * time.Microsecond
-}
-
-// Count returns how many durations were counted.
-func (h Histogram) Count() uint64 {
-	var n uint64
-	for _, c := range h.counts {
-		n += c
-	}
-	return n
-}
-
-// Quantile returns a duration that the given part of those counted, 0 to 1, does
-// not exceed: the upper end of a bucket, so at most 12.5 % or 1 µs above the
-// exact one, but for those beyond an hour. It is 0 if none were counted.
-func (h Histogram) Quantile(part float64) time.Duration {
-	rank := uint64(part * float64(h.Count()))
-	var seen uint64
-	last := -1
-	for i, c := range h.counts {
-		if c == 0 {
-			continue
-		}
-		last = i
-		if seen += c; seen > rank {
-			break
-		}
-	}
-	if last < 0 {
-		return 0
-	}
-	return histUpper(last)
-}
-
-// Since returns what was counted after an earlier snapshot of the same histogram.
-func (h Histogram) Since(earlier Histogram) Histogram {
-	diff := h
-	for i := range diff.counts {
-		diff.counts[i] -= earlier.counts[i]
-	}
-	return diff
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A function is called once, later, unless it is called off before.
+// AfterFunc calls a function once, unless the timer is stopped before.
 func ExampleAfterFunc() {
 	w, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 	if err != nil {
@@ -30,13 +30,13 @@ func ExampleAfterFunc() {
 		return
 	}
 	fmt.Println("sent:", <-sent)
-	fmt.Println("called off:", second.Stop())
+	fmt.Println("stopped:", second.Stop())
 	// Output:
 	// sent: a reminder
-	// called off: true
+	// stopped: true
 }
 
-// A periodic job stands on a grid and does not drift. It ends with its timer.
+// Every calls a function periodically until its timer is stopped.
 func ExampleEvery() {
 	w, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 	if err != nil {
@@ -68,8 +68,50 @@ func ExampleEvery() {
 	// flush 3
 }
 
-// Debouncing: many changes in a row, and one save once it has been quiet for a
-// while. Each change puts the timer off; one that has fired is armed anew.
+// A job that takes too long misses its next calls. EveryWith decides what becomes of them:
+// CatchUpMissed makes them as soon as it can, so that there is one call for each period.
+func ExampleEveryWith() {
+	s, err := heapqueue.NewScheduler(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+
+	const period = 10 * time.Millisecond
+	reports, begin := make(chan int, 100), time.Now() // room for calls that begin before Stop
+	n := 0
+	report := func() {
+		n++
+		if n == 1 {
+			time.Sleep(5 * period) // the calls 2 to 5 are missed
+		}
+		reports <- n
+	}
+	timer, err := schedule.EveryWith(s, period, schedule.CatchUpMissed, report)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 8 {
+		fmt.Println("report", <-reports)
+	}
+	timer.Stop()
+	fmt.Println("in time again:", time.Since(begin) >= 8*period)
+	// Output:
+	// report 1
+	// report 2
+	// report 3
+	// report 4
+	// report 5
+	// report 6
+	// report 7
+	// report 8
+	// in time again: true
+}
+
+// Debouncing saves many changes at once, after a time without further changes. Each change
+// resets the timer. If the timer has fired already, the change schedules a new one.
 func ExampleTimer_Reset_debounce() {
 	w, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 	if err != nil {
@@ -80,7 +122,7 @@ func ExampleTimer_Reset_debounce() {
 
 	const quiet = 500 * time.Millisecond
 	saved := make(chan struct{})
-	var timer schedule.Timer // the zero Timer refuses Reset, too
+	var timer schedule.Timer // Reset of the zero Timer returns false
 	changed := func() {
 		if timer.Reset(quiet) {
 			return
@@ -103,13 +145,13 @@ func ExampleTimer_Reset_debounce() {
 	// saved once
 }
 
-// delivery is tried again and again, each time after twice as long. One timer
-// serves all tries: its Run arms it anew.
+// delivery is a task that retries with exponential backoff. One timer serves all tries,
+// because Run resets it.
 type delivery struct {
 	send  func() error
 	wait  time.Duration
 	tries int
-	done  chan error // of one place, so that Run does not block
+	done  chan error // with a buffer of one, so that Run does not block
 }
 
 func (d *delivery) Run(t schedule.Timer) {
@@ -124,8 +166,8 @@ func (d *delivery) Run(t schedule.Timer) {
 	d.wait *= 2
 }
 
-// Retries with backoff. The function that is tried must not block, or else start
-// a goroutine of its own, or the engine be given more workers.
+// A task retries a function with exponential backoff. If the function can block, start it in
+// a goroutine of its own, or give the engine more workers.
 func ExampleTask_retry() {
 	s, err := heapqueue.NewScheduler(&heapqueue.Options{Workers: 4})
 	if err != nil {

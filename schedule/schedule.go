@@ -1,9 +1,30 @@
-// Package schedule is the contract between a timer engine and its users: a
-// [Scheduler] runs each [Task] once, not before its delay has passed, and hands
-// out a [Timer] to move or stop it.
+// Package schedule defines the contract between a timer engine and its users. A
+// [Scheduler] runs each [Task] once after a delay, never early, and returns a [Timer]
+// that can move or stop it.
 //
-// Packages wheel and heapqueue hold the two engines of this module; package
-// scheduletest holds the suite that every engine must pass.
+// Packages wheel and heapqueue are the two engines of this module. Package scheduletest
+// is the test suite that every engine must pass. The page [writing an engine] helps
+// to write another one.
+//
+// # Close
+//
+// An engine has a method Close() []Task. Close stops the engine, waits until no Run is in
+// progress, and returns the tasks of all timers that were still pending. It first calls
+// EngineClosed of those that implement [CloseHandler]. After Close no Run starts, Schedule
+// returns [ErrClosed], and Reset and Stop return false.
+//
+// Close may be called again and concurrently. Every call waits in the same way. Each task
+// is returned by exactly one call, so no task is handled twice.
+//
+// Close must not be called from inside Run, because it waits for that Run.
+//
+// # Misuse
+//
+// A call that cannot do its work returns an error and changes nothing. This applies to a
+// nil Task or func, a nil Scheduler, a period that is not positive, and the zero value of
+// an engine. Methods of a nil pointer panic, as is usual in Go.
+//
+// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/ENGINES.md
 package schedule
 
 import (
@@ -12,95 +33,96 @@ import (
 )
 
 var (
-	// ErrClosed is returned by Schedule once the engine is closed.
+	// ErrClosed is returned by Schedule after the engine was closed.
 	ErrClosed = errors.New("schedule: engine is closed")
 
-	// ErrFull is returned by Schedule while the engine holds as many timers as
-	// it was told to hold at most.
+	// ErrFull is returned by Schedule if the engine holds its maximum number of timers.
+	// A timer whose Run is in progress counts, because Reset during Run must not fail
+	// for lack of room. So a task that repeats itself should call Reset, not Schedule.
 	ErrFull = errors.New("schedule: engine is full")
 
-	// ErrNilTask is returned by Schedule for a nil Task, by AfterFunc and Every
-	// for a nil function.
+	// ErrNilTask is returned by Schedule for a nil Task, and by AfterFunc and Every for a
+	// nil func.
 	ErrNilTask = errors.New("schedule: nil task")
 )
 
-// Task is what a timer runs.
+// Task is the work of a timer.
 type Task interface {
-	// Run is called on the engine's own goroutine when the timer t fires, with
-	// no lock held. It must not block: it delays other timers of the engine for
-	// as long as it takes, unless the engine was told to run tasks elsewhere. Run
-	// of one timer never overlaps itself. A panic is recovered by the engine and
-	// reported.
+	// Run is called on the engine's own goroutine when timer t fires. The engine holds no
+	// lock. Run must not block, because it delays the other timers of the engine, unless
+	// the engine is configured to run tasks on other goroutines. Runs of one timer never
+	// overlap. The engine recovers and reports a panic. A Run that calls runtime.Goexit, as
+	// FailNow of a test does, has ended like one that returns: the engine and its other
+	// timers continue on another goroutine.
 	//
-	// Within Run, t is the timer that fired: t.Reset arms it again. (The handle
-	// that Schedule returned is the same timer, but Run may begin before the
-	// caller has stored it.)
+	// t.Reset inside Run schedules the task again. Use t rather than the Timer that
+	// Schedule returned: Run may begin before the caller has stored that one.
+	//
+	// Run is never called after the engine's Close has returned. A Task that needs to
+	// know about this can implement CloseHandler.
 	Run(t Timer)
 }
 
-// Scheduler is a timer engine as its users see it. All methods are safe for
-// concurrent use, from inside a Task too.
+// Scheduler is a timer engine. Its methods are safe for concurrent use, also from inside a
+// Task.
 type Scheduler interface {
-	// Schedule arranges for t.Run to be called once, d or a little more from now;
-	// a d of zero or less means as soon as possible, and a d beyond the range
-	// of the clock means at its end. It returns ErrClosed, ErrFull or ErrNilTask,
-	// and then t is not kept. Schedule never waits for a Task.
+	// Schedule arranges for t.Run to be called once, no earlier than d from now. A d that
+	// is not positive means as soon as possible. A d beyond the range of the clock means
+	// the end of that range. Schedule returns ErrClosed, ErrFull or ErrNilTask if it does
+	// not accept t. It never waits for a Task.
 	Schedule(d time.Duration, t Task) (Timer, error)
 }
 
-// Timer is a handle of a scheduled Task. It is a small value, free to copy and
-// safe for concurrent use; all copies are the same timer. A handle stays
-// harmless for ever: once its timer is done, Reset and Stop do nothing and
-// return false. So do those of the zero Timer.
+// Timer is the handle of a scheduled Task. It is a small value that may be copied; all
+// copies refer to the same timer. Its methods are safe for concurrent use. After the timer
+// has ended, Reset and Stop do nothing and return false, however old the handle is. The
+// zero Timer behaves in the same way.
 type Timer struct {
 	engine Engine
 	id     uint64
 }
 
-// Engine is the side of a Timer that authors of engines implement; users of
-// timers have no need of it. The id is the engine's own and must never come to
-// mean another timer.
+// Engine is the interface between a Timer and its engine. Only authors of engines need it.
+// An id is chosen by the engine and must never refer to another timer.
 type Engine interface {
-	// ResetTimer does the work of [Timer.Reset].
+	// ResetTimer implements [Timer.Reset].
 	ResetTimer(id uint64, d time.Duration) bool
-	// StopTimer does the work of [Timer.Stop].
+	// StopTimer implements [Timer.Stop].
 	StopTimer(id uint64) bool
 	// AwaitTimer returns as soon as no Run of the timer is in progress.
 	AwaitTimer(id uint64)
 }
 
-// NewTimer returns the handle of the timer that e knows as id. It is for authors
-// of engines.
+// NewTimer returns the handle of the timer that e knows as id. It is for authors of
+// engines.
 func NewTimer(e Engine, id uint64) Timer {
 	return Timer{engine: e, id: id}
 }
 
-// Reset moves the timer to fire d from now in place of the instant it was armed
-// for, and reports whether it did. It works while the timer is pending, while it
-// is due but its Run has not begun, and while its Run is in progress, from inside
-// and from elsewhere: then the timer fires again, once that Run has returned. In
-// each of these cases it is never refused for lack of room. It returns false, and
-// does nothing, once Run has returned without a Reset, after a Stop, and when the
-// engine is closed.
+// Reset changes the timer to fire d from now, and reports whether it did. A pending timer
+// is moved. A timer that is due but whose Run has not begun is moved, too. If Run is in
+// progress, the timer fires again after that Run has returned. In all these cases Reset
+// succeeds even if the engine is full.
+//
+// Reset does nothing and returns false after a Stop, after the engine's Close, and after a
+// Run that has returned without a Reset.
 func (t Timer) Reset(d time.Duration) bool {
 	return t.engine != nil && t.engine.ResetTimer(t.id, d)
 }
 
-// Stop ends the timer. It returns true if Run will not be called for the present
-// arming. False means that Run has begun or is over, or was called off before, by
-// a Stop or by the engine's Close. Stop does not wait for a Run in progress, but it
-// is final: a Reset during that Run is refused from then on.
+// Stop ends the timer. It returns true if it prevents a Run, and false if Run has begun or
+// the timer has ended before. Stop does not wait for a Run in progress, but after Stop
+// that Run cannot reset the timer.
 func (t Timer) Stop() bool {
 	return t.engine != nil && t.engine.StopTimer(t.id)
 }
 
-// StopAndWait is Stop, and then waits while a Run is in progress: once it has
-// returned, no Run of the timer is under way and none will begin, so what Run uses
-// can be taken apart. It returns what Stop returned.
+// StopAndWait calls Stop, waits until no Run of the timer is in progress, and returns the
+// result of Stop. No Run begins afterwards, so the caller may release what Run uses.
 //
-// It must not be called from inside that Run, which it would wait for, nor with a
-// lock held that Run takes. It waits for Run alone, not for a goroutine that Run
-// started, as the functions of AfterFunc and Every are.
+// StopAndWait must not be called from inside that Run, or with a lock held that Run needs.
+// It does not wait for goroutines that Run has started, such as those of AfterFunc and
+// Every.
 func (t Timer) StopAndWait() bool {
 	stopped := t.Stop()
 	if t.engine != nil {

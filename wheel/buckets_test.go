@@ -2,7 +2,6 @@ package wheel
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -13,145 +12,198 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// idTask is a task that tells which timer of the model it is.
+// idTask is the task of a timer in the model: its number.
 type idTask int
 
 func (idTask) Run(schedule.Timer) {}
 
-// passive drives buckets by hand and holds them against a map of what is pending.
-type passive struct {
+// lastTick is the greatest tick of a timer.
+const lastTick = never - 1
+
+// model drives buckets without a clock and compares them with a map of pending timers.
+type model struct {
 	t       *testing.T
 	rng     *rand.Rand
 	b       buckets
-	pending map[int]uint32 // id → slot
-	due     map[int]int64  // id → tick
-	next    int
+	pending map[int]uint32 // slot of each pending timer
+	due     map[int]int64  // tick of each timer
+	next    int            // number of the next timer
 }
 
-func newPassive(t *testing.T, seed uint64, fine uint) *passive {
-	p := &passive{t: t, rng: rand.New(rand.NewPCG(seed, 5)), pending: map[int]uint32{}, due: map[int]int64{}}
-	p.b.init(fine)
-	return p
+func newModel(t *testing.T, seed uint64, level0Bits uint) *model {
+	m := &model{t: t, rng: rand.New(rand.NewPCG(seed, 5)), pending: map[int]uint32{}, due: map[int]int64{}}
+	m.b.init(level0Bits)
+	return m
 }
 
-// tick draws one: near, far, or at the end of time.
-func (p *passive) tick() int64 {
-	span := int64(1) << p.rng.IntN(62)
-	if p.rng.IntN(100) == 0 {
-		return math.MaxInt64 / 1000
+// tick returns a random tick, which may be near, far, or at the end of the range.
+func (m *model) tick() int64 {
+	if m.rng.IntN(100) == 0 {
+		return lastTick - m.rng.Int64N(1000)
 	}
-	return min(p.b.cur+p.rng.Int64N(span), math.MaxInt64/1000)
+	return m.after(62)
 }
 
-func (p *passive) add() {
-	tick := p.tick()
-	p.b.catchUp(min(p.b.cur+p.rng.Int64N(int64(1)<<p.rng.IntN(20)), tick-1)) // as far as time has gone by now
-	slot, n := p.b.alloc(idTask(p.next))
-	p.b.add(slot, n, tick)
-	p.pending[p.next], p.due[p.next] = slot, max(tick, p.b.cur+1)
-	require.LessOrEqual(p.t, p.b.visitOf(n.list), p.due[p.next], "looked at in time")
-	require.LessOrEqual(p.t, p.b.next, p.b.visitOf(n.list))
-	p.next++
+// after returns a random tick less than 1<<span after clk.
+func (m *model) after(span int) int64 {
+	return m.b.clk + min(m.rng.Int64N(int64(1)<<m.rng.IntN(span)), lastTick-m.b.clk)
 }
 
-func (p *passive) any() (id int, slot uint32, ok bool) {
+func (m *model) add() {
+	tick := m.tick()
+	m.b.forward(min(m.after(20), tick-1)) // the clock may be anywhere before the tick
+	slot, n := m.b.alloc(idTask(m.next))
+	m.b.add(slot, n, tick)
+	m.pending[m.next], m.due[m.next] = slot, max(tick, m.b.clk+1)
+	start := m.b.bucketExpiry(n.bucket)
+	require.LessOrEqual(m.t, start, m.due[m.next], "the bucket is visited in time")
+	require.LessOrEqual(m.t, m.b.nextExpiry, start)
+	if n.bucket >= m.b.level0Len() {
+		width := int64(1) << m.b.levelShift(int(n.bucket-m.b.level0Len())/levelLen)
+		require.Greater(m.t, start-width, m.b.clk, "the window of the bucket is not open")
+		require.LessOrEqual(m.t, m.b.nextCascade, start-width)
+	}
+	m.next++
+}
+
+// any returns a random pending timer.
+func (m *model) any() (id int, slot uint32, ok bool) {
 	for range 20 {
-		id := p.rng.IntN(max(p.next, 1))
-		if slot, ok := p.pending[id]; ok {
+		id := m.rng.IntN(max(m.next, 1))
+		if slot, ok := m.pending[id]; ok {
 			return id, slot, true
 		}
 	}
 	return 0, 0, false
 }
 
-func (p *passive) remove() {
-	if id, slot, ok := p.any(); ok {
-		n := p.b.at(slot)
+func (m *model) stop() {
+	if id, slot, ok := m.any(); ok {
+		n := m.b.at(slot)
 		timer := n.id(slot)
-		p.b.cancel(slot, n)
-		delete(p.pending, id)
-		_, gone := p.b.find(timer)
-		require.Nil(p.t, gone)
-		require.Equal(p.t, len(p.pending), p.b.pending())
+		m.b.cancel(slot, n)
+		delete(m.pending, id)
+		_, stopped := m.b.find(timer)
+		require.Nil(m.t, stopped)
+		require.Equal(m.t, len(m.pending), m.b.count())
 	}
 }
 
-func (p *passive) move() {
-	if id, slot, ok := p.any(); ok {
-		tick := p.tick()
-		p.b.move(slot, p.b.at(slot), tick)
-		p.due[id] = max(tick, p.b.cur+1)
+func (m *model) move() {
+	if id, slot, ok := m.any(); ok {
+		tick := m.tick()
+		m.b.move(slot, m.b.at(slot), tick)
+		m.due[id] = max(tick, m.b.clk+1)
 	}
 }
 
-// advance lets time go to a tick, in steps of at most batch nodes.
-func (p *passive) advance(tick int64, batch int) {
+// cascade makes a step of a cascade at a random tick.
+func (m *model) cascade() {
+	tick := m.after(20)
+	limit := 1 + m.rng.IntN(100)
+	idle := m.rng.IntN(2) == 0
+	looked := m.b.cascade(tick, limit, idle)
+	require.LessOrEqual(m.t, looked, limit)
+	if idle && looked == 0 && m.b.nextExpiry > tick {
+		require.Greater(m.t, m.b.nextCascade, tick, "no window with nodes is open")
+	}
+	m.checkCounts()
+}
+
+// checkCounts checks the number of nodes in each coarse bucket.
+func (m *model) checkCounts() {
+	for i, count := range m.b.counts {
+		nodes := 0
+		if head := m.b.heads[int(m.b.level0Len())+i]; head != 0 {
+			for slot := head; nodes == 0 || slot != head; slot = m.b.at(slot).next {
+				nodes++
+			}
+		}
+		if nodes != int(count) { // calling require for each bucket would take most of the test's time
+			require.Failf(m.t, "wrong count", "%d nodes in coarse bucket %d, counted %d", nodes, i, count)
+		}
+	}
+}
+
+// advance runs all timers up to a tick, in steps of at most batch nodes.
+func (m *model) advance(tick int64, batch int) {
+	m.run(tick, batch)
+	for id := range m.pending {
+		if m.due[id] <= tick {
+			require.Failf(m.t, "overdue", "timer %d of tick %d is pending at tick %d", id, m.due[id], tick)
+		}
+	}
+	m.b.forward(tick)
+}
+
+// run is advance without the check of the timers that are still pending.
+func (m *model) run(tick int64, batch int) {
 	last := int64(-1)
 	for {
-		due, more := p.b.step(tick, make([]uint64, 0, batch))
+		due, more := m.b.collectExpired(tick, make([]uint64, 0, batch))
 		for _, timer := range due {
-			slot, n := p.b.find(timer)
+			slot, n := m.b.find(timer)
 			id := int(n.task.(idTask))
-			require.Equal(p.t, stateReady, n.list)
-			require.Equal(p.t, slot, p.pending[id])
-			require.Equal(p.t, p.due[id], n.tick)
-			require.Equal(p.t, p.b.cur, n.tick, "timer %d of tick %d fires at tick %d", id, n.tick, p.b.cur)
-			require.GreaterOrEqual(p.t, n.tick, last, "earlier ticks first")
+			require.Equal(m.t, stateReady, n.bucket)
+			require.Equal(m.t, slot, m.pending[id])
+			require.Equal(m.t, m.due[id], n.tick)
+			require.Equal(m.t, m.b.clk, n.tick, "timer %d of tick %d fires at tick %d", id, n.tick, m.b.clk)
+			require.GreaterOrEqual(m.t, n.tick, last, "earlier ticks first")
 			last = n.tick
-			p.b.release(slot, n)
-			delete(p.pending, id)
+			m.b.free(slot, n)
+			delete(m.pending, id)
 		}
 		if !more {
-			break
+			return
 		}
 	}
-	for id := range p.pending {
-		if p.due[id] <= tick {
-			require.Failf(p.t, "overdue", "timer %d of tick %d at %d", id, p.due[id], tick)
-		}
-	}
-	p.b.catchUp(tick)
 }
 
 func TestBucketsMatchAMap(t *testing.T) {
 	for _, fine := range []uint{6, 9, 12, 16} {
 		for seed := range uint64(8) {
 			t.Run(fmt.Sprintf("%d buckets, seed %d", 1<<fine, seed), func(t *testing.T) {
-				p := newPassive(t, seed, fine)
+				m := newModel(t, seed, fine)
+				jump := 30 // log2 of the longest jump of the clock
+				if seed%4 == 3 {
+					jump = 58 // reaches the end of the range
+				}
 				for range 4000 {
-					switch op := p.rng.IntN(10); {
+					switch op := m.rng.IntN(12); {
 					case op < 5:
-						p.add()
+						m.add()
 					case op < 6:
-						p.remove()
+						m.stop()
 					case op < 8:
-						p.move()
+						m.move()
+					case op < 10:
+						m.cascade()
 					default:
-						p.advance(min(p.b.cur+p.rng.Int64N(int64(1)<<p.rng.IntN(30)), math.MaxInt64/1000), 1+p.rng.IntN(16))
+						m.advance(m.after(jump), 1+m.rng.IntN(16))
 					}
 				}
-				p.advance(math.MaxInt64-1, 100)
-				assert.Empty(t, p.pending)
-				assert.Zero(t, p.b.live)
-				assert.Equal(t, int64(never), p.b.next)
+				m.advance(lastTick, 100)
+				assert.Empty(t, m.pending)
+				assert.Zero(t, m.b.live)
+				assert.Equal(t, int64(never), m.b.nextExpiry)
 			})
 		}
 	}
 }
 
-// A step is bounded, whatever a bucket holds, and the rest of a half emptied
-// bucket is not passed over.
-func TestAStepIsBounded(t *testing.T) {
-	p := newPassive(t, 1, 6)
+// A step looks at a bounded number of nodes, however many are in the bucket. The next step
+// continues with the rest of the bucket.
+func TestCollectExpiredIsBounded(t *testing.T) {
+	m := newModel(t, 1, 6)
 	for range 1000 {
-		slot, n := p.b.alloc(idTask(p.next))
-		p.b.add(slot, n, 100_000) // a coarse bucket, then finer ones
-		p.pending[p.next], p.due[p.next] = slot, 100_000
-		p.next++
+		slot, n := m.b.alloc(idTask(m.next))
+		m.b.add(slot, n, 100_000) // in a bucket of level 2
+		m.pending[m.next], m.due[m.next] = slot, 100_000
+		m.next++
 	}
 	fired, steps := 0, 0
 	for {
-		due, more := p.b.step(100_000, make([]uint64, 0, 10))
+		due, more := m.b.collectExpired(100_000, make([]uint64, 0, 10))
 		require.LessOrEqual(t, len(due), 10)
 		fired += len(due)
 		if !more {
@@ -160,39 +212,48 @@ func TestAStepIsBounded(t *testing.T) {
 		steps++
 	}
 	assert.Equal(t, 1000, fired)
-	assert.GreaterOrEqual(t, steps, 2*100, "moved down at least once, then fired")
+	assert.GreaterOrEqual(t, steps, 2*100, "each node is cascaded at least once and then collected")
 }
 
-// A wheel that was idle files by the distance from now, not from when it was last
-// at work: the timer would come by way of coarse buckets.
-func TestCatchUp(t *testing.T) {
+// After idle time a timer is queued by its distance from the present tick. Otherwise a near
+// timer would take the way through coarse buckets.
+func TestForward(t *testing.T) {
 	var b buckets
 	b.init(6)
-	b.catchUp(1_000_000)
+	b.forward(1_000_000)
 	slot, n := b.alloc(idTask(0))
 	b.add(slot, n, 1_000_010)
-	assert.Less(t, n.list, uint32(64))
-	b.catchUp(2_000_000)
-	assert.EqualValues(t, 1_000_000, b.cur, "not past a timer that is due")
+	assert.Less(t, n.bucket, uint32(64))
+	b.forward(2_000_000)
+	assert.EqualValues(t, 1_000_000, b.clk, "a due timer stops the clock")
 }
 
-func TestTimersOfOneTickKeepTheirOrder(t *testing.T) {
+// Four lists of equal length let the CPU load four nodes at a time.
+func TestTheBucketsOfATickGrowEvenly(t *testing.T) {
 	var b buckets
 	b.init(6)
 	for i := range 100 {
 		slot, n := b.alloc(idTask(i))
 		b.add(slot, n, 40)
 	}
-	due, _ := b.step(40, make([]uint64, 0, 200))
-	for i, timer := range due {
-		_, n := b.find(timer)
-		assert.Equal(t, idTask(i), n.task)
+	var sizes [ways]int
+	for way := range uint32(ways) {
+		head := b.heads[b.level0Bucket(40, way)]
+		for slot := head; sizes[way] == 0 || slot != head; slot = b.at(slot).next {
+			sizes[way]++
+		}
+	}
+	assert.Equal(t, [ways]int{25, 25, 25, 25}, sizes)
+	due, _ := b.collectExpired(40, make([]uint64, 0, 200))
+	require.Len(t, due, 100)
+	for i := 1; i < len(due); i++ {
+		assert.Greater(t, uint32(due[i]), uint32(due[i-1]), "in the order of their slots, which is that of add")
 	}
 }
 
 func TestBucketsAreRoundedUpToAPowerOfTwo(t *testing.T) {
-	for buckets, fine := range map[int]uint{64: 6, 65: 7, 512: 9, 513: 10, 1 << 20: 20} {
-		assert.Equal(t, fine, newCore(&Options{Tick: defaultTick, Buckets: buckets}).fine, "%d buckets", buckets)
+	for buckets, want := range map[int]uint{64: 6, 65: 7, 512: 9, 513: 10, 1 << 20: 20} {
+		assert.Equal(t, want, newCore(&Options{Tick: defaultTick, Buckets: buckets}).level0Bits, "%d buckets", buckets)
 	}
 }
 
@@ -200,10 +261,10 @@ func TestANodeIs40Bytes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		assert.EqualValues(t, 40, unsafe.Sizeof(node{}))
 	}
-	assert.GreaterOrEqual(t, unsafe.Offsetof(shard{}.mu), uintptr(64), "hint has a cache line of its own")
+	assert.GreaterOrEqual(t, unsafe.Offsetof(shard{}.mu), uintptr(64), "the hints have a cache line of their own")
 }
 
-func TestTheSlabGivesItsMemoryBack(t *testing.T) {
+func TestAnEmptySlabReleasesItsMemory(t *testing.T) {
 	for _, chunks := range []int{2, 10} {
 		var s slab
 		var timers []uint64
@@ -214,13 +275,13 @@ func TestTheSlabGivesItsMemoryBack(t *testing.T) {
 		require.Len(t, s.chunks, chunks)
 		for _, timer := range timers {
 			slot, n := s.find(timer)
-			s.release(slot, n)
+			s.free(slot, n)
 		}
 		assert.Len(t, s.chunks, 1)
 		again := map[uint32]bool{}
-		for range 2 * chunkLen { // stale handles stay stale when slots are used again
+		for range 2 * chunkLen { // handles stay stale when their slots are reused
 			slot, _ := s.alloc(idTask(1))
-			require.False(t, again[slot], "a slot has one timer")
+			require.False(t, again[slot], "slot %d was allocated twice", slot)
 			again[slot] = true
 		}
 		for _, timer := range timers {
@@ -230,21 +291,21 @@ func TestTheSlabGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
-// A slot that was given back is handed out again while others are in use.
-func TestTheSlabUsesSlotsAgain(t *testing.T) {
+func TestTheSlabReusesSlots(t *testing.T) {
 	var s slab
 	s.alloc(idTask(0))
 	for range 10 * chunkLen {
 		slot, n := s.alloc(idTask(1))
-		s.release(slot, n)
+		s.free(slot, n)
 	}
 	assert.Len(t, s.chunks, 1)
 	assert.EqualValues(t, 2, s.used)
 }
 
-// Stopped timers stay in their lists for a while, but neither count nor keep their
-// tasks, or memory once all are stopped.
-func TestStoppedTimersAreUnlinkedTogether(t *testing.T) {
+// The nodes of stopped timers stay in their buckets for a while. They do not count as
+// pending and do not keep their tasks reachable. When all timers are stopped, their memory
+// is released.
+func TestStoppedTimersAreUnlinkedInGroups(t *testing.T) {
 	var b buckets
 	b.init(6)
 	var timers []uint64
@@ -258,39 +319,57 @@ func TestStoppedTimersAreUnlinkedTogether(t *testing.T) {
 		slot, n := b.find(timer)
 		b.cancel(slot, n)
 		require.Nil(t, n.task)
-		require.Equal(t, len(timers)-i-1, b.pending())
-		most = max(most, len(b.dead))
+		require.Equal(t, len(timers)-i-1, b.count())
+		most = max(most, len(b.zombies))
 	}
-	assert.Equal(t, maxDead-1, most)
-	assert.Empty(t, b.dead)
+	assert.Equal(t, maxZombies-1, most)
+	assert.Empty(t, b.zombies)
 	assert.Len(t, b.chunks, 1)
-	tick, _ := b.first()
-	assert.Equal(t, int64(never), tick)
+	b.updateExpiry()
+	assert.Equal(t, int64(never), min(b.nextExpiry, b.nextCascade))
 }
 
-func TestAReleasedNodeKeepsNothingAlive(t *testing.T) {
+// The memory of stopped timers is released when the last other timer ends, by Stop or by
+// Run. The next visit of a bucket may be far away.
+func TestZombiesAreFreedWithTheLastTimer(t *testing.T) {
+	for name, end := range map[string]func(b *buckets, slot uint32, n *node){
+		"stopped while alone in its bucket": func(b *buckets, slot uint32, n *node) { b.cancel(slot, n) },
+		"run": func(b *buckets, slot uint32, n *node) {
+			b.unlink(slot, n)
+			n.bucket = stateRunning
+			b.free(slot, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b buckets
+			b.init(6)
+			var timers []uint64
+			for i := range 2*chunkLen + maxZombies/2 {
+				slot, n := b.alloc(idTask(i))
+				b.add(slot, n, 40)
+				timers = append(timers, n.id(slot))
+			}
+			last, n := b.alloc(idTask(-1))
+			b.add(last, n, 41)
+			for _, timer := range timers {
+				slot, n := b.find(timer)
+				b.cancel(slot, n)
+			}
+			require.NotEmpty(t, b.zombies)
+			end(&b, last, n)
+			assert.Zero(t, b.count())
+			assert.Empty(t, b.zombies)
+			assert.Zero(t, b.live)
+			assert.Len(t, b.chunks, 1)
+			b.updateExpiry()
+			assert.Equal(t, int64(never), min(b.nextExpiry, b.nextCascade))
+		})
+	}
+}
+
+func TestAFreeNodeHasNoTask(t *testing.T) {
 	var s slab
 	slot, n := s.alloc(idTask(0))
-	s.release(slot, n)
+	s.free(slot, n)
 	assert.Nil(t, n.task)
-}
-
-type funcTask func()
-
-func (funcTask) Run(schedule.Timer) {}
-
-type pointerTask struct{ first byte }
-
-func (*pointerTask) Run(schedule.Timer) {}
-
-type emptyTask struct{}
-
-func (emptyTask) Run(schedule.Timer) {}
-
-func TestTouchReadsWhateverATaskIs(t *testing.T) {
-	assert.EqualValues(t, 7, touch(&pointerTask{first: 7}))
-	assert.Zero(t, touch((*pointerTask)(nil)), "a nil pointer may be a task, too")
-	for _, task := range []schedule.Task{funcTask(nil), funcTask(func() {}), emptyTask{}, &emptyTask{}, idTask(1 << 30)} {
-		assert.NotPanics(t, func() { touch(task) })
-	}
 }

@@ -37,6 +37,7 @@ func contract(o wheel.Options) scheduletest.Config {
 		slack = 100 * time.Millisecond
 	}
 	return scheduletest.Config{
+		Pending:   func(e scheduletest.Engine) int { return e.(*wheel.Wheel).Stats().Pending },
 		Slack:     slack,
 		Unordered: o.Executor != nil,
 		New: func(t *testing.T, so scheduletest.Options) scheduletest.Engine {
@@ -55,9 +56,9 @@ func contract(o wheel.Options) scheduletest.Config {
 	}
 }
 
-// serial is an executor with one goroutine and a queue without end: with it, the
-// whole contract holds, the order of E6 included, but a timer that is moved while
-// it is due may keep its place in the queue.
+// serial returns an executor with one goroutine and an unbounded queue. With it the wheel
+// keeps the whole contract, including the order of promise E6. Only a timer that is reset
+// while it is due may keep its position in the queue.
 func serial(t *testing.T) func(run func()) {
 	t.Helper()
 	var mu sync.Mutex // guards queue

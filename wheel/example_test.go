@@ -30,8 +30,8 @@ func Example() {
 	// Output: fired
 }
 
-// A connection that is idle for too long is closed. Each read puts its timer off,
-// which costs a few dozen nanoseconds and no allocation.
+// An idle timeout closes a connection. Each read resets its timer, which takes a few dozen
+// nanoseconds and no allocation.
 func Example_idleTimeout() {
 	w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
 	if err != nil {
@@ -65,12 +65,12 @@ func serve(w *wheel.Wheel, conn net.Conn, idle time.Duration) error {
 		if err != nil {
 			return err
 		}
-		timer.Reset(idle) // if it is too late for that, the next Read says so
+		timer.Reset(idle) // if the timer has fired already, the next Read returns an error
 		fmt.Printf("read %s\n", buffer[:n])
 	}
 }
 
-// Close gives back what never ran.
+// Close returns the tasks that have not run.
 func ExampleWheel_Close() {
 	w, err := wheel.New(nil)
 	if err != nil {

@@ -6,46 +6,39 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// handOver gives what the batch holds to the executor. The timers stay due, to be
-// stopped or moved, until the executor comes to them.
-func (c *core) handOver() {
-	t := &c.turn
-	for len(t.due) > 0 {
-		s, id := t.shard, t.due[0]
-		t.due = t.due[1:]
-		c.executor(func() { c.runOn(s, id) })
+// submitBatch passes the collected timers to the executor. A timer stays ready, so it
+// can be stopped or moved, until the executor calls its function.
+func (c *core) submitBatch() {
+	w := &c.worker
+	c.stats.submitting.Store(int64(w.clock))
+	defer c.stats.submitting.Store(idle)
+	for len(w.due) > 0 {
+		s, id := w.shard, w.due[0]
+		w.due = w.due[1:]
+		c.executor(func() { c.runOnExecutor(s, id) })
 	}
 }
 
-// runOn runs one timer on a goroutine of the executor, if it is still due.
-func (c *core) runOn(s *shard, id uint64) {
-	task, _, tick, _ := s.claim(0, []uint64{id})
+// runOnExecutor runs a timer on the goroutine of the executor, if it is still ready.
+func (c *core) runOnExecutor(s *shard, id uint64) {
+	task, _, tick, _ := s.nextRun(0, []uint64{id})
 	if task == nil {
 		return
 	}
 	began := time.Since(c.base)
-	t := tally{}
-	t.begin(began - c.end(tick))
+	var stats batchStats
+	stats.begin(began - c.tickEnd(tick))
 	returned := false
-	defer func() { // apart from recovered, as OnPanic may end the goroutine, too
-		t.longest = time.Since(c.base) - began
-		c.stats.add(&t)
-		s.finish(id)
+	defer func() { // a second defer, because OnPanic may call runtime.Goexit
+		stats.longest = time.Since(c.base) - began
+		c.stats.add(&stats)
+		s.endRun(id)
 	}()
 	defer func() {
 		if !returned {
-			c.recovered(task, recover())
+			c.reportPanic(task, recover())
 		}
 	}()
 	task.Run(schedule.NewTimer(s, id))
 	returned = true
-}
-
-// finish ends the run of a timer on another goroutine than the worker's.
-func (s *shard) finish(id uint64) {
-	s.mu.Lock()
-	s.end(id)
-	visit := s.publish()
-	s.mu.Unlock()
-	s.core.expect(visit)
 }

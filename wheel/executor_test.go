@@ -32,12 +32,12 @@ func TestAnExecutorLetsTasksBlock(t *testing.T) {
 		var at time.Duration
 		_, err = w.Schedule(2*time.Second, taskFunc(func(schedule.Timer) { at = time.Since(start) }))
 		require.NoError(t, err)
-		settle(10 * time.Second)
-		assert.EqualValues(t, 100, running.Load(), "all at the same time")
-		assert.Equal(t, 2*time.Second, at, "not held up")
+		advance(10 * time.Second)
+		assert.EqualValues(t, 100, running.Load(), "all tasks run at the same time")
+		assert.Equal(t, 2*time.Second, at, "the blocked tasks do not delay it")
 		assert.Empty(t, w.Close())
-		assert.Zero(t, running.Load(), "Close has waited for all of them")
-		assert.EqualValues(t, 100, begun.Load(), "each once")
+		assert.Zero(t, running.Load(), "Close waits for all tasks")
+		assert.EqualValues(t, 100, begun.Load(), "each task runs once")
 		s := w.Stats()
 		assert.EqualValues(t, 101, s.Fired)
 		assert.Equal(t, time.Minute, s.LongestTask)
@@ -46,8 +46,7 @@ func TestAnExecutorLetsTasksBlock(t *testing.T) {
 	})
 }
 
-// What waits in the queue of an executor has not begun: it can be stopped, moved,
-// and given back.
+// A timer in the queue of an executor can be stopped and reset, and Close returns its task.
 func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := make(chan func(), 10)
@@ -55,12 +54,12 @@ func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
 		require.NoError(t, err)
 		var timers []schedule.Timer
 		runs := map[int]int{}
-		for id := range 4 { // of a tick each: in one they fire by shards, which a growing stack may change
+		for id := range 4 { // one tick each: a tick runs shard by shard, and a goroutine may change its shard
 			timer, err := w.Schedule(time.Second+time.Duration(id-2)*w.Tick(), taskFunc(func(schedule.Timer) { runs[id]++ }))
 			require.NoError(t, err)
 			timers = append(timers, timer)
 		}
-		settle(2 * time.Second)
+		advance(2 * time.Second)
 		require.Len(t, queue, 4)
 		assert.Zero(t, w.Stats().Fired)
 		assert.True(t, timers[0].Stop())
@@ -68,17 +67,17 @@ func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
 		next := func() {
 			run := <-queue
 			run()
-			run() // nothing the second time
+			run() // a second call does nothing
 		}
 		next()
 		next()
 		next()
-		assert.Equal(t, time.Second, w.Stats().LateMax, "counted to the beginning of Run")
+		assert.Equal(t, time.Second, w.Stats().LateMax, "counted until the start of Run")
 		held := <-queue
 		assert.Equal(t, map[int]int{2: 1}, runs)
-		assert.False(t, timers[2].Reset(time.Second), "done")
+		assert.False(t, timers[2].Reset(time.Second), "its Run has returned")
 
-		settle(2 * time.Second)
+		advance(2 * time.Second)
 		require.Len(t, queue, 1)
 		next()
 		assert.Equal(t, map[int]int{1: 1, 2: 1}, runs)
@@ -86,12 +85,12 @@ func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
 		assert.Equal(t, 1, w.Stats().Pending)
 		assert.Len(t, w.Close(), 1)
 		held()
-		assert.Equal(t, map[int]int{1: 1, 2: 1}, runs, "nothing begins after Close")
+		assert.Equal(t, map[int]int{1: 1, 2: 1}, runs, "no task starts after Close")
 	})
 }
 
-// A Run that arms its own timer is not overtaken by it.
-func TestAnExecutorNeverRunsOneTimerTwiceAtOnce(t *testing.T) {
+// A Run that resets its own timer does not overlap with the next Run.
+func TestAnExecutorNeverOverlapsRunsOfOneTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond, Executor: func(run func()) { go run() }})
 		require.NoError(t, err)
@@ -107,9 +106,9 @@ func TestAnExecutorNeverRunsOneTimerTwiceAtOnce(t *testing.T) {
 			running.Add(-1)
 		}))
 		require.NoError(t, err)
-		settle(time.Second)
+		advance(time.Second)
 		assert.Zero(t, overlaps.Load())
-		assert.Greater(t, runs.Load(), int64(50), "and the wheel is awake when Run returns")
+		assert.Greater(t, runs.Load(), int64(50), "the end of a Run wakes the wheel")
 	})
 }
 
@@ -133,16 +132,16 @@ func TestAnExecutorThatRunsInline(t *testing.T) {
 			}))
 			require.NoError(t, err)
 		}
-		settle(2 * time.Second)
+		advance(2 * time.Second)
 		assert.Equal(t, 10, runs)
 		assert.Equal(t, []any{"oops"}, panics)
 		assert.EqualValues(t, 1, w.Stats().Panics)
 	})
 }
 
-// A hook that ends the goroutine, as FailNow of a test does, ends the Run as well: its
-// timer leaves its room, and nobody waits for it.
-func TestAHookThatEndsTheGoroutine(t *testing.T) {
+// A hook that calls runtime.Goexit, as FailNow of a test does, ends the Run as well. The
+// timer no longer counts as pending, and StopAndWait returns.
+func TestAHookThatCallsGoexit(t *testing.T) {
 	for name, executor := range map[string]func(func()){
 		"no executor":     nil,
 		"own goroutine":   func(run func()) { go run() },
@@ -159,7 +158,7 @@ func TestAHookThatEndsTheGoroutine(t *testing.T) {
 				for want := range uint64(3) {
 					timer, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) { panic("oops") }))
 					require.NoError(t, err)
-					settle(time.Minute)
+					advance(time.Minute)
 					s := w.Stats()
 					assert.Equal(t, want+1, s.Fired)
 					assert.Equal(t, want+1, s.Panics)

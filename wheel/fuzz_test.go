@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// FuzzOptions makes wheels of any options: New refuses them, with the name of the
-// field, or a timer of the wheel fires on time.
+// FuzzOptions calls New with random options. New returns an error that names the field, or
+// the timers of the wheel fire on time.
 func FuzzOptions(f *testing.F) {
 	for _, o := range []struct {
 		tick             int64
@@ -56,7 +56,7 @@ func FuzzOptions(f *testing.F) {
 			if tick == 0 {
 				tick = int64(100 * time.Millisecond)
 			}
-			const reach = int64(100 * 365 * 24 * time.Hour) // of a bubble's clock, and some
+			const reach = int64(100 * 365 * 24 * time.Hour) // less than the range of a bubble's clock
 			if tick > reach || delay > reach {
 				assert.True(t, timer.Stop())
 				return

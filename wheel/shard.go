@@ -8,25 +8,23 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// shard is a wheel of its own with its own lock. A timer belongs to the shard in
-// which it was scheduled for all its life; the shard is the engine behind its
-// handle.
+// shard is a part of the wheel with a lock of its own. A timer stays in the shard in
+// which it was scheduled. The shard is the schedule.Engine of its timers.
 type shard struct {
-	// hint is a tick before which the worker need not look here: a copy of next
-	// that is read without the lock. It has a cache line of its own, away from mu,
-	// because the worker reads it at each wake-up.
-	hint atomic.Int64
-	_    [56]byte
+	// The hints are copies of nextExpiry and nextCascade, to be read without the lock.
+	// The worker reads them at each wake-up, so they have a cache line of their own.
+	expiryHint  atomic.Int64
+	cascadeHint atomic.Int64
+	_           [48]byte
 
-	mu sync.Mutex // guards all below
+	mu sync.Mutex // guards all fields below except core
 	buckets
-	closed  bool
-	running int       // timers whose Run is in progress
-	waiting int       // goroutines in wait
-	touched byte      // see touch
-	ended   sync.Cond // of mu: a Run has returned, said only if there is somebody waiting
+	closed      bool
+	running     int       // timers whose Run is in progress
+	waiters     int       // goroutines in waitForRun
+	runReturned sync.Cond // uses mu; signalled when a Run has returned and waiters > 0
 
-	core *core // set once
+	core *core // never changes
 }
 
 // schedule adds a timer. The caller has reserved room for it.
@@ -38,15 +36,12 @@ func (s *shard) schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 		return schedule.Timer{}, schedule.ErrClosed
 	}
 	if s.heads == nil {
-		s.init(s.core.fine)
+		s.init(s.core.level0Bits)
 	}
-	slot, n := s.alloc(task)
-	id := n.id(slot)
-	s.catchUp(now)
-	s.add(slot, n, tick)
-	visit := s.publish()
+	id := s.buckets.schedule(task, now, tick)
+	visit := s.publishHint()
 	s.mu.Unlock()
-	s.core.expect(visit)
+	s.core.wakeBy(visit)
 	return schedule.NewTimer(s, id), nil
 }
 
@@ -55,22 +50,13 @@ func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
 	now, tick := s.core.ticks(d)
 	s.mu.Lock()
 	slot, n := s.find(id)
-	if n == nil || s.closed || n.list == stateStopped {
+	if n == nil || s.closed || !s.reset(slot, n, now, tick) {
 		s.mu.Unlock()
 		return false
 	}
-	switch {
-	case n.queued():
-		s.move(slot, n, tick)
-	case n.running():
-		n.tick, n.list = tick, stateRearmed
-	default:
-		s.catchUp(now)
-		s.add(slot, n, tick)
-	}
-	visit := s.publish()
+	visit := s.publishHint()
 	s.mu.Unlock()
-	s.core.expect(visit)
+	s.core.wakeBy(visit)
 	return true
 }
 
@@ -82,18 +68,11 @@ func (s *shard) StopTimer(id uint64) bool {
 	if n == nil || s.closed {
 		return false
 	}
-	switch {
-	case n.running():
-		pending := n.list == stateRearmed
-		n.list = stateStopped
-		return pending
-	case n.queued():
-		s.cancel(slot, n)
-	default:
-		s.release(slot, n)
+	prevented, removed := s.stop(slot, n)
+	if removed {
+		s.core.unreserve()
 	}
-	s.core.vacate()
-	return true
+	return prevented
 }
 
 // AwaitTimer implements [schedule.Engine].
@@ -104,52 +83,66 @@ func (s *shard) AwaitTimer(id uint64) {
 		if _, n := s.find(id); n == nil || !n.running() {
 			return
 		}
-		s.wait()
+		s.waitForRun()
 	}
 }
 
-// publish brings hint up to date with next and returns it: the tick at which the
-// worker must be awake. The caller holds mu.
-func (s *shard) publish() int64 {
-	if s.hint.Load() != s.next {
-		s.hint.Store(s.next)
+// publishHint updates the hints. It returns the tick by which the worker must be awake.
+// The caller holds mu.
+func (s *shard) publishHint() int64 {
+	if s.expiryHint.Load() != s.nextExpiry {
+		s.expiryHint.Store(s.nextExpiry)
 	}
-	return s.next
+	if s.cascadeHint.Load() != s.nextCascade {
+		s.cascadeHint.Store(s.nextCascade)
+	}
+	return min(s.nextExpiry, s.nextCascade)
 }
 
-// take moves what is due by the given tick, a batch at most, from the buckets to
-// due. It returns false when nothing is left there that is due.
-func (s *shard) take(tick int64, due []uint64) ([]uint64, bool) {
+// collect appends the ids of timers that are due by the given tick to due, one batch at
+// most. It returns false if there was nothing to visit.
+func (s *shard) collect(tick int64, due []uint64) ([]uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.heads == nil {
 		return due, false
 	}
-	due, more := s.step(tick, due)
-	s.publish()
+	due, more := s.collectExpired(tick, due)
+	s.publishHint()
 	for _, id := range due {
 		_, n := s.find(id)
-		s.touched += touch(n.task)
+		prefetchTask(n.task)
 	}
 	return due, more
 }
 
-// claim ends the run of the timer prev, 0 if there is none, and begins that of the
-// first timer in due that is still to run. It returns what is left of due; task is
-// nil if there is none. Until a due timer is claimed Stop and Reset of it are exact, and
-// Close returns its task.
-func (s *shard) claim(prev uint64, due []uint64) (task schedule.Task, id uint64, tick int64, rest []uint64) {
+// cascade looks at one batch of nodes at most; see buckets.cascade. It returns false if
+// there was nothing to do.
+func (s *shard) cascade(tick int64, idle bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(prev)
+	if s.closed || s.heads == nil {
+		return false
+	}
+	looked := s.buckets.cascade(tick, batchLen, idle)
+	s.publishHint()
+	return looked > 0
+}
+
+// nextRun ends the Run of timer prev, if that is not 0, and begins the Run of the first
+// ready timer in due. Doing both takes one lock per task. It returns the rest of due, or
+// a nil task if no timer in due is ready.
+//
+// Stop, Reset and Close treat a timer as pending until nextRun has begun its Run.
+func (s *shard) nextRun(prev uint64, due []uint64) (task schedule.Task, id uint64, tick int64, rest []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended(prev)
 	if s.closed {
 		return nil, 0, 0, nil
 	}
 	for i, id := range due {
-		// One that was stopped or moved since it was taken is not ready. Only
-		// take makes it so again, and then it is due.
-		if _, n := s.find(id); n != nil && n.list == stateReady {
-			n.list = stateRunning
+		if n := s.begin(id); n != nil {
 			s.running++
 			return n.task, id, n.tick, due[i+1:]
 		}
@@ -157,61 +150,65 @@ func (s *shard) claim(prev uint64, due []uint64) (task schedule.Task, id uint64,
 	return nil, 0, 0, nil
 }
 
-// end settles what becomes of a timer whose Run is over, if it is the one of a run
-// that was not ended before. The caller holds mu. A timer that was armed again waits
-// only from now on: filed at once, it could run beside its own Run on an Executor.
-func (s *shard) end(id uint64) {
-	slot, n := s.find(id)
-	if n == nil || !n.running() {
+// endRun ends the Run of a timer on a goroutine other than the worker.
+func (s *shard) endRun(id uint64) {
+	s.mu.Lock()
+	s.ended(id)
+	visit := s.publishHint()
+	s.mu.Unlock()
+	s.core.wakeBy(visit)
+}
+
+// ended ends the Run of a timer, unless that has been done. The caller holds mu.
+func (s *shard) ended(id uint64) {
+	ended, removed := s.end(id)
+	if !ended {
 		return
 	}
-	if n.list == stateRearmed {
-		s.add(slot, n, n.tick)
-	} else {
-		s.release(slot, n)
-		s.core.vacate()
+	if removed {
+		s.core.unreserve()
 	}
 	s.running--
-	if s.waiting > 0 {
-		s.ended.Broadcast()
+	if s.waiters > 0 {
+		s.runReturned.Broadcast()
 	}
 }
 
-// wait waits until some Run has returned. The caller holds mu.
-func (s *shard) wait() {
-	s.waiting++
-	s.ended.Wait()
-	s.waiting--
+// waitForRun waits until a Run has returned. The caller holds mu.
+func (s *shard) waitForRun() {
+	s.waiters++
+	s.runReturned.Wait()
+	s.waiters--
 }
 
-// shut refuses all further work.
-func (s *shard) shut() {
+// close makes the shard refuse all calls.
+func (s *shard) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 }
 
-// drain waits for the tasks that run, returns those that were still to run and
-// forgets all timers. The worker has ended.
+// drain waits for running tasks, removes all timers and returns their tasks. The worker
+// has returned.
 func (s *shard) drain() []schedule.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.running > 0 {
-		s.wait()
+		s.waitForRun()
 	}
 	var tasks []schedule.Task
 	s.each(func(n *node) {
 		tasks = append(tasks, n.task)
-		s.core.vacate()
+		s.core.unreserve()
 	})
 	s.slab = slab{}
-	s.heads, s.words, s.dead = nil, nil, nil
+	s.heads, s.pendingMap, s.counts, s.quotas, s.zombies = nil, nil, nil, nil, nil
 	return tasks
 }
 
-// count returns the number of timers that are to run or running.
-func (s *shard) count() int {
+// pending returns the number of timers that are pending or running.
+func (s *shard) pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pending()
+	return s.count()
 }

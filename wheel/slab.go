@@ -2,56 +2,41 @@ package wheel
 
 import "github.com/leasewheel/leasewheel/schedule"
 
-// A slab keeps timers in chunks of nodes that refer to each other by slot, a
-// 32-bit index, instead of by pointer. So a timer costs 40 bytes and no
-// allocation, and the garbage collector reads a million of them as a thousand
-// flat arrays.
+// slab allocates nodes in chunks. Nodes refer to each other by slot, a 32-bit index,
+// so a timer takes 40 bytes and no allocation of its own. The garbage collector scans a
+// million timers as a thousand arrays.
 type slab struct {
-	chunks []*[chunkLen]node
-	free   uint32 // first of the free nodes, linked by next
-	used   uint32 // slots handed out so far; slot 0 is none
-	live   int    // nodes in use, those of stopped timers that still lie in a bucket included
-	gen    uint32 // generation of the node handed out last
+	chunks   []*[chunkLen]node
+	freeList uint32 // first free node, 0 if there is none; node.next links the others
+	used     uint32 // highest slot ever used since the slab was empty; slot 0 stays unused
+	live     int    // nodes in use, zombies included
+	gen      uint32 // generation of the node allocated last
 }
 
 const (
-	chunkBits = 10 // 1,024 nodes of 40 bytes are exactly one size class of the allocator
+	chunkBits = 10 // 1,024 nodes of 40 bytes fill a size class of the Go allocator exactly
 	chunkLen  = 1 << chunkBits
 )
 
 // node is one timer. The owner of the slab guards it.
 type node struct {
-	task       schedule.Task // nil: the timer is no more
-	tick       int64         // the tick at whose end it is due
-	next, prev uint32        // its neighbours in the list, a ring
-	gen        uint32        // tells the timer from earlier ones in this slot
-	list       uint32        // the bucket it lies in, or one of the states below
+	task       schedule.Task // nil in free nodes and zombies
+	tick       int64         // the timer is due at the end of this tick
+	next, prev uint32        // neighbours in the bucket, a ring
+	gen        uint32        // distinguishes the timer from earlier ones in this slot
+	bucket     uint32        // index of the bucket that holds the node, or its state
 }
 
-// States of a node that lies in no bucket.
-const (
-	stateReady   = ^uint32(iota) // due, taken by the worker, not begun
-	stateRunning                 // its Run is in progress
-	stateRearmed                 // as running, and to be filed for its tick when Run returns
-	stateStopped                 // as running, and not to be armed again
-)
-
-// queued tells whether the node lies in a bucket, running whether its Run is in
-// progress.
-func (n *node) queued() bool  { return n.list < stateStopped }
-func (n *node) running() bool { return n.list < stateReady && n.list >= stateStopped }
-
-// at returns the node of a slot that is known to exist.
+// at returns the node of a slot that exists.
 func (s *slab) at(slot uint32) *node {
 	return &s.chunks[slot>>chunkBits][slot&(chunkLen-1)]
 }
 
-// A timer's id is the generation of its node and the slot. It never comes back,
-// see alloc.
+// id returns the id of the node's timer: its generation and its slot.
 func (n *node) id(slot uint32) uint64 { return uint64(n.gen)<<32 | uint64(slot) }
 
-// find returns the slot and the node of a timer, nil if that timer is no more. The
-// id may come from a handle of any age.
+// find returns the slot and the node of a timer, or a nil node if the timer has ended.
+// The id may come from a handle of any age.
 func (s *slab) find(id uint64) (uint32, *node) {
 	slot := uint32(id)
 	if int(slot>>chunkBits) >= len(s.chunks) {
@@ -64,14 +49,14 @@ func (s *slab) find(id uint64) (uint32, *node) {
 	return slot, n
 }
 
-// alloc returns a node that belongs to no bucket yet. One counter of generations
-// serves all slots, so that chunks can be dropped without remembering theirs. A
-// stale handle could meet a new timer only after exactly a multiple of 2^32 others
-// of its shard, in its very slot.
+// alloc returns a node that is in no bucket yet. All slots share one counter of
+// generations, so a chunk can be released without a record of its generations. A stale
+// handle matches a later timer only if that timer has the same slot and a multiple of
+// 2^32 allocations lie between the two.
 func (s *slab) alloc(task schedule.Task) (uint32, *node) {
-	slot := s.free
+	slot := s.freeList
 	if slot != 0 {
-		s.free = s.at(slot).next
+		s.freeList = s.at(slot).next
 	} else {
 		s.used++
 		slot = s.used
@@ -82,19 +67,19 @@ func (s *slab) alloc(task schedule.Task) (uint32, *node) {
 	s.live++
 	s.gen++
 	n := s.at(slot)
-	n.task, n.gen, n.list = task, s.gen, stateReady
+	n.task, n.gen, n.bucket = task, s.gen, stateFree
 	return slot, n
 }
 
-// release gives a node back. The last one gives the memory of all back, but for
-// one chunk.
-func (s *slab) release(slot uint32, n *node) {
-	n.task = nil
-	n.next, s.free = s.free, slot
+// free puts a node into the free list. When no node is in use, it releases all chunks
+// but one.
+func (s *slab) free(slot uint32, n *node) {
+	n.task, n.bucket = nil, stateFree
+	n.next, s.freeList = s.freeList, slot
 	s.live--
 	if s.live == 0 && len(s.chunks) > 1 {
 		s.chunks = append([]*[chunkLen]node(nil), s.chunks[0])
-		s.free, s.used = 0, 0
+		s.freeList, s.used = 0, 0
 	}
 }
 

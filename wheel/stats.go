@@ -4,75 +4,76 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Stats is a snapshot of what a wheel has done and how well. Lateness is counted
-// from the end of the tick in which a timer was due.
-type Stats struct {
-	Pending     int           // timers that are to run, those whose Run is in progress included
-	Fired       uint64        // tasks begun
-	Panics      uint64        // tasks that panicked
-	Wakeups     uint64        // how often the worker woke up
-	LateMean    time.Duration // mean lateness of all tasks begun
-	LateMax     time.Duration // greatest lateness
-	LongestTask time.Duration // longest time that one Run took
-	Running     time.Duration // how long the Run in progress has taken so far, 0 if there is none or there is an Executor
-}
+// Stats are the counters of a Wheel. Their lateness counts from the end of the tick in which
+// a timer was due. Running is 0 with an Executor.
+type Stats = schedule.Stats
 
-// stats is the shared side: written by whoever runs tasks, read by anyone.
+// stats holds the counters of a wheel. Any goroutine may read and update them.
 type stats struct {
 	fired, panics, wakeups atomic.Uint64
-	lateSum                atomic.Uint64 // the bits of a float64: the sum in ns outgrows an int64
-	lateMax, longest       atomic.Int64
-	began                  atomic.Int64 // when the Run in progress began, since base, or idle
+	lateSum                atomic.Uint64 // bits of a float64, because the sum in ns overflows an int64
+	lateMax, longest       atomic.Int64  // in ns
+	began                  atomic.Int64  // start of the Run in progress, in ns since core.base, or idle
+	submitting             atomic.Int64  // the same for calls of Options.Executor
 }
 
+// idle is the value of stats.began while no Run is in progress.
 const idle = -1
 
-// tally is the side of one goroutine that runs tasks. The worker's goes over to
-// stats once per batch.
-type tally struct {
+// batchStats are the counters of one goroutine that runs tasks. The worker adds its own
+// to stats once per batch.
+type batchStats struct {
 	fired            uint64
 	lateSum          float64 // in ns
 	lateMax, longest time.Duration
 }
 
-func (t *tally) begin(late time.Duration) {
+// begin counts a Run that starts late by the given time.
+func (t *batchStats) begin(late time.Duration) {
 	t.fired++
 	t.lateSum += float64(late)
 	t.lateMax = max(t.lateMax, late)
 }
 
-// add takes over the tally and clears it.
-func (s *stats) add(t *tally) {
+// add adds the counters in t and clears them.
+func (s *stats) add(t *batchStats) {
 	if t.fired == 0 {
 		return
 	}
 	s.fired.Add(t.fired)
-	accumulate(&s.lateSum, t.lateSum)
-	raise(&s.lateMax, int64(t.lateMax))
-	raise(&s.longest, int64(t.longest))
-	*t = tally{}
+	addFloat(&s.lateSum, t.lateSum)
+	storeMax(&s.lateMax, int64(t.lateMax))
+	storeMax(&s.longest, int64(t.longest))
+	*t = batchStats{}
 }
 
-// raise makes a at least v.
-func raise(a *atomic.Int64, v int64) {
+// storeMax sets a to v if v is greater.
+func storeMax(a *atomic.Int64, v int64) {
 	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
 		old = a.Load()
 	}
 }
 
-// accumulate adds v to the float64 whose bits sum holds.
-func accumulate(sum *atomic.Uint64, v float64) {
+// addFloat adds v to the float64 whose bits are in sum.
+func addFloat(sum *atomic.Uint64, v float64) {
 	for old := sum.Load(); !sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)); {
 		old = sum.Load()
 	}
 }
 
-// Stats returns a snapshot. It is safe for concurrent use and after Close. The
-// figures of the batch of tasks that is running are added when that batch ends,
-// but Running tells at once of a task that holds the wheel up. With an Executor the
-// figures of each task are added when it ends.
+// Stats returns a snapshot. It may be called after Close.
+//
+// Pending never exceeds Options.MaxPending. Without that limit, Stats counts the shards
+// of the wheel one after another. A timer that is scheduled or stopped meanwhile may then
+// be missed, and one that is replaced may count twice.
+//
+// The wheel updates the other counters after each batch of at most 256 tasks, and with an
+// Executor after each task. Running is always up to date, so it shows a task that blocks
+// the wheel.
 func (w *Wheel) Stats() Stats {
 	c := w.core
 	if c == nil {
@@ -91,8 +92,18 @@ func (w *Wheel) Stats() Stats {
 	if began := c.stats.began.Load(); began != idle {
 		s.Running = max(time.Since(c.base)-time.Duration(began), 1)
 	}
-	for i := range c.shards {
-		s.Pending += c.shards[i].count()
-	}
+	s.Pending = c.pending()
 	return s
+}
+
+// pending returns the number of timers that are pending or running.
+func (c *core) pending() int {
+	if c.maxPending != 0 {
+		return int(c.taken.Load())
+	}
+	pending := 0
+	for i := range c.shards {
+		pending += c.shards[i].pending()
+	}
+	return pending
 }

@@ -1,6 +1,6 @@
-// Package wheel is a hashed timing wheel: an engine for timers by the million,
-// each of which costs a few dozen nanoseconds to arm and to stop, however many
-// others are pending.
+// Package wheel is a hashed timing wheel, a timer engine for millions of timers.
+// Scheduling and stopping a timer takes a few dozen nanoseconds, however many others
+// are pending.
 //
 //	w, err := wheel.New(nil)
 //	...
@@ -9,66 +9,85 @@
 //	timer.Reset(time.Minute)
 //	timer.Stop()
 //
-// It is in the tradition of Netty's HashedWheelTimer. A timer fires at the end of
-// the tick in which it is due: never early, and late by a tick at most plus what
-// the scheduler of the machine adds. The tick is the coalescing that you accept;
-// it costs nothing while no timer is due, for the wheel sleeps straight to the
-// next one. For timers exact to the clock's resolution see package heapqueue.
+// The wheel is modelled on Netty's HashedWheelTimer. It divides time into ticks, and a
+// timer fires at the end of the tick in which it is due. So a timer never fires early,
+// and it fires late by at most one tick plus the delay of the operating system's
+// scheduler. The wheel sleeps until the next timer is due, so ticks without timers cost
+// nothing. For timers as exact as the clock see package heapqueue.
 //
-// A pending timer takes 40 bytes beside its task. The memory of those that are done
-// serves later ones, and is given back when none is pending any more; one that stays,
-// like that of [schedule.Every], may keep it.
+// A pending timer takes 40 bytes in addition to its task. The memory of finished timers
+// is reused. It is released when a shard of the wheel has no timers, so a single
+// long-lived timer, such as one from [schedule.Every], keeps the memory of its shard.
 //
-// One wheel serves a whole process. Tasks run on its single goroutine, one after
-// another, and must not block; [schedule.AfterFunc] gives a function a goroutine
-// of its own, and Options.Executor does with all tasks as you say.
+// One wheel can serve a whole process. Tasks run on its single goroutine, one after
+// another, and must not block. [schedule.AfterFunc] runs a function in its own
+// goroutine, and Options.Executor runs every task wherever you choose.
+//
+// The section [timers alone] of the guide compares the engines. The program [idleconns] is a
+// server that uses a wheel.
+//
+// [timers alone]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#timers-alone
+// [idleconns]: https://github.com/leasewheel/leasewheel/blob/main/examples/idleconns/main.go
 package wheel
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"runtime"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // Options configure a Wheel. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Tick is the width of a bucket, the greatest lateness by design. Default
-	// 100 ms; at least 1 µs. Timers of one tick fire together, in any order.
+	// Tick is the resolution of the wheel: a timer fires up to one Tick late. Timers
+	// of one tick fire together, in any order. The default is 100 ms, the minimum 1 µs.
 	Tick time.Duration
 
-	// Buckets is the number of buckets one tick wide, rounded up to a power of
-	// two. Default 512; 64 to 1,048,576. Timers farther ahead than Buckets ticks
-	// are filed in coarser buckets and moved once or a few times as they come
-	// near, so the number hardly matters. A bucket takes 4 bytes in each shard in
-	// use; there are four for each processor, rounded up to a power of two, and 256
-	// at most.
+	// Buckets is the number of ticks that have buckets of their own, from 64 to 1,048,576.
+	// It is rounded up to a power of two. The default is 512.
+	//
+	// Timers more than Buckets ticks ahead are kept in wider buckets. They move to
+	// narrower ones as their time approaches, a few at a time, so that no due timer waits.
+	// Buckets does not affect when timers fire, and hardly affects what they cost.
+	//
+	// Each shard of the wheel takes 16 bytes for each of these ticks and 10 KB. The wheel
+	// has 16 shards per CPU, rounded up to a power of two and at most 256. Only the shards
+	// in use count.
 	Buckets int
 
-	// MaxPending bounds the number of timers; Schedule returns
-	// schedule.ErrFull beyond it. Default 0: no limit.
+	// MaxPending limits the number of timers. At the limit Schedule returns
+	// schedule.ErrFull. A timer counts from Schedule until it is stopped, or until its
+	// Run has returned without a Reset. So Reset inside Run always succeeds, and
+	// Schedule inside Run needs room for another timer. The default 0 means no limit.
 	MaxPending int
 
-	// Executor, if set, is given each task that is due, as a function that it must
-	// call once, now or later, on any goroutine: go run(), or the queue of a pool.
-	// Then tasks may block, and those of different timers may overlap and
-	// overtake one another; the Run of one timer still never overlaps itself. The
-	// timer can be stopped, moved and given back by Close until run is called, and
-	// after that run does nothing. Executor is called on the wheel's goroutine and
-	// must not block or panic. An allocation per firing is its price. Default: tasks
-	// run on the wheel's own goroutine.
+	// Executor, if not nil, receives a function for each due task and must call it
+	// exactly once, now or later, on any goroutine. Examples are go run() and the queue
+	// of a worker pool. Tasks may then block, and tasks of different timers may overlap
+	// and overtake one another. The Run of one timer still never overlaps itself. Until
+	// the function is called, the timer can be stopped and reset, and Close returns its
+	// task. The function then does nothing.
+	//
+	// The wheel calls Executor on its own goroutine, so Executor must not block or
+	// panic. Each call takes one allocation. The default is to run tasks on the wheel's
+	// goroutine.
 	Executor func(run func())
 
-	// OnPanic is called with what a task panicked with, on the goroutine of the
-	// task; it must not block or panic. Default: Logger gets an error record.
+	// OnPanic is called with the value and the stack of a task's panic, on the goroutine
+	// that runs the task. It must not block or panic. The default is to log an error.
 	OnPanic func(task schedule.Task, value any, stack []byte)
 
-	// Logger is told of panics when there is no OnPanic, and of a wheel dropped
-	// without Close. Default slog.Default(), as it is at that moment.
+	// Logger receives an error for each panic if OnPanic is nil. It receives warnings about
+	// a wheel that was dropped without Close, and about a task or an Executor that blocks
+	// the wheel. Nil means slog.Default() at the time of each record.
+	//
+	// A task blocks the wheel if it runs for two seconds. A runtime timer notices it, so
+	// the warning comes while the task is still running. It comes again when the duration
+	// has doubled, at most once a minute.
 	Logger *slog.Logger
 }
 
@@ -78,23 +97,23 @@ const (
 	defaultBuckets = 512
 	minBuckets     = 64
 	maxBuckets     = 1 << 20
+	shardsPerCPU   = 16
 	maxShards      = 256
 )
 
-// Wheel is a hashed timing wheel. Make it with New and end it with Close: the zero
-// Wheel takes no timer. Its methods are safe for concurrent use.
+// Wheel is a hashed timing wheel. Use New to create one and Close to stop it. Its methods
+// are safe for concurrent use. Schedule of the zero Wheel returns an error.
 //
-// Delays are measured on the monotonic clock, which stands still while the host
-// is suspended.
+// Delays are measured on the monotonic clock, which stops while the host is suspended.
 type Wheel struct {
 	core *core // nil in the zero Wheel
 }
 
 var _ schedule.Scheduler = (*Wheel)(nil)
 
-// New returns a wheel, or an error that names the field of Options that is out of
-// range. No goroutine runs before the first Schedule. A wheel must be closed;
-// one that is dropped with its goroutine running is reported to the Logger.
+// New returns a wheel, or an error that names the invalid field of Options. The wheel
+// starts its goroutine with the first Schedule and must be closed. A wheel that becomes
+// garbage while its goroutine is running is reported to the Logger.
 func New(o *Options) (*Wheel, error) {
 	if o == nil {
 		o = new(Options)
@@ -110,47 +129,22 @@ func New(o *Options) (*Wheel, error) {
 	case opts.Tick < minTick:
 		return nil, fmt.Errorf("wheel: Options.Tick must be at least %v, got %v", minTick, opts.Tick)
 	case opts.Buckets < minBuckets || opts.Buckets > maxBuckets:
-		return nil, fmt.Errorf("wheel: Options.Buckets must be %d to %d, got %d", minBuckets, maxBuckets, opts.Buckets)
+		return nil, fmt.Errorf("wheel: Options.Buckets must be from %d to %d, got %d", minBuckets, maxBuckets, opts.Buckets)
 	case opts.MaxPending < 0:
 		return nil, fmt.Errorf("wheel: Options.MaxPending must not be negative, got %d", opts.MaxPending)
 	}
 	w := &Wheel{core: newCore(&opts)}
-	runtime.AddCleanup(w, (*core).dropped, w.core)
+	w.core.dropped = runtime.AddCleanup(w, (*core).reportDropped, w.core)
 	return w, nil
 }
 
-func newCore(o *Options) *core {
-	// Four shards for each processor make it unlikely that two goroutines at
-	// work share one.
-	shardBits := uint(bits.Len(uint(min(4*runtime.GOMAXPROCS(0), maxShards) - 1)))
-	c := &core{
-		base:       time.Now(),
-		tick:       o.Tick,
-		fine:       uint(bits.Len(uint(o.Buckets - 1))),
-		maxPending: int64(o.MaxPending),
-		executor:   o.Executor,
-		onPanic:    o.OnPanic,
-		logger:     o.Logger,
-		shards:     make([]shard, 1<<shardBits),
-		shardShift: 64 - shardBits,
-		wake:       make(chan struct{}, 1),
-		stop:       make(chan struct{}),
-		done:       make(chan struct{}),
-	}
-	for i := range c.shards {
-		c.shards[i].core = c
-		c.shards[i].ended.L = &c.shards[i].mu
-		c.shards[i].next = never
-		c.shards[i].hint.Store(never)
-	}
-	c.sleep.Store(never)
-	c.stats.began.Store(idle)
-	return c
+func init() {
+	logging.DisownWheel = func(w any) { w.(*Wheel).core.dropped.Stop() }
 }
 
-// Schedule implements [schedule.Scheduler]: it arranges for task.Run to be called
-// once, at the end of the tick in which d from now falls. That of the zero Wheel
-// returns an error.
+// Schedule implements [schedule.Scheduler]. It calls task.Run once, at the end of the tick
+// that contains the instant d from now. It does not allocate, unless the memory of
+// finished timers is too small for another one.
 func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, error) {
 	if task == nil {
 		return schedule.Timer{}, schedule.ErrNilTask
@@ -165,16 +159,16 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 		}
 		return schedule.Timer{}, schedule.ErrFull
 	}
-	timer, err := c.pick().schedule(d, task)
+	timer, err := c.pickShard().schedule(d, task)
 	if err != nil {
-		c.vacate()
+		c.unreserve()
 	}
 	return timer, err
 }
 
 var errZeroWheel = errors.New("wheel: the Wheel was not made by New")
 
-// Tick returns the width of a tick, 0 of the zero Wheel.
+// Tick returns the width of a tick. It returns 0 for the zero Wheel.
 func (w *Wheel) Tick() time.Duration {
 	if w.core == nil {
 		return 0
@@ -182,13 +176,15 @@ func (w *Wheel) Tick() time.Duration {
 	return w.core.tick
 }
 
-// Close stops the wheel, waits for the tasks that are running, if any, and returns
-// the tasks that were still to run, in no particular order. Once it has returned no task
-// starts; Schedule returns schedule.ErrClosed, and all timers are dead. Close is
-// safe to call twice and concurrently; each task is returned to one caller only.
+// Close stops the wheel, waits for running tasks, and returns the tasks of all timers that
+// were still pending, in no particular order. Before it returns a task that implements
+// schedule.CloseHandler, it calls EngineClosed.
 //
-// Close must not be called from inside a Task, which it would wait for; a task
-// may say go w.Close().
+// After Close no task starts, Schedule returns schedule.ErrClosed, and all timers have
+// ended. Close may be called again and concurrently: every call waits for running tasks,
+// and each task is returned by one call only.
+//
+// A Task must not call Close, because Close waits for that task. It may use go w.Close().
 func (w *Wheel) Close() []schedule.Task {
 	c := w.core
 	if c == nil {
@@ -196,30 +192,19 @@ func (w *Wheel) Close() []schedule.Task {
 	}
 	first := c.closed.CompareAndSwap(false, true)
 	for i := range c.shards {
-		c.shards[i].shut()
+		c.shards[i].close()
 	}
 	if first {
 		close(c.stop)
 	}
-	c.start.Do(func() { close(c.done) }) // never started: nobody to wait for
+	c.start.Do(func() { close(c.done) }) // the worker was never started
 	<-c.done
+	c.blocked.Close()
 	var tasks []schedule.Task
 	for i := range c.shards {
 		tasks = append(tasks, c.shards[i].drain()...)
 	}
-	runtime.KeepAlive(w) // a wheel being closed is not dropped
+	schedule.NotifyClosed(tasks, c.reportPanic)
+	runtime.KeepAlive(w) // the wheel is not dropped while Close is running
 	return tasks
-}
-
-// dropped reports a wheel that became garbage without Close while its worker
-// runs on, perhaps with timers that nobody can stop any more.
-func (c *core) dropped() {
-	if c.closed.Load() || !c.started.Load() {
-		return
-	}
-	pending := 0
-	for i := range c.shards {
-		pending += c.shards[i].count()
-	}
-	c.log().Warn("wheel: dropped without Close", "pending", pending)
 }

@@ -24,7 +24,8 @@ func (f taskFunc) Run(t schedule.Timer) { f(t) }
 
 func nothing(schedule.Timer) {}
 
-func settle(d time.Duration) {
+// advance moves the clock of the bubble on and waits until its goroutines are idle.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -76,25 +77,25 @@ func TestNoGoroutineBeforeTheFirstSchedule(t *testing.T) {
 	})
 }
 
-// The wheel sleeps to the next due timer, however far and however fine its tick.
-func TestIdleCostsNothing(t *testing.T) {
+// The wheel sleeps until the next timer is due, however far away that is.
+func TestAnIdleWheelDoesNotWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 		require.NoError(t, err)
 		defer w.Close()
 		_, err = w.Schedule(time.Second, taskFunc(nothing))
 		require.NoError(t, err)
-		settle(time.Minute)
+		advance(time.Minute)
 		before := w.Stats().Wakeups
-		settle(24 * time.Hour)
+		advance(24 * time.Hour)
 		assert.Equal(t, before, w.Stats().Wakeups, "an empty wheel")
 
 		_, err = w.Schedule(365*24*time.Hour, taskFunc(nothing))
 		require.NoError(t, err)
 		synctest.Wait()
 		before = w.Stats().Wakeups
-		settle(24 * time.Hour)
-		assert.LessOrEqual(t, w.Stats().Wakeups-before, uint64(1), "a far timer: at most one look as a coarse bucket comes up")
+		advance(24 * time.Hour)
+		assert.LessOrEqual(t, w.Stats().Wakeups-before, uint64(1), "a far timer wakes the wheel only when its coarse bucket opens")
 	})
 }
 
@@ -110,23 +111,23 @@ func TestStats(t *testing.T) {
 		far, err := w.Schedule(time.Hour, taskFunc(nothing))
 		require.NoError(t, err)
 		fresh := w.Stats()
-		fresh.Wakeups = 0 // an earlier timer may have found the worker asleep
+		fresh.Wakeups = 0 // depends on whether the worker slept when the timers were added
 		assert.Equal(t, wheel.Stats{Pending: 3}, fresh)
 
-		settle(100 * time.Millisecond)
-		assert.EqualValues(t, 1, w.Stats().Running, "from the moment that it begins")
-		settle(500 * time.Millisecond)
+		advance(100 * time.Millisecond)
+		assert.EqualValues(t, 1, w.Stats().Running, "a Run that has just begun")
+		advance(500 * time.Millisecond)
 		s := w.Stats()
-		assert.Equal(t, 500*time.Millisecond, s.Running, "a task that holds the wheel up shows at once")
+		assert.Equal(t, 500*time.Millisecond, s.Running, "the Run in progress blocks the wheel")
 		assert.Equal(t, 3, s.Pending)
 
-		settle(time.Second)
+		advance(time.Second)
 		s = w.Stats()
 		assert.Equal(t, 1, s.Pending)
 		assert.EqualValues(t, 2, s.Fired)
 		assert.EqualValues(t, 1, s.Panics)
 		assert.Equal(t, time.Second, s.LongestTask)
-		assert.Equal(t, 900*time.Millisecond, s.LateMax, "the second one had to wait")
+		assert.Equal(t, 900*time.Millisecond, s.LateMax, "the first task delayed the second one")
 		assert.Equal(t, 450*time.Millisecond, s.LateMean)
 		assert.Zero(t, s.Running)
 		far.Stop()
@@ -134,8 +135,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// What all timers together were late outgrows a Duration: three million of them that
-// are an hour late are enough.
+// The sum of all latenesses can overflow a Duration: three million timers that are an hour
+// late are enough.
 func TestTheMeanLatenessDoesNotOverflow(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, executor := range map[string]func(func()){"worker": nil, "executor": func(run func()) { run() }} {
@@ -150,18 +151,18 @@ func TestTheMeanLatenessDoesNotOverflow(t *testing.T) {
 					_, err := w.Schedule(time.Minute, taskFunc(nothing))
 					require.NoError(t, err)
 				}
-				settle(century + time.Minute)
+				advance(century + time.Minute)
 				s := w.Stats()
 				assert.EqualValues(t, 8, s.Fired)
 				assert.InDelta(t, century-time.Minute, s.LateMax, float64(time.Second))
-				assert.InDelta(t, s.LateMax/8*7, s.LateMean, float64(time.Second), "the first was on time")
+				assert.InDelta(t, s.LateMax/8*7, s.LateMean, float64(time.Second), "the first timer was on time")
 			})
 		})
 	}
 }
 
-// The worker wakes up once for what is due at one instant.
-func TestWakeUpsAreCounted(t *testing.T) {
+// The worker wakes up once for all timers of one tick.
+func TestWakeupsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
 		require.NoError(t, err)
@@ -170,14 +171,14 @@ func TestWakeUpsAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		before := w.Stats().Wakeups
-		settle(time.Second)
+		advance(time.Second)
 		assert.EqualValues(t, 1, w.Stats().Wakeups-before)
 		assert.EqualValues(t, 1, w.Stats().Fired)
 		assert.LessOrEqual(t, w.Stats().LateMean, 10*time.Millisecond)
 	})
 }
 
-// syncBuffer is a log that several goroutines write to.
+// syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer
@@ -203,14 +204,14 @@ func TestAPanicWithoutAHookIsLogged(t *testing.T) {
 		defer w.Close()
 		_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { panic("oops") }))
 		require.NoError(t, err)
-		settle(time.Second)
+		advance(time.Second)
 		assert.Contains(t, log.String(), "panic=oops")
 		assert.Contains(t, log.String(), "wheel_test.go", "with the stack")
 	})
 }
 
-// A wheel is often made before the program has set its logger.
-func TestTheDefaultLoggerIsThatOfTheMoment(t *testing.T) {
+// A program may call slog.SetDefault after New.
+func TestTheDefaultLoggerIsReadForEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(nil)
 		require.NoError(t, err)
@@ -220,7 +221,7 @@ func TestTheDefaultLoggerIsThatOfTheMoment(t *testing.T) {
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { panic("oops") }))
 		require.NoError(t, err)
-		settle(time.Second)
+		advance(time.Second)
 		assert.Contains(t, log.String(), "level=ERROR msg=\"wheel: task panicked\"")
 	})
 }
@@ -233,7 +234,7 @@ func TestAWheelDroppedWithoutCloseIsReported(t *testing.T) {
 		require.NoError(t, err)
 		timer, err := w.Schedule(time.Hour, taskFunc(nothing))
 		require.NoError(t, err)
-		inner := *w // keeps the worker reachable, so that the test can end it
+		inner := *w // keeps the core reachable, so that the test can close it
 		stop = func() { inner.Close() }
 		_ = timer
 	}()
@@ -253,17 +254,17 @@ func TestAWheelDroppedWithoutCloseIsReported(t *testing.T) {
 	}()
 	runtime.GC()
 	runtime.GC()
-	assert.Empty(t, log.String(), "a closed wheel is fine")
+	assert.Empty(t, log.String(), "a closed wheel is not reported")
 }
 
-// waitFor collects garbage until the condition holds.
+// waitFor runs the garbage collector until the condition holds.
 func waitFor(t *testing.T, cond func() bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	for !cond() {
 		select {
 		case <-deadline:
-			require.Fail(t, "it never came to be")
+			require.Fail(t, "the condition did not become true within 10 s")
 		default:
 			runtime.GC()
 			runtime.Gosched()
@@ -271,9 +272,9 @@ func waitFor(t *testing.T, cond func() bool) {
 	}
 }
 
-// A timer that is armed at the very moment at which the worker goes to sleep wakes
-// it. The task and the loop chase each other, so that they meet there.
-func TestNoWakeUpIsLost(t *testing.T) {
+// A timer that is added while the worker is about to sleep wakes the worker. The loop adds
+// each timer as soon as the last one has run, which is when the worker is about to sleep.
+func TestNoWakeupIsLost(t *testing.T) {
 	w, err := wheel.New(&wheel.Options{Tick: time.Microsecond})
 	require.NoError(t, err)
 	defer w.Close()

@@ -14,58 +14,59 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// order tells a child what to do. It is the first line that it reads. After that
-// it is told to begin and to end, and answers each with a line.
-type order struct {
-	Contestant string
-	Addrs      []string // of a single server, or of the masters of a cluster
-	Leases     int
-	TTL        time.Duration
-	FlatOut    bool   // renew as fast as possible, not once in a period
-	Profile    string // folder for a CPU profile of the time measured; "" is none
+// task tells a child what to do.
+type task struct {
+	Candidate string
+	Addrs     []string // of a single server, or of the masters of a cluster
+	Leases    int
+	TTL       time.Duration
+	Saturate  bool   // renew without pause instead of once in a period
+	Profile   string // folder for a CPU profile, or ""
 }
 
-// period is the time from one renewal of a lock to the next.
-func (o order) period() time.Duration { return o.TTL / 3 }
+// period is the time between two renewals of a lock.
+func (t task) period() time.Duration { return t.TTL / 3 }
 
-// The words that a child is told.
+// The requests that a child serves after it has acquired the locks.
 const (
-	begin = "begin"
-	end   = "end"
+	beginRequest = "begin"
+	endRequest   = "end"
 )
 
-// answer is what a child says: after acquiring, and when told to begin or end.
-type answer struct {
-	// After end, of the time since begin.
+// childResult is what a child measured between begin and end.
+type childResult struct {
 	CPU        time.Duration
-	Goroutines int // the most that were seen, of the client
+	Goroutines int // highest number of goroutines of the client
 	LateP50    time.Duration
 	LateP99    time.Duration
 
 	// At the end.
-	RSS   int64
-	Heap  float64 // bytes per lock
-	Stack float64 // bytes per lock
-	Lost  int
+	RSS         int64
+	RSSPerLease float64 // bytes by which all locks increased the RSS, per lock
+	Heap        float64 // bytes per lock
+	Stack       float64 // bytes per lock
+	Lost        int
 }
 
-// held is a contestant at work in this process.
-type held struct {
-	order
-	client client
-	first  memory // with the first tenth of the locks
-	locks  int    // got after that
+// worker holds the locks of a child.
+type worker struct {
+	task
+	client    client
+	rss       int64  // before the first lock
+	first     memory // with the first tenth of the locks
+	remaining int    // locks acquired after that
 
-	cpu        time.Duration
-	tally      tally
-	goroutines highWater
-	profiled   func() error // ends the CPU profile; nil: there is none
+	cpu         time.Duration
+	stats       clientStats
+	goroutines  goroutineWatch
+	stopProfile func() error // nil if there is no CPU profile
 }
 
-// goroutinesHere are those of this file: the main one and the one that counts.
-const goroutinesHere = 2
+// benchGoroutines is the number of goroutines of the benchmark itself: the main one
+// and the one that counts.
+const benchGoroutines = 2
 
-// memory is what the process has in use.
+// memory is the memory that the process uses.
 type memory struct{ heap, stack uint64 }
 
 func readMemory() memory {
@@ -75,105 +76,106 @@ func readMemory() memory {
 	return memory{m.HeapAlloc, m.StackInuse}
 }
 
-// child does what it is told until its input ends, which it does with the parent.
+// child serves the requests of the parent.
 func child(in io.Reader, out io.Writer) error {
-	logging.Disable() // of go-redis, which prints each failed dial of a server that was killed
-	return bench.Serve(in, out, func(o order) (func(string) (answer, error), error) {
-		h, err := acquire(o)
-		return h.do, err
+	logging.Disable() // go-redis prints each failed dial
+	return bench.Serve(in, out, func(t task) (func(string) (childResult, error), error) {
+		w, err := acquireAll(t)
+		return w.handle, err
 	})
 }
 
-// acquire gets the locks. The first tenth is got before memory is measured, so
-// that what a client needs once is not counted.
-func acquire(o order) (*held, error) {
-	c, err := find(o.Contestant)
+// acquireAll acquires the locks of a task. It acquires the first tenth before it
+// reads the memory, so that what a client allocates once does not count.
+func acquireAll(t task) (*worker, error) {
+	c, err := findCandidate(t.Candidate)
 	if err != nil {
 		return nil, err
 	}
-	h := &held{order: o}
-	if h.client, err = c.open(o); err != nil {
+	w := &worker{task: t, rss: bench.ProcessRSS()}
+	if w.client, err = c.open(t); err != nil {
 		return nil, err
 	}
-	tenth := o.Leases / 10
-	h.locks = o.Leases - tenth
+	tenth := t.Leases / 10
+	w.remaining = t.Leases - tenth
 	ctx := context.Background()
-	if err := lockAll(ctx, h.client, 0, tenth); err != nil {
+	if err := lockRange(ctx, w.client, 0, tenth); err != nil {
 		return nil, err
 	}
-	h.first = readMemory()
-	if err := lockAll(ctx, h.client, tenth, o.Leases); err != nil {
+	w.first = readMemory()
+	if err := lockRange(ctx, w.client, tenth, t.Leases); err != nil {
 		return nil, err
 	}
-	h.client.allHeld()
-	return h, nil
+	w.client.ready()
+	return w, nil
 }
 
-func (h *held) do(word string) (answer, error) {
-	switch word {
-	case begin:
-		return answer{}, h.begin()
-	case end:
-		return h.end()
+func (w *worker) handle(request string) (childResult, error) {
+	switch request {
+	case beginRequest:
+		return childResult{}, w.begin()
+	case endRequest:
+		return w.end()
 	}
-	return answer{}, fmt.Errorf("what is %q?", word)
+	return childResult{}, fmt.Errorf("unknown request %q", request)
 }
 
-func (h *held) begin() (err error) {
-	if h.Profile != "" {
-		if h.profiled, err = bench.Profile(filepath.Join(h.Profile, h.Contestant+".pprof")); err != nil {
+func (w *worker) begin() (err error) {
+	if w.Profile != "" {
+		if w.stopProfile, err = bench.Profile(filepath.Join(w.Profile, w.Candidate+".pprof")); err != nil {
 			return err
 		}
 	}
-	h.tally = h.client.tell()
-	h.goroutines.watch()
-	h.cpu, err = bench.ProcessCPU()
+	w.stats = w.client.stats()
+	w.goroutines.start()
+	w.cpu, err = bench.ProcessCPU()
 	return err
 }
 
-func (h *held) end() (answer, error) {
+func (w *worker) end() (childResult, error) {
 	cpu, err := bench.ProcessCPU()
 	if err != nil {
-		return answer{}, err
+		return childResult{}, err
 	}
-	goroutines := h.goroutines.stop() - goroutinesHere
-	if h.profiled != nil {
-		if err := h.profiled(); err != nil {
-			return answer{}, err
+	goroutines := w.goroutines.stop() - benchGoroutines
+	if w.stopProfile != nil {
+		if err := w.stopProfile(); err != nil {
+			return childResult{}, err
 		}
 	}
-	t := h.client.tell()
-	late := t.late.Since(h.tally.late)
-	a := answer{
-		CPU: cpu - h.cpu, Goroutines: goroutines,
+	s := w.client.stats()
+	late := s.late.Since(w.stats.late)
+	r := childResult{
+		CPU: cpu - w.cpu, Goroutines: goroutines,
 		LateP50: late.Quantile(0.5), LateP99: late.Quantile(0.99),
-		RSS: bench.ProcessRSS(), Lost: t.lost,
+		RSS: bench.ProcessRSS(), Lost: s.lost,
 	}
+	r.RSSPerLease = float64(r.RSS-w.rss) / float64(w.Leases)
 	m := readMemory()
-	a.Heap = float64(int64(m.heap-h.first.heap)) / float64(h.locks)
-	a.Stack = float64(int64(m.stack-h.first.stack)) / float64(h.locks)
-	runtime.KeepAlive(h.client)
-	return a, nil
+	r.Heap = float64(int64(m.heap-w.first.heap)) / float64(w.remaining)
+	r.Stack = float64(int64(m.stack-w.first.stack)) / float64(w.remaining)
+	runtime.KeepAlive(w.client)
+	return r, nil
 }
 
-// highWater watches the number of goroutines, at intervals that are no divisor of
-// those at which timers fire.
-type highWater struct {
-	most atomic.Int64
-	quit chan struct{}
+// goroutineWatch records the highest number of goroutines. Its interval is no
+// divisor of the periods of the timers.
+type goroutineWatch struct {
+	highest atomic.Int64
+	done    chan struct{}
 }
 
-func (w *highWater) watch() {
+func (g *goroutineWatch) start() {
 	const interval = 97 * time.Millisecond
-	w.quit = make(chan struct{})
-	w.most.Store(0)
+	g.done = make(chan struct{})
+	g.highest.Store(0)
 	go func() {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
-			w.most.Store(max(w.most.Load(), int64(runtime.NumGoroutine())))
+			g.highest.Store(max(g.highest.Load(), int64(runtime.NumGoroutine())))
 			select {
-			case <-w.quit:
+			case <-g.done:
 				return
 			case <-ticker.C:
 			}
@@ -181,7 +183,7 @@ func (w *highWater) watch() {
 	}()
 }
 
-func (w *highWater) stop() int {
-	close(w.quit)
-	return int(w.most.Load())
+func (g *goroutineWatch) stop() int {
+	close(g.done)
+	return int(g.highest.Load())
 }

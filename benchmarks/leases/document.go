@@ -1,20 +1,15 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// document writes the results, the chart and the tables into the folder of the
-// documentation.
-func (r *results) document(folder string) error {
-	if err := r.save(filepath.Join(folder, "bench", "leases.json")); err != nil {
+// document writes the chart and the tables into the folder of the documents.
+func (r *results) document(docs string) error {
+	if err := bench.WriteFile(filepath.Join(docs, "bench", "leases.svg"), r.svg()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "bench", "leases.svg"), []byte(r.svg()), 0o644); err != nil {
-		return err
-	}
-	return bench.Document(filepath.Join(folder, "BENCHMARKS-LEASES.md"), r.report())
+	return bench.Document(filepath.Join(docs, bench.Page), "leases", "\n"+r.report())
 }

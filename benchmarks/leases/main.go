@@ -1,14 +1,15 @@
-// Command leases holds many locks at once with this module, on either engine, and
-// with other lock clients, each in a process of its own on a redis-server of its
-// own, and prints what that costs and how well they are kept, beside the goals.
-// It needs redis-server, version 7 or later, in PATH and nothing else.
+// Command leases holds many locks with this module, on either engine, and with other
+// lock clients. Each client runs in a process of its own, on a redis-server of its
+// own. The program prints what the locks cost and how well they are kept, beside the
+// goals. It needs redis-server 7 or later in PATH.
 //
 //	go run ./leases
 //	go run ./leases -quick
 //	go run ./leases -only wheel,redsync,cluster:wheel -json results.json
-//	go run ./leases -print results.json
+//	go run ./leases -leases 1000,10000,100000,1000000
+//	go run ./leases -print results/leases.json
 //
-// docs/BENCHMARKS-LEASES.md tells what each figure means.
+// docs/BENCHMARKS.md explains the figures.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,39 +28,43 @@ import (
 
 const clusterPrefix = "cluster:"
 
-// config is what the flags say.
+var errInterrupted = errors.New("interrupted")
+
+// config holds the values of the flags.
 type config struct {
 	plan
-	only  []lineUp
-	json  string
-	print string
-	docs  string
+	counts []int // more than one number of leases: compare them on our engines
+	scale  bool  // counts has several numbers, or -scale is set
+	only   []target
+	json   string
+	print  string
+	docs   string
 }
 
 var program = bench.Program[config]{Name: "leases", Parse: parse, Run: run, Child: child}
 
-func main() { os.Exit(program.Status()) }
+func main() { os.Exit(program.Main()) }
 
-// parse reads the flags; errors have been printed to w.
+// parse reads the flags and prints its errors to w.
 func parse(args []string, w io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("leases", flag.ContinueOnError)
 	f.SetOutput(w)
-	quick := f.Bool("quick", false, "10,000 leases of 4.5 s, measured for 4 s: a rough picture")
-	only := f.String("only", strings.Join(defaults(), ","), "`contestants`, with "+clusterPrefix+" in front on a cluster of three masters")
-	f.IntVar(&c.leases, "leases", 0, "how many to hold (default 100000)")
-	f.DurationVar(&c.ttl, "ttl", 0, "of a lease, renewed after each third of it (default 30s)")
-	f.DurationVar(&c.window, "window", 0, "how long to measure each contestant (default 20s)")
+	quick := f.Bool("quick", false, "10,000 leases of 4.5 s, measured for 4 s: less precise")
+	only := f.String("only", strings.Join(defaults(), ","), "comma-separated `candidates`; the prefix "+clusterPrefix+" means a cluster of three masters")
+	leases := f.String("leases", "", "`number` of leases (default 100000); several, separated by commas, compare them on our engines")
+	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease; a third of it is the period of its renewals (default 30s)")
+	f.DurationVar(&c.window, "window", 0, "time to measure each candidate (default 20s)")
 	f.StringVar(&c.profiles, "profile", "", "`folder` for a CPU profile of each client")
-	f.StringVar(&c.json, "json", "", "`file` for the results; those of other contestants that it has already are kept, and printed too")
-	f.StringVar(&c.print, "print", "", "measure nothing, print the results in this `file`")
-	f.StringVar(&c.docs, "docs", "", "`folder` in which to write bench/leases.json, bench/leases.svg and the tables of BENCHMARKS-LEASES.md")
+	f.StringVar(&c.json, "json", "", "`file` for the results; figures of other candidates in it are kept and printed (default results/leases.json or results/lease-scale.json, none with -quick)")
+	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
+	f.BoolVar(&c.scale, "scale", false, "with -print: the file is of a run with several numbers of leases")
+	f.StringVar(&c.docs, "docs", "", "`folder` whose "+bench.Page+" and bench/*.svg to update")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
-	c.plan = c.withDefaults(*quick)
-	err := c.choose(strings.Split(*only, ","))
-	if f.NArg() > 0 {
+	err := c.fill(*quick, *leases, strings.Split(*only, ","))
+	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if err != nil {
@@ -69,34 +75,62 @@ func parse(args []string, w io.Writer) (config, error) {
 
 func defaults() []string {
 	var names []string
-	for _, c := range contestants() {
+	for _, c := range candidates() {
 		names = append(names, c.name)
 	}
 	return append(names, clusterPrefix+wheelEngine.name, clusterPrefix+heapEngine.name)
 }
 
-func (c *config) choose(names []string) error {
-	for _, name := range names {
+// fill sets what the flags left open and checks all values.
+func (c *config) fill(quick bool, leases string, only []string) error {
+	for text := range strings.FieldsFuncSeq(leases, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-leases: %q is not a number", text)
+		}
+		c.counts = append(c.counts, n)
+	}
+	switch len(c.counts) {
+	case 0:
+	case 1:
+		c.leases = c.counts[0]
+	default:
+		c.scale = true
+	}
+	c.plan = c.withDefaults(quick)
+	if c.json == "" && c.print == "" {
+		name := "leases"
+		if c.scale {
+			name = "lease-scale"
+		}
+		c.json = bench.ResultsFile(name, quick)
+	}
+	for _, name := range only {
 		rest, clustered := strings.CutPrefix(name, clusterPrefix)
-		found, err := find(rest)
+		found, err := findCandidate(rest)
 		if err != nil {
 			return err
 		}
-		c.only = append(c.only, lineUp{found, clustered})
+		c.only = append(c.only, target{found, clustered})
 	}
-	if c.leases < 100 || c.ttl < time.Second || c.window < time.Second {
-		return errors.New("fewer than 100 leases, a TTL or a time below 1 s cannot be measured")
+	for _, n := range append(c.counts, c.leases) {
+		if n < 100 {
+			return fmt.Errorf("-leases must be at least 100, got %d", n)
+		}
+	}
+	if c.ttl < time.Second || c.window < time.Second {
+		return errors.New("-ttl and -window must be at least 1s")
 	}
 	return nil
 }
 
-// withDefaults fills in what the flags left open.
+// withDefaults returns the plan with the values that the flags left open.
 func (p plan) withDefaults(quick bool) plan {
 	leases, ttl, window := 100_000, 30*time.Second, 20*time.Second
-	p.flatOut = 3 * time.Second
+	p.saturate = 3 * time.Second
 	if quick {
 		leases, ttl, window = 10_000, 4500*time.Millisecond, 4*time.Second
-		p.flatOut = time.Second
+		p.saturate = time.Second
 	}
 	if p.leases == 0 {
 		p.leases = leases
@@ -107,16 +141,19 @@ func (p plan) withDefaults(quick bool) plan {
 	if p.window == 0 {
 		p.window = window
 	}
-	period := order{TTL: p.ttl}.period()
-	p.settle = period * 5 / 4   // the first renewals are over, and bursts are not at the edge of the window
-	p.outage = period * 11 / 10 // each lease comes due once
+	period := task{TTL: p.ttl}.period()
+	p.settle = period * 5 / 4   // all first renewals have passed, and no burst is at the edge of the window
+	p.outage = period * 11 / 10 // each lease is due once
 	return p
 }
 
-// run measures, and prints what was measured.
+// run measures and prints the results.
 func run(ctx context.Context, c config, out, progress io.Writer) error {
+	if c.scale {
+		return c.runScale(ctx, out, progress)
+	}
 	if c.print != "" {
-		r, err := load(c.print)
+		r, err := load[results](c.print)
 		if err != nil {
 			return err
 		}
@@ -134,43 +171,43 @@ func run(ctx context.Context, c config, out, progress io.Writer) error {
 	return errors.Join(r.publish(c, out), failed)
 }
 
-// measureAll measures the contestants, one after another. One that cannot be
-// measured does not keep the others from being; failed tells of it, and of an
-// interrupt, which ends the measuring.
+// measureAll measures the targets one after another. failed joins the errors of the
+// targets that could not be measured, and of an interrupt, which ends the run.
 func (c config) measureAll(ctx context.Context, progress io.Writer) (r *results, failed, err error) {
-	if r, err = newResults(ctx, c.plan); err != nil {
+	r = &results{Leases: c.leases, Figures: map[string]figures{}}
+	if r.setup, err = newSetup(ctx, c.plan); err != nil {
 		return nil, nil, err
 	}
 	if r.Idle, err = c.idle(ctx); err != nil {
 		return nil, nil, err
 	}
-	for _, l := range c.only {
+	for _, t := range c.only {
 		began := time.Now()
-		fmt.Fprintf(progress, "%s ...", l.title())
-		f, err := c.measure(ctx, l, r.Idle)
+		fmt.Fprintf(progress, "%s ...", t.title())
+		f, err := c.measure(ctx, t, r.Idle)
 		switch {
 		case ctx.Err() != nil:
-			return r, errors.Join(failed, errors.New("interrupted")), nil
+			return r, errors.Join(failed, errInterrupted), nil
 		case err != nil:
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", l.title(), err))
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.title(), err))
 			fmt.Fprintln(progress, " failed:", err)
 			continue
 		}
 		fmt.Fprintf(progress, " %v\n", time.Since(began).Round(time.Second))
-		r.Figures[l.title()] = f
+		r.Figures[t.title()] = f
 	}
 	return r, failed, nil
 }
 
-// title names a contestant and where it is.
-func (l lineUp) title() string {
-	if l.clustered {
-		return clusterPrefix + l.name
+// title returns the name of a target in tables.
+func (t target) title() string {
+	if t.clustered {
+		return clusterPrefix + t.name
 	}
-	return l.name
+	return t.name
 }
 
-// publish prints the tables, and writes them where the flags say.
+// publish prints the tables and updates the document if the flags ask for it.
 func (r *results) publish(c config, out io.Writer) error {
 	_, err := io.WriteString(out, "\n"+r.report())
 	if err != nil || c.docs == "" {

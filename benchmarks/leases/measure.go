@@ -10,202 +10,215 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// plan is what is measured, and for how long.
+// plan says what to measure and how long.
 type plan struct {
 	leases   int
 	ttl      time.Duration
 	settle   time.Duration // between acquiring and measuring
 	window   time.Duration // measured
-	flatOut  time.Duration // measured of renewing as fast as possible
+	saturate time.Duration // measured while the client renews without pause
 	outage   time.Duration // measured with one master hanging, and with it dead
-	profiles string        // folder for CPU profiles; "" is none
+	profiles string        // folder for CPU profiles, or ""
 }
 
-// lineUp is a contestant on a single server, or on a cluster.
-type lineUp struct {
-	contestant
+// target is a candidate on a single server, or on a cluster.
+type target struct {
+	candidate
 	clustered bool
 }
 
-// measure measures a contestant. idle is what idle returned.
-func (p plan) measure(ctx context.Context, l lineUp, idle float64) (figures, error) {
-	f, err := p.hold(ctx, l, idle)
+// measure measures a target. idle is the result of plan.idle.
+func (p plan) measure(ctx context.Context, t target, idle float64) (figures, error) {
+	f, err := p.hold(ctx, t, idle)
 	if err != nil {
 		return f, err
 	}
-	f.Saturated, err = p.saturate(ctx, l)
+	f.Saturated, err = p.saturated(ctx, t)
 	return f, err
 }
 
-// hold measures the time in which a contestant keeps its locks.
-func (p plan) hold(ctx context.Context, l lineUp, idle float64) (figures, error) {
-	s, err := open(ctx, l.clustered)
+// hold measures a target while it keeps its locks.
+func (p plan) hold(ctx context.Context, t target, idle float64) (figures, error) {
+	s, err := startServers(ctx, t.clustered)
 	if err != nil {
 		return figures{}, err
 	}
 	defer s.close()
-	o := order{Contestant: l.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
+	work := task{Candidate: t.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
 	began := time.Now()
-	kid, err := bench.Start[answer](o)
+	process, err := bench.Start[childResult](work)
 	if err != nil {
 		return figures{}, err
 	}
-	defer kid.Stop()
+	defer process.Kill()
 	acquired := time.Since(began)
 
-	crowd, err := newCrowd(ctx, s, l.key, o)
+	m, err := newMonitors(ctx, s, t.key, work)
 	if err != nil {
 		return figures{}, err
 	}
-	if err := crowd.watch(ctx, p.settle); err != nil {
+	if err := m.watch(ctx, p.settle); err != nil {
 		return figures{}, err
 	}
-	crowd.begin()
-	r, err := s.during(ctx, kid, func() error { return crowd.watch(ctx, p.window) })
+	m.begin()
+	r, err := s.measureDuring(ctx, process, func() error { return m.watch(ctx, p.window) })
 	if err != nil {
 		return figures{}, err
 	}
 	f := r.figures(idle * float64(len(s.nodes)))
 	f.At = time.Now().UTC().Truncate(time.Second)
 	f.AcquireSeconds = acquired.Seconds()
-	seen := crowd.seen()
-	f.LateP50, f.LateP99 = ms(seen.quantile(0.5)), ms(seen.quantile(0.99))
-	f.LeastPTTL = ms(seen.least)
-	if f.Missing, err = crowd.missing(ctx); err != nil {
+	observed := m.observed()
+	f.LateP50, f.LateP99 = ms(observed.quantile(0.5)), ms(observed.quantile(0.99))
+	f.SmallestPTTL = ms(observed.smallestTTL)
+	if f.Missing, err = m.missing(ctx); err != nil {
 		return figures{}, err
 	}
-	if l.clustered {
-		f.Outage, err = p.breakOne(ctx, s, crowd)
+	if t.clustered {
+		f.Outage, err = p.failOneMaster(ctx, s, m)
 	}
 	return f, err
 }
 
-// saturate measures how many renewals per second a contestant makes at most.
-func (p plan) saturate(ctx context.Context, l lineUp) (float64, error) {
-	s, err := open(ctx, l.clustered)
+// saturated measures the highest number of renewals per second of a target.
+func (p plan) saturated(ctx context.Context, t target) (float64, error) {
+	s, err := startServers(ctx, t.clustered)
 	if err != nil {
 		return 0, err
 	}
 	defer s.close()
-	o := order{Contestant: l.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, FlatOut: true}
-	if l.flatOut > 0 {
-		o.Leases = min(p.leases, l.flatOut)
+	work := task{Candidate: t.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Saturate: true}
+	if t.saturating > 0 {
+		work.Leases = min(p.leases, t.saturating)
 	}
-	kid, err := bench.Start[answer](o)
+	process, err := bench.Start[childResult](work)
 	if err != nil {
 		return 0, err
 	}
-	defer kid.Stop()
-	if err := sleep(ctx, p.flatOut/4); err != nil {
+	defer process.Kill()
+	if err := sleep(ctx, p.saturate/4); err != nil {
 		return 0, err
 	}
-	r, err := s.during(ctx, kid, func() error { return sleep(ctx, p.flatOut) })
+	r, err := s.measureDuring(ctx, process, func() error { return sleep(ctx, p.saturate) })
 	if err != nil {
 		return 0, err
 	}
 	if r.child.Lost > 0 {
-		return 0, fmt.Errorf("flat out, %d of %d locks were lost", r.child.Lost, o.Leases)
+		return 0, fmt.Errorf("%d of %d locks lost while renewing without pause", r.child.Lost, work.Leases)
 	}
 	return r.rate(), nil
 }
 
-// idle measures the share of a core that a server takes which holds as many keys
-// and is watched in the same way, but has nothing to renew.
+// idle measures the share of a core that a server needs which holds as many keys and
+// has the same monitor, but has nothing to renew.
 func (p plan) idle(ctx context.Context) (float64, error) {
-	s, err := open(ctx, false)
+	s, err := startServers(ctx, false)
 	if err != nil {
 		return 0, err
 	}
 	defer s.close()
-	crowd, err := newCrowd(ctx, s, lockName, order{Leases: p.leases, TTL: p.ttl})
+	m, err := newMonitors(ctx, s, lockName, task{Leases: p.leases, TTL: p.ttl})
 	if err != nil {
 		return 0, err
 	}
-	const value = "as long as a random owner and its token are"
-	_, err = s.nodes[0].rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i := range p.leases {
-			pipe.Set(ctx, lockName(i), value, time.Hour)
-		}
-		return nil
-	})
+	if err := s.nodes[0].setKeys(ctx, p.leases); err != nil {
+		return 0, err
+	}
+	before, err := s.readStats(ctx)
 	if err != nil {
 		return 0, err
 	}
-	before, err := s.read(ctx)
-	if err != nil {
+	if err := m.watch(ctx, p.window/4); err != nil {
 		return 0, err
 	}
-	if err := crowd.watch(ctx, p.window/4); err != nil {
-		return 0, err
-	}
-	after, err := s.read(ctx)
+	after, err := s.readStats(ctx)
 	return (after.cpu - before.cpu).Seconds() / after.at.Sub(before.at).Seconds(), err
 }
 
-// readings are what was measured of a child and its servers.
-type readings struct {
-	before, after reading
-	child         answer
-	others        float64 // share of a core that all else took
+// setKeys sets keys with values as long as those of locks.
+func (n *node) setKeys(ctx context.Context, count int) error {
+	const pipeline = 10_000
+	const value = "a value with the length of an owner and token"
+	for from := 0; from < count; from += pipeline {
+		_, err := n.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i := from; i < min(from+pipeline, count); i++ {
+				pipe.Set(ctx, lockName(i), value, time.Hour)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// during measures a child and its servers while f runs.
-func (s *site) during(ctx context.Context, kid *bench.Process[answer], f func() error) (r readings, err error) {
-	if err := s.reset(ctx); err != nil {
-		return r, err
+// interval is what a child and its servers did between two readings.
+type interval struct {
+	before, after serverStats
+	child         childResult
+	others        float64 // cores that other processes used
+}
+
+// measureDuring measures a child and its servers while f runs.
+func (s *servers) measureDuring(ctx context.Context, process *bench.Process[childResult], f func() error) (i interval, err error) {
+	if err := s.resetStats(ctx); err != nil {
+		return i, err
 	}
-	if _, err := kid.Say(begin); err != nil {
-		return r, err
+	if _, err := process.Call(beginRequest); err != nil {
+		return i, err
 	}
 	machine, own, err := bench.MachineCPU()
 	if err != nil {
-		return r, err
+		return i, err
 	}
-	if r.before, err = s.read(ctx); err != nil {
-		return r, err
+	if i.before, err = s.readStats(ctx); err != nil {
+		return i, err
 	}
 	if err := f(); err != nil {
-		return r, err
+		return i, err
 	}
-	if r.after, err = s.read(ctx); err != nil {
-		return r, err
+	if i.after, err = s.readStats(ctx); err != nil {
+		return i, err
 	}
 	machineAfter, ownAfter, err := bench.MachineCPU()
 	if err != nil {
-		return r, err
+		return i, err
 	}
-	if r.child, err = kid.Say(end); err != nil {
-		return r, err
+	if i.child, err = process.Call(endRequest); err != nil {
+		return i, err
 	}
-	ours := ownAfter - own + r.child.CPU + r.after.cpu - r.before.cpu
-	r.others = max(0, (machineAfter-machine-ours).Seconds()/r.seconds())
-	return r, nil
+	measured := ownAfter - own + i.child.CPU + i.after.cpu - i.before.cpu
+	i.others = max(0, (machineAfter-machine-measured).Seconds()/i.seconds())
+	return i, nil
 }
 
-func (r readings) renewals() float64 { return float64(r.after.renewals - r.before.renewals) }
+func (i interval) renewals() float64 { return float64(i.after.renewals - i.before.renewals) }
 
-func (r readings) seconds() float64 { return r.after.at.Sub(r.before.at).Seconds() }
+func (i interval) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
-func (r readings) rate() float64 { return r.renewals() / r.seconds() }
+func (i interval) rate() float64 { return i.renewals() / i.seconds() }
 
-// figures returns what the readings say, less what the servers take idle.
-func (r readings) figures(idle float64) figures {
-	redisCPU := (r.after.cpu - r.before.cpu).Seconds() - idle*r.seconds()
+// figures returns the figures of an interval. idle is the share of a core that the
+// servers need when nothing is renewed.
+func (i interval) figures(idle float64) figures {
+	redisCPU := (i.after.cpu - i.before.cpu).Seconds() - idle*i.seconds()
 	return figures{
-		Others:     r.others,
-		Rate:       r.rate(),
-		RedisCPU:   redisCPU * 1e6 / r.renewals(),
-		ClientCPU:  r.child.CPU.Seconds() * 1e6 / r.renewals(),
-		Goroutines: r.child.Goroutines,
-		RSS:        float64(r.child.RSS) / (1 << 20),
-		Heap:       r.child.Heap,
-		Stack:      max(0, r.child.Stack),
-		OwnLateP50: ms(r.child.LateP50),
-		OwnLateP99: ms(r.child.LateP99),
-		ScriptP50:  r.after.scripts.p50,
-		ScriptP99:  r.after.scripts.p99,
-		ScriptMax:  r.after.scripts.most,
-		Lost:       r.child.Lost,
+		Others:        i.others,
+		Rate:          i.rate(),
+		RedisCPU:      redisCPU * 1e6 / i.renewals(),
+		ClientCPU:     i.child.CPU.Seconds() * 1e6 / i.renewals(),
+		Goroutines:    i.child.Goroutines,
+		RSS:           float64(i.child.RSS) / (1 << 20),
+		RSSPerLease:   i.child.RSSPerLease,
+		Heap:          i.child.Heap,
+		Stack:         max(0, i.child.Stack),
+		ClientLateP50: ms(i.child.LateP50),
+		ClientLateP99: ms(i.child.LateP99),
+		ScriptP50:     i.after.scripts.p50,
+		ScriptP99:     i.after.scripts.p99,
+		ScriptMax:     i.after.scripts.longest,
+		Lost:          i.child.Lost,
 	}
 }
 

@@ -2,44 +2,44 @@ package main
 
 import "context"
 
-// outage is how late leases of the healthy masters of a cluster are renewed, in
-// ms, while one master is in trouble.
+// outage is how late the leases of the healthy masters of a cluster are renewed, in
+// ms, while one master fails.
 type outage struct {
-	HangingP99, HangingMax float64 // it hangs: it accepts connections and answers nothing
-	DeadP99, DeadMax       float64 // it is gone
-	Missing                int     // keys that were not there at the end, on the healthy ones
+	HangingP99, HangingMax float64 // the master accepts connections and answers nothing
+	DeadP99, DeadMax       float64 // the master has ended
+	Missing                int     // keys of the healthy masters that do not exist at the end
 }
 
-// breakOne stops the last master of a site, lets it go on, and kills it.
-func (p plan) breakOne(ctx context.Context, s *site, all crowd) (*outage, error) {
+// failOneMaster stops the last master, continues it, and then kills it.
+func (p plan) failOneMaster(ctx context.Context, s *servers, all monitors) (*outage, error) {
 	last := len(s.nodes) - 1
-	sick, healthy := s.nodes[last].server, all[:last]
+	failing, healthy := s.nodes[last].server, all[:last]
 	var out outage
 
-	if err := sick.Stop(); err != nil {
+	if err := failing.Stop(); err != nil {
 		return nil, err
 	}
 	healthy.begin()
 	if err := healthy.watch(ctx, p.outage); err != nil {
 		return nil, err
 	}
-	out.HangingP99, out.HangingMax = worst(healthy.seen())
-	if err := sick.Cont(); err != nil {
+	out.HangingP99, out.HangingMax = tail(healthy.observed())
+	if err := failing.Cont(); err != nil {
 		return nil, err
 	}
 	if err := healthy.watch(ctx, p.outage/4); err != nil {
 		return nil, err
 	}
 
-	sick.Kill()
+	failing.Kill()
 	healthy.begin()
 	if err := healthy.watch(ctx, p.outage); err != nil {
 		return nil, err
 	}
-	out.DeadP99, out.DeadMax = worst(healthy.seen())
+	out.DeadP99, out.DeadMax = tail(healthy.observed())
 	var err error
 	out.Missing, err = healthy.missing(ctx)
 	return &out, err
 }
 
-func worst(s sightings) (p99, most float64) { return ms(s.quantile(0.99)), ms(s.quantile(1)) }
+func tail(o observations) (p99, worst float64) { return ms(o.quantile(0.99)), ms(o.quantile(1)) }

@@ -14,14 +14,14 @@ import (
 )
 
 var (
-	redsyncPeer = contestant{
-		name: "redsync", how: "it has no watchdog: a goroutine and a ticker for each lock call Extend",
-		flatOut: poolSize,
-		key:     lockName,
-		open: func(o order) (client, error) {
-			rs := redsync.New(goredis.NewPool(o.redis()))
-			return &ticking{order: o, obtain: func(ctx context.Context, i int) (renew, error) {
-				m := rs.NewMutex(lockName(i), redsync.WithExpiry(o.TTL))
+	redsyncPeer = candidate{
+		name:       "redsync",
+		saturating: poolSize,
+		key:        lockName,
+		open: func(t task) (client, error) {
+			rs := redsync.New(goredis.NewPool(t.redis()))
+			return &tickerClient{task: t, acquire: func(ctx context.Context, i int) (renewFunc, error) {
+				m := rs.NewMutex(lockName(i), redsync.WithExpiry(t.TTL))
 				return func(ctx context.Context) error {
 					ok, err := m.ExtendContext(ctx)
 					if err == nil && !ok {
@@ -32,113 +32,114 @@ var (
 			}}, nil
 		},
 	}
-	redislockPeer = contestant{
-		name: "redislock", how: "it has no watchdog: a goroutine and a ticker for each lock call Refresh",
-		flatOut: poolSize,
-		key:     lockName,
-		open: func(o order) (client, error) {
-			locker := redislock.New(o.redis())
-			return &ticking{order: o, obtain: func(ctx context.Context, i int) (renew, error) {
-				l, err := locker.Obtain(ctx, lockName(i), o.TTL, nil)
-				return func(ctx context.Context) error { return l.Refresh(ctx, o.TTL, nil) }, err
+	redislockPeer = candidate{
+		name:       "redislock",
+		saturating: poolSize,
+		key:        lockName,
+		open: func(t task) (client, error) {
+			locker := redislock.New(t.redis())
+			return &tickerClient{task: t, acquire: func(ctx context.Context, i int) (renewFunc, error) {
+				l, err := locker.Obtain(ctx, lockName(i), t.TTL, nil)
+				return func(ctx context.Context) error { return l.Refresh(ctx, t.TTL, nil) }, err
 			}}, nil
 		},
 	}
-	rueidisPeer = contestant{
-		name: "rueidislock", how: "its own loop, one key per lock (KeyMajority 1), with NoLoopTracking",
-		flatOut: 1000,
-		key:     rueidisKey,
-		open:    func(o order) (client, error) { return openRueidis(o, true) },
+	rueidisPeer = candidate{
+		name:       "rueidislock",
+		saturating: 1000,
+		key:        rueidisKey,
+		open:       func(t task) (client, error) { return openRueidis(t, true) },
 	}
-	rueidisDefaultPeer = contestant{
-		name: "rueidislock-loop", how: "the same without NoLoopTracking, as it is by default",
-		flatOut: 1000,
-		key:     rueidisKey,
-		open:    func(o order) (client, error) { return openRueidis(o, false) },
+	rueidisDefaultPeer = candidate{
+		name:       "rueidislock-loop",
+		saturating: 1000,
+		key:        rueidisKey,
+		open:       func(t task) (client, error) { return openRueidis(t, false) },
 	}
 )
 
-// renew is one renewal of one lock.
-type renew func(ctx context.Context) error
+// renewFunc renews a lock once.
+type renewFunc func(ctx context.Context) error
 
-// ticking keeps the locks of a client that does not keep them itself.
-type ticking struct {
-	order
-	obtain func(ctx context.Context, i int) (renew, error)
-	lost   atomic.Int64
+// tickerClient renews the locks of a client without a watchdog: each lock has a
+// goroutine with a ticker.
+type tickerClient struct {
+	task
+	acquire func(ctx context.Context, i int) (renewFunc, error)
+	lost    atomic.Int64
 }
 
-func (t *ticking) lock(ctx context.Context, i int) error {
-	f, err := t.obtain(ctx, i)
+func (t *tickerClient) lock(ctx context.Context, i int) error {
+	renew, err := t.acquire(ctx, i)
 	if err != nil {
 		return err
 	}
-	go t.keep(f)
+	go t.keep(renew)
 	return nil
 }
 
-func (t *ticking) allHeld() {}
+func (t *tickerClient) ready() {}
 
-// keep renews a lock until that fails.
-func (t *ticking) keep(f renew) {
+// keep renews a lock until a renewal fails.
+func (t *tickerClient) keep(renew renewFunc) {
 	defer t.lost.Add(1)
 	ticker := time.NewTicker(t.period())
 	defer ticker.Stop()
 	for {
-		if !t.FlatOut {
+		if !t.Saturate {
 			<-ticker.C
 		}
-		if f(context.Background()) != nil {
+		if renew(context.Background()) != nil {
 			return
 		}
 	}
 }
 
-func (t *ticking) tell() tally { return tally{lost: int(t.lost.Load())} }
+func (t *tickerClient) stats() clientStats { return clientStats{lost: int(t.lost.Load())} }
 
-// rueidisLocks are the locks of rueidislock: a context each, which ends when the
-// lock is lost.
-type rueidisLocks struct {
+// rueidisClient holds the locks of rueidislock. Each lock is a context that ends
+// when the lock is lost.
+type rueidisClient struct {
 	locker rueidislock.Locker
 	ctxs   []context.Context
-	cancel []context.CancelFunc // kept, as every user must
+	cancel []context.CancelFunc // a user keeps them to release the locks
 }
 
-func openRueidis(o order, noLoop bool) (client, error) {
+func openRueidis(t task, noLoopTracking bool) (client, error) {
 	opts := rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: o.Addrs},
-		KeyValidity:    o.TTL,
-		ExtendInterval: o.period(),
+		ClientOption:   rueidis.ClientOption{InitAddress: t.Addrs},
+		KeyValidity:    t.TTL,
+		ExtendInterval: t.period(),
 		KeyMajority:    1,
-		TryNextAfter:   time.Second, // its 20 ms are too short for those who begin 64 at a time
-		NoLoopTracking: noLoop,
+		TryNextAfter:   time.Second, // the default of 20 ms is too short for 64 goroutines that start at once
+		NoLoopTracking: noLoopTracking,
 	}
-	if o.FlatOut {
+	if t.Saturate {
 		opts.ExtendInterval = time.Microsecond
 	}
 	locker, err := rueidislock.NewLocker(opts)
 	if err != nil {
 		return nil, err
 	}
-	return &rueidisLocks{locker, make([]context.Context, o.Leases), make([]context.CancelFunc, o.Leases)}, nil
+	return &rueidisClient{locker, make([]context.Context, t.Leases), make([]context.CancelFunc, t.Leases)}, nil
 }
 
 func rueidisKey(i int) string { return "rueidislock:0:" + lockName(i) }
 
-func (r *rueidisLocks) lock(_ context.Context, i int) (err error) {
-	// Not the ctx of the caller: the lock ends with it.
+func (r *rueidisClient) lock(_ context.Context, i int) (err error) {
+	// The lock ends with its context, so it needs one that does not end.
 	r.ctxs[i], r.cancel[i], err = r.locker.TryWithContext(context.Background(), lockName(i))
 	return err
 }
 
-func (r *rueidisLocks) allHeld() {}
+func (r *rueidisClient) ready() {}
 
-func (r *rueidisLocks) tell() tally {
+func (r *rueidisClient) stats() clientStats {
 	var lost int
 	for _, ctx := range r.ctxs {
 		if ctx != nil && ctx.Err() != nil {
 			lost++
 		}
 	}
-	return tally{lost: lost}
+	return clientStats{lost: lost}
 }

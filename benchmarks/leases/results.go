@@ -13,86 +13,96 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// figures are what was measured of one contestant. CPU is in µs per renewal,
-// lateness and PTTL in ms, scripts in µs.
+// figures are the results of one target. CPU is in µs per renewal, lateness and PTTL
+// in ms, script times in µs.
 type figures struct {
-	At     time.Time // the end
-	Others float64   // share of a core that other processes of the machine took
+	At     time.Time // end of the measurement
+	Others float64   // cores that other processes of the machine used
 
 	AcquireSeconds float64
 	Rate           float64 // renewals per second
-	RedisCPU       float64 // less what it takes idle
+	RedisCPU       float64 // without what an idle server needs
 	ClientCPU      float64
 	Goroutines     int
 	RSS            float64 // MiB
+	RSSPerLease    float64 // bytes
 	Heap           float64 // bytes per lock
 	Stack          float64 // bytes per lock
-	OwnLateP50     float64 // by the client's own statistics; 0: it has none
-	OwnLateP99     float64
-	LateP50        float64 // seen from outside
+	ClientLateP50  float64 // by the client's own statistics; 0 if it has none
+	ClientLateP99  float64
+	LateP50        float64 // by the monitors
 	LateP99        float64
-	LeastPTTL      float64
+	SmallestPTTL   float64
 	ScriptP50      float64
 	ScriptP99      float64
 	ScriptMax      float64
 	Saturated      float64 // renewals per second
-	Lost           int     // locks that the client says it lost
-	Missing        int     // keys that were not there at the end
+	Lost           int     // locks that the client reported as lost
+	Missing        int     // keys that did not exist at the end
 	Outage         *outage `json:",omitempty"` // of a cluster
 }
 
-// results are those of a run, or of several that were put together.
+// setup describes the machine, the versions and the terms of a run.
+type setup struct {
+	Machine    string
+	Redis      string
+	Go         string
+	LoadBefore string  // load averages of 1, 5 and 15 minutes
+	TTL        float64 // seconds
+	Window     float64 // seconds
+}
+
+// results are the results of one run, or of several joined runs.
 type results struct {
-	Machine string
-	Redis   string
-	Go      string
+	setup
 	Leases  int
-	TTL     float64 // seconds
-	Window  float64 // seconds
-	Idle    float64 // share of a core that an idle server took
+	Idle    float64 // share of a core that an idle server needed
 	Figures map[string]figures
 }
 
-func newResults(ctx context.Context, p plan) (*results, error) {
-	s, err := open(ctx, false)
+func newSetup(ctx context.Context, p plan) (setup, error) {
+	s, err := startServers(ctx, false)
 	if err != nil {
-		return nil, err
+		return setup{}, err
 	}
 	defer s.close()
 	version, err := s.nodes[0].version(ctx)
-	return &results{
-		Machine: bench.Machine(), Redis: version, Go: runtime.Version(),
-		Leases: p.leases, TTL: p.ttl.Seconds(), Window: p.window.Seconds(),
-		Figures: map[string]figures{},
+	return setup{
+		Machine: bench.Machine(), Redis: version, Go: runtime.Version(), LoadBefore: bench.Load(),
+		TTL: p.ttl.Seconds(), Window: p.window.Seconds(),
 	}, err
 }
 
+func (s setup) String() string {
+	return fmt.Sprintf("%s, Redis %s, %s, load average %s before the run.", s.Machine, s.Redis, s.Go, s.LoadBefore)
+}
+
 // load reads results from a file.
-func load(path string) (*results, error) {
+func load[R any](path string) (*R, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	r := new(results)
+	r := new(R)
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
 }
 
-// save adds the results to those that a file has already. They must be of the
-// same leases.
+// save writes the results to a file. It keeps the file's figures of targets that
+// this run did not measure, and requires the same leases.
 func (r *results) save(path string) error {
-	before, err := load(path)
+	before, err := load[results](path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	case before.Leases != r.Leases || before.TTL != r.TTL:
-		return fmt.Errorf("%s has results of %d leases of %v s: not the same", path, before.Leases, before.TTL)
+		return fmt.Errorf("%s has results of %d leases of %v s, this run has %d of %v s", path, before.Leases, before.TTL, r.Leases, r.TTL)
 	default:
 		for name, f := range before.Figures {
-			if _, anew := r.Figures[name]; !anew {
+			if _, measured := r.Figures[name]; !measured {
 				r.Figures[name] = f
 			}
 		}

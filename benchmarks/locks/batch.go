@@ -8,45 +8,45 @@ import (
 	"time"
 )
 
-// memberCounts are those of the batches that are measured.
+// memberCounts are the numbers of members of the measured batches.
 var memberCounts = []int{1, 10, 100, 1000, 10_000}
 
-// batches are the median times in ms of locking and unlocking several locks as one,
-// by the number of members.
+// batches are the median times in ms to lock and unlock several locks as one, by the
+// number of members.
 type batches map[int]float64
 
-// measureBatches measures one way of doing that on a server of its own.
-func measureBatches(o order) (batches, error) {
-	a, err := measure(o)
-	return a.Batches, err
+// measureBatches measures a candidate on a server of its own.
+func measureBatches(t task) (batches, error) {
+	r, err := measure(t)
+	return r.Batches, err
 }
 
-// runBatches is what the child does.
-func runBatches(ctx context.Context, c client, o order) (answer, error) {
-	several, ok := c.(severalClient)
+// runBatches measures batches in the child.
+func runBatches(ctx context.Context, c client, t task) (childResult, error) {
+	locker, ok := c.(batchLocker)
 	if !ok {
-		return answer{}, errors.New(o.Contestant + " cannot lock several locks as one")
+		return childResult{}, errors.New(t.Candidate + " cannot lock several locks as one")
 	}
 	times := batches{}
-	for _, n := range slices.Concat([]int{100}, memberCounts) { // the first to warm up
+	for _, n := range slices.Concat([]int{100}, memberCounts) { // the first one warms up
 		members := make([]string, n)
 		for i := range members {
 			members[i] = "m" + strconv.Itoa(i)
 		}
-		median, err := timeOf(o.Window, func() error { return several.lockAll(ctx, members) })
+		median, err := medianTime(t.Window, func() error { return locker.lockAndUnlockAll(ctx, members) })
 		if err != nil {
-			return answer{}, err
+			return childResult{}, err
 		}
 		times[n] = float64(median) / float64(time.Millisecond)
 	}
-	return answer{Batches: times}, nil
+	return childResult{Batches: times}, nil
 }
 
-// timeOf returns the median time of f, which is called for some time and once at
-// least.
-func timeOf(window time.Duration, f func() error) (time.Duration, error) {
+// medianTime calls f for the given time, and at least once. It returns the median
+// time of a call.
+func medianTime(window time.Duration, f func() error) (time.Duration, error) {
 	var took []time.Duration
-	for until := time.Now().Add(window); len(took) == 0 || time.Now().Before(until); {
+	for end := time.Now().Add(window); len(took) == 0 || time.Now().Before(end); {
 		began := time.Now()
 		if err := f(); err != nil {
 			return 0, err

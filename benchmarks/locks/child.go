@@ -14,28 +14,28 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
-// Works are what a child can do.
+// The kinds of work of a child.
 const (
-	workPairs    = "pairs"
-	workHandOver = "handover"
-	workBatches  = "batches"
+	workUncontended = "uncontended"
+	workHandOver    = "handover"
+	workBatches     = "batches"
 )
 
-// order tells a child what to do. It is the first line that it reads; it connects,
-// and says so by an empty answer. At the next line it does it, and answers.
-type order struct {
+// task tells a child what to do. The child connects when it gets the task, and
+// measures when it gets the first request.
+type task struct {
 	Work       string
-	Contestant string
+	Candidate  string
 	Addr       string
-	Goroutines int // that lock; each is a client of its own if it is a hand-over
+	Goroutines int // that lock; in a hand-over each has a client of its own
 	Window     time.Duration
-	Profile    string // folder for CPU profiles; "" is none
+	Profile    string // folder for CPU profiles, or ""
 }
 
-// answer is what a child says.
-type answer struct {
+// childResult is what a child measured.
+type childResult struct {
 	usage
-	Count    int // pairs, hand-overs
+	Count    int // pairs of lock and unlock, or turns
 	P50, P99 time.Duration
 
 	Ping, PingP99 time.Duration
@@ -43,72 +43,73 @@ type answer struct {
 	Batches       batches `json:",omitempty"`
 }
 
-// measure runs a contestant in a process of its own on a server of its own.
-func measure(o order) (answer, error) {
+// measure runs a task in a process of its own on a server of its own.
+func measure(t task) (childResult, error) {
 	server, err := testredis.Launch()
 	if err != nil {
-		return answer{}, err
+		return childResult{}, err
 	}
 	defer server.Close()
-	o.Addr = server.Addr()
-	kid, err := bench.Start[answer](o)
+	t.Addr = server.Addr()
+	process, err := bench.Start[childResult](t)
 	if err != nil {
-		return answer{}, err
+		return childResult{}, err
 	}
-	defer kid.Stop()
-	return kid.Say("begin")
+	defer process.Kill()
+	return process.Call("begin")
 }
 
-// child does what it is told until its input ends, which it does with the parent.
+// child serves the requests of the parent.
 func child(in io.Reader, out io.Writer) error {
-	logging.Disable() // of go-redis
-	return bench.Serve(in, out, func(o order) (func(string) (answer, error), error) {
-		clients, err := connect(o)
-		return func(string) (answer, error) { return o.do(context.Background(), clients) }, err
+	logging.Disable() // go-redis prints each failed dial
+	return bench.Serve(in, out, func(t task) (func(string) (childResult, error), error) {
+		clients, err := connect(t)
+		return func(string) (childResult, error) { return t.run(context.Background(), clients) }, err
 	})
 }
 
-// connect makes the clients.
-func connect(o order) ([]client, error) {
-	contestant, err := find(o.Contestant)
+// connect creates the clients of a task.
+func connect(t task) ([]client, error) {
+	c, err := findCandidate(t.Candidate)
 	if err != nil {
 		return nil, err
 	}
 	clients := make([]client, 1)
-	if o.Work == workHandOver {
-		clients = make([]client, o.Goroutines)
+	if t.Work == workHandOver {
+		clients = make([]client, t.Goroutines)
 	}
 	for i := range clients {
-		if clients[i], err = contestant.open(o.Addr); err != nil {
+		if clients[i], err = c.open(t.Addr); err != nil {
 			return nil, err
 		}
 	}
 	return clients, nil
 }
 
-func (o order) do(ctx context.Context, clients []client) (answer, error) {
-	switch o.Work {
+func (t task) run(ctx context.Context, clients []client) (childResult, error) {
+	switch t.Work {
 	case workHandOver:
-		return runHandOver(ctx, clients, o)
+		return runHandOver(ctx, clients, t)
 	case workBatches:
-		return runBatches(ctx, clients[0], o)
+		return runBatches(ctx, clients[0], t)
 	default:
-		return runPairs(ctx, clients[0], o)
+		return runUncontended(ctx, clients[0], t)
 	}
 }
 
-// metered runs f, returns what that used, and writes a CPU profile if one is wanted.
-func (o order) metered(ctx context.Context, f func() error) (u usage, err error) {
-	m, err := newMeter(o)
+// metered runs f and returns the resources that it used. It writes a CPU profile if
+// the task has a folder for it.
+func (t task) metered(ctx context.Context, f func() error) (u usage, err error) {
+	m, err := newMeter(t)
 	if err != nil {
 		return u, err
 	}
-	if o.Profile != "" {
-		end, err := bench.Profile(filepath.Join(o.Profile, fmt.Sprint(o.Contestant, "-", o.Work, "-", o.Goroutines, ".pprof")))
+	if t.Profile != "" {
+		stop, err := bench.Profile(filepath.Join(t.Profile, fmt.Sprint(t.Candidate, "-", t.Work, "-", t.Goroutines, ".pprof")))
 		if err != nil {
 			return u, err
 		}
-		defer func() { err = errors.Join(err, end()) }()
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	if err := m.begin(ctx); err != nil {
 		return u, err

@@ -10,85 +10,85 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hold is for how long a lock is held that others wait for.
-const hold = 2 * time.Millisecond
+// holdTime is how long a client holds the contended lock.
+const holdTime = 2 * time.Millisecond
 
-// errNeverHandedOver: one client had the lock again and again, or none had it.
-var errNeverHandedOver = errors.New("the lock was never handed over")
+// errNoHandOver means that one client always had the lock, or that none had it.
+var errNoHandOver = errors.New("no hand-over between two clients")
 
-// handOver is what was measured of clients that contend for one lock. Times are in µs.
+// handOver holds the figures of clients that contend for one lock. Times are in µs.
 type handOver struct {
-	P50, P99  float64 // from the call of unlock to the return of another client's lock
+	P50, P99  float64 // from the call of Unlock to the return of another client's Lock
 	Ping      float64 // median round trip of a PING, before and after
 	PingP99   float64
-	Commands  float64 // by the server's count, per turn
-	Jain      float64 // 1: all had the lock equally often
+	Commands  float64 // per turn, counted by the server
+	Jain      float64 // 1 if all clients had the lock equally often
 	Rate      float64 // turns per second
 	RedisCPU  float64 // per turn
 	ClientCPU float64
-	Others    float64 // share of a core that other processes of the machine took
+	Others    float64 // cores that other processes of the machine used
 }
 
 // measureHandOver measures clients of one kind on a server of their own.
-func measureHandOver(o order) (handOver, error) {
-	a, err := measure(o)
+func measureHandOver(t task) (handOver, error) {
+	r, err := measure(t)
 	if err != nil {
 		return handOver{}, err
 	}
-	n := float64(a.Count)
+	n := float64(r.Count)
 	return handOver{
-		P50: us(a.P50), P99: us(a.P99), Ping: us(a.Ping), PingP99: us(a.PingP99),
-		Commands: a.Commands / n, Jain: a.Jain, Rate: n / a.Took.Seconds(),
-		RedisCPU: us(a.RedisCPU) / n, ClientCPU: us(a.CPU) / n, Others: a.Others,
+		P50: us(r.P50), P99: us(r.P99), Ping: us(r.Ping), PingP99: us(r.PingP99),
+		Commands: r.Commands / n, Jain: r.Jain, Rate: n / r.Took.Seconds(),
+		RedisCPU: us(r.RedisCPU) / n, ClientCPU: us(r.CPU) / n, Others: r.Others,
 	}, nil
 }
 
-// contest is one lock and those who contend for it.
-type contest struct {
-	mu        sync.Mutex // guards all below; who has the lock is alone anyway
+// contention records the turns of the clients that contend for one lock.
+type contention struct {
+	mu        sync.Mutex // guards all fields below
 	holder    int
 	unlocking time.Time
-	turns     []float64       // of each client
-	took      []time.Duration // from one client to another
+	turns     []float64       // by client
+	took      []time.Duration // times of hand-overs
 }
 
-// runHandOver is what the child does. It measures in the midst of a contest: all have
-// their place, connections and scripts by then, and nobody has given up.
-func runHandOver(ctx context.Context, clients []client, o order) (answer, error) {
-	before, err := pings(ctx, o.Addr)
+// runHandOver measures hand-overs in the child. It measures after all clients have
+// started to contend and before any of them stops.
+func runHandOver(ctx context.Context, clients []client, t task) (childResult, error) {
+	before, err := pings(ctx, t.Addr)
 	if err != nil {
-		return answer{}, err
+		return childResult{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := new(contest)
+	c := new(contention)
 	c.reset(len(clients))
 	var wg sync.WaitGroup
 	for i, cl := range clients {
 		wg.Go(func() {
-			if err := c.take(ctx, cl, i); ctx.Err() == nil {
+			if err := c.run(ctx, cl, i); ctx.Err() == nil {
 				cancel(err)
 			}
 		})
 	}
 	var took []time.Duration
 	var turns []float64
-	rest(ctx, o.Window/5)
-	u, err := o.metered(ctx, func() error {
+	sleep(ctx, t.Window/5)
+	u, err := t.metered(ctx, func() error {
 		c.reset(len(clients))
-		rest(ctx, o.Window)
+		sleep(ctx, t.Window)
 		took, turns = c.reset(len(clients))
 		return context.Cause(ctx)
 	})
 	cancel(context.Canceled)
 	wg.Wait()
 	if err != nil {
-		return answer{}, err
+		return childResult{}, err
 	}
 	if len(took) == 0 {
-		return answer{}, errNeverHandedOver
+		return childResult{}, errNoHandOver
 	}
-	after, err := pings(context.WithoutCancel(ctx), o.Addr)
+	after, err := pings(context.WithoutCancel(ctx), t.Addr)
 	all := slices.Sorted(slices.Values(slices.Concat(before, after)))
 	slices.Sort(took)
 	count := 0.0
@@ -96,39 +96,39 @@ func runHandOver(ctx context.Context, clients []client, o order) (answer, error)
 		count += n
 	}
 	n := len(took)
-	return answer{
+	return childResult{
 		usage: u, Count: int(count), P50: took[n/2], P99: took[n*99/100], Jain: jain(turns),
 		Ping: all[len(all)/2], PingP99: all[len(all)*99/100],
 	}, err
 }
 
-// rest waits, unless ctx ends before.
-func rest(ctx context.Context, d time.Duration) {
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// take has a client lock and unlock until ctx ends or that fails.
-func (c *contest) take(ctx context.Context, cl client, i int) error {
+// run locks and unlocks with one client until a call fails or ctx ends.
+func (c *contention) run(ctx context.Context, cl client, i int) error {
 	for {
-		unlock, err := cl.wait(ctx, "bench")
+		unlock, err := cl.lock(ctx, "bench")
 		now := time.Now()
 		if err != nil {
 			return err
 		}
 		c.locked(i, now)
-		time.Sleep(hold)
-		c.unlocks(i)
+		time.Sleep(holdTime)
+		c.willUnlock(i)
 		if err := unlock(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}
 }
 
-// locked notes that a client has the lock.
-func (c *contest) locked(i int, now time.Time) {
+// locked records that a client has got the lock.
+func (c *contention) locked(i int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turns[i]++
@@ -137,15 +137,15 @@ func (c *contest) locked(i int, now time.Time) {
 	}
 }
 
-// unlocks notes that its holder is about to give it back.
-func (c *contest) unlocks(i int) {
+// willUnlock records that the holder is about to unlock.
+func (c *contention) willUnlock(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holder, c.unlocking = i, time.Now()
 }
 
-// reset begins to count anew, and returns what was counted.
-func (c *contest) reset(clients int) ([]time.Duration, []float64) {
+// reset returns the records and starts new ones.
+func (c *contention) reset(clients int) ([]time.Duration, []float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	took, turns := c.took, c.turns
@@ -153,8 +153,8 @@ func (c *contest) reset(clients int) ([]time.Duration, []float64) {
 	return took, turns
 }
 
-// jain is Jain's index of fairness: the square of the sum over n times the sum of
-// the squares.
+// jain returns Jain's index of fairness: the square of the sum, divided by n times the
+// sum of the squares.
 func jain(turns []float64) float64 {
 	var sum, squares float64
 	for _, n := range turns {
@@ -164,8 +164,7 @@ func jain(turns []float64) float64 {
 	return sum * sum / (float64(len(turns)) * squares)
 }
 
-// pings returns how long the server takes to answer, asked as seldom as a lock here
-// is handed over.
+// pings returns the round trip times of PINGs that are as far apart as hand-overs.
 func pings(ctx context.Context, addr string) ([]time.Duration, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
@@ -173,12 +172,12 @@ func pings(ctx context.Context, addr string) ([]time.Duration, error) {
 	defer func() { _ = conn.Close() }()
 	took := make([]time.Duration, 200)
 	for i := range took {
-		time.Sleep(hold)
+		time.Sleep(holdTime)
 		began := time.Now()
 		if err := conn.Ping(ctx).Err(); err != nil {
 			return nil, err
 		}
 		took[i] = time.Since(began)
 	}
-	return took[1:], nil // the first one made the connection
+	return took[1:], nil // the first one includes the dial
 }

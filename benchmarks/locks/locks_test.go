@@ -19,55 +19,55 @@ import (
 
 // TestMain is also the main function of the children that the tests start.
 func TestMain(m *testing.M) {
-	if bench.Child() {
-		os.Exit(program.Status())
+	if bench.IsChild() {
+		os.Exit(program.Main())
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// Nothing of what these measure is asserted to be fast.
+// window is the time of a measurement in a test. No test asserts speeds.
 const window = 100 * time.Millisecond
 
-func TestEachContestantIsMeasured(t *testing.T) {
-	for _, c := range contestants() {
+func TestMeasure(t *testing.T) {
+	for _, c := range candidates() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p, err := measurePairs(order{Work: workPairs, Contestant: c.name, Goroutines: 2, Window: window})
+			p, err := measureUncontended(task{Work: workUncontended, Candidate: c.name, Goroutines: 2, Window: window})
 			require.NoError(t, err)
 			for what, value := range map[string]float64{"pairs": p.Rate, "redis": p.RedisCPU, "client": p.ClientCPU, "p50": p.P50, "p99": p.P99} {
 				assert.Positive(t, value, what)
 			}
-			const polls = 30 * window // of those that do not wait, which may miss each other for a second
-			h, err := measureHandOver(order{Work: workHandOver, Contestant: c.name, Goroutines: 2, Window: polls})
+			const polls = 30 * window // clients that poll may miss each other for a second
+			h, err := measureHandOver(task{Work: workHandOver, Candidate: c.name, Goroutines: 2, Window: polls})
 			if c.name == rueidisPeer.name && err != nil {
-				// One of its clients that misses an invalidation waits for the next one without
-				// a bound, and there is none: it has to ask before it is told again.
-				require.EqualError(t, err, errNeverHandedOver.Error())
+				// A client of rueidislock that misses an invalidation waits for the next one
+				// without a timeout. There is none before it polls again.
+				require.EqualError(t, err, errNoHandOver.Error())
 				return
 			}
 			require.NoError(t, err)
 			for what, value := range map[string]float64{"p50": h.P50, "p99": h.P99, "ping": h.Ping, "redis": h.RedisCPU, "client": h.ClientCPU} {
 				assert.Positive(t, value, what)
 			}
-			assert.GreaterOrEqual(t, h.Commands, 1.5, "one to lock and one to unlock, but for the ends")
+			assert.GreaterOrEqual(t, h.Commands, 1.5, "one command to lock and one to unlock, except at the ends")
 			assert.Greater(t, h.Jain, 0.4)
 			assert.LessOrEqual(t, h.Jain, 1.0)
-			assert.LessOrEqual(t, h.Rate, 1/hold.Seconds())
+			assert.LessOrEqual(t, h.Rate, 1/holdTime.Seconds())
 		})
 	}
 }
 
-func TestBatchesAreMeasured(t *testing.T) {
+func TestMeasureBatches(t *testing.T) {
 	t.Parallel()
-	b, err := measureBatches(order{Work: workBatches, Contestant: ours.name, Window: time.Millisecond})
+	b, err := measureBatches(task{Work: workBatches, Candidate: leasewheelCandidate.name, Window: time.Millisecond})
 	require.NoError(t, err)
 	for _, n := range memberCounts {
 		assert.Positive(t, b[n])
 	}
-	_, err = measureBatches(order{Work: workBatches, Contestant: rueidisPeer.name, Window: time.Millisecond})
+	_, err = measureBatches(task{Work: workBatches, Candidate: rueidisPeer.name, Window: time.Millisecond})
 	require.ErrorContains(t, err, "cannot lock several")
-	_, err = measureBatches(order{Work: workBatches, Contestant: "nobody"})
-	require.ErrorContains(t, err, "no contestant")
+	_, err = measureBatches(task{Work: workBatches, Candidate: "nobody"})
+	require.ErrorContains(t, err, "unknown candidate")
 }
 
 func TestParseBatches(t *testing.T) {
@@ -83,11 +83,11 @@ func TestJain(t *testing.T) {
 	assert.InDelta(t, 1.0/3, jain([]float64{9, 0, 0}), 1e-9)
 }
 
-func TestTheFlags(t *testing.T) {
-	c, err := parse([]string{"-quick", "-only", "pairs", "-clients", "3,5"}, io.Discard)
+func TestFlags(t *testing.T) {
+	c, err := parse([]string{"-quick", "-only", "uncontended", "-clients", "3,5"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 500*time.Millisecond, c.window)
-	assert.Equal(t, []string{workPairs}, c.works)
+	assert.Equal(t, []string{workUncontended}, c.works)
 	assert.Equal(t, []int{3, 5}, c.numbers(1))
 	c, err = parse(nil, io.Discard)
 	require.NoError(t, err)
@@ -99,49 +99,49 @@ func TestTheFlags(t *testing.T) {
 	}
 }
 
-// sample are results of two contestants.
-func sample() *results {
+// exampleResults returns figures of this module and of peers.
+func exampleResults() *results {
 	return &results{
-		Pairs: map[int]map[string]pairs{
-			1:  {ours.name: {Rate: 100, ClientCPU: 8}, redsyncPeer.name: {Rate: 101, ClientCPU: 10}},
-			64: {ours.name: {Rate: 9}, rueidisPeer.name: {Rate: 3}},
+		Uncontended: map[int]map[string]uncontended{
+			1:  {leasewheelCandidate.name: {Rate: 100, ClientCPU: 8}, redsyncPeer.name: {Rate: 101, ClientCPU: 10}},
+			64: {leasewheelCandidate.name: {Rate: 9}, rueidisPeer.name: {Rate: 3}},
 		},
 		HandOvers: map[int]map[string]handOver{64: {
-			ours.name: {P50: 35, P99: 81, Ping: 10, Commands: 2, Jain: 1, Rate: 1}, rueidisPeer.name: {P50: 340, Rate: 1},
+			leasewheelCandidate.name: {P50: 35, P99: 81, Ping: 10, Commands: 2, Jain: 1, Rate: 1}, rueidisPeer.name: {P50: 340, Rate: 1},
 		}},
-		Batches: map[string]batches{ours.name: {1: 0.1, 1000: 6}, redisson: {1: 2, 1000: 2000}},
+		Batches: map[string]batches{leasewheelCandidate.name: {1: 0.1, 1000: 6}, redisson: {1: 2, 1000: 2000}},
 	}
 }
 
 func TestGoals(t *testing.T) {
-	reached := map[string]string{}
-	for _, row := range sample().goals()[1:] {
-		reached[row[0]] = row[2]
+	figures := map[string]string{}
+	for _, row := range exampleResults().goals()[1:] {
+		figures[row[0]] = row[2]
 	}
 	assert.Equal(t, map[string]string{
-		"64 goroutines, pairs/s, of those of rueidislock":    "3.00 ✓",
-		"one goroutine, pairs/s, of those of redsync":        "0.99 ✗",
-		"one goroutine, client CPU, of that of redsync":      "0.80 ✓",
-		"64 clients, hand-over p50 / PING":                   "3.5 ✓",
-		"64 clients, hand-over p99 / PING":                   "8.1 ✗",
-		"64 clients, commands per hand-over":                 "2.0000 ✓",
-		"64 clients, Jain's index":                           "1.000 ✓",
-		"64 clients, hand-over p50, faster than rueidislock": "9.7 × ✗",
-		"1,000 members, ms":                                  "6.0 ✗",
-	}, reached)
-	assert.Len(t, new(results).goals(), 1, "of nothing there are no goals")
+		"64 goroutines, pairs/s ÷ rueidislock":          "3.00 ✓",
+		"one goroutine, pairs/s ÷ redsync":              "0.99 ✗",
+		"one goroutine, client CPU ÷ redsync":           "0.80 ✓",
+		"64 clients, hand-over p50 / PING":              "3.5 ✓",
+		"64 clients, hand-over p99 / PING":              "8.1 ✗",
+		"64 clients, commands per hand-over":            "2.0000 ✓",
+		"64 clients, Jain's index":                      "1.000 ✓",
+		"64 clients, hand-over p50: rueidislock ÷ ours": "9.7 × ✗",
+		"1,000 members, ms":                             "6.0 ✗",
+	}, figures)
+	assert.Len(t, new(results).goals(), 1, "no figures, no goals")
 }
 
-func TestResultsAreKeptAndDocumented(t *testing.T) {
+func TestDocumentAndSave(t *testing.T) {
 	folder := t.TempDir()
-	require.Error(t, sample().document(folder), "there is no document")
-	page := filepath.Join(folder, "BENCHMARKS-LOCKS.md")
-	require.NoError(t, os.WriteFile(page, []byte("before\n"+bench.ReportBegins+"old\n"+bench.ReportEnds+"after\n"), 0o600))
-	require.NoError(t, sample().document(folder))
+	require.Error(t, exampleResults().document(folder), "the document does not exist")
+	page := filepath.Join(folder, bench.Page)
+	require.NoError(t, os.WriteFile(page, []byte("before\n<!-- locks -->\nold\n<!-- end of locks -->\nafter\n"), 0o600))
+	require.NoError(t, exampleResults().document(folder))
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "old")
-	assert.True(t, strings.HasPrefix(string(text), "before\n") && strings.HasSuffix(string(text), "after\n"))
+	assert.True(t, strings.HasPrefix(string(text), "before\n") && strings.HasSuffix(string(text), "\nafter\n"))
 
 	chart, err := os.ReadFile(filepath.Join(folder, "bench", "batches.svg"))
 	require.NoError(t, err)
@@ -152,11 +152,12 @@ func TestResultsAreKeptAndDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept := filepath.Join(folder, "bench", "locks.json")
-	only := &results{Pairs: map[int]map[string]pairs{1: {ours.name: {Rate: 5}}}}
+	kept := filepath.Join(folder, "locks.json")
+	require.NoError(t, exampleResults().save(kept))
+	only := &results{Uncontended: map[int]map[string]uncontended{1: {leasewheelCandidate.name: {Rate: 5}}}}
 	require.NoError(t, only.save(kept))
 	again := new(results)
 	require.NoError(t, again.load(kept))
-	assert.InDelta(t, 5, again.Pairs[1][ours.name].Rate, 0)
-	assert.Equal(t, sample().Batches, again.Batches, "what was not measured anew")
+	assert.InDelta(t, 5, again.Uncontended[1][leasewheelCandidate.name].Rate, 0)
+	assert.Equal(t, exampleResults().Batches, again.Batches, "the second run did not measure them")
 }

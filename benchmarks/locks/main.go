@@ -1,14 +1,14 @@
-// Command locks measures this module beside other lock clients: locks that nobody
-// else wants, a lock that many want, and many locks at once; each contestant in a
-// process of its own on a redis-server of its own. It needs redis-server, version 7
-// or later, in PATH; with Java and Maven, Redisson is measured too.
+// Command locks compares this module with other lock clients: uncontended locks, a
+// contended lock, and many locks as one. Each client runs in a process of its own on a
+// redis-server of its own. The program needs redis-server 7 or later in PATH. With
+// Java and Maven it measures Redisson, too.
 //
 //	go run ./locks
 //	go run ./locks -quick
 //	go run ./locks -only handover -clients 2,64 -json results.json
-//	go run ./locks -print results.json
+//	go run ./locks -print results/locks.json
 //
-// docs/BENCHMARKS-LOCKS.md tells what each figure means.
+// docs/BENCHMARKS.md explains the figures.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	window  time.Duration
 	works   []string
@@ -38,21 +38,21 @@ type config struct {
 
 var program = bench.Program[config]{Name: "locks", Parse: parse, Run: run, Child: child}
 
-func main() { os.Exit(program.Status()) }
+func main() { os.Exit(program.Main()) }
 
-// parse reads the flags; errors have been printed to w.
+// parse reads the flags and prints its errors to w.
 func parse(args []string, w io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("locks", flag.ContinueOnError)
 	f.SetOutput(w)
-	quick := f.Bool("quick", false, "measure each contestant for half a second: a rough picture")
-	f.DurationVar(&c.window, "window", 0, "how long to measure each contestant (default 3s)")
-	only := f.String("only", strings.Join([]string{workPairs, workHandOver, workBatches}, ","), "`what` to measure")
-	clients := f.String("clients", "", "how `many` goroutines, or clients that contend (default 1,8,64 and 2,8,64)")
+	quick := f.Bool("quick", false, "measure each candidate for half a second: less precise")
+	f.DurationVar(&c.window, "window", 0, "time to measure each candidate (default 3s)")
+	only := f.String("only", strings.Join([]string{workUncontended, workHandOver, workBatches}, ","), "comma-separated kinds of `work`")
+	clients := f.String("clients", "", "comma-separated `numbers` of goroutines, or of clients that contend (default 1,8,64 and 2,8,64)")
 	f.StringVar(&c.profile, "profile", "", "`folder` for a CPU profile of each client")
-	f.StringVar(&c.json, "json", "", "`file` for the results; what it has that is not measured anew is kept, and printed too")
-	f.StringVar(&c.print, "print", "", "measure nothing, print the results in this `file`")
-	f.StringVar(&c.docs, "docs", "", "`folder` in which to write bench/locks.json, bench/batches.svg and the tables of BENCHMARKS-LOCKS.md")
+	f.StringVar(&c.json, "json", "", "`file` for the results; other figures in it are kept and printed (default results/locks.json, none with -quick)")
+	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
+	f.StringVar(&c.docs, "docs", "", "`folder` whose "+bench.Page+" and bench/batches.svg to update")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -66,19 +66,22 @@ func parse(args []string, w io.Writer) (config, error) {
 	return c, err
 }
 
-// fill fills in what the flags left open, and checks what they say.
+// fill sets what the flags left open and checks all values.
 func (c *config) fill(quick bool, only, clients string) error {
+	if c.json == "" && c.print == "" {
+		c.json = bench.ResultsFile("locks", quick)
+	}
 	switch {
 	case c.window == 0 && quick:
 		c.window = 500 * time.Millisecond
 	case c.window == 0:
 		c.window = 3 * time.Second
 	case c.window < 100*time.Millisecond:
-		return errors.New("less than 100 ms cannot be measured")
+		return errors.New("-window must be at least 100ms")
 	}
 	for work := range strings.SplitSeq(only, ",") {
-		if work != workPairs && work != workHandOver && work != workBatches {
-			return fmt.Errorf("what is %q?", work)
+		if work != workUncontended && work != workHandOver && work != workBatches {
+			return fmt.Errorf("-only: unknown work %q", work)
 		}
 		c.works = append(c.works, work)
 	}
@@ -88,22 +91,22 @@ func (c *config) fill(quick bool, only, clients string) error {
 	for text := range strings.SplitSeq(clients, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("%q is no number of clients", text)
+			return fmt.Errorf("-clients: %q is not a positive number", text)
 		}
 		c.clients = append(c.clients, n)
 	}
 	return nil
 }
 
-// numbers returns how many goroutines or clients to measure with.
-func (c config) numbers(byDefault ...int) []int {
+// numbers returns the numbers of goroutines or clients to measure with.
+func (c config) numbers(defaults ...int) []int {
 	if c.clients != nil {
 		return c.clients
 	}
-	return byDefault
+	return defaults
 }
 
-// run measures, and prints what was measured.
+// run measures and prints the results.
 func run(ctx context.Context, c config, out, progress io.Writer) error {
 	r, failed := &results{}, error(nil)
 	if c.print != "" {

@@ -11,29 +11,30 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// meter measures what this process, the server and all others use.
+// meter measures the resources that this process, the server and all other processes
+// use.
 type meter struct {
-	rdb   *redis.Client
-	plain bool // of the contestant
-	from  reading
+	rdb     *redis.Client
+	usesSet bool // of the candidate
+	start   reading
 }
 
-// usage is what was used between begin and end.
+// usage holds the resources used between begin and end.
 type usage struct {
 	Took     time.Duration
 	CPU      time.Duration // of this process
 	RedisCPU time.Duration
-	Commands float64 // that lock and unlock, by the server's count
-	Others   float64 // share of a core that all else took
+	Commands float64 // commands that lock and unlock, counted by the server
+	Others   float64 // cores that other processes used
 }
 
-func newMeter(o order) (*meter, error) {
-	c, err := find(o.Contestant)
-	return &meter{rdb: redis.NewClient(&redis.Options{Addr: o.Addr}), plain: c.plain}, err
+func newMeter(t task) (*meter, error) {
+	c, err := findCandidate(t.Candidate)
+	return &meter{rdb: redis.NewClient(&redis.Options{Addr: t.Addr}), usesSet: c.usesSet}, err
 }
 
 func (m *meter) begin(ctx context.Context) (err error) {
-	m.from, err = m.read(ctx)
+	m.start, err = m.read(ctx)
 	return err
 }
 
@@ -41,20 +42,20 @@ func (m *meter) end(ctx context.Context) (usage, error) {
 	defer func() { _ = m.rdb.Close() }()
 	to, err := m.read(ctx)
 	u := usage{
-		Took:     to.at.Sub(m.from.at),
-		CPU:      to.own - m.from.own,
-		RedisCPU: to.redis - m.from.redis,
-		Commands: to.commands - m.from.commands,
+		Took:     to.at.Sub(m.start.at),
+		CPU:      to.own - m.start.own,
+		RedisCPU: to.redis - m.start.redis,
+		Commands: to.commands - m.start.commands,
 	}
-	u.Others = max(0, (to.machine-m.from.machine-u.CPU-u.RedisCPU).Seconds()/u.Took.Seconds())
+	u.Others = max(0, (to.machine-m.start.machine-u.CPU-u.RedisCPU).Seconds()/u.Took.Seconds())
 	return u, err
 }
 
-// reading is what all have used so far.
+// reading holds the resources used until a time.
 type reading struct {
 	at                  time.Time
 	own, machine, redis time.Duration
-	commands            float64 // scripts, and SET if plain
+	commands            float64 // scripts, and SETs if the candidate uses them
 }
 
 func (m *meter) read(ctx context.Context) (reading, error) {
@@ -71,7 +72,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 		case "cmdstat_eval", "cmdstat_evalsha":
 			r.commands += calls(value)
 		case "cmdstat_set":
-			if m.plain {
+			if m.usesSet {
 				r.commands += calls(value)
 			}
 		}

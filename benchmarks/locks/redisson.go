@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,15 +14,15 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
-// redisson is the name of the MultiLock of Redisson, in a JVM.
+// redisson is the candidate that runs in a JVM.
 const redisson = "Redisson MultiLock"
 
-// measureRedisson measures it on a server of its own. The error says so if there is
-// no Java or no Maven.
+// measureRedisson measures the MultiLock of Redisson on a server of its own. It returns
+// an error if Java or Maven is missing.
 func measureRedisson(ctx context.Context, window time.Duration) (batches, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		return nil, fmt.Errorf("where the sources are is not known")
+		return nil, errors.New("unknown path of the Java sources")
 	}
 	folder := filepath.Join(filepath.Dir(file), "redisson")
 	build := exec.CommandContext(ctx, "mvn", "-q", "-B", "package")
@@ -47,14 +48,14 @@ func measureRedisson(ctx context.Context, window time.Duration) (batches, error)
 	return parseBatches(string(out))
 }
 
-// parseBatches reads lines of a number of members and a time in µs.
+// parseBatches reads lines with a number of members, a median in µs and a count.
 func parseBatches(text string) (batches, error) {
 	times := batches{}
 	for line := range strings.Lines(text) {
 		var n, count int
 		var median float64
 		if _, err := fmt.Sscan(line, &n, &median, &count); err != nil {
-			return nil, fmt.Errorf("what is %q?", line)
+			return nil, fmt.Errorf("unexpected line %q: %w", line, err)
 		}
 		times[n] = median / 1000
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,31 +12,31 @@ import (
 
 const none = "–"
 
-// report returns the tables, in Markdown.
+// report returns the tables in Markdown.
 func (r *results) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Each measured for %v s. %s, Redis %s, %s.\n", r.Window, r.Machine, r.Redis, r.Go)
+	fmt.Fprintf(&b, "Each measured for %v s. %s, Redis %s, %s, load average %s before the run.\n", r.Window, r.Machine, r.Redis, r.Go, r.LoadBefore)
 	for _, t := range []struct {
 		title string
 		table bench.Table
 	}{
-		{"Locks that nobody else wants", r.pairsTable()},
-		{"A lock that many want, held for 2 ms", r.handOverTable()},
+		{"Uncontended locks", r.uncontendedTable()},
+		{"A contended lock, held for 2 ms", r.handOverTable()},
 		{"Many locks as one: ms to lock and unlock them", r.batchTable()},
 		{"Goals", r.goals()},
 	} {
 		if len(t.table) > 1 {
-			fmt.Fprintf(&b, "\n### %s\n\n%s", t.title, t.table)
+			fmt.Fprintf(&b, "\n#### %s\n\n%s", t.title, t.table)
 		}
 	}
 	return b.String()
 }
 
-func (r *results) pairsTable() bench.Table {
+func (r *results) uncontendedTable() bench.Table {
 	t := bench.Table{{"goroutines", "client", "pairs/s", "redis CPU, µs", "client CPU, µs", "p50, µs", "p99, µs", "other processes, % of a core"}}
-	for _, n := range slices.Sorted(maps.Keys(r.Pairs)) {
-		for _, c := range contestants() {
-			p, measured := r.Pairs[n][c.name]
+	for _, n := range slices.Sorted(maps.Keys(r.Uncontended)) {
+		for _, c := range candidates() {
+			p, measured := r.Uncontended[n][c.name]
 			if !measured || p.Rate == 0 {
 				continue
 			}
@@ -52,11 +51,11 @@ func (r *results) pairsTable() bench.Table {
 
 func (r *results) handOverTable() bench.Table {
 	t := bench.Table{{
-		"clients", "client", "p50, µs", "p99, µs", "a PING p50 / p99, µs", "p50 / PING", "p99 / PING",
+		"clients", "client", "p50, µs", "p99, µs", "PING p50 / p99, µs", "p50 / PING", "p99 / PING",
 		"commands", "Jain", "turns/s", "CPU redis + client, µs", "other processes, % of a core",
 	}}
 	for _, n := range slices.Sorted(maps.Keys(r.HandOvers)) {
-		for _, c := range contestants() {
+		for _, c := range candidates() {
 			h, measured := r.HandOvers[n][c.name]
 			if !measured || h.Rate == 0 {
 				continue
@@ -71,11 +70,11 @@ func (r *results) handOverTable() bench.Table {
 	return t
 }
 
-// batchNames returns what was measured, in the order of the table.
+// batchNames returns the measured candidates in the order of the table.
 func (r *results) batchNames() []string {
 	var names []string
-	for _, w := range ways() {
-		names = append(names, w.name)
+	for _, c := range batchCandidates() {
+		names = append(names, c.name)
 	}
 	return slices.DeleteFunc(append(names, redisson), func(name string) bool { return len(r.Batches[name]) == 0 })
 }
@@ -100,7 +99,7 @@ func (r *results) batchTable() bench.Table {
 	return t
 }
 
-// digits shows three of them, or all before the point.
+// digits formats x with three digits, or with all digits before the point.
 func digits(x float64) string {
 	if x >= 100 {
 		return fmt.Sprintf("%.0f", x)
@@ -108,14 +107,10 @@ func digits(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// document writes the results, the chart and the tables into the folder of the
-// documentation.
-func (r *results) document(folder string) error {
-	if err := r.save(filepath.Join(folder, "bench", "locks.json")); err != nil {
+// document writes the chart and the tables into the folder of the documents.
+func (r *results) document(docs string) error {
+	if err := bench.WriteFile(filepath.Join(docs, "bench", "batches.svg"), r.chart().SVG()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "bench", "batches.svg"), []byte(r.svg()), 0o644); err != nil {
-		return err
-	}
-	return bench.Document(filepath.Join(folder, "BENCHMARKS-LOCKS.md"), r.report())
+	return bench.Document(filepath.Join(docs, bench.Page), "locks", "\n"+r.report())
 }

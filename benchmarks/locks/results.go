@@ -18,16 +18,17 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
-// results are those of a run, or of several that were put together. The keys are
-// numbers of goroutines or clients, and names of contestants.
+// results are the results of one run, or of several joined runs. The keys are numbers
+// of goroutines or clients, and names of candidates.
 type results struct {
-	Machine   string
-	Redis     string
-	Go        string
-	Window    float64 // seconds
-	Pairs     map[int]map[string]pairs
-	HandOvers map[int]map[string]handOver
-	Batches   map[string]batches
+	Machine     string
+	Redis       string
+	Go          string
+	LoadBefore  string  // load averages of 1, 5 and 15 minutes
+	Window      float64 // seconds
+	Uncontended map[int]map[string]uncontended
+	HandOvers   map[int]map[string]handOver
+	Batches     map[string]batches
 }
 
 func newResults(ctx context.Context, window time.Duration) (*results, error) {
@@ -42,7 +43,7 @@ func newResults(ctx context.Context, window time.Duration) (*results, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &results{Machine: bench.Machine(), Go: runtime.Version(), Window: window.Seconds()}
+	r := &results{Machine: bench.Machine(), Go: runtime.Version(), LoadBefore: bench.Load(), Window: window.Seconds()}
 	for line := range strings.Lines(info) {
 		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
 			r.Redis = version
@@ -51,8 +52,8 @@ func newResults(ctx context.Context, window time.Duration) (*results, error) {
 	return r, nil
 }
 
-// measure measures all that is wanted, one after another. What cannot be measured
-// does not keep the rest from being; the error tells of it.
+// measure measures the selected work, one candidate after another. It goes on after an
+// error and returns all errors.
 func (r *results) measure(ctx context.Context, c config, progress io.Writer) error {
 	var failed error
 	step := func(what string, f func() error) {
@@ -70,8 +71,8 @@ func (r *results) measure(ctx context.Context, c config, progress io.Writer) err
 	}
 	for _, work := range c.works {
 		switch work {
-		case workPairs:
-			r.measurePairs(c, step)
+		case workUncontended:
+			r.measureUncontended(c, step)
 		case workHandOver:
 			r.measureHandOvers(c, step)
 		case workBatches:
@@ -84,16 +85,17 @@ func (r *results) measure(ctx context.Context, c config, progress io.Writer) err
 	return failed
 }
 
+// stepper measures one candidate and prints the progress.
 type stepper func(what string, f func() error)
 
-func (r *results) measurePairs(c config, step stepper) {
-	r.Pairs = map[int]map[string]pairs{}
+func (r *results) measureUncontended(c config, step stepper) {
+	r.Uncontended = map[int]map[string]uncontended{}
 	for _, n := range c.numbers(1, 8, 64) {
-		r.Pairs[n] = map[string]pairs{}
-		for _, contestant := range contestants() {
-			o := order{Work: workPairs, Contestant: contestant.name, Goroutines: n, Window: c.window, Profile: c.profile}
-			step(fmt.Sprintf("pairs, %d goroutines, %s", n, o.Contestant), func() (err error) {
-				r.Pairs[n][o.Contestant], err = measurePairs(o)
+		r.Uncontended[n] = map[string]uncontended{}
+		for _, candidate := range candidates() {
+			t := task{Work: workUncontended, Candidate: candidate.name, Goroutines: n, Window: c.window, Profile: c.profile}
+			step(fmt.Sprintf("uncontended, %d goroutines, %s", n, t.Candidate), func() (err error) {
+				r.Uncontended[n][t.Candidate], err = measureUncontended(t)
 				return err
 			})
 		}
@@ -104,10 +106,10 @@ func (r *results) measureHandOvers(c config, step stepper) {
 	r.HandOvers = map[int]map[string]handOver{}
 	for _, n := range c.numbers(2, 8, 64) {
 		r.HandOvers[n] = map[string]handOver{}
-		for _, contestant := range contestants() {
-			o := order{Work: workHandOver, Contestant: contestant.name, Goroutines: n, Window: c.window, Profile: c.profile}
-			step(fmt.Sprintf("hand-over, %d clients, %s", n, o.Contestant), func() (err error) {
-				r.HandOvers[n][o.Contestant], err = measureHandOver(o)
+		for _, candidate := range candidates() {
+			t := task{Work: workHandOver, Candidate: candidate.name, Goroutines: n, Window: c.window, Profile: c.profile}
+			step(fmt.Sprintf("hand-over, %d clients, %s", n, t.Candidate), func() (err error) {
+				r.HandOvers[n][t.Candidate], err = measureHandOver(t)
 				return err
 			})
 		}
@@ -117,10 +119,10 @@ func (r *results) measureHandOvers(c config, step stepper) {
 func (r *results) measureBatches(ctx context.Context, c config, step stepper) {
 	r.Batches = map[string]batches{}
 	window := c.window / time.Duration(len(memberCounts))
-	for _, way := range ways() {
-		o := order{Work: workBatches, Contestant: way.name, Window: window, Profile: c.profile}
-		step("batches, "+way.name, func() (err error) {
-			r.Batches[way.name], err = measureBatches(o)
+	for _, candidate := range batchCandidates() {
+		t := task{Work: workBatches, Candidate: candidate.name, Window: window, Profile: c.profile}
+		step("batches, "+candidate.name, func() (err error) {
+			r.Batches[candidate.name], err = measureBatches(t)
 			return err
 		})
 	}
@@ -142,15 +144,15 @@ func (r *results) load(path string) error {
 	return nil
 }
 
-// save writes the results to a file, with what that has already and was not measured
-// anew.
+// save writes the results to a file. It keeps the figures of the file that this run did
+// not measure.
 func (r *results) save(path string) error {
 	var before results
 	if err := before.load(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if r.Pairs == nil {
-		r.Pairs = before.Pairs
+	if r.Uncontended == nil {
+		r.Uncontended = before.Uncontended
 	}
 	if r.HandOvers == nil {
 		r.HandOvers = before.HandOvers

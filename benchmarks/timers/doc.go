@@ -1,14 +1,13 @@
-// Command timers measures the timer engines of this module beside those that a
-// program could use in their place, and holds the figures against goals.
+// Command timers measures the timer engines of this module and the timers that a
+// program could use instead, and compares the figures with goals.
 //
-//	go run ./timers                     # all of it, about eleven minutes
-//	go run ./timers -quick              # two minutes, coarser figures
+//	go run ./timers                     # all rows, about an hour
+//	go run ./timers -quick              # three minutes, less precise
 //	go run ./timers -rows replace,reset -peers wheel,std
-//	go run ./timers -docs ../docs       # also write the report and the charts
-//	go run ./timers -render ../docs/bench/results.json -docs ../docs
+//	go run ./timers -render results/timers.json -docs ../docs
 //
-// Each sample runs in a process of its own: this program started again with
-// -sample, or a JVM for Netty. The peers of a row take turns within a round, and
-// a ratio is the median, over the rounds, of the ratio of neighbours in time. So
-// a machine that slows down for a while slows down all of them.
+// Each sample runs in a process of its own: this program with the flag -sample, or
+// a JVM for Netty. Within a round the peers of a row run one after another. A ratio
+// is the median over the rounds of the ratio within a round, so a machine that is
+// slow for a while slows down both sides of a ratio.
 package main

@@ -1,51 +1,36 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// The tables of BENCHMARKS.md stand between these lines; the rest is written by
-// hand.
-const (
-	reportBegins = "<!-- report -->\n"
-	reportEnds   = "<!-- end of report -->"
-)
-
-// document writes the results, the charts and the tables into the folder of the
-// docs.
+// document writes the charts and the tables into the folder of the documents.
 func (r *results) document(docs string) error {
-	folder := filepath.Join(docs, "bench")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	for _, c := range charts {
+		if err := writeChart(docs, c.file, r.barChart(c)); err != nil {
+			return err
+		}
+	}
+	if err := writeChart(docs, "probe", r.probeChart().SVG()); err != nil {
 		return err
 	}
-	if err := r.save(filepath.Join(folder, "results.json")); err != nil {
-		return err
-	}
-	if err := r.draw(folder); err != nil {
-		return err
-	}
-	page := filepath.Join(docs, "BENCHMARKS.md")
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(text), reportBegins)
-	_, after, ok2 := strings.Cut(rest, reportEnds)
-	if !ok || !ok2 {
-		return errors.New(page + " has no place for the report")
-	}
-	return os.WriteFile(page, []byte(before+reportBegins+r.where()+r.report()+reportEnds+after), 0o644)
+	return bench.Document(filepath.Join(docs, bench.Page), "timers", r.provenance()+r.report())
 }
 
-// where says what the figures were measured on and with.
-func (r *results) where() string {
-	a := r.About
-	return fmt.Sprintf("\n%s, %s. %s.\n\n    %s\n\n%d rounds, %.0f minutes.\n"+
-		"A look at the clock takes %.0f ns here, locking and unlocking a mutex %.0f: schedule+cancel needs one\n"+
-		"of the first and two of the second.\n\n",
-		a.Machine, a.OS, strings.Join(a.Versions, "\n- "), a.Command, a.Rounds, a.Minutes, a.Clock, a.Lock)
+func writeChart(docs, name, svg string) error {
+	if svg == "" {
+		return nil
+	}
+	return bench.WriteFile(filepath.Join(docs, "bench", name+".svg"), svg)
+}
+
+// provenance says where, with what and how the figures were measured.
+func (r *results) provenance() string {
+	text := "\n" + r.Environment.String() + "\n"
+	for _, run := range r.Runs {
+		text += "- " + run.String() + "\n"
+	}
+	return text + "\n"
 }

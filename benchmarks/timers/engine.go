@@ -2,34 +2,39 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// engine is a peer as the harness sees it; H is its handle of a timer. Its methods
-// are called through one table per peer, the same for all. Callbacks are given the
-// form that suits the peer, and each is one object on the heap at most.
+// engine is how the harness uses a peer. H is the peer's handle of a timer. The
+// harness calls all peers through this interface, so all pay for the same call.
+// Callbacks have the form that suits the peer, and each allocates at most one
+// object.
 type engine[H any] interface {
-	// nop arms a timer whose callback does nothing.
-	nop(d time.Duration) H
+	// noop schedules a timer whose callback does nothing.
+	noop(d time.Duration) H
 	// stop cancels a pending timer.
 	stop(h H)
-	// reset moves a pending timer, by stop and nop if the peer knows no better.
+	// reset moves a pending timer. Peers without such a method stop it and schedule
+	// another.
 	reset(h H, d time.Duration) H
-	// fire arms a timer whose callback calls arrived(due).
+	// fire schedules a timer whose callback calls recordFire(due).
 	fire(d time.Duration, due int64)
-	// every arms a timer whose callback calls beat and that fires each period from
-	// now on: by the peer's own means if it has such, else armed by the callback.
+	// every calls recordPeriodic each period from now on: with the peer's periodic
+	// timers, or with a callback that schedules its timer again.
 	every(period time.Duration)
+	// call schedules a timer whose callback calls f.
+	call(d time.Duration, f func())
 	close()
 }
 
-// peer is one of those measured.
+// peer is one of the engines that are measured.
 type peer struct {
-	name  string
-	title string
-	ticks []time.Duration // those that it can be set to; none if it has no tick
-	aside bool            // seldom decides a goal: measured in one round, and not with -quick
-	run   func(s spec) (values, error)
+	name       string
+	title      string
+	ticks      []time.Duration // the ticks that it supports; none if it has no tick
+	occasional bool            // measured in one round only, and not with -quick
+	run        func(s spec) (values, error)
 }
 
 // The ticks of the rows.
@@ -40,20 +45,24 @@ const (
 
 var bothTicks = []time.Duration{fineTick, coarseTick}
 
-// peers are all that run in a Go process. Netty is apart, see jvm.go.
+// peers are the engines that run in a Go process. See netty.go for Netty.
 var peers = []peer{
 	{name: "wheel", title: "wheel", ticks: bothTicks, run: runOn(newWheel)},
-	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, aside: true, run: runOn(newWheelGo)},
+	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, occasional: true, run: runOn(newGoWheel)},
 	{name: "heap", title: "heapqueue", run: runOn(newHeap)},
 	{name: "std", title: "time.AfterFunc", run: runOn(newStd)},
 	{name: "antlabs", title: "antlabs/timer", ticks: []time.Duration{coarseTick}, run: runOn(newAntlabs)},
 	{name: "russellluo", title: "RussellLuo/timingwheel", ticks: bothTicks, run: runOn(newRussellLuo)},
-	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, aside: true, run: runOn(newRfyiamcool)},
-	{name: "textbook", title: "container/heap", run: runOn(newTextbook)},
-	{name: "harness", title: "the harness alone", aside: true, run: runOn(newHarness)},
+	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, occasional: true, run: runOn(newRfyiamcool)},
+	{name: "containerheap", title: "container/heap", run: runOn(newContainerHeap)},
+	{name: "floor", title: "clock and two locks", run: runOn(newFloor)},
+	{name: "harness", title: "harness alone", occasional: true, run: runOn(newHarness)},
 }
 
 const netty = "netty"
+
+// isOurs reports whether a peer is an engine of this module.
+func isOurs(name string) bool { return slices.Contains([]string{"wheel", "wheel-go", "heap"}, name) }
 
 // peerNamed finds a Go peer.
 func peerNamed(name string) (peer, error) {
@@ -62,10 +71,10 @@ func peerNamed(name string) (peer, error) {
 			return p, nil
 		}
 	}
-	return peer{}, fmt.Errorf("no peer %q", name)
+	return peer{}, fmt.Errorf("unknown peer %q", name)
 }
 
-// titleOf returns what a peer is called in tables.
+// titleOf returns the name of a peer in tables.
 func titleOf(name string) string {
 	if name == netty {
 		return "Netty HashedWheelTimer"
@@ -77,26 +86,17 @@ func titleOf(name string) string {
 	return p.title
 }
 
-// aside tells whether a peer is measured in one round only.
-func aside(name string) bool {
+func isOccasional(name string) bool {
 	p, err := peerNamed(name)
-	return err == nil && p.aside
+	return err == nil && p.occasional
 }
 
-// suits tells whether a peer can run with that tick. A peer without ticks suits
-// all.
-func suits(name string, tick time.Duration) bool {
+// hasTick tells whether a peer can run with a tick. A peer without ticks runs with
+// any.
+func hasTick(name string, tick time.Duration) bool {
 	if name == netty || tick == 0 {
 		return true
 	}
 	p, err := peerNamed(name)
-	if err != nil {
-		return false
-	}
-	for _, t := range p.ticks {
-		if t == tick {
-			return true
-		}
-	}
-	return len(p.ticks) == 0
+	return err == nil && (len(p.ticks) == 0 || slices.Contains(p.ticks, tick))
 }

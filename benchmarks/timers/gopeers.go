@@ -8,16 +8,17 @@ import (
 	rfyiamcool "github.com/rfyiamcool/go-timewheel"
 )
 
-func nop() {}
+func noop() {}
 
-// std is package time. The runtime gives each function a goroutine.
+// std is package time. The runtime starts a goroutine for each function.
 type std struct{}
 
 func newStd(spec) engine[*time.Timer] { return std{} }
 
-func (std) nop(d time.Duration) *time.Timer { return time.AfterFunc(d, nop) }
-func (std) stop(t *time.Timer)              { t.Stop() }
-func (std) close()                          {}
+func (std) noop(d time.Duration) *time.Timer { return time.AfterFunc(d, noop) }
+func (std) stop(t *time.Timer)               { t.Stop() }
+func (std) call(d time.Duration, f func())   { time.AfterFunc(d, f) }
+func (std) close()                           {}
 
 func (std) reset(t *time.Timer, d time.Duration) *time.Timer {
 	t.Reset(d)
@@ -25,21 +26,21 @@ func (std) reset(t *time.Timer, d time.Duration) *time.Timer {
 }
 
 func (std) fire(d time.Duration, due int64) {
-	time.AfterFunc(d, func() { arrived(due) })
+	time.AfterFunc(d, func() { recordFire(due) })
 }
 
 func (std) every(period time.Duration) {
 	var t *time.Timer
 	t = time.AfterFunc(forever, func() {
-		beat()
+		recordPeriodic()
 		t.Reset(period)
 	})
 	t.Reset(period)
 }
 
-// antlabsWheel has a fixed tick of 10 ms, a goroutine per function, and periodic
-// timers of its own. Its Reset cannot be used: it waits for itself for ever if the
-// timer's new bucket is that of before.
+// antlabsWheel has a fixed tick of 10 ms, periodic timers, and starts a goroutine for
+// each function. The benchmark does not use its Reset, because Reset deadlocks if
+// the timer stays in its bucket.
 type antlabsWheel struct{ antlabs.Timer }
 
 func newAntlabs(spec) engine[antlabs.TimeNoder] {
@@ -48,22 +49,23 @@ func newAntlabs(spec) engine[antlabs.TimeNoder] {
 	return antlabsWheel{t}
 }
 
-func (a antlabsWheel) nop(d time.Duration) antlabs.TimeNoder { return a.AfterFunc(d, nop) }
-func (a antlabsWheel) stop(t antlabs.TimeNoder)              { t.Stop() }
-func (a antlabsWheel) every(period time.Duration)            { a.ScheduleFunc(period, beat) }
-func (a antlabsWheel) close()                                { a.Stop() }
+func (a antlabsWheel) noop(d time.Duration) antlabs.TimeNoder { return a.AfterFunc(d, noop) }
+func (a antlabsWheel) stop(t antlabs.TimeNoder)               { t.Stop() }
+func (a antlabsWheel) call(d time.Duration, f func())         { a.AfterFunc(d, f) }
+func (a antlabsWheel) every(period time.Duration)             { a.ScheduleFunc(period, recordPeriodic) }
+func (a antlabsWheel) close()                                 { a.Stop() }
 
 func (a antlabsWheel) reset(t antlabs.TimeNoder, d time.Duration) antlabs.TimeNoder {
 	t.Stop()
-	return a.nop(d)
+	return a.noop(d)
 }
 
 func (a antlabsWheel) fire(d time.Duration, due int64) {
-	a.AfterFunc(d, func() { arrived(due) })
+	a.AfterFunc(d, func() { recordFire(due) })
 }
 
-// russellLuo has a goroutine per function, no Reset, and periodic timers of its
-// own.
+// russellLuo has periodic timers and no Reset. It starts a goroutine for each
+// function.
 type russellLuo struct{ *timingwheel.TimingWheel }
 
 func newRussellLuo(s spec) engine[*timingwheel.Timer] {
@@ -72,31 +74,34 @@ func newRussellLuo(s spec) engine[*timingwheel.Timer] {
 	return russellLuo{w}
 }
 
-func (r russellLuo) nop(d time.Duration) *timingwheel.Timer { return r.AfterFunc(d, nop) }
-func (r russellLuo) stop(t *timingwheel.Timer)              { t.Stop() }
-func (r russellLuo) close()                                 { r.Stop() }
+func (r russellLuo) noop(d time.Duration) *timingwheel.Timer { return r.AfterFunc(d, noop) }
+func (r russellLuo) stop(t *timingwheel.Timer)               { t.Stop() }
+func (r russellLuo) call(d time.Duration, f func())          { r.AfterFunc(d, f) }
+func (r russellLuo) close()                                  { r.Stop() }
 
 func (r russellLuo) reset(t *timingwheel.Timer, d time.Duration) *timingwheel.Timer {
 	t.Stop()
-	return r.nop(d)
+	return r.noop(d)
 }
 
 func (r russellLuo) fire(d time.Duration, due int64) {
-	r.AfterFunc(d, func() { arrived(due) })
+	r.AfterFunc(d, func() { recordFire(due) })
 }
 
-func (r russellLuo) every(period time.Duration) { r.ScheduleFunc(grid(period), beat) }
+func (r russellLuo) every(period time.Duration) {
+	r.ScheduleFunc(fixedPeriod(period), recordPeriodic)
+}
 
-type grid time.Duration
+type fixedPeriod time.Duration
 
-func (g grid) Next(t time.Time) time.Time { return t.Add(time.Duration(g)) }
+func (p fixedPeriod) Next(t time.Time) time.Time { return t.Add(time.Duration(p)) }
 
-// rfyiamcoolWheel has a goroutine per function, no Reset of a Task, and periodic
-// tasks of its own.
+// rfyiamcoolWheel has periodic tasks and no Reset of a task. It starts a goroutine
+// for each function.
 type rfyiamcoolWheel struct{ *rfyiamcool.TimeWheel }
 
-// The package starts a wheel of its own when it is imported, in the processes of
-// all peers; it would wake them once a second.
+// The package starts a default wheel at import, in the processes of all peers. That
+// wheel would wake each process once a second.
 func init() { rfyiamcool.DefaultTimeWheel.Stop() }
 
 func newRfyiamcool(s spec) engine[*rfyiamcool.Task] {
@@ -106,16 +111,17 @@ func newRfyiamcool(s spec) engine[*rfyiamcool.Task] {
 	return rfyiamcoolWheel{w}
 }
 
-func (r rfyiamcoolWheel) nop(d time.Duration) *rfyiamcool.Task { return r.Add(d, nop) }
-func (r rfyiamcoolWheel) stop(t *rfyiamcool.Task)              { must(r.Remove(t)) }
-func (r rfyiamcoolWheel) every(period time.Duration)           { r.AddCron(period, beat) }
-func (r rfyiamcoolWheel) close()                               { r.Stop() }
+func (r rfyiamcoolWheel) noop(d time.Duration) *rfyiamcool.Task { return r.Add(d, noop) }
+func (r rfyiamcoolWheel) stop(t *rfyiamcool.Task)               { must(r.Remove(t)) }
+func (r rfyiamcoolWheel) call(d time.Duration, f func())        { r.Add(d, f) }
+func (r rfyiamcoolWheel) every(period time.Duration)            { r.AddCron(period, recordPeriodic) }
+func (r rfyiamcoolWheel) close()                                { r.Stop() }
 
 func (r rfyiamcoolWheel) reset(t *rfyiamcool.Task, d time.Duration) *rfyiamcool.Task {
 	r.stop(t)
-	return r.nop(d)
+	return r.noop(d)
 }
 
 func (r rfyiamcoolWheel) fire(d time.Duration, due int64) {
-	r.Add(d, func() { arrived(due) })
+	r.Add(d, func() { recordFire(due) })
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// meter measures a stretch of work: wall time, processor time of the whole
-// process, what it allocated and how often one of its threads went to sleep. A
-// stolen core lengthens wall time and leaves processor time nearly as it is.
+// meter measures the wall time, the processor time, the allocations and the
+// voluntary context switches of this process. A core that the machine takes away
+// lengthens the wall time and hardly changes the processor time.
 type meter struct {
 	wall   time.Time
 	cpu    time.Duration
@@ -24,19 +24,19 @@ func startMeter() *meter {
 	return m
 }
 
-// spent is what a stretch took.
-type spent struct {
+// cost is what the process used between startMeter and stop.
+type cost struct {
 	wall, cpu     time.Duration
 	bytes, allocs float64
 	sleeps        float64
 }
 
-func (m *meter) stop() spent {
+func (m *meter) stop() cost {
 	wall := time.Since(m.wall)
 	cpu, sleeps := usage()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	return spent{
+	return cost{
 		wall:   wall,
 		cpu:    cpu - m.cpu,
 		bytes:  float64(mem.TotalAlloc - m.mem.TotalAlloc),
@@ -45,16 +45,16 @@ func (m *meter) stop() spent {
 	}
 }
 
-// per writes what one of n operations took into v, under names with the prefix.
-func (s spent) per(n float64, v values, prefix string) {
-	v[prefix+"cpu"] = float64(s.cpu) / n
-	v[prefix+"wall"] = float64(s.wall) / n
-	v[prefix+"bytes"] = s.bytes / n
-	v[prefix+"allocs"] = s.allocs / n
+// put stores the cost of one of n operations in v. The names begin with prefix.
+func (c cost) put(n float64, v values, prefix string) {
+	v[prefix+"cpu"] = float64(c.cpu) / n
+	v[prefix+"wall"] = float64(c.wall) / n
+	v[prefix+"bytes"] = c.bytes / n
+	v[prefix+"allocs"] = c.allocs / n
 }
 
-// usage returns the processor time of this process and how often its threads
-// slept.
+// usage returns the processor time and the voluntary context switches of this
+// process.
 func usage() (cpu time.Duration, sleeps float64) {
 	var u syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))

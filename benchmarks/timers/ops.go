@@ -7,77 +7,86 @@ import (
 	"time"
 )
 
-// dice is xorshift64: a random number for about a nanosecond.
-type dice uint64
+// xorshift is a random number generator that takes about a nanosecond.
+type xorshift uint64
 
-func (d *dice) next() uint64 {
-	x := *d
+// seed is the state from which all samples draw the delays of pending timers.
+const seed xorshift = 88172645463325252
+
+func (r *xorshift) next() uint64 {
+	x := *r
 	x ^= x << 13
 	x ^= x >> 7
 	x ^= x << 17
-	*d = x
+	*r = x
 	return uint64(x)
 }
 
-// below is a random number below n, n up to 2³².
-func (d *dice) below(n uint64) uint64 { return d.next() >> 32 * n >> 32 }
+// below returns a random number below n. n is at most 2³².
+func (r *xorshift) below(n uint64) uint64 { return r.next() >> 32 * n >> 32 }
 
-// far is a delay of one to two hours, that of all timers that stay pending.
-func (d *dice) far() time.Duration {
-	return time.Hour + time.Duration(d.below(3_600_000)*uint64(time.Millisecond)) + time.Duration(d.next()>>44)
+// within returns a random time below d.
+func (r *xorshift) within(d time.Duration) time.Duration {
+	return time.Duration(r.below(uint64(d/time.Microsecond))*1000 + r.next()>>55)
 }
 
-// near is shorter than the delays of all others pending.
-const near = 30 * time.Minute
+// longDelay returns one to two hours, the delay of timers that stay pending.
+func (r *xorshift) longDelay() time.Duration {
+	return time.Hour + time.Duration(r.below(3_600_000)*uint64(time.Millisecond)) + time.Duration(r.next()>>44)
+}
 
-// stretch is how many operations are done between two looks at the clock.
-const stretch = 256
+// shortDelay is shorter than all delays of the timers that stay pending.
+const shortDelay = 30 * time.Minute
 
-// fill arms n timers that stay pending, and keeps no handles.
+// batch is the number of operations between two looks at the clock.
+const batch = 256
+
+// fill schedules n timers that stay pending. It keeps no handles.
 func fill[H any](e engine[H], n int) {
-	d := dice(88172645463325252)
+	rng := seed
 	for range n {
-		e.nop(d.far())
+		e.noop(rng.longDelay())
 	}
 	runtime.GC()
 }
 
-// ops measures arming a timer and cancelling it, with others pending: with a delay
-// like those of the others, with one shorter than all, and on all cores.
+// ops measures schedule and stop while other timers are pending: with a delay in
+// the range of the others ("hot"), with a shorter one ("near"), and with long delays
+// on all cores ("par").
 func ops[H any](e engine[H], s spec) values {
 	fill(e, s.Pending)
 	v := values{}
-	d := dice(1)
+	rng := xorshift(1)
 	hot := func() {
-		for range stretch {
-			e.stop(e.nop(d.far()))
+		for range batch {
+			e.stop(e.noop(rng.longDelay()))
 		}
 	}
-	timed(hot, s.For).per(v, "hot.")
+	timed(hot, s.For).put(v, "hot.")
 	timed(func() {
-		for range stretch {
-			d.far() // as hot has it, so that the two compare
-			e.stop(e.nop(near))
+		for range batch {
+			rng.longDelay() // makes the loop cost the same as hot
+			e.stop(e.noop(shortDelay))
 		}
-	}, s.For).per(v, "near.")
-	parallel(e, s.For).per(v, "par.")
+	}, s.For).put(v, "near.")
+	onAllCores(e, s.For).put(v, "par.")
 	v["par.added"] = v["par.cpu"] / v["hot.cpu"]
 	return v
 }
 
-// counted is what n operations took.
+// counted is the cost of n operations.
 type counted struct {
-	spent
+	cost
 	n float64
 }
 
-func (c counted) per(v values, prefix string) { c.spent.per(c.n, v, prefix) }
+func (c counted) put(v values, prefix string) { c.cost.put(c.n, v, prefix) }
 
-// timed repeats f, which does stretch operations: first for a quarter of the time
-// as a warm-up, then measured.
+// timed repeats f, which does batch operations, for d. It first warms up for a
+// quarter of d.
 func timed(f func(), d time.Duration) counted {
 	repeat := func(d time.Duration) (n float64) {
-		for end := now() + int64(d); now() < end; n += stretch {
+		for end := now() + int64(d); now() < end; n += batch {
 			f()
 		}
 		return n
@@ -88,18 +97,18 @@ func timed(f func(), d time.Duration) counted {
 	return counted{m.stop(), n}
 }
 
-// parallel is the hot operation on all cores.
-func parallel[H any](e engine[H], d time.Duration) counted {
+// onAllCores measures schedule and stop on one engine, with a goroutine per core.
+func onAllCores[H any](e engine[H], d time.Duration) counted {
 	var total atomic.Int64
 	var workers sync.WaitGroup
 	m := startMeter()
 	for i := range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			rng := dice(i + 1)
+			rng := xorshift(i + 1)
 			n := int64(0)
-			for end := now() + int64(d); now() < end; n += stretch {
-				for range stretch {
-					e.stop(e.nop(rng.far()))
+			for end := now() + int64(d); now() < end; n += batch {
+				for range batch {
+					e.stop(e.noop(rng.longDelay()))
 				}
 			}
 			total.Add(n)
@@ -109,41 +118,41 @@ func parallel[H any](e engine[H], d time.Duration) counted {
 	return counted{m.stop(), float64(total.Load())}
 }
 
-// held arms n timers and keeps their handles.
-func held[H any](e engine[H], n int) []H {
-	d := dice(88172645463325252)
+// pendingTimers schedules n timers and returns their handles.
+func pendingTimers[H any](e engine[H], n int) []H {
+	rng := seed
 	handles := make([]H, n)
 	for i := range handles {
-		handles[i] = e.nop(d.far())
+		handles[i] = e.noop(rng.longDelay())
 	}
 	runtime.GC()
 	return handles
 }
 
-// replace measures cancelling a random one of the pending timers and arming
-// another: nothing of it is in a cache.
+// replace measures stopping a random pending timer and scheduling another. The
+// processor has nothing of the timer in its caches.
 func replace[H any](e engine[H], s spec) values {
-	handles := held(e, s.Pending)
-	d, v := dice(1), values{}
+	handles := pendingTimers(e, s.Pending)
+	rng, v := xorshift(1), values{}
 	timed(func() {
-		for range stretch {
-			h := &handles[d.below(uint64(len(handles)))]
+		for range batch {
+			h := &handles[rng.below(uint64(len(handles)))]
 			e.stop(*h)
-			*h = e.nop(d.far())
+			*h = e.noop(rng.longDelay())
 		}
-	}, s.For).per(v, "")
+	}, s.For).put(v, "")
 	return v
 }
 
-// reset measures moving a random one of the pending timers.
+// reset measures moving a random pending timer.
 func reset[H any](e engine[H], s spec) values {
-	handles := held(e, s.Pending)
-	d, v := dice(1), values{}
+	handles := pendingTimers(e, s.Pending)
+	rng, v := xorshift(1), values{}
 	timed(func() {
-		for range stretch {
-			h := &handles[d.below(uint64(len(handles)))]
-			*h = e.reset(*h, d.far())
+		for range batch {
+			h := &handles[rng.below(uint64(len(handles)))]
+			*h = e.reset(*h, rng.longDelay())
 		}
-	}, s.For).per(v, "")
+	}, s.For).put(v, "")
 	return v
 }

@@ -2,14 +2,15 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
-// job is one sample to be taken.
+// job is one sample to take.
 type job struct {
 	Peer  string `json:"peer"`
 	Round int    `json:"round"`
-	// Spec is that of the row; the peer's process gets it filled in by forPeer.
+	// Spec is the spec of the row. The process of the sample gets Spec.forPeer.
 	Spec spec `json:"spec"`
 }
 
@@ -17,18 +18,18 @@ type job struct {
 type settings struct {
 	quick  bool
 	rounds int
-	rows   []string // ids, or beginnings of ids; empty for all
-	peers  []string // empty for all
+	rows   []string // ids, or first parts of ids; empty means all
+	peers  []string // empty means all
 }
 
-// quicker cuts the time of a sample for a quick run.
-func (s settings) quicker(sample spec) spec {
+// shorten cuts the time of a sample for a quick run.
+func (s settings) shorten(sample spec) spec {
 	if !s.quick {
 		return sample
 	}
 	switch sample.Work {
 	case "fire":
-	case "spread":
+	case "spread", "probe":
 		sample.For = 6 * time.Second
 	default:
 		sample.For /= 2
@@ -36,11 +37,11 @@ func (s settings) quicker(sample spec) spec {
 	return sample
 }
 
-// chosen returns the rows to measure.
-func (s settings) chosen() []row {
+// selected returns the rows to measure.
+func (s settings) selected() []row {
 	var out []row
 	for _, r := range rows {
-		if (s.quick && r.full) || (len(s.rows) > 0 && !slices.ContainsFunc(s.rows, r.matches)) {
+		if (s.quick && r.notQuick) || (len(s.rows) > 0 && !slices.ContainsFunc(s.rows, r.matches)) {
 			continue
 		}
 		out = append(out, r)
@@ -48,37 +49,32 @@ func (s settings) chosen() []row {
 	return out
 }
 
-func (r row) matches(id string) bool {
-	return r.ID == id || len(r.ID) > len(id) && r.ID[:len(id)+1] == id+"-"
-}
+func (r row) matches(id string) bool { return r.ID == id || strings.HasPrefix(r.ID, id+"-") }
 
-// plan lists the samples, in the order in which they are taken: round by round,
-// sample by sample, and in each the peers one after another.
+// plan lists the samples in the order in which they run: round by round, spec by
+// spec, peer by peer.
 func (s settings) plan() []job {
 	type need struct {
-		spec  spec
-		peers []string
-		slow  bool
+		spec   spec
+		peers  []string
+		repeat repetition
 	}
 	var needs []need
-	for _, r := range s.chosen() {
-		at := slices.IndexFunc(needs, func(n need) bool { return n.spec == r.sample })
-		if at < 0 {
-			at = len(needs)
-			needs = append(needs, need{spec: r.sample, slow: true})
+	for _, r := range s.selected() {
+		i := slices.IndexFunc(needs, func(n need) bool { return n.spec == r.sample })
+		if i < 0 {
+			i = len(needs)
+			needs = append(needs, need{spec: r.sample, repeat: onlyOnce})
 		}
-		needs[at].peers = append(needs[at].peers, r.peers()...)
-		needs[at].slow = needs[at].slow && r.slow
+		needs[i].peers = append(needs[i].peers, r.peers()...)
+		needs[i].repeat = min(needs[i].repeat, r.repeat)
 	}
 	var jobs []job
 	for round := range s.rounds {
 		for _, n := range needs {
-			if n.slow && round > 0 {
-				continue
-			}
-			for _, p := range turned(order(), round) {
-				if slices.Contains(n.peers, p) && s.wants(p, round) && suits(p, n.spec.Tick) {
-					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.quicker(n.spec)})
+			for _, p := range rotate(order(), round) {
+				if slices.Contains(n.peers, p) && n.repeat.includes(p, round) && s.measures(p, round) && hasTick(p, n.spec.Tick) {
+					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.shorten(n.spec)})
 				}
 			}
 		}
@@ -86,22 +82,34 @@ func (s settings) plan() []job {
 	return jobs
 }
 
-// turned begins with another of the names in each round, so that none is always
-// the first, after whatever the machine did before.
-func turned(names []string, round int) []string {
+// repetition says in which rounds a row is measured.
+type repetition int
+
+const (
+	everyRound repetition = iota
+	peersOnce             // our engines in every round, all others in the first
+	onlyOnce              // in the first round
+)
+
+func (r repetition) includes(peer string, round int) bool {
+	return round == 0 || r == everyRound || r == peersOnce && isOurs(peer)
+}
+
+// rotate starts each round with another peer, so that none is always the first.
+func rotate(names []string, round int) []string {
 	first := round * 3 % len(names)
 	return append(slices.Clone(names[first:]), names[:first]...)
 }
 
-// wants tells whether a peer is measured in a round.
-func (s settings) wants(peer string, round int) bool {
+// measures reports whether the settings include a peer in a round.
+func (s settings) measures(peer string, round int) bool {
 	if len(s.peers) > 0 {
 		return slices.Contains(s.peers, peer)
 	}
-	return !aside(peer) || !s.quick && round == 0
+	return !isOccasional(peer) || !s.quick && round == 0
 }
 
-// order is that of the peers within a round and in tables.
+// order returns the peers in the order of the tables.
 func order() []string {
 	var names []string
 	for _, p := range peers {
@@ -110,36 +118,43 @@ func order() []string {
 	return append(names, netty)
 }
 
-// peers lists those that the sample of a row is taken of.
+// peers returns the peers whose sample a row needs.
 func (r row) peers() []string {
 	switch r.sample.Work {
 	case "ops":
-		if r.sample.Pending > million { // takes long and much memory
+		if r.sample.Pending > million { // needs much time and memory
 			return []string{"wheel", "heap", "std", "antlabs", netty}
 		}
+		return allBut("wheel-go")
 	case "fire":
-		return order()
+		switch {
+		case r.sample.Buckets > 0:
+			return []string{"wheel"}
+		case r.sample.Ordered:
+			return []string{"wheel", "heap", "std"}
+		}
+		return allBut("floor")
 	case "rearm":
-		return without("harness", "textbook")
-	case "spread": // takes long
+		return allBut("harness", "floor", "containerheap")
+	case "probe":
+		return allBut("wheel-go", "harness", "floor")
+	case "spread": // needs much time
 		return []string{"wheel", netty}
-	case "reset":
-		return without("wheel-go", "textbook")
-	case "idle":
-		return without("wheel-go", "textbook")
+	case "reset", "idle":
+		return allBut("wheel-go", "containerheap", "floor")
 	}
-	return without("wheel-go") // which differs from the wheel in what a fire does
+	return allBut("wheel-go", "floor") // wheel-go differs from the wheel only in its callbacks
 }
 
-func without(names ...string) []string {
+func allBut(names ...string) []string {
 	return slices.DeleteFunc(order(), func(p string) bool { return slices.Contains(names, p) })
 }
 
-// who returns the peer whose figure a row is about, and the Go peers that it is
-// held against.
-func (r row) who() (subject string, rivals []string) {
-	if r.subject != "" {
-		return r.subject, r.rivals
+// subjects returns the engine whose figure a row shows, and the Go peers that it is
+// compared with.
+func (r row) subjects() (own string, goPeers []string) {
+	if r.own != "" {
+		return r.own, r.goPeers
 	}
-	return "wheel", wheels
+	return "wheel", wheelPeers
 }

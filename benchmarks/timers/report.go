@@ -5,76 +5,91 @@ import (
 	"strings"
 )
 
-// report is the two tables in Markdown: the goals, and the figures of all.
+// report returns the tables in Markdown: the goals, the figures of all peers, and
+// the lateness of the probes.
 func (r *results) report() string {
-	var b strings.Builder
-	b.WriteString(r.goals())
-	b.WriteString("\n")
-	b.WriteString(r.figures())
-	return b.String()
+	text := r.goals() + "\n" + r.figures()
+	if table := r.probes(); table != "" {
+		text += "\n" + table
+	}
+	return text
 }
 
-// goals is the table of ours beside the others. A ratio has its bound behind it,
-// and is bold where the bound is missed.
+// goals returns the table of our figures with their goals. A bold figure or ratio
+// misses its bound.
 func (r *results) goals() string {
 	var b strings.Builder
 	b.WriteString("| work | ours | goal | ÷ time.AfterFunc | ÷ best Go peer | ÷ Netty | met |\n")
 	b.WriteString("|---|---:|---:|---:|---:|---:|---|\n")
 	for _, w := range r.measured() {
 		l := r.line(w)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", w.Name, l.figure, l.goal, l.std, l.rival, l.netty, l.verdict())
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", w.Name, l.figure, l.goal, l.std, l.goPeer, l.netty, l.verdict())
 	}
 	return b.String()
 }
 
-// measured are the rows whose own figure is there.
+// measured returns the rows whose own figure was measured.
 func (r *results) measured() []row {
 	var out []row
 	for _, w := range rows {
-		subject, _ := w.who()
-		if _, ok := r.figure(w, subject); ok {
+		own, _ := w.subjects()
+		if _, ok := r.figure(w, own); ok {
 			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// judged is a row of the table of goals.
-type judged struct {
-	figure, goal, std, rival, netty string
-	asked, missed, unknown          int
+// goalLine holds the cells of a row of the table of goals, and counts its bounds.
+type goalLine struct {
+	figure, goal, std, goPeer, netty string
+	bounds, missed, unknown          int
 }
 
-func (r *results) line(w row) judged {
-	subject, _ := w.who()
-	own, _ := r.figure(w, subject)
-	l := judged{figure: number(own) + unit(w)}
-	if g := w.goal; g.figure > 0 || g.none {
-		l.goal = "≤ " + number(g.figure)
-		l.judge(own <= g.figure+w.noise)
-		if own > g.figure+w.noise {
+func (r *results) line(w row) goalLine {
+	own, _ := w.subjects()
+	figure, _ := r.figure(w, own)
+	l := goalLine{figure: number(figure) + unit(w)}
+	if bound, ok := r.bound(w); ok {
+		l.goal = "≤ " + number(bound)
+		l.check(figure <= bound+w.noise)
+		if figure > bound+w.noise {
 			l.figure = bold(l.figure)
 		}
+	} else if w.goal.aboveRow != "" {
+		l.unknown++
 	}
-	l.std = l.against(r, w, "std", w.goal.std)
-	l.netty = l.against(r, w, netty, w.goal.netty)
-	rival, ok := r.rival(w)
-	if !ok && w.goal.rival > 0 {
+	l.std = l.ratioTo(r, w, "std", w.goal.std)
+	l.netty = l.ratioTo(r, w, netty, w.goal.netty)
+	best, ok := r.bestPeer(w)
+	if !ok && w.goal.goPeer > 0 {
 		l.unknown++
 	}
 	if ok {
-		l.rival = l.against(r, w, rival, w.goal.rival)
-		if l.rival != "" {
-			l.rival += " " + rival
+		l.goPeer = l.ratioTo(r, w, best, w.goal.goPeer)
+		if l.goPeer != "" {
+			l.goPeer += " " + best
 		}
 	}
 	return l
 }
 
-// against shows the ratio to a peer beside its bound and judges it.
-func (l *judged) against(r *results, w row, peer string, bound float64) string {
-	subject, _ := w.who()
-	ratio, ok := r.ratio(w, subject, peer)
+// bound returns the upper bound of the figure of a row.
+func (r *results) bound(w row) (float64, bool) {
+	if w.goal.aboveRow == "" {
+		return w.goal.figure, w.goal.figure > 0 || w.goal.zero
+	}
+	base, err := rowNamed(w.goal.aboveRow)
+	must(err)
+	own, _ := w.subjects()
+	figure, ok := r.figure(base, own)
+	return figure + w.goal.above, ok
+}
+
+// ratioTo returns the ratio to a peer with its bound, and checks the bound.
+func (l *goalLine) ratioTo(r *results, w row, peer string, bound float64) string {
+	own, _ := w.subjects()
+	ratio, ok := r.ratio(w, own, peer)
 	switch {
 	case !ok && bound > 0:
 		l.unknown++
@@ -85,7 +100,7 @@ func (l *judged) against(r *results, w row, peer string, bound float64) string {
 		return fmt.Sprintf("%.2f", ratio)
 	}
 	met := round2(ratio) <= bound
-	l.judge(met)
+	l.check(met)
 	text := fmt.Sprintf("%.2f", ratio)
 	if !met {
 		text = bold(text)
@@ -93,35 +108,30 @@ func (l *judged) against(r *results, w row, peer string, bound float64) string {
 	return fmt.Sprintf("%s (≤ %.2f)", text, bound)
 }
 
-func (l *judged) judge(met bool) {
-	l.asked++
+func (l *goalLine) check(met bool) {
+	l.bounds++
 	if !met {
 		l.missed++
 	}
 }
 
-func (l *judged) verdict() string {
+func (l *goalLine) verdict() string {
 	switch {
 	case l.missed > 0:
 		return "**no**"
-	case l.unknown > 0 && l.asked > 0:
-		return "so far as measured"
+	case l.unknown > 0 && l.bounds > 0:
+		return "as far as measured"
 	case l.unknown > 0:
 		return "not measured"
-	case l.asked == 0:
+	case l.bounds == 0:
 		return ""
 	}
 	return "yes"
 }
 
-// figures is the table of all peers.
+// figures returns the table of all peers, without the probes.
 func (r *results) figures() string {
-	var names []string
-	for _, p := range order() {
-		if r.has(p) {
-			names = append(names, p)
-		}
-	}
+	names := r.peerNames()
 	var b strings.Builder
 	b.WriteString("| work |")
 	for _, p := range names {
@@ -129,6 +139,9 @@ func (r *results) figures() string {
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---:|", len(names)) + "\n")
 	for _, w := range rows {
+		if w.sample.Work == "probe" || w.own == "heap" {
+			continue // in the table of probes; in the row of the wheel
+		}
 		cells := ""
 		found := false
 		for _, p := range names {
@@ -147,7 +160,61 @@ func (r *results) figures() string {
 	return b.String()
 }
 
-func (r *results) has(peer string) bool {
+// probes returns the table of the lateness of the probes, or "" if there is none.
+func (r *results) probes() string {
+	var b strings.Builder
+	for _, p := range r.peerNames() {
+		cells := ""
+		found := false
+		for _, l := range probeLoads {
+			cell := r.probeCell(l, p)
+			found = found || cell != ""
+			cells += " " + cell + " |"
+		}
+		if found {
+			fmt.Fprintf(&b, "| %s |%s\n", titleOf(p), cells)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	head, rule := "| ms late: p50 / p99 / p99.99 / worst |", "|---|"
+	for _, l := range probeLoads {
+		head += " " + l.name + " |"
+		rule += "---:|"
+	}
+	return head + "\n" + rule + "\n" + b.String()
+}
+
+func (r *results) probeCell(l probeLoad, peer string) string {
+	var parts []string
+	w := row{sample: l.spec()}
+	for _, w.key = range []string{"p50", "p99", "p99.99", "max"} {
+		if v, ok := r.figure(w, peer); ok {
+			parts = append(parts, number(v))
+		}
+	}
+	if w.key = "early"; len(parts) > 0 {
+		if early, _ := r.figure(w, peer); early > 0 {
+			parts[len(parts)-1] += fmt.Sprintf(" (%s %% early)", number(early))
+		}
+		return strings.Join(parts, " / ")
+	}
+	return r.failure(w, peer)
+}
+
+// peerNames returns the peers that have a sample, in the order of the tables.
+func (r *results) peerNames() []string {
+	var names []string
+	for _, p := range order() {
+		if r.hasPeer(p) {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+func (r *results) hasPeer(peer string) bool {
 	for _, s := range r.Samples {
 		if s.Peer == peer {
 			return true
@@ -174,7 +241,7 @@ func bold(s string) string { return "**" + s + "**" }
 
 func round2(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
 
-// number shows three digits, more or less.
+// number formats x with about three digits.
 func number(x float64) string {
 	switch {
 	case x == 0:

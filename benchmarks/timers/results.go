@@ -8,20 +8,22 @@ import (
 	"slices"
 )
 
-// results are all samples of one run, and where it was.
+// results are the samples of one run, or of several runs on one machine.
 type results struct {
-	About   about    `json:"about"`
-	Samples []sample `json:"samples"`
+	Environment environment `json:"environment"`
+	Runs        []runInfo   `json:"runs"`
+	Samples     []sample    `json:"samples"`
 }
 
-// sample is what one process found.
+// sample is the result of one process.
 type sample struct {
 	job
-	Values values `json:"values"`
+	Values values `json:"values,omitempty"`
+	Failed string `json:"failed,omitempty"` // why there are no values
 }
 
-// load reads files of results. Those of one machine that were measured piece by
-// piece become one: the rounds of a file follow those of the file before.
+// load reads files of results and joins them. The rounds of a file follow the
+// rounds of the file before it. The first file sets the environment.
 func load(files []string) (*results, error) {
 	all := new(results)
 	for _, file := range files {
@@ -39,52 +41,56 @@ func load(files []string) (*results, error) {
 }
 
 func (r *results) add(next *results) {
+	before := r.rounds()
 	for _, s := range next.Samples {
-		s.Round += r.About.Rounds
+		s.Round += before
 		r.Samples = append(r.Samples, s)
 	}
-	before := r.About
-	r.About = next.About
-	r.About.Rounds += before.Rounds
-	r.About.Minutes += before.Minutes
-	if before.Command != "" {
-		r.About.Command = before.Command + "\n    " + next.About.Command
+	if len(r.Runs) == 0 {
+		r.Environment = next.Environment
 	}
-	if len(before.Versions) > len(next.About.Versions) {
-		r.About.Versions = before.Versions
-	}
+	r.Runs = append(r.Runs, next.Runs...)
 }
 
-func (r *results) save(file string) error {
-	data, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
+func (r *results) rounds() int {
+	sum := 0
+	for _, run := range r.Runs {
+		sum += run.Rounds
 	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
+	return sum
 }
 
 // find returns the figure of a row for a peer in a round.
 func (r *results) find(w row, peer string, round int) (float64, bool) {
 	for _, s := range r.Samples {
-		if s.Peer != peer || s.Round != round || !s.Spec.samples(w.sample) {
-			continue
+		if s.Peer == peer && s.Round == round && s.Spec.matches(w.sample) {
+			v, ok := s.Values[w.key]
+			return v, ok
 		}
-		v, ok := s.Values[w.key]
-		return v, ok
 	}
 	return 0, false
 }
 
-// samples tells whether s is the sample that a row asks for, be it cut short.
-func (s spec) samples(asked spec) bool {
-	s.For = asked.For
-	return s == asked
+// failure returns why a peer has no figure in a row, or "".
+func (r *results) failure(w row, peer string) string {
+	for _, s := range r.Samples {
+		if s.Peer == peer && s.Failed != "" && s.Spec.matches(w.sample) {
+			return s.Failed
+		}
+	}
+	return ""
 }
 
-// figure is the median of a row for a peer; false if there is none.
+// matches tells whether s is the spec of a row. A quick run may have shortened it.
+func (s spec) matches(row spec) bool {
+	s.For = row.For
+	return s == row
+}
+
+// figure returns the median of a row for a peer.
 func (r *results) figure(w row, peer string) (float64, bool) {
 	var all []float64
-	for round := range r.About.Rounds {
+	for round := range r.rounds() {
 		if v, ok := r.find(w, peer, round); ok {
 			all = append(all, v)
 		}
@@ -92,10 +98,10 @@ func (r *results) figure(w row, peer string) (float64, bool) {
 	return median(all)
 }
 
-// ratio is the median over the rounds of a's figure to b's.
+// ratio returns the median over the rounds of a's figure divided by b's.
 func (r *results) ratio(w row, a, b string) (float64, bool) {
 	var all []float64
-	for round := range r.About.Rounds {
+	for round := range r.rounds() {
 		x, ok := r.find(w, a, round)
 		y, ok2 := r.find(w, b, round)
 		if !ok || !ok2 {
@@ -111,13 +117,13 @@ func (r *results) ratio(w row, a, b string) (float64, bool) {
 	return median(all)
 }
 
-// rival returns the best of the Go peers of a row, that with the lowest figure.
-func (r *results) rival(w row) (name string, ok bool) {
-	_, rivals := w.who()
-	best := math.Inf(1)
-	for _, p := range rivals {
-		if v, found := r.figure(w, p); found && v < best {
-			best, name = v, p
+// bestPeer returns the Go peer with the lowest figure of a row.
+func (r *results) bestPeer(w row) (name string, ok bool) {
+	_, goPeers := w.subjects()
+	lowest := math.Inf(1)
+	for _, p := range goPeers {
+		if v, found := r.figure(w, p); found && v < lowest {
+			lowest, name = v, p
 		}
 	}
 	return name, name != ""

@@ -5,39 +5,43 @@ import (
 	"time"
 )
 
-// spec says what one sample does. It crosses to the process of the sample as JSON.
+// spec describes one sample. The parent passes it to the process of the sample as
+// JSON.
 type spec struct {
 	Work    string        `json:"work"`
 	Pending int           `json:"pending,omitempty"`
 	Tick    time.Duration `json:"tick,omitempty"`
 	Buckets int           `json:"buckets,omitempty"`
-	// For is how long is measured; for ops each of its kinds.
+	Over    time.Duration `json:"over,omitempty"`    // probe: the time over which the other timers come due
+	Ordered bool          `json:"ordered,omitempty"` // fire: schedule in the order of the due times
+	// For is how long the sample measures. Samples of ops measure that long three
+	// times.
 	For time.Duration `json:"for"`
 }
 
-// values are what a sample found.
+// values are the figures of a sample by name.
 type values map[string]float64
 
-// slotsOf is the number of slots that peers get where a row says nothing: enough
-// for four seconds at 1 ms, which spares those with rounds. The wheel keeps its
+// peerSlots is the number of slots of a peer unless the row sets one: four seconds
+// at a tick of 1 ms, so that few timers need a second round. The wheel keeps its
 // default.
-const slotsOf = 4096
+const peerSlots = 4096
 
-// forPeer fills in what a peer needs.
+// forPeer returns the spec with the tick and the slots of a peer.
 func (s spec) forPeer(name string) spec {
 	if s.Tick == 0 {
 		s.Tick = fineTick
-		if !suits(name, fineTick) {
+		if !hasTick(name, fineTick) {
 			s.Tick = coarseTick
 		}
 	}
 	if s.Buckets == 0 && name != "wheel" && name != "wheel-go" {
-		s.Buckets = slotsOf
+		s.Buckets = peerSlots
 	}
 	return s
 }
 
-// runOn makes the sample of a peer out of its engine.
+// runOn returns the function that takes a sample of a peer.
 func runOn[H any, E engine[H]](open func(spec) E) func(spec) (values, error) {
 	return func(s spec) (values, error) {
 		works := map[string]func(engine[H], spec) values{
@@ -48,11 +52,12 @@ func runOn[H any, E engine[H]](open func(spec) E) func(spec) (values, error) {
 			"fire":    fire[H],
 			"rearm":   rearm[H],
 			"spread":  spread[H],
+			"probe":   probe[H],
 			"idle":    idle[H],
 		}
 		work, ok := works[s.Work]
 		if !ok {
-			return nil, fmt.Errorf("no work %q", s.Work)
+			return nil, fmt.Errorf("unknown work %q", s.Work)
 		}
 		e := open(s)
 		defer e.close()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each sample of each Go peer runs through, with few timers. Speeds are not
-// looked at.
+// TestSamples takes each sample of each Go peer with few timers. It asserts no
+// speeds.
 func TestSamples(t *testing.T) {
 	for _, p := range peers {
 		for work, keys := range map[string][]string{
@@ -28,5 +28,25 @@ func TestSamples(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestProbes(t *testing.T) {
+	w, err := rowNamed("probe-1m-1")
+	require.NoError(t, err)
+	for _, name := range w.peers() {
+		if name == netty {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			p, err := peerNamed(name)
+			require.NoError(t, err)
+			s := spec{Work: "probe", Pending: 1000, Over: time.Minute, For: 20 * time.Millisecond}
+			v, err := p.run(s.forPeer(name))
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, v["probes"], float64(probeCount), "each probe fires")
+			assert.GreaterOrEqual(t, v["max"], v["p50"])
+			assert.NotContains(t, v, tooSlow)
+		})
 	}
 }

@@ -11,27 +11,27 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// backend is a store and what the demo does behind its back.
+// backend is a store with direct access to its data and its server.
 type backend struct {
-	lock.Store
+	driver.Store
 	io.Closer
 	name   string
 	delete func(ctx context.Context, keys []string) error
-	cpu    func(ctx context.Context) time.Duration // of the server; nil: there is none
+	cpu    func(ctx context.Context) time.Duration // of the server; nil if there is none
 	close  func()
 }
 
-// open returns the store that the flags ask for.
+// open returns the store that the flags select.
 func open(ctx context.Context, c config) (*backend, error) {
 	if c.redis == "" {
 		mem := memstore.New()
 		return &backend{
-			Store: mem, Closer: mem, name: "a store in memory",
+			Store: mem, Closer: mem, name: "an in-memory store",
 			delete: func(_ context.Context, keys []string) error {
 				for _, key := range keys {
 					mem.Delete(key)
@@ -44,17 +44,33 @@ func open(ctx context.Context, c config) (*backend, error) {
 	return openRedis(ctx, c.redis)
 }
 
-func openRedis(ctx context.Context, url string) (*backend, error) {
+// redisOptions reads the value of -redis. An address without a scheme is that of a TCP port
+// or, if it starts with a slash, of a Unix socket.
+func redisOptions(url string) (*redis.Options, error) {
+	switch {
+	case strings.HasPrefix(url, "/"):
+		url = "unix://" + url
+	case !strings.Contains(url, "://"):
+		url = "redis://" + url
+	}
 	opts, err := redis.ParseURL(url)
+	if err != nil { // err may show the password
+		return nil, errors.New("-redis must be an address such as localhost:6379 or a URL such as redis://localhost:6379/0")
+	}
+	return opts, nil
+}
+
+func openRedis(ctx context.Context, url string) (*backend, error) {
+	opts, err := redisOptions(url)
 	if err != nil {
-		return nil, errors.New("-redis is not a valid URL of a Redis server") // the error would show the password
+		return nil, err
 	}
 	rdb := redis.NewClient(opts)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		_ = rdb.Close()
-		return nil, fmt.Errorf("no answer from Redis at %s: %w", opts.Addr, err)
+		return nil, fmt.Errorf("no Redis server at %s: %w", opts.Addr, err)
 	}
 	store, err := redisstore.New(rdb, nil)
 	if err != nil {

@@ -11,24 +11,28 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// runDemo runs the demo with the given flags in virtual time and returns its output. A nil
+// store means a store in memory.
+func runDemo(t *testing.T, store driver.Store, args ...string) (output string, err error) {
+	t.Helper()
+	return runDemoOn(t, store, false, args...)
+}
 
-// play runs the demo with the given flags in virtual time, on a store in memory
-// or on the one that is given, and returns what it printed.
-func play(t *testing.T, store lock.Store, args ...string) (output string, err error) {
+// runDemoOn does what runDemo does, on a terminal if terminal is true.
+func runDemoOn(t *testing.T, store driver.Store, terminal bool, args ...string) (output string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c, parseErr := parse(args, io.Discard)
 		require.NoError(t, parseErr)
 		var out strings.Builder
-		s := &screen{w: &out}
+		s := &screen{w: &out, terminal: terminal}
 		if store == nil {
 			err = run(t.Context(), c, s)
 		} else {
@@ -39,43 +43,43 @@ func play(t *testing.T, store lock.Store, args ...string) (output string, err er
 	return output, err
 }
 
-func TestTheDemoHoldsItsLeases(t *testing.T) {
+func TestTheDemoHoldsAllLeases(t *testing.T) {
 	for _, engine := range []string{"wheel", "heap"} {
-		out, err := play(t, nil, "-engine", engine, "-leases", "500", "-for", "65s")
+		out, err := runDemo(t, nil, "-engine", engine, "-leases", "500", "-for", "65s")
 		require.NoError(t, err)
 		assert.Contains(t, out, "held 500 of 500 leases")
 		assert.Contains(t, out, "no lease was lost")
-		assert.Equal(t, 1, strings.Count(out, "renewals/s"), "the columns are named once")
-		assert.NotContains(t, out, "\x1b", "plain lines where there is no terminal")
+		assert.Equal(t, 1, strings.Count(out, "renewals/s"), "one line of column names")
+		assert.NotContains(t, out, "\x1b", "no escape sequences without a terminal")
 	}
 }
 
-func TestTheDemoProvesItsFaults(t *testing.T) {
+func TestTheDemoChecksEachFault(t *testing.T) {
 	for _, engine := range []string{"wheel", "heap"} {
-		out, err := play(t, nil, "-engine", engine, "-leases", "500", "-fault", "steal", "-steal", "37")
+		out, err := runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "steal", "-steal", "37")
 		require.NoError(t, err)
 		assert.Contains(t, out, "held 463 of 500")
 		assert.Contains(t, out, "exactly the 37 holders")
 
-		out, err = play(t, nil, "-engine", engine, "-leases", "500", "-fault", "hang")
+		out, err = runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "hang")
 		require.NoError(t, err)
 		assert.Contains(t, out, "held 0 of 500")
-		assert.Contains(t, out, "every holder was told")
+		assert.Contains(t, out, "every holder was notified")
 
-		out, err = play(t, nil, "-engine", engine, "-leases", "500", "-fault", "errors")
+		out, err = runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "errors")
 		require.NoError(t, err)
 		assert.Contains(t, out, "held 500 of 500")
-		assert.Contains(t, out, "calls failed by injection")
+		assert.Contains(t, out, "injected failures of calls")
 	}
 }
 
-// forgetful is a store that says once of a key that it is lost.
+// forgetful is a store that reports one key as lost.
 type forgetful struct {
-	lock.Store
+	driver.Store
 	key string
 }
 
-func (f *forgetful) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+func (f *forgetful) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	err := f.Store.Renew(ctx, batch, out)
 	for i, l := range batch {
 		if strings.HasSuffix(l.Key, f.key) {
@@ -86,22 +90,22 @@ func (f *forgetful) Renew(ctx context.Context, batch []lock.Lease, out []renewal
 }
 
 func TestTheDemoFailsIfALeaseIsLost(t *testing.T) {
-	out, err := play(t, &forgetful{memstore.New(), ":7"}, "-leases", "20", "-for", "20s")
-	require.ErrorContains(t, err, "1 leases were lost that should have lived")
+	out, err := runDemo(t, &forgetful{memstore.New(), ":7"}, "-leases", "20", "-for", "20s")
+	require.ErrorContains(t, err, "1 leases were lost without a fault")
 	assert.Contains(t, out, "held 19 of 20")
 }
 
-// generous is a store that renews what it has not.
-type generous struct{ lock.Store }
+// generous is a store that reports every renewal as successful.
+type generous struct{ driver.Store }
 
-func (generous) Renew(_ context.Context, _ []lock.Lease, out []renewal.Outcome) error {
+func (generous) Renew(_ context.Context, _ []driver.Lease, out []renewal.Outcome) error {
 	for i := range out {
 		out[i] = renewal.Renewed
 	}
 	return nil
 }
 
-func TestTheDemoFailsIfALossIsNotTold(t *testing.T) {
+func TestTheDemoFailsIfAHolderIsNotTold(t *testing.T) {
 	mem := memstore.New()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse([]string{"-leases", "20", "-fault", "steal", "-steal", "5"}, io.Discard)
@@ -112,7 +116,33 @@ func TestTheDemoFailsIfALossIsNotTold(t *testing.T) {
 			}
 			return nil
 		}, close: func() {}}
-		require.ErrorContains(t, runOn(t.Context(), b, c, &screen{w: io.Discard}), "5 holders were not told")
+		require.ErrorContains(t, runOn(t.Context(), b, c, &screen{w: io.Discard}), "5 holders were not notified")
+	})
+}
+
+func TestTheDemoWaitsForTheHooksOfAllLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &demo{losses: map[string]loss{}, lossAdded: make(chan struct{}, 1)}
+		hooks := &renewal.Hooks{Lost: func(info renewal.LostInfo) {
+			time.Sleep(time.Second) // the hook is slow, and Close does not wait for it
+			d.lost(info)
+		}}
+		store := &forgetful{memstore.New(), ""} // every key
+		client, err := lock.New(store, &lock.Options{
+			Terms: lock.Terms{TTL: 3 * time.Second}, Renewal: renewal.Options{Hooks: hooks},
+		})
+		require.NoError(t, err)
+		d.client = client
+		for _, key := range []string{"a", "b", "c"} {
+			held, err := client.Mutex(key).Lock(t.Context())
+			require.NoError(t, err)
+			defer func() { <-held.Done() }()
+		}
+		time.Sleep(1100 * time.Millisecond) // the first renewals have failed
+		require.NoError(t, client.Close(t.Context()))
+		assert.Empty(t, d.losses)
+		d.awaitLosses()
+		assert.Len(t, d.losses, 3)
 	})
 }
 
@@ -126,25 +156,23 @@ func TestAnInterruptedDemoFails(t *testing.T) {
 	})
 }
 
-func TestATerminalGetsOneLineThatChanges(t *testing.T) {
-	var out strings.Builder
-	s := &screen{w: &out, terminal: true}
-	s.progress("one")
-	s.progress("two")
-	s.line("done")
-	assert.Equal(t, "\r\x1b[Kone\r\x1b[Ktwo\ndone\n", out.String())
+func TestTheDemoFailsIfALeaseIsValidAfterThePause(t *testing.T) {
+	d := &demo{config: config{fault: "pause"}, paused: pauseResult{valid: 3}, screen: &screen{w: io.Discard}}
+	require.ErrorContains(t, d.check(), "3 leases counted as valid after the pause")
 }
 
 func TestFlags(t *testing.T) {
 	c, err := parse(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, config{engine: "wheel", leases: 10_000, ttl: 30 * time.Second, length: 15 * time.Second, steal: 137}, c)
+	assert.Equal(t, config{engine: "wheel", leases: 10_000, ttl: 6 * time.Second, length: 15 * time.Second, steal: 137}, c)
 	for want, args := range map[string][]string{
 		"-engine must":  {"-engine", "cog"},
 		"-leases must":  {"-leases", "0"},
 		"-for must":     {"-for", "1ms"},
 		"-fault must":   {"-fault", "fire"},
 		"-steal must":   {"-fault", "steal", "-leases", "5"},
+		"does not go":   {"-proof", "-fault", "hang"},
+		"at least 1s":   {"-proof", "-ttl", "500ms"},
 		"twice the TTL": {"-fault", "hang", "-for", "5s"},
 		"unexpected":    {"extra"},
 		"not defined":   {"-nonsense"},
@@ -157,12 +185,12 @@ func TestFlags(t *testing.T) {
 	var help strings.Builder
 	_, err = parse([]string{"-h"}, &help)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-redis", "-fault", "-steal"} {
+	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-redis", "-fault", "-steal", "-proof"} {
 		assert.Contains(t, help.String(), name)
 	}
 }
 
-func TestARedisThatIsNotThere(t *testing.T) {
+func TestNoRedisServer(t *testing.T) {
 	c, err := parse([]string{"-redis", "redis://user:canary@127.0.0.1:1/0"}, io.Discard)
 	require.NoError(t, err)
 	err = run(t.Context(), c, &screen{w: io.Discard})

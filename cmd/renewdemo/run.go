@@ -4,33 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// demo is one run.
+// demo is the state of a run.
 type demo struct {
 	config
 	screen *screen
-	store  *witness
+	meter  *meter
+	store  *faultStore
 	client *lock.Client
-	prefix string // of the keys of this run
+	prefix string // of all keys of this run
 	held   []*lock.Held
 	stolen map[string]bool
-	began  time.Time
+	paused pauseResult
 
-	mu     sync.Mutex // guards told
-	told   map[string]loss
-	losses atomic.Int64
+	mu     sync.Mutex // guards losses
+	losses map[string]loss
+
+	lossAdded chan struct{} // has a value after a loss was recorded
 }
 
-// loss is what a holder was told, and when.
+// loss records why and when a holder was notified of a loss.
 type loss struct {
 	reason renewal.Reason
 	at     time.Time
@@ -38,54 +41,79 @@ type loss struct {
 
 func run(ctx context.Context, c config, s *screen) error {
 	b, err := open(ctx, c)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		if err == nil {
+			b.close()
+		}
+		return errInterrupted
+	case err != nil:
 		return err
 	}
 	defer b.close()
 	return runOn(ctx, b, c, s)
 }
 
-// runOn holds the leases, lets the fault happen, and returns an error if a lease
-// fared otherwise than it should.
+// runOn holds the leases, injects the fault, and returns an error if the result is not the
+// expected one.
 func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 	d := &demo{
-		config: c, screen: s, store: newWitness(b, c),
+		config: c, screen: s, store: newFaultStore(b, c),
 		prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32()),
-		stolen: map[string]bool{}, told: map[string]loss{},
+		stolen: map[string]bool{}, losses: map[string]loss{}, lossAdded: make(chan struct{}, 1),
 	}
 	closeEngine, err := d.connect()
 	if err != nil {
 		return err
 	}
 	defer closeEngine()
-	s.line("%d leases of %v on %s, renewed each %v by the %s engine, for %v", c.leases, c.ttl, b.name, c.ttl/3, c.engine, c.length)
+	d.meter = newMeter(d)
+	s.line("%s leases with a TTL of %v on %s,\nrenewed every %v by the %s engine, for %v",
+		count(c.leases), c.ttl, b.name, c.ttl/3, c.engine, c.length)
 
 	err = d.acquire(ctx)
 	if err == nil {
 		err = d.hold(ctx)
 	}
+	if errors.Is(err, errInterrupted) {
+		return d.releaseInterrupted(ctx)
+	}
 	summary := d.summary(err)
-	s.line("releasing ...")
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	if errClose := d.client.Close(closing); errClose != nil {
+	s.keep()
+	if errClose := d.release(ctx); errClose != nil {
 		err = errors.Join(err, errClose)
 	}
+	s.clear()
 	s.line("%s", summary)
-	if err != nil { // it did not get to its end: there is nothing to prove
+	if err != nil { // the run is incomplete, so there is nothing to check
 		return err
 	}
-	return d.verdict()
+	d.awaitLosses()
+	return d.check()
 }
 
-// connect makes the client and its engine.
+// releaseInterrupted releases all locks after a signal, and returns an error that says so.
+func (d *demo) releaseInterrupted(ctx context.Context) error {
+	err := d.release(ctx)
+	d.screen.clear()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errInterrupted, err)
+	}
+	return fmt.Errorf("%w: released %s leases", errInterrupted, count(d.store.released()))
+}
+
+// silent is the logger of all clients, because the demo shows the losses itself.
+var silent = slog.New(slog.DiscardHandler)
+
+// connect creates the client and its engine.
 func (d *demo) connect() (closeEngine func(), err error) {
 	o := &lock.Options{
 		Terms:   lock.Terms{TTL: d.ttl},
+		Logger:  silent,
 		Renewal: renewal.Options{Hooks: &renewal.Hooks{Lost: d.lost}},
 	}
 	closeEngine = func() {}
-	if d.engine == "heap" { // the wheel is the client's own
+	if d.engine == "heap" { // by default the client has a wheel of its own
 		engine, err := heapqueue.NewScheduler(nil)
 		if err != nil {
 			return nil, err
@@ -100,86 +128,90 @@ func (d *demo) connect() (closeEngine func(), err error) {
 	return closeEngine, nil
 }
 
-// lost is told of each loss, as soon as it has happened.
+// lost is the hook that records each loss.
 func (d *demo) lost(info renewal.LostInfo) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.told[info.Lease.(lock.Lease).Key] = loss{info.Err.Reason, time.Now()}
-	d.losses.Add(1)
+	d.losses[info.Lease.(driver.Lease).Key] = loss{info.Err.Reason, time.Now()}
+	d.mu.Unlock()
+	select {
+	case d.lossAdded <- struct{}{}:
+	default:
+	}
 }
 
-// acquire gets all locks, many at a time.
-func (d *demo) acquire(ctx context.Context) error {
-	const atATime = 64
-	start := time.Now()
-	d.held = make([]*lock.Held, d.leases)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	errs := make([]error, atATime)
-	for worker := range atATime {
-		wg.Go(func() {
-			for errs[worker] == nil {
-				i := int(next.Add(1)) - 1
-				if i >= d.leases {
-					return
-				}
-				d.held[i], errs[worker] = d.client.Mutex(fmt.Sprint(d.prefix, i)).TryLock(ctx)
-			}
-		})
+// awaitLosses waits until the hook was called for every loss, at most ten seconds. The client
+// counts a loss before it calls the hook, and its Close does not wait for hooks.
+func (d *demo) awaitLosses() {
+	timeout := time.After(10 * time.Second)
+	for {
+		d.mu.Lock()
+		recorded := len(d.losses)
+		d.mu.Unlock()
+		if uint64(recorded) >= d.client.Stats().Renewal.Lost() {
+			return
+		}
+		select {
+		case <-d.lossAdded:
+		case <-timeout:
+			return
+		}
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("acquire: %w", err)
-	}
-	d.screen.line("acquired in %v", time.Since(start).Round(time.Millisecond))
-	return nil
 }
 
-// hold shows the progress each second; a third into it the fault begins.
+// hold shows the leases until the time is over or all of them are lost. The fault starts after
+// a third of the time.
 func (d *demo) hold(ctx context.Context) error {
-	d.began = time.Now()
-	meter := newMeter(ctx, d)
-	ticker := time.NewTicker(time.Second)
+	m := d.meter
+	m.begin(ctx)
+	ticker := time.NewTicker(d.screen.interval())
 	defer ticker.Stop()
 	fault := time.After(d.length / 3)
 	if d.fault == "" {
 		fault = nil
 	}
 	end := time.After(d.length)
+	holding := phase{holdingPhase, int(d.length.Milliseconds()), func() int { return int(time.Since(m.began).Milliseconds()) }}
+	m.show(holding)
 	for {
 		select {
 		case <-ctx.Done():
-			return errors.New("interrupted")
+			return errInterrupted
 		case <-fault:
-			if err := d.begin(ctx); err != nil {
+			if err := d.injectFault(ctx); err != nil {
 				return err
 			}
+			if d.fault == "pause" { // all leases have ended, and their holders are notified next
+				end = time.After(d.ttl)
+			}
+			continue
 		case <-ticker.C:
-			meter.show()
+			m.show(holding)
 			if d.client.Stats().Renewal.Held > 0 {
 				continue
 			}
-			meter.finish(ctx) // there is nothing left to see
-			return nil
 		case <-end:
-			meter.finish(ctx)
-			return nil
 		}
+		m.finish(ctx)
+		return nil
 	}
 }
 
-// begin lets the fault happen.
-func (d *demo) begin(ctx context.Context) error {
+// injectFault starts the fault.
+func (d *demo) injectFault(ctx context.Context) error {
 	d.screen.line("fault: %s", d.fault)
-	d.store.begin()
-	if d.fault != "steal" {
+	switch d.fault {
+	case "steal":
+		var keys []string
+		for _, i := range rand.Perm(d.leases)[:d.steal] {
+			key := d.held[i].Key()
+			d.stolen[key] = true
+			keys = append(keys, key)
+		}
+		return d.store.delete(ctx, keys)
+	case "pause":
+		return d.pauseProcess()
+	default:
+		d.store.startFault()
 		return nil
 	}
-	var keys []string
-	for _, i := range rand.Perm(d.leases)[:d.steal] {
-		key := d.held[i].Key()
-		d.stolen[key] = true
-		keys = append(keys, key)
-	}
-	return d.store.delete(ctx, keys)
 }

@@ -19,8 +19,7 @@ func processCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// processRSS returns the resident memory of this process in bytes, 0 where the
-// system does not tell.
+// processRSS returns the resident memory of this process in bytes, or 0 if it is unknown.
 func processRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -19,9 +19,8 @@ type Cluster struct {
 	Masters, Replicas []*Server
 }
 
-// StartCluster runs a cluster until the end of the test, of as many masters as said,
-// each with a replica if that is asked for. The args are those of each
-// redis-server.
+// StartCluster runs a cluster until the end of the test. It has the given number of masters,
+// each with a replica if replicated is true. Each redis-server gets the args.
 func StartCluster(t testing.TB, masters int, replicated bool, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{"--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
@@ -32,7 +31,7 @@ func StartCluster(t testing.TB, masters int, replicated bool, args ...string) *C
 			c.Replicas = append(c.Replicas, Start(t, args...))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	if err := c.form(ctx); err != nil {
 		t.Fatalf("testredis: form the cluster: %v", err)
@@ -40,8 +39,8 @@ func StartCluster(t testing.TB, masters int, replicated bool, args ...string) *C
 	return c
 }
 
-// form parts the slots, introduces the nodes to each other, and waits until all of
-// them know all that.
+// form assigns the slots, introduces the nodes to each other, and waits until every node
+// knows the whole cluster.
 func (c *Cluster) form(ctx context.Context) error {
 	nodes := slices.Concat(c.Masters, c.Replicas)
 	for i, s := range nodes {
@@ -50,7 +49,7 @@ func (c *Cluster) form(ctx context.Context) error {
 		}
 	}
 	for i, s := range nodes {
-		if err := c.introduce(ctx, s, nodes[:i]); err != nil { // without waiting for gossip
+		if err := c.introduce(ctx, s, nodes[:i]); err != nil { // faster than by gossip
 			return err
 		}
 	}
@@ -70,7 +69,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	return nil
 }
 
-// prepare gives the i-th node an epoch of its own, and its slots to a master.
+// prepare gives the i-th node its own epoch, and assigns its slots if it is a master.
 func (c *Cluster) prepare(ctx context.Context, s *Server, i int) error {
 	const slots = 1 << 14
 	a := c.admin(s)
@@ -138,7 +137,7 @@ func await(ctx context.Context, condition func() bool) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(10 * pause):
+		case <-time.After(10 * pollInterval):
 		}
 	}
 	return nil
@@ -153,8 +152,8 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Client returns a client of the cluster, as a user makes one. It is closed at the
-// end of the test.
+// Client returns a client of the cluster with the default options. It is closed at the end
+// of the test.
 func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	t.Helper()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
@@ -162,10 +161,10 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	return rdb
 }
 
-// Move moves a slot with its keys from one master to another and tells all masters,
-// as a resharding does. It waits until the one that gets the slot has heard of all
-// earlier moves: or its claim is no newer than theirs, and the masters send clients
-// from one to the other for ever.
+// Move moves a slot with its keys from one master to another and tells all masters, as a
+// resharding does. It first waits until the new owner knows all earlier moves. Otherwise its
+// claim would not be newer than theirs, and the masters would redirect clients to each
+// other forever.
 func (c *Cluster) Move(ctx context.Context, slot int, from, to *Server) error {
 	source, target := c.admin(from), c.admin(to)
 	defer source.close()
@@ -182,7 +181,7 @@ func (c *Cluster) Move(ctx context.Context, slot int, from, to *Server) error {
 	if err := source.migrate(ctx, slot, to); err != nil {
 		return err
 	}
-	for _, a := range []*admin{target, source} { // in this order nobody is without an owner
+	for _, a := range []*admin{target, source} { // in this order the slot always has an owner
 		if err := a.setSlot(ctx, slot, "node", target); err != nil {
 			return err
 		}
@@ -201,7 +200,7 @@ func (c *Cluster) Move(ctx context.Context, slot int, from, to *Server) error {
 	return nil
 }
 
-// Agree waits until all masters name the same owner of a slot.
+// Agree waits until all masters name the given owner of a slot.
 func (c *Cluster) Agree(ctx context.Context, slot int, owner *Server) error {
 	return await(ctx, func() bool {
 		for _, s := range c.Masters {
@@ -216,7 +215,7 @@ func (c *Cluster) Agree(ctx context.Context, slot int, owner *Server) error {
 	})
 }
 
-// latest returns the highest epoch at which a master claims its slots.
+// latest returns the highest epoch with which a master claims its slots.
 func (c *Cluster) latest(ctx context.Context) int {
 	latest := 0
 	for _, s := range c.Masters {
@@ -227,7 +226,7 @@ func (c *Cluster) latest(ctx context.Context) int {
 	return latest
 }
 
-// admin is a connection to a node for what users do not do.
+// admin is a client of one node for administration.
 type admin struct{ *redis.Client }
 
 func (c *Cluster) admin(s *Server) *admin {
@@ -244,8 +243,8 @@ func (a *admin) setSlot(ctx context.Context, slot int, how string, node *admin) 
 	return a.Do(ctx, "cluster", "setslot", slot, how, id).Err()
 }
 
-// epoch returns an epoch that the node knows: "my" own, or the "current" one of the
-// cluster; -1 if it does not answer.
+// epoch returns an epoch that the node knows: its own ("my"), or that of the cluster
+// ("current"). It returns -1 if the node does not answer.
 func (a *admin) epoch(ctx context.Context, which string) int {
 	_, rest, _ := strings.Cut(a.ClusterInfo(ctx).Val(), "cluster_"+which+"_epoch:")
 	line, _, _ := strings.Cut(rest, "\r\n")
@@ -257,7 +256,7 @@ func (a *admin) epoch(ctx context.Context, which string) int {
 }
 
 func (a *admin) slots(ctx context.Context) ([]redis.ClusterSlot, error) {
-	return a.ClusterSlots(ctx).Result() //nolint:staticcheck // what replaces it needs Redis 7
+	return a.ClusterSlots(ctx).Result() //nolint:staticcheck // the replacement, CLUSTER SHARDS, needs Redis 7
 }
 
 // migrate moves all keys of a slot.
@@ -272,7 +271,7 @@ func (a *admin) migrate(ctx context.Context, slot int, to *Server) error {
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		args := []any{"migrate", host, port, "", 0, patience.Milliseconds(), "keys"}
+		args := []any{"migrate", host, port, "", 0, timeout.Milliseconds(), "keys"}
 		for _, key := range keys {
 			args = append(args, key)
 		}
@@ -282,7 +281,7 @@ func (a *admin) migrate(ctx context.Context, slot int, to *Server) error {
 	}
 }
 
-// owner returns the address of the master of a slot, as this node sees it.
+// owner returns the address of the master of a slot according to this node.
 func (a *admin) owner(ctx context.Context, slot int) string {
 	parts, _ := a.slots(ctx)
 	for _, part := range parts {

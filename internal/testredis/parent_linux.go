@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// endWithParent lets the kernel kill the server when the test binary ends without
-// having closed it, as after a panic.
+// endWithParent makes the kernel kill the server when the test binary exits without closing
+// it, for example after a panic.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package testredis
 
 import "os/exec"
 
-// endWithParent does nothing: only Linux ends a process with its parent.
+// endWithParent does nothing, because only Linux can end a process with its parent.
 func endWithParent(*exec.Cmd) {}

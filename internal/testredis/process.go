@@ -4,31 +4,33 @@ import (
 	"bytes"
 	"os/exec"
 	"sync"
+	"time"
 )
 
-// process is a running program and what it has printed.
+// process is a running program with its output.
 type process struct {
 	cmd    *exec.Cmd
 	output lockedBuffer
-	exited chan struct{} // closed when the program has ended and was waited for
+	exited chan struct{} // closed after the program has exited
+	began  time.Time
 }
 
 func run(path string, args []string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, args...), exited: make(chan struct{}), began: time.Now()}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	endWithParent(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // killed programs end with an error
+		_ = p.cmd.Wait() // the error of a killed program is expected
 		close(p.exited)
 	}()
 	return p, nil
 }
 
-// kill ends the program, a stopped one too, and waits until it is gone. It may be
-// called again.
+// kill ends the program, even if it is stopped, and waits until it has exited. It may be called
+// again.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
@@ -45,7 +47,7 @@ func (p *process) hasExited() bool {
 
 func (p *process) log() string { return p.output.String() }
 
-// lockedBuffer is a bytes.Buffer that is read while it is written.
+// lockedBuffer is a bytes.Buffer for concurrent use.
 type lockedBuffer struct {
 	mu     sync.Mutex // guards buffer
 	buffer bytes.Buffer

@@ -1,26 +1,31 @@
 package testredis
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Proxy stands between clients and a server and does what networks do: it breaks
-// connections, and it swallows what is sent. Its methods are safe for concurrent
-// use.
+// Proxy is a TCP proxy between clients and a server that simulates faults of a network: it
+// breaks, blocks and drops connections, and delays answers. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	target   string
 	listener net.Listener
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards all below
-	conns  map[net.Conn]struct{}
-	flow   chan struct{} // closed while data flows
-	closed bool
+	mu       sync.Mutex // guards all fields below
+	conns    map[net.Conn]struct{}
+	flow     chan struct{} // closed unless the proxy is blocked
+	closed   bool
+	accepted int           // connections so far
+	dropped  int           // the connections that Blackhole has dropped: the first so many
+	delay    time.Duration // of answers
 }
 
 // StartProxy runs a proxy to a server until the end of the test.
@@ -37,7 +42,7 @@ func StartProxy(t testing.TB, s *Server) *Proxy {
 	return p
 }
 
-// Client returns a client of the server by way of the proxy. It is closed at the end
+// Client returns a client that reaches the server through the proxy. It is closed at the end
 // of the test.
 func (p *Proxy) Client(t testing.TB) *redis.Client {
 	t.Helper()
@@ -46,7 +51,7 @@ func (p *Proxy) Client(t testing.TB) *redis.Client {
 	return rdb
 }
 
-// Reset breaks all connections: both sides get a reset. New ones work.
+// Reset resets all connections. New ones work.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,19 +63,41 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Swallow lets nothing through any more until Pass: connections stay open, new ones
-// are accepted, and all are silent.
-func (p *Proxy) Swallow() {
+// Block holds back all data until Unblock. Connections stay open, and the proxy accepts new
+// ones.
+func (p *Proxy) Block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flow = make(chan struct{})
 }
 
-// Pass lets everything through again, what was held back first.
-func (p *Proxy) Pass() {
+// Unblock ends Block. The data that was held back comes first.
+func (p *Proxy) Unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.flow)
+}
+
+// Blackhole silently drops all further data on the existing connections, like a firewall that
+// has lost its state. The connections stay open. New ones work.
+func (p *Proxy) Blackhole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropped = p.accepted
+}
+
+// Delay delays each answer by d from now on.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Accepted returns the number of connections so far.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
 }
 
 func (p *Proxy) close() {
@@ -102,23 +129,36 @@ func (p *Proxy) accept() {
 	}
 }
 
-// join passes data between two connections. When one ends so does the other.
-func (p *Proxy) join(a, b net.Conn) {
+// join copies data between two connections. When one ends, it closes the other.
+func (p *Proxy) join(client, server net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		_, _ = a.Close(), b.Close()
+		_, _ = client.Close(), server.Close()
 		return
 	}
-	p.conns[a], p.conns[b] = struct{}{}, struct{}{}
-	p.work.Go(func() { p.pass(a, b) })
-	p.work.Go(func() { p.pass(b, a) })
+	p.accepted++
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	number := p.accepted
+	late := &latePipe{proxy: p, to: writer{p, number, client}, queue: make(chan lateData, 1024), failed: make(chan struct{})}
+	p.work.Go(func() {
+		defer p.end(server)
+		_, _ = io.Copy(writer{p, number, server}, client)
+	})
+	p.work.Go(func() {
+		defer close(late.queue)
+		_, _ = io.Copy(late, server)
+	})
+	p.work.Go(func() {
+		defer p.end(client)
+		late.run()
+	})
 }
 
-func (p *Proxy) pass(to, from net.Conn) {
-	defer p.forget(to)
-	_, _ = io.Copy(writer{p, to}, from)
-	_ = to.Close()
+// end closes one side after the other side has ended.
+func (p *Proxy) end(c net.Conn) {
+	p.forget(c)
+	_ = c.Close()
 }
 
 func (p *Proxy) forget(c net.Conn) {
@@ -127,17 +167,62 @@ func (p *Proxy) forget(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// writer writes when data flows.
+// writer writes to a connection while the proxy is not blocked, and discards the data of a
+// dropped connection.
 type writer struct {
-	proxy *Proxy
-	to    net.Conn
+	proxy  *Proxy
+	number int
+	to     net.Conn
 }
 
 // Write implements io.Writer.
 func (w writer) Write(b []byte) (int, error) {
 	w.proxy.mu.Lock()
-	flow := w.proxy.flow
+	flow, gone := w.proxy.flow, w.number <= w.proxy.dropped
 	w.proxy.mu.Unlock()
 	<-flow
+	if gone {
+		return len(b), nil
+	}
 	return w.to.Write(b)
+}
+
+// latePipe writes answers after the delay of the proxy.
+type latePipe struct {
+	proxy  *Proxy
+	to     writer
+	queue  chan lateData
+	failed chan struct{} // closed when a write has failed
+}
+
+type lateData struct {
+	due  time.Time
+	data []byte
+}
+
+// Write implements io.Writer.
+func (l *latePipe) Write(b []byte) (int, error) {
+	l.proxy.mu.Lock()
+	due := time.Now().Add(l.proxy.delay)
+	l.proxy.mu.Unlock()
+	select {
+	case l.queue <- lateData{due, bytes.Clone(b)}:
+		return len(b), nil
+	case <-l.failed:
+		return 0, net.ErrClosed
+	}
+}
+
+// run writes the queued answers until the queue is closed.
+func (l *latePipe) run() {
+	failed := false
+	for d := range l.queue {
+		if wait := time.Until(d.due); wait > 0 && !failed {
+			<-time.After(wait)
+		}
+		if _, err := l.to.Write(d.data); err != nil && !failed {
+			failed = true
+			close(l.failed)
+		}
+	}
 }

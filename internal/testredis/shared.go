@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Shared is a server for all tests of a package, each with keys of its own. The
-// first test that asks for it starts it; it ends after the last:
+// Shared is one server for all tests of a package, which use different keys. It starts with
+// the first call of Server and ends after the last test:
 //
 //	var shared testredis.Shared
 //
@@ -29,10 +29,10 @@ func (s *Shared) Server(t testing.TB) *Server {
 	return s.server
 }
 
-// Around returns the tests of m, followed by the end of the server.
+// Around returns a Runner that runs m and then closes the server.
 func (s *Shared) Around(m Runner) Runner { return around{m, s} }
 
-// Runner is a *testing.M.
+// Runner is the interface of a *testing.M.
 type Runner interface{ Run() int }
 
 type around struct {

@@ -1,10 +1,8 @@
-// Package testredis runs real redis-servers for tests: each on a free port of the
-// loopback, in a folder of its own, without persistence unless asked for, and
-// gone when the test is. A server can be stopped, continued, killed and started
-// again, which is what makes it worth more than a fake.
+// Package testredis runs real redis-servers for tests. Each server has a free port of the
+// loopback interface and its own directory, does not persist data by default, and ends with its
+// test. A test can stop, continue, kill and restart a server.
 //
-// redis-server must be in PATH. A test that needs it and does not find it fails;
-// it is never skipped.
+// redis-server must be in PATH. A test fails if it is missing, and is never skipped.
 package testredis
 
 import (
@@ -13,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,11 +22,11 @@ import (
 )
 
 const (
-	launches    = 5 // a free port may be taken by another before the server has it
-	patience    = 20 * time.Second
-	pause       = 2 * time.Millisecond // between two looks at a server
-	pingTimeout = 50 * time.Millisecond
-	busOffset   = 10_000 // from the port of a server to that of its cluster bus
+	maxLaunches  = 5                // another process may take the free port before the server does
+	timeout      = 20 * time.Second // of the start, the end and the changes of a server
+	pollInterval = 2 * time.Millisecond
+	pingTimeout  = 50 * time.Millisecond
+	busOffset    = 10_000 // the port of the cluster bus less the port of the server
 )
 
 // Server is a redis-server. Its methods are safe for concurrent use, except that
@@ -41,9 +40,9 @@ type Server struct {
 	process *process
 }
 
-// Start runs a server until the end of the test. The args are those of
-// redis-server, such as "--appendonly", "yes"; a first one that is no option is
-// the path of a configuration file, as a sentinel needs it.
+// Start runs a server until the end of the test. The args are those of redis-server, such as
+// "--appendonly", "yes". If the first one is not an option, it is the path of a configuration
+// file, which a sentinel needs.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s, err := Launch(args...)
@@ -54,14 +53,14 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// Launch runs a server until Close, for those that have no test at hand.
+// Launch runs a server until Close. It is for callers without a test.
 func Launch(args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "testredis-")
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{dir: dir, args: args}
-	for range launches {
+	for range maxLaunches {
 		if s.port, err = freePort(); err != nil {
 			break
 		}
@@ -76,8 +75,7 @@ func Launch(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// freePort returns a port that is free at this moment, and so is the one that a
-// node of a cluster uses beside it.
+// freePort returns a free port whose cluster bus port is also free.
 func freePort() (int, error) {
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +97,7 @@ func freePort() (int, error) {
 func (s *Server) start() error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return errors.New("testredis: these tests need redis-server in PATH, and it is not there: make setup installs it")
+		return errors.New("testredis: redis-server is not in PATH (make setup installs it)")
 	}
 	p, err := run(path, s.commandLine())
 	if err != nil {
@@ -115,7 +113,8 @@ func (s *Server) start() error {
 	return nil
 }
 
-// commandLine puts the args between what they may overrule and what they may not.
+// commandLine returns the command line. The args can override the options before them, but
+// not those after them.
 func (s *Server) commandLine() []string {
 	var line []string
 	args := s.args
@@ -127,53 +126,75 @@ func (s *Server) commandLine() []string {
 	return append(line, "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir, "--daemonize", "no", "--logfile", "")
 }
 
-// awaitReady waits until the server answers. That the process itself says so too
-// makes sure that it is not another's server, on a port that was snatched.
+// awaitReady waits until the server answers. It checks that this server, and not another
+// process that has taken the port, gives the answer.
 func (s *Server) awaitReady(p *process) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pause) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(pollInterval) {
 		switch {
 		case p.hasExited():
 			if strings.Contains(p.log(), "Address already in use") {
 				return errPortTaken
 			}
-			return fmt.Errorf("testredis: redis-server has ended:\n%s", p.log())
-		case saysReady(p.log()) && s.answers():
+			return fmt.Errorf("testredis: redis-server has exited:\n%s", p.log())
+		case s.answers() && s.is(p):
 			return nil
 		}
 	}
-	return fmt.Errorf("testredis: redis-server did not answer within %v:\n%s", patience, p.log())
+	return fmt.Errorf("testredis: redis-server did not answer within %v:\n%s", timeout, p.log())
 }
 
-func saysReady(log string) bool {
-	return strings.Contains(log, "Ready to accept connections") || strings.Contains(log, "Sentinel ID is")
+// is reports whether the server that answers is the process. INFO names the process. If INFO
+// needs a password, the log shows that the server is ready, but not every server logs that. In that
+// case the process is the one if it still runs after a second: without its port it
+// would have exited.
+func (s *Server) is(p *process) bool {
+	info := s.ask("INFO server\r\n", func(got string) bool { return processID.MatchString(got) || strings.HasPrefix(got, "-") })
+	if id := processID.FindStringSubmatch(info); id != nil {
+		return id[1] == strconv.Itoa(p.cmd.Process.Pid)
+	}
+	logged := strings.Contains(p.log(), "Ready to accept connections") || strings.Contains(p.log(), "Sentinel ID is")
+	return logged || info != "" && time.Since(p.began) > time.Second
 }
 
-var errPortTaken = errors.New("testredis: the port is taken")
+var processID = regexp.MustCompile(`process_id:(\d+)\r\n`)
 
-// answers reports whether the server answers a PING, be it with a refusal.
+var errPortTaken = errors.New("testredis: port is taken")
+
+// answers reports whether the server answers a PING, even with an error.
 func (s *Server) answers() bool {
+	answer := s.ask("PING\r\n", func(got string) bool { return strings.HasSuffix(got, "\n") })
+	return answer != "" && !strings.HasPrefix(answer, "-LOADING")
+}
+
+// ask sends a command on a new connection. It returns the bytes received when they are
+// enough, or when no more arrive.
+func (s *Server) ask(command string, enough func(got string) bool) string {
 	conn, err := net.DialTimeout("tcp", s.Addr(), pingTimeout)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(pingTimeout))
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
+	if _, err := conn.Write([]byte(command)); err != nil {
+		return ""
 	}
-	answer := make([]byte, 64)
-	n, err := conn.Read(answer)
-	return err == nil && !strings.HasPrefix(string(answer[:n]), "-LOADING")
+	var got []byte
+	for part := make([]byte, 4096); err == nil && !enough(string(got)); {
+		var n int
+		n, err = conn.Read(part)
+		got = append(got, part[:n]...)
+	}
+	return string(got)
 }
 
-// Addr returns host:port of the server.
+// Addr returns the address of the server as host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// URL returns the address as redis.ParseURL reads it.
+// URL returns the address in the form that redis.ParseURL reads.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Client returns a client of the server, as a user makes one. It is closed at the
-// end of the test.
+// Client returns a client of the server with the default options. It is closed at the end of
+// the test.
 func (s *Server) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
@@ -181,41 +202,41 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return rdb
 }
 
-// Stop makes the server hang: its connections stay open, nothing is answered
-// until Cont. It returns when the server hangs.
+// Stop makes the server hang until Cont: its connections stay open, but it answers nothing.
+// Stop returns when the server hangs.
 func (s *Server) Stop() error {
 	if err := s.current().stop(); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); s.answers(); time.Sleep(pause) {
+	for deadline := time.Now().Add(timeout); s.answers(); time.Sleep(pollInterval) {
 		if time.Now().After(deadline) {
-			return errors.New("testredis: the server still answers")
+			return errors.New("testredis: server still answers after SIGSTOP")
 		}
 	}
 	return nil
 }
 
-// Cont lets the server go on after Stop.
+// Cont continues the server after Stop.
 func (s *Server) Cont() error { return s.current().cont() }
 
-// Kill ends the server at once, as a crash does. It returns when it is gone.
+// Kill ends the server at once, like a crash. It returns after the process has exited.
 func (s *Server) Kill() { s.current().kill() }
 
-// Restart starts the server again, after Kill or instead of it, on the same port
-// and in the same folder: what it had made durable is there again.
+// Restart kills the server, if it is running, and starts it again on the same port and in the
+// same directory, with the data that it had persisted.
 func (s *Server) Restart() error {
 	s.Kill()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		err := s.start()
 		if !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(10 * pause)
+		time.Sleep(10 * pollInterval)
 	}
 }
 
-// Close ends the server and removes its folder. It may be called twice.
+// Close ends the server and removes its directory. It may be called again.
 func (s *Server) Close() {
 	s.Kill()
 	_ = os.RemoveAll(s.dir)

@@ -121,7 +121,7 @@ func TestAProxy(t *testing.T) {
 	require.Error(t, conn.Get(t.Context(), "k").Err())
 	require.Equal(t, "v", rdb.Get(t.Context(), "k").Val(), "a new connection works")
 
-	p.Swallow()
+	p.Block()
 	late := make(chan string)
 	go func() { late <- rdb.Get(context.Background(), "k").Val() }()
 	select {
@@ -129,9 +129,9 @@ func TestAProxy(t *testing.T) {
 		assert.Fail(t, "an answer came through")
 	case <-time.After(50 * time.Millisecond):
 	}
-	p.Pass()
+	p.Unblock()
 	assert.Equal(t, "v", <-late)
-	p.Swallow() // it ends nevertheless
+	p.Block() // it ends nevertheless
 	go rdb.Get(context.Background(), "k")
 }
 
@@ -181,3 +181,30 @@ func (f *failing) Fatal(args ...any) {
 type runs int
 
 func (r runs) Run() int { return int(r) }
+
+func TestVersions(t *testing.T) {
+	for line, want := range map[string][2]int{
+		"Redis server v=5.0.6 sha=c7e6b7bb:0 malloc=libc bits=64 build=1": {5, 0},
+		"Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc":            {9, 1},
+		"KeyDB server v=6.3.4 sha=0:0":                                    {6, 3},
+		"another":                                                         newest,
+	} {
+		assert.Equal(t, want, parseVersion(line))
+	}
+	info := Start(t).Client(t).Info(t.Context(), "server").Val()
+	assert.Contains(t, info, fmt.Sprintf("version:%d.%d.", version()[0], version()[1]), "of the server in PATH")
+	assert.True(t, Since(5, 0))
+	assert.True(t, Since(version()[0], version()[1]))
+	assert.False(t, Since(version()[0], version()[1]+1))
+	assert.False(t, Since(version()[0]+1, 0))
+	assert.Equal(t, Since(7, 0), len(AllowDebug()) > 0)
+	assert.Contains(t, ChannelRules("reset", "~k", "&c"), "~k")
+	assert.Equal(t, Since(6, 2), len(ChannelRules("&c", "resetchannels")) > 0)
+}
+
+func TestASnatchedPort(t *testing.T) {
+	other := Start(t)
+	s := &Server{port: other.port, dir: t.TempDir()}
+	require.ErrorIs(t, s.start(), errPortTaken, "the server that answers is another's")
+	assert.True(t, other.answers())
+}

@@ -3,22 +3,20 @@ package fence_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/fence"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// A database compares the token in the statement that writes.
-func ExampleWritten() {
-	db := sql.OpenDB(new(table)) // any database that knows UPDATE
+// A job inserts rows. A former holder of its lock inserts nothing.
+func ExampleTx() {
+	db := openFake() // a database whose migrations ran fence.PostgreSQL.CreateTable()
 	defer db.Close()
 	client, err := lock.New(memstore.New(), nil)
 	if err != nil {
@@ -28,19 +26,52 @@ func ExampleWritten() {
 	defer client.Close(context.Background())
 
 	ctx := context.Background()
-	write := func(n int, token uint64) error {
-		r, err := db.ExecContext(ctx, "UPDATE stock SET n = ?, fence = ? WHERE id = ? AND fence <= ?", n, int64(token), "apples", int64(token))
-		return fence.Written("apples", token, r, err)
+	report := func(held *lock.Held, day string) error {
+		return fence.Tx(ctx, db, fence.PostgreSQL, "reports", held.Token(), func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO reports (day) VALUES ($1)", day)
+			return err
+		})
 	}
-	first, _ := client.Mutex("stock").Lock(ctx)
-	_ = client.ForceRelease(ctx, "stock") // or its process stood still for longer than the lease lasts
-	second, _ := client.Mutex("stock").Lock(ctx)
+	first, _ := client.Mutex("reports").Lock(ctx)
+	_ = client.ForceRelease(ctx, "reports") // or its process was paused for longer than the lease
+	second, _ := client.Mutex("reports").Lock(ctx)
 
-	fmt.Println("the holder:", write(7, second.Token()))
-	fmt.Println("one of the past is refused:", errors.Is(write(3, first.Token()), fence.ErrStale))
+	fmt.Println("the holder:", report(second, "Monday"))
+	fmt.Println("a former holder is rejected:", errors.Is(report(first, "Monday"), fence.ErrStale))
 	// Output:
 	// the holder: <nil>
-	// one of the past is refused: true
+	// a former holder is rejected: true
+}
+
+// A statement that changes one row can compare the token itself.
+func ExampleCheckResult() {
+	db := openFake() // a database with a table stock, which has a column fence
+	defer db.Close()
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	ctx := context.Background()
+	write := func(id string, n int, token uint64) error {
+		r, err := db.ExecContext(ctx, "UPDATE stock SET n = ?, fence = ? WHERE id = ? AND fence <= ?", n, token, id, token)
+		return fence.CheckResult(id, token, r, err, func() *sql.Row {
+			return db.QueryRowContext(ctx, "SELECT fence FROM stock WHERE id = ?", id)
+		})
+	}
+	first, _ := client.Mutex("stock").Lock(ctx)
+	_ = client.ForceRelease(ctx, "stock")
+	second, _ := client.Mutex("stock").Lock(ctx)
+
+	fmt.Println("the holder:", write("apples", 7, second.Token()))
+	fmt.Println("a former holder is rejected:", errors.Is(write("apples", 3, first.Token()), fence.ErrStale))
+	fmt.Println("no such row:", errors.Is(write("pears", 3, second.Token()), sql.ErrNoRows))
+	// Output:
+	// the holder: <nil>
+	// a former holder is rejected: true
+	// no such row: true
 }
 
 // A service takes the token from a header.
@@ -63,49 +94,23 @@ func ExampleHandler() {
 		if err != nil {
 			return err
 		}
-		if err := fence.Sign(r, held); err != nil {
-			return err // the lock is lost, and known to be
+		if err := fence.SetHeader(r, held); err != nil {
+			return err // the lock is lost, and the holder knows it
 		}
 		resp, err := server.Client().Do(r)
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
-		return fence.Refused(resp)
+		return fence.CheckResponse(resp)
 	}
 	first, _ := client.Mutex("stock").Lock(ctx)
-	_ = client.ForceRelease(ctx, "stock") // which the first one does not know yet
+	_ = client.ForceRelease(ctx, "stock") // the first holder does not know yet
 	second, _ := client.Mutex("stock").Lock(ctx)
 	fmt.Println("the holder:", put(second))
-	fmt.Println("one of the past is refused:", errors.Is(put(first), fence.ErrStale))
+	fmt.Println("a former holder is rejected:", errors.Is(put(first), fence.ErrStale))
 	// Output:
 	// served: PUT /apples
 	// the holder: <nil>
-	// one of the past is refused: true
-}
-
-// table is a database of one row that knows one statement.
-type table struct {
-	mu       sync.Mutex // guards all below
-	n, fence int64
-}
-
-func (t *table) Connect(context.Context) (driver.Conn, error) { return conn{t}, nil }
-func (t *table) Driver() driver.Driver                        { return nil }
-
-type conn struct{ *table }
-
-func (c conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
-func (c conn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
-func (c conn) Close() error                        { return nil }
-
-func (c conn) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	token := args[1].Value.(int64)
-	if c.fence > token {
-		return driver.RowsAffected(0), nil
-	}
-	c.n, c.fence = args[0].Value.(int64), token
-	return driver.RowsAffected(1), nil
+	// a former holder is rejected: true
 }

@@ -1,88 +1,68 @@
-// Package fence helps the resource that a lock protects to refuse those who do not
-// hold it any more.
+// Package fence lets the resource that a lock protects reject stale holders.
 //
-// A lock is a lease, and its holder may be paused between looking at it and using the
-// resource, for longer than the lease lasts. It cannot know; the resource can: each
-// grant of a lock has a token above all that were granted before, the holder sends it
-// along, and the resource refuses tokens below the highest that it has seen.
+// A lock is a lease. Its holder may be paused after it has checked the lease, for longer
+// than the lease lasts, and cannot notice that. The resource can, with fencing tokens. Each
+// grant of a lock has a token greater than all earlier tokens. The holder sends the token
+// with each request, and the resource rejects tokens lower than the highest that it has seen.
 //
-// The look at the token and the use must be one: a use that is paused after its look
-// does the harm that the token was to prevent. So a database compares the token in
-// the statement that writes, Redis in the script that does (package redisguard), and
-// a [Guard] waits for uses with lower tokens to end before it lets a higher one begin.
+// The check and the use must be one atomic step. If a request is paused between them, it
+// does the harm that the token was to prevent. A SQL database therefore compares the token
+// in the transaction that writes ([Tx]) or in the statement that writes ([CheckResult]), and
+// Redis in the script that writes (package redisguard). A [Guard] lets a request with a
+// higher token begin only after all requests with lower tokens have ended.
 //
-// Stores without tokens, such as a quorum, cannot be used for this: their token is 0,
-// which everything here refuses.
+// Tokens are uint64 everywhere. The tokens of the stores in this module are below 2^53, so
+// that a BIGINT column, an int64 and a float64 hold them exactly. Package database/sql
+// accepts a uint64 below 2^63 as an argument.
+//
+// Stores without tokens, such as a quorum, do not support fencing: their token is 0,
+// which this package rejects.
+//
+// The section [fencing tokens] of the guide explains when tokens are needed. The program
+// [migration] uses them.
+//
+// [fencing tokens]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#fencing-tokens
+// [migration]: https://github.com/leasewheel/leasewheel/blob/main/examples/migration/main.go
 package fence
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 )
 
 var (
-	// ErrStale matches every refusal of a token.
-	ErrStale = errors.New("fence: the token is stale")
+	// ErrStale matches every rejection of a stale token.
+	ErrStale = errors.New("fence: token is stale")
 
-	// ErrNoToken is returned for the token 0, which is none.
-	ErrNoToken = errors.New("fence: there is no token")
+	// ErrNoToken is the error for the token 0.
+	ErrNoToken = errors.New("fence: no token")
 )
 
-// StaleError says that a resource has seen a higher token. It matches ErrStale.
+// StaleError reports that the resource has seen a higher token. It matches ErrStale.
 type StaleError struct {
 	Resource string
 	Token    uint64
-	Highest  uint64 // 0 if it is not known
+	Highest  uint64 // 0 if unknown
 }
 
 // Error implements error.
 func (e *StaleError) Error() string {
 	if e.Highest == 0 {
-		return fmt.Sprintf("fence: the token %d of %q is stale", e.Token, e.Resource)
+		return fmt.Sprintf("fence: token %d of %q is stale", e.Token, e.Resource)
 	}
-	return fmt.Sprintf("fence: the token %d of %q is stale, it has seen %d", e.Token, e.Resource, e.Highest)
+	return fmt.Sprintf("fence: token %d of %q is stale: highest token is %d", e.Token, e.Resource, e.Highest)
 }
 
 // Is makes every StaleError match ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// Guard lets in those who use a resource, by their tokens.
+// Guard admits requests to resources by their tokens.
 type Guard interface {
-	// Enter returns when the resource may be used with the token: nobody uses it
-	// with a lower one, and nobody will from now on. The same token may be in use
-	// several times at once. Leave, which is not nil, must be called when the use
-	// has ended, once. The error is a *StaleError if a higher token was seen before
-	// or while it waited, ErrNoToken, or ctx's cause.
+	// Enter blocks until the resource may be used with the token: no request with a lower
+	// token is active, and none will be admitted. Several requests with the same token
+	// may be active. The caller must call leave, which is not nil, once when its request
+	// has ended. The error is a *StaleError if a higher token was seen before or during
+	// the wait, ErrNoToken, or the cause of ctx.
 	Enter(ctx context.Context, resource string, token uint64) (leave func(), err error)
-}
-
-// Written judges the result of a statement that writes where the token is not below
-// the one that is stored, such as
-//
-//	UPDATE stock SET n = ?, fence = ? WHERE id = ? AND fence <= ?
-//
-// whose last argument, and the new value of fence, are the token. It returns err if
-// there is one, ErrNoToken for the token 0, and a *StaleError if no row was written:
-// then a higher token was there, or no row at all. The driver must count the rows
-// that were found, not only those that were changed: for MySQL that is
-// clientFoundRows=true, or else to write the same values twice would look stale.
-func Written(resource string, token uint64, r sql.Result, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case token == 0:
-		return ErrNoToken
-	case r == nil:
-		return errors.New("fence: the result of the statement is nil")
-	}
-	n, err := r.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("fence: rows written: %w", err)
-	}
-	if n == 0 {
-		return &StaleError{Resource: resource, Token: token}
-	}
-	return nil
 }

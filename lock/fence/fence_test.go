@@ -2,7 +2,6 @@ package fence_test
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -37,14 +36,14 @@ func TestMemoryRefusesLowerTokens(t *testing.T) {
 	require.ErrorAs(t, err, &stale)
 	require.ErrorIs(t, err, fence.ErrStale)
 	assert.Equal(t, fence.StaleError{Resource: "a", Token: 6, Highest: 7}, *stale)
-	assert.Contains(t, err.Error(), "it has seen 7")
+	assert.Contains(t, err.Error(), "highest token is 7")
 	_, err = m.Enter(t.Context(), "a", 0)
 	require.ErrorIs(t, err, fence.ErrNoToken)
 	enter(t, m, "a", 8)()
 	assert.Equal(t, 2, m.Len())
 }
 
-func TestMemoryWaitsForThoseWithLowerTokens(t *testing.T) {
+func TestMemoryWaitsForLowerTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := fence.NewMemory(0)
 		one, two := enter(t, m, "a", 1), enter(t, m, "a", 1)
@@ -59,14 +58,14 @@ func TestMemoryWaitsForThoseWithLowerTokens(t *testing.T) {
 		overtaken := make(chan error, 1)
 		synctest.Wait()
 		one()
-		one() // a second time does nothing
+		one() // a second call has no effect
 		synctest.Wait()
 		assert.Empty(t, entered)
 		_, err := m.Enter(t.Context(), "a", 1)
-		require.ErrorIs(t, err, fence.ErrStale, "from when the higher one came")
+		require.ErrorIs(t, err, fence.ErrStale, "a waiting higher token already rejects it")
 		two()
 		first, second := <-entered, <-entered
-		enter(t, m, "b", 1)() // others are not kept waiting
+		enter(t, m, "b", 1)() // other resources do not wait
 
 		go func() {
 			_, err := m.Enter(t.Context(), "a", 3)
@@ -87,7 +86,7 @@ func TestMemoryWaitsForThoseWithLowerTokens(t *testing.T) {
 		_, err = m.Enter(ctx, "a", 6)
 		require.ErrorIs(t, err, cause)
 		_, err = m.Enter(ctx, "a", 6)
-		require.ErrorIs(t, err, cause, "it has ended before")
+		require.ErrorIs(t, err, cause, "the context ended before Enter")
 		hold()
 		enter(t, m, "a", 6)()
 	})
@@ -101,15 +100,15 @@ func TestMemoryForgetsNoToken(t *testing.T) {
 	}
 	assert.Equal(t, 3, m.Len())
 	_, err := m.Enter(t.Context(), "r1", 9)
-	require.ErrorIs(t, err, fence.ErrStale, "it is not known any more, but that there were higher ones is")
-	enter(t, m, "used", 1)() // in use, so it is known
+	require.ErrorIs(t, err, fence.ErrStale, "r1 is forgotten, but the guard remembers a higher token")
+	enter(t, m, "used", 1)() // in use, so it is remembered
 	held()
 	_, err = m.Enter(t.Context(), "r3", 39)
 	require.ErrorIs(t, err, fence.ErrStale)
 	enter(t, m, "new", 50)()
 	assert.Equal(t, 3, m.Len())
 	_, err = m.Enter(t.Context(), "r1", 9)
-	require.ErrorIs(t, err, fence.ErrStale, "though one with a lower token was forgotten last")
+	require.ErrorIs(t, err, fence.ErrStale, "although the last forgotten token is lower")
 }
 
 func TestMemoryForgetsTheLowestTokens(t *testing.T) {
@@ -118,12 +117,12 @@ func TestMemoryForgetsTheLowestTokens(t *testing.T) {
 	enter(t, m, "y", 20)()
 	enter(t, m, "x", 30)()
 	enter(t, m, "z", 40)()
-	enter(t, m, "new", 25)() // or else x was forgotten, and 30 is the lowest that it knows
+	enter(t, m, "new", 25)() // otherwise x was forgotten, and 30 is the lowest known token
 }
 
-// Who waits is as good as in: what it waits for is not forgotten between the end of
-// the last user and its own beginning.
-func TestMemoryForgetsNobodyWhoWaits(t *testing.T) {
+// A waiting request counts as active: its resource is not forgotten between the end of
+// the last request and its own start.
+func TestMemoryKeepsResourcesWithWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			m := fence.NewMemory(1)
@@ -141,14 +140,14 @@ func TestMemoryForgetsNobodyWhoWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err := m.Enter(ctx, "a", 4)
 			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded, "one with a lower token is in")
+			require.ErrorIs(t, err, context.DeadlineExceeded, "a request with a lower token is active")
 			leave()
 		}
 	})
 }
 
-// No use begins, or goes on, when one with a higher token has begun.
-func TestMemoryUnderManyHands(t *testing.T) {
+// No request is active after one with a higher token has begun.
+func TestMemoryWithConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const resources = 5
 		m := fence.NewMemory(3)
@@ -192,16 +191,4 @@ func TestMemoryUnderManyHands(t *testing.T) {
 		assert.Greater(t, refused, 20)
 		assert.Greater(t, used, 100)
 	})
-}
-
-func TestWritten(t *testing.T) {
-	errIO := errors.New("gone")
-	require.NoError(t, fence.Written("r", 7, driver.RowsAffected(1), nil))
-	require.ErrorIs(t, fence.Written("r", 7, nil, errIO), errIO)
-	require.ErrorIs(t, fence.Written("r", 0, driver.RowsAffected(1), nil), fence.ErrNoToken)
-	err := fence.Written("r", 7, driver.RowsAffected(0), nil)
-	require.ErrorIs(t, err, fence.ErrStale)
-	require.ErrorContains(t, err, `the token 7 of "r" is stale`)
-	err = fence.Written("r", 7, driver.ResultNoRows, nil)
-	require.ErrorContains(t, err, "rows written")
 }

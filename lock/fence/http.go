@@ -7,25 +7,25 @@ import (
 	"strconv"
 )
 
-// Header is the HTTP header of a request that holds its token. In a refusal with
-// status 412 it holds the highest token that the resource has seen.
+// Header is the HTTP header for the token of a request. In a response with status 412, it
+// is the highest token that the resource has seen.
 const Header = "Fencing-Token"
 
-// Handler returns a handler that lets requests through to next by their tokens: one
-// with a higher token begins when those with lower ones have ended, and lower ones
-// are refused from then on. It answers
+// Handler returns a handler that guards next with the tokens of requests. A request with a
+// higher token begins after all requests with lower tokens have ended. From then on lower
+// tokens are rejected. The handler responds with
 //
 //	428 Precondition Required   without a token, unless the method is GET, HEAD, OPTIONS or TRACE
-//	400 Bad Request             with what is no token
+//	400 Bad Request             with an invalid token
 //	412 Precondition Failed     with a stale token
-//	503 Service Unavailable     if the guard fails, as when the request ends while it waits
+//	503 Service Unavailable     if the guard fails, for example if the request ends while it waits
 //
-// A request of those methods without a token is let through unguarded. The resource
-// is what resource says of a request, by default its path. A nil guard is a
-// [NewMemory] of the default size.
+// A GET, HEAD, OPTIONS or TRACE request without a token is not guarded. The function
+// resource returns the resource of a request; by default it is the request's path. If g is
+// nil, Handler uses a [NewMemory] of the default size.
 //
-// What next does must be done when it returns: work that goes on afterwards is not
-// guarded. Handler panics if next is nil.
+// All work of next must be done when next returns, because later work is not guarded.
+// Handler panics if next is nil.
 func Handler(next http.Handler, g Guard, resource func(*http.Request) string) http.Handler {
 	if next == nil {
 		panic("fence: Handler of a nil http.Handler")
@@ -48,7 +48,7 @@ func Handler(next http.Handler, g Guard, resource func(*http.Request) string) ht
 		}
 		token, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || token == 0 || len(r.Header.Values(Header)) > 1 {
-			http.Error(w, "the "+Header+" is not one number above 0", http.StatusBadRequest)
+			http.Error(w, "the "+Header+" must be one positive number", http.StatusBadRequest)
 			return
 		}
 		leave, err := g.Enter(r.Context(), resource(r), token)
@@ -79,21 +79,21 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the "+Header+" is stale", http.StatusPreconditionFailed)
 }
 
-// Holder is who sends a token: a *lock.Held.
+// Holder is the holder of a lock that sends a token, such as a *lock.Held.
 type Holder interface {
 	Token() uint64
 	Err() error
 }
 
-// Sign sets the header of a request to the token of the holder. It returns the
-// holder's Err if the lock is not held any more, ErrNoToken if it has none, and an
-// error that names the argument that is nil: then the request must not be sent.
-func Sign(r *http.Request, h Holder) error {
+// SetHeader sets the header of a request to the holder's token. It returns the holder's
+// Err if the lock is no longer held, ErrNoToken if the holder has no token, and an error
+// that names a nil argument. After an error, the request must not be sent.
+func SetHeader(r *http.Request, h Holder) error {
 	switch {
 	case r == nil:
-		return errors.New("fence: Sign: the request is nil")
+		return errors.New("fence: SetHeader: the request is nil")
 	case h == nil:
-		return errors.New("fence: Sign: the holder is nil")
+		return errors.New("fence: SetHeader: the holder is nil")
 	}
 	if err := h.Err(); err != nil {
 		return fmt.Errorf("fence: %w", err)
@@ -101,16 +101,16 @@ func Sign(r *http.Request, h Holder) error {
 	if h.Token() == 0 {
 		return ErrNoToken
 	}
-	if r.Header == nil { // as in a request that was not made by http.NewRequest
+	if r.Header == nil { // http.NewRequest did not make the request
 		r.Header = make(http.Header)
 	}
 	r.Header.Set(Header, strconv.FormatUint(h.Token(), 10))
 	return nil
 }
 
-// Refused returns a *StaleError if a response says that the token of its request was
-// stale, nil if it does not. A nil response, as it comes with an error, does not.
-func Refused(resp *http.Response) error {
+// CheckResponse returns a *StaleError if the response rejects the request's token as
+// stale, and nil otherwise. A nil response rejects nothing.
+func CheckResponse(resp *http.Response) error {
 	if resp == nil || resp.StatusCode != http.StatusPreconditionFailed || resp.Header.Get(Header) == "" {
 		return nil
 	}

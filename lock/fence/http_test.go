@@ -66,10 +66,10 @@ func TestHandler(t *testing.T) {
 		resp := call(c.method, c.path, tokens...)
 		assert.Equal(t, c.want, resp.StatusCode, "%d: %+v", i, c)
 		assert.Equal(t, c.want == 200, served > before, "%d: %+v", i, c)
-		assert.Equal(t, c.want == 412, fence.Refused(resp) != nil, "%d: %+v", i, c)
+		assert.Equal(t, c.want == 412, fence.CheckResponse(resp) != nil, "%d: %+v", i, c)
 	}
 	var stale *fence.StaleError
-	require.ErrorAs(t, fence.Refused(call("PUT", "/b", "3")), &stale)
+	require.ErrorAs(t, fence.CheckResponse(call("PUT", "/b", "3")), &stale)
 	assert.Equal(t, fence.StaleError{Resource: "/b", Token: 3, Highest: 4}, *stale)
 }
 
@@ -100,12 +100,12 @@ func TestHandlerGuardsUntilItReturns(t *testing.T) {
 	})
 }
 
-// failing is a guard that fails.
+// failing is a Guard that returns errors.
 type failing struct{}
 
 func (failing) Enter(context.Context, string, uint64) (func(), error) { return nil, errors.New("full") }
 
-func TestHandlerWithAGuardOfYours(t *testing.T) {
+func TestHandlerWithACustomGuard(t *testing.T) {
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is let through") })
 	r := httptest.NewRequest(http.MethodPut, "/a", nil)
 	r.Header.Set(fence.Header, "1")
@@ -121,16 +121,16 @@ func TestHandlerWithAGuardOfYours(t *testing.T) {
 	assert.Equal(t, http.StatusPreconditionFailed, w.Code)
 }
 
-func TestSign(t *testing.T) {
+func TestSetHeader(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPut, "/a", nil)
 	lost := errors.New("lost")
-	require.ErrorIs(t, fence.Sign(r, holder{7, lost}), lost)
-	require.ErrorIs(t, fence.Sign(r, holder{}), fence.ErrNoToken)
+	require.ErrorIs(t, fence.SetHeader(r, holder{7, lost}), lost)
+	require.ErrorIs(t, fence.SetHeader(r, holder{}), fence.ErrNoToken)
 	assert.Empty(t, r.Header.Get(fence.Header))
-	require.NoError(t, fence.Sign(r, holder{token: 7}))
+	require.NoError(t, fence.SetHeader(r, holder{token: 7}))
 	bare := new(http.Request) // no Header
-	require.NoError(t, fence.Sign(bare, holder{token: 7}))
+	require.NoError(t, fence.SetHeader(bare, holder{token: 7}))
 	assert.Equal(t, "7", bare.Header.Get(fence.Header))
 	assert.Equal(t, "7", r.Header.Get(fence.Header))
-	require.NoError(t, fence.Refused(&http.Response{StatusCode: http.StatusPreconditionFailed}), "of another precondition")
+	require.NoError(t, fence.CheckResponse(&http.Response{StatusCode: http.StatusPreconditionFailed}), "a response without the header is about another precondition")
 }

@@ -8,48 +8,48 @@ import (
 	"sync"
 )
 
-const defaultMost = 100_000
+const defaultLimit = 100_000
 
 var errNilContext = errors.New("fence: the context is nil")
 
-// Memory is a Guard in the memory of the one process that owns the resource. A
-// restart forgets what it has seen, so what outlasts the process must keep the tokens
-// beside what they protect. The zero Memory is one of NewMemory(0); it must not be
-// copied after its first use. Its methods are safe for concurrent use.
+// Memory is a Guard in the memory of the one process that owns the resource. A restart
+// loses the tokens, so a resource that outlasts the process must store them with its
+// data. The zero Memory is the same as NewMemory(0). A Memory must not be copied after
+// its first use. Its methods are safe for concurrent use.
 type Memory struct {
-	most int // 0: the default
+	limit int // 0 means defaultLimit
 
 	mu        sync.Mutex           // guards all below
-	resources map[string]*resource // nil before the first
+	resources map[string]*resource // nil before the first resource
 	order     byToken
-	floor     uint64 // the highest token of those that were forgotten
+	floor     uint64 // highest token of the forgotten resources
 }
 
-// resource is what is known of one.
+// resource is the state of one resource.
 type resource struct {
 	name    string
 	highest uint64
-	users   int           // under way, with the highest token
-	drained chan struct{} // closed when the users of lower tokens have left; nil if there are none
-	old     int           // of lower tokens, under way
-	waiting int           // for those to leave
-	index   int           // in order
+	users   int           // active requests with the highest token
+	drained chan struct{} // closed when all requests with lower tokens have left; nil if there are none
+	old     int           // active requests with lower tokens
+	waiting int           // requests that wait for drained
+	index   int           // position in order
 }
 
 var _ Guard = (*Memory)(nil)
 
-// NewMemory returns a Guard that remembers the highest tokens of that many resources,
-// 100,000 if it is not above 0. Beyond, it forgets those of the lowest tokens, but not
-// that there were such: a resource that it does not know is taken to have seen the
-// highest of all that it forgot. That lets in no stale token, and refuses a good one
-// only if it is older than those of all resources that are remembered, and its lock
-// was held since without using the resource; for tokens that are times, as those of
-// the stores here. Resources in use are never forgotten.
+// NewMemory returns a Guard that remembers the highest tokens of the given number of
+// resources, or 100,000 if the number is not positive. Beyond that limit it forgets the
+// resources with the lowest tokens. For an unknown resource it assumes the highest
+// forgotten token. So it never admits a stale token. It rejects a current token only if
+// that is lower than the tokens of all remembered resources, and its lock has been held
+// since then without using the resource. This holds for tokens that are times, as in the
+// stores of this module. Resources in use are never forgotten.
 func NewMemory(resources int) *Memory {
-	return &Memory{most: max(resources, 0)}
+	return &Memory{limit: max(resources, 0)}
 }
 
-// Enter implements [Guard]. A nil ctx is an error too.
+// Enter implements [Guard]. A nil ctx is an error.
 func (m *Memory) Enter(ctx context.Context, name string, token uint64) (leave func(), err error) {
 	switch {
 	case token == 0:
@@ -61,7 +61,7 @@ func (m *Memory) Enter(ctx context.Context, name string, token uint64) (leave fu
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.see(name, token)
+	r, err := m.observe(name, token)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,9 @@ func (m *Memory) Enter(ctx context.Context, name string, token uint64) (leave fu
 	return sync.OnceFunc(func() { m.leave(r, token) }), nil
 }
 
-// see returns a resource that has seen the token from now on. The caller holds mu.
-func (m *Memory) see(name string, token uint64) (*resource, error) {
+// observe returns the resource and records that it has seen the token. The caller holds
+// mu.
+func (m *Memory) observe(name string, token uint64) (*resource, error) {
 	r := m.resources[name]
 	if r == nil {
 		if token < m.floor {
@@ -107,8 +108,8 @@ func (m *Memory) see(name string, token uint64) (*resource, error) {
 	return r, nil
 }
 
-// await waits until those with lower tokens have left. The caller holds mu, which is
-// free meanwhile.
+// await waits until the requests with lower tokens have left. The caller holds mu, which
+// await releases while it waits.
 func (m *Memory) await(ctx context.Context, r *resource) error {
 	drained := r.drained
 	r.waiting++
@@ -138,11 +139,11 @@ func (m *Memory) leave(r *resource, token uint64) {
 	}
 }
 
-// makeRoom forgets resources until there is room for one more. The caller holds mu.
+// makeRoom forgets resources until there is room for a new one. The caller holds mu.
 func (m *Memory) makeRoom() {
 	var busy []*resource
-	most := cmp.Or(m.most, defaultMost)
-	for len(m.resources) >= most && len(m.order) > 0 {
+	limit := cmp.Or(m.limit, defaultLimit)
+	for len(m.resources) >= limit && len(m.order) > 0 {
 		r := heap.Pop(&m.order).(*resource)
 		if r.users+r.old+r.waiting > 0 {
 			busy = append(busy, r)
@@ -156,14 +157,14 @@ func (m *Memory) makeRoom() {
 	}
 }
 
-// Len returns the number of resources that are remembered.
+// Len returns the number of remembered resources.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.resources)
 }
 
-// byToken is a heap with the lowest token first.
+// byToken is a heap ordered by the highest token, lowest first.
 type byToken []*resource
 
 func (h byToken) Len() int           { return len(h) }

@@ -6,21 +6,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func needsAnother(c Config) bool { return c.Another != nil }
 
-// sides returns two fixtures of one case that have a store each, with the same data.
+// sides returns two fixtures of one case, each with its own store on the same data.
 func (f *fixture) sides() []*fixture {
 	other := &fixture{T: f.T, Config: f.Config, store: f.Another(f.T, f.store), ctx: f.ctx, prefix: f.prefix, client: f.client + "b"}
 	return []*fixture{f, other}
 }
 
-// anothers are rules that a store breaks if it keeps in the memory of a process what
-// belongs to the data.
-var anothers = []testCase{
-	{name: "S1_a_lock_is_taken_in_other_processes_too", run: func(f *fixture) {
+// otherProcesses has cases that fail if a store keeps shared state in the memory of a process.
+var otherProcesses = []testCase{
+	{name: "S1_a_lock_excludes_other_processes", run: func(f *fixture) {
 		sides := f.sides()
 		here, there := sides[0], sides[1]
 		for _, mode := range f.allModes() {
@@ -29,7 +28,7 @@ var anothers = []testCase{
 			there.refused(there.against(mode, key))
 			stranger := a
 			stranger.Owner += "0"
-			require.ErrorIs(f, there.store.Release(f.ctx, stranger), lock.ErrNotHeld, mode)
+			require.ErrorIs(f, there.store.Release(f.ctx, stranger), driver.ErrNotHeld, mode)
 			here.release(a)
 			b := there.acquire(there.any(mode, key))
 			f.rises(a.Token, b.Token)
@@ -51,7 +50,7 @@ var anothers = []testCase{
 		assert.Empty(f, ex.Violations())
 		assert.Equal(f, 2*clients*rounds, ex.Entered())
 	}},
-	{name: "a_lock_goes_to_those_who_wait_in_other_processes_in_order", needs: needsWaiting, run: func(f *fixture) {
+	{name: "waiters_of_several_processes_are_served_in_order", needs: needsWaiting, run: func(f *fixture) {
 		sides := f.sides()
 		holder := f.acquire(f.request("k"))
 		var calls []*waitCall

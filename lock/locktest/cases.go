@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -21,7 +22,7 @@ var acquiring = []testCase{
 		r := f.request("k")
 		l := f.acquire(r)
 		assert.Equal(f, f.Tokenless, l.Token == 0)
-		held := f.taken("k")
+		held := f.heldByOther("k")
 		assert.Equal(f, r.Key, held.Key)
 		assert.Positive(f, held.ExpiresIn)
 		assert.LessOrEqual(f, held.ExpiresIn, f.TTL)
@@ -34,12 +35,12 @@ var acquiring = []testCase{
 		again := f.acquire(r)
 		assert.Equal(f, l.Token, again.Token)
 		time.Sleep(f.TTL * 6 / 10)
-		f.taken("k") // the second one gave it its full TTL again
+		f.heldByOther("k") // the repeated Acquire has renewed the full TTL
 	}},
 	{name: "L2_a_lock_ends_with_its_TTL", ends: true, run: func(f *fixture) {
 		f.acquire(f.request("k"))
 		time.Sleep(f.TTL * 6 / 10)
-		f.taken("k")
+		f.heldByOther("k")
 		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
 		f.acquire(f.request("k"))
 	}},
@@ -53,7 +54,7 @@ var acquiring = []testCase{
 		}
 		f.acquire(f.request("k"))
 		f.expire()
-		assert.Greater(f, f.acquire(f.request("k")).Token, last+1, "over the end of a lease")
+		assert.Greater(f, f.acquire(f.request("k")).Token, last+1, "tokens rise after a lease has ended")
 	}},
 	{name: "S3_tokens_rise_over_a_deletion", needs: func(c Config) bool { return needsTokens(c) && needsDelete(c) }, run: func(f *fixture) {
 		r := f.request("k")
@@ -71,14 +72,14 @@ var acquiring = []testCase{
 		for _, k := range odd {
 			keys = append(keys, k+f.prefix, f.prefix+k)
 		}
-		long := f.prefix + strings.Repeat("k", lock.MaxKeyLen-len(f.prefix)-1)
+		long := f.prefix + strings.Repeat("k", driver.MaxKeyLen-len(f.prefix)-1)
 		keys = append(keys, f.prefix, long, long+"1", long+"2")
-		tokens := map[string]lock.Lease{}
+		tokens := map[string]driver.Lease{}
 		for _, k := range keys {
 			r := f.request("")
 			r.Key = k
 			l, err := f.store.Acquire(f.ctx, r)
-			require.NoError(f, err, "%q is a key of its own", k)
+			require.NoError(f, err, "%q is a separate key", k)
 			tokens[k] = complete(l, r)
 		}
 		for _, k := range keys {
@@ -92,10 +93,10 @@ var renewing = []testCase{
 	{name: "L0_a_renewed_lock_lasts", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		for range 9 {
-			time.Sleep(f.TTL / 4) // the rest of the TTL is for a busy machine
+			time.Sleep(f.TTL / 4) // leaves the rest of the TTL to a busy machine
 			assert.Equal(f, []outcome{renewed}, f.renew(l))
 		}
-		held := f.taken("k")
+		held := f.heldByOther("k")
 		assert.Greater(f, held.ExpiresIn, f.TTL/2)
 		f.expire()
 		f.acquire(f.request("k"))
@@ -103,7 +104,7 @@ var renewing = []testCase{
 	{name: "S5_a_lock_that_has_ended_is_not_revived", ends: true, run: func(f *fixture) {
 		l, other := f.acquire(f.request("k")), f.acquire(f.request("other"))
 		f.expire()
-		require.ErrorIs(f, f.store.Release(f.ctx, other), lock.ErrNotHeld, "nobody holds it any more")
+		require.ErrorIs(f, f.store.Release(f.ctx, other), driver.ErrNotHeld, "the lease has ended")
 		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.acquire(f.request("k")) // a renewal creates nothing
 		assert.Equal(f, []outcome{lost}, f.renew(l))
@@ -129,16 +130,16 @@ var renewing = []testCase{
 		f.acquire(f.request("a"))
 	}},
 	{name: "each_outcome_belongs_to_its_lease", run: func(f *fixture) {
-		var batch []lock.Lease
+		var batch []driver.Lease
 		var want []outcome
 		for i := range 1000 {
 			r := f.request(fmt.Sprint(i))
-			r.TTL = time.Minute + time.Duration(i%3)*time.Second // leases of several TTLs in one batch
+			r.TTL = time.Minute + time.Duration(i%3)*time.Second // leases with different TTLs in one batch
 			switch i % 7 {
-			case 2: // nobody has it
-				batch = append(batch, lock.Lease{Request: r, Token: 1})
+			case 2: // no owner holds it
+				batch = append(batch, driver.Lease{Request: r, Token: 1})
 				want = append(want, lost)
-			case 4: // another has it
+			case 4: // another owner holds it
 				l := f.acquire(r)
 				l.Owner = "stranger"
 				batch = append(batch, l)
@@ -150,8 +151,8 @@ var renewing = []testCase{
 		}
 		before := slices.Clone(batch)
 		for i, got := range f.renew(batch...) {
-			require.Equal(f, want[i], got, "out[%d] is of batch[%d], of %d leases", i, i, len(batch))
-			require.Equal(f, before[i].Request, batch[i].Request, "batch[%d]: the batch is the caller's", i)
+			require.Equal(f, want[i], got, "out[%d] must belong to batch[%d], of %d leases", i, i, len(batch))
+			require.Equal(f, before[i].Request, batch[i].Request, "batch[%d]: Renew must not change the batch", i)
 		}
 	}},
 	{name: "one_lease_twice_in_a_batch", run: func(f *fixture) {
@@ -172,45 +173,45 @@ var releasing = []testCase{
 	{name: "S10_a_repeated_release_changes_nothing", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		require.NoError(f, f.store.Release(f.ctx, l))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
 		next := f.acquire(f.request("k"))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
 		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
 	{name: "S4_only_the_holder_releases", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		stranger := l
 		stranger.Owner = "stranger"
-		require.ErrorIs(f, f.store.Release(f.ctx, stranger), lock.ErrNotHeld)
-		f.taken("k")
+		require.ErrorIs(f, f.store.Release(f.ctx, stranger), driver.ErrNotHeld)
+		f.heldByOther("k")
 	}},
 	{name: "S4_a_holder_that_was_overtaken_releases_nothing", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		f.expire()
 		next := f.acquire(f.request("k"))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
 		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
-	{name: "L4_who_does_not_know_the_token_releases", run: func(f *fixture) {
+	{name: "L4_a_release_does_not_need_the_token", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			l := f.acquire(f.any(mode, mode.String()))
-			l.Token = 0 // of an owner whose Acquire was answered too late, or not at all
-			require.NoError(f, f.store.Release(f.ctx, l), "%v: an owner has one lease, whatever its token", mode)
+			l.Token = 0 // its Acquire was answered too late or not at all
+			require.NoError(f, f.store.Release(f.ctx, l), "%v: an owner has one lease, so Release needs no token", mode)
 			l = f.acquire(f.any(mode, mode.String()))
 			l.Token, l.Unanswered = 0, true
 			require.NoError(f, f.store.Release(f.ctx, l), mode)
 			f.acquire(f.any(mode, mode.String()))
 		}
 	}},
-	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture) {
+	{name: "L4_a_late_acquire_of_a_released_owner_fails", run: func(f *fixture) {
 		r := f.request("k")
-		// Its request is still on its way when the release is executed.
-		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		// The request of Acquire is still on its way when the release is executed.
+		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
-		var held *lock.HeldError
-		require.NotErrorAs(f, err, &held, "nobody holds it")
-		f.acquire(f.request("k")) // others are served
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
+		var held *driver.HeldError
+		require.NotErrorAs(f, err, &held, "the lock is free")
+		f.acquire(f.request("k")) // other owners can acquire it
 	}},
 	{name: "L4_a_release_of_a_lock_with_an_unanswered_acquire", run: func(f *fixture) {
 		r := f.request("k")
@@ -218,7 +219,7 @@ var releasing = []testCase{
 		l.Unanswered = true
 		require.NoError(f, f.store.Release(f.ctx, l))
 		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.request("k"))
 	}},
 }
@@ -232,10 +233,10 @@ var refusing = []testCase{
 		require.ErrorIs(f, err, cause)
 		l := f.acquire(f.request("k"))
 		require.ErrorIs(f, f.store.Release(ctx, l), cause)
-		f.taken("k")
+		f.heldByOther("k")
 		out := make([]renewal.Outcome, 1)
-		require.ErrorIs(f, f.store.Renew(ctx, []lock.Lease{l}, out), cause)
-		assert.Equal(f, unknown, wordOf(out[0]), "no answer is no loss")
+		require.ErrorIs(f, f.store.Renew(ctx, []driver.Lease{l}, out), cause)
+		assert.Equal(f, unknown, wordOf(out[0]), "without an answer the outcome is Unknown")
 	}},
 	{name: "a_mode_that_is_not_supported", run: func(f *fixture) {
 		r := f.request("k")
@@ -244,23 +245,23 @@ var refusing = []testCase{
 		require.ErrorIs(f, err, errors.ErrUnsupported)
 		f.acquire(f.request("k"))
 	}},
-	{name: "what_is_no_lock_is_left_alone", needs: needsSpoil, run: func(f *fixture) {
+	{name: "foreign_data_is_not_changed", needs: needsSpoil, run: func(f *fixture) {
 		r := f.request("k")
 		f.Spoil(f.T, f.store, r.Key)
 		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrWrongType)
-		require.NotErrorIs(f, err, lock.ErrNotAcquired, "it is not taken")
-		assert.NotContains(f, err.Error(), r.Owner, "owners are secrets")
-		_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true})
-		assert.True(f, f.Spoiled(f.T, f.store, r.Key), "and is never deleted")
+		require.ErrorIs(f, err, driver.ErrWrongType)
+		require.NotErrorIs(f, err, driver.ErrNotAcquired, "the key is not a held lock")
+		assert.NotContains(f, err.Error(), r.Owner, "errors must not show owners")
+		_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true})
+		assert.True(f, f.Spoiled(f.T, f.store, r.Key), "foreign data is never deleted")
 	}},
-	{name: "what_is_no_lock_takes_nothing_from_its_batch_mates", needs: needsSpoil, run: func(f *fixture) {
+	{name: "foreign_data_does_not_affect_the_rest_of_a_batch", needs: needsSpoil, run: func(f *fixture) {
 		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))
 		f.Spoil(f.T, f.store, b.Key)
 		out := make([]renewal.Outcome, 3)
-		_ = f.store.Renew(f.ctx, []lock.Lease{a, b, c}, out)
+		_ = f.store.Renew(f.ctx, []driver.Lease{a, b, c}, out)
 		assert.Equal(f, renewed, wordOf(out[0]))
-		assert.NotEqual(f, renewed, wordOf(out[1]), "there is no lease any more")
+		assert.NotEqual(f, renewed, wordOf(out[1]), "the lease no longer exists")
 		assert.Equal(f, renewed, wordOf(out[2]))
 		assert.True(f, f.Spoiled(f.T, f.store, b.Key))
 	}},
@@ -292,19 +293,19 @@ var contending = []testCase{
 	}},
 }
 
-// contendFor gets a lock again and again, as one of many.
+// contendFor acquires and releases a contended lock several times.
 func (f *fixture) contendFor(ex *Exclusion, key string, rounds int) {
 	for range rounds {
 		r := f.request(key)
 		pause := lock.ExponentialBackoff(2*time.Millisecond, 16*time.Millisecond)
-		var l lock.Lease
+		var l driver.Lease
 		for try := 0; ; try++ {
 			got, err := f.store.Acquire(f.ctx, r)
 			if err == nil {
 				l = complete(got, r)
 				break
 			}
-			if !assert.ErrorIs(f, err, lock.ErrNotAcquired) {
+			if !assert.ErrorIs(f, err, driver.ErrNotAcquired) {
 				return
 			}
 			time.Sleep(pause(try))

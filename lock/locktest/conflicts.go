@@ -5,37 +5,36 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Conflicts checks from the outside, for leases of all modes, that no two are held
-// at a time that exclude each other, and that of two which do the later one has the
-// higher token: holders tell it when they begin and end to rely on a lease. Its
-// methods are safe for concurrent use.
+// Conflicts checks mutual exclusion and fencing of leases of all modes. Holders report
+// when they begin and end to rely on a lease. Conflicts detects leases that exclude each
+// other and are held together, and tokens that do not rise between them. Its methods are
+// safe for concurrent use.
 type Conflicts struct {
 	mu         sync.Mutex // guards all below
-	inside     map[string][]lock.Lease
-	before     map[string][]lock.Lease // of each key, the last that others would have been excluded by
-	entered    map[lock.Mode]int
+	inside     map[string][]driver.Lease
+	before     map[string][]driver.Lease // by key: the last leases that could conflict with later ones
+	entered    map[driver.Mode]int
 	most       map[string]int
 	violations []string
 }
 
-// NewConflicts returns a checker that knows of no holders.
+// NewConflicts returns a checker without holders.
 func NewConflicts() *Conflicts {
 	return &Conflicts{
-		inside:  make(map[string][]lock.Lease),
-		before:  make(map[string][]lock.Lease),
-		entered: make(map[lock.Mode]int),
+		inside:  make(map[string][]driver.Lease),
+		before:  make(map[string][]driver.Lease),
+		entered: make(map[driver.Mode]int),
 		most:    make(map[string]int),
 	}
 }
 
-// Enter notes a holder. It is a violation if others are inside that exclude it, if
-// a semaphore has more holders than this one's limit, or if its token is not higher
-// than those of all whom it excludes and who were here before; 0 stands for a store
-// that has no tokens.
-func (c *Conflicts) Enter(l lock.Lease) {
+// Enter records a holder. It is a violation if another holder excludes it, if a semaphore
+// has more holders than this request's limit, or if its token is not greater than those
+// of all earlier leases that exclude it. The token 0 means that the store has no tokens.
+func (c *Conflicts) Enter(l driver.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range c.inside[l.Key] {
@@ -43,13 +42,13 @@ func (c *Conflicts) Enter(l lock.Lease) {
 			c.violate("%v with token %d enters while %v with %d is inside", l, l.Token, other, other.Token)
 		}
 		if other.Token == l.Token && l.Token > 0 {
-			c.violate("%v enters with the token %d of another", l, l.Token)
+			c.violate("%v enters with token %d of another holder", l, l.Token)
 		}
 	}
-	if n := len(c.inside[l.Key]); l.Mode == lock.Permit && n >= l.Limit() {
-		c.violate("%v enters while %d are inside, with a limit of %d", l, n, l.Limit())
+	if n := permitsOf(c.inside[l.Key]); l.Mode == driver.Permit && n+l.Permits() > l.Limit() {
+		c.violate("%v of %d permits enters while %d are held, with a limit of %d", l, l.Permits(), n, l.Limit())
 	}
-	c.before[l.Key] = slices.DeleteFunc(c.before[l.Key], func(other lock.Lease) bool {
+	c.before[l.Key] = slices.DeleteFunc(c.before[l.Key], func(other driver.Lease) bool {
 		if !excludes(l.Request, other.Request) {
 			return false
 		}
@@ -65,57 +64,64 @@ func (c *Conflicts) Enter(l lock.Lease) {
 	c.most[l.Key] = max(c.most[l.Key], len(c.inside[l.Key]))
 }
 
-// Leave notes that the holder does not rely on the lease any more.
-func (c *Conflicts) Leave(l lock.Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inside[l.Key] = slices.DeleteFunc(c.inside[l.Key], func(other lock.Lease) bool { return other.Owner == l.Owner })
+func permitsOf(leases []driver.Lease) (n int) {
+	for _, l := range leases {
+		n += l.Permits()
+	}
+	return n
 }
 
-// Entered returns how many holders there were in a mode.
-func (c *Conflicts) Entered(m lock.Mode) int {
+// Leave records that the holder no longer relies on the lease.
+func (c *Conflicts) Leave(l driver.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inside[l.Key] = slices.DeleteFunc(c.inside[l.Key], func(other driver.Lease) bool { return other.Owner == l.Owner })
+}
+
+// Entered returns the number of holders in a mode.
+func (c *Conflicts) Entered(m driver.Mode) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.entered[m]
 }
 
-// Most returns how many held a key at one time.
+// Most returns the greatest number of holders of a key at one time.
 func (c *Conflicts) Most(key string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.most[key]
 }
 
-// Violations returns what was wrong, in words.
+// Violations returns a description of each violation.
 func (c *Conflicts) Violations() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.violations)
 }
 
-// violate notes what was wrong. The caller holds mu.
+// violate records a violation. The caller holds mu.
 func (c *Conflicts) violate(format string, args ...any) {
 	c.violations = append(c.violations, fmt.Sprintf(format, args...))
 }
 
-// excludes tells whether two requests of a key cannot be granted at one time. Those
+// excludes reports whether two requests for a key cannot be granted together. Requests
 // for permits can, up to their limit.
-func excludes(a, b lock.Request) bool {
+func excludes(a, b driver.Request) bool {
 	switch {
 	case familyOf(a.Mode) != familyOf(b.Mode):
 		return true
-	case a.Mode == lock.Permit:
+	case a.Mode == driver.Permit:
 		return false
-	case a.Mode == lock.Members:
+	case a.Mode == driver.Members:
 		return slices.ContainsFunc(a.Members(), func(m string) bool { return slices.Contains(b.Members(), m) })
 	}
-	return a.Mode != lock.Read || b.Mode != lock.Read
+	return a.Mode != driver.Read || b.Mode != driver.Read
 }
 
-// covers tells whether all that b excludes is excluded by a.
-func covers(a, b lock.Request) bool {
-	if a.Mode != lock.Members {
-		return a.Mode != lock.Read && excludes(a, b)
+// covers reports whether a excludes every request that b excludes.
+func covers(a, b driver.Request) bool {
+	if a.Mode != driver.Members {
+		return a.Mode != driver.Read && excludes(a, b)
 	}
 	return !slices.ContainsFunc(b.Members(), func(m string) bool { return !slices.Contains(a.Members(), m) })
 }

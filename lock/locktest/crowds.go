@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// crowd returns a request of one of many who contend for a key.
-func (f *fixture) crowd(mode lock.Mode, i int) lock.Request {
+// crowd returns a request of one of many clients that contend for a key.
+func (f *fixture) crowd(mode driver.Mode, i int) driver.Request {
 	switch mode {
-	case lock.Write:
+	case driver.Write:
 		if i%4 > 0 {
 			return f.read("k")
 		}
 		return f.write("k")
-	case lock.Permit:
+	case driver.Permit:
 		return f.permit("k", 3)
 	}
 	names := []string{"a", "b", "c", "d", "e", "f"}
@@ -28,11 +28,12 @@ func (f *fixture) crowd(mode lock.Mode, i int) lock.Request {
 	return f.batch("k", names[first:first+1+rand.N(len(names)-first)]...)
 }
 
-// Each of a crowd may give up in a quarter of its rounds, never in its last.
+// Each client may give up in a quarter of its rounds, but never in its last.
 const crowdRounds, crowdPatient = 20, 15
 
-// contend has many acquire and release leases of a family, by get, and checks them.
-func (f *fixture) contend(mode lock.Mode, get func(r lock.Request, patient bool) (lock.Lease, error)) {
+// contend has many clients acquire, with get, and release leases of a family, and checks
+// them.
+func (f *fixture) contend(mode driver.Mode, get func(r driver.Request, patient bool) (driver.Lease, error)) {
 	const clients = 12
 	c := NewConflicts()
 	var wg sync.WaitGroup
@@ -46,7 +47,7 @@ func (f *fixture) contend(mode lock.Mode, get func(r lock.Request, patient bool)
 				if err != nil {
 					assert.False(f, patient, "%v", err)
 					assert.ErrorIs(f, err, context.DeadlineExceeded)
-					_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: got.Unanswered})
+					_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: got.Unanswered})
 					continue
 				}
 				l := complete(got, r)
@@ -60,24 +61,24 @@ func (f *fixture) contend(mode lock.Mode, get func(r lock.Request, patient bool)
 	wg.Wait()
 	key := f.request("k").Key
 	assert.Empty(f, c.Violations())
-	assert.Greater(f, c.Most(key), 1, "some held it together")
-	assert.GreaterOrEqual(f, c.Entered(lock.Read)+c.Entered(mode), clients*crowdPatient)
-	f.acquire(f.any(lock.Exclusive, "k")) // it is free, for any family
+	assert.Greater(f, c.Most(key), 1, "several clients must have held it together")
+	assert.GreaterOrEqual(f, c.Entered(driver.Read)+c.Entered(mode), clients*crowdPatient)
+	f.acquire(f.any(driver.Exclusive, "k")) // the key is free for any family
 }
 
-// tryUntil asks the store again and again.
-func (f *fixture) tryUntil(r lock.Request, _ bool) (lock.Lease, error) {
+// tryUntil calls Acquire until it succeeds.
+func (f *fixture) tryUntil(r driver.Request, _ bool) (driver.Lease, error) {
 	for {
 		l, err := f.store.Acquire(f.ctx, r)
-		if !errors.Is(err, lock.ErrNotAcquired) {
+		if !errors.Is(err, driver.ErrNotAcquired) {
 			return l, err
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// waitOrGiveUp waits, and gives up soon if it is not patient.
-func (f *fixture) waitOrGiveUp(r lock.Request, patient bool) (lock.Lease, error) {
+// waitOrGiveUp calls Wait, with a short timeout if the client is not patient.
+func (f *fixture) waitOrGiveUp(r driver.Request, patient bool) (driver.Lease, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	if !patient {
 		ctx, cancel = context.WithTimeout(f.ctx, rand.N(20*time.Millisecond))
@@ -87,18 +88,18 @@ func (f *fixture) waitOrGiveUp(r lock.Request, patient bool) (lock.Lease, error)
 }
 
 var crowding = []testCase{
-	{name: "S1_S3_many_readers_and_writers", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
-		f.contend(lock.Write, f.tryUntil)
+	{name: "S1_S3_many_readers_and_writers", needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
+		f.contend(driver.Write, f.tryUntil)
 	}},
-	{name: "S1_S3_many_permits", needs: needsModes(lock.Permit), run: func(f *fixture) { f.contend(lock.Permit, f.tryUntil) }},
-	{name: "S1_S3_many_batches", needs: needsModes(lock.Members), run: func(f *fixture) { f.contend(lock.Members, f.tryUntil) }},
-	{name: "S1_S3_many_readers_and_writers_wait_and_some_give_up", needs: both(needsWaiting, needsModes(lock.Read, lock.Write)), run: func(f *fixture) {
-		f.contend(lock.Write, f.waitOrGiveUp)
+	{name: "S1_S3_many_permits", needs: needsModes(driver.Permit), run: func(f *fixture) { f.contend(driver.Permit, f.tryUntil) }},
+	{name: "S1_S3_many_batches", needs: needsModes(driver.Members), run: func(f *fixture) { f.contend(driver.Members, f.tryUntil) }},
+	{name: "S1_S3_many_readers_and_writers_wait_and_some_give_up", needs: both(needsWaiting, needsModes(driver.Read, driver.Write)), run: func(f *fixture) {
+		f.contend(driver.Write, f.waitOrGiveUp)
 	}},
-	{name: "S1_S3_many_wait_for_permits_and_some_give_up", needs: both(needsWaiting, needsModes(lock.Permit)), run: func(f *fixture) {
-		f.contend(lock.Permit, f.waitOrGiveUp)
+	{name: "S1_S3_many_wait_for_permits_and_some_give_up", needs: both(needsWaiting, needsModes(driver.Permit)), run: func(f *fixture) {
+		f.contend(driver.Permit, f.waitOrGiveUp)
 	}},
-	{name: "S1_S3_many_wait_for_batches_and_some_give_up", needs: both(needsWaiting, needsModes(lock.Members)), run: func(f *fixture) {
-		f.contend(lock.Members, f.waitOrGiveUp)
+	{name: "S1_S3_many_wait_for_batches_and_some_give_up", needs: both(needsWaiting, needsModes(driver.Members)), run: func(f *fixture) {
+		f.contend(driver.Members, f.waitOrGiveUp)
 	}},
 }

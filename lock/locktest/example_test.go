@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Table is the smallest store there can be: a row for each key, as a database has them,
-// and transactions that change one row. Who waits for a lock asks again and again.
+// Table is a minimal store: one row per key, as in a database, and transactions that
+// change one row. Clients that wait for a lock poll it.
 type Table struct {
-	mu      sync.Mutex           // the transaction; guards all below
-	rows    map[string]row       // by key. A row stays when the lock is free: its token is the last
-	givenUp map[string]time.Time // until when owners are refused
+	mu         sync.Mutex           // stands for the transaction; guards all below
+	rows       map[string]row       // by key; the row of a free lock stays because it has the last token
+	tombstones map[string]time.Time // end of the refusal, by owner
 }
 
 type row struct {
@@ -28,39 +29,46 @@ type row struct {
 
 func (r row) heldBy(owner string) bool { return r.owner == owner && time.Now().Before(r.ends) }
 
-// NewTable returns an empty table.
-func NewTable() *Table {
-	return &Table{rows: map[string]row{}, givenUp: map[string]time.Time{}}
+// extend never moves the end back, because a request with an earlier TTL may be executed late.
+func (r *row) extend(ends time.Time) {
+	if ends.After(r.ends) {
+		r.ends = ends
+	}
 }
 
-// Acquire implements [lock.Store].
-func (t *Table) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{rows: map[string]row{}, tombstones: map[string]time.Time{}}
+}
+
+// Acquire implements [driver.Store].
+func (t *Table) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	switch {
-	case r.Mode != lock.Exclusive:
-		return lock.Lease{}, errors.ErrUnsupported
+	case r.Mode != driver.Exclusive:
+		return driver.Lease{}, errors.ErrUnsupported
 	case ctx.Err() != nil:
-		return lock.Lease{}, context.Cause(ctx)
+		return driver.Lease{}, context.Cause(ctx)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now, has := time.Now(), t.rows[r.Key] // the clock of the database, never that of the caller
+	now, has := time.Now(), t.rows[r.Key] // use the clock of the database, never that of the client
 	switch left := has.ends.Sub(now); {
-	case now.Before(t.givenUp[r.Owner]):
-		return lock.Lease{}, lock.ErrNotAcquired
+	case now.Before(t.tombstones[r.Owner]):
+		return driver.Lease{}, driver.ErrNotAcquired
 	case left <= 0:
 		has.owner, has.token = r.Owner, has.token+1
 	case has.owner != r.Owner:
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: left}
-	} // or else it is the same grant once more
-	has.ends = now.Add(r.TTL)
+		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: left}
+	} // otherwise it is a repeated Acquire
+	has.extend(now.Add(r.TTL))
 	t.rows[r.Key] = has
-	return lock.Lease{Token: has.token}, nil
+	return driver.Lease{Token: has.token}, nil
 }
 
 // Renew implements [renewal.Renewer].
-func (t *Table) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+func (t *Table) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // all are Unknown
+		return context.Cause(ctx) // all outcomes are Unknown
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,35 +78,35 @@ func (t *Table) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Out
 			out[i] = renewal.Lost
 			continue
 		}
-		has.ends = time.Now().Add(l.TTL)
+		has.extend(time.Now().Add(l.TTL))
 		t.rows[l.Key] = has
 		out[i] = renewal.Renewed
 	}
 	return nil
 }
 
-// Release implements [lock.Store].
-func (t *Table) Release(ctx context.Context, l lock.Lease) error {
+// Release implements [driver.Store].
+func (t *Table) Release(ctx context.Context, l driver.Lease) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(t.givenUp, func(_ string, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(t.tombstones, func(_ string, until time.Time) bool { return !now.Before(until) })
 	if l.Unanswered {
-		t.givenUp[l.Owner] = now.Add(time.Minute)
+		t.tombstones[l.Owner] = now.Add(time.Minute)
 	}
 	has := t.rows[l.Key]
-	if !has.heldBy(l.Owner) { // whatever l.Token is: the client may not know it
-		return lock.ErrNotHeld
+	if !has.heldBy(l.Owner) { // do not compare l.Token, because the client may not know it
+		return driver.ErrNotHeld
 	}
 	has.ends = time.Time{}
 	t.rows[l.Key] = has
 	return nil
 }
 
-// The smallest store of one's own, and a client that uses it.
+// A minimal store and a client that uses it.
 func Example() {
 	client, err := lock.New(NewTable(), nil)
 	if err != nil {
@@ -106,13 +114,13 @@ func Example() {
 		return
 	}
 	defer client.Close(context.Background())
-	err = lock.Do(context.Background(), client.Mutex("orders"), func(context.Context) error {
+	err = lock.Do(context.Background(), client.Mutex("orders"), func(context.Context, *lock.Held) error {
 		_, err := client.Mutex("orders").TryLock(context.Background())
-		fmt.Println("taken:", errors.Is(err, lock.ErrNotAcquired))
+		fmt.Println("held by another:", errors.Is(err, driver.ErrNotAcquired))
 		return nil
 	})
 	fmt.Println("error:", err)
 	// Output:
-	// taken: true
+	// held by another: true
 	// error: <nil>
 }

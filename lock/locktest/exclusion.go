@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// Exclusion checks mutual exclusion and fencing from the outside: holders tell it
-// when they begin and end to rely on a lock. Its methods are safe for concurrent
-// use.
+// Exclusion checks mutual exclusion and fencing. Holders report when they begin and end
+// to rely on a lock. Its methods are safe for concurrent use.
 type Exclusion struct {
 	mu         sync.Mutex // guards all below
 	holder     map[string]uint64
@@ -16,13 +15,13 @@ type Exclusion struct {
 	violations []string
 }
 
-// NewExclusion returns a checker that knows of no holders.
+// NewExclusion returns a checker without holders.
 func NewExclusion() *Exclusion {
 	return &Exclusion{holder: make(map[string]uint64), last: make(map[string]uint64)}
 }
 
-// Enter notes a holder of the key, by its token. It is a violation if another one
-// is inside, or if the token does not rise.
+// Enter records a holder of the key by its token. It is a violation if the key has
+// another holder, or if the token does not rise.
 func (e *Exclusion) Enter(key string, token uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,7 +35,7 @@ func (e *Exclusion) Enter(key string, token uint64) {
 	e.holder[key], e.last[key] = token, token
 }
 
-// Leave notes that the holder does not rely on the lock any more.
+// Leave records that the holder no longer relies on the lock.
 func (e *Exclusion) Leave(key string, token uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,14 +44,14 @@ func (e *Exclusion) Leave(key string, token uint64) {
 	}
 }
 
-// Entered returns how many holders there were.
+// Entered returns the number of holders so far.
 func (e *Exclusion) Entered() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.entered
 }
 
-// Violations returns what was wrong, in words.
+// Violations returns a description of each violation.
 func (e *Exclusion) Violations() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

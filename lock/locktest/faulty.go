@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -14,58 +14,60 @@ type Op string
 
 // The operations.
 const (
-	Acquire Op = "acquire"
-	Wait    Op = "wait"
-	Renew   Op = "renew"
-	Release Op = "release"
-	Inspect Op = "inspect"
-	Force   Op = "force"
+	Acquire     Op = "acquire"
+	Wait        Op = "wait"
+	Renew       Op = "renew"
+	Release     Op = "release"
+	Inspect     Op = "inspect"
+	Force       Op = "force"
+	List        Op = "list"
+	SetMetadata Op = "set metadata"
 )
 
-// Faulty is a store that fails as the test wants. The functions may be nil, are
-// called concurrently, and may block as a slow store does.
+// Faulty is a store with injected faults. The functions may be nil. They are called
+// concurrently, and may block to simulate a slow store.
 type Faulty struct {
-	lock.Store
+	driver.Store
 
-	// Before is called before the operation. If it returns an error the operation
-	// is not executed: the request got lost.
+	// Before is called before an operation. If it returns an error, the request is lost:
+	// the operation is not executed and returns the error.
 	Before func(ctx context.Context, op Op) error
 
-	// After is called after the operation was executed. If it returns an error
-	// that is the answer: the real one got lost.
+	// After is called after an operation was executed. If it returns an error, the answer
+	// is lost: the operation returns the error.
 	After func(ctx context.Context, op Op) error
 }
 
-// Acquire implements [lock.Store].
-func (f *Faulty) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+// Acquire implements [driver.Store].
+func (f *Faulty) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := call(ctx, f.Before, Acquire); err != nil {
-		return lock.Lease{}, err
+		return driver.Lease{}, err
 	}
 	l, err := f.Store.Acquire(ctx, r)
 	if lost := call(ctx, f.After, Acquire); lost != nil {
-		return lock.Lease{}, lost
+		return driver.Lease{}, lost
 	}
 	return l, err
 }
 
-// Wait implements [lock.Waiter], if the store beneath does.
-func (f *Faulty) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	waiter, ok := f.Store.(lock.Waiter)
+// Wait implements [driver.Waiter] if the underlying store does.
+func (f *Faulty) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	waiter, ok := f.Store.(driver.Waiter)
 	if !ok {
-		return lock.Lease{}, errors.ErrUnsupported
+		return driver.Lease{}, errors.ErrUnsupported
 	}
 	if err := call(ctx, f.Before, Wait); err != nil {
-		return lock.Lease{Unanswered: true}, err
+		return driver.Lease{Unanswered: true}, err
 	}
 	l, err := waiter.Wait(ctx, r)
 	if lost := call(ctx, f.After, Wait); lost != nil {
-		return lock.Lease{Unanswered: true}, lost
+		return driver.Lease{Unanswered: true}, lost
 	}
 	return l, err
 }
 
 // Renew implements [renewal.Renewer].
-func (f *Faulty) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
+func (f *Faulty) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	if err := call(ctx, f.Before, Renew); err != nil {
 		return err
 	}
@@ -77,8 +79,8 @@ func (f *Faulty) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Ou
 	return err
 }
 
-// Release implements [lock.Store].
-func (f *Faulty) Release(ctx context.Context, l lock.Lease) error {
+// Release implements [driver.Store].
+func (f *Faulty) Release(ctx context.Context, l driver.Lease) error {
 	if err := call(ctx, f.Before, Release); err != nil {
 		return err
 	}
@@ -89,25 +91,55 @@ func (f *Faulty) Release(ctx context.Context, l lock.Lease) error {
 	return err
 }
 
-// Inspect implements [lock.Inspector], if the store beneath does.
-func (f *Faulty) Inspect(ctx context.Context, key string) (lock.Info, error) {
-	inspector, ok := f.Store.(lock.Inspector)
+// ReleaseAll implements [driver.BulkReleaser] if the underlying store does. It calls
+// Before and After with Release, once per lease.
+func (f *Faulty) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	bulk, ok := f.Store.(driver.BulkReleaser)
 	if !ok {
-		return lock.Info{}, errors.ErrUnsupported
+		return errors.ErrUnsupported
+	}
+	if len(batch) == 0 {
+		return bulk.ReleaseAll(ctx, nil, nil)
+	}
+	var sent []driver.Lease
+	var at []int
+	for i, l := range batch {
+		if out[i] = call(ctx, f.Before, Release); out[i] == nil {
+			sent, at = append(sent, l), append(at, i)
+		}
+	}
+	answers := make([]error, len(sent))
+	if err := bulk.ReleaseAll(ctx, sent, answers); err != nil {
+		return err
+	}
+	for k, i := range at {
+		out[i] = answers[k]
+		if lost := call(ctx, f.After, Release); lost != nil {
+			out[i] = lost
+		}
+	}
+	return nil
+}
+
+// Inspect implements [driver.Inspector] if the underlying store does.
+func (f *Faulty) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	inspector, ok := f.Store.(driver.Inspector)
+	if !ok {
+		return driver.Info{}, errors.ErrUnsupported
 	}
 	if err := call(ctx, f.Before, Inspect); err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	info, err := inspector.Inspect(ctx, key)
 	if lost := call(ctx, f.After, Inspect); lost != nil {
-		return lock.Info{}, lost
+		return driver.Info{}, lost
 	}
 	return info, err
 }
 
-// ForceRelease implements [lock.Inspector], if the store beneath does.
+// ForceRelease implements [driver.Inspector] if the underlying store does.
 func (f *Faulty) ForceRelease(ctx context.Context, key string) error {
-	inspector, ok := f.Store.(lock.Inspector)
+	inspector, ok := f.Store.(driver.Inspector)
 	if !ok {
 		return errors.ErrUnsupported
 	}
@@ -121,15 +153,69 @@ func (f *Faulty) ForceRelease(ctx context.Context, key string) error {
 	return err
 }
 
-// Lane forwards to the store beneath, if its leases have lanes.
-func (f *Faulty) Lane(l lock.Lease) int {
-	if laner, ok := f.Store.(renewal.Laner[lock.Lease]); ok {
+// List implements [driver.Lister] if the underlying store does.
+func (f *Faulty) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	lister, ok := f.Store.(driver.Lister)
+	if !ok {
+		return nil, "", errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, List); err != nil {
+		return nil, "", err
+	}
+	keys, next, err = lister.List(ctx, prefix, cursor)
+	if lost := call(ctx, f.After, List); lost != nil {
+		return nil, "", lost
+	}
+	return keys, next, err
+}
+
+// SetMetadata implements [driver.MetadataSetter] if the underlying store does.
+func (f *Faulty) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	setter, ok := f.Store.(driver.MetadataSetter)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, SetMetadata); err != nil {
+		return err
+	}
+	err := setter.SetMetadata(ctx, l, metadata)
+	if lost := call(ctx, f.After, SetMetadata); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// CanKeep implements [driver.Keeper] if the underlying store does.
+func (f *Faulty) CanKeep(m driver.Mode) bool {
+	keeper, ok := f.Store.(driver.Keeper)
+	return ok && keeper.CanKeep(m)
+}
+
+// Lane returns the lane of the underlying store, or 0 if that has no lanes.
+func (f *Faulty) Lane(l driver.Lease) int {
+	if laner, ok := f.Store.(renewal.Laner[driver.Lease]); ok {
 		return laner.Lane(l)
 	}
 	return 0
 }
 
-// Close closes the store beneath, if it can be closed.
+// Export implements [driver.Exporter] if the underlying store does.
+func (f *Faulty) Export(l driver.Lease) ([]byte, error) {
+	if exporter, ok := f.Store.(driver.Exporter); ok {
+		return exporter.Export(l)
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// Import implements [driver.Exporter] if the underlying store does.
+func (f *Faulty) Import(l driver.Lease, state []byte) (driver.Lease, error) {
+	if exporter, ok := f.Store.(driver.Exporter); ok {
+		return exporter.Import(l, state)
+	}
+	return driver.Lease{}, errors.ErrUnsupported
+}
+
+// Close closes the underlying store if it can be closed.
 func (f *Faulty) Close() error {
 	if closer, ok := f.Store.(io.Closer); ok {
 		return closer.Close()

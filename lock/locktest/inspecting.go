@@ -9,38 +9,38 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func needsInspector(c Config) bool { return c.Inspects }
 
-// inspect shows a lock.
-func (f *fixture) inspect(key string) lock.Info {
+// inspect returns the Info of a lock.
+func (f *fixture) inspect(key string) driver.Info {
 	f.Helper()
-	info, err := f.store.(lock.Inspector).Inspect(f.ctx, f.prefix+key)
+	info, err := f.store.(driver.Inspector).Inspect(f.ctx, f.prefix+key)
 	require.NoError(f, err)
 	assert.Len(f, info.Holders, min(info.Held, 16))
 	return info
 }
 
 func (f *fixture) force(key string) error {
-	return f.store.(lock.Inspector).ForceRelease(f.ctx, f.prefix+key)
+	return f.store.(driver.Inspector).ForceRelease(f.ctx, f.prefix+key)
 }
 
 var inspecting = []testCase{
 	{name: "a_lock_is_shown", ends: true, run: func(f *fixture) {
-		assert.Equal(f, lock.Info{}, f.inspect("k"))
+		assert.Equal(f, driver.Info{}, f.inspect("k"))
 		l := f.acquire(f.request("k"))
 		time.Sleep(20 * time.Millisecond)
 		info := f.inspect("k")
 		require.Len(f, info.Holders, 1)
 		h := info.Holders[0]
 		assert.Positive(f, h.ExpiresIn)
-		assert.LessOrEqual(f, h.ExpiresIn, f.TTL-10*time.Millisecond, "what is left")
+		assert.LessOrEqual(f, h.ExpiresIn, f.TTL-10*time.Millisecond, "the remaining time")
 		h.ExpiresIn = 0
-		assert.Equal(f, lock.Holder{Mode: lock.Exclusive, Token: l.Token}, h)
+		assert.Equal(f, driver.Holder{Mode: driver.Exclusive, Token: l.Token}, h)
 		info.Holders = nil
-		assert.Equal(f, lock.Info{Held: 1, Token: l.Token}, info)
+		assert.Equal(f, driver.Info{Held: 1, Token: l.Token}, info)
 		f.release(l)
 		info = f.inspect("k")
 		assert.Zero(f, info.Held)
@@ -61,8 +61,8 @@ var inspecting = []testCase{
 			assert.Len(f, l.Members(), h.Members, l.Mode)
 		}
 	}},
-	{name: "many_holders_are_counted_and_the_first_are_shown", needs: needsModes(lock.Permit), run: func(f *fixture) {
-		var leases []lock.Lease
+	{name: "many_holders_are_counted_and_the_first_are_shown", needs: needsModes(driver.Permit), run: func(f *fixture) {
+		var leases []driver.Lease
 		for range 20 {
 			leases = append(leases, f.acquire(f.permit("k", 100)))
 		}
@@ -72,7 +72,7 @@ var inspecting = []testCase{
 			assert.Equal(f, leases[i].Token, h.Token)
 		}
 	}},
-	{name: "who_waits_is_shown", needs: needsWaiting, run: func(f *fixture) {
+	{name: "waiters_are_shown", needs: needsWaiting, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		c := f.wait("k")
 		assert.Equal(f, 1, f.inspect("k").Waiting)
@@ -81,13 +81,34 @@ var inspecting = []testCase{
 		info := f.inspect("k")
 		assert.Equal(f, 1, info.Held)
 		assert.Zero(f, info.Waiting)
+		assert.Empty(f, info.Places)
+	}},
+	{name: "places_are_shown_in_the_order_of_the_queue", needs: needsWaiting, run: func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		var waiters []*waitCall
+		var want []driver.Place
+		for i := range 17 {
+			r := f.request("k")
+			if i > 0 { // the first one has none
+				r.Attrs = &driver.Attrs{Metadata: fmt.Sprintf("waiter %d\x00", i)}
+			}
+			waiters = append(waiters, f.waitFor(r))
+			want = append(want, driver.Place{Mode: driver.Exclusive, Metadata: r.Metadata()})
+		}
+		assert.Equal(f, want[:16], f.inspect("k").Places)
+		f.release(l)
+		f.release(waiters[0].get())
+		assert.Equal(f, want[2:], f.inspect("k").Places)
+		for _, w := range waiters[1:] {
+			f.release(w.get())
+		}
 	}},
 	{name: "metadata_are_shown", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
-			for i, metadata := range []string{"host 17, \"a reason\"", "17", " \n\x00\xff{}%s:", strings.Repeat("\xff", lock.MaxMetadataLen)} {
+			for i, metadata := range []string{"host 17, \"a reason\"", "17", " \n\x00\xff{}%s:", strings.Repeat("\xff", driver.MaxMetadataLen)} {
 				key := fmt.Sprint(mode, i)
 				r := f.any(mode, key)
-				r.Extra = &lock.Extra{Limit: r.Limit(), Members: r.Members(), Metadata: metadata}
+				r.Attrs = &driver.Attrs{Limit: r.Limit(), Members: r.Members(), Metadata: metadata}
 				l := f.acquire(r)
 				assert.Equal(f, l.Token, f.acquire(r).Token, "S10")
 				info := f.inspect(key)
@@ -100,10 +121,10 @@ var inspecting = []testCase{
 			}
 		}
 	}},
-	{name: "the_metadata_of_one_that_waited_are_shown", needs: needsWaiting, run: func(f *fixture) {
+	{name: "metadata_of_a_served_waiter_are_shown", needs: needsWaiting, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		r := f.request("k")
-		r.Extra = &lock.Extra{Metadata: "the next"}
+		r.Attrs = &driver.Attrs{Metadata: "the next"}
 		c := f.waitFor(r)
 		assert.Empty(f, f.inspect("k").Holders[0].Metadata)
 		f.release(l)
@@ -113,31 +134,31 @@ var inspecting = []testCase{
 		f.release(next)
 		f.acquire(f.request("k"))
 	}},
-	{name: "a_lock_is_taken_away", run: func(f *fixture) {
-		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
+	{name: "ForceRelease_ends_a_lease", run: func(f *fixture) {
+		require.ErrorIs(f, f.force("k"), driver.ErrNotHeld)
 		l := f.acquire(f.request("k"))
 		require.NoError(f, f.force("k"))
 		assert.Equal(f, []outcome{lost}, f.renew(l))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
-		require.ErrorIs(f, f.force("k"), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
+		require.ErrorIs(f, f.force("k"), driver.ErrNotHeld)
 		next := f.acquire(f.request("k"))
 		f.rises(l.Token, next.Token)
 		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next))
 	}},
-	{name: "locks_of_all_modes_are_taken_away", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
+	{name: "ForceRelease_ends_leases_of_all_modes", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
 		for _, l := range f.acquireAll() {
 			key := l.Mode.String()
 			require.NoError(f, f.force(key), key)
 			assert.Equal(f, []outcome{lost}, f.renew(l), key)
-			require.ErrorIs(f, f.force(key), lock.ErrNotHeld, key)
+			require.ErrorIs(f, f.force(key), driver.ErrNotHeld, key)
 			f.acquire(f.any(l.Mode, key))
 		}
 	}},
-	{name: "what_was_taken_away_goes_to_those_who_wait", needs: needsWaiting, run: func(f *fixture) {
+	{name: "ForceRelease_serves_waiters", needs: needsWaiting, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		first, second := f.wait("k"), f.wait("k")
 		require.NoError(f, f.force("k"))
-		assert.Positive(f, f.Waiting(f.T, f.store, l.Key), "the second has its place")
+		assert.Positive(f, f.Waiting(f.T, f.store, l.Key), "the second waiter keeps its place")
 		next := first.get()
 		f.rises(l.Token, next.Token)
 		f.pending(second)
@@ -145,42 +166,42 @@ var inspecting = []testCase{
 		require.NoError(f, f.force("k"))
 		f.rises(next.Token, second.get().Token)
 	}},
-	{name: "a_lock_is_taken_away_from_all_who_hold_it", needs: needsModes(AllModes...), run: func(f *fixture) {
-		for key, r := range map[string]func() lock.Request{
-			"r": func() lock.Request { return f.read("r") },
-			"s": func() lock.Request { return f.permit("s", 3) },
-			"g": func() lock.Request { return f.batch("g", fmt.Sprint(f.serial.Load())) },
+	{name: "ForceRelease_ends_all_leases_of_a_key", needs: needsModes(AllModes...), run: func(f *fixture) {
+		for key, r := range map[string]func() driver.Request{
+			"r": func() driver.Request { return f.read("r") },
+			"s": func() driver.Request { return f.permit("s", 3) },
+			"g": func() driver.Request { return f.batch("g", fmt.Sprint(f.serial.Load())) },
 		} {
 			a, b, c := f.acquire(r()), f.acquire(r()), f.acquire(r())
 			require.NoError(f, f.force(key), key)
 			assert.Equal(f, []outcome{lost, lost, lost}, f.renew(a, b, c), key)
-			require.ErrorIs(f, f.force(key), lock.ErrNotHeld, key)
+			require.ErrorIs(f, f.force(key), driver.ErrNotHeld, key)
 			f.acquire(f.request(key))
 		}
 	}},
-	{name: "the_holder_is_told_that_its_lock_was_taken_away", ends: true, run: func(f *fixture) {
+	{name: "a_holder_notices_ForceRelease", ends: true, run: func(f *fixture) {
 		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
 		start := time.Now()
 		require.NoError(f, f.force("k"))
 		f.ended(h)
-		assert.Less(f, time.Since(start), f.TTL, "by its next renewal, not by its deadline")
-		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		assert.Less(f, time.Since(start), f.TTL, "noticed at the next renewal, not at the deadline")
+		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
 	}},
-	{name: "a_cancelled_context_shows_and_takes_nothing", run: func(f *fixture) {
+	{name: "a_cancelled_context_neither_shows_nor_releases", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
-		_, err := f.store.(lock.Inspector).Inspect(ctx, l.Key)
+		_, err := f.store.(driver.Inspector).Inspect(ctx, l.Key)
 		require.ErrorIs(f, err, errCancelled)
-		require.ErrorIs(f, f.store.(lock.Inspector).ForceRelease(ctx, l.Key), errCancelled)
+		require.ErrorIs(f, f.store.(driver.Inspector).ForceRelease(ctx, l.Key), errCancelled)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
-	{name: "what_is_no_lock_is_not_shown_and_not_taken_away", needs: needsSpoil, run: func(f *fixture) {
+	{name: "foreign_data_is_neither_shown_nor_released", needs: needsSpoil, run: func(f *fixture) {
 		key := f.prefix + "k"
 		f.Spoil(f.T, f.store, key)
-		_, err := f.store.(lock.Inspector).Inspect(f.ctx, key)
-		require.ErrorIs(f, err, lock.ErrWrongType)
-		require.ErrorIs(f, f.force("k"), lock.ErrWrongType)
+		_, err := f.store.(driver.Inspector).Inspect(f.ctx, key)
+		require.ErrorIs(f, err, driver.ErrWrongType)
+		require.ErrorIs(f, f.force("k"), driver.ErrWrongType)
 		assert.True(f, f.Spoiled(f.T, f.store, key))
 	}},
 }

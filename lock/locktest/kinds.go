@@ -10,32 +10,43 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// kinds are the locks of a client that stand on the modes.
+// kinds has cases of the client's locks that are based on the modes.
 var kinds = []testCase{
-	{name: "readers_and_a_writer_that_joins_them", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "readers_and_a_writer_that_joins_them", ends: true, needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		mine, other := f.newClient().RWMutex(f.prefix+"k"), f.newClient().RWMutex(f.prefix+"k")
 		w := f.lock(mine)
-		got := f.later(other.RLocker())
-		time.Sleep(f.TTL * 5 / 4) // renewed all the while
+		got := f.lockAsync(other.RLocker())
+		time.Sleep(f.TTL * 5 / 4) // the client renews the lease
 		assert.Empty(f, got)
 		r, err := mine.Downgrade(f.ctx, w)
 		require.NoError(f, err)
 		assert.Equal(f, w.Token(), r.Token())
-		h := f.got(got)
+		h := f.awaitLock(got)
 		f.rises(r.Token(), h.Token())
 		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, r.Valid())
 		assert.True(f, h.Valid())
 		f.refused(f.write("k"))
-		next := f.later(other)
+		next := f.lockAsync(other)
 		require.NoError(f, h.Unlock(f.ctx))
 		require.NoError(f, r.Unlock(f.ctx))
-		require.NoError(f, f.got(next).Unlock(f.ctx))
+		require.NoError(f, f.awaitLock(next).Unlock(f.ctx))
 		f.acquire(f.write("k"))
 	}},
-	{name: "S7_a_batch_is_entered_again", ends: true, needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "a_held_lock_gets_another_TTL", run: func(f *fixture) {
+		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
+		require.NoError(f, h.Renew(f.ctx, 4*f.TTL))
+		assert.Greater(f, time.Until(h.Deadline()), 3*f.TTL)
+		assert.Greater(f, f.left(f.request("k")), 3*f.TTL)
+		require.NoError(f, h.Renew(f.ctx, f.TTL))
+		assert.Greater(f, time.Until(h.Deadline()), 3*f.TTL, "the deadline never moves back")
+		require.NoError(f, h.Unlock(f.ctx))
+		f.acquire(f.request("k"))
+	}},
+	{name: "S7_a_batch_is_entered_again", ends: true, needs: needsModes(driver.Members), run: func(f *fixture) {
 		c := f.newClient()
 		names := make([]string, 1000)
 		for i := range names {
@@ -48,20 +59,20 @@ var kinds = []testCase{
 		require.NoError(f, outer.Unlock(f.ctx))
 		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, inner.Valid())
-		f.refused(f.batch("g", names[999])) // as a whole
+		f.refused(f.batch("g", names[999])) // the whole batch is held
 		f.acquire(f.batch("g", "another"))
 		require.NoError(f, inner.Unlock(f.ctx))
 		f.acquire(f.batch("g", names[999]))
 	}},
-	{name: "S5_a_lost_batch_is_not_entered_again", ends: true, needs: both(needsModes(lock.Members), needsDelete), run: func(f *fixture) {
+	{name: "S5_a_lost_batch_is_not_entered_again", ends: true, needs: both(needsModes(driver.Members), needsDelete), run: func(f *fixture) {
 		b := f.newClient().Batch(f.prefix+"g", "a", "b")
 		h := f.lock(b)
 		inside := f.inside(h)
 		f.Delete(f.T, f.store, f.prefix+"g")
 		f.ended(h)
 		_, err := b.Lock(inside)
-		require.ErrorIs(f, err, lock.ErrLost)
-		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		require.ErrorIs(f, err, driver.ErrLost)
+		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
 		f.acquire(f.batch("g", "a"))
 	}},
 	{name: "S8_several_locks_of_all_kinds", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
@@ -71,19 +82,19 @@ var kinds = []testCase{
 		h := f.lock(all)
 		time.Sleep(f.TTL * 5 / 4)
 		assert.True(f, h.Valid())
-		against := []lock.Request{f.request("m"), f.read("rw"), f.write("r"), f.permit("s", 1), f.batch("g", "b"), f.batch("g", "c")}
+		against := []driver.Request{f.request("m"), f.read("rw"), f.write("r"), f.permit("s", 1), f.batch("g", "b"), f.batch("g", "c")}
 		for _, r := range against {
 			f.refused(r)
 		}
 		require.NoError(f, h.Unlock(f.ctx))
-		var leases []lock.Lease
+		var leases []driver.Lease
 		for _, r := range against {
 			leases = append(leases, f.acquire(r))
 		}
 		f.release(leases[:5]...)
 		_, err := all.TryLock(f.ctx)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
-		for _, r := range against[:5] { // none was kept, of all that were free
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
+		for _, r := range against[:5] { // no lock was kept when one was held
 			f.acquire(r)
 		}
 	}},
@@ -109,12 +120,12 @@ var kinds = []testCase{
 	}},
 }
 
-// holdKind holds a lock of one of the kinds for a moment; a writer as a reader
-// afterwards.
+// holdKind holds a lock of one of the kinds for a moment. A writer becomes a reader
+// before it unlocks.
 func (f *fixture) holdKind(c *Conflicts, client *lock.Client, i int) {
 	rw := client.RWMutex(f.prefix + "rw")
 	var l lock.Locker
-	r := lock.Request{}
+	r := driver.Request{}
 	switch i % 5 {
 	case 0:
 		l, r = rw, f.write("rw")
@@ -131,12 +142,12 @@ func (f *fixture) holdKind(c *Conflicts, client *lock.Client, i int) {
 	if !assert.NoError(f, err) {
 		return
 	}
-	lease := lock.Lease{Request: r, Token: h.Token()}
+	lease := driver.Lease{Request: r, Token: h.Token()}
 	c.Enter(lease)
 	time.Sleep(time.Millisecond)
 	assert.True(f, h.Valid())
 	c.Leave(lease)
-	if r.Mode == lock.Write {
+	if r.Mode == driver.Write {
 		if h, err = rw.Downgrade(f.ctx, h); !assert.NoError(f, err) {
 			return
 		}

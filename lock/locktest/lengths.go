@@ -6,30 +6,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// lasting returns a request with another TTL.
-func lasting(r lock.Request, ttl time.Duration) lock.Request {
+// lasting returns the request with another TTL.
+func lasting(r driver.Request, ttl time.Duration) driver.Request {
 	r.TTL = ttl
 	return r
 }
 
-// left returns how long what stands in the way of a request lasts, as the store says.
-func (f *fixture) left(r lock.Request) time.Duration {
+// left returns the remaining time of the leases that block a request, as the store
+// reports it.
+func (f *fixture) left(r driver.Request) time.Duration {
 	f.Helper()
 	_, err := f.store.Acquire(f.ctx, r)
-	var held *lock.HeldError
+	var held *driver.HeldError
 	require.ErrorAs(f, err, &held, r)
 	return held.ExpiresIn
 }
 
-// lengths are rules of how long a lease, a place or a refusal lasts.
+// lengths has cases about the duration of leases, places and tombstones.
 var lengths = []testCase{
 	{name: "a_renewal_gives_each_lease_its_own_TTL", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			keys, ttls := []string{"a", "b", "c"}, []time.Duration{2 * f.TTL, 8 * f.TTL, 4 * f.TTL}
-			var leases []lock.Lease
+			var leases []driver.Lease
 			for i, key := range keys {
 				leases = append(leases, f.acquire(lasting(f.any(mode, mode.String()+key), ttls[i])))
 			}
@@ -41,6 +42,55 @@ var lengths = []testCase{
 			}
 		}
 	}},
+	{name: "a_renewal_may_have_another_TTL", run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			first := f.any(mode, mode.String())
+			short := f.acquire(first)
+			long := short
+			long.TTL = 4 * f.TTL
+			left := func() time.Duration { return f.left(f.against(mode, mode.String())) }
+			assert.Equal(f, []outcome{renewed}, f.renew(long), mode)
+			assert.Greater(f, left(), 3*f.TTL, mode)
+			assert.LessOrEqual(f, left(), 4*f.TTL, mode)
+			assert.Equal(f, []outcome{renewed}, f.renew(short), mode)
+			assert.Greater(f, left(), 3*f.TTL, "%v: a renewal with a shorter TTL does not shorten the lease", mode)
+			again := f.acquire(first)
+			assert.Equal(f, short.Token, again.Token, mode)
+			assert.Greater(f, left(), 3*f.TTL, "%v: a repeated Acquire does not shorten the lease", mode)
+			f.release(long)
+		}
+	}},
+	{name: "S10_a_late_renewal_does_not_shorten_a_lease", ends: true, run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			short := f.acquire(f.any(mode, mode.String()))
+			long := short
+			long.TTL = 3 * f.TTL
+			assert.Equal(f, []outcome{renewed, renewed}, f.renew(long, short), mode)
+		}
+		f.expire()
+		for _, mode := range f.allModes() {
+			assert.Positive(f, f.left(f.against(mode, mode.String())), "%v: the lease still has time left", mode)
+		}
+	}},
+	{name: "L2_a_shorter_TTL_counts_from_the_next_renewal", ends: true, run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			long := f.acquire(lasting(f.any(mode, mode.String()), f.TTL*3/2))
+			short := long
+			short.TTL = f.TTL
+			time.Sleep(f.TTL / 10)
+			assert.Equal(f, []outcome{renewed}, f.renew(short), mode)
+			assert.Greater(f, f.left(f.against(mode, mode.String())), f.TTL, "%v: the lease keeps what it has", mode)
+			f.release(short)
+
+			long = f.acquire(lasting(f.any(mode, mode.String()), f.TTL/2))
+			short = long
+			short.TTL = f.TTL / 4
+			time.Sleep(f.TTL * 3 / 8)
+			assert.Equal(f, []outcome{renewed}, f.renew(short), mode)
+			assert.LessOrEqual(f, f.left(f.against(mode, mode.String())), f.TTL/4, "%v: the lease has its new TTL", mode)
+			f.release(short)
+		}
+	}},
 	{name: "a_TTL_is_of_milliseconds", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			ttl := f.TTL.Truncate(time.Second) + 1501*time.Millisecond
@@ -49,29 +99,29 @@ var lengths = []testCase{
 			for _, what := range []string{"acquired", "renewed"} {
 				left := f.left(f.against(mode, mode.String()))
 				assert.LessOrEqual(f, left, ttl, "%v, %s", mode, what)
-				gone := time.Since(start) + 10*time.Millisecond // for clocks that are read in milliseconds
-				assert.GreaterOrEqual(f, left, ttl-gone-gone/50, "%v, %s: it ends early", mode, what)
+				gone := time.Since(start) + 10*time.Millisecond // allows for clocks with a resolution of milliseconds
+				assert.GreaterOrEqual(f, left, ttl-gone-gone/50, "%v, %s: the lease ends too early", mode, what)
 				assert.Equal(f, []outcome{renewed}, f.renew(l), mode)
 			}
 		}
 	}},
 	{name: "a_lease_as_long_as_there_may_be", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
-			l := f.acquire(lasting(f.any(mode, mode.String()), lock.MaxTTL))
-			assert.Greater(f, f.left(f.against(mode, mode.String())), lock.MaxTTL-time.Hour, mode)
+			l := f.acquire(lasting(f.any(mode, mode.String()), driver.MaxTTL))
+			assert.Greater(f, f.left(f.against(mode, mode.String())), driver.MaxTTL-time.Hour, mode)
 			assert.Equal(f, []outcome{renewed}, f.renew(l), mode)
-			assert.Greater(f, f.left(f.against(mode, mode.String())), lock.MaxTTL-time.Hour, mode)
+			assert.Greater(f, f.left(f.against(mode, mode.String())), driver.MaxTTL-time.Hour, mode)
 			f.release(l)
 		}
 	}},
-	{name: "what_is_left_is_that_of_the_holder", run: func(f *fixture) {
+	{name: "ExpiresIn_is_that_of_the_holder", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			f.acquire(f.any(mode, mode.String()))
 			left := f.left(lasting(f.against(mode, mode.String()), 10*f.TTL))
-			assert.LessOrEqual(f, left, f.TTL, "%v: not that of who asks", mode)
+			assert.LessOrEqual(f, left, f.TTL, "%v: ExpiresIn is that of the holder, not of the request", mode)
 		}
 	}},
-	{name: "what_is_left_is_that_of_all_who_have_to_end", needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "ExpiresIn_covers_all_blocking_leases", needs: needsModes(AllModes...), run: func(f *fixture) {
 		short, long := f.TTL/2, f.TTL
 		for _, ttl := range []time.Duration{long, short} {
 			f.acquire(lasting(f.read("k"), ttl))
@@ -81,21 +131,21 @@ var lengths = []testCase{
 		f.acquire(lasting(f.batch("g", "b"), long))
 		assert.Greater(f, f.left(f.write("k")), short, "a writer waits for the last reader")
 		assert.LessOrEqual(f, f.left(f.permit("s", 2)), short, "one permit of two is enough")
-		assert.Greater(f, f.left(f.permit("s", 1)), short, "both have to end")
-		assert.LessOrEqual(f, f.left(f.batch("g", "a")), short, "the other is not in the way")
+		assert.Greater(f, f.left(f.permit("s", 1)), short, "both leases must end")
+		assert.LessOrEqual(f, f.left(f.batch("g", "a")), short, "the other batch does not block it")
 		assert.Greater(f, f.left(f.batch("g", "a", "b")), short, "a batch waits for all its members")
 	}},
-	{name: "L4_who_was_given_up_is_refused_for_longer_than_a_TTL", ends: true, run: func(f *fixture) {
-		var requests []lock.Request
+	{name: "L4_a_tombstone_outlasts_a_TTL", ends: true, run: func(f *fixture) {
+		var requests []driver.Request
 		for _, mode := range f.allModes() {
 			r := f.any(mode, mode.String())
 			requests = append(requests, r)
-			require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+			require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		}
-		time.Sleep(min(f.TTL*5/4, 50*time.Second)) // it is for a minute at least
+		time.Sleep(min(f.TTL*5/4, 50*time.Second)) // a tombstone lasts at least a minute
 		for _, r := range requests {
 			_, err := f.store.Acquire(f.ctx, r)
-			require.ErrorIs(f, err, lock.ErrNotAcquired, r)
+			require.ErrorIs(f, err, driver.ErrNotAcquired, r)
 		}
 	}},
 	{name: "L3_a_waiter_keeps_its_place", ends: true, needs: needsWaiting, run: func(f *fixture) {
@@ -106,6 +156,6 @@ var lengths = []testCase{
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		l := first.get()
 		f.pending(second)
-		assert.Less(f, time.Since(l.Sent), l.TTL, "and what it gets is worth something")
+		assert.Less(f, time.Since(l.Sent), l.TTL, "the granted lease has time left")
 	}},
 }

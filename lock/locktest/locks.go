@@ -9,33 +9,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// newClient returns a client of the store with the case's TTL. It is closed at the
-// end of the case, the store is not.
+// newClient returns a client of the store with the case's TTL. The client is closed at
+// the end of the case, but the store is not.
 func (f *fixture) newClient() *lock.Client {
 	f.Helper()
-	var store lock.Store = struct{ lock.Store }{f.store}
-	if waiter, ok := f.store.(lock.Waiter); ok {
-		store = struct {
-			lock.Store
-			lock.Waiter
-		}{f.store, waiter}
-	}
-	c, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+	return f.clientOf(f.store)
+}
+
+// clientOf is newClient for another store.
+func (f *fixture) clientOf(s driver.Store) *lock.Client {
+	f.Helper()
+	c, err := lock.New(withoutClose(s), &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
 	require.NoError(f, err)
 	f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
 	return c
 }
 
-// lock gets a lock, which may have to be waited for.
-func (f *fixture) lock(l lock.Locker) *lock.Held {
-	f.Helper()
-	return f.got(f.later(l))
+// withoutClose returns a store with the methods of s that clients call, except those that
+// close it. Methods that s does not have return errors.ErrUnsupported.
+func withoutClose(s driver.Store) driver.Store {
+	all := driver.Observe(s, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
+	return struct {
+		driver.Store
+		driver.Waiter
+		driver.Inspector
+		driver.Lister
+		driver.Exporter
+	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter)}
 }
 
-// later locks in the background.
-func (f *fixture) later(l lock.Locker) <-chan *lock.Held {
+// lock acquires a lock and waits for it if necessary.
+func (f *fixture) lock(l lock.Locker) *lock.Held {
+	f.Helper()
+	return f.awaitLock(f.lockAsync(l))
+}
+
+// lockAsync calls Lock in a goroutine.
+func (f *fixture) lockAsync(l lock.Locker) <-chan *lock.Held {
 	got, done := make(chan *lock.Held, 1), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -44,7 +58,7 @@ func (f *fixture) later(l lock.Locker) <-chan *lock.Held {
 		switch {
 		case err == nil:
 			got <- h
-		case f.ctx.Err() == nil: // or else the case is over
+		case f.ctx.Err() == nil: // otherwise the case has ended
 			assert.NoError(f, err)
 		}
 	}()
@@ -52,30 +66,30 @@ func (f *fixture) later(l lock.Locker) <-chan *lock.Held {
 	return got
 }
 
-// got expects that a lock is got in the background.
-func (f *fixture) got(later <-chan *lock.Held) *lock.Held {
+// awaitLock waits until lockAsync has acquired its lock.
+func (f *fixture) awaitLock(later <-chan *lock.Held) *lock.Held {
 	f.Helper()
 	select {
 	case h, ok := <-later:
-		require.True(f, ok, "Lock has failed")
+		require.True(f, ok, "Lock returned an error")
 		return h
 	case <-time.After(f.patience()):
-		require.Fail(f, "Lock does not get the lock")
+		require.Fail(f, "Lock did not acquire the lock in time")
 		return nil
 	}
 }
 
-// ended expects that a holder is told of the end of its lease.
+// ended expects that the holder notices the end of its lease.
 func (f *fixture) ended(h *lock.Held) {
 	f.Helper()
 	select {
 	case <-h.Done():
 	case <-time.After(f.patience()):
-		require.Fail(f, "the holder is not told that it has lost the lock", "Is it still renewed by the store?")
+		require.Fail(f, "the holder did not notice that it lost the lock", "Does the store still renew it?")
 	}
 }
 
-// inside returns the context of a holder.
+// inside returns a context of the holder.
 func (f *fixture) inside(h *lock.Held) context.Context {
 	inside, stop := h.Context(f.ctx)
 	f.Cleanup(stop)
@@ -89,10 +103,10 @@ var reentering = []testCase{
 		inner, err := r.Lock(f.inside(outer))
 		require.NoError(f, err)
 		assert.Equal(f, outer.Token(), inner.Token())
-		time.Sleep(2 * f.TTL) // renewed all the while
-		f.taken("k")
+		time.Sleep(2 * f.TTL) // the client renews the lease
+		f.heldByOther("k")
 		require.NoError(f, inner.Unlock(f.ctx))
-		f.taken("k")
+		f.heldByOther("k")
 		assert.True(f, outer.Valid())
 		require.NoError(f, outer.Unlock(f.ctx))
 		f.acquire(f.request("k"))
@@ -104,7 +118,7 @@ var reentering = []testCase{
 		require.NoError(f, err)
 		require.NoError(f, outer.Unlock(f.ctx))
 		time.Sleep(2 * f.TTL)
-		f.taken("k")
+		f.heldByOther("k")
 		assert.True(f, inner.Valid())
 		require.NoError(f, inner.Unlock(f.ctx))
 		f.acquire(f.request("k"))
@@ -113,9 +127,9 @@ var reentering = []testCase{
 		c := f.newClient()
 		inside := f.inside(f.lock(c.Reentrant(f.prefix + "k")))
 		_, err := c.Reentrant(f.prefix + "k").TryLock(f.ctx)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		_, err = f.newClient().Reentrant(f.prefix + "k").TryLock(inside)
-		require.ErrorIs(f, err, lock.ErrNotAcquired, "another client is another holder")
+		require.ErrorIs(f, err, driver.ErrNotAcquired, "another client is a different holder")
 	}},
 	{name: "S5_a_lost_reentrant_lock_is_not_entered_again", ends: true, needs: needsDelete, run: func(f *fixture) {
 		r := f.newClient().Reentrant(f.prefix + "k")
@@ -126,11 +140,11 @@ var reentering = []testCase{
 		f.Delete(f.T, f.store, f.prefix+"k")
 		f.ended(inner)
 		_, err = r.Lock(inside)
-		require.ErrorIs(f, err, lock.ErrLost)
+		require.ErrorIs(f, err, driver.ErrLost)
 		next := f.acquire(f.request("k"))
-		require.ErrorIs(f, inner.Unlock(f.ctx), lock.ErrLost)
-		require.ErrorIs(f, outer.Unlock(f.ctx), lock.ErrLost)
-		f.taken("k")
+		require.ErrorIs(f, inner.Unlock(f.ctx), driver.ErrLost)
+		require.ErrorIs(f, outer.Unlock(f.ctx), driver.ErrLost)
+		f.heldByOther("k")
 		f.rises(outer.Token(), next.Token)
 	}},
 	{name: "S1_reentrant_holders_exclude_each_other", run: func(f *fixture) {
@@ -151,7 +165,7 @@ var reentering = []testCase{
 	}},
 }
 
-// enterTwice holds a lock, and holds it again inside.
+// enterTwice acquires a lock, and enters it again from its own context.
 func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 	outer, err := r.Lock(f.ctx)
 	if !assert.NoError(f, err) {
@@ -173,28 +187,36 @@ var limiting = []testCase{
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, Fixed: true}).Mutex(f.prefix + "k"))
 		granted := time.Now() // at the latest
 		f.ended(h)
-		require.ErrorIs(f, h.Err(), lock.ErrLost)
+		f.limited(h)
 		time.Sleep(f.TTL + f.TTL/20 - time.Since(granted))
-		f.acquire(f.request("k")) // nobody has renewed it
-		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
-		f.taken("k")
+		f.acquire(f.request("k")) // the client has not renewed it
+		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
+		f.heldByOther("k")
 	}},
 	{name: "a_maximum_hold_ends_a_lock_that_is_renewed", ends: true, run: func(f *fixture) {
 		start := time.Now()
 		h := f.lock(f.newClient().With(lock.Terms{TTL: f.TTL, MaxHold: 2 * f.TTL}).Mutex(f.prefix + "k"))
 		time.Sleep(f.TTL * 3 / 2)
 		assert.True(f, h.Valid())
-		f.taken("k")
+		f.heldByOther("k")
 		f.ended(h)
-		require.ErrorIs(f, h.Err(), lock.ErrLost)
+		f.limited(h)
 		assert.GreaterOrEqual(f, time.Since(start), 2*f.TTL-f.TTL/10)
-		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
 		time.Sleep(f.TTL + f.TTL/20) // at the latest
 		f.acquire(f.request("k"))
 	}},
 }
 
-// all returns the lock of several keys, by a client of its own.
+// limited checks that a lease has ended because its terms say so.
+func (f *fixture) limited(h *lock.Held) {
+	f.Helper()
+	var lost *renewal.LostError
+	require.ErrorAs(f, h.Err(), &lost)
+	assert.Equal(f, renewal.LimitReached, lost.Reason)
+}
+
+// all returns a lock of several keys, with its own client.
 func (f *fixture) all(keys ...string) lock.Locker {
 	f.Helper()
 	c := f.newClient()
@@ -205,13 +227,13 @@ func (f *fixture) all(keys ...string) lock.Locker {
 	return lock.Multi(locks...)
 }
 
-var several = []testCase{
+var multiLocks = []testCase{
 	{name: "S8_several_locks_are_held_together", ends: true, run: func(f *fixture) {
 		h := f.lock(f.all("a", "b", "c"))
 		time.Sleep(2 * f.TTL)
 		assert.True(f, h.Valid())
 		for _, k := range []string{"a", "b", "c"} {
-			f.taken(k)
+			f.heldByOther(k)
 		}
 		require.NoError(f, h.Unlock(f.ctx))
 		for _, k := range []string{"a", "b", "c"} {
@@ -221,34 +243,34 @@ var several = []testCase{
 	{name: "S8_of_several_locks_none_is_held_if_one_is_taken", run: func(f *fixture) {
 		f.acquire(f.request("b"))
 		_, err := f.all("a", "b", "c").TryLock(f.ctx)
-		var held *lock.HeldError
+		var held *driver.HeldError
 		require.ErrorAs(f, err, &held)
 		assert.Equal(f, f.prefix+"b", held.Key)
 		f.acquire(f.request("a"))
 		f.acquire(f.request("c"))
 	}},
-	{name: "S8_who_waits_for_several_locks_holds_none", ends: true, run: func(f *fixture) {
+	{name: "S8_a_waiter_for_several_locks_holds_none", ends: true, run: func(f *fixture) {
 		b := f.acquire(f.request("b"))
-		got := f.later(f.all("a", "b"))
+		got := f.lockAsync(f.all("a", "b"))
 		time.Sleep(f.TTL / 10)
 		a := f.lock(f.newClient().Mutex(f.prefix + "a"))
 		require.NoError(f, f.store.Release(f.ctx, b))
 		time.Sleep(f.TTL / 10)
 		require.NoError(f, a.Unlock(f.ctx))
-		h := f.got(got)
+		h := f.awaitLock(got)
 		assert.True(f, h.Valid())
-		f.taken("a")
-		f.taken("b")
+		f.heldByOther("a")
+		f.heldByOther("b")
 		require.NoError(f, h.Unlock(f.ctx))
 	}},
-	{name: "S8_the_loss_of_one_of_several_ends_the_whole", ends: true, needs: needsDelete, run: func(f *fixture) {
+	{name: "S8_the_loss_of_one_lock_ends_all", ends: true, needs: needsDelete, run: func(f *fixture) {
 		h := f.lock(f.all("a", "b"))
 		f.Delete(f.T, f.store, f.prefix+"b")
 		f.ended(h)
 		assert.False(f, h.Valid())
-		require.ErrorIs(f, h.Err(), lock.ErrLost)
-		f.taken("a") // until the holder has stopped
-		require.ErrorIs(f, h.Unlock(f.ctx), lock.ErrLost)
+		require.ErrorIs(f, h.Err(), driver.ErrLost)
+		f.heldByOther("a") // held until the holder has stopped
+		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
 		f.acquire(f.request("a"))
 	}},
 	{name: "S8_holders_of_several_locks_exclude_each_other", run: func(f *fixture) {
@@ -273,11 +295,11 @@ func (f *fixture) holdAll(ex *Exclusion, l lock.Locker) {
 	if !assert.NoError(f, err) {
 		return
 	}
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Enter(m.Key(), m.Token())
 	}
 	assert.True(f, h.Valid())
-	for _, m := range h.Members() {
+	for _, m := range h.Handles() {
 		ex.Leave(m.Key(), m.Token())
 	}
 	assert.NoError(f, h.Unlock(f.ctx))

@@ -1,11 +1,10 @@
-// Package locktest holds the contract of a lock store as tests: every store calls
-// [TestStore] from one of its own. It also offers what tests of locks need: a store
-// that fails on demand ([Faulty]), and checkers of mutual exclusion ([Exclusion],
-// [Conflicts]).
+// Package locktest tests the contract of a lock store. The tests of every store call
+// [TestStore]. The package also has a store with injected faults ([Faulty]) and checkers of
+// mutual exclusion ([Exclusion], [Conflicts]).
 //
 //	func TestContract(t *testing.T) {
 //		locktest.TestStore(t, locktest.Config{
-//			New: func(t *testing.T) lock.Store { return mystore.New(server) },
+//			New: func(t *testing.T) driver.Store { return mystore.New(server) },
 //			TTL: 3 * time.Second,
 //		})
 //	}
@@ -23,66 +22,76 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Config describes the store under test.
 type Config struct {
-	// New returns a store; each case calls it once. It may be one that other cases use
-	// too: each case has keys of its own. No case closes it: give that to t.Cleanup.
-	New func(t *testing.T) lock.Store
+	// New returns a store. Each case calls it once. It may return a store that other
+	// cases use too, because each case has its own keys. No case closes the store; use
+	// t.Cleanup for that.
+	New func(t *testing.T) driver.Store
 
-	// TTL is the lease that those cases work with which wait for its end; it must be
-	// set, to lock.MinTTL at least. Make it short for a store on real time, but long
-	// enough that it does not end while one is still at work, such as 3 s. All others
-	// have leases of twenty times that. In virtual time take 40 s: then it is seen
-	// that owners who were given up are refused for nearly a minute.
+	// TTL is the lease time of cases that wait for a lease to end. All other cases use
+	// twenty times as much. It must be set, to at least driver.MinTTL. For a store on
+	// real time, choose a short TTL that outlasts the work of a case, such as 3 s. In
+	// virtual time, use 40 s: this also tests that tombstones last for nearly a minute.
 	TTL time.Duration
 
-	// Tokenless is for a store that has no fencing tokens.
+	// Tokenless is set for a store without fencing tokens.
 	Tokenless bool
 
-	// Inspects is for a store that is a lock.Inspector.
+	// Inspects is set for a store that implements driver.Inspector.
 	Inspects bool
 
-	// Run runs a case, such as synctest.Test for a store that lives in virtual
-	// time. Default: the case is called, in parallel with others, for most of them
-	// sleep.
+	// Lists is set for a store that implements driver.Lister.
+	Lists bool
+
+	// Run runs a case. Use synctest.Test for a store that runs in virtual time. By
+	// default, a case runs in parallel with others, because most cases sleep.
 	Run func(t *testing.T, f func(t *testing.T))
 
-	// Modes are those that the store knows beside Exclusive, such as AllModes. Cases
-	// of others are left out, but for one: that it answers errors.ErrUnsupported.
-	Modes []lock.Mode
+	// Modes lists the modes that the store supports besides Exclusive, such as AllModes.
+	// Cases of other modes are skipped, except for the one that expects
+	// errors.ErrUnsupported.
+	Modes []driver.Mode
 
-	// Delete takes a key away behind the back of its holders, in whatever mode, as an
-	// operator does or a fault. Tokens have to rise all the same. Cases that need it are
-	// left out if it is nil.
-	Delete func(t *testing.T, s lock.Store, key string)
+	// Delete removes a key without the knowledge of its holders, in any mode, like an
+	// operator or a fault. Tokens must rise nevertheless. If Delete is nil, the cases
+	// that need it are skipped.
+	Delete func(t *testing.T, s driver.Store, key string)
 
-	// Waiting returns how many are in the queue of a lock; those that have died there may
-	// be counted. Cases that wait are left out if it is nil, as for a store that is no
-	// lock.Waiter.
-	Waiting func(t *testing.T, s lock.Store, key string) int
+	// Waiting returns the number of waiters in the queue of a lock. Dead waiters may be
+	// counted. If Waiting is nil, all cases that wait are skipped, as for a store that is
+	// no driver.Waiter.
+	Waiting func(t *testing.T, s driver.Store, key string) int
 
-	// Die puts a waiter into the queue of a lock that is never heard of again. Cases
-	// that need it are left out if it is nil.
-	Die func(t *testing.T, s lock.Store, r lock.Request)
+	// Die puts a waiter into the queue of a lock and then abandons it. If Die is nil, the
+	// cases that need it are skipped.
+	Die func(t *testing.T, s driver.Store, r driver.Request)
 
-	// Another returns a second store with the same data as s, as another process has
-	// one. Cases that need it are left out if it is nil.
-	Another func(t *testing.T, s lock.Store) lock.Store
+	// Another returns a second store with the same data as s, like a store of another
+	// process. If Another is nil, the cases that need it are skipped.
+	Another func(t *testing.T, s driver.Store) driver.Store
 
-	// Spoil puts something at a key that is not a lock, in place of the lock if there is
-	// one, and Spoiled tells whether it is still there. Cases that need them are left out if they are nil.
-	Spoil   func(t *testing.T, s lock.Store, key string)
-	Spoiled func(t *testing.T, s lock.Store, key string) bool
+	// Spoil stores data that is not a lock at a key, in place of the lock if there is
+	// one. Spoiled reports whether the data is still there. If they are nil, the cases
+	// that need them are skipped.
+	Spoil   func(t *testing.T, s driver.Store, key string)
+	Spoiled func(t *testing.T, s driver.Store, key string) bool
 }
 
-// TestStore runs the whole contract against the store, and returns when all of it is
-// done. It logs which cases are left out for want of a field of c. What the names of
-// cases begin with, such as S1, is the promise of docs/SAFETY.md that they guard;
-// docs/STORES.md says what the usual mistake is when one fails.
+// TestStore runs the whole contract against the store and returns when all cases are
+// done. It logs which cases are skipped because a field of c is not set. The prefix of a
+// case, such as S1, is the promise of the page [safety] that it tests. The page
+// [writing a store] lists the usual mistake behind each failing case.
+//
+// In real time, the suite takes 35 s to two minutes with a TTL of 3 s, because its cases
+// wait for leases to end. In virtual time, with Run: synctest.Test, it takes seconds.
+//
+// [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md
 func TestStore(t *testing.T, c Config) {
 	c.check(t)
 	if c.Run != nil {
@@ -96,25 +105,26 @@ func TestStore(t *testing.T, c Config) {
 	t.Run("all", func(t *testing.T) { testAll(t, c) })
 }
 
-// check tells what is missing, and what is not tested for want of it.
+// check fails the test if a required field is missing, and logs which cases are skipped.
 func (c Config) check(t *testing.T) {
 	t.Helper()
 	require.NotNil(t, c.New, "Config.New must be set")
-	require.GreaterOrEqual(t, c.TTL, lock.MinTTL, "Config.TTL must be set")
+	require.GreaterOrEqual(t, c.TTL, driver.MinTTL, "Config.TTL must be set")
 	for _, option := range []struct {
 		name  string
 		given bool
 	}{
-		{"Waiting, which are all of lock.Waiter", c.Waiting != nil},
-		{"Inspects, which are all of lock.Inspector", c.Inspects},
-		{"Modes, which are all of readers, writers, permits and batches", len(c.Modes) > 0},
+		{"Waiting (all cases of driver.Waiter)", c.Waiting != nil},
+		{"Inspects (all cases of driver.Inspector)", c.Inspects},
+		{"Lists (all cases of driver.Lister)", c.Lists},
+		{"Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
 		{"Delete", c.Delete != nil},
 		{"Die", c.Die != nil},
 		{"Another", c.Another != nil},
 		{"Spoil and Spoiled", needsSpoil(c)},
 	} {
 		if !option.given {
-			t.Logf("left out: the cases that need Config.%s", option.name)
+			t.Logf("skipped: the cases that need Config.%s", option.name)
 		}
 	}
 }
@@ -127,7 +137,7 @@ func testAll(t *testing.T, c Config) {
 			}
 			c := c
 			if !tc.ends {
-				c.TTL *= lasts
+				c.TTL *= longTTL
 			}
 			t.Run(tc.name, func(t *testing.T) {
 				c.Run(t, func(t *testing.T) { tc.run(newFixture(t, c)) })
@@ -136,7 +146,7 @@ func testAll(t *testing.T, c Config) {
 	}
 }
 
-// group is cases with a need in common.
+// group is a list of cases with a common condition.
 type group struct {
 	needs func(c Config) bool
 	cases []testCase
@@ -148,29 +158,37 @@ func groups() []group {
 		{nil, acquiring},
 		{nil, renewing},
 		{nil, releasing},
+		{nil, bulk},
+		{nil, explaining},
+		{nil, keeping},
 		{nil, lengths},
 		{nil, refusing},
 		{nil, contending},
 		{needsInspector, inspecting},
+		{needsInspector, settingMetadata},
+		{needsLister, listing},
+		{nil, resuming},
 		{nil, waiting},
 		{nil, waitingForEnds},
-		{needsAnother, anothers},
+		{needsAnother, otherProcesses},
 		{nil, reentering},
 		{nil, limiting},
-		{nil, several},
+		{nil, multiLocks},
 		{nil, unknownModes()},
 		{nil, casesOf(perMode)},
-		{anyMode, inAll},
+		{anyMode, allModesTogether},
 		{nil, families},
 		{nil, mixing},
 		{nil, ending},
-		{needsModes(lock.Read, lock.Write), reading},
-		{needsModes(lock.Permit), permitting},
-		{needsModes(lock.Members), batching},
+		{needsModes(driver.Read, driver.Write), reading},
+		{needsModes(driver.Permit), permitting},
+		{needsModes(driver.Members), batching},
 		{needsWaiting, casesOf(perModeWaiting)},
-		{both(anyMode, needsWaiting), inAllWaiting},
+		{both(anyMode, needsWaiting), allModesWaiting},
 		{needsWaiting, queueing},
 		{needsWaiting, dying},
+		{nil, available},
+		{nil, endingContexts},
 		{nil, crowding},
 		{nil, kinds},
 	}
@@ -181,77 +199,78 @@ type testCase struct {
 	run   func(f *fixture)
 	needs func(c Config) bool
 
-	// ends: it waits for leases to end or to be renewed. Those of all others last
-	// longer than a busy machine may be at work.
+	// ends is set for a case that waits for leases to end or to be renewed. The leases of
+	// other cases outlast a busy machine.
 	ends bool
 }
 
-// lasts is how many times longer leases are that no case waits for.
-const lasts = 20
+// longTTL is the factor for the TTL of cases that do not wait for leases to end.
+const longTTL = 20
 
 func needsTokens(c Config) bool { return !c.Tokenless }
 func needsDelete(c Config) bool { return c.Delete != nil }
 func needsSpoil(c Config) bool  { return c.Spoil != nil && c.Spoiled != nil }
 
-// fixture is what a case works with.
+// fixture holds the store, the configuration and the names of one case.
 type fixture struct {
 	*testing.T
 	Config
-	store  lock.Store
+	store  driver.Store
 	ctx    context.Context
-	prefix string        // of the keys
+	prefix string        // prefix of the case's keys
 	client string        // of the owners
 	serial atomic.Uint64 // of the owners
 }
 
 func newFixture(t *testing.T, c Config) *fixture {
-	// A store that never lets a crowd through is told from one that is slow: on a machine
-	// that is busy, or because those who wait poll.
+	// The timeout detects a store that never serves a waiter. It is long, so that a slow
+	// store on a busy machine still passes.
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*c.TTL, errEndless)
 	t.Cleanup(cancel)
 	return &fixture{T: t, Config: c, store: c.New(t), ctx: ctx, prefix: rand.Text(), client: rand.Text()}
 }
 
-var errEndless = errors.New("locktest: the case comes to no end")
+var errEndless = errors.New("locktest: case timed out")
 
-// request returns a request for a key of this case, by a new owner, whose name is as long
-// as the longest of a client or quorum and differs in what comes last.
-func (f *fixture) request(key string) lock.Request {
+// request returns a request for a key of this case, with a new owner. The owner is as
+// long as the longest owner of a client or quorum, and differs from others in its last
+// bytes.
+func (f *fixture) request(key string) driver.Request {
 	owner := fmt.Sprintf("%s:%027d", f.client, f.serial.Add(1))
-	return lock.Request{Key: f.prefix + key, Owner: owner, Mode: lock.Exclusive, TTL: f.TTL}
+	return driver.Request{Key: f.prefix + key, Owner: owner, Mode: driver.Exclusive, TTL: f.TTL}
 }
 
-// acquire gets a lock that is free.
-func (f *fixture) acquire(r lock.Request) lock.Lease {
+// acquire acquires a free lock.
+func (f *fixture) acquire(r driver.Request) driver.Lease {
 	f.Helper()
 	l, err := f.store.Acquire(f.ctx, r)
 	require.NoError(f, err)
 	return complete(l, r)
 }
 
-// complete is what the client does with a lease.
-func complete(l lock.Lease, r lock.Request) lock.Lease {
+// complete sets the request of a lease, as the client does.
+func complete(l driver.Lease, r driver.Request) driver.Lease {
 	l.Request = r
 	return l
 }
 
-// taken expects that the lock is held by another.
-func (f *fixture) taken(key string) *lock.HeldError {
+// heldByOther expects that another owner holds the lock.
+func (f *fixture) heldByOther(key string) *driver.HeldError {
 	f.Helper()
 	_, err := f.store.Acquire(f.ctx, f.request(key))
-	var held *lock.HeldError
+	var held *driver.HeldError
 	require.ErrorAs(f, err, &held)
-	require.ErrorIs(f, err, lock.ErrNotAcquired)
+	require.ErrorIs(f, err, driver.ErrNotAcquired)
 	return held
 }
 
-// rises expects that a token is above one before, if the store has any.
+// rises expects that after is greater than before, if the store has tokens.
 func (f *fixture) rises(before, after uint64) {
 	f.Helper()
-	assert.Equal(f, f.Tokenless, after <= before, "%d after %d", after, before)
+	assert.Equal(f, f.Tokenless, after <= before, "token %d after token %d", after, before)
 }
 
-// outcome is a renewal.Outcome in a word, for messages.
+// outcome is the name of a renewal.Outcome, for messages.
 type outcome string
 
 const (
@@ -269,14 +288,14 @@ func wordOf(o renewal.Outcome) outcome {
 	case renewal.Lost:
 		return lost
 	}
-	return outcome(fmt.Sprintf("%d, which is no outcome", o))
+	return outcome(fmt.Sprintf("invalid outcome %d", o))
 }
 
-// renew renews leases, in one batch.
-func (f *fixture) renew(leases ...lock.Lease) []outcome {
+// renew renews leases in one batch.
+func (f *fixture) renew(leases ...driver.Lease) []outcome {
 	f.Helper()
 	out := make([]renewal.Outcome, len(leases))
-	require.NoError(f, f.store.Renew(f.ctx, leases, out), "an error is for those that are Unknown")
+	require.NoError(f, f.store.Renew(f.ctx, leases, out), "Renew returns an error only if outcomes are Unknown")
 	words := make([]outcome, len(out))
 	for i, o := range out {
 		words[i] = wordOf(o)
@@ -284,7 +303,7 @@ func (f *fixture) renew(leases ...lock.Lease) []outcome {
 	return words
 }
 
-// expire lets leases that were granted or renewed until now run out.
+// expire sleeps until leases that were granted or renewed before have ended.
 func (f *fixture) expire() {
 	time.Sleep(f.TTL + f.TTL/20 + time.Millisecond)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// AllModes are those that a store may know beside Exclusive.
-var AllModes = []lock.Mode{lock.Read, lock.Write, lock.Permit, lock.Members}
+// AllModes are the modes that a store may support besides Exclusive.
+var AllModes = []driver.Mode{driver.Read, driver.Write, driver.Permit, driver.Members}
 
-// needs returns the condition that a store knows modes.
-func needsModes(modes ...lock.Mode) func(Config) bool {
+// needsModes returns the condition that a store supports the given modes.
+func needsModes(modes ...driver.Mode) func(Config) bool {
 	return func(c Config) bool {
-		return !slices.ContainsFunc(modes, func(m lock.Mode) bool { return !slices.Contains(c.Modes, m) })
+		return !slices.ContainsFunc(modes, func(m driver.Mode) bool { return !slices.Contains(c.Modes, m) })
 	}
 }
 
@@ -27,54 +27,60 @@ func both(a, b func(Config) bool) func(Config) bool {
 	return func(c Config) bool { return a(c) && b(c) }
 }
 
-// in returns a request of a mode, by a new owner.
-func (f *fixture) in(mode lock.Mode, key string, extra *lock.Extra) lock.Request {
+// in returns a request of a mode with a new owner.
+func (f *fixture) in(mode driver.Mode, key string, extra *driver.Attrs) driver.Request {
 	r := f.request(key)
-	r.Mode, r.Extra = mode, extra
+	r.Mode, r.Attrs = mode, extra
 	return r
 }
 
-// allModes are Exclusive and those that the store knows beside it.
-func (f *fixture) allModes() []lock.Mode { return append([]lock.Mode{lock.Exclusive}, f.Modes...) }
-
-func (f *fixture) read(key string) lock.Request  { return f.in(lock.Read, key, nil) }
-func (f *fixture) write(key string) lock.Request { return f.in(lock.Write, key, nil) }
-
-func (f *fixture) permit(key string, limit int) lock.Request {
-	return f.in(lock.Permit, key, &lock.Extra{Limit: limit})
+// allModes returns Exclusive and the other modes that the store supports.
+func (f *fixture) allModes() []driver.Mode {
+	return append([]driver.Mode{driver.Exclusive}, f.Modes...)
 }
 
-// batch asks for members, which are given in order.
-func (f *fixture) batch(key string, members ...string) lock.Request {
-	return f.in(lock.Members, key, &lock.Extra{Members: members})
+func (f *fixture) read(key string) driver.Request  { return f.in(driver.Read, key, nil) }
+func (f *fixture) write(key string) driver.Request { return f.in(driver.Write, key, nil) }
+
+func (f *fixture) permits(key string, limit, permits int) driver.Request {
+	return f.in(driver.Permit, key, &driver.Attrs{Limit: limit, Permits: permits})
 }
 
-// any returns a request of any mode, of which two cannot be granted together, but
-// those of readers.
-func (f *fixture) any(mode lock.Mode, key string) lock.Request {
+func (f *fixture) permit(key string, limit int) driver.Request {
+	return f.in(driver.Permit, key, &driver.Attrs{Limit: limit})
+}
+
+// batch returns a request for members, which must be sorted.
+func (f *fixture) batch(key string, members ...string) driver.Request {
+	return f.in(driver.Members, key, &driver.Attrs{Members: members})
+}
+
+// any returns a request of a mode. Two such requests exclude each other, except for
+// readers.
+func (f *fixture) any(mode driver.Mode, key string) driver.Request {
 	switch mode {
-	case lock.Permit:
+	case driver.Permit:
 		return f.permit(key, 1)
-	case lock.Members:
+	case driver.Members:
 		return f.batch(key, "a", "b")
 	}
 	return f.in(mode, key, nil)
 }
 
-// refused expects that others have what is asked for, or wait for it.
-func (f *fixture) refused(r lock.Request) *lock.HeldError {
+// refused expects that a holder or a waiter blocks the request.
+func (f *fixture) refused(r driver.Request) *driver.HeldError {
 	f.Helper()
 	_, err := f.store.Acquire(f.ctx, r)
-	var held *lock.HeldError
+	var held *driver.HeldError
 	require.ErrorAs(f, err, &held, r)
-	require.ErrorIs(f, err, lock.ErrNotAcquired)
+	require.ErrorIs(f, err, driver.ErrNotAcquired)
 	assert.Equal(f, r.Key, held.Key)
 	assert.LessOrEqual(f, held.ExpiresIn, f.TTL)
 	return held
 }
 
-// release gives back what is held.
-func (f *fixture) release(leases ...lock.Lease) {
+// release releases leases.
+func (f *fixture) release(leases ...driver.Lease) {
 	f.Helper()
 	for _, l := range leases {
 		require.NoError(f, f.store.Release(f.ctx, l), l)
@@ -83,13 +89,13 @@ func (f *fixture) release(leases ...lock.Lease) {
 
 type perModeCase struct {
 	name  string
-	run   func(f *fixture, mode lock.Mode)
+	run   func(f *fixture, mode driver.Mode)
 	needs func(c Config) bool
 }
 
-// perMode are the rules that are the same in all modes, and wait for nothing.
+// perMode has cases that are the same in all modes and do not wait.
 var perMode = []perModeCase{
-	{name: "S3_tokens_rise", run: func(f *fixture, mode lock.Mode) {
+	{name: "S3_tokens_rise", run: func(f *fixture, mode driver.Mode) {
 		var last uint64
 		for range 5 {
 			l := f.acquire(f.any(mode, "k"))
@@ -98,29 +104,29 @@ var perMode = []perModeCase{
 			f.release(l)
 		}
 	}},
-	{name: "S4_only_the_holder_renews_and_releases", run: func(f *fixture, mode lock.Mode) {
+	{name: "S4_only_the_holder_renews_and_releases", run: func(f *fixture, mode driver.Mode) {
 		l := f.acquire(f.any(mode, "k"))
 		stranger, older := l, l
 		stranger.Owner += "0"
 		older.Token--
 		assert.Equal(f, []outcome{lost, renewed, lost}, f.renew(stranger, l, older))
-		require.ErrorIs(f, f.store.Release(f.ctx, stranger), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, stranger), driver.ErrNotHeld)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
-	{name: "L4_an_acquire_that_was_given_up_takes_nothing_later", run: func(f *fixture, mode lock.Mode) {
+	{name: "L4_a_late_acquire_of_a_released_owner_fails", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
-		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
-		require.NotErrorAs(f, err, new(*lock.HeldError))
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
+		require.NotErrorAs(f, err, new(*driver.HeldError))
 		l := f.acquire(f.any(mode, "k"))
 		l.Unanswered = true
 		f.release(l)
 		_, err = f.store.Acquire(f.ctx, l.Request)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.any(mode, "k"))
 	}},
-	{name: "a_cancelled_context_does_nothing", run: func(f *fixture, mode lock.Mode) {
+	{name: "a_cancelled_context_does_nothing", run: func(f *fixture, mode driver.Mode) {
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
 		_, err := f.store.Acquire(ctx, f.any(mode, "k"))
@@ -129,24 +135,24 @@ var perMode = []perModeCase{
 		require.ErrorIs(f, f.store.Release(ctx, l), errCancelled)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
-	{name: "what_was_deleted_is_lost", needs: needsDelete, run: func(f *fixture, mode lock.Mode) {
+	{name: "a_deleted_lease_is_lost", needs: needsDelete, run: func(f *fixture, mode driver.Mode) {
 		l := f.acquire(f.any(mode, "k"))
 		f.Delete(f.T, f.store, l.Key)
 		assert.Equal(f, []outcome{lost}, f.renew(l))
 		f.rises(l.Token, f.acquire(f.any(mode, "k")).Token)
-		require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
 	}},
-	{name: "what_is_no_lock_is_left_alone", needs: needsSpoil, run: func(f *fixture, mode lock.Mode) {
+	{name: "foreign_data_is_not_changed", needs: needsSpoil, run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
 		f.Spoil(f.T, f.store, r.Key)
 		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrWrongType)
+		require.ErrorIs(f, err, driver.ErrWrongType)
 		assert.NotContains(f, err.Error(), r.Owner)
-		_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true})
+		_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true})
 		assert.True(f, f.Spoiled(f.T, f.store, r.Key))
 	}},
-	{name: "keys_are_bytes", run: func(f *fixture, mode lock.Mode) {
-		var leases []lock.Lease
+	{name: "keys_are_bytes", run: func(f *fixture, mode driver.Mode) {
+		var leases []driver.Lease
 		for _, k := range []string{"", "\x00", "\xff\xfe", "a\r\nb", "{", "{}", "a{b}c", ":", "a:r:", "é", "🔒", "%s", "'\"\\"} {
 			r := f.any(mode, "")
 			r.Key += k
@@ -156,7 +162,7 @@ var perMode = []perModeCase{
 	}},
 }
 
-// casesOf returns the rules of all modes as cases of each.
+// casesOf returns one case per mode and rule.
 func casesOf(rules []perModeCase) []testCase {
 	var cases []testCase
 	for _, mode := range AllModes {
@@ -175,12 +181,12 @@ func casesOf(rules []perModeCase) []testCase {
 	return cases
 }
 
-// unknownModes are what a store does not know.
+// unknownModes returns cases of modes that a store does not support.
 func unknownModes() []testCase {
 	var cases []testCase
 	for _, mode := range AllModes {
 		cases = append(cases, testCase{
-			name:  fmt.Sprintf("%v_is_refused_by_a_store_that_does_not_know_it", mode),
+			name:  fmt.Sprintf("%v_is_refused_by_a_store_without_it", mode),
 			needs: func(c Config) bool { return !slices.Contains(c.Modes, mode) },
 			run: func(f *fixture) {
 				_, err := f.store.Acquire(f.ctx, f.any(mode, "k"))
@@ -192,9 +198,8 @@ func unknownModes() []testCase {
 	return cases
 }
 
-// inAll are the rules that are the same in all modes, and wait for leases to end: for
-// those of all modes at a time.
-var inAll = []testCase{
+// allModesTogether has cases for all modes together that wait for leases to end.
+var allModesTogether = []testCase{
 	{name: "S10_a_repeated_acquire_is_the_same_grant_in_all_modes", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
 		time.Sleep(f.TTL / 2)
@@ -204,14 +209,14 @@ var inAll = []testCase{
 		}
 		time.Sleep(f.TTL * 6 / 10)
 		for i, got := range f.renew(leases...) {
-			assert.Equal(f, renewed, got, "%v: the second one gave it its full TTL again", leases[i].Mode)
+			assert.Equal(f, renewed, got, "%v: the repeated Acquire must renew the full TTL", leases[i].Mode)
 		}
 		for _, l := range leases {
 			f.release(l)
-			require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld, "%v: it is held once", l.Mode)
+			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, "%v: one release ends the lease", l.Mode)
 		}
 	}},
-	{name: "S5_what_has_ended_is_not_revived_in_any_mode", ends: true, run: func(f *fixture) {
+	{name: "S5_an_ended_lease_is_not_revived_in_any_mode", ends: true, run: func(f *fixture) {
 		released := f.acquireAll()
 		f.release(released...)
 		for _, l := range released {
@@ -221,14 +226,14 @@ var inAll = []testCase{
 		f.expire()
 		for i, l := range ended {
 			assert.Equal(f, []outcome{lost, lost}, f.renew(l, released[i]), l.Mode)
-			require.ErrorIs(f, f.store.Release(f.ctx, l), lock.ErrNotHeld, l.Mode)
+			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, l.Mode)
 		}
 		for i, l := range f.acquireAll() {
 			assert.Equal(f, []outcome{lost, lost, renewed}, f.renew(ended[i], released[i], l), l.Mode)
 			f.rises(ended[i].Token, l.Token) // S3
 		}
 	}},
-	{name: "L0_what_is_renewed_lasts_in_all_modes", ends: true, run: func(f *fixture) {
+	{name: "L0_a_renewed_lease_lasts_in_all_modes", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
 		for range 6 {
 			time.Sleep(f.TTL / 4)
@@ -239,10 +244,10 @@ var inAll = []testCase{
 	}},
 }
 
-// acquireAll gets a lock in each mode that the store knows, each of another key.
-func (f *fixture) acquireAll() []lock.Lease {
+// acquireAll acquires a lock in each supported mode, each with its own key.
+func (f *fixture) acquireAll() []driver.Lease {
 	f.Helper()
-	var leases []lock.Lease
+	var leases []driver.Lease
 	for _, mode := range f.Modes {
 		leases = append(leases, f.acquire(f.any(mode, mode.String())))
 	}
@@ -251,7 +256,7 @@ func (f *fixture) acquireAll() []lock.Lease {
 
 var families = []testCase{
 	{name: "a_key_is_held_in_one_family_at_a_time", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
-		all := []lock.Mode{lock.Exclusive, lock.Write, lock.Read, lock.Permit, lock.Members}
+		all := []driver.Mode{driver.Exclusive, driver.Write, driver.Read, driver.Permit, driver.Members}
 		for _, mode := range all {
 			l := f.acquire(f.any(mode, "k"))
 			for _, other := range all {
@@ -259,8 +264,8 @@ var families = []testCase{
 					continue
 				}
 				_, err := f.store.Acquire(f.ctx, f.any(other, "k"))
-				require.ErrorIs(f, err, lock.ErrWrongType, "%v while it is %v", other, mode)
-				require.NotErrorIs(f, err, lock.ErrNotAcquired)
+				require.ErrorIs(f, err, driver.ErrWrongType, "%v while the key is held in mode %v", other, mode)
+				require.NotErrorIs(f, err, driver.ErrNotAcquired)
 			}
 			assert.Equal(f, []outcome{renewed}, f.renew(l))
 			f.release(l)
@@ -269,18 +274,36 @@ var families = []testCase{
 			f.acquire(f.any(mode, fmt.Sprint("ends", i)))
 		}
 		f.expire()
-		for i := range all { // the end of a lease frees the key as well
+		for i := range all { // an expired lease frees the key as well
 			f.acquire(f.any(all[(i+2)%len(all)], fmt.Sprint("ends", i)))
 		}
+	}},
+	{name: "a_key_whose_waiters_have_died_is_free_for_any_family", ends: true, needs: both(needsModes(AllModes...), needsDie), run: func(f *fixture) {
+		all := []driver.Mode{driver.Exclusive, driver.Write, driver.Permit, driver.Members}
+		each := func(do func(first, second driver.Mode, key string)) {
+			for i, first := range all {
+				for j, second := range all {
+					if i != j {
+						do(first, second, fmt.Sprint(i, " then ", j))
+					}
+				}
+			}
+		}
+		each(func(first, _ driver.Mode, key string) {
+			f.acquire(f.any(first, key))
+			f.Die(f.T, f.store, f.any(first, key))
+		})
+		f.expire()
+		each(func(_, second driver.Mode, key string) { f.acquire(f.any(second, key)) })
 	}},
 }
 
 var mixing = []testCase{
 	{name: "leases_of_all_modes_in_one_batch", needs: needsModes(AllModes...), run: func(f *fixture) {
-		var batch []lock.Lease
+		var batch []driver.Lease
 		var want []outcome
 		for i := range 200 {
-			l := f.acquire(f.any(lock.Mode(i%5), fmt.Sprint(i)))
+			l := f.acquire(f.any(driver.Mode(i%5), fmt.Sprint(i)))
 			expected := renewed
 			switch i % 7 {
 			case 2:
@@ -299,9 +322,9 @@ var mixing = []testCase{
 	}},
 }
 
-func familyOf(m lock.Mode) lock.Mode {
-	if m == lock.Read {
-		return lock.Write
+func familyOf(m driver.Mode) driver.Mode {
+	if m == driver.Read {
+		return driver.Write
 	}
 	return m
 }

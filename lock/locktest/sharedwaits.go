@@ -1,60 +1,61 @@
 package locktest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// pending expects that calls of Wait have not got what they wait for.
+// pending expects that calls of Wait have not returned.
 func (f *fixture) pending(calls ...*waitCall) {
 	f.Helper()
 	for _, c := range calls {
-		require.False(f, c.over(), "%v is kept waiting", c.request)
+		require.False(f, c.over(), "%v must still wait", c.request)
 	}
 }
 
-// getAll expects that the locks are handed over, in whatever order.
-func getAll(calls ...*waitCall) []lock.Lease {
-	var leases []lock.Lease
+// getAll expects that the locks are handed over, in any order.
+func getAll(calls ...*waitCall) []driver.Lease {
+	var leases []driver.Lease
 	for _, c := range calls {
 		leases = append(leases, c.get())
 	}
 	return leases
 }
 
-// perModeWaiting are the rules of waiting that are the same in all modes.
+// perModeWaiting has cases of waiting that are the same in all modes.
 var perModeWaiting = []perModeCase{
-	{name: "a_free_lock_is_not_waited_for", run: func(f *fixture, mode lock.Mode) {
+	{name: "a_free_lock_is_not_waited_for", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
 		start := time.Now()
 		l, err := f.waiter().Wait(f.ctx, r)
 		require.NoError(f, err)
 		assert.NotZero(f, l.Token)
 		assert.False(f, l.Unanswered)
-		assert.False(f, l.Sent.Before(start), "it has its full TTL")
+		assert.False(f, l.Sent.Before(start), "the lease starts with its full TTL")
 		l = complete(l, r)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		f.release(l)
 	}},
-	{name: "a_released_lock_is_handed_over", run: func(f *fixture, mode lock.Mode) {
+	{name: "a_released_lock_is_handed_over", run: func(f *fixture, mode driver.Mode) {
 		holder := f.acquire(f.against(mode, "k"))
 		c := f.waitFor(f.any(mode, "k"))
-		f.refused(f.any(mode, "k")) // which would overtake it
+		f.refused(f.any(mode, "k")) // otherwise it would overtake the waiter
 		f.pending(c)
 		f.release(holder)
 		l := c.get()
 		assert.Greater(f, l.Token, holder.Token, "S3")
-		assert.Less(f, time.Since(l.Sent), f.TTL, "it is worth something")
+		assert.Less(f, time.Since(l.Sent), f.TTL, "the lease has time left")
 		assert.Equal(f, []outcome{renewed, lost}, f.renew(l, holder))
 		f.refused(f.against(mode, "k"))
 		f.release(l)
 		f.acquire(f.against(mode, "k"))
 	}},
-	{name: "L4_a_waiter_that_is_cancelled_leaves", run: func(f *fixture, mode lock.Mode) {
+	{name: "L4_a_waiter_that_is_cancelled_leaves", run: func(f *fixture, mode driver.Mode) {
 		holder := f.acquire(f.against(mode, "k"))
 		first, second := f.waitFor(f.against(mode, "k")), f.waitFor(f.any(mode, "k"))
 		require.ErrorIs(f, first.cancelled(), errCancelled)
@@ -64,28 +65,27 @@ var perModeWaiting = []perModeCase{
 		f.release(second.get())
 		f.acquire(f.against(mode, "k"))
 	}},
-	{name: "L4_a_wait_that_was_given_up_takes_nothing_later", run: func(f *fixture, mode lock.Mode) {
+	{name: "L4_a_late_wait_of_a_released_owner_fails", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
-		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		_, err := f.waiter().Wait(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.against(mode, "k"))
 	}},
-	{name: "another_kind_of_lock_is_not_waited_for", run: func(f *fixture, mode lock.Mode) {
+	{name: "another_kind_of_lock_is_not_waited_for", run: func(f *fixture, mode driver.Mode) {
 		other := f.acquire(f.request("k"))
 		_, err := f.waiter().Wait(f.ctx, f.any(mode, "k"))
-		require.ErrorIs(f, err, lock.ErrWrongType)
+		require.ErrorIs(f, err, driver.ErrWrongType)
 		f.release(other)
 		f.acquire(f.any(mode, "k"))
 		_, err = f.waiter().Wait(f.ctx, f.request("k"))
-		require.ErrorIs(f, err, lock.ErrWrongType)
+		require.ErrorIs(f, err, driver.ErrWrongType)
 	}},
 }
 
-// inAllWaiting are those that wait for leases to end: for those of all modes at a
-// time.
-var inAllWaiting = []testCase{
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait_in_all_modes", ends: true, needs: needsDelete, run: func(f *fixture) {
+// allModesWaiting has cases for all modes together that wait for leases to end.
+var allModesWaiting = []testCase{
+	{name: "L3_waiters_notice_a_deleted_lock_in_all_modes", ends: true, needs: needsDelete, run: func(f *fixture) {
 		holders := f.againstAll()
 		calls := f.waitForAll()
 		for _, l := range holders {
@@ -98,11 +98,11 @@ var inAllWaiting = []testCase{
 		f.againstAll()
 		for _, c := range f.waitForAll() {
 			l := c.get()
-			assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "%v: not before its TTL has passed", l.Mode)
+			assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "%v: not before the holder's TTL has passed", l.Mode)
 			assert.Equal(f, []outcome{renewed}, f.renew(l), l.Mode)
 		}
 	}},
-	{name: "L3_dead_waiters_are_passed_over_in_all_modes", ends: true, needs: needsDie, run: func(f *fixture) {
+	{name: "L3_dead_waiters_are_skipped_in_all_modes", ends: true, needs: needsDie, run: func(f *fixture) {
 		holders := f.againstAll()
 		for _, mode := range f.Modes {
 			for range 3 {
@@ -111,19 +111,19 @@ var inAllWaiting = []testCase{
 		}
 		calls := f.waitForAll()
 		for _, l := range holders {
-			_ = f.store.Release(f.ctx, l) // on a busy machine it may have ended
+			_ = f.store.Release(f.ctx, l) // on a busy machine the lease may have ended
 		}
 		start := time.Now()
 		getAll(calls...)
-		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
+		assert.Less(f, time.Since(start), 3*f.TTL, "waiters that died together delay the queue by one TTL")
 	}},
-	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says_in_all_modes", ends: true, run: func(f *fixture) {
+	{name: "S1_a_lock_that_was_handed_over_lasts_its_TTL_in_all_modes", ends: true, run: func(f *fixture) {
 		holders := f.againstAll()
 		calls := f.waitForAll()
 		for _, l := range holders {
 			_ = f.store.Release(f.ctx, l)
 		}
-		next := make(map[lock.Mode]*waitCall)
+		next := make(map[driver.Mode]*waitCall)
 		leases := getAll(calls...)
 		for _, l := range leases {
 			next[l.Mode] = f.waitFor(f.against(l.Mode, l.Mode.String()))
@@ -132,7 +132,7 @@ var inAllWaiting = []testCase{
 			for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
 				over := next[l.Mode].over()
 				if time.Now().Before(end) {
-					require.False(f, over, "%v: another has it", l.Mode)
+					require.False(f, over, "%v: another waiter got the lock too early", l.Mode)
 				}
 			}
 		}
@@ -142,11 +142,11 @@ var inAllWaiting = []testCase{
 	}},
 }
 
-// againstAll gets a lock of each mode that the store knows, each of another key, that
-// excludes those that waitForAll waits for.
-func (f *fixture) againstAll() []lock.Lease {
+// againstAll acquires a lock in each supported mode, each with its own key, that excludes
+// the requests of waitForAll.
+func (f *fixture) againstAll() []driver.Lease {
 	f.Helper()
-	var leases []lock.Lease
+	var leases []driver.Lease
 	for _, mode := range f.Modes {
 		leases = append(leases, f.acquire(f.against(mode, mode.String())))
 	}
@@ -162,24 +162,23 @@ func (f *fixture) waitForAll() []*waitCall {
 	return calls
 }
 
-// against returns a request that excludes those that any returns.
-func (f *fixture) against(mode lock.Mode, key string) lock.Request {
-	if mode == lock.Read {
+// against returns a request that excludes the requests of any.
+func (f *fixture) against(mode driver.Mode, key string) driver.Request {
+	if mode == driver.Read {
 		return f.write(key)
 	}
 	return f.any(mode, key)
 }
 
-// queueing are rules of the order in which those that wait are served. Their leases
-// last while the machine is busy.
+// queueing has cases about the order of the queue. Their leases outlast a busy machine.
 var queueing = []testCase{
-	{name: "readers_are_served_in_one_go_up_to_the_next_writer", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "readers_are_served_together_up_to_the_next_writer", needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		r1, r2 := f.waitFor(f.read("k")), f.waitFor(f.read("k"))
 		next, r3 := f.waitFor(f.write("k")), f.waitFor(f.read("k"))
 		f.release(w)
 		readers := getAll(r1, r2)
-		assert.Less(f, readers[0].Token, readers[1].Token, "in order")
+		assert.Less(f, readers[0].Token, readers[1].Token, "tokens follow the order of the queue")
 		f.pending(next, r3)
 		f.refused(f.read("k"))
 		f.release(readers[0])
@@ -191,7 +190,7 @@ var queueing = []testCase{
 		f.release(r3.get())
 		f.acquire(f.write("k"))
 	}},
-	{name: "a_reader_does_not_overtake_a_writer_that_waits", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "a_reader_does_not_overtake_a_writer_that_waits", needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		first := f.acquire(f.read("k"))
 		w := f.waitFor(f.write("k"))
 		f.refused(f.read("k"))
@@ -199,25 +198,25 @@ var queueing = []testCase{
 		f.pending(late)
 		require.ErrorIs(f, w.cancelled(), errCancelled)
 		w.release()
-		late.get() // as soon as no writer waits any more
+		late.get() // once no writer waits
 		assert.Equal(f, []outcome{renewed}, f.renew(first))
 	}},
-	{name: "a_writer_that_becomes_a_reader_lets_in_those_who_wait", needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "a_downgrade_lets_in_waiting_readers", needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		r1, r2, next, r3 := f.waitFor(f.read("k")), f.waitFor(f.read("k")), f.waitFor(f.write("k")), f.waitFor(f.read("k"))
 		turned := w.Request
-		turned.Mode = lock.Read
+		turned.Mode = driver.Read
 		start := time.Now()
 		l := f.acquire(turned)
 		assert.Equal(f, w.Token, l.Token)
 		f.release(getAll(r1, r2)...)
-		assert.Less(f, time.Since(start), f.TTL/2, "and not when some lease has ended")
+		assert.Less(f, time.Since(start), f.TTL/2, "at once, not when a lease ends")
 		f.pending(next, r3)
 		f.release(l)
 		f.release(next.get())
 		f.release(r3.get())
 	}},
-	{name: "permits_are_handed_over_in_order", needs: needsModes(lock.Permit), run: func(f *fixture) {
+	{name: "permits_are_handed_over_in_order", needs: needsModes(driver.Permit), run: func(f *fixture) {
 		a, b := f.acquire(f.permit("k", 2)), f.acquire(f.permit("k", 2))
 		var calls []*waitCall
 		for range 4 {
@@ -233,21 +232,46 @@ var queueing = []testCase{
 		f.release(b, second)
 		f.release(getAll(calls[2:]...)...)
 	}},
-	{name: "who_waits_for_a_lower_limit_is_not_overtaken", needs: needsModes(lock.Permit), run: func(f *fixture) {
+	{name: "a_waiter_with_a_lower_limit_is_not_overtaken", needs: needsModes(driver.Permit), run: func(f *fixture) {
 		a, b := f.acquire(f.permit("k", 2)), f.acquire(f.permit("k", 2))
 		low, high := f.waitFor(f.permit("k", 1)), f.waitFor(f.permit("k", 3))
 		f.pending(low, high)
 		f.release(a)
 		f.pending(low, high)
-		assert.Zero(f, f.refused(f.permit("k", 2)).ExpiresIn, "only those who wait are in the way")
+		assert.Zero(f, f.refused(f.permit("k", 2)).ExpiresIn, "only waiters block the request")
 		f.release(b)
 		l := low.get()
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(l, high.get()))
 	}},
-	{name: "batches_are_kept_waiting_by_those_before_them_with_the_same_members", needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "a_waiter_for_several_permits_is_not_overtaken", needs: needsModes(driver.Permit), run: func(f *fixture) {
+		a, b := f.acquire(f.permit("k", 3)), f.acquire(f.permit("k", 3))
+		many, one := f.waitFor(f.permits("k", 3, 3)), f.waitFor(f.permit("k", 3))
+		f.pending(many, one)
+		assert.Zero(f, f.refused(f.permit("k", 3)).ExpiresIn, "only waiters block the request")
+		f.release(a)
+		f.pending(many, one)
+		f.release(b)
+		l := many.get()
+		f.pending(one)
+		f.release(l)
+		f.release(one.get())
+		f.acquire(f.permits("k", 3, 3))
+	}},
+	{name: "several_permits_serve_several_waiters", needs: needsModes(driver.Permit), run: func(f *fixture) {
+		all := f.acquire(f.permits("k", 4, 4))
+		two, one, three := f.waitFor(f.permits("k", 4, 2)), f.waitFor(f.permit("k", 4)), f.waitFor(f.permits("k", 4, 3))
+		f.pending(two, one, three)
+		f.release(all)
+		l := two.get()
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(l, one.get()))
+		f.pending(three)
+		f.release(l)
+		f.release(three.get())
+	}},
+	{name: "batches_wait_for_earlier_waiters_with_the_same_members", needs: needsModes(driver.Members), run: func(f *fixture) {
 		a, b := f.acquire(f.batch("g", "a")), f.acquire(f.batch("g", "b"))
 		ab, bc := f.waitFor(f.batch("g", "a", "b")), f.waitFor(f.batch("g", "b", "c"))
-		f.refused(f.batch("g", "c")) // it is wanted
+		f.refused(f.batch("g", "c")) // a waiter needs the member
 		d := f.acquire(f.batch("g", "d"))
 		e := f.waitForNothing(f.batch("g", "e"))
 		f.release(b)
@@ -261,7 +285,7 @@ var queueing = []testCase{
 		f.release(bc.get())
 		f.acquire(f.batch("g", "a", "b", "c", "d", "e"))
 	}},
-	{name: "a_batch_overtakes_those_who_want_others", needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "a_batch_overtakes_waiters_for_other_members", needs: needsModes(driver.Members), run: func(f *fixture) {
 		a, b := f.acquire(f.batch("g", "a")), f.acquire(f.batch("g", "b"))
 		first, second := f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "b"))
 		f.release(b)
@@ -270,7 +294,7 @@ var queueing = []testCase{
 		f.release(a)
 		first.get()
 	}},
-	{name: "a_batch_that_gives_up_lets_in_those_behind_it", needs: needsModes(lock.Members), run: func(f *fixture) {
+	{name: "a_cancelled_batch_lets_in_later_waiters", needs: needsModes(driver.Members), run: func(f *fixture) {
 		f.acquire(f.batch("g", "a"))
 		a := f.waitFor(f.batch("g", "a"))
 		ab, b := f.waitFor(f.batch("g", "a", "b")), f.waitFor(f.batch("g", "b"))
@@ -281,10 +305,39 @@ var queueing = []testCase{
 		f.pending(a)
 		f.acquire(f.batch("g", "c"))
 	}},
+	{name: "L0_waiters_for_a_large_batch_do_not_block_others", ends: true, needs: needsModes(driver.Members), run: func(f *fixture) {
+		members := make([]string, 1000)
+		for i := range members {
+			members[i] = fmt.Sprintf("member %03d", i)
+		}
+		holders := []driver.Lease{f.acquire(f.batch("g", members...)), f.acquire(f.batch("g", "other")), f.acquire(f.request("k"))}
+		var calls []*waitCall
+		for range 12 {
+			calls = append(calls, f.waitFor(f.batch("g", members...)))
+		}
+		for range 6 {
+			time.Sleep(f.TTL / 4)
+			require.Equal(f, []outcome{renewed, renewed, renewed}, f.renew(holders...))
+			f.release(f.acquire(f.request("another key")), f.acquire(f.batch("g", "another member")))
+		}
+		f.release(holders[1:]...)
+		f.pending(calls...)
+		for _, c := range calls[1 : len(calls)-1] {
+			require.ErrorIs(f, c.cancelled(), errCancelled)
+			c.release()
+		}
+		f.release(holders[0])
+		first, last := calls[0], calls[len(calls)-1]
+		l := first.get()
+		f.pending(last)
+		f.release(l)
+		f.release(last.get())
+		f.acquire(f.batch("g", members...))
+	}},
 }
 
 var dying = []testCase{
-	{name: "L2_what_dead_holders_had_is_handed_over", ends: true, needs: needsModes(lock.Permit, lock.Members), run: func(f *fixture) {
+	{name: "L2_leases_of_dead_holders_are_handed_over", ends: true, needs: needsModes(driver.Permit, driver.Members), run: func(f *fixture) {
 		f.acquire(f.permit("s", 2))
 		f.acquire(f.permit("s", 2))
 		f.acquire(f.batch("g", "a", "b"))
@@ -297,7 +350,7 @@ var dying = []testCase{
 		f.release(leases[0], leases[3])
 		getAll(permits[2], batches[2])
 	}},
-	{name: "L3_a_dead_batch_keeps_those_behind_it_for_a_TTL_at_most", ends: true, needs: both(needsModes(lock.Members), needsDie), run: func(f *fixture) {
+	{name: "L3_a_dead_batch_blocks_others_for_at_most_a_TTL", ends: true, needs: both(needsModes(driver.Members), needsDie), run: func(f *fixture) {
 		holder := f.acquire(f.batch("g", "a"))
 		f.Die(f.T, f.store, f.batch("g", "a", "b"))
 		b := f.waitFor(f.batch("g", "b"))
@@ -309,8 +362,8 @@ var dying = []testCase{
 	}},
 }
 
-// waitForNothing calls Wait for what is free.
-func (f *fixture) waitForNothing(r lock.Request) lock.Lease {
+// waitForNothing calls Wait for a free lock.
+func (f *fixture) waitForNothing(r driver.Request) driver.Lease {
 	f.Helper()
 	l, err := f.waiter().Wait(f.ctx, r)
 	require.NoError(f, err)

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var reading = []testCase{
@@ -26,11 +27,11 @@ var reading = []testCase{
 		f.release(w)
 		f.acquire(f.read("k"))
 	}},
-	{name: "a_lease_that_will_be_a_readers_is_a_writers_until_it_is_turned", run: func(f *fixture) {
+	{name: "a_renewal_does_not_downgrade_a_writer", run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		r := w
-		r.Mode = lock.Read
-		assert.Equal(f, []outcome{renewed}, f.renew(r), "a renewal turns nothing")
+		r.Mode = driver.Read
+		assert.Equal(f, []outcome{renewed}, f.renew(r), "a renewal does not change the mode")
 		f.refused(f.read("k"))
 		f.release(r)
 		f.acquire(f.write("k"))
@@ -59,9 +60,53 @@ var permitting = []testCase{
 		f.refused(f.permit("k", 1))
 		f.acquire(f.permit("k", 3))
 	}},
+	{name: "S1_several_permits_in_one_request", run: func(f *fixture) {
+		three := f.acquire(f.permits("k", 5, 3))
+		assert.Positive(f, f.refused(f.permits("k", 5, 3)).ExpiresIn)
+		two := f.acquire(f.permits("k", 5, 2))
+		f.rises(three.Token, two.Token)
+		f.refused(f.permit("k", 5))
+		again := f.acquire(two.Request)
+		assert.Equal(f, two.Token, again.Token, "a repeated request takes no more permits")
+		f.refused(f.permits("k", 6, 2))
+		one := f.acquire(f.permit("k", 6))
+		f.release(two)
+		f.refused(f.permits("k", 5, 2))
+		f.release(one)
+		f.acquire(f.permits("k", 5, 2))
+		assert.Equal(f, []outcome{renewed, lost}, f.renew(three, two))
+		f.release(three)
+		f.refused(f.permits("k", 5, 4))
+		f.acquire(f.permits("k", 5, 3))
+	}},
+	{name: "a_request_for_more_permits_than_the_limit", run: func(f *fixture) {
+		_, err := f.store.Acquire(f.ctx, f.permits("k", 2, 3))
+		require.Error(f, err)
+		require.NotErrorIs(f, err, driver.ErrNotAcquired, "it can never be granted")
+		f.acquire(f.permits("k", 2, 2))
+	}},
+	{name: "L2_several_permits_end_with_their_lease", ends: true, run: func(f *fixture) {
+		f.acquire(lasting(f.permits("k", 6, 3), 10*f.TTL))
+		short := f.acquire(f.permits("k", 6, 2))
+		f.acquire(lasting(f.permit("k", 6), 10*f.TTL))
+		assert.LessOrEqual(f, f.left(f.permits("k", 6, 2)), f.TTL, "the lease of two permits is enough")
+		assert.Greater(f, f.left(f.permits("k", 6, 3)), f.TTL, "the other leases must end too")
+		f.expire()
+		assert.Equal(f, []outcome{lost}, f.renew(short))
+		f.left(f.permits("k", 6, 3))
+		f.acquire(f.permits("k", 6, 2))
+		f.left(f.permit("k", 6))
+	}},
+	{name: "L2_all_permits_end_together", ends: true, run: func(f *fixture) {
+		f.acquire(f.permits("k", 3, 3))
+		f.expire()
+		f.acquire(f.permits("k", 3, 2))
+		f.acquire(f.permit("k", 3))
+		f.refused(f.permit("k", 3))
+	}},
 	{name: "many_permits", run: func(f *fixture) {
 		const n = 300
-		var leases []lock.Lease
+		var leases []driver.Lease
 		for range n {
 			leases = append(leases, f.acquire(f.permit("k", n)))
 		}
@@ -80,7 +125,7 @@ var batching = []testCase{
 		cd := f.acquire(f.batch("g", "c", "d"))
 		f.rises(ab.Token, cd.Token)
 		f.acquire(f.batch("other", "a", "b"))
-		for _, r := range []lock.Request{f.batch("g", "a"), f.batch("g", "b", "x"), f.batch("g", "b", "c"), f.batch("g", "d")} {
+		for _, r := range []driver.Request{f.batch("g", "a"), f.batch("g", "b", "x"), f.batch("g", "b", "c"), f.batch("g", "d")} {
 			assert.Positive(f, f.refused(r).ExpiresIn)
 		}
 		f.release(ab)
@@ -101,7 +146,7 @@ var batching = []testCase{
 			"\x00", "\r\n", " ", "\"'\\", "%s", "*1", "0", "1", ":", "A", "a", "a ", "a\x00", "a\x00b", "a:", "a:b", "{", "{}",
 			"\u00e9", "\ufffd", "\xff\xfe", "\xff\xff",
 		}
-		for _, between := range []string{",", ", ", ";", "|", "/", " ", "\t", "\n", "\x1f"} { // of which none can part the names
+		for _, between := range []string{",", ", ", ";", "|", "/", " ", "\t", "\n", "\x1f"} { // separators must not split or join names
 			names = append(names, between+"b", "a"+between+"b")
 		}
 		slices.Sort(names)
@@ -117,25 +162,25 @@ var batching = []testCase{
 		}
 	}},
 	{name: "as_many_members_as_there_may_be", run: func(f *fixture) {
-		names := make([]string, lock.MaxMembers)
+		names := make([]string, driver.MaxMembers)
 		for i := range names {
 			names[i] = fmt.Sprintf("member-%05d", i)
 		}
-		long := strings.Repeat("n", lock.MaxKeyLen)
+		long := strings.Repeat("n", driver.MaxKeyLen)
 		r := f.batch("g", names...)
 		r.TTL = time.Minute
 		l := f.acquire(r)
 		f.acquire(f.batch("g", long))
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		_, err := f.store.Acquire(f.ctx, f.batch("g", names[len(names)-1]))
-		assert.ErrorIs(f, err, lock.ErrNotAcquired)
+		assert.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.release(l)
 		f.acquire(f.batch("g", names[0], names[len(names)-1]))
 	}},
 }
 
-// ending are rules of leases that end: as many of them in one case as there can be, for
-// each costs a TTL.
+// ending has cases about leases that end. Each case tests many leases, because it costs a
+// TTL.
 var ending = []testCase{
 	{name: "L2_leases_of_one_key_end_each_by_itself", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		deadReader, reader := f.acquire(f.read("k")), f.acquire(f.read("k"))
@@ -150,14 +195,14 @@ var ending = []testCase{
 			f.renew(deadReader, deadPermit, deadBatch, reader, permit, batch))
 		f.refused(f.write("k"))
 		f.release(reader)
-		f.acquire(f.write("k")) // the dead one keeps nobody out
+		f.acquire(f.write("k")) // the expired reader does not block it
 		f.acquire(f.permit("s", 2))
 		f.refused(f.permit("s", 2))
 		f.acquire(f.batch("g", "b"))
 		f.acquire(f.batch("g", "a"))
 		f.refused(f.batch("g", "c"))
 	}},
-	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", ends: true, needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		dead := f.acquire(f.read("k"))
 		time.Sleep(f.TTL * 6 / 10)
 		f.release(f.acquire(f.read("k")))
@@ -165,34 +210,34 @@ var ending = []testCase{
 		f.acquire(f.write("k"))
 		assert.Equal(f, []outcome{lost}, f.renew(dead))
 	}},
-	{name: "a_writer_becomes_a_reader", ends: true, needs: needsModes(lock.Read, lock.Write), run: func(f *fixture) {
+	{name: "a_writer_becomes_a_reader", ends: true, needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		w := f.acquire(f.write("k"))
 		time.Sleep(f.TTL / 2)
 		turned := w.Request
-		turned.Mode = lock.Read
+		turned.Mode = driver.Read
 		r := f.acquire(turned)
 		assert.Equal(f, w.Token, r.Token)
 		other := f.acquire(f.read("k"))
 		f.refused(f.write("k"))
 		time.Sleep(f.TTL * 6 / 10)
-		assert.Equal(f, []outcome{renewed, renewed}, f.renew(r, w), "by either, and it had its full TTL again")
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(r, w), "either mode renews it, and Acquire renewed the full TTL")
 		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
-		f.refused(w.Request) // a message that is late turns nothing back
+		f.refused(w.Request) // a late message does not turn it back into a writer
 		f.release(f.acquire(f.read("k")))
 		_ = f.store.Release(f.ctx, other)
 		f.refused(f.write("k"))
 		f.release(r)
 		f.acquire(f.write("k"))
 	}},
-	{name: "S5_what_was_overtaken_is_not_revived_nor_turned", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
+	{name: "S5_an_expired_lease_is_neither_revived_nor_downgraded", ends: true, needs: needsModes(AllModes...), run: func(f *fixture) {
 		w, ab := f.acquire(f.write("k")), f.acquire(f.batch("g", "a", "b"))
 		f.expire()
 		next, b := f.acquire(f.write("k")), f.acquire(f.batch("g", "b"))
-		w.Mode = lock.Read
+		w.Mode = driver.Read
 		f.refused(w.Request)
 		assert.Equal(f, []outcome{lost, renewed, lost, renewed}, f.renew(w, next, ab, b))
 		f.release(next)
-		f.rises(w.Token, f.acquire(w.Request).Token) // what it gets is another lease
+		f.rises(w.Token, f.acquire(w.Request).Token) // it gets a new lease
 		f.refused(ab.Request)
 		f.acquire(f.batch("g", "a"))
 	}},

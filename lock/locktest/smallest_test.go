@@ -5,13 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 func TestTheSmallestStore(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
-		New: func(*testing.T) lock.Store { return NewTable() },
+		New: func(*testing.T) driver.Store { return NewTable() },
 		TTL: 40 * time.Second,
 		Run: synctest.Test,
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// patience is for what must happen, on a machine that may be busy.
+// patience bounds the time of events that must happen, even on a busy machine.
 func (f *fixture) patience() time.Duration { return 20*time.Second + 3*f.TTL }
 
-// waiting are rules of waiting whose leases last while the machine is busy.
+// waiting has cases whose leases outlast a busy machine.
 var waiting = []testCase{
 	{name: "a_free_lock_is_not_waited_for", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
@@ -27,8 +27,8 @@ var waiting = []testCase{
 		l = complete(l, r)
 		assert.NotZero(f, l.Token)
 		assert.False(f, l.Unanswered)
-		assert.False(f, l.Sent.Before(start), "it has its full TTL")
-		f.taken("k")
+		assert.False(f, l.Sent.Before(start), "the lease starts with its full TTL")
+		f.heldByOther("k")
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		require.NoError(f, f.store.Release(f.ctx, l))
 		f.acquire(f.request("k"))
@@ -43,14 +43,14 @@ var waiting = []testCase{
 		last := holder.Token
 		for i, c := range calls {
 			for _, other := range calls[i:] {
-				require.False(f, other.over(), "it is held")
+				require.False(f, other.over(), "the lock is still held")
 			}
 			require.NoError(f, f.store.Release(f.ctx, holder))
 			holder = c.get()
 			assert.Greater(f, holder.Token, last, "S3")
 			last = holder.Token
 			assert.False(f, holder.Sent.After(time.Now()))
-			f.taken("k")
+			f.heldByOther("k")
 			assert.Equal(f, []outcome{renewed}, f.renew(holder))
 		}
 		require.NoError(f, f.store.Release(f.ctx, holder))
@@ -60,7 +60,7 @@ var waiting = []testCase{
 		holder := f.acquire(f.request("k"))
 		c := f.wait("k")
 		require.NoError(f, f.store.Release(f.ctx, holder))
-		f.taken("k") // whether the waiter knows already or not
+		f.heldByOther("k") // whether or not the waiter has noticed the release
 		c.get()
 	}},
 	{name: "L4_a_waiter_that_is_cancelled_leaves", needs: needsWaiting, run: func(f *fixture) {
@@ -68,7 +68,7 @@ var waiting = []testCase{
 		first, second := f.wait("k"), f.wait("k")
 		start := time.Now()
 		require.ErrorIs(f, first.cancelled(), errCancelled)
-		assert.Less(f, time.Since(start), f.TTL, "at once")
+		assert.Less(f, time.Since(start), f.TTL, "a cancelled Wait returns at once")
 		first.release()
 		require.Equal(f, 1, f.Waiting(f.T, f.store, holder.Key))
 		require.NoError(f, f.store.Release(f.ctx, holder))
@@ -95,15 +95,15 @@ var waiting = []testCase{
 			}
 			c.release()
 			wg.Wait()
-			f.acquireAndRelease("k") // it is free at once
+			f.acquireAndRelease("k") // the lock is free at once
 		}
-		f.Logf("%d were handed over, %d were cancelled before", got, given)
+		f.Logf("%d calls got the lock, %d were cancelled first", got, given)
 	}},
-	{name: "L4_a_wait_that_was_given_up_takes_nothing_later", needs: needsWaiting, run: func(f *fixture) {
+	{name: "L4_a_late_wait_of_a_released_owner_fails", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
-		require.ErrorIs(f, f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		_, err := f.waiter().Wait(f.ctx, r)
-		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.request("k"))
 	}},
 	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
@@ -120,12 +120,12 @@ var waiting = []testCase{
 			spoiled := f.request("spoiled")
 			f.Spoil(f.T, f.store, spoiled.Key)
 			_, err = f.waiter().Wait(f.ctx, spoiled)
-			require.ErrorIs(f, err, lock.ErrWrongType)
+			require.ErrorIs(f, err, driver.ErrWrongType)
 		}
 	}},
 	{name: "waits_of_many_keys_do_not_meet", needs: needsWaiting, run: func(f *fixture) {
 		const n = 20
-		var holders []lock.Lease
+		var holders []driver.Lease
 		var calls []*waitCall
 		for i := range n {
 			holders = append(holders, f.acquire(f.request(fmt.Sprint(i))))
@@ -152,7 +152,7 @@ var waiting = []testCase{
 					cancel()
 					if err != nil {
 						assert.ErrorIs(f, err, context.DeadlineExceeded)
-						_ = f.store.Release(f.ctx, lock.Lease{Request: r, Unanswered: l.Unanswered})
+						_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: l.Unanswered})
 						continue
 					}
 					l = complete(l, r)
@@ -171,20 +171,20 @@ var waiting = []testCase{
 	}},
 }
 
-// waitingForEnds are those that wait for leases or places to end.
+// waitingForEnds has cases that wait for leases or places to end.
 var waitingForEnds = []testCase{
-	{name: "S1_what_was_handed_over_lasts_as_long_as_it_says", ends: true, needs: needsWaiting, run: func(f *fixture) {
+	{name: "S1_a_lock_that_was_handed_over_lasts_its_TTL", ends: true, needs: needsWaiting, run: func(f *fixture) {
 		holder := f.acquire(f.request("k"))
 		c := f.wait("k")
 		time.Sleep(f.TTL / 5)
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		l := c.get()
-		assert.Less(f, time.Since(l.Sent), f.TTL, "and it is worth something")
+		assert.Less(f, time.Since(l.Sent), f.TTL, "the lease has time left")
 		next := f.wait("k")
 		for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
 			over := next.over()
 			if time.Now().Before(end) {
-				require.False(f, over, "another has it")
+				require.False(f, over, "another waiter got the lock too early")
 			}
 		}
 		next.get()
@@ -196,18 +196,18 @@ var waitingForEnds = []testCase{
 		require.ErrorIs(f, first.cancelled(), errCancelled)
 		first.release()
 		l := second.get()
-		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "and not before its TTL has passed")
+		assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "not before the holder's TTL has passed")
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
-	{name: "L3_a_deleted_lock_is_found_by_those_who_wait", ends: true, needs: needsWaitingAndDelete, run: func(f *fixture) {
+	{name: "L3_waiters_notice_a_deleted_lock", ends: true, needs: needsWaitingAndDelete, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		c := f.wait("k")
 		f.Delete(f.T, f.store, l.Key)
 		c.get()
 	}},
-	{name: "L3_dead_waiters_are_passed_over", ends: true, needs: needsDie, run: func(f *fixture) {
+	{name: "L3_dead_waiters_are_skipped", ends: true, needs: needsDie, run: func(f *fixture) {
 		r := f.request("k")
-		r.TTL *= 20 // it does not end while the machine is busy
+		r.TTL *= 20 // outlasts a busy machine
 		holder := f.acquire(r)
 		for range 5 {
 			f.Die(f.T, f.store, f.request("k"))
@@ -216,7 +216,7 @@ var waitingForEnds = []testCase{
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		start := time.Now()
 		c.get()
-		assert.Less(f, time.Since(start), 3*f.TTL, "however many died together, they cost one TTL")
+		assert.Less(f, time.Since(start), 3*f.TTL, "waiters that died together delay the queue by one TTL")
 	}},
 }
 
@@ -226,31 +226,31 @@ func needsDie(c Config) bool              { return c.Waiting != nil && c.Die != 
 
 var errCancelled = errors.New("the waiter is cancelled")
 
-func (f *fixture) waiter() lock.Waiter { return f.store.(lock.Waiter) }
+func (f *fixture) waiter() driver.Waiter { return f.store.(driver.Waiter) }
 
 func (f *fixture) acquireAndRelease(key string) {
 	f.Helper()
 	require.NoError(f, f.store.Release(f.ctx, f.acquire(f.request(key))))
 }
 
-// waitCall is a call of Wait.
+// waitCall is a call of Wait in a goroutine.
 type waitCall struct {
 	f       *fixture
-	request lock.Request
+	request driver.Request
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when it has returned what is below
-	lease   lock.Lease
+	done    chan struct{} // closed after lease and err are set
+	lease   driver.Lease
 	err     error
 }
 
-// wait calls Wait for an exclusive lock, and returns when that is in the queue.
+// wait calls Wait for an exclusive lock, and returns when the call is in the queue.
 func (f *fixture) wait(key string) *waitCall {
 	f.Helper()
 	return f.waitFor(f.request(key))
 }
 
-// waitFor calls Wait, and returns when that is in the queue.
-func (f *fixture) waitFor(r lock.Request) *waitCall {
+// waitFor calls Wait, and returns when the call is in the queue.
+func (f *fixture) waitFor(r driver.Request) *waitCall {
 	f.Helper()
 	c := &waitCall{f: f, request: r, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -262,7 +262,7 @@ func (f *fixture) waitFor(r lock.Request) *waitCall {
 		c.lease, c.err = f.waiter().Wait(ctx, c.request)
 	}()
 	for end := time.Now().Add(f.patience()); f.Waiting(f.T, f.store, c.request.Key) == before; time.Sleep(time.Millisecond) {
-		require.True(f, time.Now().Before(end), "it does not get into the queue")
+		require.True(f, time.Now().Before(end), "Wait is not in the queue")
 	}
 	return c
 }
@@ -276,30 +276,30 @@ func (c *waitCall) over() bool {
 	}
 }
 
-// get expects that the lock is handed over.
-func (c *waitCall) get() lock.Lease {
+// get expects that the lock is handed over to the call.
+func (c *waitCall) get() driver.Lease {
 	c.f.Helper()
 	select {
 	case <-c.done:
 	case <-time.After(c.f.patience()):
-		require.Fail(c.f, "the lock is not handed over")
+		require.Fail(c.f, "the lock was not handed over in time")
 	}
 	require.NoError(c.f, c.err)
 	return complete(c.lease, c.request)
 }
 
-// cancelled ends the call, and returns what that did: nil if it had the lock.
+// cancelled cancels the call and returns its error, which is nil if it has the lock.
 func (c *waitCall) cancelled() error {
 	c.cancel(errCancelled)
 	<-c.done
 	return c.err
 }
 
-// release does what the client does after a Wait.
+// release releases the result of Wait, as the client does.
 func (c *waitCall) release() {
 	c.f.Helper()
-	err := c.f.store.Release(c.f.ctx, lock.Lease{Request: c.request, Token: c.lease.Token, Unanswered: c.lease.Unanswered})
-	if !errors.Is(err, lock.ErrNotHeld) {
+	err := c.f.store.Release(c.f.ctx, driver.Lease{Request: c.request, Token: c.lease.Token, Unanswered: c.lease.Unanswered})
+	if !errors.Is(err, driver.ErrNotHeld) {
 		require.NoError(c.f, err)
 	}
 }

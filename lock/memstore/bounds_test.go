@@ -10,104 +10,120 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func requested(key, owner string, ttl time.Duration) lock.Request {
-	return lock.Request{Key: key, Owner: owner, TTL: ttl}
+const many = 1024
+
+func requestFor(key, owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Key: key, Owner: owner, TTL: ttl}
 }
 
-// What has expired is swept while others come, whether or not anybody looks.
-func TestWhatIsKeptIsBounded(t *testing.T) {
+// Expired leases are removed while new ones are acquired, even if their keys are never
+// used again.
+func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		most := 0
 		for round := range 20 {
-			for i := range 2 * minSweep {
+			for i := range 2 * many {
 				name := fmt.Sprint(round, " ", i)
-				l, err := s.Acquire(t.Context(), requested(name, name, time.Second))
+				l, err := s.Acquire(t.Context(), requestFor(name, name, time.Second))
 				require.NoError(t, err)
-				if round%2 == 1 { // some rounds leave tombstones instead of leases
+				if round%2 == 1 { // odd rounds leave tombstones instead of leases
 					l.Unanswered = true
 					require.NoError(t, s.Release(t.Context(), l))
 				}
 			}
-			most = max(most, len(s.keys)+len(s.tombs))
-			time.Sleep(2 * tombstone)
+			most = max(most, s.keys.n+s.tombstones.ends.n)
+			time.Sleep(2 * tombstoneTime)
 		}
-		assert.LessOrEqual(t, most, 4*minSweep)
+		assert.LessOrEqual(t, most, 4*many)
 	})
 }
 
-// Releases of what is not held leave tombstones, which are swept too.
+// Releases of unknown leases leave tombstones, and these are swept too.
 func TestTombstonesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		most := 0
 		for range 5 {
-			for i := range 2 * minSweep {
-				r := requested("a", fmt.Sprint(time.Now().Unix(), " ", i), time.Hour)
-				require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+			for i := range 2 * many {
+				r := requestFor("a", fmt.Sprint(time.Now().Unix(), " ", i), time.Hour)
+				require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 			}
-			most = max(most, len(s.tombs))
-			time.Sleep(2 * tombstone)
+			most = max(most, s.tombstones.ends.n)
+			time.Sleep(2 * tombstoneTime)
 		}
-		assert.LessOrEqual(t, most, 4*minSweep)
+		assert.LessOrEqual(t, most, 4*many)
 	})
 }
 
-// A sweep takes nothing that lives, not even what it is done for, and the next one
-// is due when there is twice as much.
-func TestASweepLeavesWhatLives(t *testing.T) {
+// A sweep keeps leases that have not ended.
+func TestASweepKeepsLiveLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
-		for i := range 4*minSweep + 1 {
+		for i := range many {
 			name := fmt.Sprint(i)
-			_, err := s.Acquire(t.Context(), requested(name, name, time.Hour))
+			l, err := s.Acquire(t.Context(), requestFor(name, name, 100*time.Second))
+			require.NoError(t, err)
+			if i%2 == 0 {
+				l.TTL = time.Hour
+				require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)))
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		for i := range many {
+			name := fmt.Sprint("later ", i)
+			_, err := s.Acquire(t.Context(), requestFor(name, name, time.Hour))
 			require.NoError(t, err)
 		}
-		assert.Equal(t, 4*minSweep+1, s.Len())
-		assert.Equal(t, 8*minSweep, s.sweep)
+		assert.Equal(t, many+many/2, s.keys.n)
+		assert.Equal(t, many+many/2, s.Len())
+		time.Sleep(50 * time.Minute)
+		assert.Equal(t, many, s.Len())
+		assert.Equal(t, many, s.keys.n, "Len removes expired keys")
 	})
 }
 
-func TestCloseForgets(t *testing.T) {
+func TestCloseRemovesEverything(t *testing.T) {
 	s := New()
-	l, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
+	l, err := s.Acquire(t.Context(), requestFor("a", "1", time.Hour))
 	require.NoError(t, err)
-	_, err = s.Acquire(t.Context(), requested("b", "2", time.Hour))
+	_, err = s.Acquire(t.Context(), requestFor("b", "2", time.Hour))
 	require.NoError(t, err)
 	l.Unanswered = true
 	require.NoError(t, s.Release(t.Context(), l))
 	require.NoError(t, s.Close())
-	assert.Empty(t, s.keys)
-	assert.Empty(t, s.tombs)
+	assert.Zero(t, s.keys)
+	assert.Zero(t, s.tombstones)
 }
 
-// A tombstone outlasts the sweeps of its minute.
-func TestASweepLeavesTombstones(t *testing.T) {
+// A tombstone lasts its full minute, however often the store sweeps.
+func TestASweepKeepsTombstones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
-		given := requested("a", "given up", time.Hour)
-		require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: given, Unanswered: true}), lock.ErrNotHeld)
-		for i := range 3 * minSweep {
+		given := requestFor("a", "given up", time.Hour)
+		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: given, Unanswered: true}), driver.ErrNotHeld)
+		for i := range 3 * many {
 			name := fmt.Sprint(i)
-			_, err := s.Acquire(t.Context(), requested(name, name, time.Hour))
+			_, err := s.Acquire(t.Context(), requestFor(name, name, time.Hour))
 			require.NoError(t, err)
 		}
-		time.Sleep(tombstone - 1)
+		time.Sleep(tombstoneTime - 1)
 		_, err := s.Acquire(t.Context(), given)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, driver.ErrNotAcquired)
 	})
 }
 
-func permit(owner string, ttl time.Duration) lock.Request {
-	return lock.Request{Key: "p", Owner: owner, Mode: lock.Permit, TTL: ttl, Extra: &lock.Extra{Limit: 2}}
+func permit(owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Key: "p", Owner: owner, Mode: driver.Permit, TTL: ttl, Attrs: &driver.Attrs{Limit: 2}}
 }
 
-// Who waits for permits gets one when the first of the leases ends, and so does the
-// next one after it.
-func TestPermitsThatEndGoToThoseThatWait(t *testing.T) {
+// A waiter for a permit gets one when the first lease ends, and the next waiter when the
+// next lease ends.
+func TestExpiredPermitsGoToWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		_, err := s.Acquire(t.Context(), permit("long", time.Hour))
@@ -115,13 +131,13 @@ func TestPermitsThatEndGoToThoseThatWait(t *testing.T) {
 		_, err = s.Acquire(t.Context(), permit("short", time.Second))
 		require.NoError(t, err)
 		_, err = s.Acquire(t.Context(), permit("refused", time.Hour))
-		var held *lock.HeldError
+		var held *driver.HeldError
 		require.ErrorAs(t, err, &held)
-		assert.Equal(t, time.Second, held.ExpiresIn, "the first that ends")
+		assert.Equal(t, time.Second, held.ExpiresIn, "the first end of a lease")
 
 		begun := time.Now()
-		first := waits(t, s, permit("first", 2*time.Second))
-		second := waits(t, s, permit("second", time.Hour))
+		first := startWait(t, s, permit("first", 2*time.Second))
+		second := startWait(t, s, permit("second", time.Hour))
 		require.NoError(t, <-first)
 		assert.Equal(t, time.Second, time.Since(begun))
 		require.NoError(t, <-second)
@@ -129,8 +145,8 @@ func TestPermitsThatEndGoToThoseThatWait(t *testing.T) {
 	})
 }
 
-// waits waits for a lock, and tells the end of it.
-func waits(t *testing.T, s *Store, r lock.Request) <-chan error {
+// startWait calls Wait in a goroutine and returns the channel of its error.
+func startWait(t *testing.T, s *Store, r driver.Request) <-chan error {
 	end := make(chan error, 1)
 	go func() {
 		_, err := s.Wait(t.Context(), r)
@@ -140,35 +156,35 @@ func waits(t *testing.T, s *Store, r lock.Request) <-chan error {
 	return end
 }
 
-func TestCloseEndsThoseThatWait(t *testing.T) {
+func TestCloseEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
-		_, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
+		_, err := s.Acquire(t.Context(), requestFor("a", "1", time.Hour))
 		require.NoError(t, err)
-		first := waits(t, s, requested("a", "2", time.Hour))
-		second := waits(t, s, requested("a", "3", time.Hour))
+		first := startWait(t, s, requestFor("a", "2", time.Hour))
+		second := startWait(t, s, requestFor("a", "3", time.Hour))
 		begun := time.Now()
 		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-first, lock.ErrClosed)
-		require.ErrorIs(t, <-second, lock.ErrClosed)
+		require.ErrorIs(t, <-first, driver.ErrClosed)
+		require.ErrorIs(t, <-second, driver.ErrClosed)
 		assert.Zero(t, time.Since(begun))
-		assert.Empty(t, s.keys)
+		assert.Zero(t, s.keys)
 	})
 }
 
-// At once, whether or not somebody asks meanwhile.
-func TestDeleteGivesTheLockToTheFirst(t *testing.T) {
+// The waiter gets the lock at once, even if another client asks for it at the same time.
+func TestDeleteServesTheFirstWaiter(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New()
-			_, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
+			_, err := s.Acquire(t.Context(), requestFor("a", "1", time.Hour))
 			require.NoError(t, err)
-			second := waits(t, s, requested("a", "2", time.Hour))
+			second := startWait(t, s, requestFor("a", "2", time.Hour))
 			begun := time.Now()
 			assert.True(t, s.Delete("a"))
 			if asked {
-				_, err = s.Acquire(context.Background(), requested("a", "3", time.Hour))
-				require.ErrorIs(t, err, lock.ErrNotAcquired)
+				_, err = s.Acquire(context.Background(), requestFor("a", "3", time.Hour))
+				require.ErrorIs(t, err, driver.ErrNotAcquired)
 			}
 			require.NoError(t, <-second)
 			assert.Zero(t, time.Since(begun))
@@ -176,19 +192,17 @@ func TestDeleteGivesTheLockToTheFirst(t *testing.T) {
 	}
 }
 
-// The lease ends before the first of the queue thought it would. Whoever asks
-// first, the lock is that one's.
-func TestANewcomerGivesWay(t *testing.T) {
+// A newcomer that notices the end of a lease does not overtake the waiter, which wakes up at
+// the same moment.
+func TestANewcomerDoesNotOvertakeAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
-		_, err := s.Acquire(t.Context(), requested("a", "1", time.Hour))
+		_, err := s.Acquire(t.Context(), requestFor("a", "1", time.Second))
 		require.NoError(t, err)
-		second := waits(t, s, requested("a", "2", time.Hour))
-		_, err = s.Acquire(t.Context(), requested("a", "1", time.Second))
-		require.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		_, err = s.Acquire(t.Context(), requested("a", "3", time.Hour))
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		second := startWait(t, s, requestFor("a", "2", time.Hour))
+		time.Sleep(time.Second)
+		_, err = s.Acquire(t.Context(), requestFor("a", "3", time.Hour))
+		require.ErrorIs(t, err, driver.ErrNotAcquired)
 		assert.Zero(t, s.Waiting("a"))
 		require.NoError(t, <-second)
 	})

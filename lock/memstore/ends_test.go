@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// Those that wait watch for the end of every lease that stands in somebody's way, not
-// only of those that stood there when they came.
-func TestEndsOfLaterLeasesAreNoticed(t *testing.T) {
+// Waiters notice the end of every lease that blocks them, also of leases granted after
+// they began to wait.
+func TestWaitersNoticeTheEndsOfLaterLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := memstore.New(), time.Now()
-		request := func(owner, member string, ttl time.Duration) lock.Request {
-			return lock.Request{Key: "g", Owner: owner, Mode: lock.Members, TTL: ttl, Extra: &lock.Extra{Members: []string{member}}}
+		request := func(owner, member string, ttl time.Duration) driver.Request {
+			return driver.Request{Key: "g", Owner: owner, Mode: driver.Members, TTL: ttl, Attrs: &driver.Attrs{Members: []string{member}}}
 		}
-		wait := func(r lock.Request) <-chan time.Duration {
+		wait := func(r driver.Request) <-chan time.Duration {
 			got := make(chan time.Duration, 1)
 			go func() {
 				_, err := s.Wait(context.Background(), r)

@@ -2,58 +2,78 @@ package memstore
 
 import (
 	"context"
-	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ lock.Inspector = (*Store)(nil)
+var (
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.MetadataSetter = (*Store)(nil)
+)
 
-const mostShown = 16 // holders
+const maxShown = 16 // holders, and waiters, in an Info
 
-// Inspect implements [lock.Inspector]. The last token of a key is forgotten when
-// nobody holds it or waits for it.
-func (s *Store) Inspect(ctx context.Context, key string) (lock.Info, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.unfit(ctx); err != nil {
-		return lock.Info{}, err
+// Inspect implements [driver.Inspector]. Info.Token is 0 once the key is idle, because
+// the store removes its state.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := basic.Cause(ctx); err != nil {
+		return driver.Info{}, err
 	}
-	now := time.Now()
-	k := s.at(key, now)
+	k, now, err := s.lock(key, 0)
 	if k == nil {
-		return lock.Info{}, nil
+		return driver.Info{}, err
 	}
-	info := lock.Info{Held: len(k.holders), Waiting: k.queue.Len(), Token: k.granted}
-	for _, h := range k.holders[:min(len(k.holders), mostShown)] {
-		info.Holders = append(info.Holders, lock.Holder{
-			Mode: h.mode, Token: h.token, ExpiresIn: h.until.Sub(now), Metadata: h.metadata, Members: len(h.members),
-		})
+	defer s.unlock(k)
+	info := driver.Info{Held: k.holders.n - k.holders.kept, Waiting: k.n, Token: k.lastToken}
+	if k.holders.n > 0 && info.Held == 0 {
+		info.FreeIn = k.holders.ends.last().Sub(now)
+	}
+	for h := k.holders.first; h != nil && len(info.Holders) < min(maxShown, info.Held); h = h.next {
+		if h.kept {
+			continue
+		}
+		shown := driver.Holder{Mode: h.mode, Token: h.token, ExpiresIn: h.until.Sub(now), Metadata: h.metadata, Members: len(h.members)}
+		if h.mode == driver.Permit {
+			shown.Permits = h.permits
+		}
+		info.Holders = append(info.Holders, shown)
+	}
+	for w := k.head; w != nil && len(info.Places) < maxShown; w = w.next {
+		info.Places = append(info.Places, driver.Place{Mode: w.request.Mode, Metadata: w.request.Metadata()})
 	}
 	return info, nil
 }
 
-// ForceRelease implements [lock.Inspector].
-func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.unfit(ctx); err != nil {
+// SetMetadata implements [driver.MetadataSetter], in all modes.
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
-	if !s.seize(key) {
-		return lock.ErrNotHeld
+	k, _, err := s.lock(l.Key, 0)
+	switch {
+	case err != nil:
+		return err
+	case k == nil:
+		return driver.ErrNotHeld
 	}
+	defer s.unlock(k)
+	h := k.holders.find(l.Owner)
+	if h == nil || h.token != l.Token {
+		return driver.ErrNotHeld
+	}
+	h.metadata = metadata
 	return nil
 }
 
-// unfit returns why nothing is asked of the store any more: ctx has ended, or the store
-// is closed. The caller holds mu.
-func (s *Store) unfit(ctx context.Context) error {
-	if err := endOf(ctx); err != nil {
+// ForceRelease implements [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
-	if s.closed {
-		return lock.ErrClosed
+	held, err := s.revokeAll(key)
+	if err == nil && !held {
+		err = driver.ErrNotHeld
 	}
-	return nil
+	return err
 }

@@ -1,6 +1,10 @@
-// Package memstore keeps locks in the memory of one process: for tests, for
-// examples, and for programs that want the lock API without a server. It passes
-// the same contract as the stores on servers do, and knows all modes.
+// Package memstore keeps locks in the memory of one process. It is meant for tests,
+// examples, and programs that want the lock API without a server. It supports all modes
+// and passes the same contract tests as the stores on servers.
+//
+// The section [test it] of the guide shows how to test code that uses locks.
+//
+// [test it]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#test-it
 package memstore
 
 import (
@@ -8,298 +12,286 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// tombstone is how long an owner that was released without its Acquire having
-// been answered is refused.
-const tombstone = time.Minute
-
-// Store is a lock.Store in memory, a lock.Waiter and a lock.Inspector. The zero Store
-// is empty and ready to use; it must not be copied after its first use. Its methods are
-// safe for concurrent use; none but Wait waits for anything. It lives by the clock of
-// the goroutines that call it, so it works inside a synctest bubble.
+// Store keeps locks in memory. It implements [driver.Store], [driver.Waiter],
+// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.BulkReleaser] and [driver.Keeper]. The zero Store is empty and ready to use.
+// A Store must not be copied after its first use. Its methods are safe for concurrent
+// use, and only Wait blocks. The Store reads the clock of the goroutines that call it, so
+// it works inside a synctest bubble.
 type Store struct {
-	mu     sync.Mutex           // guards all below, and the states
-	keys   map[string]*state    // of keys that are held or waited for; nil before the first
-	tombs  map[string]time.Time // owner → end of the tombstone; nil before the first
-	token  uint64               // the last one granted, of any key
-	sweep  int                  // size of the maps at which they are swept
-	closed bool
+	// mu guards all fields below except token. It is held for a few map operations only;
+	// the work on a key is done under the mutex of the key's state.
+	mu         sync.Mutex
+	keys       table[*state] // with a holder or a waiter
+	timeline   timeline      // next checks of idle keys
+	tombstones tombstones
+	closed     bool
+
+	closing basic.Closing
+	token   atomic.Uint64 // last token granted for any key
 }
 
-const minSweep = 1024
-
-var _ lock.Store = (*Store)(nil)
+var (
+	_ driver.Store        = (*Store)(nil)
+	_ driver.BulkReleaser = (*Store)(nil)
+	_ driver.Keeper       = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store { return new(Store) }
 
-// Acquire implements [lock.Store]. Tokens are taken from the clock, in
-// microseconds, and rise in any case. It does not overtake those that wait.
-func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if err := s.refuse(ctx, r, now); err != nil {
-		return lock.Lease{}, err
+// Acquire implements [driver.Store]. It does not overtake waiters. A token is the time in
+// microseconds, or one more than the last token if that is greater.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	k, now, err := s.lockFor(ctx, r)
+	if err != nil {
+		return driver.Lease{}, err
 	}
-	k := s.open(r, now)
-	h := s.take(k, r, now)
+	defer s.unlock(k)
+	h := s.tryAcquire(k, r, now)
 	if h == nil {
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: k.inTheWay(r, now)}
+		expiresIn, member := k.blockedFor(r, now)
+		return driver.Lease{}, &driver.HeldError{Key: r.Key, Member: member, ExpiresIn: expiresIn}
 	}
-	return lock.Lease{Request: r, Token: h.token}, nil
+	return driver.Lease{Request: r, Token: h.token}, nil
 }
 
-var (
-	errNilContext = errors.New("memstore: the context is nil")
-	errGivenUp    = fmt.Errorf("memstore: %w: the acquisition was given up", lock.ErrNotAcquired)
-)
+var errAbandoned = fmt.Errorf("memstore: %w: the acquisition was given up", driver.ErrNotAcquired)
 
-// endOf returns why ctx has ended, nil if it has not.
-func endOf(ctx context.Context) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	return context.Cause(ctx)
-}
-
-// refuse returns why a request is not served, if it is not. The caller holds mu.
-func (s *Store) refuse(ctx context.Context, r lock.Request, now time.Time) error {
-	if err := endOf(ctx); err != nil {
-		return err
+// lockFor locks the state of the request's key, and creates the state if there is none.
+// It returns an error if the store refuses the request. The caller must unlock the state.
+func (s *Store) lockFor(ctx context.Context, r driver.Request) (*state, time.Time, error) {
+	if err := basic.Cause(ctx); err != nil {
+		return nil, time.Time{}, err
 	}
 	switch {
-	case r.Mode > lock.Members:
-		return fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
-	case r.Mode == lock.Permit && r.Limit() < 1:
-		return fmt.Errorf("memstore: the limit of permits must be at least 1, got %d", r.Limit())
-	case s.closed:
-		return lock.ErrClosed
+	case r.Mode > driver.Members:
+		return nil, time.Time{}, fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
+	case r.Mode == driver.Permit && r.Limit() < 1:
+		return nil, time.Time{}, fmt.Errorf("memstore: the limit of permits must be at least 1, got %d", r.Limit())
+	case r.Mode == driver.Permit && r.Permits() > r.Limit():
+		return nil, time.Time{}, fmt.Errorf("memstore: a request for %d permits exceeds the limit of %d", r.Permits(), r.Limit())
 	}
-	if end, ok := s.tombs[r.Owner]; ok && now.Before(end) {
-		return errGivenUp
+	k, now, err := s.lock(r.Key, max(r.TTL, 1))
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	if k := s.at(r.Key, now); k != nil && k.family != familyOf(r.Mode) {
-		return lock.ErrWrongType
+	if k.idle() {
+		k.family = familyOf(r.Mode)
 	}
-	return nil
+	switch {
+	case s.hasTombstone(r.Owner, now):
+		err = errAbandoned
+	case k.family != familyOf(r.Mode):
+		err = driver.ErrWrongType
+	default:
+		return k, now, nil
+	}
+	s.unlock(k)
+	return nil, time.Time{}, err
 }
 
-// take takes the lock for a request, unless others have it or wait for it: then
-// it returns nil. The caller holds mu.
-func (s *Store) take(k *state, r lock.Request, now time.Time) *holder {
-	h := k.find(r.Owner)
+// tryAcquire grants the request, or extends the lease that the owner has already. It
+// returns nil if another holder or a waiter blocks the request. The caller holds k.mu.
+func (s *Store) tryAcquire(k *state, r driver.Request, now time.Time) *holder {
+	h := k.holders.find(r.Owner)
 	switch {
-	case h == nil && (k.overtakes(r) || !k.fits(r)):
+	case h == nil && !k.canGrant(r):
 		return nil
 	case h == nil:
-		return s.grant(k, r, now)
-	case r.Mode == lock.Write && h.mode == lock.Read:
-		return nil // a message from before the turn
+		h = s.grant(k, r, now)
+		for _, name := range r.Members() {
+			m := k.memberOf(name)
+			m.holder = h
+			h.members = append(h.members, m)
+		}
+		return h
+	case r.Mode == driver.Write && h.mode == driver.Read:
+		return nil // sent before the owner's upgrade to Write
 	}
-	h.until = now.Add(r.TTL)
-	if h.mode != r.Mode {
-		h.mode = r.Mode
-		s.serve(k, now)
-	}
+	k.holders.extend(h, now.Add(r.TTL))
+	h.mode = r.Mode
 	return h
 }
 
-// grant gives an owner what it asks for. The caller holds mu.
-func (s *Store) grant(k *state, r lock.Request, now time.Time) *holder {
-	s.token = max(s.token+1, uint64(now.UnixMicro()))
-	h := &holder{owner: r.Owner, mode: r.Mode, token: s.token, until: now.Add(r.TTL), members: r.Members(), metadata: r.Metadata()}
-	k.granted = h.token
-	k.add(h)
+// grant adds a lease for the request, without its members. The caller holds k.mu.
+func (s *Store) grant(k *state, r driver.Request, now time.Time) *holder {
+	h := &holder{owner: r.Owner, mode: r.Mode, token: s.nextToken(now), until: now.Add(r.TTL), permits: r.Permits(), metadata: r.Metadata()}
+	if n := len(r.Members()); n > 0 {
+		h.members = make([]*member, 0, n)
+	}
+	k.lastToken = h.token
+	k.holders.add(h)
 	return h
+}
+
+func (s *Store) nextToken(now time.Time) uint64 {
+	for {
+		last := s.token.Load()
+		next := max(last+1, uint64(now.UnixMicro()))
+		if s.token.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
 // Renew implements [renewal.Renewer].
-func (s *Store) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
-	if err := endOf(ctx); err != nil {
+func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	return s.RenewExplained(ctx, batch, out, nil)
+}
+
+// RenewExplained implements [renewal.Explainer].
+func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return lock.ErrClosed
+	if s.isClosed() {
+		return driver.ErrStoreClosed
 	}
-	now := time.Now()
 	for i, l := range batch {
-		h := s.holder(l, now)
-		if h == nil || h.token != l.Token {
-			out[i] = renewal.Lost
+		out[i] = renewal.Lost
+		k, now, err := s.lock(l.Key, 0)
+		if err != nil {
+			return err
+		}
+		if k == nil {
+			explain(why, i, renewal.DeniedMissing)
 			continue
 		}
-		h.until = now.Add(l.TTL)
-		out[i] = renewal.Renewed
+		h := k.holders.find(l.Owner)
+		switch {
+		case h != nil && h.token == l.Token:
+			k.holders.extend(h, now.Add(l.TTL))
+			out[i] = renewal.Renewed
+		case k.holders.n > 0 && l.Mode == driver.Exclusive:
+			explain(why, i, renewal.DeniedTaken)
+		default:
+			explain(why, i, renewal.DeniedMissing)
+		}
+		s.unlock(k)
 	}
 	return nil
 }
 
-// holder returns what the owner of a lease has, if it has anything. The caller
-// holds mu.
-func (s *Store) holder(l lock.Lease, now time.Time) *holder {
-	k := s.keys[l.Key]
-	if k == nil {
-		return nil
+// explain sets why[i] if the caller wants to know.
+func explain(why []renewal.Denial, i int, d renewal.Denial) {
+	if i < len(why) {
+		why[i] = d
 	}
-	if h := k.find(l.Owner); h != nil && h.alive(now) {
-		return h
-	}
-	return nil
 }
 
-// Release implements [lock.Store].
-func (s *Store) Release(ctx context.Context, l lock.Lease) error {
-	if err := endOf(ctx); err != nil {
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return lock.ErrClosed
-	}
-	now := time.Now()
 	if l.Unanswered {
-		if s.tombs == nil {
-			s.tombs = make(map[string]time.Time)
-		}
-		s.tombs[l.Owner] = now.Add(tombstone)
-		s.tidy(now)
+		// Add the tombstone before locking the state. An Acquire that runs now may miss
+		// the tombstone, but then its lease is found below.
+		s.addTombstone(l.Owner)
 	}
-	h := s.holder(l, now)
+	k, now, err := s.lock(l.Key, 0)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		return driver.ErrNotHeld
+	}
+	defer s.unlock(k)
+	h := k.holders.find(l.Owner)
 	if h == nil {
-		return lock.ErrNotHeld
+		return driver.ErrNotHeld
 	}
-	k := s.keys[l.Key]
-	k.drop(func(other *holder) bool { return other == h })
-	s.at(l.Key, now)
+	if keep := l.Keep(); keep > 0 {
+		k.holders.keep(h, now.Add(keep))
+		return nil
+	}
+	k.drop(h)
 	return nil
 }
 
-// Delete takes a lock away from all its holders, as an operator does who deletes
-// its key on a server, and reports whether there was one. It goes to those that
-// wait. The holders learn of it by their next renewal.
-func (s *Store) Delete(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seize(key)
-}
+// CanKeep implements [driver.Keeper]. The Store can keep locks of the modes Exclusive and Members.
+func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
 
-// seize takes a lock away from all its holders. The caller holds mu.
-func (s *Store) seize(key string) bool {
-	now := time.Now()
-	k := s.at(key, now)
-	if k == nil || len(k.holders) == 0 {
-		return false
+// ReleaseAll implements [driver.BulkReleaser].
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	for i := range batch {
+		out[i] = s.Release(ctx, batch[i])
 	}
-	k.drop(func(*holder) bool { return true })
-	s.at(key, now)
-	return true
+	return nil
 }
 
-// ExpiresIn returns how long the leases of a key last unless they are renewed: the
-// last of them, 0 if there is none.
+// Delete releases a lock for all its holders, like an operator who deletes the key on a
+// server. It reports whether the lock was held. The lock goes to the first waiters. The
+// holders learn of the loss at their next renewal.
+func (s *Store) Delete(key string) bool {
+	held, _ := s.revokeAll(key)
+	return held
+}
+
+// ExpiresIn returns the time until the last lease of a key ends, if none is renewed. A
+// lock that is kept after its release counts as a lease. ExpiresIn returns 0 if the key is free.
 func (s *Store) ExpiresIn(key string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	k := s.at(key, now)
+	k, now, _ := s.lock(key, 0)
 	if k == nil {
 		return 0
 	}
-	return k.last(now)
+	defer s.unlock(k)
+	if k.holders.n == 0 {
+		return 0
+	}
+	return k.holders.ends.last().Sub(now)
 }
 
-// Len returns the number of locks that are held, by however many each.
+// Len returns the number of locks that are held, or kept after their release. A lock with
+// several holders counts once. Locks
+// that are acquired or released during the call may count or not.
 func (s *Store) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, n := time.Now(), 0
-	s.clear(now)
-	for _, k := range s.keys {
-		if k.last(now) > 0 {
-			n++
+	n, position, more := 0, uint64(0), true
+	for more {
+		var some []*state
+		s.mu.Lock()
+		some, position, more = s.keys.scan(position, nil)
+		s.mu.Unlock()
+		for _, k := range some {
+			if s.isHeld(k) {
+				n++
+			}
 		}
 	}
 	return n
 }
 
-// Close forgets all locks and ends the calls of Wait. Those, and what is called later,
-// return lock.ErrClosed, or that there is nothing. It returns nil, a second one too.
+// Close removes all locks and ends all calls of Wait. Later calls return
+// [driver.ErrStoreClosed] or report an empty store. Close is idempotent and returns nil: every
+// call waits until the store is closed.
 func (s *Store) Close() error {
+	return s.closing.Do(context.Background(), s.shutdown)
+}
+
+func (s *Store) shutdown() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, k := range s.keys {
-		for place := k.queue.Front(); place != nil; place = place.Next() {
-			place.Value.(*waiter).rouse()
+	keys := s.keys
+	s.closed, s.keys, s.timeline, s.tombstones = true, table[*state]{}, timeline{}, tombstones{}
+	s.mu.Unlock()
+	for position, more := uint64(0), true; more; {
+		var some []*state
+		some, position, more = keys.scan(position, nil) // no other goroutine uses this table now
+		for _, k := range some {
+			k.mu.Lock()
+			k.removed = true
+			for w := k.head; w != nil; w = w.next {
+				w.wake()
+			}
+			k.mu.Unlock()
 		}
 	}
-	clear(s.keys)
-	clear(s.tombs)
 	return nil
-}
-
-// open returns the state of a key that a request may be served by, a new one if
-// there is none. The caller holds mu.
-func (s *Store) open(r lock.Request, now time.Time) *state {
-	k := s.keys[r.Key]
-	if k == nil {
-		s.tidy(now) // before: nobody holds the new one yet
-		k = &state{family: familyOf(r.Mode)}
-		if s.keys == nil {
-			s.keys = make(map[string]*state)
-		}
-		s.keys[r.Key] = k
-	}
-	return k
-}
-
-// at returns the state of a key, after what has expired was dropped and handed
-// over to those that wait; nil if nobody holds it or waits then. The caller holds
-// mu.
-func (s *Store) at(key string, now time.Time) *state {
-	k := s.keys[key]
-	if k == nil {
-		return nil
-	}
-	k.expire(now)
-	s.serve(k, now)
-	if k.idle() {
-		delete(s.keys, key)
-		return nil
-	}
-	return k
-}
-
-// tidy sweeps once the maps have doubled, so that each entry bears the cost of
-// about one look. The caller holds mu.
-func (s *Store) tidy(now time.Time) {
-	if len(s.keys)+len(s.tombs) < s.sweep {
-		return
-	}
-	s.clear(now)
-	s.sweep = max(2*(len(s.keys)+len(s.tombs)), minSweep)
-}
-
-// clear removes what has expired. Keys that are waited for are left to those who
-// wait. The caller holds mu.
-func (s *Store) clear(now time.Time) {
-	for key, k := range s.keys {
-		if k.queue.Len() == 0 && k.last(now) == 0 {
-			delete(s.keys, key)
-		}
-	}
-	for owner, end := range s.tombs {
-		if !now.Before(end) {
-			delete(s.tombs, owner)
-		}
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -20,21 +20,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
-		New:      func(*testing.T) lock.Store { return memstore.New() },
+		New:      func(*testing.T) driver.Store { return memstore.New() },
 		TTL:      30 * time.Second,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,
-		Waiting:  func(_ *testing.T, s lock.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
-		Delete:   func(_ *testing.T, s lock.Store, key string) { s.(*memstore.Store).Delete(key) },
+		Lists:    true,
+		Waiting:  func(_ *testing.T, s driver.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
+		Delete:   func(_ *testing.T, s driver.Store, key string) { s.(*memstore.Store).Delete(key) },
 	})
 }
 
-func TestWhatHasExpiredIsForgotten(t *testing.T) {
+func TestExpiredLeasesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		for i := range 5000 {
-			r := lock.Request{Key: fmt.Sprint(i), Owner: fmt.Sprint("owner", i), TTL: time.Second}
+			r := driver.Request{Key: fmt.Sprint(i), Owner: fmt.Sprint("owner", i), TTL: time.Second}
 			l, err := s.Acquire(context.Background(), r)
 			require.NoError(t, err)
 			if i%2 == 0 {
@@ -51,16 +52,32 @@ func TestWhatHasExpiredIsForgotten(t *testing.T) {
 	})
 }
 
-func TestAClosedStoreRefuses(t *testing.T) {
+func TestCallsOnAClosedStoreFail(t *testing.T) {
 	s := memstore.New()
-	l, err := s.Acquire(context.Background(), lock.Request{Key: "a", Owner: "o", TTL: time.Second})
+	l, err := s.Acquire(context.Background(), driver.Request{Key: "a", Owner: "o", TTL: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	_, err = s.Acquire(context.Background(), l.Request)
-	require.ErrorIs(t, err, lock.ErrClosed)
-	require.ErrorIs(t, s.Release(context.Background(), l), lock.ErrClosed)
-	require.ErrorIs(t, s.Renew(context.Background(), []lock.Lease{l}, nil), lock.ErrClosed)
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, s.Release(context.Background(), l), driver.ErrClosed)
+	require.ErrorIs(t, s.Renew(context.Background(), []driver.Lease{l}, nil), driver.ErrClosed)
 	_, err = s.Inspect(context.Background(), l.Key)
-	require.ErrorIs(t, err, lock.ErrClosed)
-	require.ErrorIs(t, s.ForceRelease(context.Background(), l.Key), lock.ErrClosed)
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, s.ForceRelease(context.Background(), l.Key), driver.ErrClosed)
+}
+
+// A kept lock has no owner, and no request finds it by an empty one.
+func TestNobodyOwnsAKeptLock(t *testing.T) {
+	s := memstore.New()
+	defer s.Close()
+	r := driver.Request{Key: "k", Owner: "a", TTL: time.Minute}
+	l, err := s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	l.Attrs = &driver.Attrs{KeepUntil: time.Now().Add(time.Hour)}
+	require.NoError(t, s.Release(t.Context(), l))
+	r.Owner = ""
+	_, err = s.Acquire(t.Context(), r)
+	require.ErrorIs(t, err, driver.ErrNotAcquired)
+	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
+	require.Positive(t, s.ExpiresIn("k"))
 }

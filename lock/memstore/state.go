@@ -1,145 +1,206 @@
 package memstore
 
 import (
-	"container/list"
-	"slices"
+	"cmp"
+	"math/rand/v2"
+	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// state is what the store knows of one key: who holds it, and who waits for it.
-// Its methods are called with Store.mu held.
+// state holds the leases and the waiters of one key.
 type state struct {
-	family  lock.Mode          // of all holders and waiters; Write stands for Read, too
-	holders []*holder          // in the order of their grants
-	granted uint64             // the last token
-	queue   list.List          // of *waiter
-	taken   map[string]*holder // by member
-	wanted  map[string]int     // member → how many in the queue want it
+	key string // set once
+
+	mu        sync.Mutex  // guards all fields below except node; locked before Store.mu
+	removed   bool        // removed from the store: the key may have another state
+	family    driver.Mode // mode of all holders and waiters; Write also stands for Read
+	lastToken uint64      // token of the last lease
+	holders   holders
+	queue
+	members table[*member] // with a holder or a waiter
+
+	node timelineNode // guarded by Store.mu
 }
+
+// holders are the leases of a key.
+type holders struct {
+	first, last *holder        // in the order of the grants
+	n           int            // number of leases, with those that are kept
+	kept        int            // number of leases that are kept after their release
+	indexed     bool           // byOwner is in use, because there are many leases
+	byOwner     table[*holder] // if indexed
+	ends        ends
+}
+
+// maxUnindexed is the greatest number of leases that are searched one by one.
+const maxUnindexed = 8
 
 // holder is one lease.
 type holder struct {
-	owner    string
-	mode     lock.Mode
-	token    uint64
-	until    time.Time
-	members  []string
-	metadata string
+	owner      string
+	mode       driver.Mode
+	token      uint64
+	until      time.Time
+	members    []*member
+	permits    int  // 1 in all modes but Permit
+	kept       bool // released before its MinHold had passed: until then it is held by nobody
+	metadata   string
+	prev, next *holder // in holders
+	treeNode           // in holders.ends
 }
 
-func (h *holder) alive(now time.Time) bool { return now.Before(h.until) }
-
-func familyOf(m lock.Mode) lock.Mode {
-	if m == lock.Read {
-		return lock.Write
+func familyOf(m driver.Mode) driver.Mode {
+	if m == driver.Read {
+		return driver.Write
 	}
 	return m
 }
 
-// idle: nobody holds the key and nobody waits for it.
-func (k *state) idle() bool { return len(k.holders) == 0 && k.queue.Len() == 0 }
+// idle reports whether the key has neither a holder nor a waiter.
+func (k *state) idle() bool { return k.holders.n == 0 && k.n == 0 }
 
-// find returns the lease of an owner, which may have expired, nil if it has none.
-func (k *state) find(owner string) *holder {
-	for _, h := range k.holders {
-		if h.owner == owner {
+// find returns the lease of an owner, or nil if there is none.
+func (hs *holders) find(owner string) *holder {
+	if hs.indexed {
+		if h, _ := hs.byOwner.get(owner); h != nil && !h.kept {
+			return h
+		}
+		return nil
+	}
+	for h := hs.first; h != nil; h = h.next {
+		if h.owner == owner && !h.kept {
 			return h
 		}
 	}
 	return nil
 }
 
-// fits tells whether the holders leave room for a request.
-func (k *state) fits(r lock.Request) bool {
-	switch r.Mode {
-	case lock.Read:
-		return len(k.holders) == 0 || k.holders[0].mode == lock.Read
-	case lock.Permit:
-		return len(k.holders) < r.Limit()
-	case lock.Members:
-		return !slices.ContainsFunc(r.Members(), func(m string) bool { return k.taken[m] != nil })
+// add appends a new lease.
+func (hs *holders) add(h *holder) {
+	h.priority = rand.Uint32()
+	if h.prev = hs.last; h.prev == nil {
+		hs.first = h
+	} else {
+		h.prev.next = h
 	}
-	return len(k.holders) == 0
-}
-
-// overtakes tells whether a request that is granted would overtake one that waits.
-func (k *state) overtakes(r lock.Request) bool {
-	if r.Mode != lock.Members {
-		return k.queue.Len() > 0
-	}
-	return slices.ContainsFunc(r.Members(), func(m string) bool { return k.wanted[m] > 0 })
-}
-
-// inTheWay returns how long the leases last that keep a request from being granted,
-// 0 if it is only kept by those that wait.
-func (k *state) inTheWay(r lock.Request, now time.Time) time.Duration {
-	var end time.Time
+	hs.last = h
+	hs.n++
+	hs.ends.insert(h)
 	switch {
-	case k.fits(r):
-		return 0
-	case r.Mode == lock.Permit:
-		ends := make([]time.Time, len(k.holders))
-		for i, h := range k.holders {
-			ends[i] = h.until
+	case hs.indexed:
+		hs.byOwner.put(h.owner, h)
+	case hs.n > maxUnindexed:
+		hs.indexed = true
+		for other := hs.first; other != nil; other = other.next {
+			hs.byOwner.put(other.owner, other)
 		}
-		slices.SortFunc(ends, time.Time.Compare)
-		end = ends[len(ends)-r.Limit()]
-	case r.Mode == lock.Members:
-		for _, m := range r.Members() {
-			if h := k.taken[m]; h != nil && h.until.After(end) {
-				end = h.until
-			}
+	}
+}
+
+// extend moves the end of a lease, but never back: a late request with an earlier, shorter
+// TTL takes nothing away.
+func (hs *holders) extend(h *holder, until time.Time) {
+	if until.After(h.until) {
+		hs.ends.move(h, until)
+	}
+}
+
+// remove removes a lease.
+func (hs *holders) remove(h *holder) {
+	if h.prev == nil {
+		hs.first = h.next
+	} else {
+		h.prev.next = h.next
+	}
+	if h.next == nil {
+		hs.last = h.prev
+	} else {
+		h.next.prev = h.prev
+	}
+	hs.n--
+	if h.kept {
+		hs.kept--
+	}
+	hs.ends.remove(h)
+	if hs.indexed {
+		hs.byOwner.remove(h.owner)
+		if hs.n <= maxUnindexed/2 {
+			hs.indexed, hs.byOwner = false, table[*holder]{}
 		}
-	default:
-		return k.last(now)
-	}
-	return end.Sub(now)
-}
-
-// last returns how long the last of the leases lasts, 0 if there is none.
-func (k *state) last(now time.Time) time.Duration {
-	var left time.Duration
-	for _, h := range k.holders {
-		left = max(left, h.until.Sub(now))
-	}
-	return left
-}
-
-// first returns how long it is until the first of the leases ends.
-func (k *state) first(now time.Time) time.Duration {
-	left := k.last(now)
-	for _, h := range k.holders {
-		left = min(left, h.until.Sub(now))
-	}
-	return left
-}
-
-func (k *state) add(h *holder) {
-	k.holders = append(k.holders, h)
-	if len(h.members) > 0 && k.taken == nil {
-		k.taken = make(map[string]*holder)
-	}
-	for _, m := range h.members {
-		k.taken[m] = h
 	}
 }
 
-// expire drops the leases that have ended.
-func (k *state) expire(now time.Time) {
-	k.drop(func(h *holder) bool { return !h.alive(now) })
+// compatible reports whether the current holders allow a request of any mode but Members.
+func (k *state) compatible(r driver.Request) bool {
+	switch r.Mode {
+	case driver.Read:
+		return k.holders.n == 0 || k.holders.first.mode == driver.Read
+	case driver.Permit:
+		return k.holders.ends.permits()+r.Permits() <= r.Limit()
+	}
+	return k.holders.n == 0
 }
 
-// drop takes leases away.
-func (k *state) drop(which func(*holder) bool) {
-	k.holders = slices.DeleteFunc(k.holders, func(h *holder) bool {
-		if !which(h) {
+// canGrant reports whether a request can be granted without overtaking a waiter.
+func (k *state) canGrant(r driver.Request) bool {
+	if r.Mode != driver.Members {
+		return k.n == 0 && k.compatible(r)
+	}
+	for _, name := range r.Members() {
+		if _, ok := k.members.get(name); ok {
 			return false
 		}
-		for _, m := range h.members {
-			delete(k.taken, m)
+	}
+	return true
+}
+
+// blockedFor returns the time until enough of the blocking leases have ended, or 0 if
+// only waiters block the request. For a batch it also returns the member whose lease ends
+// last, or else a member that has waiters.
+func (k *state) blockedFor(r driver.Request, now time.Time) (expiresIn time.Duration, blocking string) {
+	var end time.Time
+	switch {
+	case r.Mode == driver.Members:
+		for _, name := range r.Members() {
+			m, ok := k.members.get(name)
+			if !ok {
+				continue
+			}
+			if m.holder != nil && m.holder.until.After(end) {
+				end, blocking = m.holder.until, name
+			}
+			blocking = cmp.Or(blocking, name)
 		}
-		return true
-	})
+	case k.compatible(r):
+	case r.Mode == driver.Permit:
+		end = k.holders.ends.nth(k.holders.ends.permits() + r.Permits() - r.Limit() - 1)
+	default:
+		end = k.holders.ends.last()
+	}
+	if end.IsZero() {
+		return 0, blocking
+	}
+	return end.Sub(now), blocking
+}
+
+// keep ends a lease, but keeps what it holds taken by nobody for the given time. No request of
+// the former owner finds it.
+func (hs *holders) keep(h *holder, until time.Time) {
+	if hs.indexed {
+		hs.byOwner.remove(h.owner)
+	}
+	h.owner, h.metadata, h.kept = "", "", true
+	hs.kept++
+	hs.ends.move(h, until)
+}
+
+// drop ends a lease and frees its members.
+func (k *state) drop(h *holder) {
+	k.holders.remove(h)
+	for _, m := range h.members {
+		m.holder = nil
+		k.unblock(m)
+	}
 }

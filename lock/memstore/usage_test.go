@@ -11,16 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// The tests of this file are how a program tests what it does with locks: on a store in
-// memory, in a bubble, so that a lease of 30 s takes no time. docs/GUIDE.md shows them.
+// The tests of this file show how a program tests its use of locks: with a store in
+// memory, in a synctest bubble, so that a lease of 30 s takes no real time. docs/GUIDE.md
+// quotes them.
 
-// report is a job that takes a minute and must not go on without its lock.
-func report(ctx context.Context) error {
+// report is a job of one minute that must stop when it loses its lock.
+func report(ctx context.Context, _ *lock.Held) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -29,8 +31,8 @@ func report(ctx context.Context) error {
 	}
 }
 
-// run runs f with a client of a store, in a bubble.
-func run(t *testing.T, store lock.Store, f func(t *testing.T, client *lock.Client)) {
+// run calls f with a client of the store, in a bubble.
+func run(t *testing.T, store driver.Store, f func(t *testing.T, client *lock.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := lock.New(store, nil)
 		require.NoError(t, err)
@@ -39,21 +41,21 @@ func run(t *testing.T, store lock.Store, f func(t *testing.T, client *lock.Clien
 	})
 }
 
-func TestAJobIsToldThatItsLockWasTakenAway(t *testing.T) {
+func TestAJobStopsWhenItsLockIsDeleted(t *testing.T) {
 	store := memstore.New()
 	run(t, store, func(t *testing.T, client *lock.Client) {
-		time.AfterFunc(15*time.Second, func() { store.Delete("report") }) // as an operator might
+		time.AfterFunc(15*time.Second, func() { store.Delete("report") }) // as an operator may do
 		began := time.Now()
 		err := lock.Do(t.Context(), client.Mutex("report"), report)
-		assert.ErrorIs(t, err, lock.ErrLost)
+		assert.ErrorIs(t, err, driver.ErrLost)
 		lost, ok := errors.AsType[*renewal.LostError](err)
 		require.True(t, ok)
 		assert.Equal(t, renewal.NotOwned, lost.Reason)
-		assert.Less(t, time.Since(began), 30*time.Second, "by the next renewal")
+		assert.Less(t, time.Since(began), 30*time.Second, "lost at the next renewal")
 	})
 }
 
-func TestAJobIsToldThatTheServerIsGone(t *testing.T) {
+func TestAJobStopsWhenTheServerIsGone(t *testing.T) {
 	gone := errors.New("no route to host")
 	store := &locktest.Faulty{
 		Store: memstore.New(),
@@ -67,8 +69,8 @@ func TestAJobIsToldThatTheServerIsGone(t *testing.T) {
 	run(t, store, func(t *testing.T, client *lock.Client) {
 		began := time.Now()
 		err := lock.Do(t.Context(), client.Mutex("report"), report)
-		assert.ErrorIs(t, err, lock.ErrLost)
+		assert.ErrorIs(t, err, driver.ErrLost)
 		assert.ErrorIs(t, err, gone)
-		assert.Less(t, time.Since(began), 30*time.Second, "before another can have the lock")
+		assert.Less(t, time.Since(began), 30*time.Second, "lost before another client can have the lock")
 	})
 }

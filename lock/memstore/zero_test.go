@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestTheZeroStoreIsReadyToUse(t *testing.T) {
-	r := lock.Request{Key: "k", Owner: "o", TTL: time.Minute}
+	r := driver.Request{Key: "k", Owner: "o", TTL: time.Minute}
 	ctx := t.Context()
 
 	var first memstore.Store
@@ -24,9 +24,9 @@ func TestTheZeroStoreIsReadyToUse(t *testing.T) {
 	require.NoError(t, first.Release(ctx, l))
 
 	var second memstore.Store
-	require.ErrorIs(t, second.Release(ctx, lock.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+	require.ErrorIs(t, second.Release(ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 	_, err = second.Acquire(ctx, r)
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "it was given up")
+	require.ErrorIs(t, err, driver.ErrNotAcquired, "its tombstone refuses it")
 
 	var third memstore.Store
 	_, err = third.Wait(ctx, r)
@@ -37,29 +37,29 @@ func TestTheZeroStoreIsReadyToUse(t *testing.T) {
 	assert.False(t, fourth.Delete("k"))
 	require.NoError(t, fourth.Close())
 	_, err = fourth.Acquire(ctx, r)
-	require.ErrorIs(t, err, lock.ErrClosed)
+	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
 func TestANilContextIsAnError(t *testing.T) {
 	var none context.Context
 	s := memstore.New()
-	l := lock.Lease{Request: lock.Request{Key: "k", Owner: "o", TTL: time.Minute}}
+	l := driver.Lease{Request: driver.Request{Key: "k", Owner: "o", TTL: time.Minute}}
 	_, acquired := s.Acquire(none, l.Request)
 	_, waited := s.Wait(none, l.Request)
 	_, inspected := s.Inspect(none, "k")
 	for _, err := range []error{
-		acquired, waited, inspected, s.ForceRelease(none, "k"), s.Release(none, l), s.Renew(none, []lock.Lease{l}, make([]renewal.Outcome, 1)),
+		acquired, waited, inspected, s.ForceRelease(none, "k"), s.Release(none, l), s.Renew(none, []driver.Lease{l}, make([]renewal.Outcome, 1)),
 	} {
-		require.EqualError(t, err, "memstore: the context is nil")
+		require.EqualError(t, err, "lock: the context is nil")
 	}
 	assert.Zero(t, s.Len())
 }
 
-// A client asks for one permit of at least one; a caller of the store may err.
+// A Client always sends a limit of at least 1; a direct caller of the store may not.
 func TestPermitsWithoutALimitAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		r := lock.Request{Key: "k", Owner: "o", Mode: lock.Permit, TTL: time.Minute}
+		r := driver.Request{Key: "k", Owner: "o", Mode: driver.Permit, TTL: time.Minute}
 		_, err := s.Acquire(t.Context(), r)
 		require.ErrorContains(t, err, "limit of permits must be at least 1, got 0")
 		l, err := s.Wait(t.Context(), r)

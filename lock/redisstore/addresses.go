@@ -1,21 +1,16 @@
 package redisstore
 
 import (
-	"slices"
-
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ lock.Addresser = (*Store)(nil)
+var _ driver.Addresser = (*Store)(nil)
 
-// Addresses implements [lock.Addresser]: the address of the server, or those that
-// the cluster client was given. Those behind Sentinel are not known.
+// Addresses implements [driver.Addresser]. It returns the address of the server, or the
+// addresses that the cluster client was given. It does not know servers behind Sentinel.
 func (s *Store) Addresses() []string {
-	switch {
-	case s.cluster != nil:
-		return slices.Clone(s.cluster.seeds)
-	case s.one == nil || s.one.addr == failoverAddr:
+	if s.redis == nil {
 		return nil
 	}
-	return []string{s.one.addr}
+	return s.redis.Addresses()
 }

@@ -38,3 +38,32 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReplicas shows the cost of the policy for replicas: an acquire and a release on a
+// master with one replica.
+func BenchmarkReplicas(b *testing.B) {
+	r := startReplicated(b, 1)
+	for _, bench := range []struct {
+		name   string
+		policy Replicas
+	}{
+		{"none", Replicas{}},
+		{"report", Replicas{Count: 1}},
+		{"require", Replicas{Count: 1, Require: true}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			s := newStore(b, r.rdb, &Options{Prefix: bench.name, Replicas: bench.policy})
+			req := request("k")
+			b.ReportAllocs()
+			for b.Loop() {
+				l, err := s.Acquire(b.Context(), req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Release(b.Context(), l); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

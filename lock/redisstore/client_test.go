@@ -12,28 +12,29 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestAServerThatHangsForHalfATTLCostsNothing(t *testing.T) {
+func TestLeasesSurviveAServerThatHangsForHalfATTL(t *testing.T) {
 	t.Parallel()
-	// What is left of a lease when its renewal is due must outlast the silence, by
-	// more than a busy machine takes: by 0.7 s here.
+	// The rest of a lease when its renewal is due must outlast the silence, with a reserve
+	// for a busy machine: 0.7 s here.
 	const ttl = 5 * time.Second
-	onEngines(t, layout{ttl: ttl}, func(t *testing.T, l *line) {
+	onEngines(t, stackOptions{ttl: ttl}, func(t *testing.T, l *stack) {
 		require.NoError(t, l.server.Stop())
 		time.Sleep(ttl / 2)
 		require.NoError(t, l.server.Cont())
 		time.Sleep(ttl / 2)
-		l.all(t)
+		l.assertHeld(t)
 		assert.Zero(t, l.client.Stats().Renewal.Lost())
 	})
 }
 
-func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
+func TestHoldersLearnInTimeOfAServerThatHangsForTwoTTLs(t *testing.T) {
 	t.Parallel()
-	const ttl = 3 * lineTTL
-	onEngines(t, layout{ttl: ttl, margin: wide}, func(t *testing.T, l *line) {
+	const ttl = 3 * stackTTL
+	onEngines(t, stackOptions{ttl: ttl, margin: wide}, func(t *testing.T, l *stack) {
 		require.NoError(t, l.server.Stop())
 		stopped := time.Now()
 		tokens := map[string]uint64{}
@@ -42,13 +43,13 @@ func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
 			tokens[h.Key()] = h.Token()
 			wg.Go(func() {
 				deadline := lastDeadline(h)
-				// The server keeps a key until after this instant: a TTL after the
-				// sending of the last request that it has confirmed.
-				assert.Less(t, time.Since(deadline), wide+ttl/100, "%s: told after the server could have given it away", h.Key())
+				// The server keeps the key until a TTL after the last confirmed request was
+				// sent, which is after this instant.
+				assert.Less(t, time.Since(deadline), wide+ttl/100, "%s: the holder learns of the loss before another client can get the lock", h.Key())
 			})
 		}
 		wg.Wait()
-		l.told(t)
+		l.waitLost(t)
 		time.Sleep(2*ttl - time.Since(stopped))
 		require.NoError(t, l.server.Cont())
 
@@ -58,24 +59,24 @@ func TestAServerThatHangsForTwoTTLsIsToldOfInTime(t *testing.T) {
 		for _, h := range l.held {
 			r := request(h.Key())
 			lease, err := other.Acquire(t.Context(), r)
-			var held *lock.HeldError
-			if errors.As(err, &held) { // the server was stopped in the middle of renewing it
+			var held *driver.HeldError
+			if errors.As(err, &held) { // the server was stopped while it renewed this lease
 				time.Sleep(held.ExpiresIn + 5*time.Millisecond)
 				lease, err = other.Acquire(t.Context(), r)
 			}
-			require.NoError(t, err, "free within a TTL of the last message")
+			require.NoError(t, err, "the lock is free a TTL after the last request")
 			assert.Greater(t, lease.Token, tokens[h.Key()])
 		}
 		for _, h := range l.held {
-			require.ErrorIs(t, h.Unlock(t.Context()), lock.ErrLost)
+			require.ErrorIs(t, h.Unlock(t.Context()), driver.ErrLost)
 			_, err := other.Acquire(t.Context(), request(h.Key()))
-			require.ErrorIs(t, err, lock.ErrNotAcquired, "the late Unlock took nothing from the next holder")
+			require.ErrorIs(t, err, driver.ErrNotAcquired, "the late Unlock does not release the lease of the next holder")
 		}
 	})
 }
 
-// lastDeadline waits for the end of a lease and returns the last deadline that it
-// had. An answer that has left the server may still move that.
+// lastDeadline waits for the end of a lease and returns its last deadline. A reply that has
+// left the server may still move the deadline.
 func lastDeadline(h *lock.Held) time.Time {
 	deadline := h.Deadline()
 	for {
@@ -90,25 +91,25 @@ func lastDeadline(h *lock.Held) time.Time {
 	}
 }
 
-func TestAServerThatLostItsDataIsToldOf(t *testing.T) {
+func TestHoldersLearnOfLostData(t *testing.T) {
 	t.Parallel()
-	onEngines(t, layout{ttl: 9 * time.Second}, func(t *testing.T, l *line) { // it is back for the first renewals or the second ones
+	onEngines(t, stackOptions{ttl: 9 * time.Second}, func(t *testing.T, l *stack) { // the server is back for the first or the second renewals
 		require.NoError(t, l.server.Restart())
-		reasons := l.told(t)
+		reasons := l.waitLost(t)
 		assert.Equal(t, len(l.held), reasons[renewal.NotOwned], "%v", reasons)
 	})
 }
 
-func TestWhatAServerForgetsBesideDataCostsNothing(t *testing.T) {
+func TestLeasesSurviveAScriptFlushAndClosedConnections(t *testing.T) {
 	t.Parallel()
-	onEngines(t, layout{}, func(t *testing.T, l *line) {
+	onEngines(t, stackOptions{}, func(t *testing.T, l *stack) {
 		for range 3 {
 			require.NoError(t, l.rdb.ScriptFlush(t.Context()).Err())
 			require.NoError(t, l.rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-			time.Sleep(lineTTL / 3)
+			time.Sleep(stackTTL / 3)
 		}
-		time.Sleep(lineTTL)
-		l.all(t)
+		time.Sleep(stackTTL)
+		l.assertHeld(t)
 		require.NoError(t, l.rdb.ScriptFlush(t.Context()).Err())
 		for _, h := range l.held {
 			require.NoError(t, h.Unlock(t.Context()))
@@ -116,12 +117,12 @@ func TestWhatAServerForgetsBesideDataCostsNothing(t *testing.T) {
 	})
 }
 
-func TestExactlyTheHoldersOfDeletedKeysAreTold(t *testing.T) {
+func TestOnlyHoldersOfDeletedKeysLoseThem(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
-	onEngines(t, layout{ttl: ttl, leases: 1000}, func(t *testing.T, l *line) {
+	onEngines(t, stackOptions{ttl: ttl, leases: 1000}, func(t *testing.T, l *stack) {
 		const gone = 137
-		rand.Shuffle(len(l.held), func(i, j int) { l.held[i], l.held[j] = l.held[j], l.held[i] }) // they share batches
+		rand.Shuffle(len(l.held), func(i, j int) { l.held[i], l.held[j] = l.held[j], l.held[i] }) // so that deleted and other keys share batches
 		for i, h := range l.held[:gone] {
 			key := "lw:{" + h.Key() + "}"
 			if i%2 == 0 {
@@ -130,12 +131,12 @@ func TestExactlyTheHoldersOfDeletedKeysAreTold(t *testing.T) {
 				require.NoError(t, l.rdb.Set(t.Context(), key, "another 1", time.Minute).Err())
 			}
 		}
-		aPeriod := time.After(ttl/3 + ttl/3) // and as much for a busy machine
+		limit := time.After(ttl/3 + ttl/3) // a period, and as much for a busy machine
 		for _, h := range l.held[:gone] {
 			select {
 			case <-h.Done():
-			case <-aPeriod:
-				require.Fail(t, "not told within a period", h.Key())
+			case <-limit:
+				require.Fail(t, "no loss is reported within a period", h.Key())
 			}
 			var lost *renewal.LostError
 			require.ErrorAs(t, h.Err(), &lost)
@@ -149,50 +150,50 @@ func TestExactlyTheHoldersOfDeletedKeysAreTold(t *testing.T) {
 	})
 }
 
-func TestAServerThatComesBackWithItsDataCostsNothing(t *testing.T) {
+func TestLeasesSurviveARestartWithData(t *testing.T) {
 	t.Parallel()
-	onEngines(t, layout{ttl: 3 * lineTTL, durable: true}, func(t *testing.T, l *line) {
+	onEngines(t, stackOptions{ttl: 3 * stackTTL, durable: true}, func(t *testing.T, l *stack) {
 		l.server.Kill()
 		require.Eventually(t, func() bool { return l.client.Stats().Renewal.Unknown > 0 }, l.ttl, time.Millisecond)
 		require.NoError(t, l.server.Restart())
 		l.renewedAfter(t, time.Now())
-		l.all(t)
+		l.assertHeld(t)
 	})
 }
 
-func TestConnectionsThatBreakCostNothing(t *testing.T) {
+func TestLeasesSurviveBrokenConnections(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	proxy := testredis.StartProxy(t, server)
-	const ttl = 3 * lineTTL
-	l := newLine(t, proxy.Client(t), layout{ttl: ttl})
-	time.Sleep(ttl / 6) // all were renewed in the half period before
-	for range 10 {      // the half in which all are again: no second try is hit
-		proxy.Swallow() // so that there are requests under way
+	const ttl = 3 * stackTTL
+	l := newStack(t, proxy.Client(t), stackOptions{ttl: ttl})
+	time.Sleep(ttl / 6) // all leases were renewed in the half period before
+	for range 10 {      // within the next half period: no second try is hit
+		proxy.Block() // so that there are unanswered requests
 		time.Sleep(ttl / 60)
 		proxy.Reset()
-		proxy.Pass()
+		proxy.Unblock()
 	}
 	l.renewedAfter(t, time.Now())
-	l.all(t)
+	l.assertHeld(t)
 	assert.NotZero(t, l.client.Stats().Renewal.Unknown)
 	for _, h := range l.held {
 		require.NoError(t, h.Unlock(t.Context()))
 	}
 }
 
-// TestANetworkThatIsSilentForAWhile: what is sent meanwhile gets no answer, nor do
-// the connections that are made then.
-func TestANetworkThatIsSilentForAWhile(t *testing.T) {
+// Requests that are sent during the silence get no reply, and connections that are made
+// during it do not work.
+func TestLeasesSurviveASilentNetwork(t *testing.T) {
 	t.Parallel()
 	const ttl, silence = 15 * time.Second, 5 * time.Second
 	server := testredis.Start(t)
 	proxy := testredis.StartProxy(t, server)
-	l := newLine(t, proxy.Client(t), layout{ttl: ttl})
-	proxy.Swallow()
+	l := newStack(t, proxy.Client(t), stackOptions{ttl: ttl})
+	proxy.Block()
 	time.Sleep(silence)
-	proxy.Pass()
+	proxy.Unblock()
 	l.renewedAfter(t, time.Now())
-	l.all(t)
+	l.assertHeld(t)
 	assert.Zero(t, l.client.Stats().Renewal.Lost())
 }

@@ -11,22 +11,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestOnACluster(t *testing.T) {
+func TestContractOnACluster(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, false)
 	rdb := c.Client(t)
 	t.Run("contract", func(t *testing.T) { contract(t, rdb, rdb) })
+	t.Run("list", func(t *testing.T) { listingTheMasters(t, c, rdb) })
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
 	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })
 	t.Run("modes", func(t *testing.T) { renewalsWhileASlotMoves(t, c, rdb) })
+	t.Run("releases", func(t *testing.T) { releasesWhileSlotsMove(t, c, rdb) })
 }
 
-// lanesOfMasters: each master is a lane, and a batch over all of them is renewed.
+// lanesOfMasters checks that each master is a lane, and renews a batch on all masters.
 func lanesOfMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, nil)
 	leases := acquireAll(t, s, "lane", 100)
@@ -41,7 +44,7 @@ func lanesOfMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient
 		}
 		masters[lane] = addr
 		l.State = nil
-		assert.Equal(t, lane, s.Lane(l), "also of a lease of another make")
+		assert.Equal(t, lane, s.Lane(l), "a lease without State has the same lane")
 	}
 	assert.Len(t, masters, len(c.Masters))
 	want := make([]renewal.Outcome, len(leases))
@@ -55,11 +58,11 @@ func lanesOfMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient
 	assert.Equal(t, want, renew(t, s, leases...))
 }
 
-// movingSlots: whatever moves is renewed by the same call.
+// movingSlots checks that one call of Renew renews leases whose slots have moved.
 func movingSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, nil)
 	leases := acquireAll(t, s, "moving", 30)
-	bare := newStore(t, rdb, &Options{Prefix: s.prefix}) // it has never seen the cluster
+	bare := newStore(t, rdb, &Options{Prefix: s.prefix}) // does not know the slots yet
 	want := make([]renewal.Outcome, len(leases))
 	for i := range want {
 		want[i] = renewal.Renewed
@@ -68,29 +71,30 @@ func movingSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 		l := leases[i]
 		from := serverOf(t, c, s.lockKey(l.Key))
 		to := other(c, from)
-		slot := int(slotOf(s.lockKey(l.Key)))
+		slot := int(redisconn.SlotOf(s.lockKey(l.Key)))
 		require.NoError(t, c.Move(t.Context(), slot, from, to))
-		require.NoError(t, c.Agree(t.Context(), slot, to)) // or they send us from one to the other
-		assert.Equal(t, want, renew(t, s, leases...), "MOVED is followed")
-		n, err := s.cluster.master(t.Context(), uint16(slot))
+		require.NoError(t, c.Agree(t.Context(), slot, to)) // otherwise the nodes redirect to each other
+		assert.Equal(t, want, renew(t, s, leases...), "the store follows MOVED")
+		n, err := s.redis.Master(t.Context(), uint16(slot))
 		require.NoError(t, err)
-		assert.Equal(t, to.Addr(), n.addr, "and remembered")
+		assert.Equal(t, to.Addr(), n.Addr(), "the store remembers the new master")
 	}
 	assert.Equal(t, want, renew(t, bare, leases...))
 }
 
-// verbsWhileASlotMoves: half way, all keys of the slot are gone where it is served.
+// verbsWhileASlotMoves uses a lock while its slot moves and all its keys have left the node
+// that serves the slot.
 func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, &Options{Prefix: "verbs:", Timeout: long})
 	l := acquire(t, s, request("k"))
 	from, to, slot := openSlot(t, c, s.lockKey(l.Key))
 	source, target := from.Client(t), to.Client(t)
-	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "still here")
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "the keys have not moved yet")
 	host, port := splitAddr(t, to)
 	require.NoError(t, source.Do(t.Context(), "migrate", host, port, s.lockKey("k"), 0, 5000).Err())
-	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "ASK is followed")
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "the store follows ASK")
 	require.NoError(t, target.ScriptFlush(t.Context()).Err())
-	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "by a server that does not know the script either")
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "the other server does not know the script")
 
 	if hasUsers(t, source) {
 		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, asLimited(t, c, s.prefix, rightsOfAStore+" "+rightsOnACluster), l))
@@ -101,11 +105,11 @@ func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.Cluster
 	}
 
 	done := make(chan error)
-	go func() { done <- s.Release(t.Context(), l) }() // TRYAGAIN: one of its keys is here, one is there
+	go func() { done <- s.Release(t.Context(), l) }() // TRYAGAIN: the keys are on two nodes
 	select {
 	case err := <-done:
-		require.Fail(t, "it could not be known", "%v", err)
-	case <-time.After(5 * tryAgain):
+		require.Fail(t, "Release must wait for the slot", "%v", err)
+	case <-time.After(100 * time.Millisecond):
 	}
 	require.NoError(t, c.Move(t.Context(), slot, from, to))
 	require.NoError(t, <-done)
@@ -117,29 +121,29 @@ func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.Cluster
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 }
 
-// renewalsWhileASlotMoves: a slot may be half way for long, and no lease is lost for it.
+// renewalsWhileASlotMoves checks that no lease is lost however long the move of a slot takes.
 func renewalsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, &Options{Prefix: "modes:", Timeout: long})
-	for mode := lock.Exclusive; mode <= lock.Members; mode++ {
+	for mode := driver.Exclusive; mode <= driver.Members; mode++ {
 		r := request(mode.String())
-		r.Mode, r.Extra = mode, &lock.Extra{Limit: 1, Members: []string{"m"}}
+		r.Mode, r.Attrs = mode, &driver.Attrs{Limit: 1, Members: []string{"m"}}
 		l := acquire(t, s, r)
 		from, to, slot := openSlot(t, c, s.lockKey(l.Key))
-		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: nothing has moved", mode)
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: no key has moved", mode)
 		host, port := splitAddr(t, to)
 		for _, key := range from.Client(t).ClusterGetKeysInSlot(t.Context(), slot, 10).Val() {
 			require.NoError(t, from.Client(t).Do(t.Context(), "migrate", host, port, key, 0, 5000).Err())
 		}
-		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: all of it has moved", mode)
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: all keys have moved", mode)
 		require.NoError(t, c.Move(t.Context(), slot, from, to))
 		require.NoError(t, s.Release(t.Context(), l))
 	}
 }
 
-// openSlot begins to move the slot of a key that is there.
+// openSlot starts to move the slot of a key.
 func openSlot(t *testing.T, c *testredis.Cluster, key string) (from, to *testredis.Server, slot int) {
 	t.Helper()
-	from, slot = serverOf(t, c, key), int(slotOf(key))
+	from, slot = serverOf(t, c, key), int(redisconn.SlotOf(key))
 	to = other(c, from)
 	source, target := from.Client(t), to.Client(t)
 	id := func(rdb *redis.Client) string { return rdb.Do(t.Context(), "cluster", "myid").Val().(string) }
@@ -158,7 +162,7 @@ func serverOf(t *testing.T, c *testredis.Cluster, key string) *testredis.Server 
 			return m
 		}
 	}
-	require.Fail(t, "no master has it")
+	require.Fail(t, "no master has the key")
 	return nil
 }
 
@@ -178,10 +182,10 @@ func splitAddr(t *testing.T, s *testredis.Server) (host, port string) {
 	return host, port
 }
 
-// asLimited returns a store of a user who has no rights but those.
+// asLimited returns a store of a user who has only the given rights.
 func asLimited(t *testing.T, c *testredis.Cluster, prefix, rights string) *Store {
 	t.Helper()
-	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~*", "&*", "-@all"}, fields(rights)...)
+	user := testredis.ChannelRules(append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~*", "&*", "-@all"}, fields(rights)...)...)
 	for _, m := range c.Masters {
 		require.NoError(t, m.Client(t).Do(t.Context(), user...).Err())
 	}

@@ -1,5 +1,5 @@
-// Package redisstore keeps locks on one Redis server, on the one that Sentinel
-// names, or on a Redis Cluster: the store of package lock that most programs want.
+// Package redisstore keeps locks on a Redis server, on the master that Sentinel names,
+// or on a Redis Cluster. It is the store of package lock that most programs need.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.New(rdb, nil)
@@ -7,94 +7,102 @@
 //
 // # The server
 //
-// Redis 5 or later, or Valkey. It must not evict keys (maxmemory-policy
-// noeviction), and its clock may be slewed but not stepped while locks are held,
-// because the server ends leases by its wall clock. A server that is out of memory
-// grants no new locks; those that are held are renewed and released as ever.
+// The server is Redis 5 or later, or Valkey. It must not evict keys (maxmemory-policy
+// noeviction). Its clock may be slewed, but not stepped while locks are held, because
+// leases expire by that clock. A server that is out of memory grants no new locks, but
+// it still renews and releases the held ones.
 //
-// A server that loses data (a crash without an AOF on disk, a fail-over to a
-// replica that was behind) loses locks with it, and their holders are told at the
-// next renewal, after another may have got them. Fencing tokens rise all the same,
-// unless the clock of the server, or of the replica that took over, is behind as well.
-// Where no data is lost it may go back by ten minutes.
+// A server that loses data loses locks. This happens in a crash without an AOF on disk,
+// and in a fail-over to a replica that was behind. The holders learn of it at their next
+// renewal; another client may have got the lock before. Fencing tokens still rise, unless
+// the clock of the server or of the promoted replica is behind as well. If no data is
+// lost, the clock may go back by up to ten minutes.
 //
-// docs/OPERATIONS.md says how to set a server up and what its faults do.
+// The page [operations] describes how to set a server up and what its faults cause.
 //
 // # Keys
 //
-// A lock named n has these keys; lw: is [Options.Prefix].
+// A lock named n has the keys below; lw: is [Options.Prefix].
 //
-//	lw:{n}           string      "owner token"; ends with the lease
-//	lw:{n}:t         string      the last token; ends ten minutes after the moment it names
-//	lw:{n}:q         list        owners that wait, in order   } end soon after
-//	lw:{n}:w         sorted set  until when each of them lives } the last waiter
-//	lw:{n}:x:<owner> string      for a minute: an acquisition that was given up
+//	lw:{n}           string      "owner token"; expires with the lease
+//	lw:{n}:t         string      the last token; expires ten minutes after the moment it names
+//	lw:{n}:q         list        waiting owners, in order
+//	lw:{n}:w         sorted set  waiting owners by the end of their places, and
+//	                             the length of each place
+//	lw:{n}:x:<owner> string      a tombstone: the owner was given up; expires after a minute
+//	lw:{n}:m         string      "token metadata" of a leader that changed its name; expires
+//	                             after a year
 //
-// In the first four an owner that gave metadata is "owner{metadata", in base64.
+// The queue :q and the places :w expire soon after the last waiter. If the owner has
+// metadata, the first four keys name it as "owner{metadata", with the metadata in base64.
 //
-// A lock in another mode than Exclusive, of an RWMutex, a Semaphore or a Batch, has
-// instead
+// The modes Read, Write, Permit and Members serve RWMutex, Semaphore and Batch. Their
+// locks replace or add the keys
 //
-//	lw:{n}           sorted set  holders by the end of their leases; ends with the last
-//	lw:{n}:q         sorted set  owners that wait, by ticket
-//	lw:{n}:r         hash        what is known of holders and of those that wait
-//	lw:{n}:k         hash        members, and who has them
+//	lw:{n}           sorted set  holders by the end of their leases; expires with the last
+//	lw:{n}:q         sorted set  waiting owners, by ticket
+//	lw:{n}:r         hash        records of holders and waiters
+//	lw:{n}:k         hash        members and their owners
 //
-// None of them is ever without an end. What stands between the first { and the
-// first } after it decides on which node of a cluster a key lies, so the keys of
-// one lock lie together. No name makes one key out of two.
+// Every key has an expiry. All keys of a lock have the same hash tag, the text between
+// the first { and the next }, so a cluster keeps them on one node. Two lock names never
+// share a Redis key.
 //
-// Something else at lw:{n} is lock.ErrWrongType, and is left as it is.
+// If lw:{n} holds a value of another kind, calls return driver.ErrWrongType and leave it
+// as it is.
 //
 // # Members
 //
-// A request for members of a group is one round trip, and so is its release. It may
-// have [lock.MaxMembers] members and [lock.MaxMemberBytes] of names. To acquire 10,000
-// takes the server 5 to 10 ms, in which it serves nobody else; to renew them takes some
-// 60 µs. Of those who wait for a group a release looks at the first 128, as far as they
-// want 20,000 members together: who comes after them is not granted anything before some
-// of them are, even if nobody is in its way.
+// A request for the members of a group is one round trip, and so is its release. It may
+// have [driver.MaxMembers] members and [driver.MaxMemberBytes] bytes of names. To acquire
+// 10,000 members takes the server 5 to 10 ms, and it executes nothing else in that time.
+// To renew them takes about 60 µs. A release looks at the first 128 waiters of a group, and
+// at 20,000 names of members in all. Waiters behind these bounds are granted nothing
+// until some of the first waiters are granted, even if their members are free.
 //
 // # Waiting
 //
-// A Lock that finds the lock taken takes a place in its queue. A release hands the
-// lock over to the first place there, in the script that releases it, and publishes
-// that on the channel of the waiter's client, lw:<client>: two scripts for a
-// hand-over, however many wait, and nobody can come between. A store has one
-// subscription for all its waiters, in a cluster too, made when the first one waits
-// and ended half a minute after the last. It is pinged once a second and made anew
-// when it has been silent for two; whoever waited meanwhile asks the server.
+// A Lock that finds the lock taken takes a place in its queue. The script that releases
+// the lock hands it over to the first live place, so no other client can come between.
+// The script also publishes a signal on the channel of the waiting client, lw:<client>,
+// with a proof that the sender knows the waiter's owner. A hand-over costs two
+// scripts, whatever the number of waiters.
 //
-// Nothing depends on those messages. A waiter asks three times in the time that its
-// place lasts ([Options.Place], 10 s for a TTL of 30 s), which keeps the place and
-// finds out what no message told. When it dies its place ends, and those behind it
-// are served. The lock that is handed over lasts for what is left of the place, and
-// the waiter counts that from its own last request that was answered, not from the
-// message: so a message that comes late, twice or not at all cannot give the lock to
-// two.
+// A store has one subscription for all its waiters, on a cluster too. It subscribes for
+// the first waiter, and unsubscribes half a minute after the last one. It pings the
+// server once a second, and reconnects after two seconds of silence. Waiters then ask the
+// server what they have missed.
+//
+// Correctness does not depend on signals. A waiter polls three times in the length of a
+// place ([Options.Place], 10 s at a TTL of 30 s). A poll extends the place, and finds a
+// grant of which the signal was lost. If the waiter dies, its place expires and the
+// waiters behind it are served. A handed-over lock lasts for the rest of the place. The
+// waiter counts that rest from its own last answered request and not from the signal.
+// A signal that is late, lost or repeated can therefore not give the lock to two owners.
 //
 // # Rights
 //
-// A user with access to ~lw:* and, since Redis 6.2, &lw:* needs
+// A user with access to ~lw:* and, since Redis 6.2, &lw:* needs for everything but waiting
 //
 //	-@all +evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire
 //	+llen +lpop +lrem +zcard +zscore +zrem
 //
-// for all but waiting, and for that
+// and for waiting
 //
 //	+rpush +lindex +zadd +zrangebyscore
 //
-// and, so that a hand-over is noticed at once and not by the next poll,
+// A waiter notices a hand-over at once, and not only at its next poll, with
 //
 //	+publish +subscribe +unsubscribe +ping
 //
-// Locks in the modes Read, Write, Permit and Members need beside the first of these
+// Locks in the modes Read, Write, Permit and Members need the first list and
 //
-//	+zadd +zcount +zrange +zrangebyscore +zrevrange +pexpireat
-//	+hget +hset +hdel +hlen +hkeys +hmget +unlink
+//	+zadd +zcount +zrange +zrangebyscore +zrevrange +zscan +pexpireat
+//	+hget +hset +hdel +hlen +hmget +hscan +unlink
 //
-// For [Store.Inspect]: +lrange. A database other than 0 needs +select, a client
-// with a name +client|setname (+client before Redis 7). A cluster needs also
+// [Store.Inspect] needs +lrange, [Store.List] needs +scan, and [Options].Replicas needs
+// +wait. A database other than 0 needs +select, and a client
+// name needs +client|setname (+client before Redis 7). A cluster also needs
 //
 //	+cluster|slots +asking
 //
@@ -102,43 +110,61 @@
 //
 // # Connections
 //
-// The store has a client of its own, made from the options of the one it is
-// given, and closes only that. Taken over are the address, the Dialer, TLS, all
-// kinds of credentials, the database, the client name, OnConnect, and how long
-// connections live. Its own are the pools, and these, without which no promise
-// could be kept: nothing is sent twice, and nothing but the ctx decides how long an
-// answer may take. A dial takes at most one second and is tried once, for a renewal
-// twice; a Dialer of yours, and that of go-redis for TLS, keeps its own bound. Hooks,
-// limiters and client-side caches are left behind. A connection ends at what is no reply
-// of RESP 2, and at one that announces more than any script of this package may answer.
+// The store makes a client of its own from the options of the given one, and closes only
+// its own. It takes over the address, the Dialer, TLS, all kinds of credentials, the
+// database, the client name, OnConnect, and the maximum age of connections. The pools are
+// its own. The store also sends nothing twice, and only the ctx bounds an answer, because
+// the guarantees of locks depend on both. It does not take over hooks, limiters and
+// client-side caches. It closes a connection that sends something other than RESP 2, or
+// that announces a larger reply than any script of this package can return.
 //
-// A client made by redis.NewFailoverClient works, because its Dialer is what asks
-// Sentinel for the master; it must stay open until the store is closed. For it
-// connections live one second: that is how long, after a fail-over, the store may
-// go on using an old master that still answers.
+// The store opens connections in the background, with the Dialer, TLS, credentials and
+// OnConnect that it took over. A request that waits for a connection ends with its ctx,
+// whatever these functions do. The connection is still completed, within ten seconds, and
+// the next request uses it. A link may therefore be slow: an answer may take up to a third
+// of the TTL, or a quarter if a connection must be opened first. A function that never
+// returns keeps its goroutine for ever, and [Store.Shutdown] then waits until its ctx ends.
+// Connections need not support deadlines: one through SSH, for example, is closed when its
+// time is up.
+//
+// If a request has no answer after a third of its time, the store opens a new connection.
+// If the server answers there first, the request fails at once. The store then also
+// drops the connections that have been silent since the request was sent. A firewall
+// or a load balancer that forgets all connections therefore costs one try.
+//
+// A client made by redis.NewFailoverClient works, because its Dialer asks Sentinel for the
+// master. That client must stay open until the store is closed. Its connections live for
+// one second, so the store may use an old master that still answers for up to one second
+// after a fail-over.
 //
 // # Cluster
 //
-// With a *redis.ClusterClient each lock lies, with all its keys, on the master that
-// serves its slot. The store has a client for each node, with pools of its own, and
-// sends renewals to each master apart from the others: to the watchdog each is a
-// lane ([Store.Lane]). So a master that is dead or hangs holds up the renewals of
-// its own locks and of no others. If the others are to serve on until its replica
-// has taken over, or for good, cluster-require-full-coverage must be no.
+// With a *redis.ClusterClient, each lock lies with all its keys on the master that serves
+// its slot. The store has a client with its own pools for each node. It sends the
+// renewals of each master separately: each master is a lane ([Store.Lane]) of the watchdog.
+// A dead or hanging master therefore delays only the renewals of its own locks. The
+// other masters serve on during a fail-over only if cluster-require-full-coverage is no.
 //
-// The addresses of the given client are asked for the slots, or its ClusterSlots
-// function; its settings for reading from replicas mean nothing here, and NewClient
-// is not called. The store asks again when it is sent elsewhere (MOVED), when a node
-// does not serve (CLUSTERDOWN, READONLY, MASTERDOWN, LOADING), cannot be reached, or
-// has not answered for a second, and then once a second until it serves again or
-// another does; and each half minute while somebody waits. It follows MOVED and ASK,
-// four times for one request. While a slot is on its way to another node, acquires and
-// releases of its locks wait (TRYAGAIN), for Options.Timeout at most; renewals go on.
+// The store asks the addresses of the given client for the slots, or calls its
+// ClusterSlots function. Its settings for reads from replicas have no effect, and NewClient
+// is not called. The store asks again when a node redirects it (MOVED), does not serve
+// (CLUSTERDOWN, READONLY, MASTERDOWN, LOADING), cannot be reached, or has not answered for a
+// second. It then asks once a second until a node serves the slots. It also asks every half
+// minute while a Lock is waiting. It follows MOVED and ASK up to four times for one request.
 //
-// A replica that takes over may lack what its master wrote last: see above on
-// servers that lose data. A lease that survives must find the replica serving by
-// its second renewal, a period after the first that failed.
+// While a slot moves to another node, acquires and releases of its locks wait (TRYAGAIN)
+// for up to Options.Timeout. The store tries one of them at a time, after pauses of 20 to
+// 250 ms. Renewals continue during the move: a lease with several keys is renewed key by
+// key, because a script with a single key is executed wherever the key is. If a node that does
+// not serve the slot yet answers that a key is missing, the state of the lease is
+// unknown, not lost.
 //
-// To give the client of a single node of a cluster is a mistake: all requests but
-// those for its own slots fail.
+// A promoted replica may lack the last writes of its master; see the section on the
+// server. A lease survives a fail-over if the replica serves by the lease's second renewal,
+// one period after the first failed one.
+//
+// Do not pass the client of a single node of a cluster: all requests for slots of other
+// nodes fail.
+//
+// [operations]: https://github.com/leasewheel/leasewheel/blob/main/docs/OPERATIONS.md
 package redisstore

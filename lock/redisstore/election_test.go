@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,11 +31,21 @@ func TestElection(t *testing.T) {
 		assert.NoError(t, err)
 		elected <- h
 	}()
+	for deadline := time.Now().Add(time.Minute); ; {
+		names, err := a.Candidates(t.Context())
+		require.NoError(t, err)
+		if len(names) > 0 {
+			assert.Equal(t, []string{"b"}, names)
+			break
+		}
+		require.True(t, time.Now().Before(deadline), "the candidate is not listed")
+	}
+	require.NoError(t, a.Proclaim(t.Context(), first, "host a, ready"))
 	seen := 0
 	for leader, err := range candidate("").Observe(t.Context()) {
 		require.NoError(t, err)
 		if seen++; seen == 1 {
-			assert.Equal(t, "host a: {1} é", leader.Name)
+			assert.Equal(t, "host a, ready", leader.Name)
 			assert.Equal(t, first.Token(), leader.Term)
 			require.NoError(t, first.Unlock(t.Context()))
 			continue

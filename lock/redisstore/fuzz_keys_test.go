@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-// FuzzKeys holds the keys of two locks against each other and against a server: none
-// of one is one of the other, all of one lie in one slot, and what was asked for is
-// what is stored, to the byte.
+// FuzzKeys compares the keys of two locks with each other and with a server. The locks have
+// no key in common, all keys of a lock have one slot, and the server stores the keys byte
+// for byte.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"a", "b", "o:1"},
@@ -33,28 +34,28 @@ func FuzzKeys(f *testing.F) {
 	}
 	s, rdb := sharedStore(f)
 	f.Fuzz(func(t *testing.T, name, other, owner string) {
-		r := lock.Request{Key: name, Owner: owner, TTL: ttl30}
+		r := driver.Request{Key: name, Owner: owner, TTL: ttl30}
 		if check(&r) != nil {
 			l, err := s.Acquire(t.Context(), r)
 			assert.Error(t, err)
 			assert.Zero(t, l)
-			assert.Empty(t, keysOf(t, rdb, s.prefix), "nothing is asked of the server")
+			assert.Empty(t, keysOf(t, rdb, s.prefix), "the store sends nothing")
 			return
 		}
 		k := all(s.keys(name, owner))
 		for i, key := range k {
-			assert.Equal(t, slotOf(k[0]), slotOf(key), "%q", key)
-			assert.Equal(t, int64(slotOf(key)), keySlot(key), "%q", key)
+			assert.Equal(t, redisconn.SlotOf(k[0]), redisconn.SlotOf(key), "%q", key)
+			assert.Equal(t, int64(redisconn.SlotOf(key)), keySlot(key), "%q", key)
 			assert.Equal(t, i, slices.Index(k, key), "%q", key)
 		}
-		if otherRequest := (lock.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest) == nil {
+		if otherRequest := (driver.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest) == nil {
 			for _, key := range all(s.keys(other, owner)) {
 				assert.NotContains(t, k, key)
 			}
 		}
 		l := acquire(t, s, r)
 		require.ElementsMatch(t, k[:2], keysOf(t, rdb, s.prefix))
-		text := l.State.(*state)
+		text := l.State.(*leaseState)
 		assert.Equal(t, []string{name, owner, k[0]}, []string{text.lock(), text.holder(), text.key})
 		assert.Equal(t, text.value, rdb.Get(t.Context(), k[0]).Val())
 		l.Unanswered = true
@@ -64,7 +65,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// keySlot is slotOf as the specification of the cluster words it, bit by bit.
+// keySlot computes the slot of a key bit by bit, as the Redis Cluster specification
+// describes it.
 func keySlot(key string) int64 {
 	var remainder uint32
 	for _, b := range []byte(hashTag(key)) {

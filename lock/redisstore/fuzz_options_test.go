@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// FuzzOptions makes stores of any options: New refuses them, with the name of the
-// field, or the store works.
+// FuzzOptions makes stores with arbitrary options. Either New returns an error that names
+// the field, or the store works.
 func FuzzOptions(f *testing.F) {
 	for _, o := range []struct {
 		prefix         string
@@ -47,7 +47,7 @@ func FuzzOptions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, prefix string, timeout, place int64, pool int, ttl int64) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPoison([]byte("*2\r\n:1\r\n$2\r\n17\r\n\x1e*0\r\n\x1e:1\r\n"), nil)
+			p := newScriptedServer([]byte("*2\r\n:1\r\n$2\r\n17\r\n\x1e*0\r\n\x1e:1\r\n"), nil)
 			rdb, end := p.client()
 			defer end()
 			s, err := New(rdb, &Options{Prefix: prefix, Timeout: time.Duration(timeout), Place: time.Duration(place), PoolSize: pool})
@@ -56,16 +56,16 @@ func FuzzOptions(f *testing.F) {
 				return
 			}
 			defer s.Close()
-			r := lock.Request{Key: "k", Owner: "c:1", TTL: time.Duration(ttl)}
+			r := driver.Request{Key: "k", Owner: "c:1", TTL: time.Duration(ttl)}
 			l, err := s.Acquire(t.Context(), r)
 			if r.TTL < time.Millisecond {
-				require.ErrorIs(t, err, lock.ErrBadTTL)
+				require.ErrorIs(t, err, driver.ErrBadTTL)
 				return
 			}
 			require.NoError(t, err)
 			assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
 			require.NoError(t, s.Release(t.Context(), l))
-			if r.TTL >= lock.MinTTL {
+			if r.TTL >= driver.MinTTL {
 				lasts := s.place(r.TTL)
 				assert.GreaterOrEqual(t, lasts, r.TTL/10-time.Millisecond)
 				assert.LessOrEqual(t, lasts, r.TTL)

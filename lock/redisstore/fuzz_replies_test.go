@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,22 +15,25 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// FuzzReplies lets a server answer scripts, and signal, whatever comes to the
-// fuzzer's mind. What the store then says must be what a strict reading of the bytes
-// says, or an error, in the time that it has.
+// FuzzReplies makes a server send arbitrary replies and signals. The result of each call must
+// be the one that a strict parser finds in the bytes, or an error, and must come in time.
 //
-// The first argument are calls: a letter for each. The second are the answers to
-// scripts, in order.
+// The first argument has a letter for each call. The second has the replies to scripts, in
+// order. The third has the bytes that follow the confirmation of a subscription.
 func FuzzReplies(f *testing.F) {
 	const grant, busy = "*2\r\n:1\r\n$2\r\n17\r\n", "*4\r\n:0\r\n$2\r\n17\r\n:2500\r\n:1\r\n"
-	const message = "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n$6\r\nc:1 18\r\n"
+	signal := func(token string) string {
+		payload := message("c:1", token)
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(payload), payload)
+	}
+	signalled := "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n" + signal("18")
 	for _, seed := range []struct{ calls, answers, signals string }{
 		{"a", grant, ""},
-		{"aa", grant + grant + "\x1e" + busy, ""}, // one answer too many
+		{"aa", grant + grant + "\x1e" + busy, ""}, // one reply too many
 		{"aa", grant + "+\x1e" + busy, ""},
 		{"a", "*2\r\n:1\r\n+17\r\n", ""},
 		{"a", "*1\r\n:-1\r\n", ""},
@@ -78,16 +82,18 @@ func FuzzReplies(f *testing.F) {
 		{"i", "*5\r\n$-1\r\n:-2\r\n:0\r\n*0\r\n$-1\r\n", ""},
 		{"i", "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", ""},
 		{"f", "*5\r\n$6\r\nc:1 17\r\n:2000\r\n:1\r\n*0\r\n$2\r\n17\r\n\x1e:1\r\n", ""},
-		{"w", busy, message},
+		{"w", busy, signalled},
+		{"w", busy, strings.Replace(signalled, " 18 ", " 19 ", 1)}, // the proof is for another token
+		{"w", busy, strings.Replace(signalled, signal("18"), signal("0"), 1) + signalled},
 		{"w", busy + "\x1e" + grant, ""},
 		{"w", grant, ""},
-		{"w", busy, strings.Replace(message, "18", "17", 1)},
+		{"w", busy, strings.Replace(signalled, signal("18"), signal("17"), 1)},
 		{"w", busy, "-NOPERM\r\n"},
 		{"w", busy, "*3\r\n$7\r\nmessage\r\n"},
 		{"w", busy, ":1\r\n"},
-		{"w", busy, "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$6\r\nc:1 18\r\n"},
-		{"w", busy, "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n*1\r\n$6\r\nc:1 18\r\n"},
-		{"w", busy, "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n$-1\r\n" + message},
+		{"w", busy, "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n" + signal("18")},
+		{"w", busy, "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n*1\r\n" + signal("18")},
+		{"w", busy, "*3\r\n$7\r\nmessage\r\n$4\r\nlw:c\r\n$-1\r\n" + signalled},
 		{"w", busy, "*1\r\n$7\r\nmessage\r\n"},
 		{"w", busy, "*3\r\n:1\r\n:2\r\n:3\r\n"},
 		{"w", busy, "*3\r\n$9\r\nsubscribe\r\n$4\r\nlw:c\r\n$1\r\n1\r\n"},
@@ -97,38 +103,38 @@ func FuzzReplies(f *testing.F) {
 		f.Add([]byte(seed.calls), []byte(seed.answers), []byte(seed.signals))
 	}
 	f.Fuzz(func(t *testing.T, calls, answers, signals []byte) {
-		const most = 2000 // so that go-redis reads an answer at once, and sees what is too much of it
+		const most = 2000 // go-redis reads a whole reply at once, and notices surplus bytes
 		if len(calls) > 6 || len(answers) > most || len(signals) > most {
 			t.Skip()
 		}
 		synctest.Test(t, func(t *testing.T) {
-			p := newPoison(answers, signals)
+			p := newScriptedServer(answers, signals)
 			rdb, end := p.client()
 			defer end()
 			s, err := New(rdb, &Options{Timeout: time.Second})
 			require.NoError(t, err)
 			defer s.Close()
-			x := &poisoned{t: t, s: s, p: p, signals: signals}
+			x := &replyChecker{t: t, s: s, p: p, signals: signals}
 			for _, c := range calls {
 				x.call(c)
 				synctest.Wait()
-				p.forget()
+				p.takeGiven()
 			}
 		})
 	})
 }
 
-// poisoned holds what a store says against what it was told.
-type poisoned struct {
+// replyChecker compares the results of a store with the replies that it got.
+type replyChecker struct {
 	t       *testing.T
 	s       *Store
-	p       *poison
+	p       *scriptedServer
 	signals []byte
 }
 
-var poisonedRequest = lock.Request{Key: "k", Owner: "c:1", TTL: ttl30}
+var checkedRequest = driver.Request{Key: "k", Owner: "c:1", TTL: ttl30}
 
-func (x *poisoned) call(c byte) {
+func (x *replyChecker) call(c byte) {
 	begun, bound := time.Now(), time.Second
 	ctx := x.t.Context()
 	switch c {
@@ -154,9 +160,9 @@ func (x *poisoned) call(c byte) {
 	assert.LessOrEqual(x.t, time.Since(begun), bound)
 }
 
-// told returns the one value that the last answer is, whole and alone; or nothing.
-func (x *poisoned) told() (v frame, whole bool) {
-	given := x.p.forget()
+// lastReply returns the last reply. It reports whether the reply is exactly one value.
+func (x *replyChecker) lastReply() (v frame, whole bool) {
+	given := x.p.takeGiven()
 	if len(given) == 0 {
 		return nil, false
 	}
@@ -165,7 +171,7 @@ func (x *poisoned) told() (v frame, whole bool) {
 	return v, ok && len(rest) == 0
 }
 
-// grantOf reads what the acquire script says to the one that has the lock.
+// grantOf parses the reply of the acquire script to the new holder.
 func grantOf(v frame) (token uint64, ok bool) {
 	items, _ := v.([]frame)
 	if len(items) != 2 || items[0] != frame(int64(1)) {
@@ -180,27 +186,27 @@ func tokenOf(v frame) (uint64, bool) {
 	return token, err == nil && token > 0 && token < 1<<53 && strconv.FormatUint(token, 10) == text
 }
 
-func (x *poisoned) acquire(ctx context.Context) {
-	l, err := x.s.Acquire(ctx, poisonedRequest)
-	v, whole := x.told()
+func (x *replyChecker) acquire(ctx context.Context) {
+	l, err := x.s.Acquire(ctx, checkedRequest)
+	v, whole := x.lastReply()
 	token, granted := grantOf(v)
 	switch {
 	case err == nil:
-		require.True(x.t, granted, "%q is no grant", v)
+		require.True(x.t, granted, "%q is not a grant", v)
 		assert.Equal(x.t, token, l.Token)
-		assert.Equal(x.t, poisonedRequest, l.Request)
-	case errors.Is(err, lock.ErrNotAcquired):
+		assert.Equal(x.t, checkedRequest, l.Request)
+	case errors.Is(err, driver.ErrNotAcquired):
 		items, _ := v.([]frame)
 		require.NotEmpty(x.t, items)
 		code, _ := items[0].(int64)
-		assert.True(x.t, code == 0 && len(items) == 4 || code == -1 && len(items) == 1, "%q does not say that the lock is taken", v)
+		assert.True(x.t, code == 0 && len(items) == 4 || code == -1 && len(items) == 1, "%q does not mean that the lock is taken", v)
 	case granted && whole:
-		assert.Fail(x.t, "a good answer is good", "%q: %v", v, err)
+		assert.Fail(x.t, "a valid grant is accepted", "%q: %v", v, err)
 	}
 	secretless(x.t, orElse(err), "c:1")
 }
 
-// orElse gives secretless something to look at.
+// orElse replaces a nil error, because secretless needs an error.
 func orElse(err error) error {
 	if err == nil {
 		return errNilContext
@@ -208,35 +214,35 @@ func orElse(err error) error {
 	return err
 }
 
-func (x *poisoned) release(ctx context.Context) {
-	err := x.s.Release(ctx, lock.Lease{Request: poisonedRequest, Token: 17})
-	v, whole := x.told()
+func (x *replyChecker) release(ctx context.Context) {
+	err := x.s.Release(ctx, driver.Lease{Request: checkedRequest, Token: 17})
+	v, whole := x.lastReply()
 	switch {
 	case err == nil:
 		assert.Equal(x.t, frame(int64(1)), v)
-	case errors.Is(err, lock.ErrNotHeld):
+	case errors.Is(err, driver.ErrNotHeld):
 		assert.Contains(x.t, []frame{int64(0), int64(2)}, v)
 	case whole:
 		assert.NotContains(x.t, []frame{int64(0), int64(1), int64(2)}, v)
 	}
 }
 
-// renew renews three scripts of leases.
-func (x *poisoned) renew(ctx context.Context) {
-	batch := make([]lock.Lease, 3*keysPerScript)
+// renew renews as many leases as three scripts carry.
+func (x *replyChecker) renew(ctx context.Context) {
+	batch := make([]driver.Lease, 3*keysPerScript)
 	for i := range batch {
-		batch[i] = lock.Lease{Request: poisonedRequest, Token: 17}
+		batch[i] = driver.Lease{Request: checkedRequest, Token: 17}
 	}
 	out := make([]renewal.Outcome, len(batch))
 	err := x.s.Renew(ctx, batch, out)
-	answers := renewalsOf(x.p.forget())
+	answers := renewalsOf(x.p.takeGiven())
 	for i, got := range out {
 		lost, ok := answers[i/keysPerScript].([]frame)
 		switch {
 		case got == renewal.Unknown:
 			assert.Error(x.t, err)
 		case !ok:
-			require.Fail(x.t, "nothing was said", "%v of %v", got, answers)
+			require.Fail(x.t, "there is no reply", "%v of %v", got, answers)
 		default:
 			listed := slices.Contains(lost, frame(int64(i%keysPerScript+1)))
 			assert.Equal(x.t, listed, got == renewal.Lost, "%d of %q", i, lost)
@@ -244,16 +250,16 @@ func (x *poisoned) renew(ctx context.Context) {
 	}
 }
 
-// renewalsOf returns what the server said to each of the three scripts: in one
-// stream, because they are sent together, and in another to those that it did not
-// know.
+// renewalsOf returns the replies to each of the three scripts. The scripts are sent together,
+// so the first three replies form one stream. The replies to scripts that were sent again,
+// because the server did not know them, form a second stream.
 func renewalsOf(given [][]byte) [3]frame {
 	var answers [3]frame
 	first := frames(bytes.Join(given[:min(3, len(given))], nil))
 	var open []int
 	for i := range min(len(answers), len(first)) {
 		answers[i] = first[i]
-		if r, ok := first[i].(refusal); ok && strings.HasPrefix(string(r), "NOSCRIPT") {
+		if r, ok := first[i].(errorReply); ok && strings.HasPrefix(string(r), "NOSCRIPT") {
 			open = append(open, i)
 		}
 	}
@@ -265,14 +271,13 @@ func renewalsOf(given [][]byte) [3]frame {
 	}
 	for i, a := range answers {
 		if items, ok := a.([]frame); !ok || !rises(items) {
-			answers[i] = nil // which says nothing
+			answers[i] = nil // an invalid reply
 		}
 	}
 	return answers
 }
 
-// rises reports whether all are numbers, each above the one before and none above
-// those of the leases.
+// rises reports whether the items are rising numbers of leases in a script.
 func rises(items []frame) bool {
 	last := int64(0)
 	for _, item := range items {
@@ -285,9 +290,9 @@ func rises(items []frame) bool {
 	return true
 }
 
-func (x *poisoned) inspect(ctx context.Context) {
+func (x *replyChecker) inspect(ctx context.Context) {
 	info, err := x.s.Inspect(ctx, "k")
-	v, _ := x.told()
+	v, _ := x.lastReply()
 	items, _ := v.([]frame)
 	if err != nil {
 		assert.Zero(x.t, info)
@@ -297,25 +302,25 @@ func (x *poisoned) inspect(ctx context.Context) {
 	assert.Equal(x.t, info.Held > 0, items[0] != nil)
 }
 
-func (x *poisoned) force(ctx context.Context) {
+func (x *replyChecker) force(ctx context.Context) {
 	err := x.s.ForceRelease(ctx, "k")
-	v, _ := x.told()
+	v, _ := x.lastReply()
 	if err == nil {
 		assert.Equal(x.t, frame(int64(1)), v)
 	}
 }
 
-// messages are the kinds that go-redis knows.
+// messages are the kinds of messages that go-redis accepts.
 var messages = []frame{"message", "pmessage", "smessage"}
 
-// wait may be told by an answer or by a signal.
-func (x *poisoned) wait(ctx context.Context) {
-	l, err := x.s.Wait(ctx, poisonedRequest)
+// wait accepts a grant by a reply or by a signal.
+func (x *replyChecker) wait(ctx context.Context) {
+	l, err := x.s.Wait(ctx, checkedRequest)
 	if err != nil {
 		return
 	}
 	var granted []uint64
-	for _, answer := range x.p.forget() {
+	for _, answer := range x.p.takeGiven() {
 		v, _, _ := firstFrame(answer)
 		if token, ok := grantOf(v); ok {
 			granted = append(granted, token)
@@ -324,11 +329,12 @@ func (x *poisoned) wait(ctx context.Context) {
 	for _, v := range frames(x.signals) {
 		if items, _ := v.([]frame); len(items) >= 3 && slices.Contains(messages, items[0]) {
 			payload, _ := items[len(items)-1].(string)
-			text, mine := strings.CutPrefix(payload, "c:1 ")
-			if token, ok := tokenOf(text); ok && mine {
+			_, text, _ := strings.Cut(payload, " ")
+			text, _, _ = strings.Cut(text, " ")
+			if token, ok := tokenOf(text); ok && payload == message("c:1", text) {
 				granted = append(granted, token)
 			}
 		}
 	}
-	assert.Contains(x.t, granted, l.Token, "nobody has granted that")
+	assert.Contains(x.t, granted, l.Token, "no reply or signal has granted the token")
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// FuzzMembers asks for two batches of any members, parted by 0x1e: the second is
-// granted if it has nothing in common with the first.
+// FuzzMembers acquires two batches of arbitrary members, which 0x1e separates. The second
+// batch is granted if it has no member in common with the first.
 func FuzzMembers(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"a", "b", ""}, {"a\x1eb", "b\x1ec", "m"}, {"a\nb", "a\x1eb", "a\nb"}, {"a\\nb", "a\nb", "\x00"}, {"\\", "\\\\", "r 17 1 x"}, {"\x00", "\x00\x00", "\xff"}, {"{mode}", "c:1", "}"}, {" ", "\r\n", "%d"},
@@ -28,20 +28,20 @@ func FuzzMembers(f *testing.F) {
 	s, rdb := sharedStore(f)
 	f.Fuzz(func(t *testing.T, one, other, metadata string) {
 		first, second := batchOf(one), batchOf(other)
-		if len(first) == 0 || len(second) == 0 || len(one)+len(other) > 4000 || len(metadata) > lock.MaxMetadataLen {
+		if len(first) == 0 || len(second) == 0 || len(one)+len(other) > 4000 || len(metadata) > driver.MaxMetadataLen {
 			t.Skip()
 		}
 		k := s.sharedKeys("k", "")
-		a := lock.Request{Key: "k", Owner: "c:1", TTL: ttl30, Mode: lock.Members, Extra: &lock.Extra{Members: first, Metadata: metadata}}
-		b := lock.Request{Key: "k", Owner: "c:2", TTL: ttl30, Mode: lock.Members, Extra: &lock.Extra{Members: second}}
-		leases := []lock.Lease{acquire(t, s, a)}
+		a := driver.Request{Key: "k", Owner: "c:1", TTL: ttl30, Mode: driver.Members, Attrs: &driver.Attrs{Members: first, Metadata: metadata}}
+		b := driver.Request{Key: "k", Owner: "c:2", TTL: ttl30, Mode: driver.Members, Attrs: &driver.Attrs{Members: second}}
+		leases := []driver.Lease{acquire(t, s, a)}
 		info, err := s.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		require.Len(t, info.Holders, 1)
 		assert.Equal(t, metadata, info.Holders[0].Metadata)
 		l, err := s.Acquire(t.Context(), b)
 		common := slices.ContainsFunc(first, func(m string) bool { return slices.Contains(second, m) })
-		require.Equal(t, common, errors.Is(err, lock.ErrNotAcquired), "%v", err)
+		require.Equal(t, common, errors.Is(err, driver.ErrNotAcquired), "%v", err)
 		if !common {
 			require.NoError(t, err)
 			leases = append(leases, l)
@@ -50,12 +50,12 @@ func FuzzMembers(f *testing.F) {
 		for _, l := range leases {
 			require.NoError(t, s.Release(t.Context(), l))
 		}
-		assert.Equal(t, []string{k.token}, keysOf(t, rdb, s.prefix), "nothing else is left")
+		assert.Equal(t, []string{k.token}, keysOf(t, rdb, s.prefix), "only the last token remains")
 		require.NoError(t, rdb.Unlink(t.Context(), k.token).Err())
 	})
 }
 
-// batchOf returns members as a batch has them.
+// batchOf returns members in the order of a batch, without duplicates.
 func batchOf(text string) []string {
 	members := strings.Split(text, "\x1e")
 	slices.Sort(members)
@@ -63,8 +63,8 @@ func batchOf(text string) []string {
 }
 
 // FuzzSharedState is FuzzState for shared locks. kinds has three bits for each of the
-// holders, the token, the queue, the places, the records and the members. What is in
-// them is parted by 0x1e: a score or a value, a space, and an owner or a field.
+// holders, the token, the queue, the places, the records and the members. 0x1e separates
+// their elements: a score or a value, a space, and an owner or a field.
 func FuzzSharedState(f *testing.F) {
 	const all = 0o111111
 	for _, seed := range []struct {
@@ -99,26 +99,26 @@ func FuzzSharedState(f *testing.F) {
 		if len(holders)+len(token)+len(queue)+len(places)+len(records)+len(members) > 4000 {
 			t.Skip()
 		}
-		x := &strangeShared{t: t, s: s, rdb: rdb, k: s.sharedKeys("k", "c:1")}
+		x := &foreignSharedState{t: t, s: s, rdb: rdb, k: s.sharedKeys("k", "c:1")}
 		require.NoError(t, rdb.Unlink(t.Context(), x.keys()...).Err())
 		x.put(kinds, holders, token, queue, places, records, members)
 		x.do(op, kinds&7)
 	})
 }
 
-// strangeShared is a shared lock whose keys hold strange things.
-type strangeShared struct {
+// foreignSharedState is a shared lock whose keys have arbitrary values.
+type foreignSharedState struct {
 	t   *testing.T
 	s   *Store
 	rdb *redis.Client
 	k   *keys
 }
 
-func (x *strangeShared) keys() []string {
+func (x *foreignSharedState) keys() []string {
 	return []string{x.k.lock, x.k.token, x.k.queue, x.k.places, x.k.records, x.k.members, x.k.tombstone}
 }
 
-func (x *strangeShared) put(kinds uint32, texts ...string) {
+func (x *foreignSharedState) put(kinds uint32, texts ...string) {
 	ctx := x.t.Context()
 	for i, key := range x.keys()[:6] {
 		if i == 1 {
@@ -145,25 +145,25 @@ func (x *strangeShared) put(kinds uint32, texts ...string) {
 	}
 }
 
-func (x *strangeShared) dump() (all [6]string) {
+func (x *foreignSharedState) dump() (all [6]string) {
 	for i, key := range x.keys()[:6] {
 		all[i] = x.rdb.Dump(x.t.Context(), key).Val()
 	}
 	return all
 }
 
-// holds tells whether the owner has a lease that has not ended, and its record.
-func (x *strangeShared) holds() (bool, string) {
+// holds reports whether the owner has an unexpired lease, and returns its record.
+func (x *foreignSharedState) holds() (bool, string) {
 	ends, err := x.rdb.ZScore(x.t.Context(), x.k.lock, "c:1").Result()
 	return err == nil && ends > float64(time.Now().UnixMilli()), x.rdb.HGet(x.t.Context(), x.k.records, "c:1").Val()
 }
 
-func (x *strangeShared) do(op uint8, kind uint32) {
+func (x *foreignSharedState) do(op uint8, kind uint32) {
 	before := x.dump()
 	held, record := x.holds()
-	mode := []lock.Mode{lock.Read, lock.Write, lock.Permit, lock.Members}[op%4]
-	r := lock.Request{Key: "k", Owner: "c:1", TTL: ttl30, Mode: mode, Extra: &lock.Extra{Limit: 2, Members: []string{"x", "y"}}}
-	mine := lock.Lease{Request: r, Token: 17}
+	mode := []driver.Mode{driver.Read, driver.Write, driver.Permit, driver.Members}[op%4]
+	r := driver.Request{Key: "k", Owner: "c:1", TTL: ttl30, Mode: mode, Attrs: &driver.Attrs{Limit: 2, Members: []string{"x", "y"}}}
+	mine := driver.Lease{Request: r, Token: 17}
 	var err error
 	switch op % 12 {
 	case 8:
@@ -182,28 +182,28 @@ func (x *strangeShared) do(op uint8, kind uint32) {
 	default:
 		err = x.acquire(r, op%12 >= 4, held)
 	}
-	if kind == 3 && op%12 != 9 { // a list at the key of the lock
+	if kind == 3 && op%12 != 9 { // the key of the lock is a list
 		require.Error(x.t, err)
 		assert.Equal(x.t, before, x.dump())
 	}
 }
 
-func (x *strangeShared) acquire(r lock.Request, queue, held bool) error {
+func (x *foreignSharedState) acquire(r driver.Request, queue, held bool) error {
 	last, _ := x.rdb.Get(x.t.Context(), x.k.token).Uint64()
 	var place time.Duration
 	if queue {
 		place = x.s.place(r.TTL)
 	}
-	a, err := x.s.ask(x.t.Context(), r, place)
+	a, err := x.s.sendAcquire(x.t.Context(), r, place)
 	now, _ := x.holds()
 	switch {
 	case err != nil:
-		assert.True(x.t, held || !now, "an error, and a lease: %v", err)
+		assert.True(x.t, held || !now, "the store returned an error, but the owner has a lease: %v", err)
 	case a.verdict == granted:
 		assert.True(x.t, held || a.token > last)
-		assert.Equal(x.t, []renewal.Outcome{renewal.Renewed}, renew(x.t, x.s, lock.Lease{Request: r, Token: a.token}))
+		assert.Equal(x.t, []renewal.Outcome{renewal.Renewed}, renew(x.t, x.s, driver.Lease{Request: r, Token: a.token}))
 	case !held:
-		assert.False(x.t, now, "it is told that others have it, and has it")
+		assert.False(x.t, now, "the store reports other holders, but the owner has a lease")
 	}
 	return err
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// FuzzState puts something else than the scripts would at the keys of a lock, does
-// one operation, and looks at what has become of the keys.
+// FuzzState stores arbitrary values at the keys of a lock, does one operation, and checks the
+// keys afterwards.
 //
-// kinds has three bits for each of the lock, its token, its queue and its places: 0
-// leaves it out, 1 gives it its type, others a wrong one. Elements of the queue and
-// of the places are parted by 0x1e; a place is a score, a space and its owner.
+// kinds has three bits for each of the lock, its token, its queue and its places: 0 means no
+// key, 1 the right type, and others a wrong type. 0x1e separates the elements of the queue
+// and of the places. A place is a score, a space and its owner.
 func FuzzState(f *testing.F) {
 	const all = 0o1111
 	for _, seed := range []struct {
@@ -78,7 +78,7 @@ func FuzzState(f *testing.F) {
 		if len(lock)+len(token)+len(queue)+len(places) > 4000 {
 			t.Skip()
 		}
-		x := &strange{t: t, s: s, rdb: rdb, k: s.keys("k", "c:1")}
+		x := &foreignState{t: t, s: s, rdb: rdb, k: s.keys("k", "c:1")}
 		x.clear()
 		x.put(kinds, lock, token, queue, places)
 		x.before, x.value = x.dump(), x.held()
@@ -87,21 +87,21 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// strange is a lock whose keys hold strange things.
-type strange struct {
+// foreignState is a lock whose keys have arbitrary values.
+type foreignState struct {
 	t      *testing.T
 	s      *Store
 	rdb    *redis.Client
 	k      *keys
-	before [5]string // all that was there
-	value  string    // of the lock, "" if that is no text
+	before [5]string // the dumps of all keys before the operation
+	value  string    // of the lock, "" if it is not a string
 }
 
-func (x *strange) clear() {
+func (x *foreignState) clear() {
 	require.NoError(x.t, x.rdb.Unlink(x.t.Context(), all(x.k)...).Err())
 }
 
-func (x *strange) put(kinds uint16, lock, token, queue, places string) {
+func (x *foreignState) put(kinds uint16, lock, token, queue, places string) {
 	ctx, pipe := x.t.Context(), x.rdb.Pipeline()
 	right := [4]func(){
 		func() { pipe.Set(ctx, x.k.lock, lock, ttl30) },
@@ -140,20 +140,20 @@ func (x *strange) put(kinds uint16, lock, token, queue, places string) {
 		}
 	}
 	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx) // a right type after a wrong one is refused, which is as well
+		_, _ = pipe.Exec(ctx) // the server refuses the right type after a wrong one, which is fine
 	}
 }
 
-func (x *strange) dump() (all5 [5]string) {
+func (x *foreignState) dump() (all5 [5]string) {
 	for i, key := range all(x.k) {
 		all5[i] = x.rdb.Dump(x.t.Context(), key).Val()
 	}
 	return all5
 }
 
-func (x *strange) held() string { return x.rdb.Get(x.t.Context(), x.k.lock).Val() }
+func (x *foreignState) held() string { return x.rdb.Get(x.t.Context(), x.k.lock).Val() }
 
-// ownerIn reads a value as the package comment has it.
+// ownerIn returns the owner in a value of the lock; the package comment has the format.
 func ownerIn(value string) (owner string, ok bool) {
 	space := strings.LastIndexByte(value, ' ')
 	if space < 0 || value[space+1:] == "" || strings.Trim(value[space+1:], "0123456789") != "" {
@@ -162,9 +162,9 @@ func ownerIn(value string) (owner string, ok bool) {
 	return value[:space], true
 }
 
-func (x *strange) do(op uint8) {
-	r := lock.Request{Key: "k", Owner: "c:1", TTL: ttl30}
-	mine := lock.Lease{Request: r, Token: 17}
+func (x *foreignState) do(op uint8) {
+	r := driver.Request{Key: "k", Owner: "c:1", TTL: ttl30}
+	mine := driver.Lease{Request: r, Token: 17}
 	switch op % 6 {
 	case 0, 1:
 		x.acquire(r, op%6 == 1)
@@ -194,12 +194,12 @@ func (x *strange) do(op uint8) {
 	}
 }
 
-func (x *strange) acquire(r lock.Request, queue bool) {
-	l, err := lock.Lease{}, error(nil)
+func (x *foreignState) acquire(r driver.Request, queue bool) {
+	l, err := driver.Lease{}, error(nil)
 	if queue {
 		var a acquired
-		if a, err = x.s.ask(x.t.Context(), r, x.s.place(r.TTL)); err == nil && a.verdict == taken {
-			err = &lock.HeldError{Key: "k"}
+		if a, err = x.s.sendAcquire(x.t.Context(), r, x.s.place(r.TTL)); err == nil && a.verdict == taken {
+			err = &driver.HeldError{Key: "k"}
 		} else if err == nil {
 			l.Token = a.token
 		}
@@ -207,27 +207,27 @@ func (x *strange) acquire(r lock.Request, queue bool) {
 		l, err = x.s.Acquire(x.t.Context(), r)
 	}
 	owner, ok := ownerIn(x.held())
-	var other *lock.HeldError
+	var other *driver.HeldError
 	switch {
 	case err == nil:
 		require.True(x.t, ok && owner == "c:1")
-		assert.Equal(x.t, []renewal.Outcome{renewal.Renewed}, renew(x.t, x.s, lock.Lease{Request: r, Token: l.Token}), "%q", x.held())
+		assert.Equal(x.t, []renewal.Outcome{renewal.Renewed}, renew(x.t, x.s, driver.Lease{Request: r, Token: l.Token}), "%q", x.held())
 		around(x.t, ttl30, x.rdb.PTTL(x.t.Context(), x.k.lock).Val())
 	case errors.As(err, &other):
 		assert.True(x.t, ok && owner != "c:1", "%q", x.held())
-	case x.before[0] == "": // one in the queue may have it now, but not the one that was told nothing
+	case x.before[0] == "": // a waiter may have the lock now, but not this owner
 		assert.NotEqual(x.t, "c:1", owner)
 	default:
 		x.sameLock()
 	}
 	if _, ok := ownerIn(x.value); x.before[0] != "" && !ok {
-		require.ErrorIs(x.t, err, lock.ErrWrongType)
+		require.ErrorIs(x.t, err, driver.ErrWrongType)
 		x.same()
 	}
 }
 
-// sameLock: the lock is as it was.
-func (x *strange) sameLock() { assert.Equal(x.t, x.before[0], x.dump()[0]) }
+// sameLock checks that the key of the lock is unchanged.
+func (x *foreignState) sameLock() { assert.Equal(x.t, x.before[0], x.dump()[0]) }
 
-// same: nothing has changed.
-func (x *strange) same() { assert.Equal(x.t, x.before, x.dump()) }
+// same checks that all keys are unchanged.
+func (x *foreignState) same() { assert.Equal(x.t, x.before, x.dump()) }

@@ -17,15 +17,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// BenchmarkHandOver measures the time from the call of Unlock to the return of
-// another's Lock, each waiter being a client with connections of its own, as in a
-// process of its own; a lock is held for 2 ms. It is compared with the round trip of
-// a PING, with the same pauses between them.
+// BenchmarkHandOver measures the time from the call of Unlock to the return of Lock in
+// another client. Each waiter is a client with its own connections, as in a separate
+// process. A lock is held for 2 ms. For comparison, it measures the round trip of a PING
+// with the same pauses.
 //
 //	p50-µs, p99-µs   of the hand-over
 //	ping-µs          p50 of the round trip, before and after
-//	cmds/op          scripts per hand-over, by the server's own count
-//	jain             fairness: 1 if all had the lock equally often
+//	cmds/op          scripts per hand-over, as the server counts them
+//	jain             fairness: 1 if all clients had the lock equally often
 func BenchmarkHandOver(b *testing.B) {
 	for _, n := range []int{2, 8, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkHandOver(b, n) })
@@ -45,12 +45,12 @@ func benchmarkHandOver(b *testing.B, n int) {
 		defer clients[i].Close(context.Background())
 	}
 	ping := roundTrip(b, rdb)
-	var mu sync.Mutex // guards all below; whoever has the lock is alone anyway
+	var mu sync.Mutex // guards all below
 	var unlocking time.Time
 	var took []time.Duration
 	turns := make([]float64, n)
 	var before, after int
-	total := b.N + 2*n // the first turns are to warm up
+	total := b.N + 2*n // the first turns warm up
 
 	var wg sync.WaitGroup
 	for i, c := range clients {
@@ -100,37 +100,10 @@ func benchmarkHandOver(b *testing.B, n int) {
 	b.ReportMetric(jain(turns), "jain")
 }
 
-// BenchmarkLocalHandOver measures how often goroutines of one client can take turns
-// at a lock that each gives back at once, passing it on within the client so many
-// times in a row.
-func BenchmarkLocalHandOver(b *testing.B) {
-	for _, passes := range []int{0, 1, 16, 256} {
-		b.Run(fmt.Sprint(passes), func(b *testing.B) {
-			s, err := New(testredis.Start(b).Client(b), nil)
-			require.NoError(b, err)
-			client, err := lock.New(s, &lock.Options{LocalHandovers: passes})
-			require.NoError(b, err)
-			defer client.Close(context.Background())
-			b.SetParallelism(16)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					h, err := client.Mutex("k").Lock(context.Background())
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					if err := h.Unlock(context.Background()); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
-}
-
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// jain is the square of the sum over n times the sum of the squares.
+// jain returns Jain's fairness index: the square of the sum, divided by n times the sum of
+// the squares.
 func jain(turns []float64) float64 {
 	var sum, squares float64
 	for _, n := range turns {
@@ -140,7 +113,7 @@ func jain(turns []float64) float64 {
 	return sum * sum / (float64(len(turns)) * squares)
 }
 
-// roundTrip is the median time of a PING on one connection.
+// roundTrip returns the median time of a PING on one connection.
 func roundTrip(b *testing.B, rdb *redis.Client) time.Duration {
 	b.Helper()
 	conn := rdb.Conn()

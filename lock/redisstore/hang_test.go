@@ -14,18 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// soon is for what must not wait for the server, long for what would wait for it.
-// The two are far apart because the machine may be busy.
+// A call that does not wait for the server returns within soon. A call that waits for the
+// server takes long. The two are far apart because the machine may be busy.
 const (
 	soon = 5 * time.Second
 	long = 25 * time.Second // but less than renewTimeout
 )
 
-// within runs f and checks how long that takes.
+// within runs f and checks that it takes at least least and at most most.
 func within(t testing.TB, least, most time.Duration, f func()) {
 	t.Helper()
 	start := time.Now()
@@ -35,8 +35,8 @@ func within(t testing.TB, least, most time.Duration, f func()) {
 	assert.Less(t, took, most)
 }
 
-// hanging returns stores whose server does not answer, each in its own way.
-func hanging(t *testing.T) map[string]*Store {
+// hanging returns stores whose servers do not answer, for different reasons.
+func hanging(t *testing.T, timeout time.Duration) map[string]*Store {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
@@ -44,25 +44,25 @@ func hanging(t *testing.T) map[string]*Store {
 	t.Cleanup(func() { silent.Close() })
 
 	unreachable := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		<-ctx.Done() // a host that drops packets
+		<-ctx.Done() // like a host that drops packets
 		return nil, ctx.Err()
 	}})
 	t.Cleanup(func() { unreachable.Close() })
 
 	srv := testredis.Start(t)
-	stopped := newStore(t, srv.Client(t), &Options{Timeout: long})
+	stopped := newStore(t, srv.Client(t), &Options{Timeout: timeout})
 	acquireAll(t, stopped, "warm", 3)
-	renew(t, stopped, lock.Lease{Request: request("warm"), Token: 1})
+	renew(t, stopped, driver.Lease{Request: request("warm"), Token: 1})
 	require.NoError(t, srv.Stop())
 	return map[string]*Store{
-		"accepts and is silent": newStore(t, silent, &Options{Timeout: long}),
-		"drops packets":         newStore(t, unreachable, &Options{Timeout: long}),
+		"accepts and is silent": newStore(t, silent, &Options{Timeout: timeout}),
+		"drops packets":         newStore(t, unreachable, &Options{Timeout: timeout}),
 		"is stopped":            stopped,
 	}
 }
 
-func TestAServerThatHangs(t *testing.T) {
-	l := lock.Lease{Request: request("k"), Token: 17}
+func TestCallsEndOnAHangingServer(t *testing.T) {
+	l := driver.Lease{Request: request("k"), Token: 17}
 	calls := map[string]func(ctx context.Context, t *testing.T, s *Store) error{
 		"acquire": func(ctx context.Context, _ *testing.T, s *Store) error {
 			_, err := s.Acquire(ctx, l.Request)
@@ -77,14 +77,14 @@ func TestAServerThatHangs(t *testing.T) {
 		"renew":   func(ctx context.Context, t *testing.T, s *Store) error { return unknown(ctx, t, s, l) },
 		"inspect": func(ctx context.Context, _ *testing.T, s *Store) error { _, err := s.Inspect(ctx, "k"); return err },
 	}
-	for how, s := range hanging(t) {
+	for how, s := range hanging(t, long) {
 		for verb, call := range calls {
 			t.Run(how+"/"+verb, func(t *testing.T) {
 				cause := errors.New("the cause")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
 				within(t, 10*time.Millisecond, soon, func() {
-					require.ErrorIs(t, call(ctx, t, s), cause, "a plain cancel, which go-redis does not notice")
+					require.ErrorIs(t, call(ctx, t, s), cause, "go-redis does not notice a cancelled context")
 				})
 				ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer stop()
@@ -98,18 +98,18 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// dated is a context of other making, which names a deadline and does not end then.
-type dated struct {
+// lateContext is a context that does not end at its deadline.
+type lateContext struct {
 	context.Context
 	until time.Time
 }
 
 // Deadline implements context.Context.
-func (d dated) Deadline() (time.Time, bool) { return d.until, true }
+func (d lateContext) Deadline() (time.Time, bool) { return d.until, true }
 
-func TestAContextThatDoesNotKeepItsDeadline(t *testing.T) {
+func TestAContextThatEndsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and is silent
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
 	require.NoError(t, err)
 	defer listener.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
@@ -117,8 +117,8 @@ func TestAContextThatDoesNotKeepItsDeadline(t *testing.T) {
 	s := newStore(t, rdb, nil)
 	done := make(chan error, 1)
 	go func() {
-		ctx := dated{context.Background(), time.Now().Add(50 * time.Millisecond)}
-		done <- s.Renew(ctx, []lock.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1))
+		ctx := lateContext{context.Background(), time.Now().Add(50 * time.Millisecond)}
+		done <- s.Renew(ctx, []driver.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1))
 	}()
 	select {
 	case err := <-done:
@@ -128,25 +128,25 @@ func TestAContextThatDoesNotKeepItsDeadline(t *testing.T) {
 	}
 }
 
-func TestTheBoundOfTheStore(t *testing.T) {
-	for how, s := range hanging(t) {
+func TestTimeoutBoundsCalls(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	for how, s := range hanging(t, timeout) {
 		t.Run(how, func(t *testing.T) {
-			s.timeout = 50 * time.Millisecond
-			l := lock.Lease{Request: request("k"), Token: 17}
-			within(t, s.timeout, soon, func() {
+			l := driver.Lease{Request: request("k"), Token: 17}
+			within(t, timeout, soon, func() {
 				_, err := s.Acquire(context.Background(), l.Request)
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 				require.NotErrorIs(t, err, context.DeadlineExceeded, "the ctx has not ended")
 				require.ErrorContains(t, err, "no answer within 50ms")
 			})
-			within(t, s.timeout, soon, func() {
+			within(t, timeout, soon, func() {
 				require.ErrorIs(t, s.Release(context.Background(), l), os.ErrDeadlineExceeded)
 			})
 		})
 	}
 }
 
-func TestNothingIsWrittenAfterRenewReturned(t *testing.T) {
+func TestRenewWritesNothingAfterItReturns(t *testing.T) {
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), nil)
 	leases := acquireAll(t, s, "k", 100)
@@ -155,33 +155,33 @@ func TestNothingIsWrittenAfterRenewReturned(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, cancel)
 	out := make([]renewal.Outcome, len(leases))
 	require.ErrorIs(t, s.Renew(ctx, leases, out), context.Canceled)
-	clear(leases) // the race detector would tell of a late reader, and of a late writer
+	clear(leases) // the race detector reports a late read or write
 	clear(out)
 	require.NoError(t, srv.Cont())
-	s.running.Wait()
 	acquire(t, s, request("after"))
-	renew(t, s, lock.Lease{Request: request("k"), Token: 1}) // on what the other left behind
+	renew(t, s, driver.Lease{Request: request("k"), Token: 1})
+	require.NoError(t, s.Close()) // waits for the request that Renew has abandoned
 	assert.Equal(t, make([]renewal.Outcome, len(leases)), out)
 }
 
-func TestCloseEndsWhatHangs(t *testing.T) {
-	for how, s := range hanging(t) {
+func TestCloseEndsHangingCalls(t *testing.T) {
+	for how, s := range hanging(t, long) {
 		t.Run(how, func(t *testing.T) {
-			l := lock.Lease{Request: request("k"), Token: 17}
+			l := driver.Lease{Request: request("k"), Token: 17}
 			var wg sync.WaitGroup
 			for range 2 * defaultPoolSize { // half of them wait for a connection
 				wg.Go(func() {
 					_, err := s.Acquire(t.Context(), l.Request)
-					assert.ErrorIs(t, err, lock.ErrClosed)
+					assert.ErrorIs(t, err, driver.ErrClosed)
 				})
 				wg.Go(func() {
 					_, err := s.Wait(t.Context(), request("k"))
-					assert.ErrorIs(t, err, lock.ErrClosed)
+					assert.ErrorIs(t, err, driver.ErrClosed)
 				})
 			}
 			wg.Go(func() {
 				out := make([]renewal.Outcome, 1)
-				assert.ErrorIs(t, s.Renew(t.Context(), []lock.Lease{l}, out), lock.ErrClosed)
+				assert.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{l}, out), driver.ErrClosed)
 				assert.Equal(t, renewal.Unknown, out[0])
 			})
 			time.Sleep(50 * time.Millisecond)
@@ -191,7 +191,7 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotThere(t *testing.T) {
+func TestAnUnreachableServer(t *testing.T) {
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), &Options{Timeout: long})
 	l := acquire(t, s, request("k"))
@@ -206,24 +206,24 @@ func TestAServerThatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestAcquiresThatHangDoNotHoldUpRenewals(t *testing.T) {
+func TestHangingAcquiresDoNotDelayRenewals(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	w := &wire{answer: func(command []string) string {
-		if command[1] == acquireScript.digest {
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if command[1] == acquireScript.Digest() {
 			<-hang
 			return ""
 		}
 		return "*0\r\n"
 	}}
-	s := newStore(t, w.client(t, redis.Options{}), &Options{PoolSize: 2, Timeout: long})
+	s := newStore(t, w.Client(t, redis.Options{}), &Options{PoolSize: 2, Timeout: long})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for i := range 10 { // of which the first two go on connections of their own, all there are
+	for i := range 10 { // the first two are direct calls and use all connections
 		wg.Go(func() { _, _ = s.Acquire(ctx, request("k")) })
-		require.Eventually(t, func() bool { return w.evals.Load() == int64(min(i+1, 2)) }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return w.Evals.Load() == int64(min(i+1, 2)) }, 5*time.Second, time.Millisecond)
 	}
-	within(t, 0, soon, func() { renew(t, s, lock.Lease{Request: request("k"), Token: 1}) })
+	within(t, 0, soon, func() { renew(t, s, driver.Lease{Request: request("k"), Token: 1}) })
 	cancel()
 	wg.Wait()
 }

@@ -4,37 +4,39 @@ import (
 	"context"
 	"errors"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ lock.Inspector = (*Store)(nil)
+var _ driver.Inspector = (*Store)(nil)
 
-// Inspect implements [lock.Inspector].
-func (s *Store) Inspect(ctx context.Context, key string) (lock.Info, error) {
+// Inspect implements [driver.Inspector].
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspectExclusive(ctx, key)
-	if errors.Is(err, lock.ErrWrongType) { // or what a shared lock is
+	if errors.Is(err, driver.ErrWrongType) { // the key may hold a shared lock
 		info, _, err = s.inspectShared(ctx, key)
 	}
 	if err != nil {
-		return lock.Info{}, failed("inspect", key, err)
+		return driver.Info{}, failed("inspect", key, err)
 	}
 	return info, nil
 }
 
-func (s *Store) inspectExclusive(ctx context.Context, key string) (lock.Info, error) {
+func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, error) {
 	if err := checkKey(key); err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	k := s.keys(key, "")
-	reply, err := s.run(ctx, inspectScript, "", nil, nil, 3, &k.lock, &k.token, &k.queue)
+	metadata := k.lock + metadataEnd
+	reply, err := s.run(ctx, inspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &metadata)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	return parseInfo(reply)
 }
 
-// ForceRelease implements [lock.Inspector]. What is taken away is what a first
-// request has seen; a second one names the tokens of that.
+// ForceRelease implements [driver.Inspector]. A first request reads the tokens of the
+// holders. Further requests take the lock from the holders of these tokens, about 400 of
+// them at a time. If ctx ends before the last request, the other holders keep their leases.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	if err := s.forceRelease(ctx, key); err != nil {
 		return failed("force the release of", key, err)
@@ -45,21 +47,25 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 func (s *Store) forceRelease(ctx context.Context, key string) error {
 	info, err := s.inspectExclusive(ctx, key)
 	switch {
-	case errors.Is(err, lock.ErrWrongType):
+	case errors.Is(err, driver.ErrWrongType):
 		return s.forceShared(ctx, key)
 	case err != nil:
 		return err
-	case info.Held == 0:
-		return lock.ErrNotHeld
+	case info.Held == 0 && info.FreeIn == 0:
+		return driver.ErrNotHeld
+	}
+	token := info.Token // of the last holder, if the lock is kept
+	if info.Held > 0 {
+		token = info.Holders[0].Token
 	}
 	k := s.keys(key, "")
-	reply, err := s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, info.Holders[0].Token, memory.Milliseconds())
+	reply, err := s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, token, tokenTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
 	done, err := parseCode(reply, 1)
 	if err == nil && done == 0 {
-		err = lock.ErrNotHeld
+		err = driver.ErrNotHeld
 	}
 	return err
 }

@@ -6,34 +6,39 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// keys are those of one lock, for one owner. The name stands between the first
-// brace and the last, for neither the prefix nor what follows holds any; and what
-// follows tells the kinds apart. So no two of them are ever equal, whatever the
-// names.
+// keys are the keys of one lock and one owner. The name of the lock is the text between the
+// first and the last brace, because neither the prefix nor the suffix contains a brace.
+// The suffix names the kind of key. Two names therefore never share a key.
 type keys struct {
 	lock, token, queue, places, tombstone string
-	records, members                      string // of a shared lock
+	records, members                      string // only of a shared lock
 }
 
-// keys makes them all in one piece of memory.
+// keys returns the keys of an exclusive lock.
 func (s *Store) keys(name, owner string) *keys {
-	const end = len(":t") // of three of them
-	l := s.lockKey(name)
-	n := len(l)
-	all := l + ":t" + l + ":q" + l + ":w" + l + ":x:" + owner
-	return &keys{
-		lock:      all[:n],
-		token:     all[:n+end],
-		queue:     all[n+end : 2*(n+end)],
-		places:    all[2*(n+end) : 3*(n+end)],
-		tombstone: all[3*(n+end):],
-	}
+	k := new(keys)
+	s.setKeys(k, name, owner)
+	return k
 }
 
-// sharedKeys are those of a lock in one of the shared modes.
+// setKeys sets the keys of an exclusive lock. They are parts of one string, which costs one
+// allocation.
+func (s *Store) setKeys(k *keys, name, owner string) {
+	const end = len(":t") // the suffixes :q and :w are as long
+	p := s.prefix
+	all := p + "{" + name + "}:t" + p + "{" + name + "}:q" + p + "{" + name + "}:w" + p + "{" + name + "}:x:" + owner
+	n := len(p) + len(name) + len("{}")
+	k.lock = all[:n]
+	k.token = all[:n+end]
+	k.queue = all[n+end : 2*(n+end)]
+	k.places = all[2*(n+end) : 3*(n+end)]
+	k.tombstone = all[3*(n+end):]
+}
+
+// sharedKeys returns the keys of a lock in one of the shared modes.
 func (s *Store) sharedKeys(name, owner string) *keys {
 	k := s.keys(name, owner)
 	k.records, k.members = k.lock+recordsEnd, k.lock+membersEnd
@@ -41,28 +46,30 @@ func (s *Store) sharedKeys(name, owner string) *keys {
 }
 
 const (
-	recordsEnd = ":r"
-	membersEnd = ":k"
+	queueEnd    = ":q"
+	metadataEnd = ":m"
+	recordsEnd  = ":r"
+	membersEnd  = ":k"
 )
 
 func (s *Store) lockKey(name string) string {
 	return s.prefix + "{" + name + "}"
 }
 
-// checkAcquire is check for a request to the server for a lock.
-func checkAcquire(r *lock.Request) error {
+// checkAcquire checks a request for a lock.
+func checkAcquire(r *driver.Request) error {
 	if err := check(r); err != nil {
 		return err
 	}
 	if err := checkMetadata(r); err != nil {
 		return err
 	}
-	return checkWish(r)
+	return checkArgs(r)
 }
 
-// check refuses requests that would break the scheme of keys, or that this store
-// cannot serve. The client has checked more.
-func check(r *lock.Request) error {
+// check refuses requests that would break the scheme of keys, and requests that this store
+// cannot serve. The client has made further checks.
+func check(r *driver.Request) error {
 	if err := checkKey(r.Key); err != nil {
 		return err
 	}
@@ -72,25 +79,25 @@ func check(r *lock.Request) error {
 	return checkTerms(r)
 }
 
-// checkTerms checks what stands beside the names.
-func checkTerms(r *lock.Request) error {
+// checkTerms checks the mode and the TTL.
+func checkTerms(r *driver.Request) error {
 	switch {
-	case r.Mode > lock.Members:
+	case r.Mode > driver.Members:
 		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
 	case r.TTL < time.Millisecond:
-		return fmt.Errorf("%w: %v is less than a millisecond", lock.ErrBadTTL, r.TTL)
+		return fmt.Errorf("%w: %v is less than a millisecond", driver.ErrBadTTL, r.TTL)
 	}
 	return nil
 }
 
-// checkKey refuses the names that would empty the hash tag, so that the keys of
-// one lock would be scattered over a cluster.
+// checkKey refuses names that would make the hash tag empty. A cluster would then spread the
+// keys of one lock over several slots.
 func checkKey(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", lock.ErrBadKey)
+		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
 	case name[0] == '}':
-		return fmt.Errorf("%w: it begins with '}'", lock.ErrBadKey)
+		return fmt.Errorf("%w: it begins with '}'", driver.ErrBadKey)
 	}
 	return nil
 }

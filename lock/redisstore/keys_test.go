@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// TestNoTwoKeysAreEqual tries all names of up to four bytes that could be mistaken
-// for a part of the scheme.
-func TestNoTwoKeysAreEqual(t *testing.T) {
+// The test tries all names of up to four bytes from the characters that have a meaning in
+// keys.
+func TestKeysOfDifferentLocksDiffer(t *testing.T) {
 	const alphabet = "{}:txork"
 	names := []string{""}
 	for from := 0; len(names[len(names)-1]) < 4; {
@@ -30,7 +30,7 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 		checked := 0
 		for _, name := range names {
 			for _, owner := range []string{"o", "t", "x:o", ":", "o:t"} {
-				r := lock.Request{Key: name, Owner: owner, TTL: ttl30}
+				r := driver.Request{Key: name, Owner: owner, TTL: ttl30}
 				if check(&r) != nil {
 					continue
 				}
@@ -38,7 +38,7 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 				k := s.sharedKeys(name, r.Owner)
 				for kind, key := range append(all(k), k.records, k.members) {
 					if kind != 4 {
-						owner = "" // those are the same for all owners
+						owner = "" // only the tombstone depends on the owner
 					} else {
 						owner = r.Owner
 					}
@@ -47,7 +47,7 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 						t.Fatalf("%q and %q are both %q", this, other, key)
 					}
 					seen[key] = this
-					require.Equal(t, hashTag(k.lock), hashTag(key), "on one node")
+					require.Equal(t, hashTag(k.lock), hashTag(key), "all keys of a lock have one slot")
 				}
 			}
 		}
@@ -55,7 +55,7 @@ func TestNoTwoKeysAreEqual(t *testing.T) {
 	}
 }
 
-// hashTag returns what of a key decides on its slot.
+// hashTag returns the part of a key that decides its slot.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -69,15 +69,15 @@ func TestKeysOfAnyBytes(t *testing.T) {
 	s, rdb := sharedStore(t)
 	for _, key := range []string{
 		"\x00", "\x00\xff\r\n*1\r\n", "a\x00b", "a", "a:t", "a}:t", "{a}", "a{b}c{d}", "{", "{}", "a}", "é", "e\u0301", "%s\\", "'\"", " ",
-		strings.Repeat("k", lock.MaxKeyLen), strings.Repeat("k", lock.MaxKeyLen-1) + "}",
+		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", driver.MaxKeyLen-1) + "}",
 	} {
 		l := acquire(t, s, request(key))
 		value, err := rdb.Get(t.Context(), s.prefix+"{"+key+"}").Result()
-		require.NoError(t, err, "%q is stored to the byte", key)
+		require.NoError(t, err, "%q is stored byte for byte", key)
 		assert.True(t, strings.HasPrefix(value, l.Owner+" "))
 		defer func() {
 			assert.Len(t, renew(t, s, l), 1)
-			assert.NoError(t, s.Release(t.Context(), l), "%q is a key of its own", key)
+			assert.NoError(t, s.Release(t.Context(), l), "%q is a separate lock", key)
 		}()
 	}
 }

@@ -15,16 +15,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// shared is the server of all tests that do nothing to it that others would see.
-// Each has a prefix of its own.
+// shared is the server of all tests that do not affect others. Each test has its own prefix.
 var shared testredis.Shared
 
-// instead is what this process does in place of the tests, if it was started by one.
+// instead runs instead of the tests, if a test has started this process.
 var instead func()
 
 func TestMain(m *testing.M) {
@@ -36,47 +35,49 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Around(m))
 }
 
-// TestContract is done as a user with the rights that the package comment names.
+// TestContract uses a Redis user who has only the rights that the package comment names.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	admin := shared.Server(t).Client(t)
 	contract(t, admin, limited(t, admin))
 }
 
-// contract runs the contract on a store of the user. The admin does what no store does.
+// contract runs the contract on stores with the connections of user. rdb does what no store
+// does.
 func contract(t *testing.T, rdb, user redis.UniversalClient) {
 	t.Helper()
 	locktest.TestStore(t, locktest.Config{
-		New:      func(t *testing.T) lock.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
+		New:      func(t *testing.T) driver.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
 		TTL:      3 * time.Second,
 		Modes:    locktest.AllModes,
 		Inspects: true,
-		Delete: func(t *testing.T, s lock.Store, key string) {
+		Lists:    true,
+		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), s.(*Store).lockKey(key)).Err())
 		},
-		Waiting: func(t *testing.T, s lock.Store, key string) int {
+		Waiting: func(t *testing.T, s driver.Store, key string) int {
 			info, err := s.(*Store).Inspect(t.Context(), key)
 			require.NoError(t, err)
 			return info.Waiting
 		},
-		Die: func(t *testing.T, s lock.Store, r lock.Request) {
-			_, err := s.(*Store).ask(t.Context(), r, s.(*Store).place(r.TTL))
+		Die: func(t *testing.T, s driver.Store, r driver.Request) {
+			_, err := s.(*Store).sendAcquire(t.Context(), r, s.(*Store).place(r.TTL))
 			require.NoError(t, err)
 		},
-		Another: func(t *testing.T, s lock.Store) lock.Store {
+		Another: func(t *testing.T, s driver.Store) driver.Store {
 			return newStore(t, user, &Options{Prefix: s.(*Store).prefix})
 		},
-		Spoil: func(t *testing.T, s lock.Store, key string) {
+		Spoil: func(t *testing.T, s driver.Store, key string) {
 			spoil(t, rdb, s.(*Store).lockKey(key))
 		},
-		Spoiled: func(t *testing.T, s lock.Store, key string) bool {
+		Spoiled: func(t *testing.T, s driver.Store, key string) bool {
 			return rdb.Type(t.Context(), s.(*Store).lockKey(key)).Val() == "list"
 		},
 	})
 }
 
-// spoil puts a list at a key, in one transaction: the acquire of a quorum has its
-// majority and may still be on its way to the other servers.
+// spoil replaces a key by a list, in one transaction, because the acquire of a quorum may
+// still reach this server after it has a majority.
 func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 	t.Helper()
 	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -87,8 +88,8 @@ func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 	require.NoError(t, err)
 }
 
-// newStore returns a store with a prefix of its own, unless o says otherwise. It is
-// closed at the end of the test.
+// newStore returns a store with the options o, or with its own prefix if o is nil. It is
+// closed when the test ends.
 func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	t.Helper()
 	if o == nil {
@@ -100,7 +101,7 @@ func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	return s
 }
 
-// sharedStore returns a store on the shared server, and a client to look at that.
+// sharedStore returns a store on the shared server, and a client of that server.
 func sharedStore(t testing.TB) (*Store, *redis.Client) {
 	t.Helper()
 	rdb := shared.Server(t).Client(t)
@@ -109,12 +110,12 @@ func sharedStore(t testing.TB) (*Store, *redis.Client) {
 
 const ttl30 = 30 * time.Second
 
-// request asks for a key, by a new owner.
-func request(key string) lock.Request {
-	return lock.Request{Key: key, Owner: rand.Text() + ":1", TTL: ttl30}
+// request returns a request for a key by a new owner.
+func request(key string) driver.Request {
+	return driver.Request{Key: key, Owner: rand.Text() + ":1", TTL: ttl30}
 }
 
-func acquire(t testing.TB, s *Store, r lock.Request) lock.Lease {
+func acquire(t testing.TB, s *Store, r driver.Request) driver.Lease {
 	t.Helper()
 	l, err := s.Acquire(t.Context(), r)
 	require.NoError(t, err)
@@ -122,45 +123,45 @@ func acquire(t testing.TB, s *Store, r lock.Request) lock.Lease {
 	return l
 }
 
-// acquireAll acquires prefix0 to prefix(n-1), quickly.
-func acquireAll(t testing.TB, s *Store, prefix string, n int) []lock.Lease {
+// acquireAll acquires prefix0 to prefix(n-1).
+func acquireAll(t testing.TB, s *Store, prefix string, n int) []driver.Lease {
 	t.Helper()
-	leases := make([]lock.Lease, n)
+	leases := make([]driver.Lease, n)
 	for i := range leases {
 		leases[i] = acquire(t, s, request(fmt.Sprint(prefix, i)))
 	}
 	return leases
 }
 
-// enqueue does what a client does that waits in the queue.
-func enqueue(t testing.TB, s *Store, rdb *redis.Client, r lock.Request) {
+// enqueue puts a waiter into the queue.
+func enqueue(t testing.TB, s *Store, rdb *redis.Client, r driver.Request) {
 	t.Helper()
-	err := redis.NewScript(acquireScript.source).Run(t.Context(), rdb, all(s.keys(r.Key, r.Owner)), r.Owner, ttlMs, placeMs, memMs).Err()
+	err := redis.NewScript(acquireScript.Source()).Run(t.Context(), rdb, all(s.keys(r.Key, r.Owner)), r.Owner, ttlMs, placeMs, memMs).Err()
 	require.NoError(t, err)
 }
 
 // all returns the keys in the order of the scripts.
 func all(k *keys) []string { return []string{k.lock, k.token, k.queue, k.places, k.tombstone} }
 
-func renew(t testing.TB, s *Store, leases ...lock.Lease) []renewal.Outcome {
+func renew(t testing.TB, s *Store, leases ...driver.Lease) []renewal.Outcome {
 	t.Helper()
 	out := make([]renewal.Outcome, len(leases))
 	require.NoError(t, s.Renew(t.Context(), leases, out))
 	return out
 }
 
-// unknown renews leases, of which none may get an answer, and returns the error.
-func unknown(ctx context.Context, t testing.TB, s *Store, leases ...lock.Lease) error {
+// unknown renews leases, checks that all outcomes are Unknown, and returns the error.
+func unknown(ctx context.Context, t testing.TB, s *Store, leases ...driver.Lease) error {
 	t.Helper()
 	out := make([]renewal.Outcome, len(leases))
 	err := s.Renew(ctx, leases, out)
-	assert.Equal(t, make([]renewal.Outcome, len(leases)), out, "unknown is not lost")
+	assert.Equal(t, make([]renewal.Outcome, len(leases)), out, "no outcome is known")
 	require.Error(t, err)
 	return err
 }
 
-// secretless checks that an error shows neither of the secrets, however it is
-// printed.
+// secretless checks that an error does not contain the secrets, in any format and in any
+// error that it wraps.
 func secretless(t testing.TB, err error, secrets ...string) {
 	t.Helper()
 	require.Error(t, err)
@@ -186,8 +187,8 @@ func keysOf(t testing.TB, rdb *redis.Client, prefix string) []string {
 	return keys
 }
 
-// around checks that a duration is the wanted one, less what the test itself has
-// taken.
+// around checks that a duration is want, or up to two seconds less because of the time that
+// the test has taken.
 func around(t testing.TB, want, got time.Duration, msg ...any) {
 	t.Helper()
 	assert.LessOrEqual(t, got, want, msg...)

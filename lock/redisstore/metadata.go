@@ -1,29 +1,39 @@
 package redisstore
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// The metadata of an exclusive lock are a part of what the scripts take for the
-// owner: "owner{metadata", in base64. So they cost nothing where there are none, no
-// script knows of them, and a lock that is handed over has them from its first
-// moment. No owner holds a brace.
+var _ driver.MetadataSetter = (*Store)(nil)
+
+// The scripts get the metadata of an exclusive lock as a part of the owner:
+// "owner{metadata", in base64. Locks without metadata therefore pay nothing, and the
+// scripts need not know about metadata. A handed-over lock has its metadata at once.
+// Owners contain no brace.
+//
+// A holder that changes its metadata keeps that owner, because renewals and releases that
+// are under way name it. The new metadata are in a key of their own, with the token of the
+// holder.
 
 const metadataMark = "{"
 
-// named returns the owner of a request as the scripts get it.
-func named(r *lock.Request) string {
-	if r.Mode != lock.Exclusive || r.Extra == nil || r.Extra.Metadata == "" {
+// wireOwner returns the owner of a request in the form that the scripts get.
+func wireOwner(r *driver.Request) string {
+	if r.Mode != driver.Exclusive || r.Attrs == nil || r.Attrs.Metadata == "" {
 		return r.Owner
 	}
-	return r.Owner + metadataMark + base64.RawURLEncoding.EncodeToString([]byte(r.Extra.Metadata))
+	return r.Owner + metadataMark + base64.RawURLEncoding.EncodeToString([]byte(r.Attrs.Metadata))
 }
 
-// metadataOf returns the metadata in an owner of the scripts.
+// metadataOf returns the metadata in an owner that wireOwner made.
 func metadataOf(name string) string {
 	_, text, _ := strings.Cut(name, metadataMark)
 	metadata, err := base64.RawURLEncoding.DecodeString(text)
@@ -33,9 +43,42 @@ func metadataOf(name string) string {
 	return string(metadata)
 }
 
-func checkMetadata(r *lock.Request) error {
-	if n := len(r.Metadata()); n > lock.MaxMetadataLen {
-		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", n, lock.MaxMetadataLen)
+func checkMetadata(r *driver.Request) error {
+	if n := len(r.Metadata()); n > driver.MaxMetadataLen {
+		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", n, driver.MaxMetadataLen)
 	}
 	return nil
+}
+
+// metadataTTL is how long the server keeps metadata of SetMetadata. Nothing extends it, so it
+// outlasts any leadership in practice.
+const metadataTTL = 365 * 24 * time.Hour
+
+// SetMetadata implements [driver.MetadataSetter] in mode Exclusive. The server forgets the
+// metadata after a year, and Inspect then shows those of the Acquire again.
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if err := s.setMetadata(ctx, l, metadata); err != nil {
+		return failed("set the metadata of", l.Key, err)
+	}
+	return nil
+}
+
+func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if l.Mode != driver.Exclusive {
+		return fmt.Errorf("metadata in mode %v: %w", l.Mode, errors.ErrUnsupported)
+	}
+	st, err := s.stateOf(&l)
+	if err != nil {
+		return err
+	}
+	key, token := st.key+metadataEnd, strconv.FormatUint(l.Token, 10)
+	reply, err := s.run(ctx, metadataScript, l.Owner, nil, nil, 2, &st.key, &key, &st.value, &token, &metadata, metadataTTL.Milliseconds())
+	if err != nil {
+		return err
+	}
+	done, err := parseCode(reply, 1)
+	if err == nil && done == 0 {
+		err = driver.ErrNotHeld
+	}
+	return err
 }

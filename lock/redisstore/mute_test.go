@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// dialer makes connections of which those with a subscription can be muted: they
-// stay open, what is sent on them arrives, and nothing is heard.
+// dialer makes connections. It can mute those with a subscription: they stay open and still
+// send, but receive nothing.
 type dialer struct {
 	pings atomic.Int64
 
@@ -21,7 +21,7 @@ type dialer struct {
 type mutable struct {
 	net.Conn
 	dialer *dialer
-	known  bool // as a subscription; of the writer
+	known  bool // as a subscription; only the writer uses it
 	muted  atomic.Bool
 }
 
@@ -57,7 +57,7 @@ func (c *mutable) Read(p []byte) (int, error) {
 	}
 }
 
-// mute silences all subscriptions that there are.
+// mute mutes all subscriptions that exist.
 func (d *dialer) mute() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // of the process that is paused: the address of its server
+	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // names the server to the process that is paused
 	holderTTL    = 4 * time.Second
 	holderLeases = 200
 )
 
-func TestAHolderThatIsPausedForHalfATTLLosesNothing(t *testing.T) {
+func TestAHolderPausedForHalfATTLLosesNothing(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
 	h.pause(t, holderTTL/2)
@@ -34,15 +34,15 @@ func TestAHolderThatIsPausedForHalfATTLLosesNothing(t *testing.T) {
 	assert.Equal(t, "lost 0", h.line(t))
 }
 
-func TestAHolderThatIsPausedForTwoTTLsKnowsWhenItWakes(t *testing.T) {
+func TestAHolderPausedForTwoTTLsIsInvalidAtOnce(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
 	h.pause(t, 2*holderTTL)
-	assert.Equal(t, "valid 0", h.line(t), "at the first look, whatever timer has run by then")
+	assert.Equal(t, "valid 0", h.line(t), "no handle is valid at the first check, even if no timer has run yet")
 	assert.Equal(t, "lost 200", h.line(t))
 }
 
-// holder is a process of its own that holds locks.
+// holder is a separate process that holds locks.
 type holder struct {
 	process *os.Process
 	lines   *bufio.Scanner
@@ -64,7 +64,7 @@ func startHolder(t *testing.T) *holder {
 	return h
 }
 
-// line returns what the holder says next.
+// line returns the next line of the holder's output.
 func (h *holder) line(t *testing.T) string {
 	t.Helper()
 	require.True(t, h.lines.Scan(), "the holder has ended")
@@ -84,8 +84,8 @@ func init() {
 	}
 }
 
-// hold is what the other process does. It looks at the clock without a break, so
-// that it notices the pause before any timer does.
+// hold is the main function of the holder. It reads the clock in a loop, so that it notices
+// the pause before any timer does.
 func hold(addr string) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	store, err := New(rdb, nil)
@@ -98,8 +98,8 @@ func hold(addr string) {
 		must(err)
 		held = append(held, h)
 	}
-	time.Sleep(holderTTL / 3) // renewals are under way
-	last := time.Now()        // before others know, who may pause this process at once
+	time.Sleep(holderTTL / 3) // renewals have begun
+	last := time.Now()        // before the output, because the pause may begin right after it
 	fmt.Println("held")
 
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lossy is a connection on which one script is lost, if it is to be, and nobody told.
+// lossy is a connection that drops one script without an error when lose is set.
 type lossy struct {
 	net.Conn
 	lose *atomic.Bool
@@ -28,9 +28,9 @@ func (c lossy) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// L1: a waiter asks three times in the time of a place, also if one poll is lost on a
-// connection that stays open.
-func TestAPollThatIsLostCostsNoPlace(t *testing.T) {
+// L1: a waiter polls three times in the length of a place, so it keeps the place if one poll
+// is lost on a connection that stays open.
+func TestALostPollKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Bool
 	prefix := rand.Text() + ":"
@@ -47,27 +47,28 @@ func TestAPollThatIsLostCostsNoPlace(t *testing.T) {
 	s := newStore(t, rdb, &Options{Prefix: prefix, Place: 2 * time.Second})
 	done := startWait(t.Context(), t, s, requestFor("k", 20*time.Second))
 	lose.Store(true)
-	time.Sleep(2500 * time.Millisecond) // a place and more
+	time.Sleep(2500 * time.Millisecond) // longer than a place
 	require.False(t, lose.Load(), "a poll was lost")
 	_, took := handed(t, other, holder, done)
 	assert.Less(t, took, soon)
 }
 
-// TestNothingIsAskedForOnceTheLockIsGranted, though a signal came while the poll was under way.
-func TestNothingIsAskedForOnceTheLockIsGranted(t *testing.T) {
+// A granted waiter sends no more polls, even if a signal came before the answer to its poll.
+func TestNoPollFollowsAGrant(t *testing.T) {
 	t.Parallel()
 	s, w := wired(t, "")
 	r := requestFor("k", time.Hour)
-	call := &waiting{
-		store: s, request: r, place: time.Hour, anchor: time.Now(), ear: s.signals.join(r.Owner), answers: make(chan reply, 1),
-		queued: true, polling: true, again: true,
+	p := new(poll)
+	call := &waiter{
+		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: s.subscription.Join(r.Owner, ""), answers: make(chan reply, 1),
+		state: waitQueued, polls: []*poll{p}, pollAgain: true,
 	}
-	call.next(time.Hour)
-	call.answers <- reply{acquired: acquired{verdict: granted, token: 5}, sent: time.Now()}
-	l, err := call.queue(t.Context())
-	require.NoError(t, err)
-	assert.EqualValues(t, 5, l.Token)
-	assert.False(t, call.unanswered, "or a tombstone would be left for it")
-	s.running.Wait()
-	assert.Zero(t, w.evals.Load())
+	call.setTimer(time.Hour)
+	call.answers <- reply{acquired: acquired{verdict: granted, token: 5}, poll: p, sent: time.Now()}
+	call.queue(t.Context())
+	require.NoError(t, call.err)
+	assert.EqualValues(t, 5, call.lease.Token)
+	assert.False(t, call.unanswered, "the release needs no tombstone")
+	require.NoError(t, s.Close()) // waits for all requests
+	assert.Zero(t, w.Evals.Load())
 }

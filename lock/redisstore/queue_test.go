@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,13 +9,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestEnterTheQueueAndPoll(t *testing.T) {
 	tb := newTable(t)
 	token := tb.granted("a:1")
-	mark, head := tb.queued("b:1")
-	assert.Equal(t, token, mark)
+	latest, head := tb.queued("b:1")
+	assert.Equal(t, token, latest)
 	assert.True(t, head)
 	_, head = tb.queued("c:1")
 	assert.False(t, head)
@@ -30,10 +33,10 @@ func TestEnterTheQueueAndPoll(t *testing.T) {
 	_, head = tb.queued("b:1")
 	assert.True(t, head)
 	assert.Greater(t, ends("b:1"), first, "a poll renews the place")
-	assert.Equal(t, []string{"b:1", "c:1"}, tb.queue(), "and keeps the turn")
+	assert.Equal(t, []string{"b:1", "c:1"}, tb.queue(), "a poll keeps the position")
 }
 
-func TestTheQueueEndsSoonAfterItsLastWaiter(t *testing.T) {
+func TestTheQueueExpiresSoonAfterItsLastWaiter(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
 	tb.queued("b:1")
@@ -44,7 +47,7 @@ func TestTheQueueEndsSoonAfterItsLastWaiter(t *testing.T) {
 	}
 	tb.queued("b:1")
 	for _, key := range []string{tb.k.queue, tb.k.places} {
-		assert.Greater(t, tb.pttl(key), time.Minute, "most polls do not write it")
+		assert.Greater(t, tb.pttl(key), time.Minute, "most polls do not set the expiry")
 		require.NoError(t, tb.rdb.PExpire(t.Context(), key, 2*placeMs*time.Millisecond-time.Second).Err())
 	}
 	tb.queued("b:1")
@@ -53,7 +56,7 @@ func TestTheQueueEndsSoonAfterItsLastWaiter(t *testing.T) {
 	}
 }
 
-func TestTheQueueAndItsPlacesEndTogether(t *testing.T) {
+func TestTheQueueAndItsPlacesExpireTogether(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
 	both := []string{tb.k.queue, tb.k.places}
@@ -71,7 +74,7 @@ func TestTheQueueAndItsPlacesEndTogether(t *testing.T) {
 	require.NoError(t, tb.rdb.PExpire(t.Context(), tb.k.places, 3*placeMs*time.Millisecond).Err())
 	tb.kill("b:1")
 	tb.queued("c:1")
-	assert.Equal(t, []string{"c:1"}, tb.queue(), "it cleared away the only other, and with it the queue")
+	assert.Equal(t, []string{"c:1"}, tb.queue(), "entering has removed the only other place, and with it the old queue")
 	for _, key := range []string{tb.k.queue, tb.k.places} {
 		around(t, 4*placeMs*time.Millisecond, tb.pttl(key))
 	}
@@ -87,16 +90,16 @@ func TestReleaseHandsOver(t *testing.T) {
 	owner, second, _ := strings.Cut(tb.value(), " ")
 	assert.Equal(t, "b:1", owner)
 	rising(t, first, second)
-	around(t, placeMs*time.Millisecond, tb.pttl(tb.k.lock), "the grant inherits what is left of the place")
+	around(t, placeMs*time.Millisecond, tb.pttl(tb.k.lock), "the grant lasts for the rest of the place")
 	assert.Equal(t, second, tb.rdb.Get(t.Context(), tb.k.token).Val())
 	assert.Equal(t, []string{"c:1"}, tb.queue())
 	assert.Equal(t, []string{"c:1"}, tb.places(), "a holder has no place")
-	assert.Equal(t, []string{"b:1 " + second}, signals())
+	assert.Equal(t, []string{message("b:1", second)}, signals())
 
-	assert.Equal(t, second, tb.granted("b:1"), "asking again confirms the grant")
+	assert.Equal(t, second, tb.granted("b:1"), "another request returns the same grant")
 	around(t, ttlMs*time.Millisecond, tb.pttl(tb.k.lock))
-	mark, head := tb.queued("c:1")
-	assert.Equal(t, second, mark)
+	latest, head := tb.queued("c:1")
+	assert.Equal(t, second, latest)
 	assert.True(t, head)
 }
 
@@ -108,7 +111,7 @@ func TestTheQueueIsFirstInFirstOut(t *testing.T) {
 		tb.queued(fmt.Sprintf("o%d:1", i))
 	}
 	for i := range waiters {
-		tb.queued(fmt.Sprintf("o%d:1", waiters-i)) // polls change no turns
+		tb.queued(fmt.Sprintf("o%d:1", waiters-i)) // polls keep the positions
 	}
 	for i := range waiters {
 		assert.EqualValues(t, 1, tb.release(fmt.Sprintf("o%d:1", i), 0))
@@ -118,17 +121,17 @@ func TestTheQueueIsFirstInFirstOut(t *testing.T) {
 	}
 	rising(t, tokens...)
 	assert.EqualValues(t, 1, tb.release(fmt.Sprintf("o%d:1", waiters), 0))
-	assert.Equal(t, []string{tb.k.token}, keysOf(t, tb.rdb, tb.pre), "nothing is left but the last token")
+	assert.Equal(t, []string{tb.k.token}, keysOf(t, tb.rdb, tb.pre), "only the last token remains")
 }
 
-func TestTheDeadAreSkipped(t *testing.T) {
+func TestExpiredPlacesAreSkipped(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
 	for _, o := range []string{"b:1", "c:1", "d:1", "e:1"} {
 		tb.queued(o)
 	}
 	tb.kill("b:1", "d:1")
-	require.NoError(t, tb.rdb.ZRem(t.Context(), tb.k.places, "c:1").Err(), "in the queue but without a place")
+	require.NoError(t, tb.rdb.ZRem(t.Context(), tb.k.places, "c:1").Err(), "c:1 is in the queue without a place")
 	assert.EqualValues(t, 1, tb.release("a:1", 0))
 	assert.Contains(t, tb.value(), "e:1 ")
 	assert.Empty(t, tb.queue())
@@ -138,24 +141,24 @@ func TestTheDeadAreSkipped(t *testing.T) {
 	tb.queued("g:1")
 	tb.kill("f:1", "g:1")
 	assert.EqualValues(t, 1, tb.release("e:1", 0))
-	assert.Equal(t, []string{tb.k.token}, keysOf(t, tb.rdb, tb.pre), "if all are dead the lock is free")
+	assert.Equal(t, []string{tb.k.token}, keysOf(t, tb.rdb, tb.pre), "the lock is free if all places have expired")
 }
 
-func TestAnExpiredLockGoesToTheHead(t *testing.T) {
+func TestAnExpiredLockGoesToTheFirstWaiter(t *testing.T) {
 	tb := newTable(t)
 	signals := tb.signals("b")
 	first := tb.granted("a:1")
 	tb.queued("b:1")
 	tb.queued("c:1")
 	tb.expire()
-	v := tb.acquire("d:1", ttlMs, 0) // any request moves the queue on, a try too
+	v := tb.acquire("d:1", ttlMs, 0) // any request serves the queue, even one that does not wait
 	require.Len(t, v, 4)
-	assert.EqualValues(t, taken, v[0], "and does not overtake it")
+	assert.EqualValues(t, taken, v[0], "the request does not overtake b:1")
 	second := v[1].(string)
 	rising(t, first, second)
 	assert.Equal(t, "b:1 "+second, tb.value())
 	assert.LessOrEqual(t, v[2].(int64), int64(placeMs))
-	assert.Equal(t, []string{"b:1 " + second}, signals())
+	assert.Equal(t, []string{message("b:1", second)}, signals())
 	assert.Equal(t, []string{"c:1"}, tb.queue())
 
 	tb.expire()
@@ -169,12 +172,12 @@ func TestAnExpiredLockGoesToTheHead(t *testing.T) {
 	tb.expire()
 	v = tb.acquire("e:1", ttlMs, placeMs)
 	assert.EqualValues(t, taken, v[0])
-	assert.EqualValues(t, 1, v[3], "who finds it for another is queued behind")
+	assert.EqualValues(t, 1, v[3], "a request that serves another waiter enters the queue behind it")
 	assert.Contains(t, tb.value(), "d:1 ")
 	assert.Equal(t, []string{"e:1"}, tb.queue())
 }
 
-func TestEachEntryClearsAwayTwoOfTheDead(t *testing.T) {
+func TestEnteringTheQueueRemovesTwoExpiredPlaces(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
 	for i := range 5 {
@@ -185,14 +188,14 @@ func TestEachEntryClearsAwayTwoOfTheDead(t *testing.T) {
 	assert.Len(t, tb.queue(), 4)
 	assert.Len(t, tb.places(), 4)
 	tb.queued("b:1")
-	assert.Len(t, tb.queue(), 4, "a poll clears nothing away")
+	assert.Len(t, tb.queue(), 4, "a poll removes no places")
 	tb.queued("c:1")
 	tb.queued("d:1")
 	assert.Equal(t, []string{"b:1", "c:1", "d:1"}, tb.queue())
 	assert.Equal(t, []string{"b:1", "c:1", "d:1"}, tb.places())
 }
 
-func TestAPlaceThatEndedIsRevivedWhereItStood(t *testing.T) {
+func TestAnExpiredPlaceIsRevivedAtItsPosition(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
 	tb.queued("b:1")
@@ -213,8 +216,63 @@ func TestReleaseLeavesTheQueue(t *testing.T) {
 	assert.EqualValues(t, 2, tb.release("b:1", 0))
 	assert.Equal(t, []string{"c:1"}, tb.queue())
 	assert.Equal(t, []string{"c:1"}, tb.places())
-	assert.EqualValues(t, 0, tb.release("b:1", 0), "once")
+	assert.EqualValues(t, 0, tb.release("b:1", 0), "the place is removed only once")
 	assert.Contains(t, tb.value(), "a:1 ")
 	tb.queued("b:1")
 	assert.Equal(t, []string{"c:1", "b:1"}, tb.queue())
+}
+
+// The first waiter must notice that the lock expires. A waiter that becomes the first gets a
+// signal, so that it polls.
+func TestTheNewFirstWaiterIsSignalled(t *testing.T) {
+	tb := newTable(t)
+	first, second, third := tb.signals("b"), tb.signals("c"), tb.signals("d")
+	tb.granted("a:1")
+	for _, owner := range []string{"b:1", "c:1", "d:1"} {
+		tb.queued(owner)
+	}
+	assert.EqualValues(t, 2, tb.release("b:1", 0))
+	assert.Equal(t, []string{message("c:1", "0")}, second())
+	assert.EqualValues(t, 2, tb.release("d:1", 0), "the last waiter")
+	assert.EqualValues(t, 0, tb.release("d:1", 0), "a second time")
+	assert.EqualValues(t, 2, tb.release("c:1", 0), "the only waiter")
+	for _, signals := range []func() []string{first, second, third} {
+		assert.Empty(t, signals())
+	}
+}
+
+func TestTheFirstWaiterNoticesAnExpiredLease(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := patient(t, rdb)
+	acquire(t, s, requestFor("k", time.Hour)) // by a client that crashes
+	ctx, cancel := context.WithCancel(t.Context())
+	r := requestFor("k", time.Hour)
+	first := startWait(ctx, t, s, r)
+	second := startWait(t.Context(), t, s, requestFor("k", time.Hour))
+	require.NoError(t, rdb.PExpire(t.Context(), s.lockKey("k"), time.Second).Err())
+	cancel()
+	w := <-first
+	require.ErrorIs(t, w.err, context.Canceled)
+	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: w.Unanswered}), driver.ErrNotHeld)
+	select {
+	case w = <-second:
+		require.NoError(t, w.err)
+	case <-time.After(long):
+		require.Fail(t, "the waiter has not polled: its next regular poll comes after 18 minutes")
+	}
+}
+
+// The reply to a request that finds the lock free, with waiters before it, reports no lease.
+func TestTryAcquireBehindWaiters(t *testing.T) {
+	tb := newTable(t)
+	tb.granted("a:1")
+	tb.queued("b:1")
+	tb.expire()
+	v := tb.acquire("c:1", ttlMs, 0)
+	require.Len(t, v, 4)
+	assert.EqualValues(t, 0, v[2])
+	assert.Contains(t, tb.value(), "b:1 ")
+	v = tb.acquire("c:1", ttlMs, 0)
+	assert.Positive(t, v[2], "b:1 has the lock now")
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -14,10 +14,12 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/quorumstore"
 )
 
-// three starts servers that know nothing of each other.
+// three starts three independent servers.
 func three(t *testing.T) (servers []*testredis.Server, clients []*redis.Client) {
 	t.Helper()
 	for range 3 {
@@ -28,19 +30,60 @@ func three(t *testing.T) (servers []*testredis.Server, clients []*redis.Client) 
 	return servers, clients
 }
 
-// quorumOf returns a quorum of stores of its own.
-func quorumOf(t *testing.T, prefix string, clients []*redis.Client) lock.Store {
+// quorumOf returns a quorum of new stores, one for each client.
+func quorumOf(t *testing.T, prefix string, clients []*redis.Client) driver.Store {
 	t.Helper()
-	var stores []lock.Store
+	var stores []driver.Store
 	for _, rdb := range clients {
 		s, err := New(rdb, &Options{Prefix: prefix})
 		require.NoError(t, err)
 		stores = append(stores, s)
 	}
-	q, err := lock.Quorum(stores...)
+	q, err := quorumstore.New(stores...)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, q.(io.Closer).Close()) })
+	t.Cleanup(func() { assert.NoError(t, q.Close()) })
 	return q
+}
+
+// A server has several addresses. Some are recognizable as equal; for others the quorum must
+// ask the server.
+func TestAQuorumOfOneServer(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	_, port, err := net.SplitHostPort(srv.Addr())
+	require.NoError(t, err)
+	at := func(addr string) driver.Store {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		s, err := New(rdb, nil)
+		require.NoError(t, err)
+		return s
+	}
+	stores := []driver.Store{at("127.0.0.1:" + port), at("localhost:" + port), at("127.1:0" + port)}
+	_, err = quorumstore.New(stores...)
+	require.ErrorContains(t, err, "stores 0 and 1 share the server at")
+	for _, s := range stores {
+		require.NoError(t, s.(*Store).Close())
+	}
+
+	stores = nil
+	for range 3 { // each with another address
+		_, port, err := net.SplitHostPort(testredis.StartProxy(t, srv).Client(t).Options().Addr)
+		require.NoError(t, err)
+		stores = append(stores, at("127.0.0.1:"+port))
+	}
+	q, err := quorumstore.New(stores...)
+	require.NoError(t, err)
+	client, err := lock.New(q, nil)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = client.Mutex("k").Lock(t.Context())
+		require.ErrorContains(t, err, "must be independent servers")
+	}
+	require.NoError(t, client.Close(t.Context()))
+	locks, err := srv.Client(t).Keys(t.Context(), "lw:*}").Result()
+	require.NoError(t, err)
+	assert.Empty(t, locks, "no lock is held")
 }
 
 func TestQuorumContract(t *testing.T) {
@@ -49,22 +92,23 @@ func TestQuorumContract(t *testing.T) {
 	prefix := rand.Text() + ":"
 	lockKey := func(key string) string { return prefix + "{" + key + "}" }
 	locktest.TestStore(t, locktest.Config{
-		New:       func(t *testing.T) lock.Store { return quorumOf(t, prefix, clients) },
-		TTL:       6 * time.Second, // of which each server has a fifth to answer
+		New:       func(t *testing.T) driver.Store { return quorumOf(t, prefix, clients) },
+		TTL:       6 * time.Second, // each server has a fifth of it to answer
 		Tokenless: true,
 		Modes:     locktest.AllModes,
 		Inspects:  true,
-		Delete: func(t *testing.T, _ lock.Store, key string) {
+		Lists:     true,
+		Delete: func(t *testing.T, _ driver.Store, key string) {
 			for _, rdb := range clients {
 				require.NoError(t, rdb.Del(t.Context(), lockKey(key)).Err())
 			}
 		},
-		Spoil: func(t *testing.T, _ lock.Store, key string) {
+		Spoil: func(t *testing.T, _ driver.Store, key string) {
 			for _, rdb := range clients {
 				spoil(t, rdb, lockKey(key))
 			}
 		},
-		Spoiled: func(t *testing.T, _ lock.Store, key string) bool {
+		Spoiled: func(t *testing.T, _ driver.Store, key string) bool {
 			for _, rdb := range clients {
 				if rdb.Type(t.Context(), lockKey(key)).Val() != "list" {
 					return false
@@ -75,8 +119,8 @@ func TestQuorumContract(t *testing.T) {
 	})
 }
 
-// A server that stops answering, and one that is gone, are a minority each: the
-// lock is taken, kept and given back. Both together are not.
+// A server that hangs is a minority: locks are acquired, kept and released. A second server
+// that is down makes it a majority: locks are lost.
 func TestQuorumWithoutAServer(t *testing.T) {
 	t.Parallel()
 	servers, clients := three(t)
@@ -98,34 +142,34 @@ func TestQuorumWithoutAServer(t *testing.T) {
 
 	servers[1].Kill()
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), lock.ErrLost)
+	require.ErrorIs(t, h.Err(), driver.ErrLost)
 	_, err = client.Mutex("other").Lock(t.Context())
 	require.Error(t, err)
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.NotErrorIs(t, err, driver.ErrNotAcquired)
 	require.NoError(t, servers[0].Cont())
 }
 
 func TestQuorumRefusesOneServerTwice(t *testing.T) {
-	store := func(rdb redis.UniversalClient) lock.Store {
+	store := func(rdb redis.UniversalClient) driver.Store {
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		return newStore(t, rdb, nil)
 	}
-	at := func(addr string) lock.Store { return store(redis.NewClient(&redis.Options{Addr: addr})) }
-	cluster := func(addrs ...string) lock.Store {
+	at := func(addr string) driver.Store { return store(redis.NewClient(&redis.Options{Addr: addr})) }
+	cluster := func(addrs ...string) driver.Store {
 		return store(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
 	}
-	sentinel := func(name string) lock.Store {
+	sentinel := func(name string) driver.Store {
 		return store(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: []string{"h:1"}}))
 	}
-	for _, stores := range [][]lock.Store{
+	for _, stores := range [][]driver.Store{
 		{at("a:1"), at("b:1"), at("a:1")},
 		{cluster("a:1", "b:1"), cluster("c:1", "b:1")},
 		{at("a:1"), cluster("a:1")},
 	} {
-		_, err := lock.Quorum(stores...)
-		require.ErrorContains(t, err, "asks the server at")
+		_, err := quorumstore.New(stores...)
+		require.ErrorContains(t, err, "share the server at")
 	}
-	_, err := lock.Quorum(at("a:1"), at("a:2"), cluster("c:1"), sentinel("x"), sentinel("y"))
+	_, err := quorumstore.New(at("a:1"), at("a:2"), cluster("c:1"), sentinel("x"), sentinel("y"))
 	require.NoError(t, err)
 	assert.Equal(t, "[a:1]", fmt.Sprint(at("a:1").(*Store).Addresses()))
 }

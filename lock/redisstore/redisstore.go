@@ -5,58 +5,67 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
 	defaultPrefix   = "lw:"
 	defaultTimeout  = 3 * time.Second
 	defaultPoolSize = 16
-	maxPoolSize     = 10_000 // go-redis makes room for all of them at once
+	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
 
 	minPlace = 3 * time.Second
 	maxPlace = 10 * time.Second
 
-	// memory is how long the last token outlives the moment it names: tokens rise
-	// over any backward step of the server's clock that is smaller.
-	memory = 10 * time.Minute
+	// tokenTTL is how long the last token outlives the moment that it names. Tokens rise
+	// in spite of any smaller backward step of the server's clock.
+	tokenTTL = 10 * time.Minute
 
-	// tombstone is how long an owner is refused that was released with a request
-	// unanswered. It must exceed the longest time that one can still be on its way.
+	// tombstone is how long the server refuses an owner that was released with an
+	// unanswered request. It must exceed the longest time that such a request can be on
+	// its way.
 	tombstone = 60 * time.Second
 )
 
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Prefix of all keys and channels, the same for all who share locks. Braces
-	// are refused: the first pair of them in a key must be that around the name.
-	// Default "lw:".
+	// Prefix begins the names of all keys and channels. All clients that share locks use
+	// the same one. It must not contain braces, because the first pair of braces in a key
+	// must enclose the name of the lock. Default "lw:".
 	Prefix string
 
-	// Timeout bounds one request: an Acquire or Release is one, an Inspect up to two, a
-	// ForceRelease up to three. The ctx may end it earlier. Default 3 s. Renewals have
-	// the deadline of their ctx, and half a minute at most.
+	// Timeout bounds one request. The ctx may end it earlier. An Acquire or Release is one
+	// request and an Inspect up to two. A ForceRelease is up to three, and one more for
+	// every 400 holders. Renewals are bounded by the deadline of their ctx, and by half a
+	// minute. Default 3 s.
 	Timeout time.Duration
 
-	// Place is how long a place in the queue of a lock lasts without its waiter being
-	// heard of, which asks three times in that time: the longest that dead waiters
-	// hold up those behind them. It is what a lock that was handed over has left at
-	// first, until a renewal when a quarter of that has passed. Default a third of the
-	// TTL, 3 to 10 s; always at least a tenth of the TTL and at most all of it. Clients
-	// may differ.
+	// Place is how long a place in the queue of a lock lasts if the server hears nothing
+	// from its waiter. A waiter polls three times in that time. Place is the longest time
+	// for which dead waiters delay the ones behind them. A handed-over lock starts with the
+	// rest of its place; its first renewal comes when a quarter of that rest has passed.
+	// Default a third of the TTL, within 3 to 10 s. The store keeps it between a tenth
+	// of the TTL and the TTL. Clients may use different values.
 	Place time.Duration
 
-	// PoolSize bounds the connections for those calls, which are made when needed: two
-	// carry what many goroutines ask for at one time, the others are for when those
-	// are not answered. As many more, at most eight, are for calls that come alone or
-	// few at a time, and renewals have their own. A cluster has as many for each node.
-	// Default 16; at most 10,000.
+	// PoolSize bounds the connections for acquires and releases, which are opened when
+	// needed. Two of them normally carry many concurrent requests, pipelined; the rest is
+	// used when these two do not answer. As many more, but at most eight, serve requests that
+	// come singly or a few at a time. Renewals have their own connections. On a cluster these
+	// numbers are per node. Default 16; at most 10,000.
 	PoolSize int
+
+	// Replicas asks how many replicas have a lock before it counts as acquired. The zero value
+	// does not ask.
+	Replicas Replicas
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -75,7 +84,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case strings.ContainsAny(opts.Prefix, "{}"):
-		return opts, fmt.Errorf("redisstore: Options.Prefix must hold no brace, got %q", opts.Prefix)
+		return opts, fmt.Errorf("redisstore: Options.Prefix must not contain a brace, got %q", opts.Prefix)
 	case opts.Timeout < 0:
 		return opts, fmt.Errorf("redisstore: Options.Timeout must be above 0, got %v", opts.Timeout)
 	case opts.Place < 0:
@@ -83,206 +92,190 @@ func (o *Options) withDefaults() (Options, error) {
 	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
 		return opts, fmt.Errorf("redisstore: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
 	}
-	return opts, nil
+	var err error
+	opts.Replicas, err = opts.Replicas.withDefaults()
+	return opts, err
 }
 
-// Store is a lock.Store on a Redis server, or on a cluster, a lock.Waiter and a
-// lock.Inspector. Make it with New: what the zero Store is asked for is an error. Its
+// Store is a driver.Store on a Redis server or on a cluster. It is also a driver.Waiter and
+// a driver.Inspector. Make it with New; methods of the zero Store return an error. Its
 // methods are safe for concurrent use. They return soon after their ctx has ended, even
-// while the server hangs; what they have sent by then may still be executed. A nil ctx
-// is an error. Errors name the key, of a batch one of them.
+// if the server hangs. The server may still execute what they have sent. A nil ctx is an
+// error. Errors name the key, or one key of a batch.
 type Store struct {
-	one           *node    // the server; nil on a cluster
-	cluster       *cluster // nil on one server
+	closing       basic.Closing
+	redis         *redisconn.Client // nil in the zero Store
+	subscription  *pubsub.Subscription
 	keysPerScript int
 	prefix        string
+	placeFor      time.Duration // Options.Place; 0 means that it follows from the TTL
 	timeout       time.Duration
-	secrets       []string // what no error may show
-	user          string   // nor this, as a word
-
-	placeFor time.Duration // of Options; 0: as the TTL is
-	signals  *signals
-
-	closing  chan struct{}      // closed when Close begins; nil in the zero Store
-	endDials context.CancelFunc // of one server; a cluster does it itself
-	mu       sync.Mutex         // guards closed, and running against a Wait that has begun
-	closed   bool
-	running  sync.WaitGroup // calls of the server that are under way
+	replicas      Replicas
+	acks          ackCounters
+	report        func(renewal.Event) // nil: nobody wants to know; set before the first call
 }
 
-var _ lock.Store = (*Store)(nil)
+var (
+	_ driver.Store  = (*Store)(nil)
+	_ driver.Keeper = (*Store)(nil)
+)
 
-// New returns a store on the server of a *redis.Client, or on the cluster of a
-// *redis.ClusterClient, from whose options it makes clients of its own; see the
-// package comment. The given one is not used otherwise and is never closed. Other
-// clients, such as a ring, are refused with errors.ErrUnsupported. No IO is done.
-// The store must be closed, which a lock.Client does with its own.
+// New returns a store on the server of a *redis.Client or on the cluster of a
+// *redis.ClusterClient. It makes its own clients from the options of rdb; see the package
+// comment. It does not use rdb otherwise and never closes it. Other clients, such as a
+// *redis.Ring, are refused with errors.ErrUnsupported. New does no IO. The store must be
+// closed; a lock.Client closes its store.
 func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize, Acks: opts.Replicas.Count > 0})
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
 	s := &Store{
-		prefix:   opts.Prefix,
-		timeout:  opts.Timeout,
-		placeFor: opts.Place,
-		closing:  make(chan struct{}),
+		redis:         client,
+		subscription:  pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix}),
+		keysPerScript: keysPerScript,
+		prefix:        opts.Prefix,
+		placeFor:      opts.Place,
+		timeout:       opts.Timeout,
+		replicas:      opts.Replicas,
 	}
-	switch given := rdb.(type) {
-	case *redis.Client:
-		if given == nil {
-			return nil, errNilClient
-		}
-		var life context.Context
-		life, s.endDials = context.WithCancel(context.Background())
-		derived := derive(life, given.Options())
-		s.one, s.keysPerScript = newNode(0, *derived, opts.PoolSize), keysPerScript
-		s.secrets, s.user = []string{derived.Password}, derived.Username
-	case *redis.ClusterClient:
-		if given == nil {
-			return nil, errNilClient
-		}
-		s.cluster, s.keysPerScript = newCluster(given.Options(), opts.PoolSize), 1
-		s.secrets, s.user = []string{given.Options().Password}, given.Options().Username
-	case nil:
-		return nil, errNilClient
-	default:
-		return nil, fmt.Errorf("redisstore: rdb is a %T, only *redis.Client and *redis.ClusterClient are served: %w", rdb, errors.ErrUnsupported)
+	if client.IsCluster() {
+		s.keysPerScript = 1
 	}
-	s.signals = newSignals(s.subscription, opts.Prefix)
 	return s, nil
 }
 
-var errNilClient = errors.New("redisstore: rdb is nil")
+// String returns a text without the password of the server.
+func (s *Store) String() string { return "redisstore with prefix " + basic.Quote(s.prefix) }
 
-// String and GoString keep the password of the server out of messages.
-func (s *Store) String() string { return "redisstore with prefix " + quoted(s.prefix) }
-
-// GoString is String for %#v.
+// GoString returns the text of String for the verb %#v.
 func (s *Store) GoString() string { return "redisstore.Store{" + s.String() + "}" }
 
-// Close ends the store: calls that are under way, and all later ones, return
-// lock.ErrClosed. It waits until none is under way any more. The client that was given
-// to New stays open. A second Close does nothing and returns nil.
+// Close calls [Store.Shutdown] with a ctx that ends after one second.
 func (s *Store) Close() error {
-	if s.closing == nil {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Shutdown closes the store. Calls under way and all later calls return driver.ErrStoreClosed.
+// Shutdown closes all connections, even if ctx has ended, and then waits until all calls
+// have returned. If ctx ends before, it returns the cause of that. Only a function that the
+// user has set in the redis.Options can then still be running, for example a Dialer that
+// ignores its ctx. Its goroutine ends when the function returns. The client that was given
+// to New stays open. Shutdown and Close are idempotent: every call waits until the store is
+// closed or its own ctx ends, and returns the same result.
+func (s *Store) Shutdown(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return fmt.Errorf("redisstore: close: %w", errNilContext)
+	case s.redis == nil:
 		return fmt.Errorf("redisstore: close: %w", errZeroStore)
 	}
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
+	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
+}
+
+func (s *Store) shutdown(ctx context.Context) error {
+	s.redis.Cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.end() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended: // it has just ended
+		default:
+			err = context.Cause(ctx)
+		}
 	}
-	s.closed = true
-	close(s.closing)
-	s.mu.Unlock()
-	s.signals.close()
-	err := s.closeClients()
-	s.running.Wait() // without connections they end at once
 	if err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) closeClients() error {
-	if s.cluster != nil {
-		return s.cluster.close()
-	}
-	s.endDials()
-	return s.one.close()
+const closeTimeout = time.Second
+
+var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
+
+// end closes everything and waits for it.
+func (s *Store) end() error {
+	s.subscription.Cancel()
+	err := s.redis.Close()
+	s.subscription.Close()
+	s.redis.Wait() // the calls end at once, because their connections are closed
+	return err
 }
 
-// subscription returns a subscription to nothing yet, and what reports at each beat
-// whether it is still at the right place. In a cluster any node passes on what is
-// published at another; but one that has ceased to serve may not belong to it any more.
-func (s *Store) subscription(ctx context.Context) (ps *redis.PubSub, stays func() bool) {
-	if s.cluster == nil {
-		return s.one.rdb.Subscribe(ctx), func() bool { return true }
-	}
-	n := s.cluster.candidates()[0] // there is one, for the waiter was answered
-	served, beats := s.cluster.serves(n), 0
-	return n.rdb.Subscribe(ctx), func() bool {
-		if beats++; beats%linger == 0 {
-			s.cluster.refreshed() // no lock may have been at that node, to be sent elsewhere
-		}
-		return !served || s.cluster.serves(n)
-	}
-}
-
-// heard notes what an exchange with a node tells of it.
-func (s *Store) heard(n *node, err error) {
-	if s.cluster != nil {
-		s.cluster.heard(n, err)
-	}
-}
-
-// Acquire implements [lock.Store]. It does not wait in the queue of the lock, and
-// does not overtake it.
-func (s *Store) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+// Acquire implements [driver.Store]. It takes no place in the queue of the lock, and does
+// not overtake the waiters there.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	lease, err := s.acquire(ctx, r)
-	var held *lock.HeldError
-	if err != nil && !errors.As(err, &held) { // which names the key itself
+	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
 		err = failed("acquire", r.Key, err)
+	}
+	if errors.Is(err, redisconn.ErrNotSent) {
+		err = notSentError{err}
 	}
 	return lease, err
 }
 
-func (s *Store) acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
+func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := checkAcquire(&r); err != nil {
-		return lock.Lease{}, err
+		return driver.Lease{}, err
 	}
-	answer, err := s.ask(ctx, r, 0)
+	answer, err := s.sendAcquire(ctx, r, 0)
 	if err != nil {
-		return lock.Lease{}, err
+		return driver.Lease{}, err
 	}
 	switch answer.verdict {
 	case granted:
-		return s.lease(r, answer.token, time.Time{}), nil
+		lease := s.lease(r, answer.token, answer.sent)
+		if err := s.confirm(ctx, &lease); err != nil {
+			return driver.Lease{}, err
+		}
+		return lease, nil
 	case taken:
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
+		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
 	default:
-		return lock.Lease{}, errGivenUp
+		return driver.Lease{}, errGivenUp
 	}
 }
 
-// ask runs the acquire script, for a place in the queue that lasts as long if the
-// lock is taken, or for none.
-func (s *Store) ask(ctx context.Context, r lock.Request, place time.Duration) (acquired, error) {
-	if r.Mode != lock.Exclusive {
-		return s.askShared(ctx, r, place)
+// sendAcquire runs the acquire script. If the lock is taken and place is above 0, the owner
+// gets a place of that length in the queue.
+func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
+	if r.Mode != driver.Exclusive {
+		return s.sendAcquireShared(ctx, r, place)
 	}
-	k, name := s.keys(r.Key, r.Owner), named(&r)
-	reply, err := s.run(ctx, acquireScript, r.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-		&name, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds())
-	if err != nil {
-		return acquired{}, err
-	}
-	return parseAcquired(reply)
+	c := s.newExclusiveCall(&r)
+	c.args[9], c.args[10], c.args[11] = c.number(0, r.TTL), c.number(1, place), tokenTTL.Milliseconds()
+	return parsedAcquire(s.runTimed(ctx, acquireScript, r.Owner, c.args[:]))
 }
 
-// Release implements [lock.Store]. The lock goes to the next in its queue.
-func (s *Store) Release(ctx context.Context, l lock.Lease) error {
+// CanKeep implements [driver.Keeper]. The store can keep locks of mode Exclusive.
+func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+
+// Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
+// unless it is kept; see [driver.Keeper].
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if err := s.release(ctx, l); err != nil {
 		return failed("release", l.Key, err)
 	}
 	return nil
 }
 
-func (s *Store) release(ctx context.Context, l lock.Lease) error {
+func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	if err := check(&l.Request); err != nil {
 		return err
 	}
-	var refuse time.Duration
-	if l.Unanswered {
-		refuse = tombstone
-	}
-	if l.Mode != lock.Exclusive {
-		return s.releaseShared(ctx, l, refuse)
-	}
-	k, name := s.keys(l.Key, l.Owner), named(&l.Request)
-	reply, err := s.run(ctx, releaseScript, l.Owner, nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone,
-		&name, refuse.Milliseconds(), memory.Milliseconds())
+	sc, args := s.releaseArgs(&l)
+	reply, err := s.run(ctx, sc, l.Owner, args...)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,11 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestRenewAThousandOfWhichSomeAreGone(t *testing.T) {
+func TestRenewReportsTheLostLeasesOfAThousand(t *testing.T) {
 	s, rdb := sharedStore(t)
 	leases := acquireAll(t, s, "k", 1000)
 	want := make([]renewal.Outcome, len(leases))
@@ -26,16 +29,16 @@ func TestRenewAThousandOfWhichSomeAreGone(t *testing.T) {
 		want[i] = renewal.Lost
 		key := s.lockKey(leases[i].Key)
 		require.NoError(t, rdb.Del(t.Context(), key).Err())
-		if n%2 == 0 { // taken by another since
+		if n%2 == 0 { // another owner has the lock
 			acquire(t, s, request(leases[i].Key))
 		}
 	}
 	assert.Equal(t, want, renew(t, s, leases...))
 }
 
-func TestRenewGivesEachItsOwnTTL(t *testing.T) {
+func TestRenewGivesEachLeaseItsOwnTTL(t *testing.T) {
 	s, rdb := sharedStore(t)
-	leases := make([]lock.Lease, 0, 200)
+	leases := make([]driver.Lease, 0, 200)
 	for i := range cap(leases) {
 		r := request(fmt.Sprint("k", i))
 		r.TTL = time.Duration(1+i%7) * time.Minute
@@ -59,14 +62,14 @@ func TestRenewGivesEachItsOwnTTL(t *testing.T) {
 	}
 }
 
-func TestRenewWhatRepeats(t *testing.T) {
+func TestRenewALeaseTwiceInABatch(t *testing.T) {
 	s, rdb := sharedStore(t)
 	old := acquire(t, s, request("k"))
 	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
 	r := request("k")
 	r.TTL = time.Hour
 	young := acquire(t, s, r)
-	batch := make([]lock.Lease, 0, 100)
+	batch := make([]driver.Lease, 0, 100)
 	want := make([]renewal.Outcome, 0, 100)
 	for i := range cap(batch) {
 		if i%3 == 0 {
@@ -79,49 +82,59 @@ func TestRenewWhatRepeats(t *testing.T) {
 	around(t, time.Hour, rdb.PTTL(t.Context(), s.lockKey("k")).Val())
 }
 
-func TestWhatIsNoLockDoesNotDisturbItsMates(t *testing.T) {
+func TestAForeignValueDoesNotDisturbItsBatch(t *testing.T) {
 	s, rdb := sharedStore(t)
 	leases := acquireAll(t, s, "k", 5)
 	spoil(t, rdb, s.lockKey("k2"))
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Renewed, renewal.Lost, renewal.Renewed, renewal.Renewed}, renew(t, s, leases...))
 	assert.EqualValues(t, 1, rdb.LLen(t.Context(), s.lockKey("k2")).Val())
 
-	batch := append([]lock.Lease{{}}, leases[0], lock.Lease{Request: lock.Request{Key: "k", Owner: "o"}}, leases[1])
+	batch := append([]driver.Lease{{}}, leases[0], driver.Lease{Request: driver.Request{Key: "k", Owner: "o"}}, leases[1])
 	out := make([]renewal.Outcome, len(batch))
 	err := s.Renew(t.Context(), batch, out)
-	require.ErrorIs(t, err, lock.ErrBadKey, "of the first that is bad")
+	require.ErrorIs(t, err, driver.ErrBadKey, "the error is that of the first invalid lease")
 	require.ErrorContains(t, err, "2 of 4")
 	assert.Equal(t, []renewal.Outcome{renewal.Unknown, renewal.Renewed, renewal.Unknown, renewal.Renewed}, out)
 }
 
 func TestABatchIsOneRoundTrip(t *testing.T) {
-	s, _ := sharedStore(t)
+	var sent counter
+	rdb := redis.NewClient(&redis.Options{Addr: shared.Server(t).Addr(), Dialer: sent.dial})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
 	leases := acquireAll(t, s, "k", 200)
 	renew(t, s, leases[0]) // the server may not know the script yet
-	var trips counter
-	s.one.rdb.AddHook(&trips)
+	writes, scripts := sent.writes.Load(), sent.scripts.Load()
 	renew(t, s, leases...)
-	assert.Equal(t, counter{pipelines: 1, commands: 8}, trips, "scripts of 25 leases")
+	assert.EqualValues(t, 1, sent.writes.Load()-writes)
+	assert.EqualValues(t, 8, sent.scripts.Load()-scripts, "each script renews 25 leases")
 
-	trips = counter{}
+	writes, scripts = sent.writes.Load(), sent.scripts.Load()
 	for i := range leases[:50] {
 		leases[i].TTL += time.Duration(i%2) * time.Minute
 	}
 	renew(t, s, leases[:50]...)
-	assert.Equal(t, counter{pipelines: 1, commands: 2}, trips, "one for each TTL, in whatever order they come")
+	assert.EqualValues(t, 1, sent.writes.Load()-writes)
+	assert.EqualValues(t, 2, sent.scripts.Load()-scripts, "one script for each TTL, in any order of the leases")
 }
 
-// counter counts what a client sends.
-type counter struct{ pipelines, commands int }
+// counter counts the writes to its connections, and the scripts in them.
+type counter struct{ writes, scripts atomic.Int64 }
 
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.pipelines++
-		c.commands += len(cmds)
-		return next(ctx, cmds)
-	}
+func (c *counter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return countedConn{conn, c}, err
+}
+
+type countedConn struct {
+	net.Conn
+	counter *counter
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.counter.writes.Add(1)
+	c.counter.scripts.Add(int64(bytes.Count(p, []byte("evalsha"))))
+	return c.Conn.Write(p)
 }
 
 func TestRenewAllocatesLittle(t *testing.T) {

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-// Replies are read strictly: what is not exactly as the script says is an error,
-// never a success. An error shows the shape of a reply only, for the content may
-// be an owner.
+// Replies are parsed strictly: a reply that differs from the header of its script is an
+// error, never a success. Errors show only the shape of a reply, because its content may
+// contain an owner.
 
-const maxToken = 1<<53 - 1 // Lua counts no further
+const maxToken = 1<<53 - 1 // larger numbers are not exact in Lua
 
 // verdict is the first element of a reply of the acquire script.
 type verdict int64
@@ -25,15 +26,26 @@ const (
 	granted verdict = 1
 )
 
-// Replies of the release script, beside 0.
-const hadLock = 1
+// released is the reply of the release script to an owner that held the lock.
+const released = 1
 
 // acquired is a reply of the acquire script.
 type acquired struct {
 	verdict   verdict
-	token     uint64        // of the holder
-	head      bool          // if taken: first in the queue
+	token     uint64        // of the holder, or of the grant
+	head      bool          // if taken: the owner is first in the queue
 	expiresIn time.Duration // if taken; 0 if the server cannot tell
+	sent      time.Time     // an instant before the request was sent
+}
+
+// parsedAcquire parses the outcome of an acquire script.
+func parsedAcquire(reply redisconn.Reply, err error) (acquired, error) {
+	if err != nil {
+		return acquired{}, err
+	}
+	result, err := parseAcquired(reply.Value)
+	result.sent = reply.Sent
+	return result, err
 }
 
 func parseAcquired(reply any) (acquired, error) {
@@ -67,6 +79,13 @@ func parseAcquired(reply any) (acquired, error) {
 	return a, nil
 }
 
+// isUnsent reports whether the server does not know the members of a request that did not
+// send them.
+func isUnsent(reply any) bool {
+	items, ok := reply.([]any)
+	return ok && len(items) == 1 && items[0] == int64(2)
+}
+
 // parseCode reads a reply that is a number from 0 to most.
 func parseCode(reply any, most int64) (int64, error) {
 	code, ok := reply.(int64)
@@ -82,14 +101,35 @@ func parseReleased(reply any) error {
 	switch {
 	case err != nil:
 		return err
-	case had != hadLock:
-		return lock.ErrNotHeld
+	case had != released:
+		return driver.ErrNotHeld
 	}
 	return nil
 }
 
-// parseLost reads the reply of the renew script for n leases: rising indexes from
-// 1 to n.
+// parseDenied reads the reply of the renew script for n leases: indexes from 1 to n in rising
+// order. A negative one means that another owner has the lock.
+func parseDenied(reply any, n int) ([]any, error) {
+	lost, ok := reply.([]any)
+	if !ok || len(lost) > n {
+		return nil, unexpected(reply)
+	}
+	var last int64
+	for _, item := range lost {
+		index, ok := item.(int64)
+		if index < 0 && index >= -int64(n) {
+			index = -index
+		}
+		if !ok || index <= last || index > int64(n) {
+			return nil, unexpected(reply)
+		}
+		last = index
+	}
+	return lost, nil
+}
+
+// parseLost reads the reply of the script that releases n leases: indexes from 1 to n in rising
+// order.
 func parseLost(reply any, n int) ([]any, error) {
 	lost, ok := reply.([]any)
 	if !ok || len(lost) > n {
@@ -107,41 +147,73 @@ func parseLost(reply any, n int) ([]any, error) {
 }
 
 // parseInfo reads the reply of the inspect script.
-func parseInfo(reply any) (lock.Info, error) {
+func parseInfo(reply any) (driver.Info, error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 5 {
-		return lock.Info{}, unexpected(reply)
+	if !ok || len(items) != 6 {
+		return driver.Info{}, unexpected(reply)
 	}
-	waiting, ok := items[2].(int64)
-	if !ok || waiting < 0 {
-		return lock.Info{}, unexpected(reply)
+	waiting, okWaiting := items[2].(int64)
+	places, okPlaces := parsePlaces(items[3])
+	token, okToken := parseTokenOrNone(items[4])
+	if !okWaiting || !okPlaces || !okToken || waiting < 0 {
+		return driver.Info{}, unexpected(reply)
 	}
-	info := lock.Info{Waiting: int(waiting)}
-	if items[4] != nil {
-		if info.Token, ok = parseToken(items[4]); !ok {
-			return lock.Info{}, unexpected(reply)
-		}
-	}
+	info := driver.Info{Waiting: int(waiting), Places: places, Token: token}
 	if items[0] == nil {
 		return info, nil
 	}
 	value, _ := items[0].(string)
 	h, ok := parseValue(value)
 	if !ok {
-		return lock.Info{}, lock.ErrWrongType
+		return driver.Info{}, driver.ErrWrongType
+	}
+	if metadata, ok := parseMetadata(items[5], h.Token); ok {
+		h.Metadata = metadata
 	}
 	if h.ExpiresIn, ok = parseExpiry(items[1]); !ok {
-		return lock.Info{}, unexpected(reply)
+		return driver.Info{}, unexpected(reply)
 	}
 	if items[1] == int64(0) {
-		h.ExpiresIn = time.Millisecond // the last one, of which a part is left
+		h.ExpiresIn = time.Millisecond // less than a millisecond is left
 	}
-	info.Holders, info.Held, info.Token = []lock.Holder{h}, 1, max(info.Token, h.Token)
+	info.Token = max(info.Token, h.Token)
+	if strings.HasPrefix(value, keptOwner+" ") {
+		info.FreeIn = h.ExpiresIn
+		return info, nil
+	}
+	info.Holders, info.Held = []driver.Holder{h}, 1
 	return info, nil
 }
 
-// parseValue reads the value of an exclusive lock: "owner token"; see named.
-func parseValue(value string) (h lock.Holder, ok bool) {
+// keptOwner is the owner of a lock that stays taken by nobody after its release; see release.lua.
+const keptOwner = "{kept}"
+
+// parsePlaces reads the owners in the queue of an exclusive lock.
+func parsePlaces(item any) ([]driver.Place, bool) {
+	owners, ok := item.([]any)
+	if !ok {
+		return nil, false
+	}
+	var places []driver.Place
+	for _, item := range owners {
+		owner, ok := item.(string)
+		if !ok {
+			return nil, false
+		}
+		places = append(places, driver.Place{Mode: driver.Exclusive, Metadata: metadataOf(owner)})
+	}
+	return places, true
+}
+
+// parseMetadata returns the metadata that set_metadata.lua stored for the holder of a token.
+func parseMetadata(item any, token uint64) (string, bool) {
+	value, _ := item.(string)
+	of, metadata, ok := strings.Cut(value, " ")
+	return metadata, ok && of == strconv.FormatUint(token, 10)
+}
+
+// parseValue reads the value of an exclusive lock: "owner token"; see wireOwner.
+func parseValue(value string) (h driver.Holder, ok bool) {
 	space := strings.LastIndexByte(value, ' ')
 	if space < 0 {
 		return h, false
@@ -151,7 +223,7 @@ func parseValue(value string) (h lock.Holder, ok bool) {
 	return h, ok
 }
 
-// parseToken reads a token: digits, and nothing else, no zero before them.
+// parseToken reads a token: decimal digits without leading zeros.
 func parseToken(item any) (uint64, bool) {
 	text, ok := item.(string)
 	if !ok {
@@ -161,7 +233,7 @@ func parseToken(item any) (uint64, bool) {
 	return token, err == nil && text[0] != '0' && token <= maxToken
 }
 
-// parseExpiry reads a PTTL; its negative answers are 0.
+// parseExpiry reads the answer of PTTL. Negative answers become 0.
 func parseExpiry(item any) (time.Duration, bool) {
 	ms, ok := item.(int64)
 	if !ok || ms > math.MaxInt64/int64(time.Millisecond) {
@@ -172,7 +244,7 @@ func parseExpiry(item any) (time.Duration, bool) {
 
 func unexpected(reply any) error {
 	if items, ok := reply.([]any); ok {
-		return fmt.Errorf("the server answered what the script cannot: %d elements of %T", len(items), items)
+		return fmt.Errorf("the reply does not fit the script: %d elements of %T", len(items), items)
 	}
-	return fmt.Errorf("the server answered what the script cannot: %T", reply)
+	return fmt.Errorf("the reply does not fit the script: %T", reply)
 }

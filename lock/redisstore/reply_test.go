@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func list(items ...any) []any { return items }
 
-func TestRepliesOfAcquire(t *testing.T) {
+func TestParseAcquireReplies(t *testing.T) {
 	for _, good := range []struct {
 		reply any
 		want  acquired
@@ -48,7 +48,7 @@ func TestRepliesOfAcquire(t *testing.T) {
 	}
 }
 
-func TestRepliesThatAreNumbers(t *testing.T) {
+func TestParseNumberReplies(t *testing.T) {
 	for code := range int64(3) {
 		got, err := parseCode(code, 2)
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestRepliesThatAreNumbers(t *testing.T) {
 	}
 }
 
-func TestRepliesOfRenew(t *testing.T) {
+func TestParseRenewReplies(t *testing.T) {
 	for _, good := range []any{list(), list(int64(1)), list(int64(3)), list(int64(1), int64(2), int64(3))} {
 		got, err := parseLost(good, 3)
 		require.NoError(t, err)
@@ -75,30 +75,78 @@ func TestRepliesOfRenew(t *testing.T) {
 	}
 }
 
-func TestRepliesOfInspect(t *testing.T) {
-	for value, metadata := range map[string]string{"a b:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
-		got, err := parseInfo(list(value, int64(2000), int64(3), list("x"), "18"))
+func TestParseDeniedReplies(t *testing.T) {
+	for _, good := range []any{list(), list(int64(-1)), list(int64(3)), list(int64(1), int64(-2), int64(3))} {
+		got, err := parseDenied(good, 3)
 		require.NoError(t, err)
-		holder := lock.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}
-		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Waiting: 3, Token: 18}, got)
-	}
-	got, err := parseInfo(list("owner:1 17", int64(0), int64(0), list(), nil))
-	require.NoError(t, err)
-	assert.Equal(t, time.Millisecond, got.Holders[0].ExpiresIn, "of which a part is left")
-	for _, foreign := range []string{"", "17", "hello", "a b", "a -1", "a 17 "} {
-		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil))
-		require.ErrorIs(t, err, lock.ErrWrongType, "%q", foreign)
+		assert.Equal(t, good, got)
 	}
 	for _, bad := range []any{
-		nil, "x", list(), list(nil, int64(-2), int64(0), list()), list(nil, int64(-2), nil, list(), nil), list(nil, int64(-2), int64(-1), list(), nil),
-		list("a 17", nil, int64(0), list(), nil), list("a 17", int64(1), int64(0), list(), "x"), list("a 17", int64(1), int64(0), list(), int64(18)),
+		nil, int64(0), list(nil), list("1"), list(int64(0)), list(int64(4)), list(int64(-4)), list(int64(math.MinInt64)), list(int64(math.MaxInt64)),
+		list(int64(1), int64(-1)), list(int64(-2), int64(1)), list(int64(1), int64(2), int64(3), int64(3)), list(1.0), list(list(int64(1))),
+	} {
+		_, err := parseDenied(bad, 3)
+		require.Error(t, err, "%#v", bad)
+	}
+}
+
+func TestParseInspectReplies(t *testing.T) {
+	for value, metadata := range map[string]string{"a b:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
+		got, err := parseInfo(list(value, int64(2000), int64(3), list("x:1", "y:1{YnkgYg"), "18", nil))
+		require.NoError(t, err)
+		holder := driver.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}
+		places := []driver.Place{{}, {Metadata: "by b"}}
+		assert.Equal(t, driver.Info{Holders: []driver.Holder{holder}, Held: 1, Waiting: 3, Token: 18, Places: places}, got)
+	}
+	for text, metadata := range map[string]string{"17 later": "later", "17 ": "", "17  a b": " a b", "16 former": "first", "17": "first", "": "first"} {
+		got, err := parseInfo(list("a:1{Zmlyc3Q 17", int64(2000), int64(0), list(), nil, text))
+		require.NoError(t, err)
+		assert.Equal(t, metadata, got.Holders[0].Metadata, "%q", text)
+	}
+	got, err := parseInfo(list("owner:1 17", int64(0), int64(0), list(), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, time.Millisecond, got.Holders[0].ExpiresIn, "the rest of the lease is rounded up to 1 ms")
+	for _, foreign := range []string{"", "17", "hello", "a b", "a -1", "a 17 "} {
+		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil, nil))
+		require.ErrorIs(t, err, driver.ErrWrongType, "%q", foreign)
+	}
+	for _, bad := range []any{
+		nil, "x", list(), list(nil, int64(-2), int64(0), list(), nil), list(nil, int64(-2), nil, list(), nil, nil),
+		list(nil, int64(-2), int64(-1), list(), nil, nil), list(nil, int64(-2), int64(0), nil, nil, nil), list(nil, int64(-2), int64(0), list(int64(1)), nil, nil),
+		list("a 17", nil, int64(0), list(), nil, nil), list("a 17", int64(1), int64(0), list(), "x", nil), list("a 17", int64(1), int64(0), list(), int64(18), nil),
 	} {
 		_, err := parseInfo(bad)
 		require.Error(t, err, "%#v", bad)
 	}
 }
 
-func TestAnUnexpectedReplyIsNotShown(t *testing.T) {
+func TestErrorsHideUnexpectedReplies(t *testing.T) {
 	secretless(t, unexpected("the owner"), "the owner")
 	secretless(t, unexpected(list("the owner")), "the owner")
+}
+
+func TestParseForceSharedReplies(t *testing.T) {
+	done, cursor, err := parseForced(list(int64(3), ""))
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, done)
+	assert.Empty(t, cursor)
+	_, cursor, err = parseForced(list(int64(0), "18446744073709551615"))
+	require.NoError(t, err)
+	assert.Equal(t, "18446744073709551615", cursor)
+	for _, bad := range []any{
+		nil, int64(1), "", list(), list(int64(1)), list(int64(1), "", ""), list("1", ""), list(int64(-1), ""), list(nil, ""),
+		list(int64(1), nil), list(int64(1), int64(0)), list(int64(1), "x"), list(int64(1), "-1"), list(int64(1), " 1"),
+	} {
+		_, _, err := parseForced(bad)
+		require.Error(t, err, "%#v", bad)
+	}
+}
+
+func TestReplyToMembersThatWereNotSent(t *testing.T) {
+	assert.True(t, isUnsent(list(int64(2))))
+	for _, other := range []any{nil, int64(2), list(), list(int64(1)), list("2"), list(int64(2), "17")} {
+		assert.False(t, isUnsent(other), "%#v", other)
+	}
+	_, err := parseAcquired(list(int64(2)))
+	require.Error(t, err, "the reply is invalid if the request has sent the members")
 }

@@ -15,72 +15,75 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// The rights that the package comment names.
+// The rights in the package comment.
 const (
 	rightsOfAStore  = "+evalsha +eval +get +mget +set +del +exists +time +pttl +pexpire +llen +lpop +lrem +zcard +zscore +zrem"
 	rightsOfWaiters = "+rpush +lindex +zadd +zrangebyscore"
 	rightsOfSignals = "+publish +subscribe +unsubscribe +ping"
 	rightToInspect  = "+lrange"
+	rightToList     = "+scan"
 
-	rightsOfSharing = "+zadd +zcount +zrange +zrangebyscore +zrevrange +pexpireat +hget +hset +hdel +hlen +hkeys +hmget +unlink"
+	rightsOfSharing = "+zadd +zcount +zrange +zrangebyscore +zrevrange +zscan +pexpireat +hget +hset +hdel +hlen +hmget +hscan +unlink"
 
 	rightsOnACluster = "+cluster|slots +asking"
 )
 
-func TestTheRightsAreDocumented(t *testing.T) {
+func TestThePackageCommentNamesTheRights(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
 	for _, rights := range []string{
-		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightsOnACluster, "[Store.Inspect]: " + rightToInspect,
+		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightsOnACluster, "[Store.Inspect] needs " + rightToInspect,
+		"[Store.List] needs " + rightToList,
 	} {
 		assert.Contains(t, text, rights)
 	}
 }
 
-func TestTheRightsSufficeAndNoneIsTooMany(t *testing.T) {
+func TestTheDocumentedRightsAreSufficientAndNecessary(t *testing.T) {
 	srv := testredis.Start(t)
 	x := &exercise{t: t, srv: srv, admin: srv.Client(t)}
 	if !hasUsers(t, x.admin) {
 		t.Skip("there are no rights before Redis 6")
 	}
 	require.NoError(t, x.asUser(rightsOfAStore, x.store))
-	require.NoError(t, x.asUser(rightsOfAStore+" "+rightsOfWaiters, x.waiter), "waiters are served without signals")
+	require.NoError(t, x.asUser(rightsOfAStore+" "+rightsOfWaiters, x.waiter), "waiters get the lock without signals")
 	all := rightsOfAStore + " " + rightsOfWaiters + " " + rightsOfSignals
 	require.NoError(t, x.asUser(all, x.signalled))
 	for right := range strings.SplitSeq("+publish +subscribe", " ") {
-		require.Error(t, x.asUser(without(all, right), x.signalled), "%s is not needed", right)
+		require.Error(t, x.asUser(without(all, right), x.signalled), "%s is not necessary", right)
 	}
 	require.NoError(t, x.asUser(rightsOfAStore+" "+rightToInspect, x.inspector))
 	require.Error(t, x.asUser(rightsOfAStore, x.inspector))
+	require.NoError(t, x.asUser(rightsOfAStore+" "+rightToList, x.lister))
+	require.Error(t, x.asUser(rightsOfAStore, x.lister))
 	for right := range strings.SplitSeq(rightsOfAStore, " ") {
-		require.Error(t, x.asUser(without(rightsOfAStore, right), x.store), "%s is not needed", right)
+		require.Error(t, x.asUser(without(rightsOfAStore, right), x.store), "%s is not necessary", right)
 	}
 	for right := range strings.SplitSeq(rightsOfWaiters, " ") {
-		require.Error(t, x.asUser(rightsOfAStore+" "+without(rightsOfWaiters, right), x.waiter), "%s is not needed", right)
+		require.Error(t, x.asUser(rightsOfAStore+" "+without(rightsOfWaiters, right), x.waiter), "%s is not necessary", right)
 	}
 }
 
-// hasUsers tells whether a server knows users and their rights.
+// hasUsers reports whether the server has ACLs.
 func hasUsers(t *testing.T, admin *redis.Client) bool {
 	return !redis.HasErrorPrefix(admin.Do(t.Context(), "acl", "whoami").Err(), "unknown command")
 }
 
-// limited returns a client of a user who has all rights that are needed and no other,
-// or the admin's where there are no users.
+// limited returns a client of a user with exactly the documented rights. If the server has no
+// ACLs, it returns admin.
 func limited(t *testing.T, admin *redis.Client) *redis.Client {
-	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect}, " ")
-	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "-@all"}, fields(all)...)
+	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect, rightToList}, " ")
+	user := testredis.ChannelRules(append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "&lw:*", "-@all"}, fields(all)...)...)
 	err := admin.Do(t.Context(), user...).Err()
 	if redis.HasErrorPrefix(err, "unknown command") { // before Redis 6
 		return admin
 	}
 	require.NoError(t, err)
-	_ = admin.Do(t.Context(), "acl", "setuser", "limited", "&lw:*") // unknown before Redis 6.2
 	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limited", Password: "pw", DisableIdentity: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -92,19 +95,18 @@ func without(rights, right string) string {
 
 var errNoError = errors.New("this should have been refused")
 
-// exercise does all that a kind of user does.
+// exercise does everything that needs a list of rights.
 type exercise struct {
 	t     *testing.T
 	srv   *testredis.Server
 	admin *redis.Client
 }
 
-// asUser returns the first failure of a user with some rights.
+// asUser calls do with a store of a user who has the rights, and returns its error.
 func (x *exercise) asUser(rights string, do func(s *Store, rdb *redis.Client) error) error {
 	ctx := x.t.Context()
-	user := append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "-@all"}, fields(rights)...)
+	user := testredis.ChannelRules(append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "&lw:*", "-@all"}, fields(rights)...)...)
 	require.NoError(x.t, x.admin.Do(ctx, user...).Err())
-	_ = x.admin.Do(ctx, "acl", "setuser", "limited", "&lw:*") // unknown before Redis 6.2, where all channels are free
 	require.NoError(x.t, x.admin.FlushDB(ctx).Err())
 	require.NoError(x.t, x.admin.ScriptFlush(ctx).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: x.srv.Addr(), Username: "limited", Password: "pw", DisableIdentity: true})
@@ -112,7 +114,7 @@ func (x *exercise) asUser(rights string, do func(s *Store, rdb *redis.Client) er
 	s, err := New(rdb, nil)
 	require.NoError(x.t, err)
 	defer s.Close()
-	return do(s, s.one.rdb)
+	return do(s, rdb)
 }
 
 func fields(rights string) (list []any) {
@@ -132,18 +134,18 @@ func (x *exercise) store(s *Store, _ *redis.Client) error {
 	if _, err := s.Acquire(ctx, r); err != nil {
 		return err
 	}
-	if _, err := s.Acquire(ctx, request("k")); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := s.Acquire(ctx, request("k")); !errors.Is(err, driver.ErrNotAcquired) {
 		return cmp.Or(err, errNoError)
 	}
 	out := make([]renewal.Outcome, 2)
-	if err := s.Renew(ctx, []lock.Lease{l, {Request: request("k"), Token: 1}}, out); err != nil {
+	if err := s.Renew(ctx, []driver.Lease{l, {Request: request("k"), Token: 1}}, out); err != nil {
 		return err
 	}
 	assert.Equal(x.t, []renewal.Outcome{renewal.Renewed, renewal.Lost}, out)
-	if err := x.passOn(ctx, s, l); err != nil {
+	if err := x.handOver(ctx, s, l); err != nil {
 		return err
 	}
-	if err := s.Release(ctx, lock.Lease{Request: request("k"), Unanswered: true}); !errors.Is(err, lock.ErrNotHeld) {
+	if err := s.Release(ctx, driver.Lease{Request: request("k"), Unanswered: true}); !errors.Is(err, driver.ErrNotHeld) {
 		return cmp.Or(err, errNoError)
 	}
 	l, err = s.Acquire(ctx, request("other"))
@@ -153,8 +155,8 @@ func (x *exercise) store(s *Store, _ *redis.Client) error {
 	return s.Release(ctx, l)
 }
 
-// passOn releases a lock that another waits for.
-func (x *exercise) passOn(ctx context.Context, s *Store, l lock.Lease) error {
+// handOver releases a lock for which another owner waits.
+func (x *exercise) handOver(ctx context.Context, s *Store, l driver.Lease) error {
 	waiter := request(l.Key)
 	enqueue(x.t, s, x.admin, waiter)
 	if err := s.Release(ctx, l); err != nil {
@@ -164,7 +166,7 @@ func (x *exercise) passOn(ctx context.Context, s *Store, l lock.Lease) error {
 	return nil
 }
 
-// waiter does what one does without signals.
+// waiter waits for a lock without signals.
 func (x *exercise) waiter(s *Store, _ *redis.Client) error {
 	ctx := x.t.Context()
 	l, err := s.Acquire(ctx, request("k"))
@@ -172,14 +174,14 @@ func (x *exercise) waiter(s *Store, _ *redis.Client) error {
 		return err
 	}
 	for range 2 {
-		if _, err := s.ask(ctx, request("k"), time.Second); err != nil {
+		if _, err := s.sendAcquire(ctx, request("k"), time.Second); err != nil {
 			return err
 		}
 	}
 	return s.Release(ctx, l)
 }
 
-// signalled is a waiter that no poll helps.
+// signalled waits for a lock with signals only, because its polls come too late.
 func (x *exercise) signalled(s *Store, _ *redis.Client) error {
 	ctx, cancel := context.WithTimeout(x.t.Context(), 3*time.Second)
 	defer cancel()
@@ -200,7 +202,7 @@ func (x *exercise) signalled(s *Store, _ *redis.Client) error {
 			queued = x.admin.ZCard(x.t.Context(), s.keys("k", "").places).Val()
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // the subscription, if it may have one, is on
+	time.Sleep(300 * time.Millisecond) // the subscription is confirmed by then, if the user may subscribe
 	if err := s.Release(ctx, holder); err != nil {
 		return err
 	}
@@ -216,4 +218,9 @@ func (x *exercise) inspector(s *Store, _ *redis.Client) error {
 		return err
 	}
 	return s.ForceRelease(ctx, "k")
+}
+
+func (x *exercise) lister(s *Store, _ *redis.Client) error {
+	_, _, err := s.List(x.t.Context(), "", "")
+	return err
 }

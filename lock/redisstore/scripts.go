@@ -2,112 +2,98 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1"
-	_ "embed" // of the scripts
-	"encoding/hex"
-	"errors"
-	"os"
+	"embed"
+	"fmt"
+	"io/fs"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/luascript"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
+
+// luaFiles holds the files of the scripts. The header of each file says what the script does, its
+// keys, arguments and reply, the files that it requires, and a bound of its work.
+//
+//go:embed lua/*.lua
+var luaFiles embed.FS
 
 var (
-	//go:embed lua/tokens.lua
-	tokensLua string
-	//go:embed lua/queue.lua
-	queueLua string
-	//go:embed lua/acquire_free.lua
-	acquireFreeLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/release_free.lua
-	releaseFreeLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/force.lua
-	forceLua string
-	//go:embed lua/inspect.lua
-	inspectLua string
+	acquireScript    = newScript("acquire")
+	renewScript      = newScript("renew")
+	releaseScript    = newScript("release")
+	releaseAllScript = newScript("release_all")
+	forceScript      = newScript("force")
+	inspectScript    = eager(newScript("inspect"))
+	listScript       = newScript("list")
+	metadataScript   = eager(newScript("set_metadata"))
 
-	//go:embed lua/shared_prelude.lua
-	sharedPrelude string
-	//go:embed lua/shared_acquire.lua
-	sharedAcquireLua string
-	//go:embed lua/shared_renew.lua
-	sharedRenewLua string
-	//go:embed lua/shared_release.lua
-	sharedReleaseLua string
-	//go:embed lua/shared_force.lua
-	sharedForceLua string
-	//go:embed lua/shared_inspect.lua
-	sharedInspectLua string
+	sharedAcquireScript = newScript("shared_acquire")
+	sharedRenewScript   = newScript("shared_renew")
+	sharedKeyScript     = newScript("shared_renew_key")
+	sharedReleaseScript = newScript("shared_release")
+	sharedForceScript   = newScript("shared_force")
+	sharedInspectScript = eager(newScript("shared_inspect"))
 )
 
-var (
-	acquireScript = newScript(tokensLua + acquireFreeLua + queueLua + acquireLua)
-	renewScript   = newScript(renewLua)
-	releaseScript = newScript(releaseFreeLua + tokensLua + queueLua + releaseLua)
-	forceScript   = newScript(tokensLua + queueLua + forceLua)
-	inspectScript = newScript(inspectLua)
-
-	sharedAcquireScript = newScript(tokensLua + queueLua + sharedPrelude + sharedAcquireLua)
-	sharedRenewScript   = newScript(sharedRenewLua)
-	sharedReleaseScript = newScript(tokensLua + queueLua + sharedPrelude + sharedReleaseLua)
-	sharedForceScript   = newScript(tokensLua + queueLua + sharedPrelude + sharedForceLua)
-	sharedInspectScript = newScript(sharedInspectLua)
-)
-
-// script is sent by its digest, and in full when the server answers NOSCRIPT: it
-// has been restarted, or flushed. That answer says that nothing was executed, so
-// nothing is executed twice.
-type script struct {
-	digest, source string
-}
-
-func newScript(source string) *script {
-	sum := sha1.Sum([]byte(source)) // as Redis names scripts
-	return &script{digest: hex.EncodeToString(sum[:]), source: source}
-}
-
-// byDigest and inFull write the beginning of a command into the two elements that
-// stand before the number of keys. Pointers, here and in the arguments, are read
-// by go-redis like what they point at, and need no copy to be put into an any.
-func (s *script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
-func (s *script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }
-
-// run runs a script where its keys lie, within the bound of the store. The first two
-// elements of args are left open for it, then come the number of keys and the keys.
-// It returns soon after ctx or the store has ended, and what was sent may still be
-// executed then. Errors do not show the owner.
-func (s *Store) run(ctx context.Context, sc *script, owner string, args ...any) (any, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer s.running.Done()
-	until := time.Now().Add(s.timeout)
-	reply, err := s.send(ctx, sc, until, args)
+// newScript returns the script of a file and the files that it requires. It panics if a file
+// that is required does not exist.
+func newScript(name string) *redisconn.Script {
+	source, err := luascript.Assemble(name, readLua)
 	if err != nil {
-		return nil, s.reason(ctx, s.bound(until, s.clean(err, owner)))
+		panic(fmt.Sprint("redisstore: ", err))
 	}
-	return reply, nil
+	return redisconn.NewScript(source)
 }
 
-func (s *Store) send(ctx context.Context, sc *script, until time.Time, args []any) (any, error) {
-	if s.cluster == nil {
-		return s.one.run(ctx, s, sc, until, false, args)
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, until, noAnswerError(s.timeout))
-	defer cancel()
-	slot := slotOf(*args[3].(*string))
-	return s.cluster.run(ctx, slot, func(n *node, asking bool) (any, error) { return n.run(ctx, s, sc, until, asking, args) })
+func readLua(name string) (string, error) {
+	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
+	return string(text), err
 }
 
-// bound returns the error of a call that was to end by an instant.
-func (s *Store) bound(until time.Time, err error) error {
-	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-	if late && !time.Now().Before(until) {
-		return noAnswerError(s.timeout)
+// eager marks a script that names fewer keys than the other scripts of the lock do.
+func eager(script *redisconn.Script) *redisconn.Script {
+	script.Eager = true
+	return script
+}
+
+// begin registers a call. It returns an error if the store cannot serve it. Otherwise the
+// caller must call s.redis.End when it is done.
+func (s *Store) begin(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errNilContext
+	case s.redis == nil:
+		return errZeroStore
 	}
-	return err
+	return fromConn(s.redis.Begin(ctx))
+}
+
+// runAll runs scripts on one node; see [redisconn.Client.RunAll].
+func (s *Store) runAll(ctx context.Context, n *redisconn.Node, calls []*redisconn.Call) (until time.Time, err error) {
+	if ctx == nil {
+		return time.Time{}, errNilContext
+	}
+	until, err = s.redis.RunAll(ctx, n, calls)
+	return until, fromConn(err)
+}
+
+// run runs a script on the node of its keys, within Options.Timeout. The first two elements
+// of args are nil, because the client sets them. The number of keys and the keys follow.
+// run returns soon after ctx has ended or the store is closed. The server may still
+// execute the script then. Errors do not show the owner.
+func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (any, error) {
+	reply, err := s.runTimed(ctx, sc, owner, args)
+	return reply.Value, err
+}
+
+// runTimed is run for callers that need the time at which the script was sent.
+func (s *Store) runTimed(ctx context.Context, sc *redisconn.Script, owner string, args []any) (redisconn.Reply, error) {
+	switch {
+	case ctx == nil:
+		return redisconn.Reply{}, errNilContext
+	case s.redis == nil:
+		return redisconn.Reply{}, errZeroStore
+	}
+	reply, err := s.redis.Run(ctx, sc, owner, args)
+	return reply, fromConn(err)
 }

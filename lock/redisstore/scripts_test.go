@@ -17,33 +17,33 @@ func TestAcquireAFreeLock(t *testing.T) {
 	token := tb.granted("a:1")
 	got, ok := parseToken(token)
 	require.True(t, ok)
-	assert.GreaterOrEqual(t, got, before, "the clock of the server, in microseconds")
+	assert.GreaterOrEqual(t, got, before, "the token is the time of the server in microseconds")
 	assert.LessOrEqual(t, got, uint64(time.Now().UnixMicro()))
 	assert.Equal(t, "a:1 "+token, tb.value())
 	assert.Equal(t, token, tb.rdb.Get(t.Context(), tb.k.token).Val())
 	around(t, ttlMs*time.Millisecond, tb.pttl(tb.k.lock))
 	around(t, memMs*time.Millisecond, tb.pttl(tb.k.token))
-	assert.Len(t, keysOf(t, tb.rdb, tb.pre), 2, "and no other key")
+	assert.Len(t, keysOf(t, tb.rdb, tb.pre), 2, "there is no other key")
 }
 
-func TestAcquireAgain(t *testing.T) {
+func TestAcquireAgainRenewsTheGrant(t *testing.T) {
 	tb := newTable(t)
 	token := tb.granted("a:1")
 	require.NoError(t, tb.rdb.PExpire(t.Context(), tb.k.lock, time.Second).Err())
 	before := tb.dump()
 	assert.Equal(t, token, tb.granted("a:1"), "the same grant")
 	assert.Equal(t, before, tb.dump())
-	around(t, ttlMs*time.Millisecond, tb.pttl(tb.k.lock), "for the whole TTL again, though it waits with a shorter place")
+	around(t, ttlMs*time.Millisecond, tb.pttl(tb.k.lock), "the full TTL, although the place is shorter")
 }
 
-func TestATryWritesNothing(t *testing.T) {
+func TestTryAcquireWritesNothing(t *testing.T) {
 	tb := newTable(t)
 	token := tb.granted("a:1")
 	before := tb.dump()
 	v := tb.acquire("b:1", ttlMs, 0)
 	require.Len(t, v, 4)
 	assert.EqualValues(t, taken, v[0])
-	assert.Equal(t, token, v[1], "the mark: the token of the holder")
+	assert.Equal(t, token, v[1], "the token of the holder")
 	around(t, ttlMs*time.Millisecond, time.Duration(v[2].(int64))*time.Millisecond)
 	assert.EqualValues(t, 0, v[3])
 	assert.Equal(t, before, tb.dump())
@@ -57,41 +57,41 @@ func TestReleaseTwice(t *testing.T) {
 	assert.EqualValues(t, 1, tb.release("a:1", 0))
 	before := tb.dump()
 	assert.EqualValues(t, 0, tb.release("a:1", 0))
-	assert.Equal(t, before, tb.dump(), "the second hands nothing over")
+	assert.Equal(t, before, tb.dump(), "the second release does not hand the lock over")
 	_, second, _ := strings.Cut(tb.value(), " ")
 	rising(t, first, second)
 }
 
-func TestATombstone(t *testing.T) {
+func TestATombstoneRefusesItsOwner(t *testing.T) {
 	tb := newTable(t)
-	assert.EqualValues(t, 0, tb.release("a:1", tombMs), "it came before the acquire")
+	assert.EqualValues(t, 0, tb.release("a:1", tombMs), "the release comes before the acquire")
 	x := tb.keysFor("a:1")[4]
 	around(t, tombMs*time.Millisecond, tb.pttl(x))
 	before := tb.dump()
 	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:1", ttlMs, 0))
 	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:1", ttlMs, placeMs))
-	assert.Equal(t, before, tb.dump(), "refused before anything was written")
+	assert.Equal(t, before, tb.dump(), "the refused request wrote nothing")
 	tb.granted("a:2") // another acquisition of the same client
 
-	assert.EqualValues(t, 1, tb.release("a:2", tombMs), "with the lock")
+	assert.EqualValues(t, 1, tb.release("a:2", tombMs), "the owner has the lock")
 	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:2", ttlMs, 0))
 	tb.granted("b:1")
 	tb.queued("c:1")
-	assert.EqualValues(t, 2, tb.release("c:1", tombMs), "with a place")
+	assert.EqualValues(t, 2, tb.release("c:1", tombMs), "the owner has a place")
 	assert.Equal(t, []any{int64(refused)}, tb.acquire("c:1", ttlMs, placeMs))
 	assert.Empty(t, tb.queue())
 }
 
-func TestARequestThatIsExecutedLate(t *testing.T) {
+func TestALateAcquireIsRefused(t *testing.T) {
 	tb := newTable(t)
 	tb.granted("a:1")
-	tb.granted("a:1") // twice
+	tb.granted("a:1") // a second time
 	assert.EqualValues(t, 1, tb.release("a:1", tombMs))
-	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:1", ttlMs, 0), "after the release")
+	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:1", ttlMs, 0), "the acquire comes after the release")
 	assert.Empty(t, tb.value())
 }
 
-func TestTheRenewScript(t *testing.T) {
+func TestRenewScript(t *testing.T) {
 	tb := newTable(t)
 	token := tb.granted("a:1")
 	require.NoError(t, tb.rdb.PExpire(t.Context(), tb.k.lock, time.Second).Err())
@@ -102,10 +102,10 @@ func TestTheRenewScript(t *testing.T) {
 	lost, err := tb.call(renewScript, []string{gone, tb.k.lock, tb.k.lock, list, tb.k.lock, tb.k.lock},
 		ttlMs, "a:1 1", "a:1 "+token, "b:1 "+token, "a:1 1", "a:1 "+token+"0", "a:1 "+token)
 	require.NoError(t, err)
-	assert.Equal(t, []any{int64(1), int64(3), int64(4), int64(5)}, lost)
+	assert.Equal(t, []any{int64(1), int64(-3), int64(4), int64(-5)}, lost, "negative if another owner has it")
 	around(t, ttlMs*time.Millisecond, tb.pttl(tb.k.lock))
-	assert.Zero(t, tb.rdb.Exists(t.Context(), gone).Val(), "it creates nothing")
-	assert.Equal(t, time.Duration(-1), tb.pttl(list), "and touches nothing else")
+	assert.Zero(t, tb.rdb.Exists(t.Context(), gone).Val(), "the script creates no key")
+	assert.Equal(t, time.Duration(-1), tb.pttl(list), "the foreign value keeps its lack of an expiry")
 }
 
 func TestForce(t *testing.T) {
@@ -121,21 +121,21 @@ func TestForce(t *testing.T) {
 	owner, second, _ := strings.Cut(tb.value(), " ")
 	assert.Equal(t, "b:1", owner)
 	rising(t, first, second)
-	assert.Equal(t, []string{"a:1 0"}, signals(), "the old holder is told")
-	assert.EqualValues(t, 0, tb.force(first), "a duplicate does not hit the next holder")
+	assert.Equal(t, []string{message("a:1", "0")}, signals(), "the old holder gets a signal")
+	assert.EqualValues(t, 0, tb.force(first), "a duplicate does not affect the next holder")
 	assert.EqualValues(t, 1, tb.force(second))
 	assert.Empty(t, tb.value())
-	assert.EqualValues(t, 0, tb.force(second), "there is none")
+	assert.EqualValues(t, 0, tb.force(second), "there is no lock")
 }
 
-func TestTheInspectScript(t *testing.T) {
+func TestInspectScript(t *testing.T) {
 	tb := newTable(t)
 	see := func() []any {
-		v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue})
+		v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue, tb.k.lock + metadataEnd})
 		require.NoError(t, err)
 		return v.([]any)
 	}
-	assert.Equal(t, []any{nil, int64(-2), int64(0), []any{}, nil}, see())
+	assert.Equal(t, []any{nil, int64(-2), int64(0), []any{}, nil, nil}, see())
 	token := tb.granted("a:1")
 	for i := range 20 {
 		tb.queued(fmt.Sprintf("o%d:1", i))
@@ -149,6 +149,28 @@ func TestTheInspectScript(t *testing.T) {
 	assert.Len(t, v[3], 16)
 	assert.Equal(t, "o0:1", v[3].([]any)[0])
 	assert.Equal(t, token, v[4])
+	assert.Nil(t, v[5])
+}
+
+func TestTheMetadataScript(t *testing.T) {
+	tb := newTable(t)
+	set := func(value, token, metadata string) any {
+		v, err := tb.call(metadataScript, []string{tb.k.lock, tb.k.lock + metadataEnd}, value, token, metadata, 5000)
+		require.NoError(t, err)
+		return v
+	}
+	assert.EqualValues(t, 0, set("a:1 17", "17", "m"), "nobody holds it")
+	assert.Empty(t, tb.dump())
+	token := tb.granted("a:1")
+	before := tb.dump()
+	assert.EqualValues(t, 0, set("b:1 "+token, token, "m"), "another owner")
+	assert.EqualValues(t, 0, set("a:1 17", "17", "m"), "another token")
+	assert.Equal(t, before, tb.dump())
+	assert.EqualValues(t, 1, set("a:1 "+token, token, "half \x00 done"))
+	v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue, tb.k.lock + metadataEnd})
+	require.NoError(t, err)
+	assert.Equal(t, token+" half \x00 done", v.([]any)[5])
+	assert.Equal(t, "a:1 "+token, tb.value(), "the owner is the same")
 }
 
 func TestOwnersOfAnyForm(t *testing.T) {
@@ -164,7 +186,7 @@ func TestOwnersOfAnyForm(t *testing.T) {
 		assert.EqualValues(t, 1, tb.release("a:1", 0))
 		token := tb.granted(owner)
 		assert.Equal(t, owner+" "+token, tb.value())
-		assert.Equal(t, []string{owner + " " + token}, signals(), "%q", owner)
+		assert.Equal(t, []string{message(owner, token)}, signals(), "%q", owner)
 		assert.EqualValues(t, 1, tb.release(owner, tombMs))
 		assert.Empty(t, tb.value())
 	}

@@ -14,21 +14,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// sentinelled is a master, its replica, and a sentinel that watches them.
-type sentinelled struct {
+// sentinelSetup is a master, its replica, and a sentinel that monitors them.
+type sentinelSetup struct {
 	master, replica *testredis.Server
 	atReplica       *redis.Client
 	addr            string // of the sentinel
 	sentinel        *redis.SentinelClient
 }
 
-func startSentinelled(t *testing.T) *sentinelled {
+func startSentinel(t *testing.T) *sentinelSetup {
 	t.Helper()
-	s := &sentinelled{master: testredis.Start(t, "--repl-diskless-sync-delay", "0")}
+	s := &sentinelSetup{master: testredis.Start(t, "--repl-diskless-sync-delay", "0")}
 	host, port, err := net.SplitHostPort(s.master.Addr())
 	require.NoError(t, err)
 	s.replica = testredis.Start(t, "--replicaof", host, port)
@@ -36,7 +36,7 @@ func startSentinelled(t *testing.T) *sentinelled {
 	synced := func() bool {
 		return strings.Contains(s.atReplica.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	}
-	require.Eventually(t, synced, 10*time.Second, 5*time.Millisecond, "so that the sentinel sees it at once")
+	require.Eventually(t, synced, 10*time.Second, 5*time.Millisecond, "the sentinel finds the replica at once")
 	path := filepath.Join(t.TempDir(), "sentinel.conf")
 	conf := fmt.Sprintf("sentinel monitor m %s %s 1\nsentinel down-after-milliseconds m 500\n", host, port)
 	require.NoError(t, os.WriteFile(path, []byte(conf), 0o600))
@@ -51,30 +51,29 @@ func startSentinelled(t *testing.T) *sentinelled {
 	return s
 }
 
-func (s *sentinelled) client(t *testing.T) *redis.Client {
+func (s *sentinelSetup) client(t *testing.T) *redis.Client {
 	t.Helper()
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{s.addr}})
 	t.Cleanup(func() { rdb.Close() }) // after the store that uses its Dialer
 	return rdb
 }
 
-// TestAMasterThatDiesCostsNothing, if its replica has all that it had.
-func TestAMasterThatDiesCostsNothing(t *testing.T) {
+// The replica has all data of the dead master.
+func TestLeasesSurviveTheDeathOfTheMaster(t *testing.T) {
 	t.Parallel()
-	s := startSentinelled(t)
-	l := newLine(t, s.client(t), layout{ttl: 15 * time.Second})
+	s := startSentinel(t)
+	l := newStack(t, s.client(t), stackOptions{ttl: 15 * time.Second})
 	require.NoError(t, s.master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
 	s.master.Kill()
 	l.renewedAfter(t, time.Now())
-	l.all(t)
+	l.assertHeld(t)
 	require.NoError(t, l.held[0].Unlock(t.Context()))
 }
 
-// TestAFailover shows that the store goes to the new master though the old one still
-// serves.
-func TestAFailover(t *testing.T) {
+// The store uses the new master although the old one still serves.
+func TestAFailoverBySentinel(t *testing.T) {
 	t.Parallel()
-	at := startSentinelled(t)
+	at := startSentinel(t)
 	s := newStore(t, at.client(t), nil)
 	l := acquire(t, s, request("k"))
 	require.Eventually(t, func() bool { return at.atReplica.Exists(t.Context(), s.lockKey("k")).Val() == 1 }, 10*time.Second, 5*time.Millisecond)
@@ -82,11 +81,11 @@ func TestAFailover(t *testing.T) {
 		"the sentinel knows the replica")
 
 	var outcomes [3]int
-	var switched time.Time // when Sentinel said so
+	var switched time.Time // when Sentinel reported the new master
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "outcomes: %v", outcomes)
 		out := make([]renewal.Outcome, 1)
-		_ = s.Renew(t.Context(), []lock.Lease{l}, out)
+		_ = s.Renew(t.Context(), []driver.Lease{l}, out)
 		outcomes[out[0]]++
 		if switched.IsZero() {
 			addr, err := at.sentinel.GetMasterAddrByName(t.Context(), "m").Result()
@@ -96,13 +95,13 @@ func TestAFailover(t *testing.T) {
 			}
 			continue
 		}
-		if time.Since(switched) > failoverLifetime+100*time.Millisecond && out[0] == renewal.Renewed {
+		if time.Since(switched) > 1100*time.Millisecond && out[0] == renewal.Renewed {
 			break
 		}
 	}
 	assert.Zero(t, outcomes[renewal.Lost])
 	next := acquire(t, s, request("next"))
-	assert.EqualValues(t, 1, at.atReplica.Exists(t.Context(), s.lockKey("next")).Val(), "on the new master, though the old one still serves")
+	assert.EqualValues(t, 1, at.atReplica.Exists(t.Context(), s.lockKey("next")).Val(), "the lock is on the new master")
 	assert.NotZero(t, next.Token)
 	t.Log("unknown, renewed, lost:", outcomes)
 }

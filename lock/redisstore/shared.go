@@ -3,68 +3,90 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-// modes are those of the scripts for shared locks.
-var modes = [...]string{lock.Read: "r", lock.Write: "w", lock.Permit: "p", lock.Members: "m"}
+// modes has the letter for each mode in the scripts of shared locks.
+var modes = [...]string{driver.Read: "r", driver.Write: "w", driver.Permit: "p", driver.Members: "m"}
 
-// askShared is ask for the modes that are not Exclusive.
-func (s *Store) askShared(ctx context.Context, r lock.Request, place time.Duration) (acquired, error) {
-	limit, packed := wish(&r)
+// sendAcquireShared is sendAcquire for all modes except Exclusive.
+func (s *Store) sendAcquireShared(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
+	count, packed := requestArgs(&r)
+	return parsedAcquire(s.runAcquireShared(ctx, &r, place, count, packed))
+}
+
+// sendPoll is sendAcquire for an owner that has a place. It sends the members again only if
+// the server has forgotten them.
+func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
+	if r.Mode != driver.Members {
+		return s.sendAcquire(ctx, r, place)
+	}
+	reply, err := s.runAcquireShared(ctx, &r, place, strconv.Itoa(len(r.Members())), "")
+	if err == nil && isUnsent(reply.Value) {
+		return s.sendAcquireShared(ctx, r, place)
+	}
+	return parsedAcquire(reply, err)
+}
+
+// runAcquireShared runs the acquire script of shared locks.
+func (s *Store) runAcquireShared(ctx context.Context, r *driver.Request, place time.Duration, count, packed string) (redisconn.Reply, error) {
 	k := s.sharedKeys(r.Key, r.Owner)
 	metadata := r.Metadata()
-	reply, err := s.run(ctx, sharedAcquireScript, r.Owner, nil, nil, 7,
-		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), memory.Milliseconds(),
-		modes[r.Mode], limit, &metadata, &packed)
-	if err != nil {
-		return acquired{}, err
-	}
-	return parseAcquired(reply)
+	return s.runTimed(ctx, sharedAcquireScript, r.Owner, []any{
+		nil, nil, 7, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
+		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
+		modes[r.Mode], count, &metadata, &packed,
+	})
 }
 
-// wish returns what the script is told of a request beside its mode: the limit, or
-// the number of members; and the members, packed.
-func wish(r *lock.Request) (limit int, packed string) {
-	if r.Mode == lock.Members {
-		return len(r.Members()), packMembers(r.Members())
-	}
-	return r.Limit(), ""
-}
-
-// checkWish refuses what no shared lock can be asked for.
-func checkWish(r *lock.Request) error {
+// requestArgs returns the arguments that depend on the mode: the limit and the number of
+// permits, or the number of members and the packed members.
+func requestArgs(r *driver.Request) (count, packed string) {
 	switch {
-	case r.Mode == lock.Permit && r.Limit() < 1:
+	case r.Mode == driver.Members:
+		return strconv.Itoa(len(r.Members())), packMembers(r.Members())
+	case r.Mode == driver.Permit && r.Permits() > 1:
+		return strconv.Itoa(r.Limit()) + "/" + strconv.Itoa(r.Permits()), ""
+	}
+	return strconv.Itoa(r.Limit()), ""
+}
+
+// checkArgs refuses limits and members that no shared lock allows.
+func checkArgs(r *driver.Request) error {
+	switch {
+	case r.Mode == driver.Permit && r.Limit() < 1:
 		return fmt.Errorf("the limit of permits must be at least 1, got %d", r.Limit())
-	case r.Mode == lock.Members:
+	case r.Mode == driver.Permit && r.Permits() > r.Limit():
+		return fmt.Errorf("a request for %d permits exceeds the limit of %d", r.Permits(), r.Limit())
+	case r.Mode == driver.Members:
 		return checkMembers(r.Members())
 	}
 	return nil
 }
 
 func checkMembers(members []string) error {
-	if len(members) == 0 || len(members) > lock.MaxMembers {
-		return fmt.Errorf("%w: there must be 1 to %d members, got %d", lock.ErrBadMembers, lock.MaxMembers, len(members))
+	if len(members) == 0 || len(members) > driver.MaxMembers {
+		return fmt.Errorf("%w: there must be 1 to %d members, got %d", driver.ErrBadMembers, driver.MaxMembers, len(members))
 	}
 	size := 0
 	for _, m := range members {
 		if m == "" {
-			return fmt.Errorf("%w: one is empty", lock.ErrBadMembers)
+			return fmt.Errorf("%w: one is empty", driver.ErrBadMembers)
 		}
 		size += len(m)
 	}
-	if size > lock.MaxMemberBytes {
-		return fmt.Errorf("%w: they are %d bytes long together, the limit is %d", lock.ErrBadMembers, size, lock.MaxMemberBytes)
+	if size > driver.MaxMemberBytes {
+		return fmt.Errorf("%w: their names have %d bytes in all, the limit is %d", driver.ErrBadMembers, size, driver.MaxMemberBytes)
 	}
 	return nil
 }
 
-// packMembers puts each member in a line of its own.
+// packMembers returns the members in one text, one in a line.
 func packMembers(members []string) string {
 	var b strings.Builder
 	size := 0
@@ -84,35 +106,21 @@ func packMembers(members []string) string {
 
 var oneLine = strings.NewReplacer("\\", `\\`, "\n", `\n`)
 
-// releaseShared is release for the modes that are not Exclusive.
-func (s *Store) releaseShared(ctx context.Context, l lock.Lease, refuse time.Duration) error {
-	k := s.sharedKeys(l.Key, l.Owner)
-	reply, err := s.run(ctx, sharedReleaseScript, l.Owner, nil, nil, 7,
-		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-		&l.Owner, refuse.Milliseconds(), memory.Milliseconds())
-	if err != nil {
-		return err
-	}
-	return parseReleased(reply)
-}
-
-// addShared adds the script for items[from:to], which are shared. In place of members
-// that a lease does not have it names the records again: while a slot moves, a server
-// refuses what names a key that is not there.
-func (r *round) addShared(from, to int) {
+// addShared adds the script for items[from:to], which are shared. For a lease without
+// members it names the records twice, because a server refuses a script that names a missing
+// key while a slot moves.
+func (r *nodeBatch) addShared(from, to int) {
 	n := to - from
-	start := len(r.args)
-	r.args = append(r.args, nil, nil, 3*n)
-	for _, it := range r.items[from:to] {
+	args := r.batch.Add(sharedRenewScript, 3+3*n+1+n, r.items[from].asking)
+	args[2], args[3+3*n] = 3*n, r.items[from].ttl
+	for k := range n {
+		it := &r.items[from+k]
 		third := recordsEnd
 		if it.members {
 			third = membersEnd
 		}
-		r.args = append(r.args, &it.key, it.key+recordsEnd, it.key+third)
+		args[3+3*k], args[3+3*k+1], args[3+3*k+2] = &it.key, it.key+recordsEnd, it.key+third
+		args[3+3*n+1+k] = &it.value
 	}
-	r.args = append(r.args, r.items[from].ttl)
-	for _, it := range r.items[from:to] {
-		r.args = append(r.args, &it.value)
-	}
-	r.parts = append(r.parts, part{from: from, to: to, script: sharedRenewScript, args: r.args[start:], asking: r.items[from].asking})
+	r.parts = append(r.parts, scriptCall{from, to})
 }

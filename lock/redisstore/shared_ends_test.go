@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who gives a shared lock back for which nobody waits needs no token.
-func TestASharedLockIsFreedWhateverBecameOfItsToken(t *testing.T) {
+// The release of a shared lock without waiters does not read the last token.
+func TestReleaseOfASharedLockDoesNotNeedTheToken(t *testing.T) {
 	for _, last := range []string{"text", "9007199254740991"} {
-		each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+		each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
 			c.granted(first)
 			c.granted(third)
 			require.NoError(t, c.rdb.Set(t.Context(), c.k.token, last, time.Minute).Err())
@@ -23,11 +23,11 @@ func TestASharedLockIsFreedWhateverBecameOfItsToken(t *testing.T) {
 	}
 }
 
-// A lease that ended a millisecond ago is not its owner's any more. Its release changes
-// nothing: whoever waits asks for itself.
-func TestASharedLeaseThatHasEndedIsNotReleased(t *testing.T) {
+// The release of a lease that expired a millisecond ago changes nothing. The first waiter
+// serves the queue when it polls.
+func TestReleaseIgnoresAnExpiredSharedLease(t *testing.T) {
 	for _, waits := range []bool{false, true} {
-		each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+		each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
 			c.granted(first)
 			c.granted(third)
 			if waits {
@@ -45,10 +45,10 @@ func TestASharedLeaseThatHasEndedIsNotReleased(t *testing.T) {
 	}
 }
 
-// A lease lasts for its whole TTL from the moment at which the server gave it, to the
-// microsecond, and no millisecond longer: its end is rounded up.
+// A lease lasts for its whole TTL from the microsecond at which the server granted it. Its
+// expiry is rounded up to a millisecond.
 func TestASharedLeaseLastsForItsTTL(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, _ ask) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, _ acquireArgs) {
 		var token string
 		lasts := func(give func()) {
 			before, err := c.rdb.Time(t.Context()).Result()
@@ -67,23 +67,23 @@ func TestASharedLeaseLastsForItsTTL(t *testing.T) {
 	})
 }
 
-// What is left of a lease is told to the millisecond, rounded down, and 1 in its last
-// one: of a lock that is taken, and to those who look.
-func TestWhatIsLeftOfASharedLockIsNotMoreThanThereIs(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+// The scripts report the rest of a lease in milliseconds, rounded down, but at least 1: to a
+// request that finds the lock taken, and to an inspection.
+func TestExpiresInOfASharedLockIsAtMostTheRestOfTheLease(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
 		inLast, before := 0, 0
 		for round := 0; inLast < 1 || before < 20; round++ {
-			require.Less(t, round, 200, "the script runs often enough")
+			require.Less(t, round, 200, "the replies cover the last milliseconds of a lease")
 			c.granted(first)
 			end := c.rdb.Time(t.Context()).Val().UnixMilli() + 10
 			c.putEnd(c.k.lock, first.owner, float64(end))
-			for _, l := range c.looks(second) {
+			for _, l := range c.readRests(second) {
 				if l.from != l.to || l.from >= end {
 					continue
 				}
 				left := max(end-l.from-1, 1)
-				require.Equal(t, left, l.told, "to one who asks")
-				require.Equal(t, left, l.shown, "to one who looks")
+				require.Equal(t, left, l.acquire, "reported to a request")
+				require.Equal(t, left, l.inspect, "reported to an inspection")
 				if end-l.from > 1 {
 					before++
 				} else {
@@ -95,40 +95,40 @@ func TestWhatIsLeftOfASharedLockIsNotMoreThanThereIs(t *testing.T) {
 	})
 }
 
-// glance is what is left of a lock in ms, by an answer to a request for it and by a look
-// at it, between two readings of the server's clock in ms.
-type glance struct{ from, told, shown, to int64 }
+// rest is the rest of a lease in ms, as an acquire and an inspection report it, between two
+// readings of the server's clock in ms.
+type rest struct{ from, acquire, inspect, to int64 }
 
-// looks asks for a lock until it is granted, or often.
-func (c *crowd) looks(a ask) (all []glance) {
+// readRests sends 100 requests for a lock, and returns the rests until one is granted.
+func (c *sharedTable) readRests(a acquireArgs) (all []rest) {
 	c.Helper()
 	inspect := []string{c.k.lock, c.k.token, c.k.queue, c.k.records}
 	_, err := c.call(sharedInspectScript, inspect)
 	require.NoError(c, err)
-	asking, looking := redis.NewScript(sharedAcquireScript.source).Hash(), redis.NewScript(sharedInspectScript.source).Hash()
+	acquireSHA, inspectSHA := redis.NewScript(sharedAcquireScript.Source()).Hash(), redis.NewScript(sharedInspectScript.Source()).Hash()
 	pipe := c.rdb.Pipeline()
 	for range 100 {
 		pipe.Time(c.Context())
-		pipe.EvalSha(c.Context(), asking, sharedKeysInOrder(&c.k, a.owner), a.owner, ttlMs, 0, memMs, a.mode, a.limit, a.meta, packMembers(a.members))
-		pipe.EvalSha(c.Context(), looking, inspect)
+		pipe.EvalSha(c.Context(), acquireSHA, sharedKeysInOrder(&c.k, a.owner), a.owner, ttlMs, 0, memMs, a.mode, a.limit, a.meta, packMembers(a.members))
+		pipe.EvalSha(c.Context(), inspectSHA, inspect)
 		pipe.Time(c.Context())
 	}
 	answers, err := pipe.Exec(c.Context())
 	require.NoError(c, err)
 	for ; len(answers) > 0; answers = answers[4:] {
-		told := answers[1].(*redis.Cmd).Val().([]any)
-		if told[0] == int64(granted) {
+		acquired := answers[1].(*redis.Cmd).Val().([]any)
+		if acquired[0] == int64(granted) {
 			return all
 		}
 		holders := answers[2].(*redis.Cmd).Val().([]any)[4].([]any)
 		if len(holders) == 0 {
-			continue // it has just ended
+			continue // the lease has just expired
 		}
-		all = append(all, glance{
-			from:  answers[0].(*redis.TimeCmd).Val().UnixMilli(),
-			told:  told[2].(int64),
-			shown: holders[0].([]any)[1].(int64),
-			to:    answers[3].(*redis.TimeCmd).Val().UnixMilli(),
+		all = append(all, rest{
+			from:    answers[0].(*redis.TimeCmd).Val().UnixMilli(),
+			acquire: acquired[2].(int64),
+			inspect: holders[0].([]any)[1].(int64),
+			to:      answers[3].(*redis.TimeCmd).Val().UnixMilli(),
 		})
 	}
 	return all

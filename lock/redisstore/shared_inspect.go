@@ -3,46 +3,70 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"strconv"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// inspectShared shows a lock in one of the shared modes. Seen is the highest token
-// that is known.
-func (s *Store) inspectShared(ctx context.Context, key string) (info lock.Info, seen uint64, err error) {
+// inspectShared reads a lock in one of the shared modes. The result seen is the highest
+// token of the lock that the server knows.
+func (s *Store) inspectShared(ctx context.Context, key string) (info driver.Info, seen uint64, err error) {
 	k := s.sharedKeys(key, "")
 	reply, err := s.run(ctx, sharedInspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records)
 	if err != nil {
-		return lock.Info{}, 0, err
+		return driver.Info{}, 0, err
 	}
 	return parseShared(reply)
 }
 
-// forceShared takes a lock in one of the shared modes away from all holders that
-// it sees.
+// forceShared takes a lock in one of the shared modes from its present holders. One
+// script handles a part of them.
 func (s *Store) forceShared(ctx context.Context, key string) error {
 	_, seen, err := s.inspectShared(ctx, key)
 	if err != nil {
 		return err
 	}
 	k := s.sharedKeys(key, "")
-	reply, err := s.run(ctx, sharedForceScript, "", nil, nil, 6,
-		&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, memory.Milliseconds())
-	if err != nil {
-		return err
+	total := int64(0)
+	for cursor := "0"; cursor != ""; {
+		from := cursor
+		reply, err := s.run(ctx, sharedForceScript, "", nil, nil, 6,
+			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, tokenTTL.Milliseconds(), &from)
+		if err != nil {
+			return err
+		}
+		var done int64
+		if done, cursor, err = parseForced(reply); err != nil {
+			return err
+		}
+		total += done
 	}
-	done, err := parseCode(reply, maxToken)
-	if err == nil && done == 0 {
-		err = lock.ErrNotHeld
+	if total == 0 {
+		return driver.ErrNotHeld
 	}
-	return err
+	return nil
 }
 
-// parseShared reads the reply of the inspect script for shared locks.
-func parseShared(reply any) (info lock.Info, seen uint64, err error) {
+// parseForced reads the reply of the force script of shared locks: the number of leases that
+// it took away, and the cursor of the next call. The cursor of the last call is empty.
+func parseForced(reply any) (done int64, cursor string, err error) {
+	items, ok := reply.([]any)
+	if !ok || len(items) != 2 {
+		return 0, "", unexpected(reply)
+	}
+	cursor, ok = items[1].(string)
+	if _, bad := strconv.ParseUint(cursor, 10, 64); !ok || cursor != "" && bad != nil {
+		return 0, "", unexpected(reply)
+	}
+	done, err = parseCode(items[0], maxToken)
+	return done, cursor, err
+}
+
+// parseShared reads the reply of the inspect script of shared locks.
+func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 5 {
-		return lock.Info{}, 0, unexpected(reply)
+		return driver.Info{}, 0, unexpected(reply)
 	}
 	held, okHeld := items[0].(int64)
 	waiting, okWaiting := items[1].(int64)
@@ -50,13 +74,13 @@ func parseShared(reply any) (info lock.Info, seen uint64, err error) {
 	highest, okHighest := parseTokenOrNone(items[3])
 	holders, okHolders := items[4].([]any)
 	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || held < int64(len(holders)) || waiting < 0 {
-		return lock.Info{}, 0, unexpected(reply)
+		return driver.Info{}, 0, unexpected(reply)
 	}
-	info = lock.Info{Held: int(held), Waiting: int(waiting), Token: last}
+	info = driver.Info{Held: int(held), Waiting: int(waiting), Token: last}
 	for _, item := range holders {
 		h, ok := parseHolder(item)
 		if !ok {
-			return lock.Info{}, 0, unexpected(reply)
+			return driver.Info{}, 0, unexpected(reply)
 		}
 		info.Holders = append(info.Holders, h)
 	}
@@ -71,7 +95,7 @@ func parseTokenOrNone(item any) (uint64, bool) {
 	return parseToken(item)
 }
 
-func parseHolder(item any) (h lock.Holder, ok bool) {
+func parseHolder(item any) (h driver.Holder, ok bool) {
 	fields, ok := item.([]any)
 	if !ok || len(fields) != 5 {
 		return h, false
@@ -79,15 +103,18 @@ func parseHolder(item any) (h lock.Holder, ok bool) {
 	token, okToken := parseToken(fields[0])
 	expiresIn, okExpiry := parseExpiry(fields[1])
 	letter, okMode := fields[2].(string)
-	limit, okLimit := fields[3].(int64)
+	count, okCount := fields[3].(int64)
 	metadata, okMetadata := fields[4].(string)
 	mode := slices.Index(modes[:], letter)
-	if !okToken || !okExpiry || expiresIn <= 0 || !okMode || mode < int(lock.Read) || !okLimit || limit < 0 || !okMetadata {
+	if !okToken || !okExpiry || expiresIn <= 0 || !okMode || mode < int(driver.Read) || !okCount || count < 0 || !okMetadata {
 		return h, false
 	}
-	h = lock.Holder{Mode: lock.Mode(mode), Token: token, ExpiresIn: expiresIn, Metadata: metadata}
-	if h.Mode == lock.Members {
-		h.Members = int(limit)
+	h = driver.Holder{Mode: driver.Mode(mode), Token: token, ExpiresIn: expiresIn, Metadata: metadata}
+	switch h.Mode {
+	case driver.Members:
+		h.Members = int(count)
+	case driver.Permit:
+		h.Permits = int(count)
 	}
 	return h, true
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTokensOfSharedLocksThatCannotRise(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+func TestSharedTokensThatCannotRiseGrantNothing(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
 		for _, last := range []string{"text", "9007199254740991", "99999999999999999999"} {
 			require.NoError(t, c.rdb.Set(t.Context(), c.k.token, last, time.Minute).Err())
 			before := c.dump()
@@ -25,19 +25,19 @@ func TestTokensOfSharedLocksThatCannotRise(t *testing.T) {
 		require.NoError(t, c.rdb.Set(t.Context(), c.k.token, ahead, time.Hour).Err())
 		assert.Equal(t, strconv.FormatUint(ahead+1, 10), c.granted(first))
 		around(t, 70*time.Minute, c.pttl(c.k.token))
-		mark, _, _ := c.queued(second)
-		assert.Equal(t, strconv.FormatUint(ahead+1, 10), mark)
+		latest, _, _ := c.queued(second)
+		assert.Equal(t, strconv.FormatUint(ahead+1, 10), latest)
 		require.NoError(t, c.rdb.Set(t.Context(), c.k.token, "text", time.Minute).Err())
 		before := c.dump()
 		_, err := c.call(sharedReleaseScript, sharedKeysInOrder(&c.k, first.owner), first.owner, tombMs, memMs)
 		require.ErrorContains(t, err, "token")
-		assert.Equal(t, before, c.dump(), "nobody has lost a turn")
+		assert.Equal(t, before, c.dump(), "no waiter has lost its position")
 	})
 }
 
-func TestSomethingElseAtTheKeysOfASharedLock(t *testing.T) {
+func TestForeignValuesAtTheKeysOfASharedLock(t *testing.T) {
 	for i := range 6 {
-		each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+		each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
 			c.granted(first)
 			c.queued(second)
 			bad := sharedKeysInOrder(&c.k, "")[i]
@@ -45,22 +45,22 @@ func TestSomethingElseAtTheKeysOfASharedLock(t *testing.T) {
 			require.NoError(t, c.rdb.SAdd(t.Context(), bad, first.owner, second.owner).Err())
 			require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+bad, 1, time.Minute).Err())
 			before := c.dump()
-			for _, a := range []ask{first, second, third} {
+			for _, a := range []acquireArgs{first, second, third} {
 				for _, place := range []int{0, placeMs} {
 					_, err := c.try(a, place)
 					require.ErrorContains(t, err, "WRONGTYPE")
-					assert.Equal(t, before, c.dump(), "nothing is written")
+					assert.Equal(t, before, c.dump(), "the script wrote nothing")
 				}
 				_, err := c.call(sharedReleaseScript, sharedKeysInOrder(&c.k, a.owner), a.owner, tombMs, memMs)
 				require.ErrorContains(t, err, "WRONGTYPE")
-				assert.Equal(t, before, c.dump(), "nothing is written")
+				assert.Equal(t, before, c.dump(), "the script wrote nothing")
 			}
 		})
 	}
 }
 
-func TestASortedSetThatIsNoLock(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, _ ask) {
+func TestForeignSortedSetsAreRejected(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, _ acquireArgs) {
 		require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, zOf("a:1", 17), zOf("b", 1e18)).Err())
 		require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+c.k.lock, 1, time.Minute).Err())
 		before := c.dump()
@@ -72,32 +72,33 @@ func TestASortedSetThatIsNoLock(t *testing.T) {
 }
 
 func TestForceASharedLock(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
 		signals := c.signals("a")
 		low := c.granted(first)
 		high := c.granted(third)
 		c.queued(second)
 		force := func(token string) any {
-			v, err := c.call(sharedForceScript, sharedKeysInOrder(&c.k, "")[:6], token, memMs)
+			v, err := c.call(sharedForceScript, sharedKeysInOrder(&c.k, "")[:6], token, memMs, "0")
 			require.NoError(t, err)
-			return v
+			assert.Empty(t, v.([]any)[1])
+			return v.([]any)[0]
 		}
 		before := c.dump()
 		assert.EqualValues(t, 0, force("1"))
 		assert.Equal(t, before, c.dump())
-		assert.EqualValues(t, 1, force(low), "of those that were seen")
-		assert.Equal(t, []string{"a:1 0"}, signals(), "it is told")
+		assert.EqualValues(t, 1, force(low), "one holder had a token up to this one")
+		assert.Equal(t, []string{message("a:1", "0")}, signals(), "the holder gets a signal")
 		assert.Contains(t, c.holders(), third.owner)
 		assert.EqualValues(t, 1, force(high))
-		assert.Equal(t, []string{second.owner}, c.holders(), "those that wait are served")
-		assert.EqualValues(t, 0, force(high), "a duplicate does not hit the next holders")
+		assert.Equal(t, []string{second.owner}, c.holders(), "the waiters are served")
+		assert.EqualValues(t, 0, force(high), "a duplicate does not affect the next holders")
 		assert.EqualValues(t, 1, force(c.token(second.owner)))
 		c.empty()
 	})
 }
 
 func TestInspectASharedLock(t *testing.T) {
-	c := newCrowd(t)
+	c := newSharedTable(t)
 	see := func() []any {
 		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 		require.NoError(t, err)
@@ -122,19 +123,19 @@ func TestInspectASharedLock(t *testing.T) {
 	require.Len(t, v[4], 16)
 	tokens = slices.Delete(tokens, 3, 4)
 	for i, h := range v[4].([]any) {
-		assert.Equal(t, tokens[i], h.([]any)[0], "in the order of their grants")
+		assert.Equal(t, tokens[i], h.([]any)[0], "the holders are in the order of their grants")
 	}
 	first := v[4].([]any)[0].([]any)
 	assert.InDelta(t, ttlMs, first[1], 2000)
-	assert.Equal(t, []any{"p", int64(21), "holder\n0"}, first[2:])
+	assert.Equal(t, []any{"p", int64(1), "holder\n0"}, first[2:], "it has one permit")
 	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
 	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 	require.ErrorContains(t, err, "WRONGTYPE")
 }
 
-// Of very many holders the thousand whose leases end first are looked at.
-func TestInspectALockOfVeryManyHolders(t *testing.T) {
-	c := newCrowd(t)
+// An inspection reads the thousand holders whose leases expire first.
+func TestInspectALockWithManyHolders(t *testing.T) {
+	c := newSharedTable(t)
 	c.granted(permits("o:0", 5000))
 	pipe := c.rdb.Pipeline()
 	for i := 1; i <= 1000; i++ {
@@ -146,7 +147,7 @@ func TestInspectALockOfVeryManyHolders(t *testing.T) {
 	require.NoError(t, err)
 	v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 	require.NoError(t, err)
-	assert.EqualValues(t, 1001, v.([]any)[0], "all count")
-	assert.Equal(t, "9000000000000999", v.([]any)[3], "the highest token of a thousand")
+	assert.EqualValues(t, 1001, v.([]any)[0], "the number includes all holders")
+	assert.Equal(t, "9000000000000999", v.([]any)[3], "the highest token of the thousand holders")
 	assert.Len(t, v.([]any)[4], 16)
 }

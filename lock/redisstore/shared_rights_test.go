@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestTheRightsOfSharing(t *testing.T) {
+func TestTheDocumentedRightsOfSharedLocks(t *testing.T) {
 	srv := testredis.Start(t)
 	x := &exercise{t: t, srv: srv, admin: srv.Client(t)}
 	if !hasUsers(t, x.admin) {
@@ -23,11 +23,11 @@ func TestTheRightsOfSharing(t *testing.T) {
 	all := rightsOfAStore + " " + rightsOfSharing
 	require.NoError(t, x.asUser(all, x.sharer))
 	for right := range strings.SplitSeq(rightsOfSharing, " ") {
-		require.Error(t, x.asUser(without(all, right), x.sharer), "%s is not needed", right)
+		require.Error(t, x.asUser(without(all, right), x.sharer), "%s is not necessary", right)
 	}
 }
 
-// sharer does with locks of all modes what there is to do, but for signals.
+// sharer uses locks of all modes in every way, without signals.
 func (x *exercise) sharer(s *Store, _ *redis.Client) error {
 	ctx := x.t.Context()
 	for _, r := range allModes("k")[1:] {
@@ -36,18 +36,18 @@ func (x *exercise) sharer(s *Store, _ *redis.Client) error {
 			return err
 		}
 		out := make([]renewal.Outcome, 1)
-		if err := s.Renew(ctx, []lock.Lease{first}, out); err != nil {
+		if err := s.Renew(ctx, []driver.Lease{first}, out); err != nil {
 			return err
 		}
 		assert.Equal(x.t, renewal.Renewed, out[0])
 		waiter := r
 		waiter.Owner = request("").Owner
-		if r.Mode == lock.Read {
-			waiter.Mode = lock.Write
+		if r.Mode == driver.Read {
+			waiter.Mode = driver.Write
 		}
-		// As after the end of a queue, in which some had died.
-		require.NoError(x.t, x.admin.HSet(ctx, s.sharedKeys(r.Key, "").records, "a dead owner", "w 0 0 ").Err())
-		if _, err := s.ask(ctx, waiter, time.Second); err != nil {
+		// This is the state after a queue in which some places have expired.
+		require.NoError(x.t, x.admin.HSet(ctx, s.sharedKeys(r.Key, "").records, "an expired owner", "w 0 0 ").Err())
+		if _, err := s.sendAcquire(ctx, waiter, time.Second); err != nil {
 			return err
 		}
 		if err := s.Release(ctx, first); err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd is a table for the scripts of shared locks.
-type crowd struct {
+// sharedTable is a table for the scripts of shared locks.
+type sharedTable struct {
 	*table
 	k keys
 }
 
-// ask is what an owner asks for.
-type ask struct {
+// acquireArgs has the arguments of an acquire.
+type acquireArgs struct {
 	owner   string
 	mode    string
 	limit   int
@@ -28,22 +28,24 @@ type ask struct {
 	members []string
 }
 
-func newCrowd(t testing.TB) *crowd { return crowdOn(t, shared.Server(t).Client(t)) }
+func newSharedTable(t testing.TB) *sharedTable { return sharedTableOn(t, shared.Server(t).Client(t)) }
 
-func crowdOn(t testing.TB, rdb *redis.Client) *crowd {
+func sharedTableOn(t testing.TB, rdb *redis.Client) *sharedTable {
 	tb := tableOn(t, rdb)
-	return &crowd{table: tb, k: *(&Store{prefix: tb.pre}).sharedKeys("n", "")}
+	return &sharedTable{table: tb, k: *(&Store{prefix: tb.pre}).sharedKeys("n", "")}
 }
 
-func reads(owner string) ask  { return ask{owner: owner, mode: "r"} }
-func writes(owner string) ask { return ask{owner: owner, mode: "w"} }
+func reads(owner string) acquireArgs  { return acquireArgs{owner: owner, mode: "r"} }
+func writes(owner string) acquireArgs { return acquireArgs{owner: owner, mode: "w"} }
 
-func permits(owner string, limit int) ask { return ask{owner: owner, mode: "p", limit: limit} }
+func permits(owner string, limit int) acquireArgs {
+	return acquireArgs{owner: owner, mode: "p", limit: limit}
+}
 
-// wants asks for members, named by one letter each.
-func wants(owner, members string) ask {
+// wants returns a request for members. Each letter is the name of one member.
+func wants(owner, members string) acquireArgs {
 	list := strings.Split(members, "")
-	return ask{owner: owner, mode: "m", limit: len(list), members: list}
+	return acquireArgs{owner: owner, mode: "m", limit: len(list), members: list}
 }
 
 // sharedKeysInOrder returns the keys in the order of the scripts.
@@ -51,14 +53,14 @@ func sharedKeysInOrder(k *keys, owner string) []string {
 	return []string{k.lock, k.token, k.queue, k.places, k.records, k.members, k.tombstone + owner}
 }
 
-func (c *crowd) acquire(a ask, place int) []any {
+func (c *sharedTable) acquire(a acquireArgs, place int) []any {
 	c.Helper()
 	v, err := c.try(a, place)
 	require.NoError(c, err)
 	return v
 }
 
-func (c *crowd) try(a ask, place int) ([]any, error) {
+func (c *sharedTable) try(a acquireArgs, place int) ([]any, error) {
 	c.Helper()
 	if a.ttl == 0 {
 		a.ttl = ttlMs
@@ -71,8 +73,8 @@ func (c *crowd) try(a ask, place int) ([]any, error) {
 	return v.([]any), nil
 }
 
-// granted acquires and returns the token.
-func (c *crowd) granted(a ask) string {
+// granted acquires, expects a grant, and returns the token.
+func (c *sharedTable) granted(a acquireArgs) string {
 	c.Helper()
 	v := c.acquire(a, placeMs)
 	require.Len(c, v, 2)
@@ -80,21 +82,21 @@ func (c *crowd) granted(a ask) string {
 	return v[1].(string)
 }
 
-// queued acquires and must wait; it returns the mark, the ms and whether it is the
-// head.
-func (c *crowd) queued(a ask) (mark string, ms int64, head bool) {
+// queued acquires and expects a place in the queue. It returns the token of the reply, the
+// milliseconds until enough leases expire, and whether the owner must notice that.
+func (c *sharedTable) queued(a acquireArgs) (token string, ms int64, head bool) {
 	c.Helper()
 	return c.takenFor(a, placeMs)
 }
 
-// refused tries and must not get it.
-func (c *crowd) refused(a ask) (ms int64) {
+// refused acquires without waiting and expects that the lock is taken.
+func (c *sharedTable) refused(a acquireArgs) (ms int64) {
 	c.Helper()
 	_, ms, _ = c.takenFor(a, 0)
 	return ms
 }
 
-func (c *crowd) takenFor(a ask, place int) (mark string, ms int64, head bool) {
+func (c *sharedTable) takenFor(a acquireArgs, place int) (token string, ms int64, head bool) {
 	c.Helper()
 	v := c.acquire(a, place)
 	require.Len(c, v, 4, "%v", v)
@@ -102,24 +104,25 @@ func (c *crowd) takenFor(a ask, place int) (mark string, ms int64, head bool) {
 	return v[1].(string), v[2].(int64), v[3].(int64) == 1
 }
 
-func (c *crowd) release(owner string, tomb int) int64 {
+func (c *sharedTable) release(owner string, tomb int) int64 {
 	c.Helper()
 	v, err := c.call(sharedReleaseScript, sharedKeysInOrder(&c.k, owner), owner, tomb, memMs)
 	require.NoError(c, err)
 	return v.(int64)
 }
 
-// renews reports whether an owner has its lease by that token.
-func (c *crowd) renews(owner, token string) bool {
+// renews reports whether a renewal finds the lease with that owner and token.
+func (c *sharedTable) renews(owner, token string) bool {
 	c.Helper()
 	v, err := c.call(sharedRenewScript, []string{c.k.lock, c.k.records, c.k.members}, ttlMs, owner+" "+token)
 	require.NoError(c, err)
 	return len(v.([]any)) == 0
 }
 
-// endOf returns when a key ends, in ms. A server that cannot tell, as none can before
-// Redis 7, tells its clock and what is left by it, which may be in the next millisecond.
-func (c *crowd) endOf(key string) (end int64) {
+// endOf returns the expiry of a key in ms. A server before Redis 7 does not report it, so
+// endOf adds PTTL to the time. It takes the highest of several sums, because the millisecond
+// may change between the two.
+func (c *sharedTable) endOf(key string) (end int64) {
 	c.Helper()
 	at, err := c.rdb.PExpireTime(c.Context(), key).Result()
 	if !redis.HasErrorPrefix(err, "unknown command") {
@@ -135,41 +138,41 @@ func (c *crowd) endOf(key string) (end int64) {
 	return end
 }
 
-// holders returns the owners whose leases last.
-func (c *crowd) holders() []string {
+// holders returns the owners of unexpired leases.
+func (c *sharedTable) holders() []string {
 	c.Helper()
-	// ZRANGE does this since Redis 6.2 only.
+	// ZRANGE supports this only since Redis 6.2.
 	list, err := c.rdb.Do(c.Context(), "zrangebyscore", c.k.lock, fmt.Sprintf("(%d", time.Now().UnixMilli()), "+inf").StringSlice()
 	require.NoError(c, err)
 	slices.Sort(list)
 	return list
 }
 
-func (c *crowd) queue() []string { return c.rdb.ZRange(c.Context(), c.k.queue, 0, -1).Val() }
+func (c *sharedTable) queue() []string { return c.rdb.ZRange(c.Context(), c.k.queue, 0, -1).Val() }
 
-func (c *crowd) end(owner string) time.Duration {
+func (c *sharedTable) end(owner string) time.Duration {
 	c.Helper()
-	return time.Until(time.UnixMilli(int64(c.rdb.ZScore(c.Context(), c.k.lock, owner).Val()) - 1)) // what is rounded up
+	return time.Until(time.UnixMilli(int64(c.rdb.ZScore(c.Context(), c.k.lock, owner).Val()) - 1)) // the expiry is rounded up
 }
 
-// expire ends the leases of owners as time would.
-func (c *crowd) expire(owners ...string) {
+// expire makes the leases of owners expire.
+func (c *sharedTable) expire(owners ...string) {
 	c.Helper()
 	for _, o := range owners {
 		require.Equal(c, int64(1), c.rdb.ZAddArgs(c.Context(), c.k.lock, redis.ZAddArgs{XX: true, Ch: true, Members: []redis.Z{{Score: 1, Member: o}}}).Val(), o)
 	}
 }
 
-// token returns that of a holder.
-func (c *crowd) token(owner string) string {
+// token returns the token of a holder.
+func (c *sharedTable) token(owner string) string {
 	c.Helper()
 	fields := strings.Fields(c.rdb.HGet(c.Context(), c.k.records, owner).Val())
 	require.GreaterOrEqual(c, len(fields), 3, "a record of %s", owner)
 	return fields[1]
 }
 
-// empty checks that nothing is left but the last token.
-func (c *crowd) empty() {
+// empty checks that only the last token remains.
+func (c *sharedTable) empty() {
 	c.Helper()
 	assert.Equal(c, []string{c.k.token}, keysOf(c, c.rdb, c.pre))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReadersShareAndAWriterDoesNot(t *testing.T) {
-	c := newCrowd(t)
+func TestReadersShareAndWritersDoNot(t *testing.T) {
+	c := newSharedTable(t)
 	first := c.granted(reads("a:1"))
 	second := c.granted(reads("b:1"))
 	rising(t, first, second)
@@ -29,7 +29,7 @@ func TestReadersShareAndAWriterDoesNot(t *testing.T) {
 }
 
 func TestPermitsAreLimited(t *testing.T) {
-	c := newCrowd(t)
+	c := newSharedTable(t)
 	first := c.granted(permits("a:1", 2))
 	rising(t, first, c.granted(permits("b:1", 2)))
 	c.refused(permits("c:1", 2))
@@ -42,22 +42,22 @@ func TestPermitsAreLimited(t *testing.T) {
 	assert.Equal(t, []string{"c:1", "d:1"}, c.holders())
 }
 
-func TestThePermitThatEndsInTimeIsTold(t *testing.T) {
-	c := newCrowd(t)
+func TestARefusedPermitReportsWhenEnoughLeasesExpire(t *testing.T) {
+	c := newSharedTable(t)
 	for i, owner := range []string{"a:1", "b:1", "c:1", "d:1"} {
 		a := permits(owner, 9)
 		a.ttl = (i + 1) * 10_000
 		c.granted(a)
 	}
 	assert.InDelta(t, 10_000, c.refused(permits("e:1", 4)), 2000)
-	assert.InDelta(t, 30_000, c.refused(permits("e:1", 2)), 2000, "three have to end")
+	assert.InDelta(t, 30_000, c.refused(permits("e:1", 2)), 2000, "three leases must expire")
 }
 
-func TestMembersOfDifferentOwnersDiffer(t *testing.T) {
-	c := newCrowd(t)
+func TestOwnersHoldDisjointMembers(t *testing.T) {
+	c := newSharedTable(t)
 	first := c.granted(wants("a:1", "abc"))
 	rising(t, first, c.granted(wants("b:1", "de")))
-	assert.InDelta(t, ttlMs, c.refused(wants("c:1", "cx")), 2000, "the whole or nothing")
+	assert.InDelta(t, ttlMs, c.refused(wants("c:1", "cx")), 2000, "the batch needs all its members")
 	c.granted(wants("c:1", "xy"))
 	assert.Equal(t, map[string]string{"a": "a:1", "b": "a:1", "c": "a:1", "d": "b:1", "e": "b:1", "x": "c:1", "y": "c:1"},
 		c.rdb.HGetAll(t.Context(), c.k.members).Val())
@@ -71,10 +71,10 @@ func TestMembersOfDifferentOwnersDiffer(t *testing.T) {
 }
 
 func TestMembersOfAnyBytes(t *testing.T) {
-	c := newCrowd(t)
+	c := newSharedTable(t)
 	names := []string{"\x00", "\n", " a", "\\", "\\n", "a\nb", "a b", "é", "{a:1", "{mode}"}
 	for i, name := range names {
-		a := ask{owner: "a:" + name, mode: "m", limit: 1, members: []string{name}}
+		a := acquireArgs{owner: "a:" + name, mode: "m", limit: 1, members: []string{name}}
 		a.owner = strings.Repeat("o", i+1) + ":1"
 		c.granted(a)
 		a.owner = "other:1"
@@ -83,46 +83,46 @@ func TestMembersOfAnyBytes(t *testing.T) {
 	assert.Len(t, c.holders(), len(names))
 }
 
-// each runs a test for all modes. That both cannot be held at one time is all that
-// it may assume of what first and second ask for; third goes with first.
-func each(t *testing.T, f func(t *testing.T, c *crowd, first, second, third ask)) {
-	for _, asks := range [][3]ask{
+// each runs a test for all modes. The test may assume only that first and second cannot be
+// held at the same time, and that first and third can.
+func each(t *testing.T, f func(t *testing.T, c *sharedTable, first, second, third acquireArgs)) {
+	for _, asks := range [][3]acquireArgs{
 		{reads("a:1"), writes("b:1"), reads("c:1")},
 		{permits("a:1", 1), permits("b:1", 1), permits("c:1", 2)},
 		{wants("a:1", "xy"), wants("b:1", "yz"), wants("c:1", "z")},
 	} {
-		t.Run(asks[0].mode, func(t *testing.T) { f(t, newCrowd(t), asks[0], asks[1], asks[2]) })
+		t.Run(asks[0].mode, func(t *testing.T) { f(t, newSharedTable(t), asks[0], asks[1], asks[2]) })
 	}
 }
 
-func TestAskASharedLockAgain(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+func TestAcquireASharedLockAgain(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
 		token := c.granted(first)
 		other := c.granted(third)
 		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
 		assert.Equal(t, token, c.granted(first), "the same grant")
-		around(t, ttlMs*time.Millisecond, c.end(first.owner), "for the whole TTL again, though it waits with a shorter place")
+		around(t, ttlMs*time.Millisecond, c.end(first.owner), "the full TTL, although the place is shorter")
 		assert.Equal(t, other, c.token(third.owner))
 		c.refused(second)
 	})
 }
 
-func TestATryOfASharedLockWritesNothing(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+func TestTryAcquireASharedLockWritesNothing(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
 		token := c.granted(first)
 		before := c.dump()
 		v := c.acquire(second, 0)
-		mark, ok := parseToken(v[1])
+		latest, ok := parseToken(v[1])
 		require.True(t, ok)
 		held, _ := parseToken(token)
-		assert.GreaterOrEqual(t, mark, held)
-		assert.LessOrEqual(t, mark, uint64(time.Now().UnixMicro()))
+		assert.GreaterOrEqual(t, latest, held)
+		assert.LessOrEqual(t, latest, uint64(time.Now().UnixMicro()))
 		assert.Equal(t, before, c.dump())
 	})
 }
 
 func TestRenewSharedLocks(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
 		token := c.granted(first)
 		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
 		assert.True(t, c.renews(first.owner, token))
@@ -133,23 +133,23 @@ func TestRenewSharedLocks(t *testing.T) {
 		assert.False(t, c.renews(third.owner, token), "another owner")
 		c.queued(writesLike(first))
 		waiting := c.dump()
-		assert.False(t, c.renews("w:1", "0"), "a place is no lease")
+		assert.False(t, c.renews("w:1", "0"), "a place is not a lease")
 		assert.Equal(t, waiting, c.dump())
 		assert.EqualValues(t, 2, c.release("w:1", 0))
 		assert.Equal(t, before[c.k.lock], c.dump()[c.k.lock])
 
 		c.expire(first.owner)
 		before = c.dump()
-		assert.False(t, c.renews(first.owner, token), "what has ended is lost, though nobody has cleared it away")
+		assert.False(t, c.renews(first.owner, token), "an expired lease is lost, even before a script removes it")
 		assert.Equal(t, before, c.dump())
 		require.NoError(t, c.rdb.Del(t.Context(), c.k.lock).Err())
 		assert.False(t, c.renews(first.owner, token))
-		assert.Zero(t, c.rdb.Exists(t.Context(), c.k.lock).Val(), "it creates nothing")
+		assert.Zero(t, c.rdb.Exists(t.Context(), c.k.lock).Val(), "the script creates no key")
 	})
 }
 
-// writesLike asks for what cannot be held beside a, as owner w:1.
-func writesLike(a ask) ask {
+// writesLike returns a request of owner w:1 that conflicts with a.
+func writesLike(a acquireArgs) acquireArgs {
 	if a.mode == "r" {
 		a.mode = "w"
 	}
@@ -158,7 +158,7 @@ func writesLike(a ask) ask {
 }
 
 func TestRenewManySharedLocksInOneScript(t *testing.T) {
-	tables := []*crowd{newCrowd(t), newCrowd(t), newCrowd(t)}
+	tables := []*sharedTable{newSharedTable(t), newSharedTable(t), newSharedTable(t)}
 	var keys []string
 	args := []any{ttlMs}
 	for i, c := range tables {
@@ -176,12 +176,12 @@ func TestRenewManySharedLocksInOneScript(t *testing.T) {
 	args = append(args, "a:1 1", args[1])
 	lost, err := tables[0].call(sharedRenewScript, keys, args...)
 	require.NoError(t, err)
-	assert.Equal(t, []any{int64(2), int64(4), int64(5)}, lost, "keys that hold something else are leases that are lost")
-	assert.Equal(t, time.Duration(-1), tables[0].pttl(list), "and are left as they are")
+	assert.Equal(t, []any{int64(2), int64(4), int64(5)}, lost, "leases at keys with foreign values are lost")
+	assert.Equal(t, time.Duration(-1), tables[0].pttl(list), "the foreign value is unchanged")
 }
 
-func TestASharedLockEndsWithItsLastLease(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+func TestASharedLockExpiresWithItsLastLease(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
 		third.ttl = 2 * ttlMs
 		token := c.granted(first)
 		exactly := func(owner string) {
@@ -202,8 +202,8 @@ func TestASharedLockEndsWithItsLastLease(t *testing.T) {
 	})
 }
 
-func TestWhatIsKnownOfALeaseOutlastsIt(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+func TestTheRecordOfALeaseOutlastsIt(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
 		sides := []string{c.k.records}
 		if first.mode == "m" {
 			sides = append(sides, c.k.members)
@@ -232,25 +232,25 @@ func TestWhatIsKnownOfALeaseOutlastsIt(t *testing.T) {
 			require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttl+5*time.Second).Err())
 		}
 		assert.True(t, c.renews(first.owner, token))
-		both(2*ttl+5*time.Second, "most renewals leave it")
+		both(2*ttl+5*time.Second, "most renewals do not set the expiry")
 		for _, key := range sides {
 			require.NoError(t, c.rdb.PExpire(t.Context(), key, 2*ttl-time.Second).Err())
 		}
 		c.granted(first)
-		both(4*ttl, "asking again renews too")
+		both(4*ttl, "a repeated acquire sets the expiry too")
 		third.ttl = 1000
 		c.granted(third)
-		both(4*ttl, "a shorter lease shortens nothing")
+		both(4*ttl, "a shorter lease does not shorten the expiry")
 	})
 }
 
-func TestWhatHasEndedIsInNobodysWay(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, third ask) {
+func TestExpiredLeasesBlockNobody(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
 		old := c.granted(first)
 		c.granted(third)
 		c.expire(first.owner, third.owner)
 		rising(t, old, c.granted(second))
-		assert.Equal(t, []string{second.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "and is cleared away")
+		assert.Equal(t, []string{second.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "the script removes the expired leases")
 		assert.Zero(t, c.rdb.HExists(t.Context(), c.k.records, first.owner).Val())
 		assert.EqualValues(t, 0, c.release(first.owner, 0))
 		assert.Equal(t, []string{second.owner}, c.holders())
@@ -259,8 +259,8 @@ func TestWhatHasEndedIsInNobodysWay(t *testing.T) {
 	})
 }
 
-func TestAnOwnerWhoseLeaseHasEndedGetsANewOne(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, second, _ ask) {
+func TestAnOwnerOfAnExpiredLeaseGetsANewLease(t *testing.T) {
+	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
 		old := c.granted(first)
 		c.expire(first.owner)
 		rising(t, old, c.granted(first))
@@ -271,12 +271,12 @@ func TestAnOwnerWhoseLeaseHasEndedGetsANewOne(t *testing.T) {
 }
 
 func TestReleaseAnEndedLease(t *testing.T) {
-	each(t, func(t *testing.T, c *crowd, first, _, third ask) {
+	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
 		c.granted(first)
 		c.granted(third)
 		c.expire(first.owner)
 		before := c.dump()
-		assert.EqualValues(t, 0, c.release(first.owner, 0), "it is not held any more")
-		assert.Equal(t, before, c.dump(), "to clear it away is for those who then also serve the queue")
+		assert.EqualValues(t, 0, c.release(first.owner, 0), "the lease has expired")
+		assert.Equal(t, before, c.dump(), "only scripts that also serve the queue remove expired leases")
 	})
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-func TestASilentSubscriptionIsNoticed(t *testing.T) {
+func TestASilentSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	var d dialer
 	rdb := redis.NewClient(&redis.Options{Addr: shared.Server(t).Addr(), Dialer: d.dial})
@@ -23,18 +26,18 @@ func TestASilentSubscriptionIsNoticed(t *testing.T) {
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
 	require.Eventually(t, func() bool { return d.subscriptions() == 1 }, soon, time.Millisecond)
-	time.Sleep(beat / 2) // it is confirmed, and asked again, and that is answered
+	time.Sleep(pubsub.PingInterval / 2) // by then the subscription is confirmed, and the poll that follows is answered
 	d.mute()
 	l, took := handed(t, s, holder, done)
-	assert.Less(t, took, 3*time.Second+soon/2, "two beats, and what a busy machine takes")
-	assert.Greater(t, took, beat/2, "it was not heard")
+	assert.Less(t, took, 3*time.Second+soon/2, "two pings, and a reserve for a busy machine")
+	assert.Greater(t, took, pubsub.PingInterval/2, "the muted connection delivered no signal")
 	done = startWait(t.Context(), t, s, requestFor("k", time.Hour))
 	_, took = handed(t, s, l, done)
-	assert.Less(t, took, soon, "there is a new one")
+	assert.Less(t, took, soon, "there is a new subscription")
 	assert.GreaterOrEqual(t, d.subscriptions(), 2)
 }
 
-func TestASubscriptionThatBreaksIsMadeAnew(t *testing.T) {
+func TestABrokenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	rdb := srv.Client(t)
@@ -44,7 +47,7 @@ func TestASubscriptionThatBreaksIsMadeAnew(t *testing.T) {
 		done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
 		require.NoError(t, rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		var took time.Duration
-		holder, took = handed(t, s, holder, done) // whether the signal is lost or not
+		holder, took = handed(t, s, holder, done) // the signal may be lost
 		assert.Less(t, took, soon)
 	}
 }
@@ -54,7 +57,7 @@ func TestOneSubscriptionForAllWaiters(t *testing.T) {
 	srv := testredis.Start(t)
 	rdb := srv.Client(t)
 	s := patient(t, rdb)
-	s.signals.linger = 1
+	s.subscription = pubsub.New(s.redis.Subscribe, signals{}, pubsub.Options{Prefix: s.prefix, IdleTimeout: pubsub.PingInterval})
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls []<-chan waited
 	for i := range 40 {
@@ -69,21 +72,21 @@ func TestOneSubscriptionForAllWaiters(t *testing.T) {
 	calls = append(calls, startWait(other, t, s, stranger))
 	channels := func() []string { return rdb.PubSubChannels(t.Context(), "*").Val() }
 	require.Eventually(t, func() bool { return len(channels()) == 2 }, soon, time.Millisecond)
-	assert.Contains(t, channels(), s.prefix+"client", "one channel for a client")
+	assert.Contains(t, channels(), s.prefix+"client", "a client has one channel")
 	cancelOther()
-	require.Eventually(t, func() bool { return len(channels()) == 1 }, soon, time.Millisecond, "nobody of that client waits any more")
+	require.Eventually(t, func() bool { return len(channels()) == 1 }, soon, time.Millisecond, "no owner of that client waits")
 	connections := func() int { return countLines(rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()) }
-	require.Eventually(t, func() bool { return connections() == 1 }, soon, time.Millisecond, "one that a busy machine kept silent is made anew")
+	require.Eventually(t, func() bool { return connections() == 1 }, soon, time.Millisecond, "there is one connection, apart from one that is being replaced")
 
 	cancel()
 	for _, c := range calls {
 		w := <-c
 		require.ErrorIs(t, w.err, context.Canceled)
 	}
-	require.Eventually(t, func() bool { return len(channels()) == 0 }, soon, 10*time.Millisecond, "it ends when nobody waits")
+	require.Eventually(t, func() bool { return len(channels()) == 0 }, soon, 10*time.Millisecond, "the subscription ends after the last waiter")
 	holder := acquire(t, s, requestFor("fresh", time.Hour))
 	_, took := handed(t, s, holder, startWait(t.Context(), t, s, requestFor("fresh", time.Hour)))
-	assert.Less(t, took, soon, "and begins again")
+	assert.Less(t, took, soon, "a new waiter gets a new subscription")
 }
 
 func TestAQuietSubscriptionIsPinged(t *testing.T) {
@@ -100,37 +103,29 @@ func TestAQuietSubscriptionIsPinged(t *testing.T) {
 	<-done
 }
 
-func TestSignalsThatAreNone(t *testing.T) {
-	s := newSignals(nil, "lw:")
-	s.running = true
-	e := s.join("a b:1")
-	for _, payload := range []string{"", " ", "a b:1", "a b:1 ", "a b:1 x", "a b:1 -1", "a b:1 0", "a b:1 9007199254740992", "a:1 5", " 5"} {
-		s.heard(payload)
-		assert.Empty(t, e.wake, "%q", payload)
-	}
-	s.heard("a b:1 5")
-	s.heard("a b:1 4")
-	token, again := s.take(e)
-	assert.EqualValues(t, 5, token, "the highest")
-	assert.False(t, again)
-}
-
-// A node that has left the cluster answers pings for ever, and is told of no hand-over.
-func TestASubscriptionLeavesANodeThatServesNoMore(t *testing.T) {
+// A node that has left the cluster still replies to pings, but receives no signals.
+func TestASubscriptionLeavesANodeWithoutSlots(t *testing.T) {
 	t.Parallel()
 	first, second := testredis.Start(t), shared.Server(t)
 	var master atomic.Pointer[string]
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: *master.Load()}}}}, nil
+		return []redis.ClusterSlot{{End: redisconn.SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: *master.Load()}}}}, nil
 	}})
 	defer rdb.Close()
 	s := patient(t, rdb)
+	slot := redisconn.SlotOf(s.lockKey("k"))
 	moveTo := func(srv *testredis.Server) {
 		addr := srv.Addr()
 		master.Store(&addr)
-		require.NoError(t, s.cluster.read())
+		if n := s.redis.Serving(slot); n != nil {
+			s.redis.Suspect(n)
+		}
+		require.Eventually(t, func() bool {
+			n, err := s.redis.Master(t.Context(), slot)
+			return err == nil && n.Addr() == addr
+		}, long, time.Millisecond)
 	}
-	subscribed := func(srv *testredis.Server) {
+	awaitSubscription := func(srv *testredis.Server) {
 		rdb := srv.Client(t)
 		require.Eventually(t, func() bool { return len(rdb.PubSubChannels(t.Context(), s.prefix+"*").Val()) == 1 }, long, 10*time.Millisecond)
 	}
@@ -144,30 +139,31 @@ func TestASubscriptionLeavesANodeThatServesNoMore(t *testing.T) {
 		_, err := s.Wait(ctx, requestFor("k", time.Hour))
 		done <- err
 	}()
-	subscribed(first)
+	awaitSubscription(first)
 	moveTo(second)
-	subscribed(second)
+	awaitSubscription(second)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 }
 
-// And whether it still serves is asked now and then, for no request may find it out.
-func TestASubscriptionHasTheSlotsReadNowAndThen(t *testing.T) {
-	t.Parallel()
-	var read atomic.Int64
-	addr := shared.Server(t).Addr()
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-		read.Add(1)
-		return []redis.ClusterSlot{{End: slotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
-	}})
-	defer rdb.Close()
-	s := newStore(t, rdb, nil)
-	require.NoError(t, s.cluster.read())
-	ps, stays := s.subscription(t.Context())
-	defer ps.Close()
-	for range linger {
-		assert.EqualValues(t, 1, read.Load())
-		assert.True(t, stays())
+func TestInvalidSignalsAreIgnored(t *testing.T) {
+	const owner = "a b:1"
+	c := signals{}
+	id, proof := c.ID(owner), proofOf(owner, "5")
+	payloads := []string{"", " ", "  ", owner, owner + " 5", id, id + " 5", id + " 5 ", id + " 5 " + id, id + "  " + proof, id + " 5 " + proof + " ", id + " 5 " + proof[1:]}
+	for _, token := range []string{"", "x", "-1", "+5", "05", "9007199254740992"} {
+		payloads = append(payloads, message(owner, token))
 	}
-	require.Eventually(t, func() bool { return read.Load() == 2 }, soon, time.Millisecond)
+	payloads = append(payloads, message("a b:2", "5"), strings.Replace(message(owner, "4"), " 4 ", " 5 ", 1), strings.Replace(message(owner, "5"), " 5 ", " 0 ", 1))
+	for _, payload := range payloads {
+		to, _, ok := c.Parse(payload)
+		assert.False(t, ok && to == id && c.Verify(owner, payload), "%q", payload)
+	}
+	for token, want := range map[string]uint64{"5": 5, "0": 0} {
+		to, got, ok := c.Parse(message(owner, token))
+		assert.True(t, ok)
+		assert.Equal(t, id, to)
+		assert.Equal(t, want, got)
+		assert.True(t, c.Verify(owner, message(owner, token)))
+	}
 }

@@ -2,16 +2,19 @@ package redisstore
 
 import (
 	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-// table is one lock on the shared server and the scripts, called directly: as a
-// client calls them that queues.
+// table is one lock on the shared server. Its methods call the scripts directly, as a client
+// that waits in the queue does.
 type table struct {
 	testing.TB
 	rdb *redis.Client
@@ -39,22 +42,21 @@ func (tb *table) keysFor(owner string) []string {
 	return all(&k)
 }
 
-// call runs a script and then checks what holds after each: no key is without an
-// end.
-func (tb *table) call(s *script, keys []string, args ...any) (any, error) {
+// call runs a script, and then checks that every key has an expiry.
+func (tb *table) call(s *redisconn.Script, keys []string, args ...any) (any, error) {
 	tb.Helper()
-	v, err := redis.NewScript(s.source).Run(tb.Context(), tb.rdb, keys, args...).Result()
+	v, err := redis.NewScript(s.Source()).Run(tb.Context(), tb.rdb, keys, args...).Result()
 	for _, key := range keysOf(tb, tb.rdb, tb.pre) {
-		left, failed := tb.rdb.Do(tb.Context(), "PTTL", key).Int64() // in ms: a Duration is too short for some
+		left, failed := tb.rdb.Do(tb.Context(), "PTTL", key).Int64() // in ms, because some do not fit into a Duration
 		require.NoError(tb, failed)
-		if left < 0 && !tb.spoiled(key) {
+		if left == -1 && !tb.spoiled(key) {
 			tb.Errorf("%s, a %s, has no end", key, tb.rdb.Type(tb.Context(), key).Val())
 		}
 	}
 	return v, err
 }
 
-// spoiled tells keys that the test itself has put there.
+// spoiled reports whether the test itself has written a key.
 func (tb *table) spoiled(key string) bool {
 	return tb.rdb.Exists(tb.Context(), "spoiled:"+key).Val() == 1
 }
@@ -66,7 +68,7 @@ func (tb *table) acquire(owner string, ttl, place int) []any {
 	return v.([]any)
 }
 
-// granted acquires and returns the token.
+// granted acquires, expects a grant, and returns the token.
 func (tb *table) granted(owner string) string {
 	tb.Helper()
 	v := tb.acquire(owner, ttlMs, placeMs)
@@ -75,13 +77,14 @@ func (tb *table) granted(owner string) string {
 	return v[1].(string)
 }
 
-// queued acquires and must wait; it returns the mark and whether it is the head.
-func (tb *table) queued(owner string) (mark string, head bool) {
+// queued acquires and expects a place in the queue. It returns the token of the reply, and
+// whether the owner is the first waiter.
+func (tb *table) queued(owner string) (token string, head bool) {
 	tb.Helper()
 	return tb.queuedFor(owner, placeMs)
 }
 
-func (tb *table) queuedFor(owner string, place int) (mark string, head bool) {
+func (tb *table) queuedFor(owner string, place int) (token string, head bool) {
 	tb.Helper()
 	v := tb.acquire(owner, ttlMs, place)
 	require.Len(tb, v, 4)
@@ -110,23 +113,36 @@ func (tb *table) queue() []string {
 	return tb.rdb.LRange(tb.Context(), tb.k.queue, 0, -1).Val()
 }
 
-func (tb *table) places() []string {
-	return tb.rdb.ZRange(tb.Context(), tb.k.places, 0, -1).Val()
+// places returns the owners that have a place. It checks that the length of each is stored.
+func (tb *table) places() (owners []string) {
+	lengths := map[string]bool{}
+	for _, member := range tb.rdb.ZRange(tb.Context(), tb.k.places, 0, -1).Val() {
+		if owner, ok := strings.CutSuffix(member, "}"); ok {
+			lengths[owner] = true
+		} else {
+			owners = append(owners, member)
+		}
+	}
+	assert.Len(tb, lengths, len(owners))
+	for _, owner := range owners {
+		assert.True(tb, lengths[owner], owner)
+	}
+	return owners
 }
 
 func (tb *table) pttl(key string) time.Duration { return tb.rdb.PTTL(tb.Context(), key).Val() }
 
-// kill ends the place of an owner that is queued.
+// kill makes the places of waiting owners expire.
 func (tb *table) kill(owners ...string) {
 	for _, o := range owners {
 		require.NoError(tb, tb.rdb.ZAddXX(tb.Context(), tb.k.places, redis.Z{Score: 1, Member: o}).Err())
 	}
 }
 
-// expire ends the lock as time would.
+// expire makes the lock expire.
 func (tb *table) expire() { require.NoError(tb, tb.rdb.Del(tb.Context(), tb.k.lock).Err()) }
 
-// dump is all that the server has of the lock, to the bit.
+// dump returns the serialized values of all keys of the lock.
 func (tb *table) dump() map[string]string {
 	all := map[string]string{}
 	for _, key := range keysOf(tb, tb.rdb, tb.pre) {
@@ -135,8 +151,8 @@ func (tb *table) dump() map[string]string {
 	return all
 }
 
-// signals subscribes to the channel of an owner and returns what came until
-// drained.
+// signals subscribes to the channel of a client. The result returns the messages since its last
+// call.
 func (tb *table) signals(client string) func() []string {
 	ps := tb.rdb.Subscribe(tb.Context(), tb.pre+client)
 	tb.Cleanup(func() { ps.Close() })
@@ -155,12 +171,17 @@ func (tb *table) signals(client string) func() []string {
 	}
 }
 
+// message returns the message by which a script notifies an owner.
+func message(owner, token string) string {
+	return signals{}.ID(owner) + " " + token + " " + proofOf(owner, token)
+}
+
 func rising(t testing.TB, tokens ...string) {
 	t.Helper()
 	var last uint64
 	for _, text := range tokens {
 		token, ok := parseToken(text)
-		require.True(t, ok, "%q is a token", text)
+		require.True(t, ok, "%q must be a token", text)
 		require.Greater(t, token, last)
 		last = token
 	}

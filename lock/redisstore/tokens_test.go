@@ -9,25 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-func TestTokensRiseOverALossOfTheData(t *testing.T) {
+func TestTokensRiseAfterALossOfData(t *testing.T) {
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
 	first := acquire(t, s, request("k"))
 	require.NoError(t, rdb.FlushAll(t.Context()).Err())
 	second := acquire(t, s, request("k"))
-	assert.Greater(t, second.Token, first.Token, "the clock has gone on")
+	assert.Greater(t, second.Token, first.Token, "the time of the server has advanced")
 	require.NoError(t, s.Release(t.Context(), second))
 	now := uint64(time.Now().UnixMicro())
 	second = acquire(t, s, second.Request)
-	assert.GreaterOrEqual(t, second.Token, now, "each token is of the clock, not only the first")
+	assert.GreaterOrEqual(t, second.Token, now, "every token follows the clock, not only the first")
 	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
 	assert.Greater(t, acquire(t, s, request("k")).Token, second.Token)
 }
 
-func TestTokensRiseOverAClockThatWentBack(t *testing.T) {
+func TestTokensRiseAfterTheClockWentBack(t *testing.T) {
 	tb := newTable(t)
 	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 	require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, ahead, time.Hour).Err())
@@ -37,7 +37,7 @@ func TestTokensRiseOverAClockThatWentBack(t *testing.T) {
 
 	tb.queued("b:1")
 	assert.EqualValues(t, 1, tb.release("a:1", 0))
-	assert.Equal(t, "b:1 "+strconv.FormatUint(ahead+2, 10), tb.value(), "a grant by hand-over too")
+	assert.Equal(t, "b:1 "+strconv.FormatUint(ahead+2, 10), tb.value(), "the token of a hand-over rises too")
 	around(t, 70*time.Minute, tb.pttl(tb.k.token))
 }
 
@@ -49,12 +49,12 @@ func TestTokensThatCannotRiseGrantNothing(t *testing.T) {
 			before := tb.dump()
 			_, err := tb.call(acquireScript, tb.keysFor("a:1"), "a:1", ttlMs, 0, memMs)
 			require.ErrorContains(t, err, "token")
-			assert.Equal(t, before, tb.dump(), "no lock is left")
+			assert.Equal(t, before, tb.dump(), "there is no lock")
 		})
 	}
 	tb := newTable(t)
 	require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, "9007199254740990", time.Minute).Err())
-	assert.Equal(t, "9007199254740991", tb.granted("a:1"), "the last one, to the digit")
+	assert.Equal(t, "9007199254740991", tb.granted("a:1"), "the highest token, digit by digit")
 }
 
 func TestAHandOverWithoutATokenChangesNothing(t *testing.T) {
@@ -69,10 +69,10 @@ func TestAHandOverWithoutATokenChangesNothing(t *testing.T) {
 	}
 	_, err := tb.call(forceScript, all(&tb.k)[:4], token, memMs)
 	require.ErrorContains(t, err, "token")
-	assert.Equal(t, before, tb.dump(), "nobody has lost a turn")
+	assert.Equal(t, before, tb.dump(), "no waiter has lost its position")
 }
 
-func TestSomethingElseAtAKeyIsLeftAlone(t *testing.T) {
+func TestAForeignValueIsLeftAlone(t *testing.T) {
 	for name, key := range map[string]func(keys) string{
 		"lock":   func(k keys) string { return k.lock },
 		"token":  func(k keys) string { return k.token },
@@ -98,13 +98,13 @@ func TestSomethingElseAtAKeyIsLeftAlone(t *testing.T) {
 				if name == "lock" {
 					require.ErrorContains(t, err, "WRONGTYPE")
 				} else {
-					require.NoError(t, err, "to see that the lock is held needs no other key")
+					require.NoError(t, err, "a taken lock needs no other key")
 				}
 				if name != "token" {
 					_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, placeMs, memMs)
 					require.ErrorContains(t, err, "WRONGTYPE")
 				}
-				assert.Equal(t, before, tb.dump(), "nothing is written")
+				assert.Equal(t, before, tb.dump(), "the script wrote nothing")
 				if name == "lock" {
 					return
 				}
@@ -112,13 +112,13 @@ func TestSomethingElseAtAKeyIsLeftAlone(t *testing.T) {
 				before = tb.dump()
 				_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, 0, memMs)
 				require.Error(t, err)
-				assert.Equal(t, before, tb.dump(), "and no lock is left")
+				assert.Equal(t, before, tb.dump(), "the script wrote nothing")
 			})
 		}
 	}
 }
 
-func TestSomethingElseAtTheKeyIsAnErrorOfTheLock(t *testing.T) {
+func TestAForeignValueAtTheLockKeyIsAnError(t *testing.T) {
 	s, rdb := sharedStore(t)
 	for _, put := range []func(key string) error{
 		func(key string) error { return rdb.HSet(t.Context(), key, "f", "v").Err() },
@@ -131,12 +131,12 @@ func TestSomethingElseAtTheKeyIsAnErrorOfTheLock(t *testing.T) {
 		require.NoError(t, put(s.lockKey("k")))
 		before := rdb.Dump(t.Context(), s.lockKey("k")).Val()
 		_, err := s.Acquire(t.Context(), r)
-		require.ErrorIs(t, err, lock.ErrWrongType)
-		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, err, driver.ErrWrongType)
+		require.NotErrorIs(t, err, driver.ErrNotAcquired)
 		secretless(t, err, r.Owner)
 		_, err = s.Inspect(t.Context(), "k")
-		require.ErrorIs(t, err, lock.ErrWrongType)
-		require.Error(t, s.Release(t.Context(), lock.Lease{Request: r, Unanswered: true}))
+		require.ErrorIs(t, err, driver.ErrWrongType)
+		require.Error(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}))
 		require.Error(t, s.ForceRelease(t.Context(), "k"))
 		assert.Equal(t, before, rdb.Dump(t.Context(), s.lockKey("k")).Val())
 	}

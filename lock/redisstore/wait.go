@@ -5,40 +5,55 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
 const (
-	pollsPerPlace = 3                     // so that two may be lost
-	retryAfter    = 10 * time.Millisecond // a first request that failed
-	dropAfter     = 2 * time.Millisecond  // a server drops a key that long after its end
+	pollsPerPlace = 3                      // a place survives the loss of two polls
+	maxPolls      = 8                      // bounds the unanswered polls of one waiter
+	retryAfter    = 10 * time.Millisecond  // the delay before the first request is sent again
+	drainTime     = 100 * time.Millisecond // a granted waiter waits this long for unanswered polls, or two round trips
+	overdue       = 100 * time.Millisecond // an unanswered poll is normal for so long
+	expiryDelay   = 2 * time.Millisecond   // the server deletes a key at most this long after its expiry
 )
 
-var _ lock.Waiter = (*Store)(nil)
+var _ driver.Waiter = (*Store)(nil)
 
-// Wait implements [lock.Waiter]. A lock that is taken gives the owner a place in its
-// queue, which lasts for Options.Place and is kept by polls, three in that time.
-// The release of the lock hands it over to the first place that has not ended, for
-// what is left of that place, and signals it. If the signal is lost a poll finds
-// out.
+// Wait implements [driver.Waiter]. If the lock is taken, Wait appends the owner to the
+// queue of the lock. The place there lasts for Options.Place. Wait sends three polls in
+// that time, and each of them extends the place. A release grants the lock to the first
+// live place, for the rest of that place, and publishes a signal. If the signal is lost,
+// the next poll learns of the grant.
 //
-// So a waiter that has died holds up those behind it until its place has ended, and
-// no longer if others died with it. It gives up with an error when the server has
-// not answered for as long as a place lasts, or to its first two requests.
-func (s *Store) Wait(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	w := &waiting{store: s, request: r, place: s.place(r.TTL), answers: make(chan reply, 1)}
-	lease, err := w.wait(ctx)
-	if err != nil {
-		return lock.Lease{Unanswered: w.unanswered}, failed("wait for", r.Key, err)
+// A dead waiter therefore delays the waiters behind it until its place expires. Several
+// dead waiters expire at the same time.
+//
+// Wait returns an error if its first two requests fail. Once it is queued, it returns an
+// error if a request fails and no answer has come for as long as a place lasts.
+func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	w := &waiter{store: s, request: r, place: s.place(r.TTL), answers: make(chan reply, maxPolls)}
+	err := w.wait(ctx)
+	if err == nil {
+		err = s.confirm(ctx, &w.lease)
 	}
-	lease.Unanswered = w.unanswered
-	return lease, nil
+	if err != nil {
+		err = failed("wait for", r.Key, err)
+		if errors.Is(err, redisconn.ErrNotSent) && !w.unanswered && w.lastAnswer.IsZero() {
+			err = notSentError{err}
+		}
+		return driver.Lease{Unanswered: w.unanswered}, err
+	}
+	w.lease.Unanswered = w.unanswered
+	return w.lease, nil
 }
 
-// place returns how long a place of a lock with that TTL lasts. It is at least a
-// tenth of the TTL, so that what is handed over outlasts the margin of the client.
+// place returns the length of a place in the queue of a lock with this TTL. It is at
+// least a tenth of the TTL, so that a handed-over lock outlasts the client's margin.
 func (s *Store) place(ttl time.Duration) time.Duration {
 	place := s.placeFor
 	if place == 0 {
@@ -47,169 +62,339 @@ func (s *Store) place(ttl time.Duration) time.Duration {
 	return min(max(place, ttl/10), ttl).Truncate(time.Millisecond)
 }
 
-// waiting is one call of Wait.
-type waiting struct {
-	store   *Store
-	request lock.Request
-	place   time.Duration
-	ear     *ear
-	timer   *time.Timer // of the next poll
-	answers chan reply  // of the poll that is under way
+// waitState is the state of a waiter. Only this file changes it. A cell
+// without a state leaves the state as it is.
+//
+//	event                           entering                      queued
+//	answer: taken                   queued; set the timer         queued; set the timer
+//	answer: granted                 granted                       granted
+//	answer: refused, permanent err  failed                        failed
+//	request failed                  retry once, then failed       retry; failed after a place without an answer
+//	timer                           send a poll                   send a poll; failed if no answer for too long
+//	signal, new token, early        granted                       granted
+//	signal, new token, late         poll, now or after an answer  poll, now or after an answer
+//	token 0, or signals missed      poll, now or after an answer  poll, now or after an answer
+//	signal, old token               ignore                        ignore
+//	ctx ended, store closed         failed                        failed
+//
+// "Early" is the first half of the place. The states granted and failed are final.
+//
+// The drawing shows the head of a queue. Its poll p0 takes a place, and p1 extends it.
+// At r the holder releases the lock, which goes to the head for the rest of the place.
+// The waiter counts that rest from the moment at which it sent p1. Its deadline d is
+// therefore never later than the expiry on the server.
+//
+//	time      p0 -------- p1 ------ r ---------------- d --->
+//	queue     [ this waiter, others ][ others ]
+//	place p0  [========================]
+//	place p1              [=============================]
+//	grant                           [===================]
+//	deadline              [== length of a place =====>] d
+type waitState uint8
 
-	// anchor is when the latest request was sent that was answered "queued", and at
-	// first when the first one was. Every request that is executed gives the place
-	// its full time again. So a grant that came after the anchor's was executed
-	// lasts until anchor + place, at least; and the owner is this call's alone, so
-	// none came before the first.
-	anchor time.Time
+const (
+	waitEntering waitState = iota // no answer yet: the owner may or may not have a place
+	waitQueued                    // a request was answered "taken": the owner has a place
+	waitGranted                   // lease is set
+	waitFailed                    // err is set
+)
 
-	// mark is the highest token in any answer. A signal of a higher one tells of a
-	// grant that came after the answer, and so after the anchor.
-	mark uint64
+// waiter is one call of Wait.
+type waiter struct {
+	store    *Store
+	request  driver.Request
+	place    time.Duration // the length of a place
+	listener *pubsub.Listener
+	onQueued func() // tells the client
 
-	queued     bool // some request was answered so
-	polling    bool // one is under way
-	again      bool // another is to follow it
-	unanswered bool // some request may yet be executed
-	failures   int  // in a row
+	state waitState
+	lease driver.Lease // in waitGranted
+	err   error        // in waitFailed
+
+	timer     *time.Timer // fires when the next poll must be sent
+	polls     []*poll     // unanswered polls, the oldest first
+	answers   chan reply  // of polls
+	pollAgain bool        // send a poll after the next answer
+	failures  int         // of requests in a row
+
+	lastSent   time.Time     // when the latest request was sent
+	lastAnswer time.Time     // when the latest answer came
+	roundTrip  time.Duration // of the latest answered request
+
+	// lastPollSent is the latest sending among the requests that were answered "taken".
+	// Before the first answer it is the sending of the first request. Each executed
+	// request extends the place to its full length. A grant that came after that request
+	// therefore lasts at least until lastPollSent + place. No grant can be older than the
+	// first request, because no other call uses this owner.
+	lastPollSent time.Time
+
+	// maxToken is the highest token in any answer. A signal with a higher token tells of
+	// a grant that came after that answer, and so after lastPollSent.
+	maxToken uint64
+
+	unanswered bool // the server may still execute a request
 }
 
-// reply is what came of one request.
+// poll is an unanswered poll.
+type poll struct {
+	sent   time.Time
+	cancel context.CancelFunc
+}
+
+// reply is the outcome of one request.
 type reply struct {
 	acquired
+	poll *poll // nil for the first request
 	sent time.Time
 	err  error
 }
 
-func (w *waiting) wait(ctx context.Context) (lock.Lease, error) {
-	s := w.store
-	if err := checkAcquire(&w.request); err != nil {
-		return lock.Lease{}, err
+// done reports whether the state is final.
+func (w *waiter) done() bool { return w.state >= waitGranted }
+
+// enqueued moves the waiter to waitQueued and starts to listen for signals.
+func (w *waiter) enqueued() {
+	if w.state == waitQueued {
+		return
 	}
-	if err := s.begin(ctx); err != nil {
-		return lock.Lease{}, err
-	}
-	defer s.running.Done()
-	w.ear = s.signals.join(named(&w.request))
-	defer s.signals.leave(w.ear)
-	w.anchor = time.Now()
-	lease, err := w.answered(w.ask(ctx))
-	if lease != nil || err != nil {
-		return value(lease), err
-	}
-	return w.queue(ctx)
+	w.state = waitQueued
+	w.store.subscription.Listen(w.listener)
+	w.onQueued()
 }
 
-// queue waits for a signal, or for the poll that makes it good.
-func (w *waiting) queue(ctx context.Context) (lock.Lease, error) {
+// grant moves the waiter to waitGranted, with a lease that begins at sent.
+func (w *waiter) grant(token uint64, sent time.Time) {
+	w.state = waitGranted
+	w.lease = w.store.lease(w.request, token, sent)
+}
+
+// fail moves the waiter to waitFailed.
+func (w *waiter) fail(err error) {
+	w.state = waitFailed
+	w.err = err
+}
+
+// wait sends the first request, and waits in the queue if the lock is taken.
+func (w *waiter) wait(ctx context.Context) error {
+	s := w.store
+	if err := checkAcquire(&w.request); err != nil {
+		return err
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.redis.End()
+	name := wireOwner(&w.request)
+	w.listener = s.subscription.Join(name, channelOf(name))
+	defer s.subscription.Leave(w.listener)
+	w.onQueued = func() { driver.Queued(ctx) }
+	w.lastPollSent = time.Now()
+	w.lastSent = w.lastPollSent
+	w.onAnswer(w.send(ctx, s.sendAcquire))
+	if !w.done() {
+		w.queue(ctx)
+	}
+	return w.err
+}
+
+// queue handles events until the state is final.
+func (w *waiter) queue(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // a poll that is still under way
+	defer cancel() // ends the unanswered polls
 	defer w.timer.Stop()
-	for {
-		var lease *lock.Lease
-		var err error
+	for !w.done() {
 		select {
 		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-w.store.closing:
-			err = lock.ErrClosed
-		case <-w.ear.wake:
-			lease = w.signalled(ctx)
+			w.fail(w.endedError(ctx))
+		case <-w.store.redis.Closing():
+			w.fail(driver.ErrStoreClosed)
+		case <-w.listener.Wake():
+			token, missed := w.store.subscription.Take(w.listener)
+			w.onSignal(ctx, token, missed)
 		case <-w.timer.C:
 			w.poll(ctx)
 		case r := <-w.answers:
-			w.polling = false
-			lease, err = w.answered(r)
-			if w.again && lease == nil && err == nil {
+			if !w.removePoll(r.poll) && r.err != nil {
+				continue // poll has cancelled it already
+			}
+			w.onAnswer(r)
+			if w.pollAgain && !w.done() {
 				w.poll(ctx)
 			}
 		}
-		if lease != nil || err != nil {
-			w.unanswered = w.unanswered || w.polling
-			return value(lease), err
+	}
+	if w.state == waitGranted {
+		w.drainPolls(ctx)
+	}
+	w.unanswered = w.unanswered || len(w.polls) > 0
+}
+
+// onAnswer handles the outcome of a request.
+func (w *waiter) onAnswer(r reply) {
+	if r.err != nil {
+		w.onError(r.err)
+		return
+	}
+	w.lastAnswer = time.Now()
+	w.roundTrip = w.lastAnswer.Sub(r.sent)
+	switch r.verdict {
+	case granted:
+		w.grant(r.token, r.sent)
+		return
+	case refused:
+		w.fail(errGivenUp)
+		return
+	}
+	w.failures = 0
+	w.maxToken = max(w.maxToken, r.token)
+	if r.sent.Before(w.lastPollSent) {
+		return // a later request was answered first
+	}
+	w.lastPollSent = r.sent
+	w.enqueued()
+	next := w.pollInterval() - time.Since(w.lastSent)
+	if r.head && r.expiresIn > 0 { // only the first waiter notices that the lease expires
+		next = min(next, r.expiresIn+expiryDelay)
+	}
+	w.setTimer(next)
+}
+
+// onError handles a failed request. It sends the request again later, or fails.
+func (w *waiter) onError(err error) {
+	if isPermanent(err) {
+		w.fail(err)
+		return
+	}
+	w.unanswered = w.unanswered || !errors.Is(err, redisconn.ErrNotSent)
+	w.failures++
+	switch {
+	case w.state == waitEntering && w.failures == 1:
+		w.setTimer(retryAfter)
+	case w.state == waitQueued && time.Since(w.lastAnswer) < w.place:
+		w.setTimer(min(w.place/(4*pollsPerPlace), w.pollInterval()-time.Since(w.lastSent)))
+	default:
+		w.fail(err)
+	}
+}
+
+// onSignal handles a signal. A new token grants the lock in the first half of the place.
+// Later a poll is better, because its answer extends the lease to the full TTL.
+func (w *waiter) onSignal(ctx context.Context, token uint64, missed bool) {
+	fresh := token > w.maxToken
+	if fresh {
+		w.store.noteSignal()
+	}
+	switch {
+	case fresh && time.Since(w.lastPollSent) < w.place/2:
+		w.grant(token, w.lastPollSent.Add(w.place-w.request.TTL))
+	case !fresh && !missed:
+	case len(w.polls) > 0:
+		w.pollAgain = true
+	default:
+		w.poll(ctx)
+	}
+}
+
+// poll sends a request in the background, because a signal may come before its answer.
+// If maxPolls are unanswered it cancels the oldest. It fails if the server has not
+// answered for too long.
+func (w *waiter) poll(ctx context.Context) {
+	w.pollAgain = false
+	if limit := max(w.place, w.store.timeout); w.state == waitQueued && time.Since(w.lastAnswer) >= limit {
+		w.fail(redisconn.NoAnswerError(limit))
+		return
+	}
+	if len(w.polls) == maxPolls {
+		w.polls[0].cancel()
+		w.removePoll(w.polls[0])
+		w.unanswered = true
+	}
+	send := w.store.sendAcquire
+	if w.state == waitQueued {
+		send = w.store.sendPoll
+		w.setTimer(w.pollInterval())
+	}
+	pollCtx, cancel := context.WithCancel(ctx)
+	w.lastSent = time.Now()
+	p := &poll{w.lastSent, cancel}
+	w.polls = append(w.polls, p)
+	w.store.redis.Go(func() {
+		defer cancel()
+		r := w.send(pollCtx, send)
+		r.poll = p
+		select {
+		case w.answers <- r:
+		case <-pollCtx.Done(): // nobody reads the answer
+		}
+	})
+}
+
+// send sends one request and returns its outcome.
+func (w *waiter) send(ctx context.Context, acquire func(context.Context, driver.Request, time.Duration) (acquired, error)) reply {
+	r := reply{sent: time.Now()}
+	if r.acquired, r.err = acquire(ctx, w.request, w.place); r.err == nil {
+		r.sent = r.acquired.sent
+	}
+	return r
+}
+
+// removePoll removes an answered or cancelled poll, and reports whether it was there.
+func (w *waiter) removePoll(p *poll) bool {
+	i := slices.Index(w.polls, p)
+	if i < 0 {
+		return false
+	}
+	w.polls = slices.Delete(w.polls, i, i+1)
+	return true
+}
+
+// endedError returns the error of a Wait whose ctx has ended. It matches ErrUnavailable if
+// the latest request has failed, or if its answer is overdue.
+func (w *waiter) endedError(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if w.failures > 0 || len(w.polls) > 0 && time.Since(w.polls[0].sent) >= max(overdue, 2*w.roundTrip) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
+	}
+	return cause
+}
+
+// drainPolls waits for the answers of unanswered polls, unless they would use up much of the
+// lease. If all come, the release of the lock needs no tombstone. An answer "granted" extends
+// the lease.
+func (w *waiter) drainPolls(ctx context.Context) {
+	most := w.place / 16
+	if len(w.polls) == 0 || 2*w.roundTrip > most {
+		return
+	}
+	timer := time.NewTimer(min(max(2*w.roundTrip, drainTime), most))
+	defer timer.Stop()
+	for len(w.polls) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.store.redis.Closing():
+			return
+		case <-timer.C:
+			return
+		case r := <-w.answers:
+			w.removePoll(r.poll)
+			w.unanswered = w.unanswered || r.err != nil
+			if r.err == nil && r.verdict == granted && r.token == w.lease.Token && r.sent.After(w.lease.Sent) {
+				w.lease.Sent = r.sent
+			}
 		}
 	}
 }
 
-func value(l *lock.Lease) lock.Lease {
-	if l == nil {
-		return lock.Lease{}
-	}
-	return *l
-}
-
-// ask sends one request: it tries, takes a place, or keeps it.
-func (w *waiting) ask(ctx context.Context) reply {
-	r := reply{sent: time.Now()}
-	r.acquired, r.err = w.store.ask(ctx, w.request, w.place)
-	return r
-}
-
-// poll sends a request in the background, for a signal may come first. If one is
-// under way already another will follow it.
-func (w *waiting) poll(ctx context.Context) {
-	w.again = w.polling
-	if w.polling {
-		return
-	}
-	w.polling = true
-	bound := w.store.timeout
-	if w.queued { // one that gets no answer must leave time for another in this place
-		bound = min(bound, w.place/pollsPerPlace)
-	}
-	w.store.running.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
-		defer cancel()
-		w.answers <- w.ask(ctx)
-	})
-}
-
-// answered returns a lease or an error if the waiting is over, and else sets the
-// time of the next request.
-func (w *waiting) answered(r reply) (*lock.Lease, error) {
-	switch {
-	case r.err != nil:
-		return nil, w.failed(r.err)
-	case r.verdict == granted:
-		return w.lease(r.token, r.sent), nil
-	case r.verdict == refused:
-		return nil, errGivenUp
-	}
-	w.failures = 0
-	w.anchor = r.sent
-	w.mark = max(w.mark, r.token)
-	if !w.queued {
-		w.queued = true
-		w.store.signals.listen(w.ear)
-	}
+// pollInterval returns the time between two polls. It is random, so that waiters that
+// came at the same time do not poll at the same time.
+func (w *waiter) pollInterval() time.Duration {
 	interval := w.place / pollsPerPlace
-	interval -= rand.N(interval/10 + 1) // waiters that came together part
-	if r.head && r.expiresIn > 0 {      // of the lock: if it is not renewed, nobody else will notice
-		interval = min(interval, r.expiresIn+dropAfter)
-	}
-	w.next(interval)
-	return nil, nil
+	return interval - rand.N(interval/10+1)
 }
 
-// failed returns the error if it is not to be tolerated.
-func (w *waiting) failed(err error) error {
-	if isAnswer(err) {
-		return err
-	}
-	w.unanswered = true
-	w.failures++
-	switch {
-	case !w.queued && w.failures == 1:
-		w.next(retryAfter)
-	case w.queued && time.Since(w.anchor) < w.place:
-		w.next(w.place / (4 * pollsPerPlace))
-	default:
-		return err
-	}
-	return nil
-}
-
-func (w *waiting) next(d time.Duration) {
+// setTimer sets the timer of the next poll. A negative d fires it at once.
+func (w *waiter) setTimer(d time.Duration) {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 		return
@@ -217,28 +402,9 @@ func (w *waiting) next(d time.Duration) {
 	w.timer.Reset(d)
 }
 
-// signalled returns the lease that a signal tells of, unless it is stale, or so much
-// of the place has passed that it is better to ask for a whole TTL.
-func (w *waiting) signalled(ctx context.Context) *lock.Lease {
-	token, again := w.store.signals.take(w.ear)
-	fresh := token > w.mark
-	if fresh && time.Since(w.anchor) < w.place/2 {
-		return w.lease(token, w.anchor.Add(w.place-w.request.TTL))
-	}
-	if fresh || again {
-		w.poll(ctx)
-	}
-	return nil
+// isPermanent reports whether another try would return the same error.
+func isPermanent(err error) bool {
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrBadKey)
 }
 
-func (w *waiting) lease(token uint64, sent time.Time) *lock.Lease {
-	l := w.store.lease(w.request, token, sent)
-	return &l
-}
-
-// isAnswer tells errors that are the server's word, or for which it was not asked.
-func isAnswer(err error) bool {
-	return errors.Is(err, lock.ErrWrongType) || errors.Is(err, lock.ErrBadKey)
-}
-
-var errGivenUp = fmt.Errorf("%w: the acquisition was given up", lock.ErrNotAcquired)
+var errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)

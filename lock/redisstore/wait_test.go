@@ -16,33 +16,38 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// waited is what a Wait has returned.
+// waited is the result of a call of Wait.
 type waited struct {
-	lock.Lease
+	driver.Lease
 	err error
 	at  time.Time
 }
 
-// startWait calls Wait, and returns when that is in the queue.
-func startWait(ctx context.Context, t testing.TB, s *Store, r lock.Request) <-chan waited {
+// startWait calls Wait on a goroutine and returns when the owner is in the queue.
+func startWait(ctx context.Context, t testing.TB, s *Store, r driver.Request) <-chan waited {
 	t.Helper()
 	done := make(chan waited, 1)
 	go func() {
 		l, err := s.Wait(ctx, r)
 		done <- waited{l, err, time.Now()}
 	}()
+	looker := redis.NewClient(&redis.Options{Addr: s.Addresses()[0]})
+	defer looker.Close()
 	k := s.keys(r.Key, r.Owner)
 	require.Eventually(t, func() bool {
-		return s.one.rdb.ZScore(context.Background(), k.places, r.Owner).Err() == nil
+		return looker.ZScore(context.Background(), k.places, r.Owner).Err() == nil
 	}, soon, time.Millisecond)
 	return done
 }
 
-// handed releases a lock and returns what the waiter got, and after what time.
-func handed(t testing.TB, s *Store, l lock.Lease, done <-chan waited) (lock.Lease, time.Duration) {
+// handed releases a lock. It returns the lease of the waiter, and the time until Wait
+// returned.
+func handed(t testing.TB, s *Store, l driver.Lease, done <-chan waited) (driver.Lease, time.Duration) {
 	t.Helper()
 	start := time.Now()
 	require.NoError(t, s.Release(t.Context(), l))
@@ -53,39 +58,39 @@ func handed(t testing.TB, s *Store, l lock.Lease, done <-chan waited) (lock.Leas
 		return w.Lease, w.at.Sub(start)
 	case <-time.After(long):
 		require.Fail(t, "the lock is not handed over")
-		return lock.Lease{}, 0
+		return driver.Lease{}, 0
 	}
 }
 
-func requestFor(key string, ttl time.Duration) lock.Request {
+func requestFor(key string, ttl time.Duration) driver.Request {
 	r := request(key)
 	r.TTL = ttl
 	return r
 }
 
-// patient returns a store whose waiters ask by themselves every 18 minutes.
+// patient returns a store whose waiters poll every 18 minutes.
 func patient(t testing.TB, rdb redis.UniversalClient) *Store {
 	return newStore(t, rdb, &Options{Prefix: rand.Text() + ":", Place: time.Hour})
 }
 
-func TestASignalHandsOver(t *testing.T) {
+func TestASignalHandsTheLockOver(t *testing.T) {
 	s := patient(t, shared.Server(t).Client(t))
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	for range 5 {
 		start := time.Now()
 		done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
-		time.Sleep(200 * time.Millisecond) // it asks once more when it hears
+		time.Sleep(200 * time.Millisecond) // the waiter polls once when its subscription is confirmed
 		released := time.Now()
 		var took time.Duration
 		holder, took = handed(t, s, holder, done)
-		assert.Less(t, took, soon, "no poll came")
+		assert.Less(t, took, soon, "a signal, not a poll, granted the lock")
 		assert.False(t, holder.Unanswered)
-		assert.False(t, holder.Sent.Before(start), "a place of a whole TTL")
-		assert.False(t, holder.Sent.After(released), "it counts from the request, not from the signal")
+		assert.False(t, holder.Sent.Before(start), "the place lasts for a whole TTL")
+		assert.False(t, holder.Sent.After(released), "the lease begins with the request, not with the signal")
 	}
 }
 
-func TestWhatIsHandedOverIsWhatIsLeftOfThePlace(t *testing.T) {
+func TestAHandedOverLockLastsForTheRestOfThePlace(t *testing.T) {
 	s, rdb := sharedStore(t)
 	holder := acquire(t, s, request("k"))
 	r := request("k")
@@ -94,11 +99,11 @@ func TestWhatIsHandedOverIsWhatIsLeftOfThePlace(t *testing.T) {
 	l, _ := handed(t, s, holder, done)
 	onServer := rdb.PTTL(t.Context(), s.lockKey("k")).Val()
 	around(t, 10*time.Second, onServer)
-	assert.Less(t, time.Until(l.Sent.Add(ttl30)), onServer+time.Millisecond, "never more than the server gives")
+	assert.Less(t, time.Until(l.Sent.Add(ttl30)), onServer+time.Millisecond, "the lease never outlasts the key on the server")
 	around(t, 10*time.Second, time.Until(l.Sent.Add(ttl30)))
 }
 
-func TestPlaces(t *testing.T) {
+func TestPlaceLengths(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), nil)
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Second: time.Second, 6 * time.Second: 3 * time.Second, 12 * time.Second: 4 * time.Second, ttl30: 10 * time.Second,
@@ -117,14 +122,15 @@ func TestPlaces(t *testing.T) {
 func TestPollsKeepThePlace(t *testing.T) {
 	t.Parallel()
 	const place = time.Second
-	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: place})
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, &Options{Prefix: rand.Text() + ":", Place: place})
 	ttl := 3 * time.Second
 	holder := acquire(t, s, requestFor("k", time.Minute))
-	requests := []lock.Request{requestFor("k", ttl), requestFor("k", ttl)}
+	requests := []driver.Request{requestFor("k", ttl), requestFor("k", ttl)}
 	first, second := startWait(t.Context(), t, s, requests[0]), startWait(t.Context(), t, s, requests[1])
 	time.Sleep(7 * place / 2)
 	for _, r := range requests {
-		ends := s.one.rdb.ZScore(t.Context(), s.keys(r.Key, r.Owner).places, r.Owner).Val()
+		ends := rdb.ZScore(t.Context(), s.keys(r.Key, r.Owner).places, r.Owner).Val()
 		assert.Greater(t, int64(ends), time.Now().UnixMilli())
 	}
 	holder, took := handed(t, s, holder, first)
@@ -132,14 +138,14 @@ func TestPollsKeepThePlace(t *testing.T) {
 	handed(t, s, holder, second)
 }
 
-// Without signals the polls do it all.
-func TestSignalsAreNotNeeded(t *testing.T) {
+// Polls alone hand a lock over if there are no signals.
+func TestLocksAreHandedOverWithoutSignals(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: time.Second})
 	nowhere := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer nowhere.Close()
-	s.signals.open = func(ctx context.Context) (*redis.PubSub, func() bool) {
+	s.subscription = pubsub.New(func(ctx context.Context) (*redis.PubSub, func() bool) {
 		return nowhere.Subscribe(ctx), func() bool { return true }
-	}
+	}, signals{}, pubsub.Options{})
 	holder := acquire(t, s, requestFor("k", 10*time.Second))
 	for range 3 {
 		r := requestFor("k", 10*time.Second)
@@ -149,7 +155,7 @@ func TestSignalsAreNotNeeded(t *testing.T) {
 	}
 }
 
-func TestAWaiterOutlivesARestartOfTheServer(t *testing.T) {
+func TestAWaiterSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), nil)
@@ -157,14 +163,14 @@ func TestAWaiterOutlivesARestartOfTheServer(t *testing.T) {
 	done := startWait(t.Context(), t, s, request("k"))
 	require.NoError(t, srv.Restart())
 	select {
-	case w := <-done: // the restart has lost the lock
+	case w := <-done: // the server has lost the lock
 		require.NoError(t, w.err)
 	case <-time.After(long):
-		require.Fail(t, "the waiter does not come back")
+		require.Fail(t, "Wait does not return")
 	}
 }
 
-func TestAWaitGivesUpOnAServerThatHangs(t *testing.T) {
+func TestWaitEndsOnAHangingServer(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), &Options{Place: time.Second, Timeout: time.Second})
@@ -176,16 +182,16 @@ func TestAWaitGivesUpOnAServerThatHangs(t *testing.T) {
 		l, err := s.Wait(t.Context(), request("other"))
 		fresh <- waited{l, err, time.Now()}
 	}()
-	for bound, done := range map[string]<-chan waited{"333.333333ms": queued, "1s": fresh} {
+	for _, done := range []<-chan waited{queued, fresh} {
 		w := <-done
-		require.ErrorContains(t, w.err, "no answer within "+bound)
+		require.ErrorContains(t, w.err, "no answer within 1s")
 		require.NotErrorIs(t, w.err, context.DeadlineExceeded)
 		assert.True(t, w.Unanswered)
 	}
 	require.NoError(t, srv.Cont())
 }
 
-func TestACancelledWaitSaysWhetherAllWasAnswered(t *testing.T) {
+func TestACancelledWaitReportsUnansweredPolls(t *testing.T) {
 	s, rdb := sharedStore(t)
 	holder := acquire(t, s, request("k"))
 	cause := errors.New("the cause")
@@ -199,14 +205,14 @@ func TestACancelledWaitSaysWhetherAllWasAnswered(t *testing.T) {
 	require.ErrorContains(t, w.err, `wait for "k"`)
 	secretless(t, w.err, r.Owner)
 	assert.False(t, w.Unanswered)
-	require.ErrorIs(t, s.Release(t.Context(), lock.Lease{Request: r}), lock.ErrNotHeld)
+	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
 	require.NoError(t, s.Release(t.Context(), holder))
-	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "nothing is left but the last token")
+	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "only the last token remains")
 }
 
-// When a signal is to be believed, and from when what it tells of counts: the rules
-// that keep two from holding a lock at a time.
-func TestSignals(t *testing.T) {
+// A waiter accepts a signal only under these conditions, and counts its lease from these
+// moments. Otherwise two owners could hold a lock at the same time.
+func TestSignalsAreBelievedOnlyIfCurrent(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), nil)
 	const place = 10 * time.Second
 	now := time.Now()
@@ -218,7 +224,7 @@ func TestSignals(t *testing.T) {
 		name    string
 		answers []reply
 		signal  uint64
-		sent    time.Time // from which a place counts, zero: it is not believed
+		sent    time.Time // the start of the place; zero if the waiter ignores the signal
 	}{
 		{name: "before any answer", signal: 7, sent: now.Add(-4 * time.Second)},
 		{name: "after the answer", answers: []reply{queued(now.Add(-3*time.Second), 6)}, signal: 7, sent: now.Add(-3 * time.Second)},
@@ -228,63 +234,73 @@ func TestSignals(t *testing.T) {
 			name:    "after a request that was not answered",
 			answers: []reply{queued(now.Add(-3*time.Second), 6), lost(now.Add(-time.Second))}, signal: 7, sent: now.Add(-3 * time.Second),
 		},
-		{name: "when half of the place is over", answers: []reply{queued(now.Add(-5*time.Second), 6)}, signal: 7},
-		{name: "of a lock that was taken away", signal: 0},
+		{
+			name:    "after an answer that was overtaken by a later one",
+			answers: []reply{queued(now.Add(-time.Second), 6), queued(now.Add(-3*time.Second), 5)}, signal: 7, sent: now.Add(-time.Second),
+		},
+		{name: "older than an answer that was overtaken", answers: []reply{queued(now.Add(-time.Second), 6), queued(now.Add(-3*time.Second), 7)}, signal: 7},
+		{name: "in the second half of the place", answers: []reply{queued(now.Add(-5*time.Second), 6)}, signal: 7},
+		{name: "forced release", signal: 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := &waiting{
-				store: s, request: request("k"), place: place, anchor: now.Add(-4 * time.Second),
-				ear: s.signals.join(fmt.Sprint("o:", i)), answers: make(chan reply, 1), queued: true, polling: true,
+			begun := now.Add(-4 * time.Second)
+			if len(tc.answers) > 0 {
+				begun = now.Add(-7 * time.Second)
+			}
+			w := &waiter{
+				store: s, request: request("k"), place: place, lastPollSent: begun,
+				listener: s.subscription.Join(fmt.Sprint("o:", i), "o"), answers: make(chan reply, 1), lastAnswer: now, state: waitQueued, polls: []*poll{{}},
 			}
 			for _, r := range tc.answers {
-				l, err := w.answered(r)
-				require.Nil(t, l)
-				require.NoError(t, err)
+				w.onAnswer(r)
+				require.Equal(t, waitQueued, w.state)
 			}
-			w.ear.token, w.ear.again = tc.signal, false
-			l := w.signalled(t.Context())
+			w.onSignal(t.Context(), tc.signal, false)
+			require.NoError(t, w.err)
 			if tc.sent.IsZero() {
-				assert.Nil(t, l)
-				assert.Equal(t, tc.signal > w.mark, w.again, "what is fresh is asked about")
+				assert.Equal(t, waitQueued, w.state)
+				assert.Equal(t, tc.signal > w.maxToken, w.pollAgain, "a poll follows a new token")
 				return
 			}
-			require.NotNil(t, l)
-			assert.Equal(t, tc.signal, l.Token)
-			assert.Equal(t, tc.sent.Add(place), l.Sent.Add(ttl30))
+			require.Equal(t, waitGranted, w.state)
+			assert.Equal(t, tc.signal, w.lease.Token)
+			assert.Equal(t, tc.sent.Add(place), w.lease.Sent.Add(ttl30))
 		})
 	}
 }
 
-// What may have been missed while a poll was under way is asked about when that has
-// been answered.
-func TestAPollFollowsThePollThatWasUnderWay(t *testing.T) {
+// A waiter that may have missed a signal polls again after the answer to the unanswered poll.
+func TestAPollFollowsTheUnansweredPoll(t *testing.T) {
 	s := patient(t, shared.Server(t).Client(t))
 	r := requestFor("k", time.Hour)
-	w := &waiting{
-		store: s, request: r, place: time.Hour, anchor: time.Now(), ear: s.signals.join(r.Owner), answers: make(chan reply, 1),
-		queued: true, polling: true,
+	p := new(poll)
+	w := &waiter{
+		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: s.subscription.Join(r.Owner, ""), answers: make(chan reply, 1),
+		lastAnswer: time.Now(), state: waitQueued, polls: []*poll{p},
 	}
-	w.ear.ask()
-	w.next(time.Hour)
+	s.subscription.Listen(w.listener) // reports that a signal may have been missed
+	defer s.subscription.Leave(w.listener)
+	require.Eventually(t, func() bool { return len(w.listener.Wake()) == 1 }, soon, time.Millisecond)
+	w.setTimer(time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	time.AfterFunc(50*time.Millisecond, func() {
-		w.answers <- reply{acquired: acquired{verdict: taken, token: 5}, sent: time.Now()}
+		w.answers <- reply{acquired: acquired{verdict: taken, token: 5}, poll: p, sent: time.Now()}
 	})
-	l, err := w.queue(ctx)
-	require.NoError(t, err, "the lock is free")
-	assert.NotZero(t, l.Token)
+	w.queue(ctx)
+	require.NoError(t, w.err, "the lock is free")
+	assert.NotZero(t, w.lease.Token)
 }
 
-// Many clients, as of many processes, contend for one lock: the whole line. Each holder
-// waits until all others are in the queue, so they get the lock by turns.
-func TestClientsHandOver(t *testing.T) {
+// Many clients contend for one lock, like many processes. Each holder waits until all others
+// are in the queue, so the clients get the lock in turn.
+func TestClientsHandTheLockOverInTurn(t *testing.T) {
 	t.Parallel()
 	rdb := shared.Server(t).Client(t)
 	const clients, rounds = 8, 25
 	prefix := rand.Text() + ":"
 	ex := locktest.NewExclusion()
-	var left atomic.Int64 // clients that are not through
+	var left atomic.Int64 // clients that still lock
 	left.Store(clients)
 	var mu sync.Mutex // guards turns
 	var turns []int
@@ -320,6 +336,6 @@ func TestClientsHandOver(t *testing.T) {
 	assert.Empty(t, ex.Violations())
 	assert.Equal(t, clients*rounds, ex.Entered())
 	for at := clients; at < len(turns); at++ {
-		assert.Equal(t, turns[at-clients], turns[at], "everybody has its turn")
+		assert.Equal(t, turns[at-clients], turns[at], "the clients get the lock in turn")
 	}
 }

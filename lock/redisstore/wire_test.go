@@ -1,13 +1,8 @@
 package redisstore
 
 import (
-	"bufio"
 	"context"
-	"io"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,99 +11,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// wire is a server that answers what the test wants, byte by byte.
-type wire struct {
-	answer func(command []string) string // "" ends the connection
-	evals  atomic.Int64                  // EVALSHA and EVAL that came in
-	conns  sync.WaitGroup
+// wired returns a store whose server sends the same reply to all scripts.
+func wired(t testing.TB, answer string) (*Store, *testredis.Wire) {
+	w := &testredis.Wire{Answer: func([]string) string { return answer }}
+	return newStore(t, w.Client(t, redis.Options{}), &Options{Timeout: time.Second}), w
 }
 
-// client lets the wire listen, and returns a client of it.
-func (w *wire) client(t testing.TB, o redis.Options) *redis.Client {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	w.conns.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			w.conns.Go(func() { w.serve(conn) })
-		}
-	})
-	o.Addr = l.Addr().String()
-	rdb := redis.NewClient(&o)
-	t.Cleanup(func() {
-		assert.NoError(t, rdb.Close())
-		assert.NoError(t, l.Close())
-		w.conns.Wait()
-	})
-	return rdb
-}
-
-func (w *wire) serve(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		command, err := readCommand(r)
-		if err != nil {
-			return
-		}
-		answer := "-ERR unknown command\r\n"
-		if name := strings.ToLower(command[0]); strings.HasPrefix(name, "eval") {
-			w.evals.Add(1)
-			answer = w.answer(command)
-		} else if name != "hello" && name != "client" {
-			answer = w.answer(command)
-		}
-		if answer == "" {
-			return
-		}
-		if _, err := io.WriteString(conn, answer); err != nil {
-			return
-		}
-	}
-}
-
-func readCommand(r *bufio.Reader) ([]string, error) {
-	n, err := readLen(r, '*')
-	if err != nil {
-		return nil, err
-	}
-	command := make([]string, n)
-	for i := range command {
-		size, err := readLen(r, '$')
-		if err != nil {
-			return nil, err
-		}
-		arg := make([]byte, size+2)
-		if _, err := io.ReadFull(r, arg); err != nil {
-			return nil, err
-		}
-		command[i] = string(arg[:size])
-	}
-	return command, nil
-}
-
-func readLen(r *bufio.Reader, kind byte) (int, error) {
-	line, err := r.ReadString('\n')
-	if err != nil || line[0] != kind {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
-}
-
-// wired returns a store whose server gives one answer to all scripts.
-func wired(t testing.TB, answer string) (*Store, *wire) {
-	w := &wire{answer: func([]string) string { return answer }}
-	return newStore(t, w.client(t, redis.Options{}), &Options{Timeout: time.Second}), w
-}
-
-func TestARefusalOfTheServerTellsNothingOfTheLock(t *testing.T) {
+func TestAnErrorReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	for _, refusal := range []string{
 		"LOADING Redis is loading the dataset in memory",
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -121,43 +35,43 @@ func TestARefusalOfTheServerTellsNothingOfTheLock(t *testing.T) {
 	} {
 		t.Run(strings.SplitN(refusal, " ", 2)[0], func(t *testing.T) {
 			s, w := wired(t, "-"+refusal+"\r\n")
-			l := lock.Lease{Request: request("k"), Token: 17}
+			l := driver.Lease{Request: request("k"), Token: 17}
 			err := unknown(t.Context(), t, s, l)
 			require.ErrorContains(t, err, refusal)
 			_, err = s.Acquire(t.Context(), l.Request)
 			require.ErrorContains(t, err, refusal)
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			require.NotErrorIs(t, err, driver.ErrNotAcquired)
 			err = s.Release(t.Context(), l)
 			require.ErrorContains(t, err, refusal)
-			require.NotErrorIs(t, err, lock.ErrNotHeld)
-			assert.EqualValues(t, 3, w.evals.Load(), "nothing is sent twice")
+			require.NotErrorIs(t, err, driver.ErrNotHeld)
+			assert.EqualValues(t, 3, w.Evals.Load(), "no request is sent twice")
 		})
 	}
 }
 
-func TestGarbageIsNoSuccess(t *testing.T) {
+func TestInvalidRepliesAreErrors(t *testing.T) {
 	for _, garbage := range []string{
 		"+OK\r\n", "$-1\r\n", "*-1\r\n", "_\r\n", "$2\r\n17\r\n", ":7\r\n", ":-1\r\n", ":99999999999999999999\r\n", "*1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n",
 		"*2\r\n:1\r\n:17\r\n", "*2\r\n:1\r\n$-1\r\n", "*2\r\n:1\r\n$20\r\n18446744073709551615\r\n", "*2\r\n+1\r\n$2\r\n17\r\n", "*2\r\n:2\r\n$2\r\n17\r\n",
 		"*1\r\n-ERR inside\r\n", "*2\r\n:1\r\n-ERR inside\r\n", "#t\r\n", ",1.5\r\n", "%1\r\n:1\r\n:1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\r\n", "\x00\xff\r\n",
-		"*2\r\n:1", // and no more
+		"*2\r\n:1", // incomplete
 	} {
-		for _, cut := range []bool{false, true} {
-			w := &wire{}
-			w.answer = func([]string) string { return garbage }
-			if cut {
-				w.answer = func([]string) string { return "" }
+		for _, closes := range []bool{false, true} {
+			w := &testredis.Wire{}
+			w.Answer = func([]string) string { return garbage }
+			if closes {
+				w.Answer = func([]string) string { return "" }
 			}
-			s := newStore(t, w.client(t, redis.Options{}), &Options{Timeout: 200 * time.Millisecond})
-			l := lock.Lease{Request: request("k"), Token: 17}
+			s := newStore(t, w.Client(t, redis.Options{}), &Options{Timeout: 200 * time.Millisecond})
+			l := driver.Lease{Request: request("k"), Token: 17}
 			got, err := s.Acquire(t.Context(), l.Request)
 			require.Error(t, err, "%q", garbage)
-			require.NotErrorIs(t, err, lock.ErrNotAcquired, "%q", garbage)
+			require.NotErrorIs(t, err, driver.ErrNotAcquired, "%q", garbage)
 			assert.Zero(t, got)
 			if garbage != ":1\r\n" {
 				require.Error(t, s.Release(t.Context(), l), "%q", garbage)
 			}
-			if garbage == "*1\r\n:1\r\n" && !cut { // that is an answer to a renewal
+			if garbage == "*1\r\n:1\r\n" && !closes { // a valid reply to a renewal
 				continue
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -167,29 +81,29 @@ func TestGarbageIsNoSuccess(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatGetsLostIsNotAskedForAgain(t *testing.T) {
-	w := &wire{answer: func([]string) string { return "" }}
-	s := newStore(t, w.client(t, redis.Options{MaxRetries: 5}), nil)
+func TestALostReplyCausesNoRetry(t *testing.T) {
+	w := &testredis.Wire{Answer: func([]string) string { return "" }}
+	s := newStore(t, w.Client(t, redis.Options{MaxRetries: 5}), nil)
 	_, err := s.Acquire(t.Context(), request("k"))
 	require.Error(t, err)
-	assert.EqualValues(t, 1, w.evals.Load(), "though the given client has retries")
-	unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17})
-	assert.EqualValues(t, 2, w.evals.Load())
+	assert.EqualValues(t, 1, w.Evals.Load(), "the retries of the user's client have no effect")
+	unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17})
+	assert.EqualValues(t, 2, w.Evals.Load())
 }
 
 func TestOnlyTheFailedScriptIsUnknown(t *testing.T) {
 	var n atomic.Int64
-	w := &wire{answer: func([]string) string {
+	w := &testredis.Wire{Answer: func([]string) string {
 		if n.Add(1) == 2 {
 			return "-ERR of the second\r\n"
 		}
 		return "*1\r\n:3\r\n"
 	}}
-	s := newStore(t, w.client(t, redis.Options{}), nil)
-	batch := make([]lock.Lease, 3*keysPerScript)
+	s := newStore(t, w.Client(t, redis.Options{}), nil)
+	batch := make([]driver.Lease, 3*keysPerScript)
 	want := make([]renewal.Outcome, len(batch))
 	for i := range batch {
-		batch[i] = lock.Lease{Request: request("k"), Token: 17}
+		batch[i] = driver.Lease{Request: request("k"), Token: 17}
 		switch {
 		case i/keysPerScript == 1:
 			want[i] = renewal.Unknown
@@ -206,29 +120,29 @@ func TestOnlyTheFailedScriptIsUnknown(t *testing.T) {
 	assert.Equal(t, want, out)
 }
 
-func TestAScriptThatStaysUnknownIsAnError(t *testing.T) {
+func TestAScriptIsSentTwiceAtMost(t *testing.T) {
 	s, w := wired(t, "-NOSCRIPT No matching script. Please use EVAL.\r\n")
 	_, err := s.Acquire(t.Context(), request("k"))
 	require.ErrorContains(t, err, "NOSCRIPT")
-	assert.EqualValues(t, 2, w.evals.Load(), "by digest and in full, then no more")
-	require.ErrorContains(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), "NOSCRIPT")
-	assert.EqualValues(t, 4, w.evals.Load())
+	assert.EqualValues(t, 2, w.Evals.Load(), "once by digest and once in full")
+	require.ErrorContains(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), "NOSCRIPT")
+	assert.EqualValues(t, 4, w.Evals.Load())
 }
 
-func TestServersThatRepeatSecretsAreNotRepeated(t *testing.T) {
+func TestErrorsHideSecretsThatTheServerRepeats(t *testing.T) {
 	const password = "sesame-canary"
 	for _, words := range []string{"unknown command 'EVALSHA', with args beginning with: ", "wrong: ", "Error running script: "} {
-		w := &wire{answer: func(command []string) string {
+		w := &testredis.Wire{Answer: func(command []string) string {
 			return "-ERR " + words + strings.Join(command, " ") + "\r\n"
 		}}
-		// The password is sent where the server does not know HELLO: AUTH.
-		s := newStore(t, w.client(t, redis.Options{Username: "u", Password: password}), nil)
+		// The server does not know HELLO, so go-redis sends the password with AUTH.
+		s := newStore(t, w.Client(t, redis.Options{Username: "u", Password: password}), nil)
 		r := request("k")
 		_, err := s.Acquire(t.Context(), r)
 		secretless(t, err, r.Owner, password)
-		secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: r, Token: 17}), r.Owner, password)
+		secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: r, Token: 17}), r.Owner, password)
 
-		w.answer = func(command []string) string {
+		w.Answer = func(command []string) string {
 			if command[0] == "auth" {
 				return "+OK\r\n"
 			}
@@ -236,40 +150,33 @@ func TestServersThatRepeatSecretsAreNotRepeated(t *testing.T) {
 		}
 		_, err = s.Acquire(t.Context(), r)
 		secretless(t, err, r.Owner, password)
-		secretless(t, s.Release(t.Context(), lock.Lease{Request: r}), r.Owner, password)
-		secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: r, Token: 17}), r.Owner, password)
+		secretless(t, s.Release(t.Context(), driver.Lease{Request: r}), r.Owner, password)
+		secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: r, Token: 17}), r.Owner, password)
 	}
 }
 
-func TestAPasswordThatOnlyItsProviderKnowsIsNotShown(t *testing.T) {
+func TestErrorsHideThePasswordOfACredentialsProvider(t *testing.T) {
 	const password = "sesame-canary"
-	w := &wire{answer: func(command []string) string {
+	w := &testredis.Wire{Answer: func(command []string) string {
 		return "-ERR unknown command '" + command[0] + "', with args beginning with: '" + strings.Join(command[1:], "' '") + "'\r\n"
 	}}
-	s := newStore(t, w.client(t, redis.Options{CredentialsProvider: func() (string, string) { return "u", password }}), nil)
+	s := newStore(t, w.Client(t, redis.Options{CredentialsProvider: func() (string, string) { return "u", password }}), nil)
 	_, err := s.Acquire(t.Context(), request("k"))
 	require.ErrorContains(t, err, "unknown command 'auth'")
 	secretless(t, err, password)
-	secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), password)
+	secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), password)
 }
 
-func TestTheUserIsNotShown(t *testing.T) {
-	w := &wire{answer: func(command []string) string {
+func TestErrorsHideTheUser(t *testing.T) {
+	w := &testredis.Wire{Answer: func(command []string) string {
 		if command[0] == "auth" {
 			return "+OK\r\n"
 		}
 		return "-NOPERM User canary has no permissions to run the 'evalsha' command\r\n"
 	}}
-	s := newStore(t, w.client(t, redis.Options{Username: "canary", Password: "sesame"}), nil)
+	s := newStore(t, w.Client(t, redis.Options{Username: "canary", Password: "sesame"}), nil)
 	_, err := s.Acquire(t.Context(), request("k"))
 	require.ErrorContains(t, err, "NOPERM User (secret) has no permissions")
 	secretless(t, err, "canary")
-	secretless(t, unknown(t.Context(), t, s, lock.Lease{Request: request("k"), Token: 17}), "canary")
-}
-
-func TestACleanErrorKeepsItsKind(t *testing.T) {
-	s := &Store{secrets: []string{"lock", ""}} // as short as passwords should not be
-	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
-	assert.ErrorIs(t, s.clean(io.EOF, "owner"), io.EOF)
-	assert.NotErrorIs(t, s.clean(redis.Nil), redis.Nil, "an absent reply is one that the script cannot give")
+	secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), "canary")
 }

@@ -3,7 +3,6 @@ package scheduletest
 import (
 	"math"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,9 +11,9 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-var firing = []testCase{
-	{"E1E2_fires_within_its_slack", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+var firingCases = []testCase{
+	{"E1E2_fires_within_its_slack", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		rng := rand.New(rand.NewPCG(1, 2))
 		var due []time.Duration
 		for id := range 2000 {
@@ -22,11 +21,11 @@ var firing = []testCase{
 			due = append(due, time.Since(rec.start)+d)
 			_, err := e.Schedule(d, rec.task(id))
 			require.NoError(t, err)
-			if id%10 == 0 { // let the engine move on, so that delays start anywhere within a tick
+			if id%10 == 0 { // so that delays start anywhere within a tick
 				time.Sleep(randomDelay(rng, time.Second))
 			}
 		}
-		settle(2 * time.Hour)
+		advance(2 * time.Hour)
 
 		runs := rec.all()
 		require.Len(t, runs, len(due), "each timer fires once")
@@ -35,20 +34,20 @@ var firing = []testCase{
 			assert.LessOrEqual(t, r.at, due[r.id]+c.Slack, "timer %d fired late", r.id)
 		}
 	}},
-	{"E2_an_earlier_timer_wakes_the_engine", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E2_an_earlier_timer_wakes_the_engine", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		_, err := e.Schedule(time.Hour, rec.task(0))
 		require.NoError(t, err)
-		settle(time.Minute)
+		advance(time.Minute)
 		_, err = e.Schedule(time.Second, rec.task(1))
 		require.NoError(t, err)
-		settle(time.Second + c.Slack)
+		advance(time.Second + c.Slack)
 		assert.Equal(t, 1, rec.count(1))
 		assert.Equal(t, 0, rec.count(0))
 	}},
-	{"E6_after_a_pause_earlier_instants_come_first", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
-		// A task that blocks holds the engine up as a pause of the process does.
+	{"E6_after_a_pause_timers_run_in_order", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
+		// A task that blocks delays the engine as a pause of the process does.
 		_, err := e.Schedule(time.Millisecond, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
 		require.NoError(t, err)
 		step := max(10*c.Slack, time.Millisecond)
@@ -56,30 +55,30 @@ var firing = []testCase{
 			_, err := e.Schedule(time.Second+time.Duration(id)*step, rec.task(id))
 			require.NoError(t, err)
 		}
-		settle(2 * time.Hour)
+		advance(2 * time.Hour)
 
 		runs := rec.all()
 		require.Len(t, runs, 500)
 		for i, r := range runs {
-			assert.Equal(t, i, r.id, "tasks that became due during the pause run in order of their instants")
+			assert.Equal(t, i, r.id, "timers that became due during the pause run in the order of their due times")
 		}
 	}},
-	{"E6_a_task_that_rearms_itself_at_once_starves_no_one", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E6_a_task_that_resets_itself_to_now_does_not_starve_others", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		var hot schedule.Task = taskFunc(func(self schedule.Timer) {
-			time.Sleep(time.Microsecond) // Run takes time, or a bubble would stand still
+			time.Sleep(time.Microsecond) // otherwise the clock of the bubble stops
 			self.Reset(-time.Hour)
 		})
 		timer, err := e.Schedule(0, hot)
 		require.NoError(t, err)
 		_, err = e.Schedule(time.Millisecond, rec.task(1))
 		require.NoError(t, err)
-		settle(time.Millisecond + 2*c.Slack + time.Millisecond)
+		advance(time.Millisecond + 2*c.Slack + time.Millisecond)
 		assert.Equal(t, 1, rec.count(1))
 		timer.Stop()
 	}},
-	{"E8_extreme_delays", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E8_extreme_delays", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		soon := []time.Duration{0, -1, -time.Hour, math.MinInt64, 1}
 		for id, d := range soon {
 			_, err := e.Schedule(d, rec.task(id))
@@ -90,34 +89,34 @@ var firing = []testCase{
 			require.NoError(t, err)
 			defer func() { assert.True(t, timer.Stop(), "a timer of %v is still pending", d) }()
 		}
-		settle(1 + c.Slack)
+		advance(1 + c.Slack)
 		for id, d := range soon {
-			assert.Equal(t, 1, rec.count(id), "a delay of %v fires at once", d)
+			assert.Equal(t, 1, rec.count(id), "a timer with a delay of %v fires at once", d)
 		}
-		settle(100 * 365 * 24 * time.Hour)
-		assert.Equal(t, 0, rec.count(99), "a delay of centuries is not over after one")
+		advance(100 * 365 * 24 * time.Hour)
+		assert.Equal(t, 0, rec.count(99), "a timer of centuries does not fire after one")
 		assert.Len(t, rec.all(), len(soon))
 	}},
-	{"E8_a_century_ends", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E8_a_timer_of_a_century_fires", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		const century = 100 * 365 * 24 * time.Hour
 		_, err := e.Schedule(century, rec.task(0))
 		require.NoError(t, err)
-		settle(century - 1)
+		advance(century - 1)
 		assert.Equal(t, 0, rec.count(0))
-		settle(1 + c.Slack)
+		advance(1 + c.Slack)
 		assert.Equal(t, 1, rec.count(0))
 	}},
-	{"Run_gets_its_own_timer", func(t *testing.T, c Config) {
-		e := open(t, c, Options{})
+	{"Run_receives_its_own_timer", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
 		var got schedule.Timer
 		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) { got = self }))
 		require.NoError(t, err)
-		settle(time.Second + c.Slack)
+		advance(time.Second + c.Slack)
 		assert.Equal(t, timer, got)
 	}},
-	{"a_task_may_schedule_and_stop_others", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"a_task_may_schedule_and_stop_others", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		victim, err := e.Schedule(time.Hour, rec.task(0))
 		require.NoError(t, err)
 		_, err = e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
@@ -126,7 +125,7 @@ var firing = []testCase{
 			assert.NoError(t, err)
 		}))
 		require.NoError(t, err)
-		settle(2 * time.Hour)
+		advance(2 * time.Hour)
 		assert.Equal(t, 0, rec.count(0))
 		assert.Equal(t, 1, rec.count(1))
 	}},

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -14,30 +13,30 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-var stopping = []testCase{
-	{"E3_Stop_of_a_pending_timer", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+var stopCases = []testCase{
+	{"E3_Stop_of_a_pending_timer", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		timer, err := e.Schedule(time.Second, rec.task(0))
 		require.NoError(t, err)
 		other := timer
-		assert.True(t, timer.Stop(), "the first Stop calls Run off")
-		assert.False(t, other.Stop(), "a copy is the same timer")
-		assert.False(t, timer.Reset(time.Second), "a stopped timer stays stopped")
-		settle(time.Hour)
+		assert.True(t, timer.Stop(), "the first Stop prevents the Run")
+		assert.False(t, other.Stop(), "a copy of the handle is the same timer")
+		assert.False(t, timer.Reset(time.Second), "Reset after Stop")
+		advance(time.Hour)
 		assert.Empty(t, rec.all())
 	}},
-	{"E3_Stop_of_a_fired_timer", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E3_Stop_of_a_fired_timer", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		timer, err := e.Schedule(time.Second, rec.task(0))
 		require.NoError(t, err)
-		settle(time.Second + c.Slack)
+		advance(time.Second + c.Slack)
 		assert.False(t, timer.Stop())
-		assert.False(t, timer.Reset(0), "a timer that has fired is done")
-		settle(time.Hour)
+		assert.False(t, timer.Reset(0), "Reset after the timer has fired")
+		advance(time.Hour)
 		assert.Equal(t, 1, rec.count(0))
 	}},
-	{"E3_a_stale_handle_never_touches_a_later_timer", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E3_a_stale_handle_never_changes_a_later_timer", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		var stale []schedule.Timer
 		for range 3000 {
 			timer, err := e.Schedule(time.Hour, rec.task(0))
@@ -53,58 +52,58 @@ var stopping = []testCase{
 			assert.False(t, timer.Stop())
 			assert.False(t, timer.Reset(0))
 		}
-		settle(time.Second + c.Slack)
+		advance(time.Second + c.Slack)
 		assert.Len(t, rec.all(), 100)
 	}},
-	{"E3_Stop_inside_Run_is_final", func(t *testing.T, c Config) {
-		e := open(t, c, Options{})
+	{"E3_Stop_inside_Run_is_final", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
 		runs := 0
 		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
 			runs++
-			assert.False(t, self.Stop(), "Run has begun: Stop cannot call it off")
-			assert.False(t, self.Reset(time.Second), "no Reset after Stop")
+			assert.False(t, self.Stop(), "Stop cannot prevent a Run that has begun")
+			assert.False(t, self.Reset(time.Second), "Reset after Stop")
 		}))
 		require.NoError(t, err)
-		settle(time.Hour)
+		advance(time.Hour)
 		assert.Equal(t, 1, runs)
 	}},
-	{"E3_Stop_during_Run_from_elsewhere_is_final", func(t *testing.T, c Config) {
-		e := open(t, c, Options{})
+	{"E3_Stop_during_Run_from_elsewhere_is_final", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
 		var runs atomic.Int64
 		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
 			runs.Add(1)
 			time.Sleep(time.Minute)
-			assert.False(t, self.Reset(time.Second), "stopped while it ran")
+			assert.False(t, self.Reset(time.Second), "Reset after Stop from elsewhere")
 		}))
 		require.NoError(t, err)
-		settle(time.Second + c.Slack + time.Second)
+		advance(time.Second + c.Slack + time.Second)
 		assert.False(t, timer.Stop())
-		settle(time.Hour)
+		advance(time.Hour)
 		assert.EqualValues(t, 1, runs.Load())
 	}},
-	{"E3_Stop_undoes_a_Reset_inside_Run", func(t *testing.T, c Config) {
-		e := open(t, c, Options{})
+	{"E3_Stop_undoes_a_Reset_inside_Run", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
 		runs := 0
 		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
 			runs++
 			assert.True(t, self.Reset(time.Second))
-			assert.True(t, self.Stop(), "the new arming is called off")
+			assert.True(t, self.Stop(), "Stop prevents the next Run")
 			assert.False(t, self.Reset(time.Second))
 		}))
 		require.NoError(t, err)
-		settle(time.Hour)
+		advance(time.Hour)
 		assert.Equal(t, 1, runs)
 	}},
-	{"E3_Stop_of_a_due_timer_that_has_not_begun", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
-		holdUp(t, e, c)
+	{"E3_Stop_of_a_due_timer_before_its_Run", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
+		block(t, e, c)
 		var due []schedule.Timer
 		for id := range 300 {
 			timer, err := e.Schedule(time.Second, rec.task(id))
 			require.NoError(t, err)
 			due = append(due, timer)
 		}
-		settle(time.Minute) // all are due, none has begun
+		advance(time.Minute) // all timers are due, and none has run
 		for id, timer := range due {
 			switch id % 3 {
 			case 0:
@@ -113,20 +112,20 @@ var stopping = []testCase{
 				assert.True(t, timer.Reset(3*time.Hour))
 			}
 		}
-		settle(2 * time.Hour)
-		assert.Len(t, rec.all(), 100, "only those left alone have fired")
-		settle(2 * time.Hour)
-		assert.Len(t, rec.all(), 200, "the moved ones have fired too")
+		advance(2 * time.Hour)
+		assert.Len(t, rec.all(), 100, "timers that were neither stopped nor reset have fired")
+		advance(2 * time.Hour)
+		assert.Len(t, rec.all(), 200, "timers that were reset have fired, too")
 	}},
-	{"E3_the_zero_Timer", func(t *testing.T, _ Config) {
+	{"E3_the_zero_Timer", func(t *caseT, _ Config) {
 		var timer schedule.Timer
 		assert.False(t, timer.Stop())
 		assert.False(t, timer.StopAndWait())
 		assert.False(t, timer.Reset(time.Second))
 	}},
-	{"E3_every_arming_runs_once_or_was_stopped", func(t *testing.T, c Config) {
-		// Real concurrency: goroutines race with the engine over the same timers.
-		e := open(t, c, Options{})
+	{"E3_each_Schedule_and_Reset_leads_to_one_Run_or_Stop", func(t *caseT, c Config) {
+		// Several goroutines and the engine use the same timers at the same time.
+		e := newEngine(t, c, Options{})
 		var armed, ran, stopped, returned atomic.Int64
 		task := taskFunc(func(self schedule.Timer) {
 			ran.Add(1)
@@ -170,8 +169,8 @@ var stopping = []testCase{
 	}},
 }
 
-var resetting = []testCase{
-	{"E4_Reset_replaces", func(t *testing.T, c Config) {
+var resetCases = []testCase{
+	{"E4_Reset_replaces_the_due_time", func(t *caseT, c Config) {
 		for _, tc := range []struct{ first, second time.Duration }{
 			{time.Hour, time.Second},
 			{time.Second, time.Hour},
@@ -180,43 +179,43 @@ var resetting = []testCase{
 			{time.Hour, -1},
 			{time.Second, 200 * 24 * time.Hour},
 		} {
-			e, rec := open(t, c, Options{}), newRecorder()
+			e, rec := newEngine(t, c, Options{}), newRecorder()
 			timer, err := e.Schedule(tc.first, rec.task(0))
 			require.NoError(t, err)
 			time.Sleep(time.Millisecond)
 			due := time.Since(rec.start) + max(tc.second, 0)
 			require.True(t, timer.Reset(tc.second))
-			settle(300 * 24 * time.Hour)
+			advance(300 * 24 * time.Hour)
 			runs := rec.all()
 			require.Len(t, runs, 1, "%v then %v", tc.first, tc.second)
 			assert.GreaterOrEqual(t, runs[0].at, due, "%v then %v: early", tc.first, tc.second)
 			assert.LessOrEqual(t, runs[0].at, due+c.Slack, "%v then %v: late", tc.first, tc.second)
 		}
 	}},
-	{"E4_a_timer_pushed_back_on_and_on_fires_only_at_last", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E4_a_timer_that_is_reset_often_fires_once", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		timer, err := e.Schedule(time.Minute, rec.task(0))
 		require.NoError(t, err)
 		for range 1000 {
 			time.Sleep(time.Second)
 			require.True(t, timer.Reset(time.Minute))
 		}
-		settle(time.Minute - 1)
+		advance(time.Minute - 1)
 		assert.Empty(t, rec.all())
-		settle(1 + c.Slack)
+		advance(1 + c.Slack)
 		assert.Equal(t, 1, rec.count(0))
 	}},
-	{"E4_Reset_inside_Run", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E4_Reset_inside_Run", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
-			rec.note(0)
+			rec.record(0)
 			if rec.count(0) < 5 {
-				assert.True(t, self.Reset(time.Hour), "the first Reset arms it")
-				assert.True(t, self.Reset(time.Second), "the second replaces it")
+				assert.True(t, self.Reset(time.Hour), "the first Reset")
+				assert.True(t, self.Reset(time.Second), "the second Reset")
 			}
 		}))
 		require.NoError(t, err)
-		settle(time.Hour)
+		advance(time.Hour)
 		runs := rec.all()
 		require.Len(t, runs, 5)
 		for i, r := range runs {
@@ -226,48 +225,51 @@ var resetting = []testCase{
 		}
 		assert.False(t, timer.Reset(0))
 	}},
-	{"E4_Reset_during_Run_from_elsewhere", func(t *testing.T, c Config) {
-		e, rec := open(t, c, Options{}), newRecorder()
+	{"E4_Reset_during_Run_from_elsewhere", func(t *caseT, c Config) {
+		e, rec := newEngine(t, c, Options{}), newRecorder()
 		timer, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
-			rec.note(0)
+			rec.record(0)
 			if rec.count(0) == 1 {
 				time.Sleep(time.Minute)
 			}
 		}))
 		require.NoError(t, err)
-		settle(time.Second + c.Slack + time.Second)
+		advance(time.Second + c.Slack + time.Second)
 		assert.True(t, timer.Reset(time.Second), "Run is in progress")
-		settle(30 * time.Second)
-		assert.Equal(t, 1, rec.count(0), "it does not overlap itself")
-		settle(time.Minute)
+		advance(30 * time.Second)
+		assert.Equal(t, 1, rec.count(0), "the Runs of a timer do not overlap")
+		advance(time.Minute)
 		assert.Equal(t, 2, rec.count(0))
 		assert.False(t, timer.Reset(0))
 	}},
-	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *testing.T, c Config) {
-		e := open(t, c, Options{})
+	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
 		var inside, runs atomic.Int64
 		timer, err := e.Schedule(time.Millisecond, taskFunc(func(self schedule.Timer) {
 			runs.Add(1)
 			assert.EqualValues(t, 1, inside.Add(1))
-			self.Reset(time.Millisecond) // due again long before this Run ends
+			self.Reset(time.Millisecond) // due before this Run ends
 			time.Sleep(time.Second)
 			inside.Add(-1)
 		}))
 		require.NoError(t, err)
-		settle(10 * time.Second)
+		advance(10 * time.Second)
 		timer.Stop()
 		assert.Greater(t, runs.Load(), int64(3))
-		settle(10 * time.Second)
+		advance(10 * time.Second)
 	}},
 }
 
-// holdUp blocks all workers of the engine for an hour, as tasks that break their
-// contract do.
-func holdUp(t *testing.T, e Engine, c Config) {
+// block blocks all workers of the engine for an hour, with tasks that break their
+// contract. It skips the case if the engine has unlimited workers.
+func block(t *caseT, e Engine, c Config) {
 	t.Helper()
+	if c.Workers == Unlimited {
+		t.Skip("a due timer never waits for a worker")
+	}
 	for range c.workers() {
 		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
 		require.NoError(t, err)
 	}
-	settle(c.Slack + 1)
+	advance(c.Slack + 1)
 }

@@ -14,23 +14,25 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// testRealTime runs timers on the clock of the machine while all its processors
-// are busy: none is early, none is lost. How late they are is not looked at.
-func testRealTime(t *testing.T, c Config) {
+// testRealTime runs timers on the real clock while all CPUs are busy. It checks that no
+// timer fires early and that none is lost. It does not check how late they fire.
+func testRealTime(outer *testing.T, c Config) {
+	t := &caseT{T: outer, report: new(report)}
+	defer t.report.print(outer)
 	const callers, each, longest = 4, 2000, 200 * time.Millisecond
-	defer hog()()
-	e := open(t, c, Options{})
+	defer busyCPUs()()
+	e := newEngine(t, c, Options{})
 	r := &realTime{e: e}
-	var arming sync.WaitGroup
+	var adding sync.WaitGroup
 	for i := range callers {
-		arming.Go(func() {
+		adding.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 11))
 			for range each {
-				r.arm(t, rng.IntN(3), randomDelay(rng, longest))
+				r.schedule(t, rng.IntN(3), randomDelay(rng, longest))
 			}
 		})
 	}
-	arming.Wait()
+	adding.Wait()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -42,16 +44,16 @@ func testRealTime(t *testing.T, c Config) {
 		require.Fail(t, "timers were lost", "%d runs", r.runs.Load())
 	}
 	assert.Empty(t, e.Close())
-	assert.EqualValues(t, callers*each*3/2, r.runs.Load(), "each once, every other one twice")
-	assert.Zero(t, r.early.Load(), "runs before their instant")
+	assert.EqualValues(t, callers*each*3/2, r.runs.Load(), "every second timer runs twice")
+	assert.Zero(t, r.early.Load(), "timers that fired early")
 }
 
-// hog keeps all processors busy until the function that it returns is called.
-func hog() (stop func()) {
+// busyCPUs keeps all CPUs busy until stop is called.
+func busyCPUs() (stop func()) {
 	var stopped atomic.Bool
-	var hogs sync.WaitGroup
+	var spinners sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		hogs.Go(func() {
+		spinners.Go(func() {
 			for spins := 0; !stopped.Load(); {
 				spins++
 			}
@@ -59,21 +61,21 @@ func hog() (stop func()) {
 	}
 	return func() {
 		stopped.Store(true)
-		hogs.Wait()
+		spinners.Wait()
 	}
 }
 
 type realTime struct {
 	e           Engine
-	armed       atomic.Int64
-	due         sync.WaitGroup // a count for each Run that is to come
+	timers      atomic.Int64
+	due         sync.WaitGroup // counts the Runs to come
 	runs, early atomic.Int64
 }
 
-// arm arms a timer for d from now: at once, by a Reset from far or from near. Every
-// other timer arms itself once more.
-func (r *realTime) arm(t *testing.T, how int, d time.Duration) {
-	task := &realTask{r: r, again: r.armed.Add(1)%2 == 0, d: d}
+// schedule schedules a timer for d from now. If how is not 0, it schedules a later timer and
+// resets it. Every second timer resets itself once in its Run.
+func (r *realTime) schedule(t *caseT, how int, d time.Duration) {
+	task := &realTimeTask{r: r, again: r.timers.Add(1)%2 == 0, d: d}
 	r.due.Add(1)
 	task.due = time.Now().Add(d)
 	if how == 0 {
@@ -86,14 +88,14 @@ func (r *realTime) arm(t *testing.T, how int, d time.Duration) {
 	assert.True(t, timer.Reset(d))
 }
 
-type realTask struct {
+type realTimeTask struct {
 	r     *realTime
 	due   time.Time
 	d     time.Duration
 	again bool
 }
 
-func (x *realTask) Run(self schedule.Timer) {
+func (x *realTimeTask) Run(self schedule.Timer) {
 	if time.Now().Before(x.due) {
 		x.r.early.Add(1)
 	}

@@ -12,45 +12,41 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/luascript"
 )
 
 const (
-	tickMs   = 100_000    // so long that the time a command takes is nothing
-	memoryMs = 10_000_000 // for which the last token is remembered
-	oldUs    = 3_600e6    // how far the tokens of a state lie back
-	aheadUs  = 1_000e6    // how far the last one lies ahead, if it does
+	tickMs   = 100_000    // much longer than a command takes
+	memoryMs = 10_000_000 // how long the last token is remembered
+	oldUs    = 3_600e6    // age of the tokens of a state
+	aheadUs  = 1_000e6    // how far the last token is ahead, if it is
 	keyLock  = "lw:{n}"
 	keyTomb  = keyLock + ":x:"
 	channels = "lw:*"
 	endMark  = "end"
 )
 
-// bridge executes the operations of the model with the scripts that are in use, on
-// a real server.
+// bridge executes the operations of the model with the Lua scripts on a real server.
 type bridge struct {
 	ctx     context.Context
 	rdb     *redis.Client
 	signals *redis.PubSub
 
-	acquire, renew, release, force string // the digests of the scripts
+	acquire, renew, release, releaseAll, force string // digests of the scripts
 }
 
 func newBridge(t *testing.T) *bridge {
 	b := &bridge{ctx: t.Context(), rdb: shared.Server(t).Client(t)}
-	source := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("..", "..", "lock", "redisstore", "lua", name+".lua"))
+	load := func(name string) string {
+		script, err := luascript.Assemble(name, readLua)
 		require.NoError(t, err)
-		return string(text)
-	}
-	load := func(script string) string {
 		digest, err := b.rdb.ScriptLoad(b.ctx, script).Result()
 		require.NoError(t, err)
 		return digest
 	}
-	tokens, queue := source("tokens"), source("queue")
-	b.acquire = load(tokens + source("acquire_free") + queue + source("acquire"))
-	b.release = load(source("release_free") + tokens + queue + source("release"))
-	b.force, b.renew = load(tokens+queue+source("force")), load(source("renew"))
+	b.acquire, b.renew, b.force = load("acquire"), load("renew"), load("force")
+	b.release, b.releaseAll = load("release"), load("release_all")
 	b.signals = b.rdb.PSubscribe(b.ctx, channels)
 	t.Cleanup(func() { b.signals.Close() })
 	_, err := b.signals.Receive(b.ctx)
@@ -58,13 +54,21 @@ func newBridge(t *testing.T) *bridge {
 	return b
 }
 
-// operation is one that the server can be asked for.
+// readLua returns the text of a Lua file of package redisstore.
+func readLua(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "lock", "redisstore", "lua", name+".lua"))
+	return string(text), err
+}
+
+// operation is a request to the server.
 type operation struct {
-	kind  Kind // NoRequest stands for FORCE
+	kind  Kind // NoRequest means FORCE
 	owner int
-	place uint8 // of an ACQUIRE
-	token uint8 // of a RENEW or FORCE
-	tomb  bool  // of a RELEASE
+	place uint8 // place of an ACQUIRE
+	token uint8 // token of a RENEW, a FORCE or a bulk RELEASE
+	tomb  bool  // whether a RELEASE writes a tombstone
+	keep  uint8 // how long a RELEASE keeps the lock taken
+	bulk  bool  // a RELEASE of several locks in one script
 }
 
 func (op operation) String() string {
@@ -74,26 +78,31 @@ func (op operation) String() string {
 	case Renew:
 		return fmt.Sprintf("RENEW of %s, token %d", name(op.owner), op.token)
 	case Release:
-		return fmt.Sprintf("RELEASE of %s, tombstone %v", name(op.owner), op.tomb)
+		if op.bulk {
+			return fmt.Sprintf("RELEASE in bulk of %s, token %d", name(op.owner), op.token)
+		}
+		return fmt.Sprintf("RELEASE of %s, tombstone %v, kept for %d", name(op.owner), op.tomb, op.keep)
 	}
 	return fmt.Sprintf("FORCE of token %d", op.token)
 }
 
-// run does an operation on the model's server.
+// run executes an operation on the server of the model.
 func (op operation) run(x Scripts, v *Server) (Reply, Effects) {
 	switch op.kind {
 	case Acquire:
 		return x.Acquire(v, op.owner, op.place)
 	case Renew:
-		return x.Renew(v, op.owner, op.token), Effects{Granted: nobody, Forced: nobody}
+		return x.Renew(v, op.owner, op.token), noEffects
 	case Release:
-		return x.Release(v, op.owner, op.tomb)
+		if op.bulk {
+			return x.ReleaseAll(v, op.owner, op.token)
+		}
+		return x.Release(v, op.owner, op.tomb, op.keep)
 	}
 	return x.Force(v, op.token)
 }
 
-// outcome is what can be seen of an operation: the answer, the signals, and all
-// that the server has then.
+// outcome is the answer of an operation, its messages, and the keys of the server after it.
 type outcome struct {
 	answer  string
 	signals []string
@@ -104,11 +113,11 @@ func (o outcome) String() string {
 	return fmt.Sprintf("answer %s, signals %v, keys %v", o.answer, o.signals, o.keys)
 }
 
-// tokens translates between the tokens of a state and real ones.
+// tokens translates between tokens of a state and real tokens.
 type tokens struct {
-	base  int64 // the real one of 0
-	fresh uint8 // the one that the clock gives
-	ahead bool  // the last one is ahead of the clock
+	base  int64 // the real token of 0
+	fresh uint8 // the token of the clock
+	ahead bool  // the last token is ahead of the clock
 }
 
 func (k tokens) real(token uint8, last bool) int64 {
@@ -118,9 +127,12 @@ func (k tokens) real(token uint8, last bool) int64 {
 	return k.base + int64(token)
 }
 
+// keptOwner is the owner of a lock that is taken by nobody.
+const keptOwner = "{kept}"
+
 func ownerOf(i int) string { return "client" + name(i) + ":1" }
 
-// expect is what the model makes of an operation.
+// expect returns the outcome of an operation in the model.
 func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 	x.Clock = k.fresh
 	if k.ahead {
@@ -139,6 +151,9 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		}
 	}
 	var o outcome
+	if op.bulk && reply.Code == HadLock {
+		reply.Code = Renewed // the answer lists the locks that were not released
+	}
 	switch reply.Code {
 	case Refused:
 		o.answer = "-1"
@@ -154,6 +169,9 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		o.answer = ""
 	case NotHeld, HadLock:
 		o.answer = "1"
+		if op.kind == Renew && (v.holder() != nobody || v.kept()) {
+			o.answer = "-1" // another value is there
+		}
 	case HadPlace:
 		o.answer = "2"
 	default:
@@ -162,18 +180,22 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 	if eff.Signal {
 		o.signals = append(o.signals, fmt.Sprintf("client%s %s %s", name(eff.Granted), ownerOf(eff.Granted), text(v.Token)))
 	}
-	if eff.Forced != nobody {
-		o.signals = append(o.signals, fmt.Sprintf("client%s %s 0", name(eff.Forced), ownerOf(eff.Forced)))
+	for _, owner := range []int{eff.Forced, eff.Asked} {
+		if owner != nobody {
+			o.signals = append(o.signals, fmt.Sprintf("client%s %s 0", name(owner), ownerOf(owner)))
+		}
 	}
 	o.keys = x.keys(&v, text, last)
 	return o
 }
 
-// keys lists what a server has.
+// keys lists the keys of a server of the model.
 func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 	var keys []string
 	if h := v.holder(); h != nobody {
 		keys = append(keys, fmt.Sprintf("lock %s %s for %d", ownerOf(h), text(v.Token), v.Left))
+	} else if v.kept() {
+		keys = append(keys, fmt.Sprintf("lock %s %s for %d", keptOwner, text(v.Token), v.Left))
 	}
 	if v.Last > 0 {
 		shown := text(v.Last)
@@ -182,19 +204,19 @@ func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 		}
 		keys = append(keys, "last "+shown)
 	}
-	for turn := range x.Owners {
-		for i := range v.Seats {
-			if int(v.Seats[i].Turn) == turn+1 {
+	for position := range x.Owners {
+		for i := range v.Records {
+			if int(v.Records[i].Position) == position+1 {
 				keys = append(keys, "turn "+ownerOf(i))
 			}
 		}
 	}
-	for i := range v.Seats {
-		if place := v.Seats[i].Place; place > 0 {
+	for i := range v.Records {
+		if place := v.Records[i].Place; place > 0 {
 			keys = append(keys, fmt.Sprintf("place %s for %d", ownerOf(i), place-1))
 		}
-		if v.Seats[i].Tomb > 0 {
-			keys = append(keys, fmt.Sprintf("tombstone %s for %d", ownerOf(i), v.Seats[i].Tomb))
+		if v.Records[i].Tombstone > 0 {
+			keys = append(keys, fmt.Sprintf("tombstone %s for %d", ownerOf(i), v.Records[i].Tombstone))
 		}
 	}
 	if v.first() != nobody {
@@ -203,38 +225,47 @@ func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 	return keys
 }
 
-// put writes a state of the model to the server.
-func (b *bridge) put(p redis.Pipeliner, v *Server, k tokens, nowMs int64) {
+// put writes a state of the model to the real server.
+func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs int64) {
 	p.FlushAll(b.ctx)
 	ms := func(left uint8) time.Duration { return time.Duration(left) * tickMs * time.Millisecond }
-	if h := v.holder(); h != nobody {
-		p.Set(b.ctx, keyLock, fmt.Sprintf("%s %d", ownerOf(h), k.real(v.Token, v.Token == v.Last)), ms(v.Left))
+	if v.Token > 0 {
+		owner := keptOwner
+		if h := v.holder(); h != nobody {
+			owner = ownerOf(h)
+		}
+		p.Set(b.ctx, keyLock, fmt.Sprintf("%s %d", owner, k.real(v.Token, v.Token == v.Last)), ms(v.Left))
 	}
 	if v.Last > 0 {
 		p.Set(b.ctx, keyLock+":t", k.real(v.Last, true), memoryMs*time.Millisecond)
 	}
-	for turn := range uint8(MaxOwners) {
-		for i := range v.Seats {
-			if v.Seats[i].Turn == turn+1 {
+	for position := range uint8(MaxOwners) {
+		for i := range v.Records {
+			if v.Records[i].Position == position+1 {
 				p.RPush(b.ctx, keyLock+":q", ownerOf(i))
 			}
 		}
 	}
-	for i := range v.Seats {
-		if place := int64(v.Seats[i].Place); place > 0 {
+	for i := range v.Records {
+		if place := int64(v.Records[i].Place); place > 0 {
 			ends := nowMs + (place-1)*tickMs
 			if place == 1 {
 				ends = nowMs - tickMs/4
 			}
-			p.ZAdd(b.ctx, keyLock+":w", redis.Z{Score: float64(ends), Member: ownerOf(i)})
+			p.ZAdd(b.ctx, keyLock+":w", redis.Z{Score: float64(ends), Member: ownerOf(i)}, length(x, i))
 		}
-		if v.Seats[i].Tomb > 0 {
-			p.Set(b.ctx, keyTomb+ownerOf(i), 1, ms(v.Seats[i].Tomb))
+		if v.Records[i].Tombstone > 0 {
+			p.Set(b.ctx, keyTomb+ownerOf(i), 1, ms(v.Records[i].Tombstone))
 		}
 	}
-	const more = tickMs / 4 * time.Millisecond // for what equals a bound, to the tick, must not be below it
+	const more = tickMs / 4 * time.Millisecond // a time equal to a bound must not fall below it
 	p.PExpire(b.ctx, keyLock+":q", ms(v.QueueLeft)+more)
 	p.PExpire(b.ctx, keyLock+":w", ms(v.QueueLeft)+more)
+}
+
+// length returns the record of the length of a place.
+func length(x Scripts, owner int) redis.Z {
+	return redis.Z{Score: -float64(x.Place) * tickMs, Member: ownerOf(owner) + "}"}
 }
 
 // send sends the script of an operation.
@@ -248,16 +279,22 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 	case Renew:
 		return p.EvalSha(b.ctx, b.renew, keys[:1], int(x.TTL)*tickMs, owner+" "+token)
 	case Release:
+		if op.bulk {
+			return p.EvalSha(b.ctx, b.releaseAll, []string{keyLock, keyLock + ":q"}, owner+" "+token)
+		}
 		tomb := 0
 		if op.tomb {
 			tomb = int(x.Tombstone) * tickMs
+		}
+		if op.keep > 0 {
+			return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs, int(op.keep)*tickMs)
 		}
 		return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs)
 	}
 	return p.EvalSha(b.ctx, b.force, keys[:4], token, memoryMs)
 }
 
-// inTicks rounds to whole ticks.
+// inTicks rounds milliseconds to ticks.
 func inTicks(ms int64) int64 { return (ms + tickMs/2) / tickMs }
 
 func trimmed(channel string) string { return strings.TrimPrefix(channel, "lw:") }

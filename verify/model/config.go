@@ -1,51 +1,53 @@
 package model
 
-// Config bounds a state space. Times are in ticks, all below 100.
+// Config bounds a state space. Times are in ticks and below 100.
 type Config struct {
 	Name string
 
-	Owners int   // acquisitions, each by an owner of its own: 2 to MaxOwners
-	TTL    uint8 // of the lock
-	Place  uint8 // how long a place in the queue lasts, 1 to TTL
-	Margin uint8 // what a holder gives away of its TTL, or place
+	Owners int   // number of acquisitions, 2 to MaxOwners
+	TTL    uint8 // TTL of the lock
+	Place  uint8 // length of a place, 1 to TTL
+	Margin uint8 // safety margin of a holder
 
-	Calls  int // ACQUIREs of one owner that may be under way at once, 1 or 2
-	Copies int // requests that the network has doubled, or holds back after their sender gave them up, at one time
+	Calls  int // maximum number of ACQUIREs of an owner in flight, 1 or 2
+	Copies int // maximum number of duplicated or delayed requests
 
-	Tries   bool // an owner may be one that does not wait
-	Cancels bool // a waiter may give up
-	Crashes bool // an owner may vanish, and with it all that it would have done
-	Renews  bool // holders renew
-	Drift   bool // the server's clock gains a tick on that of the clients and loses it again
+	Tries   bool  // owners may try without waiting
+	Cancels bool  // waiters may give up
+	Crashes bool  // owners may crash
+	Renews  bool  // holders renew
+	Resumes bool  // a second client may have the lease of an owner; see Guest
+	MinHold uint8 // a released lock stays taken until so long after its acquisition
+	Drift   bool  // the server's clock may be a tick ahead and fall back
 
-	Loss     bool  // the server may lose all data, again and again
-	Stale    bool  // the server may fall back, once, to any copy of an earlier moment
-	Force    uint8 // how often the lock may be taken from its holder
-	StepBack uint8 // the server's clock may be set back, to so many ticks behind the latest time that it had
-	Memory   uint8 // for how long after its own moment the last token is remembered; 0 = for ever
+	Loss     bool  // the server may lose all data, repeatedly
+	Stale    bool  // the server may return once to an earlier state
+	Force    uint8 // maximum number of forced releases
+	StepBack uint8 // how many ticks the server's clock may be set back
+	Memory   uint8 // how long the last token is remembered after its moment; 0 means forever
 
-	Tombstone uint8 // how long a tombstone stands; 0 = for ever
-	Flight    uint8 // how long a request may be on its way; 0 = for ever
-	QueueEnds bool  // the end of the keys of the queue is counted in ticks, not left to chance
+	Tombstone uint8 // length of a tombstone; 0 means forever
+	MaxDelay  uint8 // maximum delay of a request; 0 means unbounded
+	QueueEnds bool  // the expiry of the queue is counted in ticks; otherwise it may happen when all are dead
 
-	S1Returns  bool // S1 holds again one TTL after a fall-back; only with ClockMarks it does
-	ClockMarks bool // an answer "queued" names the time of the server, instead of the holder's token
+	S1Returns  bool // check S1 again one TTL after a return to a copy; requires ClockMarks
+	ClockMarks bool // the mark of an answer is the clock instead of the holder's token
 
-	Every uint64 // of how many states one is drained; 0 = none is
+	Every uint64 // check liveness from one of this many states; 0 means never
 
-	Bug Bug // the one rule that is broken
+	Mutation Mutation // the rule that is broken
 }
 
-// forever is a time that does not pass.
+// forever is a time that never ends.
 const forever = 255
 
-// exact tells that the server's clock may lie behind the tokens. Otherwise it is
-// ahead of all of them, and no token need be remembered.
-func (c *Config) exact() bool { return c.StepBack > 0 || c.Bug == TokenWithoutClock }
+// exact returns whether the server's clock may be behind the tokens. Otherwise it is ahead
+// of all tokens, and the last token need not be remembered.
+func (c *Config) exact() bool { return c.StepBack > 0 || c.Mutation == TokenWithoutClock }
 
-// faultTime is how long, after the server has lost data, two may believe that they
-// hold: until the leases of before are over. After a fall-back it is for ever,
-// because a signal of before it may come at any time after it.
+// faultTime returns how long two owners may believe that they hold the lock after the
+// server lost data. It is the length of the old leases. After a return to a copy it is
+// forever, because an old message may arrive at any time.
 func (c *Config) faultTime(fallBack bool) uint8 {
 	switch {
 	case fallBack && !c.S1Returns:
@@ -55,3 +57,6 @@ func (c *Config) faultTime(fallBack bool) uint8 {
 	}
 	return c.TTL
 }
+
+// longest returns how long a lock may be taken without a renewal.
+func (c *Config) longest() uint8 { return max(c.TTL, c.MinHold) }

@@ -2,21 +2,22 @@ package model
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/verify/part"
+	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
-// served is the configuration of which all states of the server are compared. That
-// clocks can be set back makes the model remember the last token, as the scripts do.
+// served is the configuration whose server states are compared. Its clock can be set back,
+// so the model remembers the last token as the scripts do.
 func served(owners int) Config {
-	return Config{Owners: owners, TTL: 3, Place: 2, Tombstone: 2, QueueEnds: true, StepBack: 1}
+	return Config{Owners: owners, TTL: 3, Place: 2, Tombstone: 2, QueueEnds: true, StepBack: 1, MinHold: 2}
 }
 
-// operations are all that the server can be asked for in a state.
+// operations returns all requests that are possible in a state.
 func operations(c Config, v *Server) []operation {
 	var ops []operation
 	for o := range c.Owners {
@@ -26,12 +27,16 @@ func operations(c Config, v *Server) []operation {
 			operation{kind: Renew, owner: o, token: max(v.Token, 1)},
 			operation{kind: Renew, owner: o, token: v.Token + 3},
 			operation{kind: Release, owner: o},
-			operation{kind: Release, owner: o, tomb: true})
+			operation{kind: Release, owner: o, tomb: true},
+			operation{kind: Release, owner: o, keep: c.MinHold},
+			operation{kind: Release, owner: o, keep: 1, tomb: true},
+			operation{kind: Release, owner: o, bulk: true, token: max(v.Token, 1)},
+			operation{kind: Release, owner: o, bulk: true, token: v.Token + 3})
 	}
 	return append(ops, operation{token: max(v.Token, 1)}, operation{token: v.Token + 3})
 }
 
-// settle gives the tokens of a server the lowest numbers.
+// settle renumbers the tokens of a server.
 func settle(v *Server) {
 	if v.Last > 0 {
 		v.Last = min(v.Last-v.Token, 1) + min(v.Token, 1)
@@ -40,7 +45,7 @@ func settle(v *Server) {
 	v.LastLeft = 0
 }
 
-// serverStates are all states of the server that operations and time lead to.
+// serverStates returns all states of the server that operations and time can reach.
 func serverStates(c Config) []Server {
 	known := map[Server]bool{{}: true}
 	states := []Server{{}}
@@ -61,14 +66,25 @@ func serverStates(c Config) []Server {
 			add(after)
 		}
 		v.LastLeft = forever
+		for o := range v.Records {
+			if v.Records[o].Place == c.Place+1 { // as if the clock had been set back
+				back := v
+				back.Records[o].Place++
+				add(back)
+			}
+		}
+		if v.Left == c.TTL { // as if a renewal with a longer TTL had been executed
+			longer := v
+			longer.Left++
+			add(longer)
+		}
 		v.tick()
 		add(v)
 	}
 	return states
 }
 
-// compare does an operation in the model and on the server, and returns what each
-// makes of it.
+// compare executes an operation in the model and on the server, and returns both outcomes.
 func compare(b *bridge, c Config, v Server, op operation, ahead bool) (model, server outcome, err error) {
 	x := Scripts{Config: &c}
 	k := tokens{fresh: max(v.Token, v.Last, op.token) + 2, ahead: ahead}
@@ -77,17 +93,17 @@ func compare(b *bridge, c Config, v Server, op operation, ahead bool) (model, se
 	return model, server, err
 }
 
-// TestTheScriptsAreTheModel does every operation in every state of the server that
-// two owners can lead to, once with the clock past all tokens and once behind the
-// last. Of three owners it takes some, or all in the long tier.
-func TestTheScriptsAreTheModel(t *testing.T) {
+// TestScriptsMatchTheModel executes every operation in every state of the server that two
+// owners can reach, with the clock ahead of all tokens and behind the last one. Of the
+// states of three owners it draws some; the long tier takes all.
+func TestScriptsMatchTheModel(t *testing.T) {
 	b := newBridge(t)
-	rng := rand.New(rand.NewPCG(1, 2)) // any will do: failures name all that is needed
+	rng := rand.New(rand.NewPCG(1, 2)) // a fixed seed; failures name the state and the operation
 	for _, owners := range []int{2, 3} {
 		c := served(owners)
 		states := serverStates(c)
 		share := 1.0
-		if owners == 3 && !part.IsLong() {
+		if owners == 3 && !simreport.IsLong() {
 			share = 20_000 / float64(2*len(states)*len(operations(c, &Server{})))
 		}
 		compared := 0
@@ -109,29 +125,30 @@ func TestTheScriptsAreTheModel(t *testing.T) {
 	}
 }
 
-// TestTheComparisonSeesABug breaks the scripts of the model, one rule at a time:
-// then they must differ from those in use.
-func TestTheComparisonSeesABug(t *testing.T) {
+// TestComparisonFindsMutations breaks the scripts of the model, one rule at a time. The
+// comparison with the Lua scripts must fail.
+func TestComparisonFindsMutations(t *testing.T) {
 	b := newBridge(t)
-	bugs := []Bug{
+	mutations := []Mutation{
 		NoTombstone, TombstoneTooShort, AgainShortens, AgainNewToken, NewcomerBarges, LastInFirstOut, PollLosesTurn,
-		PollKeepsEnd, QueueWithoutEnd, DeadAreServed, GrantOfWholeTTL, GrantKeepsPlace, GrantWithoutEnd,
+		PollKeepsEnd, QueueWithoutEnd, DeadAreServed, GrantOfWholeTTL, GrantPastThePlace, GrantKeepsPlace, GrantWithoutEnd,
 		HandOverKeepsToken, TokenWithoutClock, TokenFromClockAlone, RenewOfAnyone, RenewOfAnyToken, RenewCreates,
 		ReleaseOfAnyone, ReleasePopsAgain, CancelLeavesPlace, CancelLeavesGrant, ForceWithoutToken, NoAdvance,
+		RestForgotten, KeptForTheLease, KeptIsHandedOver, KeptIsFree, KeptIsRenewed, KeptIsReleasedAgain,
 	}
 	states := serverStates(served(3))
-	for _, bug := range bugs {
+	for _, mutation := range mutations {
 		c := served(3)
-		c.Bug = bug
-		if bug == TombstoneTooShort {
-			c.Bug, c.Tombstone = NoBug, c.Tombstone-1
+		c.Mutation = mutation
+		if mutation == TombstoneTooShort {
+			c.Mutation, c.Tombstone = NoMutation, c.Tombstone-1
 		}
-		assert.True(t, differs(t, b, c, states), "bug %d", bug)
+		assert.True(t, differs(t, b, c, states), "mutation %d", mutation)
 	}
-	report.Add("scripts  %d bugs in those of the model: each is seen as a difference", len(bugs))
+	report.Add("scripts  %d mutations in those of the model: each is seen as a difference", len(mutations))
 }
 
-// differs tells whether a model that is broken shows it in any of the states.
+// differs returns whether a broken model differs from the server in one of the states.
 func differs(t *testing.T, b *bridge, c Config, states []Server) bool {
 	whole := served(c.Owners)
 	for _, v := range states {
@@ -140,13 +157,84 @@ func differs(t *testing.T, b *bridge, c Config, states []Server) bool {
 				k := tokens{fresh: max(v.Token, v.Last, op.token) + 2, ahead: ahead && v.Last > 0}
 				right, wrong := Scripts{Config: &whole}.expect(v, op, k), Scripts{Config: &c}.expect(v, op, k)
 				if right.String() == wrong.String() {
-					continue // no need to ask the server
+					continue // the mutation has no effect here
 				}
 				server, err := b.observe(Scripts{Config: &whole}, &v, op, k)
 				require.NoError(t, err)
 				if server.String() != wrong.String() {
 					return true
 				}
+			}
+		}
+	}
+	return false
+}
+
+// TestComparisonFindsABrokenBulkRelease breaks release_all.lua itself.
+func TestComparisonFindsABrokenBulkRelease(t *testing.T) {
+	b := newBridge(t)
+	source, err := readLua("release_all")
+	require.NoError(t, err)
+	c := served(2)
+	states := serverStates(c)
+	for what, change := range map[string][2]string{
+		"it is of anyone's lock":             {"values[i] == args[i]", "values[i]"},
+		"it does not look at the queue":      {"queues == 0 or call('EXISTS', keys[n + i]) == 0", "true"},
+		"it looks at some other queue":       {"call('EXISTS', keys[n + i]) == 0", "call('EXISTS', keys[i]) == 1"},
+		"it deletes nothing":                 {"#deleted > 0", "#deleted > 9"},
+		"it tells nothing of what it leaves": {"kept[#kept + 1] = i", "kept[#kept] = i"},
+	} {
+		require.Equal(t, 1, strings.Count(source, change[0]), what)
+		b.releaseAll, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, change[0], change[1], 1)).Result()
+		require.NoError(t, err)
+		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.bulk }), what)
+	}
+}
+
+// TestTheComparisonSeesABrokenRenewal breaks renew.lua itself.
+func TestTheComparisonSeesABrokenRenewal(t *testing.T) {
+	b := newBridge(t)
+	source, err := readLua("renew")
+	require.NoError(t, err)
+	c := served(2)
+	states := serverStates(c)
+	without := "local gt = false"
+	option := "local gt = (redis.REDIS_VERSION_NUM or 0) >= 0x70000"
+	for what, change := range map[string][2]string{
+		"it does not look at the value":            {"values[i] == args[i + 1]", "values[i]"},
+		"it shortens a lease":                      {", 'GT') == 1", ") == 1"},
+		"it shortens a lease on an older server":   {"call('PTTL', key) < ms", "true"},
+		"it extends nothing":                       {"not (gt and call('PEXPIRE', key, ttl, 'GT') == 1)", "false"},
+		"it extends nothing on an older server":    {"call('PTTL', key) < ms", "false"},
+		"it extends nothing and calls it not held": {"call('PEXPIRE', key, ttl) == 1", "false"},
+	} {
+		broken := source
+		require.Equal(t, 1, strings.Count(broken, option))
+		if !strings.Contains(change[0], "GT") {
+			broken = strings.Replace(broken, option, without, 1)
+		}
+		require.Equal(t, 1, strings.Count(broken, change[0]), what)
+		b.renew, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(broken, change[0], change[1], 1)).Result()
+		require.NoError(t, err)
+		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Renew }), what)
+	}
+	b.renew, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, option, without, 1)).Result()
+	require.NoError(t, err)
+	assert.False(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Renew }), "the commands for older servers do the same")
+}
+
+// someDiffer returns whether one of the given operations differs from the model in one of the
+// states.
+func someDiffer(t *testing.T, b *bridge, c Config, states []Server, which func(operation) bool) bool {
+	for _, v := range states {
+		for _, op := range operations(c, &v) {
+			if !which(op) {
+				continue
+			}
+			model, server, err := compare(b, c, v, op, false)
+			require.NoError(t, err)
+			if model.String() != server.String() {
+				return true
 			}
 		}
 	}

@@ -1,22 +1,25 @@
-// Package model is a model of the protocol of package redisstore, and a checker
-// that looks at every state which the model can be in.
+// Package model is an explicit-state model of the exclusive protocol of package
+// redisstore, with a breadth-first search over all reachable states.
 //
-// The model is of one lock, two or three acquisitions of it, and the server. Every
-// request may be executed never, late, twice and in any order; every answer and
-// signal may arrive never, late and in any order, a signal any number of times.
-// Clients may crash, give up and stand still at any moment. The server may lose its
-// data, fall back to an older copy of it, and have its clock set back. Time goes in
-// ticks, of which a lease has two or three.
+// The model has one lock, two or three acquisitions of it, and the server. A request
+// may be executed never, late, twice and in any order. Answers and messages may be
+// lost, late and reordered, and a message may arrive several times. Clients may crash,
+// give up and pause at any moment. The server may lose its data, return to an older
+// copy, and have its clock set back. Time is counted in ticks; a lease has two or three.
 //
-//	server.go, keys.go   what the scripts do
-//	client.go            what clients do with answers and signals
-//	steps.go, apply.go   what can happen, and what comes of it
-//	execute.go, check.go what must hold, in every step, state, and when faults stop
-//	tidy.go              which differences between states make none
-//	search.go, table.go  all states, nearest first
-//	bugs.go, spaces.go   rules that are broken to see that it is found; what is searched
-//	text.go              the way to a broken promise, to be read
+//	state.go                      the state of server, owners and network
+//	server.go, keys.go            the scripts
+//	client.go                     the rules of clients for answers and messages
+//	guest.go                      a second client that resumes the lease of an owner
+//	actions.go, transitions.go    the actions that are enabled in a state, and their effects
+//	execute.go                    requests on the server, and the promises of each step
+//	invariants.go, liveness.go    the promises of each state, and after all faults stop
+//	reduction.go                  symmetry and state reduction
+//	search.go, visited.go         breadth-first search, and the set of visited states
+//	config.go, spaces.go          bounds of a state space, and the spaces that are searched
+//	mutations.go                  rules that are broken to check that the search finds it
+//	trace.go                      readable traces
 //
-// The scripts of the model and those in use are compared on a real server: every
-// operation in every state, the answers, the signals, and all that is in the keys.
+// The tests compare the scripts of the model with the Lua scripts on a real server:
+// the answer, the messages and the keys after every operation in every state.
 package model

@@ -1,12 +1,12 @@
 package model
 
-// scripts are those of the server, with its clock as it stands.
+// scripts returns the scripts with the current clock of the server.
 func (m *Model) scripts(s *State) Scripts {
 	return Scripts{Config: &m.Config, Clock: m.clock(s)}
 }
 
-// clock is the token that the server's clock stands for. It is above all tokens,
-// unless it was set back: then nothing is known of it but that.
+// clock returns the token of the server's clock. It is above all tokens unless the clock
+// was set back.
 func (m *Model) clock(s *State) uint8 {
 	if s.World.clockAhead() {
 		return s.highest() + 1
@@ -18,12 +18,12 @@ func (w *World) clockAhead() bool {
 	return w.TopPast > topNow || w.TopPast == topNow && w.Back == 0
 }
 
-// highest is the highest token there is.
+// highest returns the highest token in the state.
 func (s *State) highest() uint8 {
-	top := max(s.World.Top, s.World.Admin, s.Server.Token, s.Server.Last, s.Copy.Token, s.Copy.Last)
+	top := max(s.World.Top, s.World.Admin, s.Server.Token, s.Server.Last, s.Copy.Token, s.Copy.Last, s.Guest.Token, s.Guest.Renew.Token)
 	for i := range s.Owners {
 		o := &s.Owners[i]
-		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.Excuse, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token)
+		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token)
 		if o.Double.Kind == Renew {
 			top = max(top, o.Double.Token)
 		}
@@ -31,7 +31,7 @@ func (s *State) highest() uint8 {
 	return top
 }
 
-// doAcquire executes an ACQUIRE; call is nil for a double.
+// doAcquire executes an ACQUIRE. call is nil for a duplicate.
 func (m *Model) doAcquire(s *State, i int, call *Call) string {
 	o := &s.Owners[i]
 	before, top := s.Server, s.highest()
@@ -44,21 +44,21 @@ func (m *Model) doAcquire(s *State, i int, call *Call) string {
 		call.Stage, call.Code, call.Token = Answered, reply.Code, reply.Token
 	}
 	original := call != nil || o.Double.Original == 1
-	if reply.Code != Refused && (o.Buried == 1 || o.Released == 1 && original) {
-		return "L4: an owner that was released comes back"
+	if reply.Code != Refused && (o.WroteTombstone == 1 || o.Released == 1 && original) {
+		return "L4: a released owner returns"
 	}
-	if bad := m.granted(s, &before, top, eff); bad != "" {
+	if bad := m.checkGrant(s, &before, top, eff); bad != "" {
 		return bad
 	}
-	switch seat := &s.Server.Seats[i]; {
-	case reply.Code == Granted && before.Seats[i].Holds == 1:
+	switch record := &s.Server.Records[i]; {
+	case reply.Code == Granted && before.Records[i].Holds == 1:
 		if s.Server.Token != before.Token {
-			return "S3: to ask again gives another token"
+			return "S3: asking again returns another token"
 		}
 	case before.Token > 0 && (s.Server.Token != before.Token || s.Server.Left != before.Left):
-		return "S4: an ACQUIRE changes the lock of another"
-	case reply.Code == Queued && place > 0 && seat.Place > 0 && o.Line == 0 && before.Seats[i].Turn == 0:
-		s.joinLine(i)
+		return "S4: an ACQUIRE changes the lease of another owner"
+	case reply.Code == Queued && place > 0 && record.Place > 0 && o.Order == 0 && before.Records[i].Position == 0:
+		s.joinOrder(i)
 	}
 	return ""
 }
@@ -73,45 +73,45 @@ func (m *Model) doRenew(s *State, i int, call *Call) string {
 	if call != nil {
 		call.Stage, call.Code = Answered, reply.Code
 	}
-	mine := before.Seats[i].Holds == 1 && before.Token == token
+	mine := before.Records[i].Holds == 1 && before.Token == token
 	switch {
 	case before.Token == 0 && s.Server.Token > 0:
 		return "S5: a renewal creates a lock"
 	case !mine && (s.Server != before || reply.Code == Renewed):
-		return "S4: a renewal changes, or confirms, what is not its own"
+		return "S4: a renewal changes or confirms the lease of another owner"
 	}
 	return ""
 }
 
 func (m *Model) doRelease(s *State, i int, call *Call) string {
 	o := &s.Owners[i]
-	tomb := o.Double.Token == 1
+	tomb, keep := o.Double.Token == 1, o.Double.Keep
 	if call != nil {
-		tomb = call.Token == 1
+		tomb, keep = call.Token == 1, call.Keep
 	}
 	before, top := s.Server, s.highest()
-	reply, eff := m.scripts(s).Release(&s.Server, i, tomb)
+	reply, eff := m.scripts(s).Release(&s.Server, i, tomb, keep)
 	if call != nil {
-		call.Stage, call.Code = Answered, reply.Code
+		call.Stage, call.Code, call.Keep = Answered, reply.Code, 0
 	}
 	o.Released = 1
 	if tomb {
-		o.Buried = 1
+		o.WroteTombstone = 1
 	}
-	if before.Seats[i].Holds == 1 {
-		o.Freed = 1
+	if before.Records[i].Holds == 1 {
+		o.Freed, s.World.Rest = 1, keep
 	}
-	s.leaveLine(i)
-	if seat := &s.Server.Seats[i]; seat.Holds == 1 || seat.Place > 0 || seat.Turn > 0 {
-		return "L4: a RELEASE leaves something of its owner behind"
+	s.leaveOrder(i)
+	if record := &s.Server.Records[i]; record.Holds == 1 || record.Place > 0 || record.Position > 0 {
+		return "L4: a RELEASE leaves a record of its owner"
 	}
-	if before.Seats[i].Holds == 0 && (s.Server.Token != before.Token || s.Server.Left != before.Left) {
-		return "S4: a RELEASE changes the lock of another"
+	if before.Records[i].Holds == 0 && (s.Server.Token != before.Token || s.Server.Left != before.Left) {
+		return "S4: a RELEASE changes the lease of another owner"
 	}
-	return m.granted(s, &before, top, eff)
+	return m.checkGrant(s, &before, top, eff)
 }
 
-// doDouble executes what the network has doubled, or held back.
+// doDouble executes a duplicated or delayed request.
 func (m *Model) doDouble(s *State, i int) string {
 	switch s.Owners[i].Double.Kind {
 	case Acquire:
@@ -125,43 +125,50 @@ func (m *Model) doDouble(s *State, i int) string {
 
 func (m *Model) doForce(s *State) string {
 	before, top := s.Server, s.highest()
-	_, eff := m.scripts(s).Force(&s.Server, s.World.Admin)
-	if eff.Forced == nobody {
+	reply, eff := m.scripts(s).Force(&s.Server, s.World.Admin)
+	if reply.Code != HadLock {
 		return ""
 	}
 	s.World.Forces++
-	o := &s.Owners[eff.Forced]
-	o.Excuse = before.Token
-	m.send(&o.Forced, before.Token)
-	if before.Token != s.World.Admin {
-		return "S4: a FORCE takes the lock from another than it was meant for"
+	s.World.Rest = 0
+	if eff.Forced != nobody {
+		o := &s.Owners[eff.Forced]
+		o.ForcedOut = before.Token
+		m.send(&o.Forced, before.Token)
 	}
-	return m.granted(s, &before, top, eff)
+	if before.Token != s.World.Admin {
+		return "S4: a FORCE takes the lock from another owner"
+	}
+	return m.checkGrant(s, &before, top, eff)
 }
 
-// granted checks a grant, and sends the signal. An owner that asks for itself may
-// have come without having been in the queue.
-func (m *Model) granted(s *State, before *Server, top uint8, eff Effects) string {
+// checkGrant checks a grant and sends its message. Messages with token 0 are not modelled,
+// because an owner may poll at any time. The caller of ACQUIRE may be granted the lock
+// without having been in the queue.
+func (m *Model) checkGrant(s *State, before *Server, top uint8, eff Effects) string {
 	if eff.Granted == nobody {
 		return ""
 	}
 	w := eff.Granted
 	token := s.Server.Token
+	if eff.Signal && s.Server.Left > m.Place && m.Mutation != GrantOfWholeTTL {
+		return "L2: a hand-over lasts longer than a place"
+	}
 	if token <= top {
-		return "S3: the token of a grant is not above all before it"
+		return "S3: the token of a grant is not above all earlier ones"
 	}
 	if m.exact() {
 		m.noteToken(s, token)
 	}
-	line := s.Owners[w].Line
+	line := s.Owners[w].Order
 	for u := range s.Owners {
-		other := s.Owners[u].Line
-		overtaken := line > 0 && other < line || line == 0 && before.Seats[w].Turn == 0
+		other := s.Owners[u].Order
+		overtaken := line > 0 && other < line || line == 0 && before.Records[w].Position == 0
 		if u != w && other > 0 && overtaken {
-			return "FIFO: one who waits is overtaken"
+			return "FIFO: a waiter is overtaken"
 		}
 	}
-	s.leaveLine(w)
+	s.leaveOrder(w)
 	o := &s.Owners[w]
 	if !eff.Signal || o.Phase != Waiting {
 		return ""
@@ -170,8 +177,7 @@ func (m *Model) granted(s *State, before *Server, top uint8, eff Effects) string
 	return ""
 }
 
-// send puts a signal on its way. If there is one on its way already, one of the two
-// is lost, be it this one or that.
+// send sends a message. If another one is in flight, either of the two is lost.
 func (m *Model) send(way *uint8, token uint8) {
 	if *way > 0 {
 		m.clash = true
@@ -182,8 +188,8 @@ func (m *Model) send(way *uint8, token uint8) {
 	*way = token
 }
 
-// noteToken keeps where the clock stands beside the highest token, and for how
-// long the server remembers the last.
+// noteToken records the clock relative to the highest token, and how long the server
+// remembers the last token.
 func (m *Model) noteToken(s *State, token uint8) {
 	world := &s.World
 	if world.clockAhead() {
@@ -194,30 +200,30 @@ func (m *Model) noteToken(s *State, token uint8) {
 		return
 	}
 	lead := uint8(0)
-	if world.TopPast < topNow && m.Bug != TokenForgottenEarly {
+	if world.TopPast < topNow && m.Mutation != TokenForgottenEarly {
 		lead = topNow - world.TopPast
 	}
 	s.Server.LastLeft = lead + m.Memory
 }
 
-// joinLine puts an owner behind all who have been alive in the queue until now.
-func (s *State) joinLine(i int) {
+// joinOrder puts an owner behind all that are in the queue without a gap.
+func (s *State) joinOrder(i int) {
 	line := uint8(0)
 	for j := range s.Owners {
-		line = max(line, s.Owners[j].Line)
+		line = max(line, s.Owners[j].Order)
 	}
-	s.Owners[i].Line = line + 1
+	s.Owners[i].Order = line + 1
 }
 
-func (s *State) leaveLine(i int) {
-	line := s.Owners[i].Line
+func (s *State) leaveOrder(i int) {
+	line := s.Owners[i].Order
 	if line == 0 {
 		return
 	}
 	for j := range s.Owners {
-		if s.Owners[j].Line > line {
-			s.Owners[j].Line--
+		if s.Owners[j].Order > line {
+			s.Owners[j].Order--
 		}
 	}
-	s.Owners[i].Line = 0
+	s.Owners[i].Order = 0
 }

@@ -1,19 +1,22 @@
 package model
 
-// holder is the owner that the lock belongs to.
+// holder returns the owner that holds the lock, or nobody.
 func (v *Server) holder() int {
-	for i := range v.Seats {
-		if v.Seats[i].Holds == 1 {
+	for i := range v.Records {
+		if v.Records[i].Holds == 1 {
 			return i
 		}
 	}
 	return nobody
 }
 
-// first is the head of the queue.
+// kept returns whether the lock is taken by nobody, because its MinHold has not passed.
+func (v *Server) kept() bool { return v.Token > 0 && v.holder() == nobody }
+
+// first returns the head of the queue, or nobody.
 func (v *Server) first() int {
-	for i := range v.Seats {
-		if v.Seats[i].Turn == 1 {
+	for i := range v.Records {
+		if v.Records[i].Position == 1 {
 			return i
 		}
 	}
@@ -22,41 +25,41 @@ func (v *Server) first() int {
 
 // free deletes the lock.
 func (v *Server) free() {
-	for i := range v.Seats {
-		v.Seats[i].Holds = 0
+	for i := range v.Records {
+		v.Records[i].Holds = 0
 	}
 	v.Token, v.Left = 0, 0
 }
 
-// leave takes an owner out of the queue.
+// leave removes an owner from the queue.
 func (v *Server) leave(o int) {
-	turn := v.Seats[o].Turn
-	if turn == 0 {
+	position := v.Records[o].Position
+	if position == 0 {
 		return
 	}
-	for i := range v.Seats {
-		if v.Seats[i].Turn > turn {
-			v.Seats[i].Turn--
+	for i := range v.Records {
+		if v.Records[i].Position > position {
+			v.Records[i].Position--
 		}
 	}
-	v.Seats[o].Turn = 0
+	v.Records[o].Position = 0
 }
 
-// dropEnded takes places that have ended out of the queue, at most so many.
-func (v *Server) dropEnded(most int) {
-	for i := range v.Seats {
-		if v.Seats[i].Place == 1 && most > 0 {
+// dropExpired removes at most n expired places.
+func (v *Server) dropExpired(limit int) {
+	for i := range v.Records {
+		if v.Records[i].Place == 1 && limit > 0 {
 			v.leave(i)
-			v.Seats[i].Place = 0
-			most--
+			v.Records[i].Place = 0
+			limit--
 		}
 	}
 }
 
-// emptied ends the keys of a queue in which nobody is left.
-func (v *Server) emptied() {
-	for i := range v.Seats {
-		if v.Seats[i].Turn > 0 || v.Seats[i].Place > 0 {
+// endEmptyQueue deletes the keys of an empty queue.
+func (v *Server) endEmptyQueue() {
+	for i := range v.Records {
+		if v.Records[i].Position > 0 || v.Records[i].Place > 0 {
 			return
 		}
 	}
@@ -65,28 +68,28 @@ func (v *Server) emptied() {
 
 // dropQueue deletes the queue and the places.
 func (v *Server) dropQueue() {
-	for i := range v.Seats {
-		v.Seats[i].Turn, v.Seats[i].Place = 0, 0
+	for i := range v.Records {
+		v.Records[i].Position, v.Records[i].Place = 0, 0
 	}
 	v.QueueLeft = 0
 }
 
-// alive tells whether an owner has a place that has not ended.
-func (v *Server) alive(o int) bool { return v.Seats[o].Place > 1 }
+// alive returns whether an owner has a live place.
+func (v *Server) alive(o int) bool { return v.Records[o].Place > 1 }
 
-// allDead tells whether all who are in the queue have lost their places.
+// allDead returns whether the queue is not empty and all places have expired.
 func (v *Server) allDead() bool {
 	waiting := false
-	for i := range v.Seats {
+	for i := range v.Records {
 		if v.alive(i) {
 			return false
 		}
-		waiting = waiting || v.Seats[i].Turn > 0 || v.Seats[i].Place > 0
+		waiting = waiting || v.Records[i].Position > 0 || v.Records[i].Place > 0
 	}
 	return waiting
 }
 
-// tick lets a tick pass on the server's clock.
+// tick advances the server's clock by a tick.
 func (v *Server) tick() {
 	if pass(&v.Left) {
 		v.free()
@@ -97,15 +100,15 @@ func (v *Server) tick() {
 	if pass(&v.QueueLeft) {
 		v.dropQueue()
 	}
-	for i := range v.Seats {
-		if v.Seats[i].Place > 1 {
-			v.Seats[i].Place--
+	for i := range v.Records {
+		if v.Records[i].Place > 1 {
+			v.Records[i].Place--
 		}
-		pass(&v.Seats[i].Tomb)
+		pass(&v.Records[i].Tombstone)
 	}
 }
 
-// pass lets a tick pass of a time that is left, and tells whether that has ended it.
+// pass subtracts a tick from a remaining time and returns whether it has ended.
 func pass(left *uint8) bool {
 	if *left == 0 || *left == forever {
 		return false

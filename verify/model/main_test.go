@@ -6,12 +6,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/verify/part"
+	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
 var (
 	shared testredis.Shared
-	report = part.NewReport("model")
+	report = simreport.NewReport("model")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(report.Around(shared.Around(m))) }

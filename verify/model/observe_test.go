@@ -1,6 +1,7 @@
 package model
 
 import (
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// observe puts a state on the server, does an operation there, and returns what
-// can be seen of it, in the words of the model.
+// observe writes a state to the server, executes an operation, and returns its outcome in
+// the terms of the model.
 func (b *bridge) observe(x Scripts, v *Server, op operation, k tokens) (outcome, error) {
 	before := time.Now()
 	k.base = before.UnixMicro() - oldUs
 	p := b.rdb.Pipeline()
-	b.put(p, v, k, before.UnixMilli())
+	b.put(p, x, v, k, before.UnixMilli())
 	answer := b.send(p, x, op, v, k)
 	p.Publish(b.ctx, "lw:"+endMark, endMark)
 	see := b.see(p, x)
@@ -33,12 +34,25 @@ func (b *bridge) observe(x Scripts, v *Server, op operation, k tokens) (outcome,
 		if m.Payload == endMark {
 			return o, nil
 		}
-		owner, token, _ := strings.Cut(m.Payload, " ")
+		owner, token := readSignal(m.Payload)
 		o.signals = append(o.signals, fmt.Sprintf("%s %s %s", trimmed(m.Channel), owner, text(token)))
 	}
 }
 
-// name is the model's word for a real token.
+// readSignal returns the owner and the token of a message.
+func readSignal(payload string) (owner, token string) {
+	parts := strings.Split(payload, " ")
+	digest := func(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
+	for i := range MaxOwners {
+		owner := ownerOf(i)
+		if len(parts) == 3 && parts[0] == digest(owner)[:16] && parts[2] == digest(owner+" "+parts[1]) {
+			return owner, parts[1]
+		}
+	}
+	return "nobody", payload
+}
+
+// name returns the token of the model for a real token.
 func (k tokens) name(text string, v *Server, before time.Time) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
@@ -61,7 +75,7 @@ func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) 
 	case int64:
 		return fmt.Sprint(v)
 	case []any:
-		if op.kind == Renew {
+		if op.kind == Renew || op.bulk {
 			return strings.Trim(fmt.Sprint(v), "[]")
 		}
 		parts := make([]string, len(v))
@@ -81,8 +95,7 @@ func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) 
 	return fmt.Sprint("unexpected: ", cmd.Val(), cmd.Err())
 }
 
-// see asks for all that the server has, and returns what makes a list of the
-// answers.
+// see requests all keys of the server. The returned function lists them.
 func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []string {
 	ms := func(key string) *redis.Cmd { return p.Do(b.ctx, "PTTL", key) }
 	value, valueMs := p.Get(b.ctx, keyLock), ms(keyLock)
@@ -111,12 +124,19 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 		for _, owner := range queue.Val() {
 			keys = append(keys, "turn "+owner)
 		}
-		ends := map[string]int64{}
+		ends, lengths := map[string]int64{}, map[string]bool{}
 		for _, z := range places.Val() {
+			if owner, ok := strings.CutSuffix(z.Member.(string), "}"); ok {
+				lengths[owner] = z.Score == length(x, 0).Score
+				continue
+			}
 			ends[z.Member.(string)] = max(inTicks(int64(z.Score)-now.UnixMilli()), 0)
 		}
 		for i := range tombs {
-			if end, ok := ends[ownerOf(i)]; ok {
+			if end, ok := ends[ownerOf(i)]; ok || lengths[ownerOf(i)] {
+				if !ok || !lengths[ownerOf(i)] {
+					keys = append(keys, "a place without a length, or the other way round")
+				}
 				keys = append(keys, fmt.Sprintf("place %s for %d", ownerOf(i), end))
 			}
 			if n, _ := tombs[i].Int64(); n > 0 {
@@ -138,8 +158,8 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 	}
 }
 
-// remembered tells of the last token, and whether it is kept for as long as it
-// must be: the memory after the moment that it names.
+// remembered formats the last token, and whether its key expires the right time after the
+// moment that it names.
 func remembered(token string, ms *redis.Cmd, now time.Time, text func(string) string) string {
 	shown := text(token)
 	if shown != "now" && shown != "last+1" {

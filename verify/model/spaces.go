@@ -1,10 +1,10 @@
 package model
 
-// Space is a configuration that is exhausted, and how many states that are.
+// Space is a configuration and its number of states.
 type Space struct {
 	Config
 	States uint64
-	Long   bool // not for every day
+	Long   bool // only in the long tier
 }
 
 func space(name string, c Config, states uint64, change ...func(*Config)) Space {
@@ -20,7 +20,7 @@ func long(s Space) Space {
 	return s
 }
 
-// The changes that several spaces share.
+// Changes that several spaces share.
 func placeOfTTL(c *Config)   { c.Place = c.TTL }
 func drift(c *Config)        { c.Drift, c.Margin, c.TTL, c.Place = true, 1, 3, 2 }
 func twoCalls(c *Config)     { c.Calls = 2 }
@@ -37,10 +37,11 @@ func clockMarks(c *Config)   { c.ClockMarks, c.S1Returns = true, true }
 func steppedBack(c *Config)  { c.StepBack, c.Memory = 2, 3 }
 func steppedOnce(c *Config)  { c.StepBack, c.Memory = 1, 2 }
 func queueEnds(c *Config)    { c.QueueEnds = true }
-func flights(c *Config)      { c.Flight, c.Tombstone = 3, 3 }
+func flights(c *Config)      { c.MaxDelay, c.Tombstone = 3, 3 }
+func minHold(c *Config)      { c.MinHold = 3 }
 func someDrains(c *Config)   { c.Every = 16 }
 
-// Spaces are all configurations.
+// Spaces are the configurations that are searched.
 var Spaces = []Space{
 	space("doubles, renewals", two, 304137),
 	space("doubles, renewals, tries", two, 620876, tries),
@@ -51,16 +52,22 @@ var Spaces = []Space{
 	space("loss of the data", bare, 221048, loss, renews),
 	space("fall-back to a copy", bare, 658816, stale, renews, noCrashes),
 	space("fall-back to a copy, marks by the clock", bare, 415861, stale, clockMarks, noCrashes),
-	space("the clock set back", bare, 317126, steppedOnce, noCrashes),
+	space("the clock set back", bare, 300828, steppedOnce, noCrashes),
 	space("the end of the queue", bare, 57100, queueEnds, renews),
 	space("the end of tombstones", bare, 82672, flights),
+	space("a minimum hold", bare, 134754, minHold, renews),
+	space("a lease that is resumed", resuming, 1723915, someDrains),
 	space("three owners", three, 2694271, noCrashes, someDrains),
 
 	long(space("a place that lasts as long as the lock, doubles", two, 1595963, placeOfTTL)),
 	long(space("two requests at once, crashes", bare, 2675235, twoCalls)),
 	long(space("three forced releases", bare, 2214813, forcedThrice, noCrashes)),
 	long(space("fall-back to a copy, crashes", bare, 838036, stale, renews)),
-	long(space("the clock set back twice, crashes", bare, 3198386, steppedBack)),
+	long(space("the clock set back twice, crashes", bare, 994039, steppedBack)),
+	long(space("a minimum hold, doubles", keeping, 1090520)),
+	long(space("a minimum hold, a forced release", bare, 353556, minHold, forcedOnce)),
+	long(space("a minimum hold, the clock set back", bare, 1060713, minHold, steppedOnce, noCrashes)),
+	long(space("a minimum hold, three owners", three, 5982183, minHold, noCrashes, someDrains)),
 	long(space("three owners that crash", three, 3024510, someDrains)),
 	long(space("three owners that crash and give up", three, 3979547, cancels, someDrains)),
 }

@@ -1,111 +1,116 @@
 package model
 
-// MaxOwners is the most owners that a state has room for.
+// MaxOwners is the maximum number of owners in a state.
 const MaxOwners = 3
 
-// Tokens are small numbers: those in one state are renumbered so that none is left
-// out, which keeps their order, and 0 is none.
+// Tokens are small numbers, and 0 means no token. The reduction renumbers the tokens of
+// a state without gaps, in the same order.
 
-// State is a moment of the whole system. It has no clock: every time in it is one
-// that is left, or one that has passed, and stops where it stops to matter. All
-// fields are bytes, so that a state has no padding and can be hashed as it lies in
-// memory.
+// State is the state of the whole system. It has no clock: every time is a remaining or
+// an elapsed time, and stops when it no longer matters. All fields are bytes, so a state
+// has no padding and can be hashed directly.
 type State struct {
 	World  World
 	Server Server
-	Copy   Server // an earlier moment of the server, to fall back to
+	Copy   Server // an earlier state of the server
 	Owners [MaxOwners]Owner
+	Guest  Guest
 }
 
-// World is what is neither the server's nor an owner's.
+// World is the part of the state that belongs to neither the server nor an owner.
 type World struct {
-	Admin   uint8 // the token that somebody has seen who may force a release by it
-	Forces  uint8 // how often the lock was taken by force
-	Ahead   uint8 // 1: the server's clock is a tick ahead of the clients'
-	Fault   uint8 // ticks until nobody can believe any more in what the server has lost
-	Copied  uint8 // 0: no copy was made, 1: one is there, 2: it was fallen back to
-	Top     uint8 // the highest token ever, where clocks are set back
-	TopPast uint8 // how far the server's clock is past the moment of Top, + topNow
-	Back    uint8 // how far that clock is behind the latest time that it ever had
+	Admin   uint8 // the token that an administrator has read
+	Forces  uint8 // number of forced releases
+	Ahead   uint8 // 1 if the server's clock is a tick ahead of the clients'
+	Fault   uint8 // ticks until leases that the server lost have expired
+	Copied  uint8 // 0: no copy, 1: a copy exists, 2: the server returned to it
+	Top     uint8 // the highest token ever, if clocks are set back
+	TopPast uint8 // server's clock minus the moment of Top, plus topNow
+	Back    uint8 // how far the clock is behind its latest time
+	Rest    uint8 // ticks for which a released lock must stay taken by nobody
 }
 
-// topNow is the value of World.TopPast when the clock is where Top was taken.
+// topNow is the value of World.TopPast when the clock is at the moment of Top.
 const topNow = 100
 
-// Phase is where an acquisition stands.
+// Phase is the phase of an acquisition.
 type Phase uint8
 
-// The phases, in their order.
+// Phases in their order.
 const (
-	Fresh   Phase = iota // nothing was sent
-	Waiting              // asks, and asks again
-	Held                 // was told that it holds the lock; valid while Left > 0
-	Ending               // has released, and repeats that until it is answered
-	Ended                // for ever: ended well, given up, or crashed
+	Fresh   Phase = iota // no request was sent
+	Waiting              // polls
+	Held                 // was granted the lock; valid while Left > 0
+	Ending               // repeats RELEASE until it is answered
+	Ended                // finished, given up, or crashed
 )
 
-// Owner is one acquisition: what its client knows, and what is under way for it.
+// Owner is one acquisition: the knowledge of its client, and its requests and messages in
+// the network.
 type Owner struct {
 	Phase  Phase
-	Try    uint8 // 1: it does not wait
-	Unsure uint8 // 1: it has given up hope of an answer to some ACQUIRE
-	Token  uint8 // of the lock that it holds
+	Try    uint8 // 1 if it does not wait
+	Unsure uint8 // 1 if it abandoned an ACQUIRE without an answer
+	Token  uint8 // token of its lease
 	Left   uint8 // ticks until the deadline
-	Anchor uint8 // ticks until the deadline, if a signal came now: see rule 3
-	Mark   uint8 // the highest token that an answer has named as another's
+	Keep   uint8 // ticks until its lock may be free if it is released
+	Anchor uint8 // ticks until the deadline if a message arrived now
+	Mark   uint8 // the highest token of another owner in any answer
 
-	Signal uint8 // token of a signal that may arrive, any number of times
-	Forced uint8 // a signal may arrive that this token was taken by force
-	Excuse uint8 // the last token that was taken from it by force
+	Signal    uint8 // token of a message that may arrive, any number of times
+	Forced    uint8 // token of a message about a forced release
+	ForcedOut uint8 // the last token that a forced release took from it
 
 	Acquire  [2]Call
 	Renew    Call
 	Release  Call
-	InTime   uint8 // 1: the deadline had not passed when RELEASE was sent first
-	Repeated uint8 // 1: RELEASE was sent again
+	InTime   uint8 // 1 if RELEASE was first sent before the deadline
+	Repeated uint8 // 1 if RELEASE was repeated
 
 	Double Double
 
-	// What the checks remember.
-	Released uint8 // 1: a RELEASE of it was executed
-	Buried   uint8 // 1: one with a tombstone
-	Freed    uint8 // 1: that is what ended its lock
-	Line     uint8 // its position among those that have been alive in the queue without a gap
-	Answered uint8 // 1: an ACQUIRE was answered; only for the bug that looks at it
-	Life     uint8 // 1: the second under one name; only for the bug that reuses it
+	// History variables of the checks.
+	Released       uint8 // 1 if a RELEASE of it was executed
+	WroteTombstone uint8 // 1 if a RELEASE wrote a tombstone
+	Freed          uint8 // 1 if a RELEASE ended its lease
+	Order          uint8 // its position among owners that were in the queue without a gap
+	Answered       uint8 // 1 if an ACQUIRE was answered; for one mutation
+	Reused         uint8 // 1 if the owner is reused; for one mutation
 }
 
 // Call is a request and its answer.
 type Call struct {
 	Stage Stage
 	Age   uint8 // ticks since it was sent
-	Code  Code  // of the answer
-	Token uint8 // ACQUIRE: of the answer. RENEW: of the request. RELEASE: 1 with tombstone
+	Code  Code  // code of the answer
+	Token uint8 // ACQUIRE: token of the answer. RENEW: token of the request. RELEASE: 1 with tombstone
+	Keep  uint8 // RELEASE: ticks for which the lock stays taken
 }
 
-// Stage is how far a request has come.
+// Stage is the stage of a request.
 type Stage uint8
 
-// A request that is sent may be executed at any time, or never; an answer may
-// arrive at any time, or never.
+// Stages of a request. A sent request may be executed at any time or never. An answer may
+// arrive at any time or never.
 const (
 	None Stage = iota
 	Sent
 	Answered
 )
 
-// Double is a request that may be executed at any time, again and again, and whose
-// answers nobody gets.
+// Double is a duplicate of a request. It may be executed any number of times, and its
+// answers are lost.
 type Double struct {
 	Kind     Kind
 	Token    uint8 // as in Call
-	Original uint8 // 1: it has not been executed before: its sender gave it up
+	Keep     uint8 // as in Call
+	Original uint8 // 1 if the request itself was not executed: its sender abandoned it
 }
 
 // Kind is a kind of request.
 type Kind uint8
 
-// The kinds of requests of owners.
+// Kinds of requests of owners.
 const (
 	NoRequest Kind = iota
 	Acquire
@@ -113,15 +118,15 @@ const (
 	Release
 )
 
-// valid tells whether an owner believes that it holds the lock.
+// valid returns whether the owner believes that it holds the lock.
 func (o *Owner) valid() bool { return o.Left > 0 && (o.Phase == Held || o.Phase == Ending) }
 
-// unanswered tells whether an ACQUIRE may yet be executed, for all the owner knows.
+// unanswered returns whether an ACQUIRE may still be executed, as far as the owner knows.
 func (o *Owner) unanswered() bool {
 	return o.Unsure == 1 || o.Acquire[0].Stage != None || o.Acquire[1].Stage != None
 }
 
-// quiet tells that nothing is under way for an owner.
+// quiet returns whether the network has nothing of the owner.
 func (o *Owner) quiet() bool {
 	return o.Acquire[0].Stage == None && o.Acquire[1].Stage == None && o.Renew.Stage == None &&
 		o.Release.Stage == None && o.Double.Kind == NoRequest

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// target is a package whose mutants are tried.
+// target is the package under test.
 type target struct {
 	Dir, Name, ImportPath string
 	GoFiles               []string
 
-	finders []*finder
+	files   []*sourceFile
 	mutants []*mutant
-	work    string // a folder for what is built
+	work    string // a folder for generated files
 }
 
-// list asks the go command for a package.
-func list(root, path string) (*target, error) {
+// goList asks the go command about a package.
+func goList(root, path string) (*target, error) {
 	cmd := exec.Command("go", "list", "-json=Dir,Name,ImportPath,GoFiles", path)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
@@ -37,7 +37,7 @@ func list(root, path string) (*target, error) {
 
 // load finds the mutants of a package.
 func load(root, path, work string) (*target, error) {
-	t, err := list(root, path)
+	t, err := goList(root, path)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +47,12 @@ func load(root, path, work string) (*target, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := find(name, string(text))
+		f, err := parseFile(name, string(text))
 		if err != nil {
 			return nil, err
 		}
-		t.finders = append(t.finders, f)
-		for _, m := range f.all {
+		t.files = append(t.files, f)
+		for _, m := range f.mutants {
 			t.mutants = append(t.mutants, m)
 			m.id = len(t.mutants)
 		}
@@ -60,12 +60,12 @@ func load(root, path, work string) (*target, error) {
 	return t, nil
 }
 
-// build makes an overlay of the package with all mutants that compile. The others are
-// those of the lines that the compiler complains about; it may have to be asked more
-// than once.
+// build writes an overlay of the package with all mutants that compile. It removes the
+// mutants on the lines of compile errors and tries again, because the compiler does not
+// report all errors at once.
 func (t *target) build() error {
 	for range 20 {
-		lines, err := t.overlay()
+		lines, err := t.writeOverlay()
 		if err != nil {
 			return err
 		}
@@ -75,15 +75,15 @@ func (t *target) build() error {
 		if err == nil {
 			return nil
 		}
-		if t.drop(lines, string(out)) == 0 {
+		if t.removeBroken(lines, string(out)) == 0 {
 			return fmt.Errorf("%s does not compile: %w\n%s", t.ImportPath, err, out)
 		}
 	}
-	return errors.New(t.ImportPath + ": there is no end of mutants that do not compile")
+	return errors.New(t.ImportPath + ": still mutants that do not compile after 20 builds")
 }
 
-// compile builds the test program of the package in a folder.
-func compile(dir string, args ...string) (string, error) {
+// compileTests builds the test program of the package in a folder.
+func compileTests(dir string, args ...string) (string, error) {
 	cmd := exec.Command("go", append(append([]string{"test", "-c", "-vet=off"}, args...), ".")...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
@@ -92,92 +92,110 @@ func compile(dir string, args ...string) (string, error) {
 
 func (t *target) overlayPath() string { return filepath.Join(t.work, "overlay.json") }
 
-// overlay writes the woven files. For each it returns which mutants are on which
-// line.
-func (t *target) overlay() (lines map[string][][]int, err error) {
-	lines = make(map[string][][]int)
-	replace := make(map[string]string)
-	write := func(name, text string) error {
-		place := filepath.Join(t.work, "woven_"+name)
-		replace[filepath.Join(t.Dir, name)] = place
-		return os.WriteFile(place, []byte(text), 0o600)
+// overlay collects files that the go command reads in place of those of a folder.
+type overlay struct {
+	dir, work string
+	prefix    string // of the names of generated files
+	replace   map[string]string
+}
+
+// add writes the text that replaces a file of the folder.
+func (o *overlay) add(name, text string) error {
+	path := filepath.Join(o.work, o.prefix+name)
+	o.replace[filepath.Join(o.dir, name)] = path
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// write writes the file for the flag -overlay of the go command.
+func (o *overlay) write(path string) error {
+	text, err := json.Marshal(map[string]any{"Replace": o.replace})
+	if err != nil {
+		return err
 	}
-	for _, f := range t.finders {
-		woven := f.weave(func(m *mutant) bool { return m.outcome != doesNotCompile })
-		lines[f.name] = marked(woven)
-		if err := write(f.name, woven); err != nil {
+	return os.WriteFile(path, text, 0o600)
+}
+
+const instrumentedPrefix = "instrumented_"
+
+// writeOverlay writes the instrumented files. It returns, for each file and line, the
+// mutants on that line.
+func (t *target) writeOverlay() (lines map[string][][]int, err error) {
+	lines = make(map[string][][]int)
+	o := overlay{dir: t.Dir, work: t.work, prefix: instrumentedPrefix, replace: make(map[string]string)}
+	for _, f := range t.files {
+		text := f.instrument(func(m *mutant) bool { return m.status != notViable })
+		lines[f.name] = mutantsByLine(text)
+		if err := o.add(f.name, text); err != nil {
 			return nil, err
 		}
 	}
-	if err := write("zz_switchboard.go", switchboard(t.Name)); err != nil {
+	if err := o.add("zz_mutant.go", supportFile(t.Name)); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return nil, err
-	}
-	return lines, os.WriteFile(t.overlayPath(), text, 0o600)
+	return lines, o.write(t.overlayPath())
 }
 
-var markOf = regexp.MustCompile(`/\*m(\d+)\*/`)
+var markPattern = regexp.MustCompile(`/\*m(\d+)\*/`)
 
-// marked returns for each line of a woven file the mutants that have a part of it.
-func marked(woven string) [][]int {
-	lines := [][]int{nil} // they count from 1
+// mutantsByLine returns, for each line of an instrumented file, the mutants that cover a
+// part of it. Lines count from 1.
+func mutantsByLine(text string) [][]int {
+	lines := [][]int{nil}
 	open := 0
-	for line := range strings.SplitSeq(woven, "\n") {
-		var here []int
+	for line := range strings.SplitSeq(text, "\n") {
+		var ids []int
 		if open != 0 {
-			here = append(here, open)
+			ids = append(ids, open)
 		}
-		for _, found := range markOf.FindAllStringSubmatch(line, -1) {
+		for _, found := range markPattern.FindAllStringSubmatch(line, -1) {
 			open, _ = strconv.Atoi(found[1])
 			if open != 0 {
-				here = append(here, open)
+				ids = append(ids, open)
 			}
 		}
-		lines = append(lines, here)
+		lines = append(lines, ids)
 	}
 	return lines
 }
 
 var compileError = regexp.MustCompile(`(?m)^(?:[^\s:]*/)?([^\s:/]+\.go):(\d+):(.*)`)
 
-// drop notes the mutants that the compiler complains about, and returns how many.
-func (t *target) drop(lines map[string][][]int, output string) int {
-	dropped := 0
+// removeBroken marks the mutants on the lines of compile errors as not viable. It
+// returns their number.
+func (t *target) removeBroken(lines map[string][][]int, output string) int {
+	removed := 0
 	for _, found := range compileError.FindAllStringSubmatch(output, -1) {
 		line, _ := strconv.Atoi(found[2])
-		of := lines[strings.TrimPrefix(found[1], "woven_")]
-		if line >= len(of) {
+		byLine := lines[strings.TrimPrefix(found[1], instrumentedPrefix)]
+		if line >= len(byLine) {
 			continue
 		}
-		for _, id := range of[line] {
-			dropped += t.mutants[id-1].isBroken()
+		for _, id := range byLine[line] {
+			removed += t.mutants[id-1].remove()
 		}
-		if len(of[line]) > 0 || !strings.Contains(found[3], "missing return") {
+		if len(byLine[line]) > 0 || !strings.Contains(found[3], "missing return") {
 			continue
 		}
-		// A function that ends in an endless loop, out of which mutants break, or in a
-		// panic, which they leave out.
-		for len(of[line]) == 0 {
+		// The function ends in an endless loop or in a panic. A mutant breaks out of the
+		// loop or leaves the panic out. The error is on the closing brace, after it.
+		for len(byLine[line]) == 0 {
 			line--
 		}
-		function := t.mutants[of[line][0]-1].function
+		function := t.mutants[byLine[line][0]-1].function
 		for _, m := range t.mutants {
 			if m.function == function && (m.text == "break" || strings.HasPrefix(m.before, "panic(")) {
-				dropped += m.isBroken()
+				removed += m.remove()
 			}
 		}
 	}
-	return dropped
+	return removed
 }
 
-// isBroken notes that a mutant does not compile, and returns 1 if that is news.
-func (m *mutant) isBroken() int {
-	if m.outcome == doesNotCompile {
+// remove marks a mutant as not viable. It returns 1 if the mutant was viable before.
+func (m *mutant) remove() int {
+	if m.status == notViable {
 		return 0
 	}
-	m.outcome = doesNotCompile
+	m.status = notViable
 	return 1
 }

@@ -9,43 +9,44 @@ import (
 	"time"
 )
 
-// block is a part of a file, from a line to another.
+// block is a range of lines in a file, as the coverage profile reports it.
 type block struct {
-	file       string
-	from, till int
-	executed   bool
+	file        string
+	first, last int
+	executed    bool
 }
 
-func (b block) has(file string, line int) bool {
-	return b.file == file && b.from <= line && line <= b.till
+func (b block) contains(file string, line int) bool {
+	return b.file == file && b.first <= line && line <= b.last
 }
 
-// longest is what a test of a package may take by itself.
-const longest = 10 * time.Minute
+// maxTestTime bounds a single test without a mutant.
+const maxTestTime = 10 * time.Minute
 
-// suite returns the tests of a package, which may be that of the mutants or one that
-// uses it, with all mutants in it and with what each test executes of their package.
+// suite builds the tests of a folder with all mutants of the target. The folder holds
+// the target itself or a package that uses it. The suite knows which lines of the
+// target each test executes. Failing are the tests that fail without a mutant.
 func (t *target) suite(dir string, skip *regexp.Regexp) (s *suite, failing []string, err error) {
 	name := filepath.Join(t.work, filepath.Base(dir))
-	plain := &suite{program: name + ".cover", dir: dir, bound: longest}
-	if out, err := compile(dir, "-cover", "-coverpkg="+t.ImportPath, "-o", plain.program); err != nil {
+	original := &suite{program: name + ".cover", dir: dir, timeout: maxTestTime}
+	if out, err := compileTests(dir, "-cover", "-coverpkg="+t.ImportPath, "-o", original.program); err != nil {
 		return nil, nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	s = &suite{program: name + ".test", dir: dir, bound: longest}
-	if out, err := compile(dir, "-overlay", t.overlayPath(), "-o", s.program); err != nil {
+	s = &suite{program: name + ".test", dir: dir, timeout: maxTestTime}
+	if out, err := compileTests(dir, "-overlay", t.overlayPath(), "-o", s.program); err != nil {
 		return nil, nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	if failing, err = s.time(regexp.MustCompile("."), skip); err != nil {
+	if failing, err = s.measure(regexp.MustCompile("."), skip); err != nil {
 		return nil, failing, err
 	}
 	for i := range s.tests {
-		one := &s.tests[i]
+		test := &s.tests[i]
 		profile := filepath.Join(t.work, "cover.out")
-		err := plain.execute(0, longest, "-test.run=^"+one.name+"$", "-test.coverprofile="+profile)
+		err := original.execute(0, maxTestTime, "-test.run=^"+test.name+"$", "-test.coverprofile="+profile)
 		if err != nil {
-			continue // and counts as one that executes all
+			continue // without a profile, the test counts as one that executes every line
 		}
-		if one.blocks, err = covered(profile); err != nil {
+		if test.blocks, err = readProfile(profile); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -54,17 +55,17 @@ func (t *target) suite(dir string, skip *regexp.Regexp) (s *suite, failing []str
 
 var profileLine = regexp.MustCompile(`([^/\s]+\.go):(\d+)\.\d+,(\d+)\.\d+ \d+ (\d+)`)
 
-// covered reads the blocks of a package, and which of them were executed.
-func covered(profile string) ([]block, error) {
-	text, err := os.ReadFile(profile)
+// readProfile reads the blocks of a coverage profile.
+func readProfile(path string) ([]block, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	blocks := []block{}
 	for _, found := range profileLine.FindAllStringSubmatch(string(text), -1) {
-		from, _ := strconv.Atoi(found[2])
-		till, _ := strconv.Atoi(found[3])
-		blocks = append(blocks, block{found[1], from, till, found[4] != "0"})
+		first, _ := strconv.Atoi(found[2])
+		last, _ := strconv.Atoi(found[3])
+		blocks = append(blocks, block{found[1], first, last, found[4] != "0"})
 	}
 	return blocks, nil
 }

@@ -10,18 +10,17 @@ import (
 
 // mutant is one change of a file.
 type mutant struct {
-	id         int
-	file       string // its name, without a folder
-	line       int
-	function   string // of which it changes the body
-	begin, end int    // the lines of that
-	inCase     bool   // it stands in a case of a switch
-	before     string // the statement or expression around the change, on one line
-	after      string // and what becomes of it; empty: nothing
-	change
+	id                  int
+	file                string // base name
+	line                int
+	function            string // the function around it, with the type of the receiver
+	firstLine, lastLine int    // of the function
+	inCase              bool   // the change is in the condition of a case
+	before              string // the statement or expression around the change, on one line
+	after               string // its text with the change
+	edit
 
-	outcome outcome
-	detail  string // what the tests said
+	status status
 }
 
 func (m *mutant) String() string {
@@ -30,42 +29,43 @@ func (m *mutant) String() string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// A point is a place of a file where the program chooses between what stands there
-// and its mutants.
+// point is a place in a file where the instrumented program chooses between the
+// original code and mutants of it.
 type point struct {
 	kind     kind
 	from, to int
 	mutants  []*mutant
-	x, y     ast.Expr // the operands, of an operation
+	x, y     ast.Expr // the operands of an operation
 	op       token.Token
 }
 
 type kind int
 
 const (
-	statement kind = iota // one that declares nothing
-	condition             // an expression of truth
-	operation             // an arithmetic one that is no part of a point of the kinds above
-	constant              // a number that is none either
-	afterward             // a declaration, after which its variables are set anew
+	statement  kind = iota // a statement that declares nothing
+	condition              // a boolean expression
+	operation              // an arithmetic expression outside statements and conditions
+	constant               // a number outside of these
+	definition             // a short variable declaration; mutants assign after it
 )
 
-// finder collects the points of a file.
-type finder struct {
-	fset       *token.FileSet
-	name       string
-	text       string
-	function   string
-	begin, end int // its lines
-	inCase     bool
-	results    []ast.Expr // types of the results of the function around
-	points     []*point
-	all        []*mutant
+// sourceFile is a file with its points and mutants. The other fields are the state of
+// the search.
+type sourceFile struct {
+	fset                *token.FileSet
+	name                string
+	text                string
+	function            string // the current function
+	firstLine, lastLine int    // of the current function
+	inCase              bool
+	results             []ast.Expr // the result types of the current function
+	points              []*point
+	mutants             []*mutant
 }
 
-// find returns the file with the points of all its functions.
-func find(name, text string) (*finder, error) {
-	f := &finder{fset: token.NewFileSet(), name: name, text: text}
+// parseFile finds the points in all functions of a file.
+func parseFile(name, text string) (*sourceFile, error) {
+	f := &sourceFile{fset: token.NewFileSet(), name: name, text: text}
 	file, err := parser.ParseFile(f.fset, name, text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
@@ -76,14 +76,13 @@ func find(name, text string) (*finder, error) {
 			continue
 		}
 		f.function = nameOf(fn)
-		f.begin, f.end = f.fset.Position(fn.Pos()).Line, f.fset.Position(fn.End()).Line
+		f.firstLine, f.lastLine = f.fset.Position(fn.Pos()).Line, f.fset.Position(fn.End()).Line
 		f.body(fn.Type, fn.Body)
 	}
 	return f, nil
 }
 
-// nameOf is the name of a function with that of its receiver, without pointers and
-// type parameters.
+// nameOf returns the name of a function, for a method after the name of its type.
 func nameOf(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
 		return fn.Name.Name
@@ -103,11 +102,11 @@ func nameOf(fn *ast.FuncDecl) string {
 	}
 }
 
-func (f *finder) at(p token.Pos) int       { return f.fset.Position(p).Offset }
-func (f *finder) source(n ast.Node) string { return f.text[f.at(n.Pos()):f.at(n.End())] }
+func (f *sourceFile) offset(p token.Pos) int   { return f.fset.Position(p).Offset }
+func (f *sourceFile) source(n ast.Node) string { return f.text[f.offset(n.Pos()):f.offset(n.End())] }
 
-// body finds what is in a function.
-func (f *finder) body(t *ast.FuncType, b *ast.BlockStmt) {
+// body finds the points in a function.
+func (f *sourceFile) body(t *ast.FuncType, b *ast.BlockStmt) {
 	outer := f.results
 	f.results = nil
 	if t.Results != nil {
@@ -117,20 +116,20 @@ func (f *finder) body(t *ast.FuncType, b *ast.BlockStmt) {
 			}
 		}
 	}
-	f.list(b.List)
+	f.stmts(b.List)
 	f.results = outer
 }
 
-func (f *finder) list(stmts []ast.Stmt) {
+func (f *sourceFile) stmts(stmts []ast.Stmt) {
 	for _, s := range stmts {
 		f.statement(s)
 	}
 }
 
-func (f *finder) statement(s ast.Stmt) {
+func (f *sourceFile) statement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.BlockStmt:
-		f.list(s.List)
+		f.stmts(s.List)
 	case *ast.LabeledStmt:
 		if _, loop := s.Stmt.(*ast.ForStmt); loop {
 			f.statement(s.Stmt)
@@ -141,7 +140,7 @@ func (f *finder) statement(s ast.Stmt) {
 	case *ast.IfStmt:
 		f.header(s.Init)
 		f.condition(s.Cond)
-		f.list(s.Body.List)
+		f.stmts(s.Body.List)
 		if s.Else != nil {
 			f.statement(s.Else)
 		}
@@ -151,10 +150,10 @@ func (f *finder) statement(s ast.Stmt) {
 			f.condition(s.Cond)
 		}
 		f.header(s.Post)
-		f.list(s.Body.List)
+		f.stmts(s.Body.List)
 	case *ast.RangeStmt:
 		f.expressions(s.X)
-		f.list(s.Body.List)
+		f.stmts(s.Body.List)
 	case *ast.SwitchStmt:
 		f.header(s.Init)
 		if s.Tag != nil {
@@ -163,14 +162,14 @@ func (f *finder) statement(s ast.Stmt) {
 		f.cases(s)
 	case *ast.TypeSwitchStmt:
 		for _, c := range s.Body.List {
-			f.list(c.(*ast.CaseClause).Body)
+			f.stmts(c.(*ast.CaseClause).Body)
 		}
 	case *ast.SelectStmt:
 		for _, c := range s.Body.List {
-			f.list(c.(*ast.CommClause).Body)
+			f.stmts(c.(*ast.CommClause).Body)
 		}
 	case *ast.DeferStmt:
-		f.functionsIn(s)
+		f.functionLiterals(s)
 	case *ast.DeclStmt:
 		f.expressions(s)
 	case *ast.AssignStmt:
@@ -178,13 +177,13 @@ func (f *finder) statement(s ast.Stmt) {
 			f.definition(s)
 			return
 		}
-		f.simple(s)
+		f.simpleStmt(s)
 	case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.ReturnStmt, *ast.BranchStmt, *ast.GoStmt:
-		f.simple(s)
+		f.simpleStmt(s)
 	}
 }
 
-func (f *finder) cases(s *ast.SwitchStmt) {
+func (f *sourceFile) cases(s *ast.SwitchStmt) {
 	for _, c := range s.Body.List {
 		clause := c.(*ast.CaseClause)
 		for _, e := range clause.List {
@@ -194,43 +193,43 @@ func (f *finder) cases(s *ast.SwitchStmt) {
 				f.inCase = false
 			}
 		}
-		f.list(clause.Body)
+		f.stmts(clause.Body)
 	}
 }
 
-// header is for a statement that stands in front of a block.
-func (f *finder) header(s ast.Stmt) {
+// header finds the points in the initialization or post statement of a block.
+func (f *sourceFile) header(s ast.Stmt) {
 	if s != nil {
 		f.expressions(s)
 	}
 }
 
-// point adds a place, unless nothing can be changed there.
-func (f *finder) point(k kind, n ast.Node, changes []change) *point {
-	if len(changes) == 0 {
+// point adds a point, unless there are no edits.
+func (f *sourceFile) point(k kind, n ast.Node, edits []edit) *point {
+	if len(edits) == 0 {
 		return nil
 	}
-	p := &point{kind: k, from: f.at(n.Pos()), to: f.at(n.End())}
-	for _, c := range changes {
-		from, to := f.shown(p, c)
+	p := &point{kind: k, from: f.offset(n.Pos()), to: f.offset(n.End())}
+	for _, c := range edits {
+		from, to := f.excerpt(p, c)
 		m := &mutant{
-			id: len(f.all) + 1, file: f.name, line: 1 + strings.Count(f.text[:c.from], "\n"),
-			function: f.function, begin: f.begin, end: f.end, inCase: f.inCase, change: c,
+			id: len(f.mutants) + 1, file: f.name, line: 1 + strings.Count(f.text[:c.from], "\n"),
+			function: f.function, firstLine: f.firstLine, lastLine: f.lastLine, inCase: f.inCase, edit: c,
 			before: oneLine(f.text[from:to]), after: oneLine(f.text[from:c.from] + c.text + f.text[c.to:to]),
 		}
 		if m.after == "" {
 			m.after = "(nothing)"
 		}
 		p.mutants = append(p.mutants, m)
-		f.all = append(f.all, m)
+		f.mutants = append(f.mutants, m)
 	}
 	f.points = append(f.points, p)
 	return p
 }
 
-// shown are the bounds of what is shown of a point: all of it, or of a long one the
-// lines of the change.
-func (f *finder) shown(p *point, c change) (from, to int) {
+// excerpt returns the bounds of the text that describes an edit: the whole point, or
+// the lines of the edit if the point is long.
+func (f *sourceFile) excerpt(p *point, c edit) (from, to int) {
 	const most = 200
 	if p.to-p.from <= most {
 		return p.from, p.to
@@ -240,51 +239,51 @@ func (f *finder) shown(p *point, c change) (from, to int) {
 	return from, to
 }
 
-// condition is for an expression of truth that decides where the program goes on.
-func (f *finder) condition(e ast.Expr) {
-	changes := f.changesIn(e)
+// condition adds a boolean expression that controls a branch or loop.
+func (f *sourceFile) condition(e ast.Expr) {
+	edits := f.editsOf(e)
 	switch ast.Unparen(e).(type) {
-	case *ast.BinaryExpr, *ast.UnaryExpr: // negated by their operator
+	case *ast.BinaryExpr, *ast.UnaryExpr: // editsOf negates them
 	default:
-		changes = append(changes, change{f.at(e.Pos()), f.at(e.End()), "!(" + f.source(e) + ")"})
+		edits = append(edits, edit{f.offset(e.Pos()), f.offset(e.End()), "!(" + f.source(e) + ")"})
 	}
-	f.point(condition, e, changes)
-	f.functionsIn(e)
+	f.point(condition, e, edits)
+	f.functionLiterals(e)
 }
 
-// simple is for a statement that can be one of several.
-func (f *finder) simple(s ast.Stmt) {
-	var changes []change
-	if r, ok := s.(*ast.ReturnStmt); ok && f.failing(r) {
-		changes = f.changesIn(r.Results[len(r.Results)-1]) // what is returned beside an error means nothing
+// simpleStmt adds a statement that contains no other statements.
+func (f *sourceFile) simpleStmt(s ast.Stmt) {
+	var edits []edit
+	if r, ok := s.(*ast.ReturnStmt); ok && f.returnsFailure(r) {
+		edits = f.editsOf(r.Results[len(r.Results)-1]) // callers ignore the other results
 	} else {
-		changes = f.changesIn(s)
+		edits = f.editsOf(s)
 	}
-	whole := change{f.at(s.Pos()), f.at(s.End()), ""}
+	whole := edit{f.offset(s.Pos()), f.offset(s.End()), ""}
 	switch s := s.(type) {
 	case *ast.ExprStmt:
-		if !isLocking(s.X) {
-			changes = append(changes, whole)
+		if !isMutexCall(s.X) {
+			edits = append(edits, whole)
 		}
 	case *ast.AssignStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.GoStmt:
-		changes = append(changes, whole)
+		edits = append(edits, whole)
 	case *ast.ReturnStmt:
-		changes = append(changes, f.zeros(s)...)
+		edits = append(edits, f.zeroResults(s)...)
 	case *ast.BranchStmt:
 		if s.Tok == token.BREAK {
-			changes = append(changes, change{whole.from, whole.from + len("break"), "continue"})
+			edits = append(edits, edit{whole.from, whole.from + len("break"), "continue"})
 		}
 		if s.Tok == token.CONTINUE {
-			changes = append(changes, change{whole.from, whole.from + len("continue"), "break"})
+			edits = append(edits, edit{whole.from, whole.from + len("continue"), "break"})
 		}
 	}
-	f.point(statement, s, changes)
-	f.functionsIn(s)
+	f.point(statement, s, edits)
+	f.functionLiterals(s)
 }
 
-// isLocking tells calls without which a mutex is not locked or unlocked: to leave
-// out one of these hangs everything, or is for the race detector.
-func isLocking(e ast.Expr) bool {
+// isMutexCall reports whether an expression locks or unlocks a mutex. Without an unlock
+// every test hangs, and only the race detector sees a missing lock.
+func isMutexCall(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
 		return false
@@ -300,8 +299,8 @@ func isLocking(e ast.Expr) bool {
 	return false
 }
 
-// failing tells a return of several results of which the last is an error or false.
-func (f *finder) failing(s *ast.ReturnStmt) bool {
+// returnsFailure reports whether the last of several results is an error or false.
+func (f *sourceFile) returnsFailure(s *ast.ReturnStmt) bool {
 	n := len(s.Results)
 	if n < 2 || n != len(f.results) {
 		return false
@@ -316,30 +315,30 @@ func (f *finder) failing(s *ast.ReturnStmt) bool {
 	return false
 }
 
-// zeros returns, for each result of a return, that with the zero value in its place.
-func (f *finder) zeros(s *ast.ReturnStmt) []change {
-	var changes []change
+// zeroResults returns the edits that replace one result by its zero value.
+func (f *sourceFile) zeroResults(s *ast.ReturnStmt) []edit {
+	var edits []edit
 	if len(s.Results) != len(f.results) {
 		return nil
 	}
 	for i, e := range s.Results {
-		if f.failing(s) && i < len(s.Results)-1 {
+		if f.returnsFailure(s) && i < len(s.Results)-1 {
 			continue
 		}
 		switch f.source(e) {
-		case "nil", "0", "false", `""`, "true": // true is changed elsewhere
+		case "nil", "0", "false", `""`, "true": // editsOf inverts true
 			continue
 		}
 		if lit, ok := e.(*ast.CompositeLit); ok && len(lit.Elts) == 0 {
 			continue
 		}
-		changes = append(changes, change{f.at(e.Pos()), f.at(e.End()), "*new(" + f.source(f.results[i]) + ")"})
+		edits = append(edits, edit{f.offset(e.Pos()), f.offset(e.End()), "*new(" + f.source(f.results[i]) + ")"})
 	}
-	return changes
+	return edits
 }
 
-// functionsIn finds what is in the functions that stand in an expression.
-func (f *finder) functionsIn(n ast.Node) {
+// functionLiterals finds the points in the function literals of an expression.
+func (f *sourceFile) functionLiterals(n ast.Node) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if fn, ok := n.(*ast.FuncLit); ok {
 			f.body(fn.Type, fn.Body)

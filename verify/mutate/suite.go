@@ -17,23 +17,23 @@ import (
 // suite is a test program.
 type suite struct {
 	program string
-	dir     string        // in which it runs
-	bound   time.Duration // of one test without a mutant
-	tests   []test        // the quickest first
+	dir     string        // the working directory
+	timeout time.Duration // of one test without a mutant
+	tests   []test        // ordered by duration
 }
 
 // test is a test function.
 type test struct {
-	name   string
-	took   time.Duration
-	blocks []block // of the package; nil: it executes all
+	name     string
+	duration time.Duration
+	blocks   []block // of the target; nil if unknown: the test counts for every line
 }
 
-// A mutant may take so many times as long as its tests do without it, and the
-// grace. What takes longer hangs.
+// Tests time out after timeoutFactor times their normal duration plus timeoutMargin. A
+// mutant may make them slower, or hang.
 const (
-	patience = 5
-	grace    = 5 * time.Second
+	timeoutFactor = 5
+	timeoutMargin = 5 * time.Second
 )
 
 var errTimeout = errors.New("timed out")
@@ -57,92 +57,94 @@ func (s *suite) names(only, skip *regexp.Regexp) ([]string, error) {
 	return names, nil
 }
 
-// time runs each test by itself, without a mutant. Those that fail then, or take
-// too long, are left out, and returned.
-func (s *suite) time(only, skip *regexp.Regexp) (failing []string, err error) {
+// measure runs each test alone and without a mutant. It returns the tests that fail or
+// time out; the suite does not use them.
+func (s *suite) measure(only, skip *regexp.Regexp) (failing []string, err error) {
 	names, err := s.names(only, skip)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		begun := time.Now()
-		if err := s.execute(0, s.bound, "-test.run=^"+name+"$"); err != nil {
+		start := time.Now()
+		if err := s.execute(0, s.timeout, "-test.run=^"+name+"$"); err != nil {
 			failing = append(failing, name)
 			continue
 		}
-		s.tests = append(s.tests, test{name: name, took: time.Since(begun)})
+		s.tests = append(s.tests, test{name: name, duration: time.Since(start)})
 	}
 	if len(s.tests) == 0 {
 		return failing, errors.New("no test passes without a mutant")
 	}
-	slices.SortFunc(s.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	slices.SortFunc(s.tests, func(a, b test) int { return cmp.Compare(a.duration, b.duration) })
 	return failing, nil
 }
 
-// stages part the tests by how long they take. The quickest have a run of their own:
-// most mutants do not survive them.
+// stages group the tests by duration. Each stage is one run of the program. Most
+// mutants do not survive the first stage, which is quick.
 var stages = []time.Duration{50 * time.Millisecond, time.Second, time.Hour}
 
-// try runs the tests that execute the line of a mutant, unless others have killed it.
-func (s *suite) try(m *mutant) {
-	if m.outcome == killed || m.outcome == timedOut {
+// run runs the tests that execute the line of a mutant, and sets its status. It does
+// nothing if another suite has killed the mutant.
+func (s *suite) run(m *mutant) {
+	if m.status == killed || m.status == timedOut {
 		return
 	}
 	tests := s.tests
 	for _, stage := range stages {
 		var names []string
-		var took time.Duration
-		for len(tests) > 0 && tests[0].took < stage {
+		var duration time.Duration
+		for len(tests) > 0 && tests[0].duration < stage {
 			if tests[0].executes(m) {
-				names, took = append(names, tests[0].name), took+tests[0].took
+				names, duration = append(names, tests[0].name), duration+tests[0].duration
 			}
 			tests = tests[1:]
 		}
 		if len(names) == 0 {
 			continue
 		}
-		m.outcome = survived
-		err := s.execute(m.id, patience*took+grace, "-test.run=^("+strings.Join(names, "|")+")$")
+		m.status = survived
+		err := s.execute(m.id, timeoutFactor*duration+timeoutMargin, "-test.run=^("+strings.Join(names, "|")+")$")
 		switch {
 		case errors.Is(err, errTimeout):
-			m.outcome = timedOut
+			m.status = timedOut
 			return
 		case err != nil:
-			m.outcome, m.detail = killed, err.Error()
+			m.status = killed
 			return
 		}
 	}
 }
 
-// executes tells whether the test executes the line of a mutant. The cases of a switch
-// belong to no block: of those it is the function that counts.
+// executes reports whether the test executes the line of a mutant. The condition of a
+// case belongs to no block, so for these the whole function counts.
 func (t test) executes(m *mutant) bool {
-	known, inFunction := false, t.blocks == nil
+	inBlock, inFunction := false, t.blocks == nil
 	for _, b := range t.blocks {
-		if b.has(m.file, m.line) && !m.inCase {
+		if b.contains(m.file, m.line) && !m.inCase {
 			if b.executed {
 				return true
 			}
-			known = true
+			inBlock = true
 		}
-		within := b.file == m.file && m.begin <= b.from && b.till <= m.end
+		within := b.file == m.file && m.firstLine <= b.first && b.last <= m.lastLine
 		inFunction = inFunction || within && b.executed
 	}
-	return inFunction && !known
+	return inFunction && !inBlock
 }
 
-// execute runs tests, with a mutant or with none, up to the first that fails.
-func (s *suite) execute(mutant int, bound time.Duration, args ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), bound+grace)
+// execute runs the program with a mutant, or with none if it is 0. It returns nil if
+// the tests pass, errTimeout, or an error with the output of the first failure.
+func (s *suite) execute(mutant int, timeout time.Duration, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+timeoutMargin)
 	defer cancel()
-	args = append([]string{"-test.failfast", "-test.parallel=8", "-test.timeout=" + bound.String()}, args...)
+	args = append([]string{"-test.failfast", "-test.parallel=8", "-test.timeout=" + timeout.String()}, args...)
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(mutant), "GOMAXPROCS=1", "GOMEMLIMIT=1GiB")
-	cmd.WaitDelay = time.Second // a server that a test has started may hold the output
-	alone(cmd)
-	defer endGroup(cmd)
-	var out head
+	cmd.WaitDelay = time.Second // a server that a test has started may keep the output open
+	setProcessGroup(cmd)
+	defer killProcessGroup(cmd)
+	var out outputHead
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if err == nil {
@@ -154,12 +156,13 @@ func (s *suite) execute(mutant int, bound time.Duration, args ...string) error {
 	return fmt.Errorf("%w: %s", err, out.text)
 }
 
-// head keeps the beginning of what a program prints: a mutant may print for ever.
-type head struct{ text []byte }
+// outputHead keeps the first part of the output of a program, because a mutant may
+// print without end.
+type outputHead struct{ text []byte }
 
 // Write implements io.Writer.
-func (h *head) Write(p []byte) (int, error) {
-	const most = 1 << 16
-	h.text = append(h.text, p[:min(len(p), most-len(h.text))]...)
+func (h *outputHead) Write(p []byte) (int, error) {
+	const limit = 1 << 16
+	h.text = append(h.text, p[:min(len(p), limit-len(h.text))]...)
 	return len(p), nil
 }

@@ -1,16 +1,21 @@
-// Package sim runs the core of this module, unchanged, against a store that is
-// simulated: both timer engines, package renewal and package lock, with several
-// clients that contend for few keys. A schedule runs in a synctest bubble, so its
-// time is virtual, and minutes of leases take milliseconds.
+// Package sim is a simulator of clients that compete for a few locks. It runs package lock,
+// package renewal and the timer engines unchanged, in a synctest bubble, so that minutes of
+// leases take milliseconds. A seed decides all events of a schedule, so a seed nearly always
+// plays the same schedule again.
 //
-// A seed decides everything that a schedule meets: delays, lost requests and
-// answers, requests that are executed late, twice or in another order, partitions,
-// servers that go down and lose data, clocks that drift and step, processes that
-// stand still, and what its users do and when. The fate of a message depends on the
-// seed and on what the message is, not on the order in which goroutines ran, so a
-// seed nearly always plays the same schedule again.
+// A [Backend] supplies the store and its servers. Package core keeps leases in memory behind
+// a simulated network. Package full runs package redisstore, go-redis and the real scripts
+// against a simulated Redis. This package has the rest:
 //
-// Oracles watch: at every grant of the server, at random instants, and around each
-// deadline. They know the promises of docs/SAFETY.md and the formula of the
-// deadline, and nothing of the code they watch.
+//	plan.go       what a seed decides before the schedule starts
+//	world.go      one schedule: its clients, their users, and its backend
+//	process.go    a client process, with its engine and its lock.Client
+//	store.go      records what a client asks of its store
+//	workload.go   users that lock, hold and unlock; reentrant.go, multi.go, modes.go and
+//	              election.go for other kinds of locks
+//	nemesis.go    faults, at random instants; clocks.go moves the clocks of the clients
+//	history.go    the grants of the servers, and what their holders know about them
+//	checker.go    invariants of docs/SAFETY.md; renewals.go, leaks.go and finish.go have more
+//	trace.go      the events of a schedule, and violations; counts.go counts the events
+//	harness.go    the tests that both backends share
 package sim

@@ -5,113 +5,87 @@ import (
 	"time"
 )
 
-// finish heals what can be healed, sees that the locks can be had again, closes all
-// clients and sees that nothing is left, neither of them nor on the server.
-func (w *world) finish() {
-	w.heal()
-	if w.plan.class != endings {
-		w.serves()
+// Finish ends all faults and checks that the locks can be acquired again. It then closes all
+// clients and checks that they and the servers keep nothing. It returns the result of the
+// schedule.
+func (w *World) Finish() Result {
+	w.Mu.Lock()
+	w.Plan.Slow = false
+	w.Backend.Heal()
+	w.Mu.Unlock()
+	if w.Plan.Serves {
+		w.checkServes()
 	}
-	for _, p := range w.procs {
-		p.close(max(10*time.Second, 2*w.plan.ttl))
+	for _, p := range w.Procs {
+		p.close(max(10*time.Second, 2*w.Plan.TTL))
 	}
-	for _, p := range w.procs {
-		p.gate.Pass(0)
-		p.end()
+	for _, p := range w.Procs {
+		p.Pauser.Await(0)
+		p.CloseEngine()
+		p.closeStore()
 	}
-	w.traveling.Wait()
-	// What was executed last may have been an acquire for nobody.
-	most := w.longest()
-	time.Sleep(most + most/50 + w.behind())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.check("left")
-	if locks, places := w.server.left(); locks+places > 0 {
-		w.violated("left", "L2, L4: a TTL after all have gone, the server has %d locks, %d places", locks, places)
+	w.Mu.Lock()
+	w.Backend.Disconnect()
+	w.Mu.Unlock()
+	w.Pending.Wait()
+	w.Backend.CheckLeft()
+	w.Mu.Lock()
+	for _, p := range w.Procs {
+		w.Check("stats")
+		if wrong := p.stats.Check(p.Client.Stats()); wrong != "" {
+			w.Violated("stats", "p%d: %s", p.ID, wrong)
+		}
 	}
-	for _, p := range w.procs {
-		w.reckons(p)
-	}
+	w.Mu.Unlock()
+	w.restoreClocks()
+	return w.trace.Result(w.Plan.Class)
 }
 
-func (w *world) heal() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.plan.net = odds{}
-	w.downUntil = time.Time{}
-	for _, p := range w.procs {
-		if !p.crashed {
-			p.cutTo, p.cutFrom = time.Time{}, time.Time{}
+// checkServes checks that every free lock can be acquired again.
+func (w *World) checkServes() {
+	for _, p := range w.Procs {
+		p.Pauser.Await(0)
+		w.Mu.Lock()
+		gone := p.Closed || p.Crashed
+		w.Mu.Unlock()
+		if !gone {
+			w.servesAll(&User{Process: p})
+			return
 		}
 	}
 }
 
-func (w *world) longest() time.Duration {
-	var most time.Duration
-	for _, p := range w.procs {
-		most = max(most, p.plan.ttl)
-	}
-	return most
-}
-
-// behind is how much longer leases last because the server's clock was set back.
-func (w *world) behind() time.Duration {
-	if w.plan.class != clocks {
-		return 0
-	}
-	return w.plan.ttl * 3 / 2 * 64
-}
-
-// serves: once all is well again, a lock that nobody holds can be had within a TTL
-// and the time that late messages take.
-func (w *world) serves() {
-	if w.plan.class == clocks {
-		return // a lease made before the server's clock was set back lasts longer
-	}
-	p := w.procs[0]
-	p.gate.Pass(0)
-	w.mu.Lock()
-	gone := p.closed
-	w.mu.Unlock()
-	if gone {
-		return
-	}
-	most := w.longest()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*w.plan.ttl+most+most/10+w.plan.place+10*time.Second)
+func (w *World) servesAll(u *User) {
+	ctx, cancel := context.WithTimeout(by(context.Background(), u), w.Backend.ServeWithin())
 	defer cancel()
-	for n := range w.plan.keys {
-		key := keyName(n)
-		held, err := p.client.Mutex(key).Lock(ctx)
-		w.mu.Lock()
-		w.check("served")
-		if err != nil && !w.abandoned(key) {
-			w.violated("served", "L2: %s cannot be had again: %v", key, err)
+	for _, key := range w.Plan.Names() {
+		l := u.locker(key)
+		held, err := l.Lock(ctx)
+		for err != nil && ctx.Err() == nil { // go-redis may not have noticed yet that the faults are over
+			time.Sleep(w.Plan.TTL / 10)
+			held, err = l.Lock(ctx)
 		}
-		w.mu.Unlock()
+		w.Mu.Lock()
+		w.Check("served")
+		if err != nil && !w.abandoned(key) {
+			w.Violated("served", "L2: %s cannot be acquired again: %v", key, err)
+		}
+		w.Mu.Unlock()
 		if err != nil {
 			continue
 		}
-		if t := w.begins(p, held, w.plan.queue); t != nil {
-			_ = held.Unlock(context.Background()) // whatever it says, Close sees to it
+		if g := w.begin(u, held, w.Plan.Queue); g != nil {
+			_ = held.Unlock(context.Background()) // Close releases the lock if Unlock does not
 		}
 	}
 }
 
-// abandoned tells whether a lock is held by somebody. The caller holds mu.
-func (w *world) abandoned(key string) bool {
-	for _, t := range w.tenures {
-		if t.key == key && t.held != nil && t.held.Valid() {
+// abandoned reports whether a user left a lock to its MaxHold. The caller holds Mu.
+func (w *World) abandoned(key string) bool {
+	for _, g := range w.Grants {
+		if g.Key == key && g.Process.Plan.MaxHold > 0 && g.Handle() != nil && g.Handle().Valid() {
 			return true
 		}
 	}
 	return false
-}
-
-// reckons adds up the statistics of a client that has been closed. The caller holds
-// mu.
-func (w *world) reckons(p *process) {
-	w.check("stats")
-	if wrong := p.tally.Check(p.client.Stats()); wrong != "" {
-		w.violated("stats", "p%d: %s", p.id, wrong)
-	}
 }

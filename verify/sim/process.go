@@ -8,76 +8,128 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
-	"github.com/leasewheel/leasewheel/verify/chance"
-	"github.com/leasewheel/leasewheel/verify/part"
-	"github.com/leasewheel/leasewheel/verify/still"
+	"github.com/leasewheel/leasewheel/verify/internal/simproc"
+	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// process is one client of the store, with its engine and its users.
-type process struct {
-	world  *world
-	id     int
-	plan   processPlan
-	gate   *still.Gate
-	client *lock.Client
-	store  *driver
-	end    func() // closes the engine, if the client does not
+// Process is a client process, with its timer engine and its users.
+type Process struct {
+	World  *World
+	ID     int
+	Plan   ProcessPlan
+	Pauser *simproc.Pauser
+	Client *lock.Client
+	Engine schedule.Scheduler // without its pauser; nil if the client created it
 
-	// The world's mu guards what follows.
-	cutTo, cutFrom time.Time // until then no request gets to the server, no answer from it
-	closed         bool      // Close has begun
-	crashed        bool
-	locking        int // calls of Lock and TryLock under way
-	tally          part.Tally
+	CloseEngine func()
+	closeStore  func() // closes what Close of the client leaves open
+
+	// World.Mu guards the fields below.
+	Closed       bool // Close has begun
+	Crashed      bool // it cannot reach the servers any more
+	EngineClosed bool
+	locking      int // running calls of Lock and TryLock
+	stats        Stats
+	unreleased   map[string]bool // owners whose latest release got no answer
+	returnedAt   time.Time       // when the latest call of a Multi failed
 }
 
-func newProcess(w *world, id int, plan processPlan) (*process, error) {
-	p := &process{world: w, id: id, plan: plan, end: func() {}, gate: still.NewGate(chance.Mix(w.plan.seed, 9, uint64(id)))}
-	p.store = newDriver(p)
+func newProcess(w *World, id int, plan ProcessPlan) (*Process, error) {
+	p := &Process{
+		World: w, ID: id, Plan: plan, CloseEngine: func() {}, unreleased: map[string]bool{},
+		Pauser: simproc.NewPauser(simrand.Mix(w.Plan.Seed, 9, uint64(id))),
+	}
+	store, end, err := w.Backend.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	p.closeStore = end
 	engine, err := p.engine()
 	if err != nil {
 		return nil, err
 	}
-	options := plan.renewal
-	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
-	p.client, err = lock.New(p.store.offered(), &lock.Options{
-		Terms:     lock.Terms{TTL: plan.ttl, MaxHold: plan.maxHold, Fixed: plan.fixed},
-		Scheduler: engine,
-		Renewal:   options,
-		Backoff:   p.backoff,
-		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+	simrand.WithPhase(simrand.New(w.Plan.Seed, 2, uint64(id)).Float64(), func() {
+		for _, options := range append(plan.Choices, plan.Renewal) {
+			p.Plan.Renewal = options
+			if p.Client, err = p.client(record(store, p), engine); err == nil {
+				return
+			}
+			w.Counts.Operations["options refused"]++
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", id, err)
 	}
-	chance.Settle(p.client, chance.New(w.plan.seed, 2, uint64(id)).Float64())
+	if p.Plan.Renewal != plan.Renewal {
+		w.Counts.Operations["extreme options"]++
+	}
 	return p, nil
 }
 
-// engine returns the timer engine; nil is one of the client's own.
-func (p *process) engine() (schedule.Scheduler, error) {
-	if p.plan.own {
-		return nil, nil
+func (p *Process) client(store driver.Store, engine schedule.Scheduler) (*lock.Client, error) {
+	options := p.Plan.Renewal
+	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
+	all := &lock.Options{
+		Terms:     lock.Terms{TTL: p.Plan.TTL, MaxHold: p.Plan.MaxHold, Fixed: p.Plan.Fixed},
+		Scheduler: engine,
+		Renewal:   options,
+		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)), // formats the values of attributes
 	}
-	if p.plan.heap {
+	if p.World.Plan.Backoff {
+		all.Backoff = p.backoff
+	}
+	return lock.New(store, all)
+}
+
+// engine returns the timer engine for the client, or nil if the client creates its own.
+func (p *Process) engine() (schedule.Scheduler, error) {
+	switch {
+	case p.Plan.Own:
+		return nil, nil
+	case p.Plan.Heap:
 		s, err := heapqueue.NewScheduler(nil)
 		if err != nil {
 			return nil, err
 		}
-		p.end = func() { s.Close() }
-		return p.gate.Engine(s), nil
+		p.Engine, p.CloseEngine = s, func() { s.Close() }
+		return p.Pauser.Engine(s), nil
 	}
-	s, err := wheel.New(&wheel.Options{Tick: p.plan.tick})
+	s, err := wheel.New(&wheel.Options{Tick: p.Plan.Tick})
 	if err != nil {
 		return nil, err
 	}
-	p.end = func() { s.Close() }
-	return p.gate.TickingEngine(s, p.plan.tick), nil
+	p.Engine, p.CloseEngine = s, func() { s.Close() }
+	return p.Pauser.TickingEngine(s, p.Plan.Tick), nil
 }
 
-func (p *process) backoff(n int) time.Duration {
-	return chance.New(p.world.plan.seed, 3, uint64(p.id), uint64(n)).Between(p.plan.ttl/200, p.plan.ttl/20)
+// Renewals returns the statistics of the renewals of a process. The caller holds World.Mu.
+func (p *Process) Renewals() Stats { return p.stats }
+
+func (p *Process) backoff(n int) time.Duration {
+	return simrand.New(p.World.Plan.Seed, 3, uint64(p.ID), uint64(n)).Between(p.Plan.TTL/200, p.Plan.TTL/20)
+}
+
+// endsAll returns the error with which held leases end because the client or its engine is
+// closed. Otherwise it returns nil. The caller holds World.Mu.
+func (p *Process) endsAll() error {
+	switch {
+	case p.Closed:
+		return lock.ErrClosed
+	case p.EngineClosed:
+		return schedule.ErrClosed
+	}
+	return nil
+}
+
+// owns records that an owner belongs to the process.
+func (p *Process) owns(owner string) {
+	w := p.World
+	w.names.Add(p.ID, owner)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.owners[owner] = p
 }

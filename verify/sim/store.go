@@ -3,179 +3,172 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/chance"
+	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
-// driver is the store of one process: the server beyond a network.
-type driver struct {
-	process *process
-
-	mu      sync.Mutex // guards all below
-	sent    map[string]int
-	failed  map[string]bool // by owner: its last request did
-	closed  bool
-	closing chan struct{}
-
-	unreleased map[string]bool        // by owner: a release of it got no answer
-	ears       map[string]chan uint64 // owner → where it hears of tokens
-}
-
-// opTimeout ends at no instant at which anything else does.
-const opTimeout = 2_500_000_123 * time.Nanosecond
-
-func newDriver(p *process) *driver {
-	return &driver{
-		process: p,
-		sent:    make(map[string]int),
-		failed:  make(map[string]bool),
-
-		unreleased: make(map[string]bool),
-		closing:    make(chan struct{}),
-		ears:       make(map[string]chan uint64),
-	}
-}
-
-// offered is the driver as the client sees it: one that waits, or does not.
-func (d *driver) offered() lock.Store {
-	if d.process.world.plan.queue {
-		return waitingDriver{d}
-	}
-	return d
-}
-
-// serial is the part of an owner that is the same in every run of a seed.
-func serial(owner string) string { return owner[strings.LastIndexByte(owner, ':')+1:] }
-
-// send numbers a message, draws its fate and sends it.
-func (d *driver) send(ctx context.Context, timeout time.Duration, op string, owners []string, execute func(fate) any) (any, error) {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil, lock.ErrClosed
-	}
-	name := op + " " + owners[0]
-	d.sent[name]++
-	m := message{op, owners[0], d.sent[name]}
-	f := d.process.fateOf(m)
-	if d.process.world.plan.class == single && f.fails() && d.anyFailed(owners) {
-		f.lostRequest, f.lostReply, f.refused = false, false, false
-	}
-	for _, owner := range owners {
-		d.failed[owner] = f.fails()
-	}
-	d.mu.Unlock()
-	d.process.world.sending(d.process, m, len(owners), f)
-	return d.process.call(ctx, timeout, m, f, func() any { return execute(f) })
-}
-
-func (d *driver) anyFailed(owners []string) bool {
-	return slices.ContainsFunc(owners, func(owner string) bool { return d.failed[owner] })
-}
-
-// Acquire implements lock.Store.
-func (d *driver) Acquire(ctx context.Context, r lock.Request) (lock.Lease, error) {
-	a, sent, err := d.ask(ctx, "acquire", r, 0)
+// record returns a store that forwards calls to the store of a process, and records requests
+// and answers in the history. It has the same optional methods as that store.
+func record(s driver.Store, p *Process) driver.Store {
+	r := recorder{s, p}
+	_, waits := s.(driver.Waiter)
+	_, inspects := s.(driver.Inspector)
 	switch {
-	case err != nil:
-		return lock.Lease{}, err
-	case a.verdict == taken:
-		return lock.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: a.expiresIn}
-	case a.verdict == refused:
-		return lock.Lease{}, errGivenUp
+	case inspects:
+		return fullRecorder{waitingRecorder{r}}
+	case waits:
+		return waitingRecorder{r}
 	}
-	d.process.world.confirmed(r.Key, a.token, sent, sent)
-	return lock.Lease{Request: r, Token: a.token}, nil
+	return r
 }
 
-var errGivenUp = fmt.Errorf("sim: %w: the acquisition was given up", lock.ErrNotAcquired)
+type recorder struct {
+	driver.Store
+	process *Process
+}
 
-// ask sends an acquire, and returns when.
-func (d *driver) ask(ctx context.Context, op string, r lock.Request, place time.Duration) (answer, time.Time, error) {
-	w, sent := d.process.world, time.Now()
-	w.owns(r.Owner, d.process)
-	got, err := d.send(ctx, opTimeout, op, []string{r.Owner}, func(fate) any {
-		return w.server.acquire(r.Key, r.Owner, r.TTL, place)
-	})
-	if err != nil {
-		return answer{}, sent, err
+// await returns when the process is not paused. The owner decides the order in which the
+// callers of a process continue.
+func (r recorder) await(owner string) {
+	r.process.Pauser.Await(simrand.Hash(r.process.World.Serial(owner)))
+}
+
+// Acquire implements driver.Store.
+func (r recorder) Acquire(ctx context.Context, request driver.Request) (driver.Lease, error) {
+	r.process.owns(request.Owner)
+	sent := time.Now()
+	lease, err := r.Store.Acquire(ctx, request)
+	r.await(request.Owner)
+	if err == nil {
+		if !lease.Sent.IsZero() {
+			sent = lease.Sent
+		}
+		r.process.World.confirmed(ctx, lease, sent)
 	}
-	return got.(answer), sent, nil
+	return lease, err
 }
 
 // Renew implements renewal.Renewer.
-func (d *driver) Renew(ctx context.Context, batch []lock.Lease, out []renewal.Outcome) error {
-	w, sent := d.process.world, time.Now()
-	leases := slices.Clone(batch)
-	var owners []string
-	for _, l := range leases {
-		owners = append(owners, l.Owner)
+func (r recorder) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	w, sent := r.process.World, time.Now()
+	if !w.Plan.Exact {
+		r.await(batch[0].Owner)
 	}
-	w.renewing(ctx, d.process, leases)
-	got, err := d.send(ctx, time.Hour, "renew", owners, func(f fate) any {
-		return w.server.renewAll(leases, f.dice, w.plan.net.partial)
-	})
-	if err == nil {
-		copy(out, got.([]renewal.Outcome))
-		if slices.Contains(out, renewal.Unknown) {
-			err = errReset
-		}
-	}
-	w.renewed(d.process, leases, out, sent)
+	grants := w.renewing(ctx, r.process, batch, sent)
+	err := r.Store.Renew(ctx, batch, out)
+	r.await(batch[0].Owner)
+	w.renewed(ctx, r.process, grants, out, sent)
 	return err
 }
 
-// renewAll renews a batch, of which some may get no answer.
-func (s *server) renewAll(batch []lock.Lease, d chance.Dice, partial int) []renewal.Outcome {
-	out := make([]renewal.Outcome, len(batch))
-	for i, l := range batch {
-		held := s.renew(l.Key, l.Owner, l.Token, l.TTL)
-		switch unanswered := partial > 0 && d.Chance(partial); {
-		case unanswered:
-		case held:
-			out[i] = renewal.Renewed
-		default:
-			out[i] = renewal.Lost
-		}
-	}
-	return out
+// Release implements driver.Store.
+func (r recorder) Release(ctx context.Context, l driver.Lease) error {
+	err := r.Store.Release(ctx, l)
+	w := r.process.World
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	r.process.released(l.Owner, err)
+	return err
 }
 
-// Release implements lock.Store.
-func (d *driver) Release(ctx context.Context, l lock.Lease) error {
-	w := d.process.world
-	got, err := d.send(ctx, opTimeout, "release", []string{l.Owner}, func(fate) any {
-		return w.server.release(l.Key, l.Owner, l.Unanswered)
-	})
-	switch {
-	case err != nil:
-		d.mu.Lock()
-		d.unreleased[l.Owner] = true
-		d.mu.Unlock()
-		return err
-	case !got.(bool):
-		return lock.ErrNotHeld
-	}
-	return nil
+// released records the answer to a release. The caller holds World.Mu.
+func (p *Process) released(owner string, err error) {
+	p.unreleased[owner] = err != nil && !errors.Is(err, lock.ErrNotHeld)
 }
-
-var errClosedTwice = errors.New("sim: the store was closed twice")
 
 // Close implements io.Closer.
-func (d *driver) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return errClosedTwice
+func (r recorder) Close() error { return r.Store.(io.Closer).Close() }
+
+type waitingRecorder struct{ recorder }
+
+// Wait implements driver.Waiter.
+func (r waitingRecorder) Wait(ctx context.Context, request driver.Request) (driver.Lease, error) {
+	w := r.process.World
+	r.process.owns(request.Owner)
+	w.waits(ctx)
+	waiter, ok := r.Store.(driver.Waiter)
+	if !ok {
+		return driver.Lease{}, errors.ErrUnsupported
 	}
-	d.closed = true
-	close(d.closing)
+	lease, err := waiter.Wait(ctx, request)
+	r.await(request.Owner)
+	if err == nil {
+		w.confirmed(ctx, lease, lease.Sent)
+	}
+	return lease, err
+}
+
+type fullRecorder struct{ waitingRecorder }
+
+var (
+	_ driver.Inspector            = fullRecorder{}
+	_ driver.BulkReleaser         = fullRecorder{}
+	_ renewal.Laner[driver.Lease] = fullRecorder{}
+)
+
+// Inspect implements driver.Inspector.
+func (r fullRecorder) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	return r.Store.(driver.Inspector).Inspect(ctx, key)
+}
+
+// ForceRelease implements driver.Inspector.
+func (r fullRecorder) ForceRelease(ctx context.Context, key string) error {
+	return r.Store.(driver.Inspector).ForceRelease(ctx, key)
+}
+
+// Lane implements renewal.Laner.
+func (r fullRecorder) Lane(l driver.Lease) int {
+	if laner, ok := r.Store.(renewal.Laner[driver.Lease]); ok {
+		return laner.Lane(l)
+	}
+	return 0
+}
+
+// Shutdown closes the store within a context, if the store can do that.
+func (r fullRecorder) Shutdown(ctx context.Context) error {
+	if s, ok := r.Store.(interface{ Shutdown(context.Context) error }); ok {
+		return s.Shutdown(ctx)
+	}
+	return r.Close()
+}
+
+// ReleaseAll implements driver.BulkReleaser. It sorts the leases, because the fate of the
+// message depends on the first.
+func (r fullRecorder) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	bulk, ok := r.Store.(driver.BulkReleaser)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if len(batch) == 0 {
+		return bulk.ReleaseAll(ctx, nil, nil)
+	}
+	order := make([]int, len(batch))
+	for i := range order {
+		order[i] = i
+	}
+	w := r.process.World
+	slices.SortFunc(order, func(a, b int) int {
+		return strings.Compare(w.Serial(batch[a].Owner), w.Serial(batch[b].Owner))
+	})
+	leases, answers := make([]driver.Lease, len(batch)), make([]error, len(batch))
+	for i, at := range order {
+		leases[i] = batch[at]
+	}
+	if err := bulk.ReleaseAll(ctx, leases, answers); err != nil {
+		return err
+	}
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for i, at := range order {
+		out[at] = answers[i]
+		r.process.released(batch[at].Owner, answers[i])
+	}
 	return nil
 }

@@ -4,168 +4,164 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/seam"
-	"github.com/leasewheel/leasewheel/verify/chance"
-	"github.com/leasewheel/leasewheel/verify/part"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
-// world is one schedule: a server, its clients, and what watches them.
-type world struct {
-	plan      plan
-	start     time.Time
-	traveling sync.WaitGroup // messages, and checks that stand at a later instant
-	procs     []*process
-
-	mu                  sync.Mutex // guards all below, the server and what process says of it
-	server              *server
-	downUntil           time.Time
-	owners              map[string]*process
-	tenures             map[tenureID]*tenure
-	last                map[string]uint64 // key → the token granted last
-	signals             map[string]int
-	moved               time.Duration // the wall clock of the clients, by now
-	brokenAt            time.Time     // when something happened that leases need not survive
-	movedAt             time.Time     // when it was moved last
-	backAt, suspendedAt time.Time
-	hidingAt            time.Time // when it was set back last, or the host suspended
-	ended               bool      // the workload is over
-	diary               *part.Diary
-	counts              *part.Counts // in the diary
+// Backend has the parts of a simulation outside the lock clients: servers, the network, and the
+// stores that processes open. World.Mu is held during the methods whose comments say so.
+type Backend interface {
+	// Open returns the store of a process, and a function that closes what Close of the store
+	// leaves open.
+	Open(p *Process) (store driver.Store, end func(), err error)
+	// Turn lets a user do one piece of work.
+	Turn(u *User)
+	// Inject injects a fault. World.CommonFault injects those that both backends have.
+	Inject(e Event, d simrand.Rand)
+	// Snapshot keeps a copy of the servers' data, to which they may fall back. Mu is held.
+	Snapshot()
+	// Lasts returns how long the servers keep a lock for its holder without further renewals,
+	// or 0 if the holder does not have it. Mu is held.
+	Lasts(g *Grant) time.Duration
+	// Leases returns the leases of a lock on the servers that leak checks cover. Mu is held.
+	Leases(key string) []Lease
+	// MayBeStale reports whether the servers may have a lock for an earlier attempt of its
+	// holder. Mu is held.
+	MayBeStale(g *Grant) bool
+	// Confirmed is called when a client has learned of its grant. Mu is held.
+	Confirmed(g *Grant)
+	// Excused reports whether a call may fail although nothing is lost. Mu is held.
+	Excused(c *Call, err error) bool
+	// Probe checks the servers at a random instant. Mu is held.
+	Probe()
+	// Heal ends all faults. Mu is held.
+	Heal()
+	// ServeWithin returns the time after Heal within which every lock can be acquired again.
+	ServeWithin() time.Duration
+	// Disconnect closes the connections of closed clients. Mu is held.
+	Disconnect()
+	// CheckLeft checks that the servers keep nothing after all clients are closed.
+	CheckLeft()
 }
 
-// simulate plays a schedule. It must be called in a bubble.
-func simulate(seed uint64, trace func(string)) part.Result {
-	diary := part.NewDiary(trace)
-	w := &world{
-		plan: newPlan(seed), start: time.Now(), diary: diary, counts: diary.Counts,
-		owners: map[string]*process{}, tenures: map[tenureID]*tenure{},
-		last: map[string]uint64{}, signals: map[string]int{},
+// Lease is a lease on a server.
+type Lease struct {
+	Grant *Grant // nil if it belongs to no client
+	Left  time.Duration
+}
+
+// World is one schedule: clients and their users, the backend, and the history that the
+// checker compares with what clients believe.
+type World struct {
+	Plan    Plan
+	Start   time.Time
+	Pending sync.WaitGroup // messages in flight, and checks at a later instant
+	Procs   []*Process
+	Backend Backend
+
+	names simrand.Names // of owners
+
+	Mu     sync.Mutex // guards the fields below, the servers, and fields of processes and grants
+	Grants map[GrantID]*Grant
+	Calls  map[*Call]struct{} // running calls of Lock for a single exclusive lock
+	Counts *Counts            // in trace
+	owners map[string]*Process
+	asked  map[string]time.Time // by owner; see Asked
+	broken time.Time            // the latest event that leases need not survive
+	ended  bool                 // the workload is over
+	clocks clientClocks
+	trace  *Trace
+}
+
+// NewWorld returns the world of a plan. It must be called in a bubble, which also plays it.
+func NewWorld(p Plan, trace func(string)) *World {
+	t := NewTrace(trace)
+	return &World{
+		Plan: p, Start: time.Now(), trace: t, Counts: t.Counts,
+		Grants: map[GrantID]*Grant{}, Calls: map[*Call]struct{}{},
+		owners: map[string]*Process{}, asked: map[string]time.Time{},
 	}
-	w.server = newServer(w.start, w.plan.rate)
-	w.server.grants, w.server.kept, w.server.signal = w.granted, w.kept, w.signalled
-	for id, plan := range w.plan.procs {
+}
+
+// Prepare creates the processes.
+func (w *World) Prepare() {
+	for id, plan := range w.Plan.Procs {
 		p, err := newProcess(w, id, plan)
 		if err != nil {
-			w.fail("start", "%v", err)
-			break
+			w.Fail("start", "%v", err)
+			return
 		}
-		w.procs = append(w.procs, p)
+		w.Procs = append(w.Procs, p)
 	}
-	w.play()
-	w.finish()
-	w.moveWall(-w.moved)
-	return w.diary.Result(classNames[w.plan.class])
 }
 
-// play runs the users and what happens to them until the schedule is over.
-func (w *world) play() {
+// Play runs a schedule to its end.
+func (w *World) Play() Result {
+	w.Prepare()
+	w.run()
+	return w.Finish()
+}
+
+// run runs the users and the nemesis until the schedule is over.
+func (w *World) run() {
 	var users sync.WaitGroup
-	for _, p := range w.procs {
-		for n := range p.plan.users {
-			u := &user{process: p, id: n, dice: chance.New(w.plan.seed, 5, uint64(p.id), uint64(n)), aside: chance.New(w.plan.seed, 10, uint64(p.id), uint64(n))}
-			users.Go(u.run)
+	for _, p := range w.Procs {
+		for n := range p.Plan.Users {
+			users.Go(newUser(p, n).run)
 		}
 	}
-	var fates sync.WaitGroup
-	fates.Go(w.happenings)
-	fates.Go(w.probing)
+	var others sync.WaitGroup
+	others.Go(w.nemesis)
+	others.Go(w.probing)
 	users.Wait()
-	w.mu.Lock()
+	w.Mu.Lock()
 	w.ended = true
-	w.mu.Unlock()
-	fates.Wait()
+	w.Mu.Unlock()
+	others.Wait()
 }
 
-func (w *world) over() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ended || time.Since(w.start) >= w.plan.length
+func (w *World) over() bool {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.ended || time.Since(w.Start) >= w.Plan.Length
 }
 
-// execute lets the server do one step.
-func (w *world) execute(p *process, m message, step func() any) any {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	answer := step()
-	w.note("p%d %s %s #%d: %v", p.id, m.op, serial(m.owner), m.nth, answer)
-	return answer
-}
-
-// signalled sends a signal to the process of an owner. The caller holds mu.
-func (w *world) signalled(owner string, token uint64) {
-	p := w.owners[owner]
-	w.signals[owner]++
-	d := chance.New(w.plan.seed, 6, uint64(p.id), chance.Digest(serial(owner)), uint64(w.signals[owner]))
-	delay := d.Between(50*time.Microsecond, 5*time.Millisecond)
-	cut := time.Now().Before(p.cutFrom)
-	switch lossy := !w.plan.lossless(); {
-	case cut || lossy && d.Chance(100):
-		w.counts.Faults["lost signal"]++
-		return
-	case lossy && d.Chance(100):
-		w.counts.Faults["late signal"]++
-		delay = d.UpTo(2 * w.plan.ttl)
-	}
-	w.after(delay, func() {
-		p.gate.Pass(chance.Digest(serial(owner)))
-		p.store.hear(owner, token)
-	})
-}
-
-// after has something done later.
-func (w *world) after(d time.Duration, f func()) {
-	w.traveling.Go(func() {
+// After calls f later.
+func (w *World) After(d time.Duration, f func()) {
+	w.Pending.Go(func() {
 		time.Sleep(d)
 		f()
 	})
 }
 
-func (w *world) isDown() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Before(w.downUntil)
+// Count counts an event in one of the maps of Counts.
+func (w *World) Count(in map[string]int, name string) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	in[name]++
 }
 
-func (w *world) count(of map[string]int, name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	of[name]++
+// Fail reports a violation.
+func (w *World) Fail(check, format string, args ...any) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Violated(check, format, args...)
 }
 
-// moveWall steps the wall clock of all clients.
-func (w *world) moveWall(d time.Duration) {
-	w.moved += d
-	w.movedAt = time.Now()
-	seam.StepWall(d)
+// Violated reports a violation. The caller holds Mu.
+func (w *World) Violated(check, format string, args ...any) {
+	w.trace.Violated(check, format, args...)
 }
 
-// fail reports a violation. The caller does not hold mu.
-func (w *world) fail(check, format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.violated(check, format, args...)
-}
+// Note adds an event to the trace. The caller holds Mu.
+func (w *World) Note(format string, args ...any) { w.trace.Note(format, args...) }
 
-// violated is fail for those who hold mu.
-func (w *world) violated(check, format string, args ...any) {
-	w.diary.Violated(check, format, args...)
-}
+// Check counts a check. The caller holds Mu.
+func (w *World) Check(name string) { w.trace.Check(name) }
 
-// sending counts a request, and notes what will become of it.
-func (w *world) sending(p *process, m message, batch int, f fate) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts.Operations[m.op]++
-	switch {
-	case f.refused:
-		w.note("p%d sends %s %s #%d of %d, refused", p.id, m.op, serial(m.owner), m.nth, batch)
-	case f.fails():
-		w.note("p%d sends %s %s #%d of %d, lost (request %v, known %v)", p.id, m.op, serial(m.owner), m.nth, batch, f.lostRequest, f.reset)
-	}
-}
+// Serial returns a name of an owner that is the same in every run of a seed.
+func (w *World) Serial(owner string) string { return w.names.Of(owner) }
 
-// note adds to the trace. The caller holds mu.
-func (w *world) note(format string, args ...any) { w.diary.Note(format, args...) }
-
-// check counts that something was looked at. The caller holds mu.
-func (w *world) check(name string) { w.diary.Check(name) }
+// ProcessOf returns the process of an owner, or nil if the owner belongs to none. The caller
+// holds Mu.
+func (w *World) ProcessOf(owner string) *Process { return w.owners[owner] }

@@ -8,34 +8,48 @@ import (
 	"strings"
 )
 
-// The tables stand in a document between these lines.
-const (
-	ReportBegins = "<!-- report -->\n"
-	ReportEnds   = "<!-- end of report -->"
-)
+// Page is the document that holds the tables of all programs.
+const Page = "BENCHMARKS.md"
 
-// Document writes a report into a document, in place of the one that it has.
-func Document(path, report string) error {
+// Document replaces one section of a document with a report. A section stands
+// between the lines "<!-- name -->" and "<!-- end of name -->".
+func Document(path, section, report string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begun := strings.Cut(string(text), ReportBegins)
-	_, after, ended := strings.Cut(rest, ReportEnds)
-	if !begun || !ended {
-		return fmt.Errorf("%s has no lines %q and %q", path, ReportBegins, ReportEnds)
+	begin, end := "<!-- "+section+" -->\n", "<!-- end of "+section+" -->"
+	before, rest, hasBegin := strings.Cut(string(text), begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		return fmt.Errorf("%s has no lines %q and %q", path, strings.TrimSpace(begin), end)
 	}
-	return os.WriteFile(path, []byte(before+ReportBegins+report+ReportEnds+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+report+end+after), 0o644)
 }
 
-// Save writes results into a file, whose folder is made if it is not there.
+// Save writes results to a file as JSON. It creates the folder of the file.
 func Save(path string, results any) error {
 	text, err := json.MarshalIndent(results, "", "\t")
 	if err != nil {
 		return err
 	}
+	return WriteFile(path, string(text)+"\n")
+}
+
+// WriteFile writes text to a file. It creates the folder of the file.
+func WriteFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+// ResultsFile is the file for the results of a program if the flags name none:
+// results/name.json in the current folder, which git ignores. A quick run has no
+// such file, so that it never replaces the results of a full run.
+func ResultsFile(name string, quick bool) string {
+	if quick {
+		return ""
+	}
+	return filepath.Join("results", name+".json")
 }

@@ -1,5 +1,5 @@
-// Package bench is what the programs that measure have in common: children in
-// processes of their own, what those use, and how results are shown.
+// Package bench holds what the benchmark programs share: child processes, the
+// resources that a process uses, tables, charts and documents.
 package bench
 
 import (
@@ -9,13 +9,22 @@ import (
 	"strings"
 )
 
-// Machine returns the processor's name, where the system tells it.
+// Machine returns the number of cores and, where the system tells it, the name of
+// the processor.
 func Machine() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // not there: then less is said
+	info, _ := os.ReadFile("/proc/cpuinfo") // only Linux has it
 	for line := range strings.Lines(string(info)) {
 		if name, ok := strings.CutPrefix(line, "model name"); ok {
 			return fmt.Sprintf("%d × %s", runtime.NumCPU(), strings.Trim(name, "\t :\n"))
 		}
 	}
 	return fmt.Sprintf("%d × %s", runtime.NumCPU(), runtime.GOARCH)
+}
+
+// Load returns the load averages of the last 1, 5 and 15 minutes, or "" where the
+// system does not tell.
+func Load() string {
+	text, _ := os.ReadFile("/proc/loadavg") // only Linux has it
+	fields := strings.Fields(string(text))
+	return strings.Join(fields[:min(3, len(fields))], " ")
 }

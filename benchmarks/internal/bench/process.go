@@ -9,36 +9,36 @@ import (
 	"os/exec"
 )
 
-// childEnv is set in the environment of a child: a program that was started by
-// itself.
+// childEnv marks a process that a benchmark program started from its own binary.
 const childEnv = "BENCH_CHILD"
 
-// Child tells whether this process is a child.
-func Child() bool { return os.Getenv(childEnv) != "" }
+// IsChild reports whether this process is a child.
+func IsChild() bool { return os.Getenv(childEnv) != "" }
 
-// said is what a child answers.
-type said[A any] struct {
-	Error  string `json:",omitempty"`
-	Answer A
+// reply is what a child sends for each request.
+type reply[R any] struct {
+	Error string `json:",omitempty"`
+	Value R
 }
 
-// Process is this program in a process of its own, which is told what to do and
-// answers, in lines of JSON, on its standard input and output. A is its answer.
-type Process[A any] struct {
+// Process is a child: this program in a process of its own. Parent and child
+// exchange lines of JSON on the child's standard input and output. R is the type of
+// the child's results.
+type Process[R any] struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	encode *json.Encoder
 	decode *json.Decoder
 }
 
-// Start runs a child, gives it its order and returns when that is answered. The
-// error is that of the child if it cannot follow the order.
-func Start[A any](order any) (*Process[A], error) {
+// Start starts a child, sends it its task and returns after the child has set up
+// the task. It returns the child's error if the setup fails.
+func Start[R any](task any) (*Process[R], error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process[A]{cmd: exec.Command(self)}
+	p := &Process[R]{cmd: exec.Command(self)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=1")
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -52,60 +52,61 @@ func Start[A any](order any) (*Process[A], error) {
 		return nil, err
 	}
 	p.encode, p.decode = json.NewEncoder(p.in), json.NewDecoder(out)
-	if _, err := p.Say(order); err != nil {
-		p.Stop()
+	if _, err := p.Call(task); err != nil {
+		p.Kill()
 		return nil, err
 	}
 	return p, nil
 }
 
-// Say tells the child something and waits for its answer, or its error.
-func (p *Process[A]) Say(what any) (A, error) {
-	var s said[A]
-	if err := p.encode.Encode(what); err != nil {
-		return s.Answer, err
+// Call sends a request to the child and waits for the result or the error.
+func (p *Process[R]) Call(request any) (R, error) {
+	var r reply[R]
+	if err := p.encode.Encode(request); err != nil {
+		return r.Value, err
 	}
-	if err := p.decode.Decode(&s); err != nil {
-		return s.Answer, fmt.Errorf("the process has ended: %w", err)
+	if err := p.decode.Decode(&r); err != nil {
+		return r.Value, fmt.Errorf("child process ended: %w", err)
 	}
-	if s.Error != "" {
-		return s.Answer, errors.New(s.Error)
+	if r.Error != "" {
+		return r.Value, errors.New(r.Error)
 	}
-	return s.Answer, nil
+	return r.Value, nil
 }
 
-// Stop ends the child as a crash would, and waits for it.
-func (p *Process[A]) Stop() {
+// Kill ends the child as a crash would, and waits for its end.
+func (p *Process[R]) Kill() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // killed: an error
+	_ = p.cmd.Wait() // reports the kill
 }
 
-// Serve is the child's side: obey gets its order, and what it returns does each word
-// that it is told after that, until the input ends, which it does with the parent.
-func Serve[O, A any](in io.Reader, out io.Writer, obey func(order O) (do func(word string) (A, error), err error)) error {
+// Serve is the child's side of Start and Call. It passes the task to setup, and
+// then each request to the function that setup returned. Serve returns when the
+// input ends; the input ends with the parent.
+func Serve[T, R any](in io.Reader, out io.Writer, setup func(task T) (handle func(request string) (R, error), err error)) error {
 	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
-	var order O
-	if err := decode.Decode(&order); err != nil {
+	var task T
+	if err := decode.Decode(&task); err != nil {
 		return err
 	}
-	do, err := obey(order)
+	handle, err := setup(task)
 	if err != nil {
-		return encode.Encode(said[A]{Error: err.Error()})
+		return encode.Encode(reply[R]{Error: err.Error()})
 	}
-	if err := encode.Encode(said[A]{}); err != nil {
+	if err := encode.Encode(reply[R]{}); err != nil {
 		return err
 	}
 	for {
-		var word string
-		if err := decode.Decode(&word); err != nil {
-			return nil // the parent has gone
+		var request string
+		if err := decode.Decode(&request); err != nil {
+			return nil // the parent has ended
 		}
-		var s said[A]
-		if s.Answer, err = do(word); err != nil {
-			s.Error = err.Error()
+		var r reply[R]
+		if r.Value, err = handle(request); err != nil {
+			r.Error = err.Error()
 		}
-		if err := encode.Encode(s); err != nil {
+		if err := encode.Encode(r); err != nil {
 			return err
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"runtime/pprof"
 )
 
-// Profile begins a CPU profile of this process, in a file. What it returns ends it.
-func Profile(path string) (end func() error, err error) {
+// Profile starts a CPU profile of this process and writes it to a file. The
+// returned function ends the profile.
+func Profile(path string) (stop func() error, err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, err

@@ -11,18 +11,18 @@ import (
 	"syscall"
 )
 
-// Program is a command that measures: what its flags say is a C.
+// Program is a benchmark command. C holds the values of its flags.
 type Program[C any] struct {
 	Name  string
-	Parse func(args []string, w io.Writer) (C, error) // errors have been printed to w
+	Parse func(args []string, w io.Writer) (C, error) // prints its errors to w
 	Run   func(ctx context.Context, c C, out, progress io.Writer) error
-	Child func(in io.Reader, out io.Writer) error // what it does in a process that it has started
+	Child func(in io.Reader, out io.Writer) error // runs instead of Run in a child
 }
 
-// Status does what the program is for and returns its exit status.
-func (p Program[C]) Status() int {
-	if Child() {
-		return p.said(p.Child(os.Stdin, os.Stdout))
+// Main runs the program and returns its exit status.
+func (p Program[C]) Main() int {
+	if IsChild() {
+		return p.status(p.Child(os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,11 +33,11 @@ func (p Program[C]) Status() int {
 	case err != nil:
 		return 2
 	}
-	return p.said(p.Run(ctx, c, os.Stdout, os.Stderr))
+	return p.status(p.Run(ctx, c, os.Stdout, os.Stderr))
 }
 
-// said prints an error, if there is one, and returns the exit status.
-func (p Program[C]) said(err error) int {
+// status prints err, if there is one, and returns the exit status.
+func (p Program[C]) status(err error) int {
 	if err == nil {
 		return 0
 	}

@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Table is rows of cells; the first is the head.
+// Table is a list of rows of cells. The first row is the header.
 type Table [][]string
 
-// String returns the table in Markdown, with columns that are also straight on a
-// terminal.
+// String returns the table in Markdown. All cells of a column have the same width.
 func (t Table) String() string {
 	widths := make([]int, len(t[0]))
 	for _, cells := range t {

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// ProcessCPU returns the processor time that this process has used.
+// ProcessCPU returns the processor time of this process.
 func ProcessCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
 
-// MachineCPU returns the processor time that all processes of this machine have
-// used, and that this one has. Where the system does not tell, the former is 0.
+// MachineCPU returns the processor time of all processes of this machine and that
+// of this process. all is 0 where the system does not tell.
 func MachineCPU() (all, own time.Duration, err error) {
 	own, err = ProcessCPU()
 	stat, errStat := os.ReadFile("/proc/stat")
 	if err != nil || errStat != nil {
 		return 0, own, err
 	}
-	const tick = 10 * time.Millisecond // the unit of that file on every Linux
+	const tick = 10 * time.Millisecond // the unit of /proc/stat
 	line, _, _ := strings.Cut(string(stat), "\n")
 	for i, value := range strings.Fields(line) {
-		if i == 0 || i == 4 || i == 5 || i > 8 { // the name, idle, waiting for a disk, guests (counted before)
+		if i == 0 || i == 4 || i == 5 || i > 8 { // name, idle, iowait; guests are part of user
 			continue
 		}
 		ticks, _ := strconv.ParseInt(value, 10, 64)
@@ -37,7 +37,7 @@ func MachineCPU() (all, own time.Duration, err error) {
 	return all, own, nil
 }
 
-// ProcessRSS returns the resident memory of this process in bytes, 0 where the
+// ProcessRSS returns the resident memory of this process in bytes, or 0 where the
 // system does not tell.
 func ProcessRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")

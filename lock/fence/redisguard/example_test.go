@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// It needs a server, at REDIS_ADDR.
+// The example needs a Redis server at REDIS_ADDR.
 func Example() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_ADDR")})
@@ -36,6 +36,6 @@ func Example() {
 	}
 	defer held.Unlock(ctx)
 	if err := redisguard.New(rdb).Set(ctx, "stock:apples", held.Token(), "7"); err != nil {
-		fmt.Println("another holds the lock by now:", err)
+		fmt.Println("not written:", err)
 	}
 }

@@ -1,8 +1,8 @@
 // Package redisguard keeps values in Redis that only the latest holder of a lock can
-// write: each is stored with the fencing token by which it was written, and a write
-// with a lower one is refused, by the script that writes.
+// write. Each value is stored with its fencing token, and the script that writes a value
+// rejects a lower token.
 //
-// A value is a hash with the fields "token" and "value". It has no end of its own.
+// A value is a hash with the fields "token" and "value". It does not expire.
 package redisguard
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
-// A value is a hash of two fields, so that it and its token cannot part. Tokens are
-// compared as text, by length first: Lua's numbers are exact to 53 bits only.
+// A value and its token are fields of one hash, so they cannot be separated. Tokens are
+// compared as text, by length first, because Lua numbers are exact to 53 bits only.
 //
-// Fails with WRONGTYPE, and writes nothing, if the key holds something else; by pcall,
-// for before Redis 7 what call raises has another text around it. Returns the higher
-// token that was there, or nil.
+// The script returns the higher token that is stored, or nil. It fails with WRONGTYPE and
+// writes nothing if the key is not a hash. It uses pcall because Redis before version 7
+// adds text to errors that call raises.
 const compare = `
 local seen, token = redis.pcall('HGET', KEYS[1], 'token'), ARGV[1]
 if seen and seen.err then
@@ -39,16 +39,16 @@ var (
 	remove = redis.NewScript(compare + "redis.call('HDEL', KEYS[1], 'value') return false")
 )
 
-// Guard writes and reads such values. Make it with New: the methods of the zero Guard
-// return an error. They are safe for concurrent use. Their errors name the key and wrap
-// those of go-redis, such as the server's WRONGTYPE if something else lies there, which
-// is left as it is. A nil ctx is an error.
+// Guard reads and writes guarded values. The zero Guard is not usable: use New. Its
+// methods are safe for concurrent use. Their errors name the key and wrap the errors of
+// go-redis, such as WRONGTYPE for a key with other data, which stays unchanged. A nil ctx
+// is an error.
 type Guard struct {
 	rdb redis.UniversalClient
 }
 
-// New returns a Guard on a server or cluster, whose client stays the caller's. It does
-// no IO, and panics if the client is nil, or a nil pointer.
+// New returns a Guard for a server or cluster. The client still belongs to the caller.
+// New does no IO. It panics if the client is nil or a nil pointer.
 func New(rdb redis.UniversalClient) *Guard {
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("redisguard: New of a nil client")
@@ -56,8 +56,8 @@ func New(rdb redis.UniversalClient) *Guard {
 	return &Guard{rdb}
 }
 
-// unfit returns why nothing can be asked of the server, if nothing can.
-func (g *Guard) unfit(ctx context.Context) error {
+// checkUsable returns an error if the Guard or the context cannot be used.
+func (g *Guard) checkUsable(ctx context.Context) error {
 	switch {
 	case g.rdb == nil:
 		return errors.New("the Guard was not made by New")
@@ -67,15 +67,15 @@ func (g *Guard) unfit(ctx context.Context) error {
 	return nil
 }
 
-// Set writes a value, unless the key has seen a higher token: then it returns a
-// *fence.StaleError. The token 0 is fence.ErrNoToken. A write that got no answer may
-// be executed later, but not after one with a higher token.
+// Set writes a value. It returns a *fence.StaleError if the key has seen a higher token,
+// and fence.ErrNoToken for the token 0. A write without an answer may be executed later,
+// but not after a write with a higher token.
 func (g *Guard) Set(ctx context.Context, key string, token uint64, value string) error {
 	return g.write(ctx, set, "set", key, token, value)
 }
 
-// Delete removes a value, under the same condition. The token stays: or else a stale
-// holder could bring the value back.
+// Delete removes a value under the same condition as Set. The token stays, so that a
+// stale holder cannot write the value again.
 func (g *Guard) Delete(ctx context.Context, key string, token uint64) error {
 	return g.write(ctx, remove, "delete", key, token)
 }
@@ -84,7 +84,7 @@ func (g *Guard) write(ctx context.Context, s *redis.Script, verb, key string, to
 	if token == 0 {
 		return fence.ErrNoToken
 	}
-	if err := g.unfit(ctx); err != nil {
+	if err := g.checkUsable(ctx); err != nil {
 		return fmt.Errorf("redisguard: %s %q: %w", verb, key, err)
 	}
 	args = append([]any{strconv.FormatUint(token, 10)}, args...)
@@ -98,10 +98,10 @@ func (g *Guard) write(ctx context.Context, s *redis.Script, verb, key string, to
 	return &fence.StaleError{Resource: key, Token: token, Highest: seen}
 }
 
-// Get returns a value and the highest token that its key has seen, 0 if it has seen
-// none; found is false if there is no value.
+// Get returns a value and the highest token that its key has seen, or 0 if there is none.
+// The result found is false if there is no value.
 func (g *Guard) Get(ctx context.Context, key string) (value string, token uint64, found bool, err error) {
-	if err := g.unfit(ctx); err != nil {
+	if err := g.checkUsable(ctx); err != nil {
 		return "", 0, false, fmt.Errorf("redisguard: get %q: %w", key, err)
 	}
 	fields, err := g.rdb.HMGet(ctx, key, "token", "value").Result()

@@ -45,20 +45,20 @@ func TestOnlyTheLatestHolderWrites(t *testing.T) {
 	assert.Equal(t, "again\x00 10 true", fmt.Sprint(value, " ", token, " ", found))
 
 	require.NoError(t, g.Delete(ctx, "a", 11))
-	require.ErrorIs(t, g.Set(ctx, "a", 10, "late"), fence.ErrStale, "what is deleted stays so")
+	require.ErrorIs(t, g.Set(ctx, "a", 10, "late"), fence.ErrStale, "a deleted value stays deleted")
 	_, token, found, err = g.Get(ctx, "a")
 	require.NoError(t, err)
 	assert.EqualValues(t, 11, token)
 	assert.False(t, found)
 
-	const top = uint64(math.MaxUint64) // numbers of Lua could not tell these two
+	const top = uint64(math.MaxUint64) // equal as numbers in Lua
 	require.NoError(t, g.Set(ctx, "b", top, "x"))
 	require.ErrorIs(t, g.Set(ctx, "b", top-1, "y"), fence.ErrStale)
 	require.ErrorIs(t, g.Set(ctx, "b", 0, "y"), fence.ErrNoToken)
 	require.ErrorIs(t, g.Delete(ctx, "b", 0), fence.ErrNoToken)
 }
 
-func TestWritesThatCrossEachOther(t *testing.T) {
+func TestConcurrentWrites(t *testing.T) {
 	ctx, rdb := t.Context(), shared.Server(t).Client(t)
 	g := redisguard.New(rdb)
 	var wg sync.WaitGroup
@@ -92,7 +92,7 @@ func TestFailures(t *testing.T) {
 	require.Error(t, redisguard.New(gone).Delete(t.Context(), "e", 1))
 }
 
-func TestWhatIsNilIsNamed(t *testing.T) {
+func TestErrorsNameTheNilArgument(t *testing.T) {
 	for _, none := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
 		assert.PanicsWithValue(t, "redisguard: New of a nil client", func() { redisguard.New(none) })
 	}

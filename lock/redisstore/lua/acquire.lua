@@ -1,73 +1,99 @@
--- Takes the lock, or a place in its queue. One script is the try, the entry into
--- the queue, the poll that keeps a place alive, and what moves a queue on whose
--- lock has expired. To ask again with the same owner is harmless.
+-- Acquires a lock, or takes a place in its queue.
 --
--- KEYS 1 to 4 as in tokens.lua, 5 the tombstone of the owner
+-- The client sends this script to try, to enter the queue and to poll. A poll extends the
+-- place, and grants the lock to the first waiter if the lease of the holder has expired. A
+-- repeated request of the same owner is harmless.
+--
+-- requires: acquire_fast, queue
+--
+-- KEYS 1 to 4 as in tokens.lua
+--      5 the tombstone of the owner
 -- ARGV 1 owner
 --      2 TTL of the lock in ms
---      3 ms for which a place lasts, 0 = do not wait
---      4 ms for which the last token is remembered
+--      3 length of a place in ms, 0 = do not wait
+--      4 ms for which the server keeps the last token
 --
--- Returns {-1}                       refused: the owner was released before
---         {1, token}                 the lock is the owner's, for the whole TTL
---         {0, token, ms, head}       another has it, by that token, for so many ms;
---                                    head is 1 if the owner is first in the queue
+-- Returns {-1}                       refused: the owner has a tombstone
+--         {1, token}                 granted for the full TTL
+--         {0, token, ms, head}       taken: another owner holds the lock with that token, and
+--                                    its lease expires in ms; head is 1 if the caller is first
+--                                    in the queue.
+--                                    ms is 0 if the caller does not wait and only waiters
+--                                    block it. ms and head are 1 if the queue has more expired
+--                                    places than one script removes; the next one continues.
 --
 -- Fails with WRONGTYPE, and writes nothing, if a key holds something else.
+--
+-- Bound: it removes up to MAX_POPPED places from the queue and executes a constant number of
+-- other commands. LREM compares each owner in the queue.
 
-local owner, ttl, place, memory = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local owner, ttl, place, token_ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
 local value = redis.call('GET', KEYS[1])
-local holder, mark
+local holder, token, next_owner, unfinished
 if value then
-  holder, mark = string.match(value, '^(.*) (%d+)$')
+  holder, token = string.match(value, '^(.*) (%d+)$')
   if not holder then
     return redis.error_reply('WRONGTYPE the value of the key is not a lock')
   end
   if holder == owner then
-    redis.call('PEXPIRE', KEYS[1], ttl)
-    return {1, mark}
+    if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then -- as in renew.lua
+      redis.call('PEXPIRE', KEYS[1], ttl)
+    end
+    return {1, token}
   end
 else
-  local new, now = token()
-  local heir, left
-  if queued() then
-    heir, left = next_alive(now)
+  local new_token, now = next_token()
+  local remaining
+  if has_waiters() then
+    next_owner, remaining, unfinished = pop_live_waiter(now)
   end
-  if not heir or heir == owner then
-    return {1, grant(owner, new, now, tonumber(ttl), memory)}
+  if not unfinished and (not next_owner or next_owner == owner) then
+    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl)}
   end
-  mark = grant(heir, new, now, left, memory)
-  signal(heir, mark)
+  if next_owner then
+    token = grant(next_owner, new_token, now, remaining, token_ttl)
+    signal(next_owner, token)
+  else
+    token = format_int(new_token - 1)
+  end
 end
 
 local head = 0
 if place > 0 then
-  local known = redis.call('ZSCORE', KEYS[4], owner)
-  redis.call('LLEN', KEYS[3]) -- refuses a wrong type
+  local has_place = redis.call('ZSCORE', KEYS[4], owner)
+  redis.call('LLEN', KEYS[3]) -- fails on a wrong type
+  if has_place then
+    allow_writes()
+  end
   local time = redis.call('TIME')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-  redis.call('ZADD', KEYS[4], text(now + place), owner)
-  if not known then
-    local dead = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'LIMIT', 0, 2)
-    for _, gone in ipairs(dead) do
-      redis.call('ZREM', KEYS[4], gone)
-      redis.call('LREM', KEYS[3], 0, gone)
+  set_place(owner, now + place, place)
+  if not has_place then
+    for _, expired in ipairs(expired_places(now, 2)) do
+      remove_place(expired)
+      redis.call('LREM', KEYS[3], 0, expired)
     end
     redis.call('RPUSH', KEYS[3], owner)
   end
-  -- Both or none: if the places outlived the queue an owner in them would never
-  -- enter it again.
+  -- Extend both or none. If the places outlived the queue, an owner that still has a place
+  -- would never enter the queue again.
   if math.min(redis.call('PTTL', KEYS[3]), redis.call('PTTL', KEYS[4])) < 2 * place then
-    redis.call('PEXPIRE', KEYS[3], text(4 * place))
-    redis.call('PEXPIRE', KEYS[4], text(4 * place))
+    redis.call('PEXPIRE', KEYS[3], format_int(4 * place))
+    redis.call('PEXPIRE', KEYS[4], format_int(4 * place))
   end
   if redis.call('LINDEX', KEYS[3], 0) == owner then
     head = 1
   end
 end
-return {0, mark, redis.call('PTTL', KEYS[1]), head}
+if unfinished then
+  return {0, token, 1, 1}
+end
+if next_owner and place == 0 then
+  return {0, token, 0, 0} -- only waiters block the caller
+end
+return {0, token, redis.call('PTTL', KEYS[1]), head}

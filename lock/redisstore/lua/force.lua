@@ -1,20 +1,27 @@
--- Takes the lock away from whoever holds it by a token that was seen before. The
--- token keeps a request that arrives late, or twice, from the next holder.
+-- Takes a lock from its holder, if the holder has the given token. A lock that stays taken by
+-- nobody has the token of its last holder. The token protects the next
+-- holder from a request that arrives late or twice.
+--
+-- requires: queue
 --
 -- KEYS 1 to 4 as in tokens.lua
 -- ARGV 1 token
---      2 ms for which the last token is remembered
+--      2 ms for which the server keeps the last token
 --
--- Returns 1, or 0 if the lock is not held by that token.
+-- Returns 1, or 0 if the lock is not held with that token.
+--
+-- Bound: it removes up to MAX_POPPED places from the queue.
 
 local value = redis.call('GET', KEYS[1])
 if not value then
   return 0
 end
-local owner, mark = string.match(value, '^(.*) (%d+)$')
-if mark ~= ARGV[1] then
+local owner, token = string.match(value, '^(.*) (%d+)$')
+if token ~= ARGV[1] then
   return 0
 end
 hand_over(ARGV[2])
-signal(owner, '0') -- for others that listen: the store learns of it at its next renewal
+if owner ~= KEPT then
+  signal(owner, '0') -- if this is lost, the holder learns of it at its next renewal
+end
 return 1

@@ -1,9 +1,15 @@
--- Shows a lock. It writes nothing.
+-- Reads a lock, and writes nothing.
 --
--- KEYS 1 the lock, 2 its last token, 3 its queue
+-- KEYS 1 the lock
+--      2 its last token
+--      3 its queue
+--      4 its metadata; see set_metadata.lua
+-- ARGV none
 --
--- Returns {value of the lock, its ms, length of the queue, the first 16 in it,
--- the last token}; a value that is not there is nil.
+-- Returns {value of the lock, its PTTL in ms, length of the queue, the first 16 owners in
+-- the queue, the last token, the metadata}. A missing value is nil.
+--
+-- Bound: six commands, and 16 owners.
 
 return {
   redis.call('GET', KEYS[1]),
@@ -11,4 +17,5 @@ return {
   redis.call('LLEN', KEYS[3]),
   redis.call('LRANGE', KEYS[3], 0, 15),
   redis.call('GET', KEYS[2]),
+  redis.call('GET', KEYS[4]),
 }

@@ -1,30 +1,49 @@
--- Ends what an owner has, be it the lock, which goes to the next in the queue, or
--- its place there.
+-- Releases the lock of an owner and grants it to the first live waiter, or keeps it taken by
+-- nobody for some time. If the owner does not hold the lock, the script removes it from the queue.
 --
--- KEYS 1 to 4 as in tokens.lua, 5 the tombstone of the owner
+-- requires: release_fast, queue
+--
+-- KEYS 1 to 4 as in tokens.lua
+--      5 the tombstone of the owner
 -- ARGV 1 owner
---      2 ms for which the owner is refused from now on, 0 = not at all: for an
---        owner with a request that may still be executed
---      3 ms for which the last token is remembered
+--      2 ms for which the tombstone refuses the owner, 0 = no tombstone; the client needs one
+--        if the server may still execute a request of the owner
+--      3 ms for which the server keeps the last token
+--      4 ms for which the lock stays taken by nobody; missing if it becomes free
 --
--- Returns 1 it had the lock, 2 it had a place in the queue, 0 it had nothing.
+-- Returns 1 if the owner held the lock, 2 if it had a place in the queue, otherwise 0.
+--
+-- Bound: it removes up to MAX_POPPED places from the queue. LREM compares each owner in it.
 
 local owner = ARGV[1]
-local done = 0
+local result = 0
 
-if held then
+if held and ARGV[4] then
+  local first = has_waiters() and redis.call('LINDEX', KEYS[3], 0)
+  allow_writes()
+  redis.call('SET', KEYS[1], KEPT .. string.sub(value, #owner + 1), 'PX', ARGV[4])
+  if first then
+    signal(first, '0') -- the first waiter must learn when the lock expires now
+  end
+  result = 1
+elseif held then
   hand_over(ARGV[3])
-  done = 1
+  result = 1
 else
-  local places = redis.call('ZREM', KEYS[4], owner)
-  local turns = redis.call('LREM', KEYS[3], 0, owner)
-  if places + turns > 0 then
-    done = 2
+  local places = remove_place(owner)
+  local was_first = places > 0 and redis.call('LINDEX', KEYS[3], 0) == owner
+  local entries = redis.call('LREM', KEYS[3], 0, owner)
+  if places + entries > 0 then
+    result = 2
+  end
+  local new_first = was_first and redis.call('LINDEX', KEYS[3], 0)
+  if new_first then
+    signal(new_first, '0') -- the first waiter must notice that the lock expires
   end
 end
 
--- Last, because a server that is out of memory refuses no write after another.
+-- This comes last, because a server that is out of memory refuses only the first write.
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[2])
 end
-return done
+return result

@@ -1,168 +1,196 @@
--- Takes a shared lock, or a place in its queue. One script is the try, the entry
--- into the queue, the poll that keeps a place alive, and what moves a queue on when
--- leases have ended. To ask again with the same owner is harmless.
+-- Acquires a shared lock, or takes a place in its queue.
 --
--- KEYS 1 to 6 as in the shared prelude, 7 the tombstone of the owner
+-- The client sends this script to try, to enter the queue and to poll. A poll extends the
+-- place, and grants the lock to waiters if leases have expired. A repeated request of the same
+-- owner is harmless. An owner that holds the write lock and asks for a read lock gets it in
+-- exchange, with the same token.
+--
+-- requires: shared_prelude
+--
+-- KEYS 1 to 6 as in shared_prelude.lua
+--      7 the tombstone of the owner
 -- ARGV 1 owner
 --      2 TTL of the lease in ms
---      3 ms for which a place lasts, 0 = do not wait
---      4 ms for which the last token is remembered
+--      3 length of a place in ms, 0 = do not wait
+--      4 ms for which the server keeps the last token
 --      5 mode: r, w, p or m
---      6 how many may hold a permit; of mode m the number of members
+--      6 in mode p the limit of permits, or "limit/permits" for several permits; in mode m the
+--        number of members
 --      7 metadata
---      8 the members, one in a line
+--      8 the members, one in a line; empty if the owner has sent them before
 --
--- Returns {-1}                       refused: the owner was released before
---         {1, token}                 the lease is the owner's, for the whole TTL
---         {0, mark, ms, head}        others are in the way, for so many ms at least
---                                    unless they renew, 0 = unknown; no token so
---                                    far is above mark; head is 1 if no other will
---                                    notice the end of the leases that are in the way
+-- Returns {-1}                          refused: the owner has a tombstone
+--         {2}                           the owner neither holds nor waits, and did not send
+--                                       its members: nothing is written
+--         {1, token}                    granted for the full TTL
+--         {0, last token, ms, head}     taken: the blocking leases expire in ms unless they
+--                                       are renewed, 0 = unknown; no token so far is above
+--                                       the last token; head is 1 if only the caller notices
+--                                       their expiry
 --
--- An owner that has the write lock and asks to read gets that instead, with the
--- same token.
+-- Fails with WRONGTYPE, and writes nothing, if a key holds something else, or if the lock is
+-- in use in a mode of another family.
 --
--- Fails with WRONGTYPE, and writes nothing, if a key holds something else or the
--- lock is held, or waited for, in a mode that does not go with this one.
+-- Bound: the owner's own members three times, MAX_EXPIRED leases with MAX_MEMBERS members in
+-- all, MAX_EXPIRED places, one sweep and one walk. A poll does none of this if nothing
+-- has changed.
 
 local owner, ttl, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local wish = {mode = ARGV[5], limit = tonumber(ARGV[6]), rest = ARGV[6] .. ' ' .. ARGV[7]}
-if wish.mode == 'm' then
-  wish.list = lines(ARGV[8])
-end
+local limit, permits = string.match(ARGV[6], '^(%d+)/?(%d*)$')
+local request = {mode = ARGV[5], limit = tonumber(limit), permits = tonumber(permits) or 1, details = ARGV[6] .. ' ' .. ARGV[7]}
+local members_unsent = request.mode == 'm' and ARGV[8] == ''
 
 if call('EXISTS', KEYS[7]) == 1 then
   return {-1}
 end
 
-clock(ARGV[4])
-local mine = ends(KEYS[1], owner)
-local known = call('ZSCORE', KEYS[4], owner) and call('ZSCORE', KEYS[3], owner)
-local family = call('HGET', KEYS[5], '{mode}')
-local fresh = call('ZCARD', KEYS[1]) == 0
-call('HLEN', KEYS[6]) -- refuses a wrong type
-local mode = wish.mode == 'w' and 'r' or wish.mode
+local own_expiry = expiry_of(KEYS[1], owner)
+if type(redis.pcall('ZCARD', KEYS[3])) ~= 'number' then
+  delete_abandoned_queue('LLEN')
+end
+init(ARGV[4])
+local has_place = call('ZSCORE', KEYS[4], owner) and call('ZSCORE', KEYS[3], owner)
+local stored_family = call('HGET', KEYS[5], '{mode}')
+local no_leases = call('ZCARD', KEYS[1]) == 0
+call('HLEN', KEYS[6]) -- fails on a wrong type
+local family = request.mode == 'w' and 'r' or request.mode
 
 local function wrong_type()
   return redis.error_reply('WRONGTYPE the lock is in use in another mode')
 end
 
-if family and family ~= mode then
-  if living(KEYS[1]) > 0 or living(KEYS[4]) > 0 then
+if stored_family and stored_family ~= family then
+  if count_live(KEYS[1]) > 0 or count_live(KEYS[4]) > 0 then
     return wrong_type()
   end
   call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
-  mine, known, fresh = 0, false, true
-elseif not family and not fresh then
+  own_expiry, has_place, no_leases = 0, false, true
+elseif not stored_family and not no_leases then
   return wrong_type()
 end
 
--- A message that is late asks for what is no more: for a write lock, say, that was
--- turned into one to read.
-local before = (mine > now or known) and wish_of(owner)
-if before and before.mode ~= wish.mode and not (mine > now and before.mode == 'w') then
-  return {0, text(last), 0, 0}
+-- A late request may ask for an earlier mode of the owner, for example for a write lock that
+-- has since become a read lock.
+local record = (own_expiry > now or has_place) and read_record(owner)
+if members_unsent and not record then
+  return {2}
+end
+if record and record.mode ~= request.mode and not (own_expiry > now and record.mode == 'w') then
+  return {0, format_int(last_token), 0, 0}
 end
 
-if mine > now and before then
-  trim() -- a write that a server does not refuse which is out of memory, nor those after it
-  hold(owner, after(ttl))
-  if before.mode ~= wish.mode then
-    wish.rest = before.rest
-    note(owner, wish, before.token)
-    serve()
+if own_expiry > now and record then
+  expire_with_last_lease() -- a server that is out of memory allows this write, and then all later ones
+  set_lease(owner, math.max(own_expiry, from_now(ttl))) -- as in shared_renew.lua
+  if record.mode ~= request.mode then
+    request.details = record.details
+    write_record(owner, request, record.token)
+    grant_waiters()
   end
-  return {1, before.token}
+  return {1, record.token}
 end
 
-if known and place > 0 then
-  call('ZADD', KEYS[4], text(after(place)), owner)
+if has_place and place > 0 then
+  allow_writes()
+  set_place(owner, from_now(place), place + 1)
 end
 
--- What has ended is cleared away, some of it at a time. If others waited for that
--- the queue moves on.
-local changed, members = fresh, 0
-for _, ended in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now), 'LIMIT', 0, 16)) do
+-- Remove some expired leases and places. The walk below then grants the requests that they
+-- blocked.
+local changed, removed_members = no_leases, 0
+for _, expired in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_EXPIRED)) do
   changed = true
-  members = members + drop(ended)
-  if members > MOST_MEMBERS then
+  removed_members = removed_members + remove_lease(expired)
+  if removed_members > MAX_MEMBERS then
     break
   end
 end
-if mine > 0 then
-  drop(owner)
+if own_expiry > 0 then
+  remove_lease(owner)
 end
-for _, dead in ipairs(call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'LIMIT', 0, 16)) do
-  if dead ~= owner then
-    leave(dead)
+for _, expired in ipairs(expired_places(now, MAX_EXPIRED)) do
+  if expired ~= owner then
+    remove_waiter(expired)
     changed = true
   end
 end
 
--- Of leases that ended with the lock, and of places that ended with the queue, this
--- is left.
-local fields = wish.mode == 'm' and 2 or 1
-if call('HLEN', KEYS[5]) > 1 + fields * (call('ZCARD', KEYS[1]) + call('ZCARD', KEYS[3])) then
-  sweep()
+-- Leases may have expired together with the lock, and places together with the queue. Remove
+-- the records that they left behind.
+local holders, waiters = call('ZCARD', KEYS[1]), call('ZCARD', KEYS[3])
+if request.mode == 'm' then
+  if call('HLEN', KEYS[5]) > 1 + 2 * holders + 3 * waiters then
+    sweep_records(MAX_SWEPT_WITH_MEMBERS)
+  end
+elseif call('HLEN', KEYS[5]) > (extra_permits() > 0 and 2 or 1) + holders + waiters then
+  sweep_records(MAX_SWEPT)
 end
 
-if known then
-  if changed or wish.mode ~= 'm' then
-    serve()
+if has_place then
+  if changed or request.mode ~= 'm' then
+    grant_waiters()
   end
-  if ends(KEYS[1], owner) > 0 then
-    hold(owner, after(ttl))
-    return {1, wish_of(owner).token}
+  if expiry_of(KEYS[1], owner) > 0 then
+    set_lease(owner, from_now(ttl))
+    return {1, read_record(owner).token}
   end
 else
-  local wanted, all = {}, true
-  if call('ZCARD', KEYS[3]) > 0 then
-    wanted, all = serve()
+  local reserved, complete = {}, true
+  if request.mode == 'm' then
+    request.members = split_lines(ARGV[8])
   end
-  local granted = all and fits(wish, wanted)
+  if call('ZCARD', KEYS[3]) > 0 then
+    reserved, complete = grant_waiters()
+  elseif request.mode == 'p' then
+    remove_expired_permits()
+  end
+  local granted = complete and can_grant(request, reserved)
   if granted or place > 0 then
-    call('HSET', KEYS[5], '{mode}', mode)
-    if wish.list then
+    call('HSET', KEYS[5], '{mode}', family)
+    if request.members then
       call('HSET', KEYS[5], '{' .. owner, ARGV[8])
     end
   end
   if granted then
-    return {1, give(owner, wish, after(ttl))}
+    return {1, grant_request(owner, request, from_now(ttl))}
   end
   if place > 0 then
     local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or 0
-    call('ZADD', KEYS[3], text(ticket + 1), owner)
-    call('ZADD', KEYS[4], text(after(place)), owner)
-    note(owner, wish, '0')
+    call('ZADD', KEYS[3], format_int(ticket + 1), owner)
+    set_place(owner, from_now(place), place + 1)
+    write_record(owner, request, '0')
+  end
+  if request.mode == 'm' and not request.blocked_until then
+    request.blocked_until, request.blocker = find_blocker(request.members)
+  end
+  if request.mode == 'm' and place > 0 then
+    call('HSET', KEYS[5], '}' .. owner, blocker_record(request.blocker))
   end
 end
 
--- All or none: if one outlived the others an owner could be in part of them.
+-- Extend all or none: otherwise an owner could be in only some of the keys.
 if place > 0 then
-  local short = false
+  local expires_soon = false
   for i = 3, 5 do
-    short = short or call('PTTL', KEYS[i]) < 2 * place
+    expires_soon = expires_soon or call('PTTL', KEYS[i]) < 2 * place
   end
   for i = 3, 5 do
-    if short and call('PTTL', KEYS[i]) < 4 * place then
-      call('PEXPIRE', KEYS[i], text(4 * place))
+    if expires_soon and call('PTTL', KEYS[i]) < 4 * place then
+      call('PEXPIRE', KEYS[i], format_int(4 * place))
     end
   end
 end
 
-local till = 0
-if wish.mode == 'm' then
-  till = blocked(wish.list)
-elseif wish.mode == 'p' then
-  local over = living(KEYS[1]) - wish.limit
-  if over >= 0 then
-    till = moment(call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', over, 1)[2])
-  end
+local expires_at = 0
+if request.mode == 'm' then
+  expires_at = has_place and blocked_until(owner) or request.blocked_until or 0
+elseif request.mode == 'p' then
+  expires_at = permits_free_at(request)
 else
-  till = moment(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  expires_at = to_ms(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
 end
 local head = 0
-if wish.mode == 'm' and till > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
+if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
-return {0, text(last), till > now and math.max(till - after(0), 1) or 0, head}
+return {0, format_int(last_token), expires_at > now and math.max(expires_at - from_now(0), 1) or 0, head}

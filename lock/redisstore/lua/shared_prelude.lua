@@ -1,126 +1,160 @@
--- Steps of the scripts for shared locks: the modes read, write, permit and
--- members. They stand behind tokens.lua and queue.lua, of which they use text, token
--- and signal.
+-- Functions for shared locks: the modes read (r), write (w), permit (p) and members (m).
 --
--- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; ends
+-- requires: tokens, queue
+--
+-- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; expires
 --                     with the last of them
---      2 the token    string, the last one granted
---      3 the queue    sorted set of the owners that wait, by their tickets
---      4 the places   sorted set of those owners by the end of their places, in ms
---      5 the records  hash: owner → "mode token limit metadata", of those that hold
---                     and of those that wait, whose token is 0;
+--      2 the token    string, the last token that was granted
+--      3 the queue    sorted set of the waiting owners, by their tickets
+--      4 the places   sorted set of the waiting owners by the end of their places, in ms
+--      5 the records  hash: owner → "mode token limit metadata" of a holder or a waiter,
+--                     with token 0 for a waiter. The limit of a request for several permits
+--                     is "limit/permits";
 --                     "{" and owner → its members, one in a line;
---                     "{mode}" → the family of modes
---      6 the members  hash: member → the owner that has it
+--                     "}" and owner → the lease that blocks a waiter for members, see
+--                     blocked_until;
+--                     "{mode}" → the family of modes;
+--                     "{extra}" → how many permits the holders have besides one each; missing
+--                     if none;
+--                     "{sweep}" → the cursor of an unfinished sweep
+--      6 the members  hash: member → its owner
 --
--- A lease counts while its end is to come, whatever else there is of it: the
--- records and members of one that has ended are cleared away by those who come
--- later.
+-- A lease counts until its end, whatever else the keys contain. Later scripts remove the
+-- records and members of expired leases. Only the extra permits of an expired lease count until
+-- a script removes the lease; each walk removes up to MAX_WALK such leases first.
 --
--- An error does not undo what was written before it. So a script reads and refuses
--- first, then does the write that may fail, then the others.
+-- An error does not undo earlier writes. A script therefore reads and refuses first, then
+-- executes the write that may fail, and then the others.
+--
+-- Bound: see MAX_WALK and the constants below it.
 
 local call = redis.call
 
--- A function takes some thousand arguments and no more.
+-- Lua limits the arguments of a call to a few thousand.
 local CHUNK = 1000
 
--- What one walk through the queue does at most: places that it takes out or looks
--- at; places that it passes over; members that it reads of those. They keep a
--- script short. Who stands beyond is served by later walks.
-local MOST, MOST_PASSED, MOST_MEMBERS = 1000, 128, 20000
+-- The work of one script is bounded, whatever the number of holders, waiters and expired
+-- owners. Later scripts do the rest.
+--
+-- One walk through the queue reads up to MAX_WALK places, skips up to MAX_SKIPPED waiters,
+-- and reads up to MAX_MEMBERS names of members besides those of the last owner. One script
+-- removes up to MAX_EXPIRED expired leases and as many expired places. A sweep reads about
+-- MAX_SWEPT records, or MAX_SWEPT_WITH_MEMBERS if they contain names of members.
+local MAX_WALK, MAX_SKIPPED, MAX_MEMBERS = 500, 128, 20000
+local MAX_EXPIRED, MAX_SWEPT, MAX_SWEPT_WITH_MEMBERS = 16, 200, 24
 
 local now  -- ms
-local last -- the last token, or the clock's if that is higher
-local memory
+local last_token -- the last token, or one that the clock gives if that is higher
+local token_ttl -- ms for which the server keeps the last token
 
--- clock reads what every grant needs. It comes before the first write, because it
--- may refuse.
-local function clock(ms)
+-- init sets now, last_token and token_ttl. Scripts call it before their first write, because
+-- it may fail.
+local function init(ms)
   local waiting = call('ZCARD', KEYS[3])
-  local new
-  new, now = token()
-  if new + waiting >= 9007199254740992 then
+  local token
+  token, now = next_token()
+  if token + waiting >= 9007199254740992 then
     error('the tokens of the lock are used up')
   end
-  last, memory = new - 1, tonumber(ms)
+  last_token, token_ttl = token - 1, tonumber(ms)
 end
 
--- after answers the end of what lasts for so many ms from now: now is rounded down.
-local function after(ms)
+-- from_now returns the moment that is ms from now. It adds 1 because now is rounded down.
+local function from_now(ms)
   return now + ms + 1
 end
 
--- moment reads a score that is an end.
-local function moment(score)
+-- to_ms returns a score as a moment in ms, at most LATEST.
+local function to_ms(score)
   return math.min(tonumber(score), LATEST)
 end
 
--- ends answers the end of a lease or a place, 0 if there is none.
-local function ends(key, owner)
-  return moment(call('ZSCORE', key, owner) or 0)
+-- expiry_of returns the end of a lease or a place, or 0 if there is none.
+local function expiry_of(key, owner)
+  return to_ms(call('ZSCORE', key, owner) or 0)
 end
 
--- living counts those whose end is to come.
-local function living(key)
-  return call('ZCOUNT', key, '(' .. text(now), '+inf')
+-- count_live counts the leases or places that have not expired.
+local function count_live(key)
+  return call('ZCOUNT', key, '(' .. format_int(now), '+inf')
 end
 
-local function lines(packed)
+local function split_lines(text)
   local list = {}
-  for line in string.gmatch(packed, '[^\n]+') do
+  for line in string.gmatch(text, '[^\n]+') do
     list[#list + 1] = line
   end
   return list
 end
 
 local function members_of(owner)
-  return lines(call('HGET', KEYS[5], '{' .. owner) or '')
+  return split_lines(call('HGET', KEYS[5], '{' .. owner) or '')
 end
 
--- wish_of answers what an owner has or waits for, nil if there is no record of it.
-local function wish_of(owner)
+-- read_record returns the record of a holder or a waiter, or nil if there is none.
+local function read_record(owner)
   local record = call('HGET', KEYS[5], owner)
   if not record then
     return nil
   end
-  local mode, token, rest, limit = string.match(record, '^(%l) (%d+) ((%d+) .*)$')
-  return mode and {mode = mode, token = token, rest = rest, limit = tonumber(limit)}
+  local mode, token, details, limit, permits = string.match(record, '^(%l) (%d+) ((%d+)/?(%d*) .*)$')
+  return mode and {mode = mode, token = token, details = details, limit = tonumber(limit), permits = tonumber(permits) or 1}
 end
 
-local function note(owner, wish, token)
-  call('HSET', KEYS[5], owner, wish.mode .. ' ' .. token .. ' ' .. wish.rest)
+-- extra_permits returns how many permits the holders have besides one each.
+local function extra_permits()
+  return tonumber(call('HGET', KEYS[5], '{extra}') or 0)
 end
 
--- trim lets the lock end with the last of its leases.
-local function trim()
-  local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
-  if latest > now then
-    call('PEXPIREAT', KEYS[1], text(moment(latest)))
+-- add_extra_permits changes that number.
+local function add_extra_permits(change)
+  local extra = change ~= 0 and extra_permits() + change
+  if extra and extra > 0 then
+    call('HSET', KEYS[5], '{extra}', format_int(extra))
+  elseif extra then
+    call('HDEL', KEYS[5], '{extra}')
   end
 end
 
--- hold gives an owner a lease until a moment. What is known of the lease outlasts
--- it, and for so long that few renewals have to see to that.
-local function hold(owner, till)
-  call('ZADD', KEYS[1], text(till), owner)
-  trim()
+local function write_record(owner, request, token)
+  call('HSET', KEYS[5], owner, request.mode .. ' ' .. token .. ' ' .. request.details)
+end
+
+-- expire_with_last_lease sets the expiry of the lock to the end of its last lease.
+local function expire_with_last_lease()
+  local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  if latest > now then
+    call('PEXPIREAT', KEYS[1], format_int(to_ms(latest)))
+  end
+end
+
+-- set_lease gives an owner a lease until expires_at. The records outlast the lease by so much
+-- that few renewals must extend them.
+local function set_lease(owner, expires_at)
+  call('ZADD', KEYS[1], format_int(expires_at), owner)
+  expire_with_last_lease()
   for i = 5, 6 do
-    if call('PTTL', KEYS[i]) < 2 * (till - now) then
-      call('PEXPIRE', KEYS[i], text(4 * (till - now)))
+    if call('PTTL', KEYS[i]) < 2 * (expires_at - now) then
+      call('PEXPIRE', KEYS[i], format_int(4 * (expires_at - now)))
     end
   end
 end
 
--- give grants a wish until a moment, and answers its token as text.
-local function give(owner, wish, till)
-  last = last + 1
-  local new = text(last)
-  call('SET', KEYS[2], new, 'PX', text(math.floor(last / 1000) - now + memory))
-  note(owner, wish, new)
-  local list = wish.list or {}
+-- grant_request grants a request until expires_at, and returns the token as text.
+local function grant_request(owner, request, expires_at)
+  last_token = last_token + 1
+  local token = format_int(last_token)
+  call('SET', KEYS[2], token, 'PX', format_int(math.floor(last_token / 1000) - now + token_ttl))
+  write_record(owner, request, token)
+  if request.mode == 'p' then
+    if extra_permits() > 0 and call('ZCARD', KEYS[1]) == 0 then
+      call('HDEL', KEYS[5], '{extra}') -- of leases that expired with the lock
+    end
+    add_extra_permits(request.permits - 1)
+  end
+  local list = request.members or {}
   if #list > 0 and call('ZCARD', KEYS[1]) == 0 and call('HLEN', KEYS[6]) > 0 then
-    call('UNLINK', KEYS[6]) -- of leases that ended with the lock
+    call('UNLINK', KEYS[6]) -- of leases that expired with the lock
   end
   for from = 1, #list, CHUNK / 2 do
     local fields = {}
@@ -130,13 +164,13 @@ local function give(owner, wish, till)
     end
     call('HSET', KEYS[6], unpack(fields))
   end
-  hold(owner, till)
-  return new
+  set_lease(owner, expires_at)
+  return token
 end
 
--- part answers those of the members that the owner has: one whose lease has ended
--- may have lost some to others.
-local function part(list, from, to, owner)
+-- owned_members returns the members in list[from..to] that the owner has. An owner with an
+-- expired lease may have lost some of its members to others.
+local function owned_members(list, from, to, owner)
   local own = {}
   for i, other in ipairs(call('HMGET', KEYS[6], unpack(list, from, to))) do
     if other == owner then
@@ -146,40 +180,63 @@ local function part(list, from, to, owner)
   return own
 end
 
--- drop clears away a lease and what is known of it, and answers how many members
--- that took.
-local function drop(owner)
-  local list = {}
-  call('ZREM', KEYS[1], owner)
-  trim()
-  if call('ZCARD', KEYS[1]) == 0 then
-    call('UNLINK', KEYS[6])
-  elseif call('HLEN', KEYS[6]) > 0 then
-    list = members_of(owner)
-  end
+-- remove_members removes the members of an owner, and returns their number.
+local function remove_members(owner)
+  local list = members_of(owner)
   for from = 1, #list, CHUNK do
-    local own = part(list, from, math.min(from + CHUNK - 1, #list), owner)
+    local own = owned_members(list, from, math.min(from + CHUNK - 1, #list), owner)
     if #own > 0 then
       call('HDEL', KEYS[6], unpack(own))
     end
   end
-  call('HDEL', KEYS[5], owner, '{' .. owner)
   return #list
 end
 
--- leave takes an owner out of the queue, and answers whether it was there.
-local function leave(owner)
-  local left = call('ZREM', KEYS[3], owner) + call('ZREM', KEYS[4], owner)
-  if left > 0 then
-    call('HDEL', KEYS[5], owner, '{' .. owner)
+-- remove_leases removes the leases and records of up to CHUNK / 2 owners, and returns the
+-- number of their members.
+local function remove_leases(owners)
+  local members, fields = 0, {}
+  local has_extra, extra = extra_permits() > 0, 0
+  call('ZREM', KEYS[1], unpack(owners))
+  expire_with_last_lease()
+  local has_members = call('HLEN', KEYS[6]) > 0
+  if has_members and call('ZCARD', KEYS[1]) == 0 then
+    call('UNLINK', KEYS[6])
+    has_members = false
   end
-  return left > 0
+  for _, owner in ipairs(owners) do
+    if has_members then
+      members = members + remove_members(owner)
+    end
+    local record = has_extra and read_record(owner)
+    if record then
+      extra = extra + record.permits - 1
+    end
+    fields[#fields + 1] = owner
+    fields[#fields + 1] = '{' .. owner
+  end
+  call('HDEL', KEYS[5], unpack(fields))
+  add_extra_permits(-extra)
+  return members
 end
 
--- blocked answers when the last of the leases ends that have some of the members,
--- 0 if there is none.
-local function blocked(list)
-  local latest, seen = 0, {}
+local function remove_lease(owner)
+  return remove_leases({owner})
+end
+
+-- remove_waiter removes an owner from the queue, and returns whether it was there.
+local function remove_waiter(owner)
+  local removed = call('ZREM', KEYS[3], owner) + remove_place(owner)
+  if removed > 0 then
+    call('HDEL', KEYS[5], owner, '{' .. owner, '}' .. owner)
+  end
+  return removed > 0
+end
+
+-- find_blocker returns the latest end of the leases that have any of the members, and the owner
+-- of that lease. It returns 0 if there is none.
+local function find_blocker(list)
+  local latest, seen, blocker = 0, {}, nil
   if call('HLEN', KEYS[6]) == 0 then
     return 0
   end
@@ -188,94 +245,203 @@ local function blocked(list)
     for _, owner in ipairs(owners) do
       if owner and not seen[owner] then
         seen[owner] = true
-        latest = math.max(latest, ends(KEYS[1], owner))
+        local expires_at = expiry_of(KEYS[1], owner)
+        if expires_at > latest then
+          latest, blocker = expires_at, owner
+        end
       end
     end
   end
-  return latest > now and latest or 0
+  if latest <= now then
+    return 0, nil
+  end
+  return latest, blocker
 end
 
-local function any(list, set)
-  for _, line in ipairs(list) do
-    if set[line] then
+-- blocker_record returns the record of the lease that blocks a waiter: the owner of the lease,
+-- or the last token if no lease blocks the waiter. While the last token stays the same no
+-- lease is granted, so none can begin to block the waiter.
+local function blocker_record(blocker)
+  return blocker or '}' .. (call('GET', KEYS[2]) or '')
+end
+
+-- blocked_until returns the end of a lease that has any of the members for which the owner
+-- waits, or 0 if there is none. It reads the members only if the lease that it found
+-- last time has expired, and then only until it finds another one.
+local function blocked_until(owner)
+  local stored = call('HGET', KEYS[5], '}' .. owner)
+  if stored then
+    local expires_at = expiry_of(KEYS[1], stored)
+    if expires_at > now then
+      return expires_at
+    elseif stored == blocker_record() then
+      return 0
+    end
+  end
+  local list, expires_at, blocker = {}, 0, nil
+  for line in string.gmatch(call('HGET', KEYS[5], '{' .. owner) or '', '[^\n]+') do
+    list[#list + 1] = line
+    if #list == CHUNK then
+      expires_at, blocker = find_blocker(list)
+      list = {}
+      if blocker then
+        break
+      end
+    end
+  end
+  if #list > 0 then
+    expires_at, blocker = find_blocker(list)
+  end
+  call('HSET', KEYS[5], '}' .. owner, blocker_record(blocker))
+  return expires_at
+end
+
+local function contains_any(list, set)
+  for _, item in ipairs(list) do
+    if set[item] then
       return true
     end
   end
   return false
 end
 
-local function writing()
+local function write_locked()
   local holder = call('ZREVRANGE', KEYS[1], 0, 0)[1]
-  local wish = wish_of(holder)
-  return not wish or wish.mode == 'w'
+  local record = read_record(holder)
+  return not record or record.mode == 'w'
 end
 
--- fits tells whether the holders leave room for a wish. Wanted are the members for
--- which others wait that come before it.
-local function fits(wish, wanted)
-  if wish.mode == 'm' then
-    return not any(wish.list, wanted) and blocked(wish.list) == 0
+-- remove_expired_permits removes expired leases if some lease has several permits.
+local function remove_expired_permits()
+  if extra_permits() > 0 then
+    local expired = call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_WALK)
+    if #expired > 0 then
+      remove_leases(expired)
+    end
   end
-  local live = living(KEYS[1])
-  if wish.mode == 'p' then
-    return live < wish.limit
-  end
-  return live == 0 or wish.mode == 'r' and not writing()
 end
 
--- serve walks through the queue and grants what fits, for what is left of the
--- places. Places that have ended are taken out. It stops at the first that does
--- not fit; in mode members it goes on, but then for nothing that one before wants.
--- It answers what those want that go on waiting, and whether it has seen the whole
--- queue.
-local function serve()
-  local wanted, passed, left = {}, 0, MOST_MEMBERS
-  for _ = 1, MOST do
-    local owner = call('ZRANGE', KEYS[3], passed, passed)[1]
+-- used_permits returns how many permits are taken.
+local function used_permits()
+  local live = count_live(KEYS[1])
+  return live > 0 and live + extra_permits() or 0
+end
+
+-- permits_free_at returns when so many leases have expired that a request for permits fits, or
+-- 0 if it fits now. If it would have to read more than MAX_SKIPPED leases, it returns the
+-- expiry of the last one that it has read.
+local function permits_free_at(request)
+  local missing = used_permits() + request.permits - request.limit
+  if missing <= 0 then
+    return 0
+  end
+  local first = call('ZCARD', KEYS[1]) - count_live(KEYS[1]) -- the rank of the first live lease
+  if extra_permits() == 0 then
+    local rank = first + missing - 1
+    return to_ms(call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2])
+  end
+  local expires_at = 0
+  local leases = call('ZRANGE', KEYS[1], first, first + MAX_SKIPPED - 1, 'WITHSCORES')
+  for i = 1, #leases, 2 do
+    local record = read_record(leases[i])
+    expires_at = to_ms(leases[i + 1])
+    missing = missing - (record and record.permits or 1)
+    if missing <= 0 then
+      break
+    end
+  end
+  return expires_at
+end
+
+-- can_grant returns whether the holders leave room for a request. The set reserved has the
+-- members that earlier waiters want.
+local function can_grant(request, reserved)
+  if request.mode == 'm' then
+    if contains_any(request.members, reserved) then
+      return false
+    end
+    request.blocked_until, request.blocker = find_blocker(request.members)
+    return request.blocked_until == 0
+  end
+  if request.mode == 'p' then
+    return used_permits() + request.permits <= request.limit
+  end
+  local live = count_live(KEYS[1])
+  return live == 0 or request.mode == 'r' and not write_locked()
+end
+
+-- grant_waiters walks through the queue. It removes expired places, and grants each request
+-- that it can grant for the rest of its place. It stops at the first other request. In mode
+-- members it skips that request and continues, but grants no member that an earlier waiter
+-- wants. It returns the members that the remaining waiters want, and whether it has seen the
+-- whole queue.
+local function grant_waiters()
+  local reserved, skipped, members_left = {}, 0, MAX_MEMBERS
+  remove_expired_permits()
+  for _ = 1, MAX_WALK do
+    local owner = call('ZRANGE', KEYS[3], skipped, skipped)[1]
     if not owner then
-      return wanted, true
+      return reserved, true
     end
-    local till = ends(KEYS[4], owner)
-    local wish = till > now and wish_of(owner)
-    if wish and wish.mode == 'm' then
-      if passed == MOST_PASSED or left <= 0 then
-        return wanted, false
+    local expires_at = now + remaining_place(owner, now)
+    local request = expires_at > now and read_record(owner)
+    if request and request.mode == 'm' then
+      if skipped == MAX_SKIPPED or members_left <= 0 then
+        return reserved, false
       end
-      wish.list = members_of(owner)
-      left = left - #wish.list
+      request.members = members_of(owner)
+      members_left = members_left - #request.members
     end
-    if not wish then
-      leave(owner)
-    elseif fits(wish, wanted) then
+    if not request then
+      remove_waiter(owner)
+    elseif can_grant(request, reserved) then
       call('ZREM', KEYS[3], owner)
-      call('ZREM', KEYS[4], owner)
-      signal(owner, give(owner, wish, till))
-    elseif wish.mode ~= 'm' then
-      return wanted, false
+      remove_place(owner)
+      if request.mode == 'm' then
+        call('HDEL', KEYS[5], '}' .. owner)
+      end
+      signal(owner, grant_request(owner, request, expires_at))
+    elseif request.mode ~= 'm' then
+      return reserved, false
     else
-      passed = passed + 1
-      for _, line in ipairs(wish.list) do
-        wanted[line] = true
+      skipped = skipped + 1
+      for _, member in ipairs(request.members) do
+        reserved[member] = true
       end
     end
   end
-  return wanted, false
+  return reserved, false
 end
 
--- sweep clears away what is known of owners that neither hold nor wait.
-local function sweep()
-  for _, field in ipairs(call('HKEYS', KEYS[5])) do
-    local owner = string.match(field, '^{?([^}]*)$')
+-- delete_if_unused deletes the keys of a lock without holders and waiters. It returns whether
+-- the lock has none.
+local function delete_if_unused()
+  if call('ZCARD', KEYS[1]) > 0 or call('ZCARD', KEYS[3]) > 0 then
+    return false
+  end
+  call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
+  return true
+end
+
+-- sweep_records removes the records of owners that neither hold nor wait. If the lock has no
+-- holders and waiters it deletes all keys. Otherwise it reads about count records, and the next
+-- sweep continues there.
+local function sweep_records(count)
+  if delete_if_unused() then
+    return
+  end
+  local found = call('HSCAN', KEYS[5], call('HGET', KEYS[5], '{sweep}') or '0', 'COUNT', count)
+  for i = 1, #found[2], 2 do
+    local field = found[2][i]
+    local owner = string.match(field, '^[{}]?([^{}]*)$')
     if owner and not call('ZSCORE', KEYS[1], owner) and not call('ZSCORE', KEYS[3], owner) then
       call('HDEL', KEYS[5], field)
     end
   end
-end
-
--- tidy leaves nothing of a lock that nobody holds or waits for.
-local function tidy()
-  if call('ZCARD', KEYS[1]) == 0 and call('ZCARD', KEYS[3]) == 0 then
-    call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
+  if found[1] == '0' then
+    call('HDEL', KEYS[5], '{sweep}')
+  else
+    call('HSET', KEYS[5], '{sweep}', found[1])
   end
 end
 

@@ -1,50 +1,51 @@
--- Steps that several scripts share, put in front of their own: what keeps tokens
--- rising, and grants. What has to do with the queue is in queue.lua.
+-- Functions for fencing tokens and for granting a mutex.
 --
 -- KEYS 1 the lock    string "owner token"
---      2 the token   string, the last one granted
---      3 the queue   list of the owners that wait, in order
---      4 the places  sorted set of those owners by the end of their places, in ms
+--      2 the token   string, the last token that was granted
+--      3 the queue   list of the waiting owners, in order
+--      4 the places  sorted set of these owners by the end of their places, in ms
 --
--- The places decide who is alive, the queue only orders: an owner that is in the
--- queue and has no place is skipped.
+-- The places decide which waiters are alive. The queue only orders them: an owner that is in
+-- the queue but has no place is skipped.
 --
--- An error does not undo what was written before it. So a script reads and
--- refuses first, then does the write that may fail, then the others.
+-- An error does not undo earlier writes. A script therefore reads and refuses first, then
+-- executes the write that may fail, and then the others.
+--
+-- Bound: each function executes at most two commands.
 
--- Numbers become text by this alone, or as an argument of redis.call: a number that
--- Lua turns into text itself loses digits.
-local function text(number)
+-- format_int returns a whole number as text. Lua's own conversion loses digits, so only
+-- format_int and redis.call convert numbers.
+local function format_int(number)
   return string.format('%.0f', number)
 end
 
--- token answers the next fencing token and the time in ms. Both come before the
--- first write, because this may refuse.
-local function token()
+-- next_token returns the next fencing token and the time in ms. Scripts call it before their
+-- first write, because it may fail.
+local function next_token()
   local last = redis.call('GET', KEYS[2])
   local time = redis.call('TIME')
-  local us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local new = us
+  local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local token = micros
   if last then
     if #last > 16 or not string.find(last, '^%d+$') then
       error('the last token of the lock is not a number')
     end
-    new = math.max(tonumber(last) + 1, us)
+    token = math.max(tonumber(last) + 1, micros)
   end
-  if new >= 9007199254740992 then -- 2^53: beyond it numbers are not exact
+  if token >= 9007199254740992 then -- 2^53: larger numbers are not exact
     error('the tokens of the lock are used up')
   end
-  return new, math.floor(us / 1000)
+  return token, math.floor(micros / 1000)
 end
 
--- grant gives the lock to the owner for px ms and answers its token as text. The
--- token is remembered for memory ms after the moment that it names, so that
--- tokens rise even if the clock steps back by as much.
-local function grant(owner, new, now, px, memory)
-  local ms = math.floor(new / 1000) - now + tonumber(memory)
-  local shown = text(new)
-  redis.call('SET', KEYS[2], shown, 'PX', ms)
-  redis.call('SET', KEYS[1], owner .. ' ' .. shown, 'PX', px)
-  return shown
+-- grant gives the lock to the owner for ttl ms and returns the token as text. The server keeps
+-- the token for token_ttl ms after the moment that the token names. Tokens therefore rise even
+-- if the clock steps back by that much.
+local function grant(owner, token, now, ttl, token_ttl)
+  local ms = math.floor(token / 1000) - now + tonumber(token_ttl)
+  local token_text = format_int(token)
+  redis.call('SET', KEYS[2], token_text, 'PX', ms)
+  redis.call('SET', KEYS[1], owner .. ' ' .. token_text, 'PX', ttl)
+  return token_text
 end
 

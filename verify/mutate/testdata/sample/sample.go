@@ -1,9 +1,9 @@
-// Package sample is something to mutate, whose tests leave out some of it.
+// Package sample is a package to mutate. Its tests leave some of it untested.
 package sample
 
-// Clamp returns the number within bounds that is nearest to n.
+// Clamp returns the number in [low, high] that is nearest to n.
 func Clamp(n, low, high int) int {
-	if n < low { // n == low makes no difference: an equivalent
+	if n < low { // n <= low is an equivalent mutant
 		return low
 	}
 	if n > high {
@@ -12,7 +12,7 @@ func Clamp(n, low, high int) int {
 	return n
 }
 
-// Sum adds up what is above 10.
+// Sum returns the sum of the numbers above 10.
 func Sum(numbers ...int) (sum int) {
 	for i := 0; i < len(numbers); i++ {
 		if numbers[i] <= 10 {
@@ -23,7 +23,7 @@ func Sum(numbers ...int) (sum int) {
 	return sum
 }
 
-// Greeting greets, and counts how often. What it counts is not tested.
+// Greeting returns a greeting and counts its calls. No test reads the count.
 func Greeting(name string) string {
 	greetings++
 	prefix, mark := "Hello, ", len(name)+1
@@ -40,5 +40,5 @@ func upper(text string, really bool) string {
 	return text + "!"
 }
 
-// Untested is executed by no test.
+// Untested has no test.
 func Untested(n int) int { return n - 1 }

@@ -8,9 +8,8 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Locks and unlocks many locks as one, by Redisson's MultiLock, and prints how long
- * that takes: for each number of members given, a line with the number, the median
- * of the times in µs and how many there were.
+ * Measures Redisson's MultiLock. For each number of members it prints a line with the number, the
+ * median time in µs to lock and unlock all members, and the number of measurements.
  */
 public final class MultiLock {
     public static void main(String[] args) throws Exception {
@@ -19,7 +18,7 @@ public final class MultiLock {
         Config config = new Config();
         config.useSingleServer().setAddress("redis://" + address);
         RedissonClient client = Redisson.create(config);
-        measure(client, 100, window); // to warm up
+        measure(client, 100, window); // warms up
         for (String size : Arrays.asList(args).subList(2, args.length)) {
             int members = Integer.parseInt(size);
             long[] took = measure(client, members, window);

@@ -6,14 +6,14 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.Map;
 
-/** Wall time, processor time of all threads, and how often they went to sleep, since it was made. */
+/** Measures wall time, the processor time of all threads and their voluntary context switches. */
 final class Meter {
     private static final Path TASKS = Path.of("/proc/self/task");
 
     private final long cpu;
     private final long sleeps;
     private final long wall;
-    private long ended; // processor time of threads that are gone
+    private long ended; // processor time of threads that have ended
 
     Meter() {
         cpu = cpuNow();
@@ -21,8 +21,8 @@ final class Meter {
         wall = System.nanoTime();
     }
 
-    /** Is called by a thread that was started after this meter and ends before it is read. */
-    synchronized void ends() {
+    /** A thread that starts and ends while the meter runs calls this last. */
+    synchronized void addEndingThread() {
         ended += threadCPU(Path.of("/proc/thread-self"));
     }
 
@@ -38,7 +38,7 @@ final class Meter {
         return sleepsNow() - sleeps;
     }
 
-    void per(long n, Map<String, Double> values, String prefix) {
+    void put(long n, Map<String, Double> values, String prefix) {
         values.put(prefix + "wall", (double) wall() / n);
         values.put(prefix + "cpu", (double) cpu() / n);
     }
@@ -67,7 +67,7 @@ final class Meter {
         return sum;
     }
 
-    /** The first figure of schedstat: nanoseconds on a processor. */
+    /** The first number of schedstat is the nanoseconds on a processor. */
     private static long threadCPU(Path thread) {
         String line = read(thread.resolve("schedstat"));
         return line.isEmpty() ? 0 : Long.parseLong(line.split(" ")[0]);
@@ -85,7 +85,7 @@ final class Meter {
         try {
             return Files.readString(file);
         } catch (NoSuchFileException e) {
-            return ""; // the thread has just ended
+            return ""; // the thread has ended
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

@@ -7,30 +7,33 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 
 /**
- * The samples of Netty's HashedWheelTimer, work by work as the Go program beside it does them.
+ * Takes a sample of Netty's HashedWheelTimer in the same way as the Go program.
  *
- * <p>Arguments: work, timers pending, tick in µs, slots, time to measure in µs. Prints one line of
- * JSON with the values.
+ * <p>Arguments: work, pending timers, tick in µs, slots, time to measure in µs, time over which the
+ * other timers of a probe come due in µs. Prints the values as one line of JSON.
  */
 public final class Timers {
-    private static final int STRETCH = 256;
-    private static final TimerTask NOTHING = timeout -> {};
+    private static final int BATCH = 256;
+    private static final TimerTask NOOP = timeout -> {};
 
     private final HashedWheelTimer timer;
     private final int pending;
     private final long nanos;
+    private final long over;
     private final Map<String, Double> values = new TreeMap<>();
-    private final AtomicLong beats = new AtomicLong();
+    private final AtomicLong periodicCalls = new AtomicLong();
 
-    private Timers(HashedWheelTimer timer, int pending, long nanos) {
+    private Timers(HashedWheelTimer timer, int pending, long nanos, long over) {
         this.timer = timer;
         this.pending = pending;
         this.nanos = nanos;
+        this.over = over;
     }
 
     public static void main(String[] args) throws Exception {
@@ -44,13 +47,14 @@ public final class Timers {
         HashedWheelTimer timer =
                 new HashedWheelTimer(
                         Executors.defaultThreadFactory(), tick, TimeUnit.MICROSECONDS, slots, false);
-        Timers timers = new Timers(timer, Integer.parseInt(args[1]), nanos);
+        long over = TimeUnit.MICROSECONDS.toNanos(Long.parseLong(args[5]));
+        Timers timers = new Timers(timer, Integer.parseInt(args[1]), nanos, over);
         timers.work(args[0]);
         System.out.println(
                 timers.values.entrySet().stream()
                         .map(e -> String.format(Locale.ROOT, "\"%s\":%.6f", e.getKey(), e.getValue()))
                         .collect(Collectors.joining(",", "{", "}")));
-        System.exit(0); // a wheel with a million timers takes its time to stop
+        System.exit(0); // stopping a wheel with many timers takes long
     }
 
     private static void versions() {
@@ -68,24 +72,25 @@ public final class Timers {
             case "fire" -> fire();
             case "rearm" -> rearm();
             case "spread" -> spread();
+            case "probe" -> probe();
             case "idle" -> idle();
             default -> throw new IllegalArgumentException(name);
         }
     }
 
-    private Timeout nop(long delay) {
-        return timer.newTimeout(NOTHING, delay, TimeUnit.NANOSECONDS);
+    private Timeout noop(long delay) {
+        return timer.newTimeout(NOOP, delay, TimeUnit.NANOSECONDS);
     }
 
     private void fill() {
-        Dice dice = new Dice(88172645463325252L);
+        Xorshift random = new Xorshift(Xorshift.SEED);
         for (int i = 0; i < pending; i++) {
-            nop(dice.far());
+            noop(random.longDelay());
         }
         settle();
     }
 
-    /** Lets the worker file what is queued for it, and collects the garbage. */
+    /** Waits until the worker has filed the queued timers, and collects the garbage. */
     private static void settle() {
         sleep(200_000_000L);
         System.gc();
@@ -93,68 +98,68 @@ public final class Timers {
 
     private void ops() throws InterruptedException {
         fill();
-        Dice dice = new Dice(1);
+        Xorshift random = new Xorshift(1);
         Runnable hot =
                 () -> {
-                    for (int i = 0; i < STRETCH; i++) {
-                        nop(dice.far()).cancel();
+                    for (int i = 0; i < BATCH; i++) {
+                        noop(random.longDelay()).cancel();
                     }
                 };
-        repeat(hot, 1_000_000_000L); // compiles
+        repeat(hot, 1_000_000_000L); // until it is compiled
         timed(hot, "hot.");
         timed(
                 () -> {
-                    for (int i = 0; i < STRETCH; i++) {
-                        dice.far();
-                        nop(TimeUnit.MINUTES.toNanos(30)).cancel();
+                    for (int i = 0; i < BATCH; i++) {
+                        random.longDelay();
+                        noop(TimeUnit.MINUTES.toNanos(30)).cancel();
                     }
                 },
                 "near.");
-        parallel();
+        onAllCores();
         values.put("par.added", values.get("par.cpu") / values.get("hot.cpu"));
     }
 
-    private void parallel() throws InterruptedException {
+    private void onAllCores() throws InterruptedException {
         AtomicLong total = new AtomicLong();
         Thread[] threads = new Thread[Runtime.getRuntime().availableProcessors()];
         Meter meter = new Meter();
         for (int t = 0; t < threads.length; t++) {
-            Dice dice = new Dice(t + 1);
+            Xorshift random = new Xorshift(t + 1);
             threads[t] =
                     new Thread(
                             () -> {
                                 long n = 0;
-                                for (long end = System.nanoTime() + nanos; System.nanoTime() < end; n += STRETCH) {
-                                    for (int i = 0; i < STRETCH; i++) {
-                                        nop(dice.far()).cancel();
+                                for (long end = System.nanoTime() + nanos; System.nanoTime() < end; n += BATCH) {
+                                    for (int i = 0; i < BATCH; i++) {
+                                        noop(random.longDelay()).cancel();
                                     }
                                 }
                                 total.addAndGet(n);
-                                meter.ends();
+                                meter.addEndingThread();
                             });
             threads[t].start();
         }
         for (Thread t : threads) {
             t.join();
         }
-        meter.per(total.get(), values, "par.");
+        meter.put(total.get(), values, "par.");
     }
 
-    /** There is no reset: a timer is moved by cancelling it and arming another. */
+    /** Netty has no reset, so a move is a cancel and a new timer. */
     private void replace() {
         Timeout[] handles = new Timeout[pending];
-        Dice filling = new Dice(88172645463325252L);
+        Xorshift fillRandom = new Xorshift(Xorshift.SEED);
         for (int i = 0; i < pending; i++) {
-            handles[i] = nop(filling.far());
+            handles[i] = noop(fillRandom.longDelay());
         }
         settle();
-        Dice dice = new Dice(1);
+        Xorshift random = new Xorshift(1);
         Runnable f =
                 () -> {
-                    for (int i = 0; i < STRETCH; i++) {
-                        int h = (int) dice.below(handles.length);
+                    for (int i = 0; i < BATCH; i++) {
+                        int h = (int) random.below(handles.length);
                         handles[h].cancel();
-                        handles[h] = nop(dice.far());
+                        handles[h] = noop(random.longDelay());
                     }
                 };
         repeat(f, 1_000_000_000L);
@@ -163,14 +168,14 @@ public final class Timers {
 
     private void memory() {
         timer.start();
-        nop(TimeUnit.HOURS.toNanos(1));
+        noop(TimeUnit.HOURS.toNanos(1));
         settle();
         long before = used();
         fill();
         values.put("bytes", (double) (used() - before) / pending);
     }
 
-    /** What the last collection left; usage at this moment would count room that is only reserved. */
+    /** The heap in use after the last collection. The current usage would include free room. */
     private static long used() {
         System.gc();
         System.gc();
@@ -181,31 +186,31 @@ public final class Timers {
     }
 
     private void fire() {
-        volley(200_000, 300_000_000L, 400_000_000L); // compiles
+        scheduleFires(200_000, 300_000_000L, 400_000_000L); // until it is compiled
         await(200_000);
-        Arrivals.forget();
+        Lateness.reset();
         long lead = 500_000_000L + pending * 1500L;
         long start = System.nanoTime();
-        Meter meter = volley(pending, lead, nanos);
-        values.put("spoilt", Math.max(0, (System.nanoTime() - start - lead) / 1e6));
+        Meter meter = scheduleFires(pending, lead, nanos);
+        values.put("setup-delay", Math.max(0, (System.nanoTime() - start - lead) / 1e6));
         await(pending);
         values.put("cpu", (double) meter.cpu() / pending);
-        Arrivals.put(values);
+        Lateness.put(values);
     }
 
-    private Meter volley(int n, long lead, long over) {
+    private Meter scheduleFires(int n, long lead, long over) {
         long start = System.nanoTime();
-        Dice dice = new Dice(88172645463325252L);
+        Xorshift random = new Xorshift(Xorshift.SEED);
         for (int i = 0; i < n; i++) {
-            long due = start + lead + dice.below(over / 1000) * 1000 + (dice.next() >>> 55);
-            timer.newTimeout(new Arrival(due), due - System.nanoTime(), TimeUnit.NANOSECONDS);
+            long due = start + lead + random.within(over);
+            timer.newTimeout(new RecordingTask(due), due - System.nanoTime(), TimeUnit.NANOSECONDS);
         }
         System.gc();
         return new Meter();
     }
 
     private static void await(long n) {
-        for (long end = System.nanoTime() + 25_000_000_000L; System.nanoTime() < end && Arrivals.fired() < n; ) {
+        for (long end = System.nanoTime() + 25_000_000_000L; System.nanoTime() < end && Lateness.fired() < n; ) {
             sleep(20_000_000L);
         }
     }
@@ -213,39 +218,89 @@ public final class Timers {
     private void rearm() {
         final long period = 1_000_000_000L;
         final int steps = 1000;
-        TimerTask beat =
+        TimerTask periodic =
                 timeout -> {
-                    beats.incrementAndGet();
+                    periodicCalls.incrementAndGet();
                     timer.newTimeout(timeout.task(), period, TimeUnit.NANOSECONDS);
                 };
         long start = System.nanoTime();
         for (int i = 0; i < steps; i++) {
             for (int k = 0; k < pending / steps; k++) {
-                timer.newTimeout(beat, period, TimeUnit.NANOSECONDS);
+                timer.newTimeout(periodic, period, TimeUnit.NANOSECONDS);
             }
             sleep(start + (i + 1) * (period / steps) - System.nanoTime());
         }
-        sleep(period + period / 4); // one turn compiles
+        sleep(period + period / 4); // until it is compiled
         Meter meter = new Meter();
-        long before = beats.get();
+        long before = periodicCalls.get();
         sleep(nanos);
-        long n = beats.get() - before;
+        long n = periodicCalls.get() - before;
         values.put("cpu", (double) meter.cpu() / n);
         values.put("rate", 100.0 * n / pending / (meter.wall() / 1e9));
     }
 
     private void spread() {
-        Meter meter = volley(pending, 3_000_000_000L, 60_000_000_000L);
+        Meter meter = scheduleFires(pending, 3_000_000_000L, 60_000_000_000L);
         sleep(nanos);
         values.put("core", 100.0 * meter.cpu() / meter.wall());
-        values.put("fired", (double) Arrivals.fired());
-        Arrivals.put(values);
+        values.put("fired", (double) Lateness.fired());
+        Lateness.put(values);
+    }
+
+    /** See probe.go. */
+    private void probe() throws InterruptedException {
+        final long warmUp = 1_000_000_000L;
+        long begin = System.nanoTime();
+        long lead = 500_000_000L + pending * 1500L;
+        Xorshift random = new Xorshift(Xorshift.SEED);
+        for (int i = 0; i < pending; i++) {
+            long due = begin + lead + random.within(over);
+            noop(due - System.nanoTime());
+        }
+        settle();
+        long setup = System.nanoTime() - begin;
+        runProbes(System.nanoTime() + warmUp);
+        Lateness.reset();
+        runProbes(Math.max(begin + nanos, System.nanoTime() + nanos / 2));
+        Lateness.put(values);
+        values.put("probes", (double) Lateness.fired());
+        values.put("setup", setup / 1e9);
+    }
+
+    private void runProbes(long end) throws InterruptedException {
+        final int probes = 4;
+        final long delay = 5_000_000L;
+        Thread[] threads = new Thread[probes];
+        for (int i = 0; i < probes; i++) {
+            final long offset = delay * i / probes;
+            threads[i] =
+                    new Thread(
+                            () -> {
+                                sleep(offset);
+                                Semaphore fired = new Semaphore(0);
+                                do {
+                                    RecordingTask task = new RecordingTask(System.nanoTime() + delay);
+                                    timer.newTimeout(
+                                            timeout -> {
+                                                task.run(timeout);
+                                                fired.release();
+                                            },
+                                            delay,
+                                            TimeUnit.NANOSECONDS);
+                                    fired.acquireUninterruptibly();
+                                } while (System.nanoTime() < end);
+                            });
+            threads[i].start();
+        }
+        for (Thread t : threads) {
+            t.join();
+        }
     }
 
     private void idle() {
         timer.start();
         fill();
-        sleep(1_000_000_000L); // the compiler comes to rest
+        sleep(1_000_000_000L); // until the compiler is idle
         Meter meter = new Meter();
         sleep(nanos);
         values.put("core", 100.0 * meter.cpu() / meter.wall());
@@ -256,12 +311,12 @@ public final class Timers {
         repeat(f, nanos / 4);
         Meter meter = new Meter();
         long n = repeat(f, nanos);
-        meter.per(n, values, prefix);
+        meter.put(n, values, prefix);
     }
 
     private static long repeat(Runnable f, long nanos) {
         long n = 0;
-        for (long end = System.nanoTime() + nanos; System.nanoTime() < end; n += STRETCH) {
+        for (long end = System.nanoTime() + nanos; System.nanoTime() < end; n += BATCH) {
             f.run();
         }
         return n;

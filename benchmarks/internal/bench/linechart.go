@@ -1,0 +1,177 @@
+package bench
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// LineChart draws series of points. The scale of the values is logarithmic.
+type LineChart struct {
+	Title  string
+	Panels []Panel // side by side, with the same scale
+	Unit   string  // of the values
+	XLabel string
+	X      []string // the labels of the points, at equal distances
+	Low    float64  // the lowest value of the scale; a smaller value is drawn there
+}
+
+// Panel is one plot of a line chart.
+type Panel struct {
+	Title  string
+	Series []Series
+}
+
+// Series is a line. A NaN is a point that was not measured.
+type Series struct {
+	Name   string
+	Ours   bool // drawn in colour
+	Values []float64
+}
+
+// The sizes of a line chart in pixels.
+const (
+	linePlotWidth  = 240.0
+	linePlotHeight = 250.0
+	lineAxisWidth  = 70.0  // left of a plot
+	lineNameWidth  = 190.0 // right of a plot, for the names of the lines
+	lineTop        = 60.0
+	lineBottom     = 50.0
+	lineNameStep   = 15.0 // the least distance of two names
+)
+
+// lineStyle has colours that are readable on light and on dark pages.
+const lineStyle = `<style>
+text { font: 12px sans-serif; fill: #444 }
+.title { font-size: 15px; font-weight: bold }
+.panel { font-weight: bold }
+.grid { stroke: #dee2e6 }
+.line { fill: none; stroke: #868e96; stroke-width: 1.5 }
+.dot { fill: #868e96 }
+.ours { stroke: #0b7285; stroke-width: 2.5 }
+.dot.ours { fill: #0b7285; stroke: none }
+text.ours { fill: #0b7285; stroke: none; font-weight: bold }
+@media (prefers-color-scheme: dark) {
+text { fill: #ddd } .grid { stroke: #343a40 } .line { stroke: #adb5bd } .dot { fill: #adb5bd }
+.ours { stroke: #3bc9db } .dot.ours { fill: #3bc9db } text.ours { fill: #3bc9db }
+}
+</style>
+`
+
+// SVG returns the chart, or "" if it has no point.
+func (c LineChart) SVG() string {
+	scale, ok := c.scale()
+	if !ok {
+		return ""
+	}
+	panelWidth := lineAxisWidth + linePlotWidth + lineNameWidth
+	width := panelWidth * float64(len(c.Panels))
+	height := lineTop + linePlotHeight + lineBottom
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n", width, height)
+	fmt.Fprintf(&b, "<title>%s</title>\n%s", Escape(c.Title), lineStyle)
+	fmt.Fprintf(&b, `<text class="title" x="8" y="20">%s</text>`+"\n", Escape(c.Title))
+	for i, p := range c.Panels {
+		c.panel(&b, p, float64(i)*panelWidth+lineAxisWidth, scale)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// scale holds the lowest and the highest power of ten of a chart.
+type scale struct{ low, high float64 }
+
+// scale returns the powers of ten between which all values lie.
+func (c LineChart) scale() (s scale, ok bool) {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, p := range c.Panels {
+		for _, series := range p.Series {
+			for _, v := range series.Values {
+				if !math.IsNaN(v) {
+					v = c.log(v)
+					low, high, ok = min(low, v), max(high, v), true
+				}
+			}
+		}
+	}
+	low = math.Floor(low)
+	return scale{low, max(math.Ceil(high), low+1)}, ok
+}
+
+func (c LineChart) log(v float64) float64 { return math.Log10(max(v, c.Low)) }
+
+func (c LineChart) panel(b *strings.Builder, p Panel, left float64, s scale) {
+	x := func(i int) float64 { return left + linePlotWidth*float64(i)/float64(max(1, len(c.X)-1)) }
+	y := func(v float64) float64 {
+		return lineTop + linePlotHeight*(s.high-c.log(v))/(s.high-s.low)
+	}
+	fmt.Fprintf(b, `<text class="panel" x="%.1f" y="%.1f">%s</text>`+"\n", left, lineTop-16, Escape(p.Title))
+	for power := s.low; power <= s.high; power++ {
+		at := lineTop + linePlotHeight*(s.high-power)/(s.high-s.low)
+		fmt.Fprintf(b, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, left, at, left+linePlotWidth, at)
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%v %s</text>`+"\n", left-6, at+4, math.Pow(10, power), Escape(c.Unit))
+	}
+	for i, label := range c.X {
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x(i), lineTop+linePlotHeight+18, Escape(label))
+	}
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", left+linePlotWidth/2, lineTop+linePlotHeight+36, Escape(c.XLabel))
+	var names []lineName
+	for _, series := range p.Series {
+		if at, ok := series.draw(b, x, y); ok {
+			names = append(names, lineName{series, at})
+		}
+	}
+	drawNames(b, names, left+linePlotWidth+10)
+}
+
+// draw draws the line of a series and returns the height of its last point.
+func (s Series) draw(b *strings.Builder, x func(int) float64, y func(float64) float64) (last float64, ok bool) {
+	var points []string
+	for i, v := range s.Values {
+		if math.IsNaN(v) {
+			continue
+		}
+		last, ok = y(v), true
+		points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), last))
+		fmt.Fprintf(b, `<circle class="dot%s" cx="%.1f" cy="%.1f" r="3"/>`, s.class(), x(i), last)
+	}
+	if len(points) > 1 {
+		fmt.Fprintf(b, `<polyline class="line%s" points="%s"/>`+"\n", s.class(), strings.Join(points, " "))
+	}
+	return last, ok
+}
+
+func (s Series) class() string {
+	if s.Ours {
+		return " ours"
+	}
+	return ""
+}
+
+// lineName is the name of a line and the height of its last point.
+type lineName struct {
+	Series
+	at float64
+}
+
+// drawNames writes the names beside the ends of the lines. A name that would
+// overlap the one above it moves down.
+func drawNames(b *strings.Builder, names []lineName, left float64) {
+	slices.SortStableFunc(names, func(a, b lineName) int { return int(math.Copysign(1, a.at-b.at)) })
+	room := lineTop + linePlotHeight - lineNameStep*float64(len(names)-1)
+	next := math.Inf(-1)
+	for i, n := range names {
+		at := max(next, min(n.at, room+lineNameStep*float64(i)))
+		next = at + lineNameStep
+		fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", strings.TrimSpace(n.class()), left, at+4, Escape(n.Name))
+	}
+}
+
+// Escape returns text for use in XML.
+func Escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never fails
+	return b.String()
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLineChart(t *testing.T) {
+	c := LineChart{
+		Title: "a < b", Unit: "ms", XLabel: "pending", X: []string{"0", "1M"}, Low: 0.1,
+		Panels: []Panel{{Title: "one", Series: []Series{
+			{Name: "wheel", Ours: true, Values: []float64{0, 10}},
+			{Name: "peer", Values: []float64{math.NaN(), 10}},
+		}}},
+	}
+	svg := c.SVG()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	assert.Contains(t, svg, "a &lt; b")
+	assert.Contains(t, svg, `points="70.0,310.0 310.0,60.0"`, "0 is drawn at Low")
+	assert.Equal(t, 1, strings.Count(svg, "<polyline"), "one point makes no line")
+	assert.Contains(t, svg, `y="64.0">wheel<`)
+	assert.Contains(t, svg, `y="79.0">peer<`, "the names do not overlap")
+	assert.Contains(t, svg, ">10 ms<")
+	assert.Empty(t, LineChart{}.SVG())
+}
+
+func TestDocumentReplacesOneSection(t *testing.T) {
+	page := filepath.Join(t.TempDir(), Page)
+	require.NoError(t, os.WriteFile(page, []byte("<!-- a -->\nold\n<!-- end of a -->\n<!-- b -->\nkept\n<!-- end of b -->\n"), 0o600))
+	require.NoError(t, Document(page, "a", "new\n"))
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, "<!-- a -->\nnew\n<!-- end of a -->\n<!-- b -->\nkept\n<!-- end of b -->\n", string(text))
+	require.ErrorContains(t, Document(page, "c", ""), `no lines "<!-- c -->"`)
+}

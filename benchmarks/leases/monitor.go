@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	pollInterval = 100 * time.Millisecond
+	pollRate     = 1000 // keys per second that are polled for each purpose
+)
+
+// monitor observes the keys of one server from outside of the process that renews
+// them. It reads the PTTL of random keys. It also polls the expiry time of some
+// keys four times in a period. When an expiry time has moved, the key was renewed
+// one TTL before it. So the server's clock tells when each renewal took effect, no
+// matter when the monitor polls.
+type monitor struct {
+	node   *node
+	keys   []string
+	ttl    time.Duration
+	period time.Duration
+
+	tracked   []trackedKey
+	next      int // index in tracked
+	recording bool
+	observed  observations
+}
+
+// trackedKey is a key whose renewals the monitor follows.
+type trackedKey struct {
+	key    string
+	expiry time.Duration // since 1970; 0 means unknown
+}
+
+// observations are what monitors recorded.
+type observations struct {
+	// late has an element for each renewal: the time by which it followed the last
+	// one of the key after more than a period, or 0.
+	late        []time.Duration
+	smallestTTL time.Duration // smallest PTTL of an existing key
+}
+
+func newMonitor(n *node, keys []string, t task) *monitor {
+	m := &monitor{node: n, keys: keys, ttl: t.TTL, period: t.period()}
+	count := min(len(keys), max(1, int(pollRate*m.period.Seconds()/4)))
+	for _, i := range rand.Perm(len(keys))[:count] {
+		m.tracked = append(m.tracked, trackedKey{key: keys[i]})
+	}
+	m.observed.smallestTTL = t.TTL
+	return m
+}
+
+// watch polls for the given time, or until ctx ends.
+func (m *monitor) watch(ctx context.Context, d time.Duration) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := m.poll(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// poll makes one round trip.
+func (m *monitor) poll(ctx context.Context) error {
+	count := min(int(pollRate*pollInterval.Seconds()), len(m.tracked))
+	expiries := make([]*redis.DurationCmd, count)
+	ttls := make([]*redis.DurationCmd, count)
+	_, err := m.node.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range expiries {
+			expiries[i] = p.PExpireTime(ctx, m.tracked[(m.next+i)%len(m.tracked)].key)
+			ttls[i] = p.PTTL(ctx, m.keys[rand.IntN(len(m.keys))])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range expiries {
+		m.recordExpiry(&m.tracked[(m.next+i)%len(m.tracked)], expiries[i].Val())
+		m.recordTTL(ttls[i].Val())
+	}
+	m.next = (m.next + count) % len(m.tracked)
+	return nil
+}
+
+// recordExpiry compares the expiry time of a tracked key with the one before.
+func (m *monitor) recordExpiry(k *trackedKey, expiry time.Duration) {
+	switch {
+	case expiry <= 0:
+		k.expiry = 0 // the key does not exist, or never expires
+	case k.expiry == 0:
+		k.expiry = expiry
+	case expiry != k.expiry:
+		if m.recording {
+			m.observed.late = append(m.observed.late, max(0, expiry-k.expiry-m.period))
+		}
+		k.expiry = expiry
+	}
+}
+
+// recordTTL records the PTTL of a random key. It ignores missing keys, because
+// missing counts them at the end.
+func (m *monitor) recordTTL(ttl time.Duration) {
+	if m.recording && ttl >= 0 {
+		m.observed.smallestTTL = min(m.observed.smallestTTL, ttl)
+	}
+}
+
+// begin drops earlier observations and starts to record.
+func (m *monitor) begin() {
+	m.recording = true
+	m.observed = observations{smallestTTL: m.ttl}
+}
+
+// quantile returns a lateness that a share q of the renewals did not exceed.
+func (o observations) quantile(q float64) time.Duration {
+	if len(o.late) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(o.late))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}

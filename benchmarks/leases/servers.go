@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+// servers are the servers of one measurement: a single one, or the masters of a
+// cluster.
+type servers struct {
+	nodes []*node
+}
+
+// node is a server with a client of its own.
+type node struct {
+	server *testredis.Server
+	rdb    *redis.Client
+}
+
+const (
+	masters = 3
+	slots   = 16384
+)
+
+// startServers starts a single server or a cluster.
+func startServers(ctx context.Context, clustered bool) (*servers, error) {
+	if !clustered {
+		return launch(1)
+	}
+	s, err := launch(masters,
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", "2000",
+		"--cluster-require-full-coverage", "no") // otherwise a dead master stops the others
+	if err != nil {
+		return nil, err
+	}
+	if err := s.formCluster(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func launch(n int, args ...string) (*servers, error) {
+	s := new(servers)
+	for range n {
+		server, err := testredis.Launch(args...)
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.nodes = append(s.nodes, &node{server, redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})})
+	}
+	return s, nil
+}
+
+// formCluster makes a cluster of the servers. Each serves an equal part of the slots.
+func (s *servers) formCluster(ctx context.Context) error {
+	for i, n := range s.nodes {
+		if err := n.rdb.ClusterAddSlotsRange(ctx, firstSlot(i), firstSlot(i+1)-1).Err(); err != nil {
+			return err
+		}
+		if err := n.rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			return err
+		}
+		for _, other := range s.nodes[:i] {
+			host, port, err := net.SplitHostPort(other.server.Addr())
+			if err != nil {
+				return err
+			}
+			if err := n.rdb.ClusterMeet(ctx, host, port).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.awaitCluster(ctx)
+}
+
+// firstSlot returns the first slot of the i-th master.
+func firstSlot(i int) int { return i * slots / masters }
+
+// awaitCluster waits until each server knows the owners of all slots and serves its
+// own.
+func (s *servers) awaitCluster(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("%d servers did not form a cluster in 30 s", masters))
+	defer cancel()
+	assigned := fmt.Sprint("cluster_slots_assigned:", slots)
+	for _, n := range s.nodes {
+		for {
+			info, err := n.rdb.ClusterInfo(ctx).Result()
+			if err == nil && strings.Contains(info, assigned) && strings.Contains(info, "cluster_state:ok") {
+				break
+			}
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *servers) addrs() []string {
+	var list []string
+	for _, n := range s.nodes {
+		list = append(list, n.server.Addr())
+	}
+	return list
+}
+
+func (s *servers) close() {
+	for _, n := range s.nodes {
+		_ = n.rdb.Close()
+		n.server.Close()
+	}
+}
+
+// keys returns the keys of each server.
+func (s *servers) keys(ctx context.Context, key func(int) string, n int) ([][]string, error) {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = key(i)
+	}
+	if len(s.nodes) == 1 {
+		return [][]string{all}, nil
+	}
+	lists := make([][]string, len(s.nodes))
+	cmds, err := s.nodes[0].rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, k := range all {
+			p.ClusterKeySlot(ctx, k)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, cmd := range cmds {
+		slot := int(cmd.(*redis.IntCmd).Val())
+		at := 0
+		for slot >= firstSlot(at+1) {
+			at++
+		}
+		lists[at] = append(lists[at], all[i])
+	}
+	return lists, nil
+}
+
+// missing counts the keys that do not exist on the server.
+func (n *node) missing(ctx context.Context, keys []string) (int, error) {
+	const pipeline = 1000
+	absent := 0
+	for len(keys) > 0 {
+		part := keys[:min(pipeline, len(keys))]
+		keys = keys[len(part):]
+		cmds, err := n.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, k := range part {
+				p.Exists(ctx, k)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		for _, cmd := range cmds {
+			absent += 1 - int(cmd.(*redis.IntCmd).Val())
+		}
+	}
+	return absent, nil
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+const usage = `renewdemo holds many locks and shows how they are renewed.
+
+Each lock is a lease with a TTL. A watchdog renews due leases in batches, after a
+third of the TTL. If a lease can no longer be relied on, its holder is notified before
+another owner can get the lock. The exit status is 0 if no lease was lost without a
+fault, and the holder of every lost lease was notified in time. It is 130 after Ctrl-C.
+
+The output shows the leases held, renewals per second, leases per batch (mean), how
+late renewals were sent (median p50, 99th percentile p99), the holders notified of
+a loss, and the goroutines.
+
+Usage: renewdemo [flags]
+
+`
+
+// config is the values of the flags.
+type config struct {
+	engine string
+	leases int
+	ttl    time.Duration
+	length time.Duration
+	redis  string
+	fault  string
+	steal  int
+	proof  bool
+	check  bool
+}
+
+// manyLeases is the number of leases from which on the default TTL is long, so that the
+// renewals do not take a whole core.
+const manyLeases = 50_000
+
+// parse reads the flags. It prints errors to w.
+func parse(args []string, w io.Writer) (config, error) {
+	var c config
+	f := flag.NewFlagSet("renewdemo", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprint(w, usage)
+		f.PrintDefaults()
+	}
+	f.StringVar(&c.engine, "engine", "wheel", "timer engine: `wheel` or heap")
+	f.IntVar(&c.leases, "leases", 10_000, "number of leases")
+	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
+		"3s with -fault, 2s with -proof, 30s with -check)")
+	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
+	f.StringVar(&c.redis, "redis", "", "address or `URL` of a Redis server, such as localhost:6379\n"+
+		"or redis://user:password@localhost:6379/0 (default: an in-memory store)")
+	f.StringVar(&c.fault, "fault", "", "the fault after a third of the time:\n"+
+		"`hang`|errors|steal|pause: renewals get no answer; every fourth renewal fails;\n"+
+		"the keys of some leases are deleted; the process is stopped (SIGSTOP)")
+	f.IntVar(&c.steal, "steal", 137, "number of keys that -fault steal deletes")
+	f.BoolVar(&c.proof, "proof", false, "show when a holder that is cut off or paused stops, and when\n"+
+		"a rival has its lock; uses two processes if -redis is given or\n"+
+		"redis-server is in PATH")
+	f.BoolVar(&c.check, "check", false, "print what is unsafe for locks at the server of -redis, or in its\n"+
+		"cluster, and exit: with status 1 if anything is")
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	if c.ttl == 0 {
+		c.ttl = c.defaultTTL()
+	}
+	if err := c.validate(f.Args()); err != nil {
+		fmt.Fprintln(w, "renewdemo:", err)
+		return c, err
+	}
+	return c, nil
+}
+
+func (c *config) defaultTTL() time.Duration {
+	switch {
+	case c.check:
+		return 30 * time.Second
+	case c.proof:
+		return 2 * time.Second
+	case c.fault != "":
+		return 3 * time.Second
+	case c.leases < manyLeases:
+		return 6 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// pause returns how long -fault pause stops the process: until all leases have ended.
+func (c *config) pause() time.Duration { return c.ttl + c.ttl/2 }
+
+func (c *config) validate(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	case c.engine != "wheel" && c.engine != "heap":
+		return fmt.Errorf("-engine must be wheel or heap, got %q", c.engine)
+	case c.leases < 1 || c.leases > 10_000_000:
+		return fmt.Errorf("-leases must be 1 to 10000000, got %d", c.leases)
+	case c.length < time.Second:
+		return fmt.Errorf("-for must be at least 1s, got %v", c.length)
+	case c.check && c.redis == "":
+		return fmt.Errorf("-check needs the server: -redis ADDRESS")
+	case c.check && (c.proof || c.fault != ""):
+		return fmt.Errorf("-check does not go with -proof and -fault")
+	case c.proof && c.fault != "":
+		return fmt.Errorf("-proof has faults of its own and does not go with -fault %s", c.fault)
+	case c.proof && c.ttl < time.Second:
+		return fmt.Errorf("-ttl must be at least 1s with -proof, got %v", c.ttl)
+	case c.fault != "" && c.fault != "hang" && c.fault != "errors" && c.fault != "steal" && c.fault != "pause":
+		return fmt.Errorf("-fault must be hang, errors, steal or pause, got %q", c.fault)
+	case c.fault == "pause" && !canStop:
+		return fmt.Errorf("-fault pause needs a Unix system, because it stops the process with SIGSTOP")
+	case c.fault == "steal" && (c.steal < 1 || c.steal > c.leases):
+		return fmt.Errorf("-steal must be 1 to the number of leases, got %d", c.steal)
+	case c.fault != "" && c.length < 2*c.ttl:
+		return fmt.Errorf("-for must be at least twice the TTL of %v with -fault, got %v", c.ttl, c.length)
+	}
+	return nil
+}

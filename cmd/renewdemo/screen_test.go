@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]|\r")
+
+// assertFits asserts that no line needs more than 80 columns.
+func assertFits(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(escapes.ReplaceAllString(out, "")) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
+	}
+}
+
+// slow is a store whose calls for a single lease take a second.
+type slow struct {
+	driver.Store
+	acquired, released atomic.Int64
+}
+
+func (s *slow) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	select {
+	case <-time.After(time.Second):
+		l, err := s.Store.Acquire(context.WithoutCancel(ctx), r)
+		if err == nil {
+			s.acquired.Add(1)
+		}
+		return l, err
+	case <-ctx.Done():
+		return driver.Lease{}, context.Cause(ctx)
+	}
+}
+
+func (s *slow) Release(ctx context.Context, l driver.Lease) error {
+	time.Sleep(time.Second)
+	err := s.Store.Release(ctx, l)
+	if err == nil {
+		s.released.Add(1)
+	}
+	return err
+}
+
+func TestProgressIsShownWhileAcquiringAndReleasing(t *testing.T) {
+	out, err := runDemo(t, &slow{Store: memstore.New()}, "-leases", "500", "-for", "5s")
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^acquiring: \d+ of 500$`, out)
+	assert.Regexp(t, `(?m)^releasing: \d+ of 500$`, out)
+	assertFits(t, out)
+
+	out, err = runDemoOn(t, &slow{Store: memstore.New()}, true, "-leases", "500", "-for", "5s")
+	require.NoError(t, err)
+	plain := escapes.ReplaceAllString(out, "")
+	assert.Regexp(t, `acquiring +█+░+  \d+ of 500`, plain)
+	assert.Regexp(t, `releasing +█+░+  \d+ of 500`, plain)
+}
+
+func TestTheTableMovesFromTheFirstSecond(t *testing.T) {
+	out, err := runDemoOn(t, nil, true, "-for", "1s")
+	require.NoError(t, err)
+	assertFits(t, out)
+	assert.Contains(t, out, "0.2 of 1 s")
+	tables := strings.Split(escapes.ReplaceAllString(out, ""), "holding ")[1:]
+	require.GreaterOrEqual(t, len(tables), 4)
+	for i := 1; i < len(tables); i++ {
+		assert.NotEqual(t, tables[i-1], tables[i])
+	}
+	out, err = runDemoOn(t, nil, true, "-for", "3s")
+	require.NoError(t, err)
+	assert.Regexp(t, `renewals/s +[1-9][0-9,]* +▁+[▂▃▄▅▆▇█]`, out)
+}
+
+func TestTheTableFitsTheScreen(t *testing.T) {
+	m := &meter{}
+	for range sparkWidth {
+		m.history = append(m.history, sample{held: 10_000_000, rate: 1e7, batch: 10_000, p50: 99 * time.Second, p99: 99 * time.Second, lost: 10_000_000, goroutines: 100_000})
+	}
+	for _, name := range []string{"acquiring", "holding", "releasing"} {
+		for _, line := range m.table(phase{name, 10_000_000, func() int { return 9_999_999 }}) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), width, line)
+		}
+	}
+	assertFits(t, header+"\n"+m.history[0].row(1000*time.Second)+"\n")
+}
+
+func TestATableReplacesTheOneBefore(t *testing.T) {
+	var out strings.Builder
+	s := &screen{w: &out, terminal: true}
+	s.draw([]string{"one", "two"})
+	s.draw([]string{"three", "four"})
+	s.line("done")
+	assert.Equal(t, "\x1b[?7lone\x1b[K\ntwo\x1b[K\n\x1b[?7h"+
+		"\x1b[2A\r\x1b[?7lthree\x1b[K\nfour\x1b[K\n\x1b[?7h"+
+		"\x1b[2A\r\x1b[Jdone\n", out.String())
+}
+
+func TestFiguresAndBars(t *testing.T) {
+	assert.Equal(t, "▁▄█▁", spark([]float64{0, 5, 10, 1}))
+	assert.Equal(t, "▁▁", spark([]float64{0, 0}))
+	assert.Equal(t, "██░░", bar(1, 2, 4))
+	assert.Equal(t, "████", bar(0, 0, 4))
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		assert.Equal(t, want, count(n))
+	}
+}
+
+func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
+	store := &slow{Store: memstore.New()}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := parse([]string{"-leases", "500"}, io.Discard)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		var out strings.Builder
+		err = runOn(ctx, &backend{Store: store, Closer: io.NopCloser(nil), close: func() {}}, c, &screen{w: &out})
+		require.ErrorIs(t, err, errInterrupted)
+		assert.Equal(t, "interrupted: released 128 leases", err.Error())
+		assert.NotContains(t, out.String(), "acquired in")
+	})
+	assert.EqualValues(t, 128, store.acquired.Load())
+	assert.EqualValues(t, 128, store.released.Load())
+}
+
+// broken is a store that refuses every request.
+type broken struct{ driver.Store }
+
+func (broken) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	return driver.Lease{}, errInjected
+}
+
+func TestAFailureToAcquireIsOneError(t *testing.T) {
+	_, err := runDemo(t, broken{memstore.New()}, "-leases", "500")
+	require.ErrorContains(t, err, "acquire: ")
+	assert.Equal(t, 1, strings.Count(err.Error(), errInjected.Error()), err)
+}
+
+func TestAProofWithoutRedisUsesTwoClients(t *testing.T) {
+	t.Setenv("PATH", "")
+	synctest.Test(t, func(t *testing.T) {
+		c, err := parse([]string{"-proof"}, io.Discard)
+		require.NoError(t, err)
+		var out strings.Builder
+		require.NoError(t, prove(t.Context(), c, &screen{w: &out}))
+		assert.Contains(t, out.String(), "two clients in one process")
+		assert.Contains(t, out.String(), "from the holder's notice to the rival's lock")
+		assertFits(t, out.String())
+	})
+}
+
+func TestAProofFailsIfHolderAndRivalOverlap(t *testing.T) {
+	p := &proof{screen: &screen{w: io.Discard}}
+	now := time.Now()
+	require.NoError(t, p.verdict(now, now.Add(1), "the holder's notice"))
+	require.ErrorContains(t, p.verdict(now, now, "the holder's notice"), "the rival had the lock 0s before the holder's notice")
+}
+
+func TestAddressesOfRedis(t *testing.T) {
+	for url, want := range map[string]string{
+		"localhost:6379": "localhost:6379", "localhost": "localhost:6379", "/tmp/redis.sock": "/tmp/redis.sock",
+		"redis://example.org:7000/1": "example.org:7000",
+	} {
+		opts, err := redisOptions(url)
+		require.NoError(t, err, url)
+		assert.Equal(t, want, opts.Addr)
+	}
+	_, err := redisOptions("http://user:canary@localhost")
+	require.EqualError(t, err, "-redis must be an address such as localhost:6379 or a URL such as redis://localhost:6379/0")
+}

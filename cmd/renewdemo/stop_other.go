@@ -1,0 +1,25 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+)
+
+const canStop = false
+
+func stopSelf() error { return errors.ErrUnsupported }
+
+func stopProcess(*os.Process) error { return errors.ErrUnsupported }
+
+func continueProcess(*os.Process) error { return errors.ErrUnsupported }
+
+func detach(*exec.Cmd) {}
+
+func supervise(context.Context, time.Duration) (code int, err error) {
+	return 0, errors.ErrUnsupported
+}

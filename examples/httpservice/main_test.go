@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/examples/internal/exampletest"
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
+// bubble calls test in virtual time with a function that sends a request to ship order 7,
+// which takes a minute.
+func bubble(t *testing.T, test func(t *testing.T, store *locktest.Faulty, client *lock.Client, post func() int)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := &locktest.Faulty{Store: memstore.New()}
+		client, err := lock.New(store, nil)
+		require.NoError(t, err)
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = client.Close(ctx) // the store of some tests hangs
+		}()
+		handler := routes(client, time.Minute, io.Discard)
+		test(t, store, client, func() int {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/7/ship", nil))
+			return answer.Code
+		})
+	})
+}
+
+func TestAnOrderIsShippedByOneRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *locktest.Faulty, _ *lock.Client, post func() int) {
+		first := make(chan int)
+		go func() { first <- post() }()
+		synctest.Wait()
+		assert.Equal(t, http.StatusConflict, post())
+		assert.Equal(t, http.StatusOK, <-first)
+		assert.Equal(t, http.StatusOK, post(), "the lock is free again")
+	})
+}
+
+func TestAStoreThatFailsIsNoContention(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Faulty, _ *lock.Client, post func() int) {
+		store.Before = func(context.Context, locktest.Op) error { return errors.New("connection refused") }
+		assert.Equal(t, http.StatusServiceUnavailable, post())
+	})
+	bubble(t, func(t *testing.T, store *locktest.Faulty, _ *lock.Client, post func() int) {
+		hang := func(ctx context.Context, _ locktest.Op) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		store.Before = hang
+		assert.Equal(t, http.StatusServiceUnavailable, post())
+	})
+}
+
+func TestALossIsAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *locktest.Faulty, client *lock.Client, post func() int) {
+		time.AfterFunc(30*time.Second, func() { assert.NoError(t, client.ForceRelease(t.Context(), "order/7")) })
+		assert.Equal(t, http.StatusInternalServerError, post())
+	})
+}
+
+func TestAClosedClientIsUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *locktest.Faulty, client *lock.Client, post func() int) {
+		require.NoError(t, client.Close(t.Context()))
+		assert.Equal(t, http.StatusServiceUnavailable, post())
+	})
+}
+
+func TestASignalFinishesTheRequests(t *testing.T) {
+	server := testredis.Start(t)
+	service := exampletest.Start(t, "-addr", "127.0.0.1:0", "-redis", "redis://"+server.Addr(), "-work", "500ms")
+	_, addr, _ := strings.Cut(service.WaitFor("listening on "), "listening on ")
+	answer := make(chan string, 1)
+	go func() {
+		resp, err := http.Post("http://"+addr+"/orders/7/ship", "", nil)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		answer <- resp.Status + ": " + string(body)
+	}()
+	service.WaitFor("shipping 7")
+	out := service.Terminate()
+	assert.Equal(t, "200 OK: shipped 7\n", <-answer)
+	assert.True(t, strings.HasSuffix(out, "finishing the requests\nstopped\n"), out)
+	http.DefaultClient.CloseIdleConnections()
+
+	n, err := server.Client(t).Exists(t.Context(), "lw:{order/7}").Result()
+	require.NoError(t, err)
+	assert.Zero(t, n, "the lock is released")
+}

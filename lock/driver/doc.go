@@ -1,0 +1,48 @@
+// Package driver defines what a store of locks implements and what package lock
+// asks of it. This package is for authors of stores, as
+// database/sql/driver is for authors of SQL drivers. Programs that use locks need package lock
+// only, and [Observe] if they trace the calls of their store.
+//
+// A store needs the three methods of [Store]. It may also implement [Waiter],
+// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Addresser] and
+// [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores implements
+// all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped store
+// lacks; Lane returns 0 then, Addresses nothing and CanKeep false. [Observe] is such a wrapper: it
+// traces the calls of any store.
+//
+// Package [locktest] holds the contract as tests. The page [writing a store] leads through
+// it, from the three methods to everything that a store may offer.
+//
+// # Calls
+//
+// All methods must be safe for concurrent use. They must do nothing if their ctx
+// has ended already, and must return soon after it ends, with its cause. The
+// client gives every call a context whose cause is private to package lock. It
+// adds the cause of the user's context to the error afterwards, so an error of
+// this package that a store returns is the store's own answer. Deadline and
+// values of the context are the user's.
+//
+// Every operation is idempotent for its owner, because any request may be executed
+// late, or twice, or without its answer arriving:
+//
+//   - an Acquire by an owner that holds the lock returns the same token;
+//   - a Release by an owner that holds nothing changes nothing;
+//   - a Renew never creates a lease.
+//
+// A lease is held by nobody once its TTL has passed on the clock of the server.
+//
+// # Closing
+//
+// Client.Close closes the store. If the store has a method
+//
+//	Shutdown(ctx context.Context) error
+//
+// the client calls that with the ctx of Client.Close. If that ctx has ended, Shutdown
+// must not wait, and must close everything all the same. Otherwise the client calls
+// Close if the store is an io.Closer; Close must return soon. Both are idempotent:
+// every call waits until the store is closed and returns the same result. Every other
+// method of a closed store returns ErrStoreClosed.
+//
+// [locktest]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/locktest
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md
+package driver

@@ -1,0 +1,124 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Store keeps leases. The package documentation has the rules that apply to all
+// methods.
+type Store interface {
+	// Acquire tries once to take the lock and does not wait for it. An owner that
+	// holds the lock gets the same token, and its full TTL again, as by Renew. The client sets the
+	// Request of the lease that Acquire returns.
+	//
+	// Acquire returns a *HeldError if the lock is taken, ErrWrongType if the key holds
+	// something that is not a lock, and ErrNotAcquired if the owner was refused by a
+	// Release. Any other error means that the store is unavailable and the outcome
+	// unknown: the lock may have been taken, so the client calls Release for the owner
+	// until it is answered. If the error matches ErrNotSent the client does not.
+	Acquire(ctx context.Context, r Request) (Lease, error)
+
+	// Renew gives leases their full TTL again; see [renewal.Renewer]. A lease is Lost
+	// if its owner and token do not hold the lock any more.
+	//
+	// The TTL may be longer or shorter than that of the Acquire and of other renewals of
+	// the lease. Renew sets the end of the lease to the later of two instants: the end that
+	// it has already, and one TTL from now. So a renewal never shortens a lease, and a
+	// request with an earlier TTL that is executed late does no harm.
+	renewal.Renewer[Lease]
+
+	// Release gives the lock back if the owner of the lease holds it. Release
+	// identifies the lease by its owner only. The token may be unknown: a client that
+	// abandons an acquisition has just the Request and Unanswered.
+	//
+	// If the owner does not hold the lock, Release returns ErrNotHeld and changes
+	// nothing, except that it removes the owner from the lock's queue. The client
+	// never acquires for that owner again. If the lease is Unanswered the store must
+	// also refuse the owner for at least one minute: an Acquire by this owner that is
+	// executed later takes nothing and returns ErrNotAcquired.
+	// A Keeper also obeys Lease.Keep.
+	Release(ctx context.Context, l Lease) error
+}
+
+// Keeper is implemented by a Store that can keep a lock taken after its release. The client
+// asks for that if Terms.MinHold is set, and refuses these terms for any other store.
+//
+// If the lease has a Keep above 0 and its owner holds the lock, Release and ReleaseAll end
+// the lease, return nil, and keep the lock taken by nobody for that time. It may be longer or
+// shorter than what was left of the lease. Until it has passed:
+//
+//   - the lock cannot be acquired and is not handed over, and HeldError.ExpiresIn counts it;
+//   - waiters keep their places, and new ones may join them;
+//   - Renew finds the lease lost, and another Release returns ErrNotHeld and changes nothing;
+//   - Inspect shows no holder but Info.FreeIn, and ForceRelease frees the lock.
+//
+// Then the lock goes to the first waiter, with a higher token. If the owner does not hold the
+// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
+type Keeper interface {
+	// CanKeep reports whether the store can do this for locks of a mode. It does no IO.
+	CanKeep(m Mode) bool
+}
+
+// BulkReleaser is implemented by a Store that releases many leases at less cost than
+// with one Release for each. The client uses it in Close and for releases in the
+// background, with at most 1,000 leases per call.
+type BulkReleaser interface {
+	// ReleaseAll does what Release does for each lease of the batch, and sets out[i]
+	// to what Release would have returned for batch[i], whatever out[i] held before. A
+	// lease that fails does not affect the others. An empty batch does nothing.
+	//
+	// An error means that nothing was done and nothing was set. After
+	// errors.ErrUnsupported the client calls Release instead. A wrapper returns that
+	// error for an empty batch too, so that the client can ask at no cost.
+	ReleaseAll(ctx context.Context, batch []Lease, out []error) error
+}
+
+// Waiter is implemented by a Store that can wait for a lock better than by being
+// asked again and again. After errors.ErrUnsupported the client calls Acquire
+// instead.
+type Waiter interface {
+	// Wait takes the lock, or a place in its queue, and returns when the owner has the
+	// lock. The client calls it once for an owner; an Acquire by the owner may follow,
+	// for the full TTL. In modes Exclusive and Write a client has one Wait for a key
+	// at a time, in modes Read and Permit several, and in mode Members as many as it
+	// may have waiters.
+	//
+	// Places are served in the order in which they were taken. Dead waiters delay the
+	// waiters behind them by one TTL in all, however many die together. A lost message
+	// keeps nobody waiting for ever.
+	//
+	// Wait must set Lease.Sent to an instant that is right however late a message
+	// arrived: never to the time of its arrival.
+	//
+	// Wait calls Queued with its ctx once the server has answered that the owner must
+	// wait. If ctx ends after that, the client reports contention; otherwise it reports
+	// that the store is unavailable. If later requests of the Wait have no answer when ctx
+	// ends, although an answer should have come by then, Wait returns an error that
+	// matches ErrUnavailable.
+	//
+	// Wait tolerates a first failure to reach the store. After an error, only
+	// Unanswered of the returned lease counts: it tells whether a request may still be
+	// executed. The client then calls Release, which also gives back a lock that was
+	// handed over at that moment.
+	Wait(ctx context.Context, r Request) (Lease, error)
+}
+
+// Queued tells the client that the server has answered a Wait with a place in the queue.
+// ctx is the context of the Wait, or one that was made from it. Further calls do nothing.
+func Queued(ctx context.Context) {
+	if f, ok := ctx.Value(basic.QueuedKey{}).(func()); ok {
+		f()
+	}
+}
+
+// Addresser is implemented by a Store that knows its servers. Package quorumstore
+// refuses two stores that share a server, and the client logs the addresses of a store
+// that is unavailable.
+type Addresser interface {
+	// Addresses returns the addresses of the servers as they were given, of the form
+	// host:port or the path of a socket. It returns none if they are not known.
+	Addresses() []string
+}

@@ -1,0 +1,125 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Pauses of Run between a failure and the next campaign. A term that lasted longPause makes
+// the next pause a first one again.
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 10 * time.Second
+)
+
+// Run campaigns, calls lead while it leads, and resigns when lead has returned. It repeats
+// this until lead has done its work or ctx ends.
+//
+// The ctx of lead ends when the leadership is lost, when ctx ends, or when the client is
+// closed. lead must then stop its work and return: Run neither resigns nor campaigns while
+// lead runs, so that one process never does the work twice at a time. The handle has the
+// term, which is its Token, and Valid; see [Do].
+//
+//	lead returns            Run
+//	nil, while it leads     resigns and returns nil: the work is done
+//	an error, meanwhile     logs it, resigns, and campaigns again after a pause
+//	after a loss            campaigns again after a pause, whatever lead returned
+//	after the end of ctx    resigns and returns the cause of ctx, and the error of lead
+//	                        if that is another one
+//	after Close             returns ErrClosed
+//	never, by a panic       resigns; the panic goes on
+//
+// A campaign that fails, because the store cannot be reached for example, is also logged
+// and repeated after a pause. Pauses grow from 100 ms to 10 s and are partly random. Run
+// returns the error at once if it is permanent, such as ErrWrongType, ErrClosed, or that
+// of a bad key, name or [Terms]. To end Run with an error of your own, cancel ctx with it
+// as the cause; see [context.WithCancelCause].
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leadership *Held) error) error {
+	switch {
+	case e == nil || e.client == nil || e.client.core == nil:
+		return errZeroLock
+	case ctx == nil:
+		return failed("run", e.key, basic.ErrNilContext)
+	case lead == nil:
+		return failed("run", e.key, errors.New("the function is nil"))
+	}
+	if err := e.check(); err != nil {
+		return err
+	}
+	backoff := ExponentialBackoff(firstPause, longPause)
+	for failures := 0; ; failures++ {
+		again, lasted, err := e.runTerm(ctx, lead)
+		if !again {
+			return err
+		}
+		if lasted >= longPause {
+			failures = 0
+		}
+		pause := backoff(failures)
+		e.client.logger.Warn("lock: election: campaign again after an error",
+			slog.String("key", e.key), slog.Duration("pause", pause), slog.Any("error", err))
+		if !e.sleep(ctx, pause) {
+			return e.ended(ctx, nil)
+		}
+	}
+}
+
+// runTerm campaigns and leads for one term. It returns whether Run goes on, how long the
+// term lasted, and the error that Run returns or logs.
+func (e *Election) runTerm(ctx context.Context, lead func(context.Context, *Held) error) (again bool, lasted time.Duration, err error) {
+	held, err := e.Campaign(ctx)
+	switch {
+	case err != nil && e.client.ended(ctx) != nil:
+		return false, 0, e.ended(ctx, nil)
+	case err != nil:
+		return !endsRun(err), 0, err
+	}
+	began := time.Now()
+	err, resigned := runHeld(ctx, held, lead)
+	lasted = time.Since(began)
+	lost := resigned
+	if errors.Is(held.Err(), ErrLost) || errors.Is(held.Err(), ErrClosed) { // also if lead has called Unlock
+		lost = held.Err()
+	}
+	switch {
+	case e.client.ended(ctx) != nil:
+		logRelease(held, resigned)
+		return false, lasted, e.ended(ctx, err)
+	case errors.Is(lost, ErrClosed): // the store or the engine is closed
+		return false, lasted, lost
+	case errors.Is(lost, ErrLost):
+		return true, lasted, cmp.Or(err, lost)
+	}
+	logRelease(held, resigned)
+	return err != nil, lasted, err
+}
+
+// endsRun reports whether another campaign would fail as this one did.
+func endsRun(err error) bool {
+	return storekit.IsPermanent(err) && !errors.Is(err, ErrNotAcquired) ||
+		errors.Is(err, ErrHeldByContext) || errors.Is(err, schedule.ErrClosed)
+}
+
+// ended returns the error of a Run whose ctx or client has ended. err is that of lead.
+func (e *Election) ended(ctx context.Context, err error) error {
+	cause := e.client.ended(ctx)
+	if err != nil && !errors.Is(err, cause) && !errors.Is(err, ctx.Err()) {
+		cause = fmt.Errorf("%w: %w", basic.Unprefixed(cause), basic.Unprefixed(err))
+	}
+	return failed("run", e.key, cause)
+}
+
+// sleep waits. It returns false if ctx or the client ends first.
+func (e *Election) sleep(ctx context.Context, d time.Duration) bool {
+	ctx, stop := e.client.whileOpen(ctx)
+	defer stop()
+	return basic.Sleep(ctx, d) == nil
+}

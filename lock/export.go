@@ -1,0 +1,128 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// ErrDetached is the reason of a handle that [Held.Detach] has ended. It matches ErrNotHeld.
+var ErrDetached = fmt.Errorf("%w: detached", ErrNotHeld)
+
+// Export returns a string with which [Client.Resume] makes a handle of the same lease, also in
+// another process. It does no IO and does not change this handle: both processes renew the
+// lease until one of them unlocks it or calls [Held.Detach].
+//
+// The string is a secret. Whoever has it and may write to the store can renew and release the
+// lock. Send it over a channel that you would send a password over, and keep it out of logs. It
+// has a few hundred bytes, at most about 4,000, and for a [Batch] its members in addition, at
+// most about 1.5 MB. It is of use as long as the lease is held: renewals, by any process, do
+// not change it. It has no TTL and no [Terms], because those of the resuming client count,
+// but it has the metadata and the end of a MinHold, which is an instant of the wall clock.
+//
+// Of a [Reentrant] or [Batch] that was entered again, Export exports the lease that all its
+// handles share. A [Multi] has several leases: export each of its Handles. The error is that of
+// Err if the handle has ended, and errors.ErrUnsupported for a Multi, and if the store does
+// not support it.
+func (h *Held) Export() (string, error) {
+	if !h.ok() {
+		return "", ErrNotHeld
+	}
+	if err := h.Err(); err != nil {
+		return "", failed("export", h.Key(), err)
+	}
+	return h.handle.export()
+}
+
+// Detach ends the handle without releasing the lock, for a lease that another process has
+// resumed or will resume; see [Held.Export]. It does no IO. This client no longer renews the
+// lease, and neither Unlock nor Close releases it: it ends with its TTL unless another process
+// renews it. Detach does not wait for a renewal that is under way.
+//
+// Done and the contexts of the handle end, and Err returns ErrDetached. All handles of a
+// reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a
+// [Multi] ends the handles of all its locks. Detach returns an error if the handle had ended
+// before: that of Err, or ErrNotHeld after Unlock.
+func (h *Held) Detach() error {
+	if !h.ok() {
+		return ErrNotHeld
+	}
+	if !h.used.CompareAndSwap(false, true) {
+		return failed("detach", h.Key(), ErrNotHeld)
+	}
+	if err := h.handle.detach(); err != nil {
+		return failed("detach", h.Key(), err)
+	}
+	return nil
+}
+
+func (s *heldLease) export() (string, error) {
+	text, err := s.exportLease()
+	if err != nil {
+		return "", failed("export", s.key(), err)
+	}
+	return text, nil
+}
+
+func (s *heldLease) exportLease() (string, error) {
+	exporter, ok := s.client.store.(driver.Exporter)
+	if !ok {
+		return "", errCannotExport
+	}
+	lease := s.entry.Lease()
+	state, err := exporter.Export(lease)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return "", errCannotExport
+	case err != nil:
+		return "", err
+	case len(state) > driver.MaxStateLen:
+		return "", fmt.Errorf("the store exports %d bytes, the limit is %d", len(state), driver.MaxStateLen)
+	}
+	return encodeLease(&lease, state), nil
+}
+
+var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", errors.ErrUnsupported)
+
+func (s *heldLease) detach() error {
+	s.client.young.remove(&s.node)
+	if !s.entry.StopWith(ErrDetached) {
+		return s.state()
+	}
+	return nil
+}
+
+func (r *reentrantHandle) export() (string, error) { return r.of.export() }
+
+func (r *reentrantHandle) detach() error {
+	err := r.of.detach()
+	_ = r.err() // ends the handle
+	return err
+}
+
+func (g *multiHandle) export() (string, error) {
+	return "", failed("export", g.key(), fmt.Errorf("a Multi has several leases, export each of Held.Handles: %w", errors.ErrUnsupported))
+}
+
+func (g *multiHandle) detach() error {
+	_ = g.err() // records a loss before
+	g.end(ErrDetached)
+	return forEach(g.members, (*Held).Detach)
+}
+
+// resumeKind returns the kind of lock that Hooks see for a lease in a mode. What the exporting
+// process called an Election or a Reentrant is a mutex.
+func resumeKind(m driver.Mode) Kind {
+	switch m {
+	case driver.Read:
+		return KindRead
+	case driver.Write:
+		return KindWrite
+	case driver.Permit:
+		return KindSemaphore
+	case driver.Members:
+		return KindBatch
+	}
+	return KindMutex
+}

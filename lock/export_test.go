@@ -1,0 +1,11 @@
+package lock
+
+// StopWheelOf returns a function that closes the wheel of a client without referring to the
+// client.
+func StopWheelOf(c *Client) func() {
+	inner := *c.engine
+	return func() { inner.Close() }
+}
+
+// OpenClients returns the number of open clients in the process.
+func OpenClients() int64 { return openClients.Load() }

@@ -1,0 +1,102 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// Hooks are functions that a client calls about its locks, for metrics and traces. Each may
+// be nil. A client without Hooks does not pay for them.
+//
+// A lock that was acquired ends once: either Released or Lost is called for it, never both.
+//
+//	hook       called                                       on the goroutine of
+//	Waiting    once, when a Lock finds the lock taken, or   the Lock
+//	           waits behind other calls of its client
+//	Acquired   before Lock or TryLock returns a handle      the Lock or TryLock
+//	Refused    before Lock or TryLock returns an error      the Lock or TryLock
+//	Released   after Unlock, or after Close of the client   the Unlock; after Close, of its own
+//	Lost       when the lease is lost                       its own, or the Unlock that notices it
+//
+// Hooks are called concurrently, with no mutex held, and may use the client. A hook that
+// blocks delays the call on whose goroutine it runs, and no other. While Acquired runs, the
+// lock is held and renewed already. A panic of a hook is not recovered. It reaches the caller of
+// Lock, TryLock or Unlock, and ends the process if the goroutine is the hook's own. If Acquired
+// panics, the lock is released, without a call of Released.
+//
+// The ctx is that of the call on whose goroutine the hook runs. On a goroutine of its own, a
+// hook gets the values of the ctx of the Lock, in a context that does not end.
+//
+// What counts once:
+//
+//   - Entering a [Reentrant] or [Batch] again calls no hook. The first Lock is Acquired, and
+//     the last Unlock is Released.
+//   - A [Multi] is one lock of kind KindMulti, reported to the Hooks of the client of its first
+//     lock that is one of this package. Its members report nothing, nor do the rounds in which it
+//     gives some of them back.
+//   - An [Election] is one lock of kind KindElection for each term. [Election.Run] calls the
+//     hooks of its campaigns.
+//   - [Client.Resume] is an acquisition: it calls Acquired or Refused. [Held.Detach] ends the lock
+//     for this client, and calls Released.
+//   - [RWMutex.Downgrade] ends the writer, which calls Released, and Acquired is called for
+//     the reader.
+//   - Misuse that is refused before any IO, such as ErrBadKey, ErrBadTTL or ErrHeldByContext,
+//     calls no hook.
+type Hooks struct {
+	Waiting  func(ctx context.Context, i HookInfo)
+	Acquired func(ctx context.Context, i HookInfo)
+	Refused  func(ctx context.Context, i HookInfo)
+	Released func(ctx context.Context, i HookInfo)
+
+	// Lost is also called when a lease reaches the limit of its Terms. The Reason of its
+	// *renewal.LostError is then renewal.LimitReached, which is no failure.
+	Lost func(ctx context.Context, i HookInfo)
+}
+
+// HookInfo describes a lock to a hook.
+type HookInfo struct {
+	Kind    Kind
+	Key     string  // of a Batch the group, of a Multi all keys
+	Outcome Outcome // "" for Waiting
+
+	Token  uint64        // the fencing token, once acquired; 0 for a Multi
+	Waited time.Duration // from the begin of Lock or TryLock to its end, or to Waiting
+	Held   time.Duration // from the end of Lock or TryLock to the end of the lock
+
+	// Err is the error that Lock or TryLock returns to Refused, the reason of Lost, which
+	// wraps a *renewal.LostError, and ErrClosed or the error of Unlock for Released: a
+	// release that was not confirmed.
+	Err error
+}
+
+// Kind is a kind of lock, as its user sees it.
+type Kind string
+
+// The kinds of locks.
+const (
+	KindMutex     Kind = "mutex"
+	KindReentrant Kind = "reentrant"
+	KindRead      Kind = "read"  // a reader of a RWMutex
+	KindWrite     Kind = "write" // a writer of a RWMutex
+	KindSemaphore Kind = "semaphore"
+	KindBatch     Kind = "batch"
+	KindMulti     Kind = "multi"
+	KindElection  Kind = "election"
+)
+
+// Outcome is how a call or a lock has ended.
+type Outcome string
+
+// The outcomes. The first is that of Acquired, the next four are those of Refused, the next
+// two those of Released, and the last is that of Lost.
+const (
+	OutcomeAcquired    Outcome = "acquired"
+	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken
+	OutcomeCanceled    Outcome = "canceled"      // ctx ended, and the lock was taken or the store not asked
+	OutcomeUnavailable Outcome = "unavailable"   // the store gave no usable answer: ErrUnavailable
+	OutcomeError       Outcome = "error"         // any other error, such as ErrTooMany
+	OutcomeUnlocked    Outcome = "unlocked"
+	OutcomeClosed      Outcome = "closed" // the client was closed
+	OutcomeLost        Outcome = "lost"
+	OutcomeDetached    Outcome = "detached" // Released: Held.Detach left the lock to another process
+)

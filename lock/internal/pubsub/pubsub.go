@@ -1,0 +1,313 @@
+// Package pubsub shares one subscription to Redis channels among many listeners.
+//
+// A message may be lost. While a channel is on, its listeners receive every message; when
+// one may have been missed, they are told so. A listener must therefore be able to find
+// out in another way what a message would have told it.
+package pubsub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Codec gives messages their meaning. Its methods must not block.
+type Codec interface {
+	// ID returns the text by which messages address the listener of that name.
+	ID(name string) string
+
+	// Parse returns the id in a message, and the value that the message carries. The value
+	// 0 tells the listener to act as if a message was missed.
+	Parse(payload string) (id string, value uint64, ok bool)
+
+	// Verify reports whether the message comes from a sender that knows the name of the
+	// listener. Anybody who may publish can send messages.
+	Verify(name, payload string) bool
+}
+
+// OpenFunc returns a subscription to no channel, without IO. Before each ping, stays tells
+// whether the subscription still is at a node where messages arrive.
+type OpenFunc func(ctx context.Context) (ps *redis.PubSub, stays func() bool)
+
+// Subscription delivers messages to listeners. It opens a connection for the first active
+// listener and closes it some time after the last one has left. Its methods are safe
+// for concurrent use.
+type Subscription struct {
+	open        OpenFunc
+	codec       Codec
+	prefix      string // of the channels
+	idleTimeout time.Duration
+
+	ctx    context.Context // ends with Cancel
+	cancel context.CancelFunc
+	work   sync.WaitGroup // the goroutine of run
+	change chan struct{}  // holds an element when wanted has something to return
+
+	mu        sync.Mutex // guards all below, and the fields of channels and listeners
+	running   bool       // run is running
+	listeners map[string]*Listener
+	channels  map[string]*channel
+	active    int // listeners that are active
+}
+
+// channel is the state of one Redis channel.
+type channel struct {
+	active    int  // its listeners that are active
+	requested bool // SUBSCRIBE was sent
+	on        bool // the server has confirmed it
+}
+
+// Listener receives the messages that carry its id. The Subscription guards its fields.
+type Listener struct {
+	wake chan struct{} // holds an element when Take has something to return
+
+	name    string
+	channel string
+	id      string // "" while the Subscription does not know the listener
+	active  bool   // Listen was called
+	on      bool   // the channel was on at Join
+	value   uint64 // the highest in the messages since the last Take
+	missed  bool   // a message may have been missed since then
+}
+
+// Options configure a Subscription.
+type Options struct {
+	// Prefix is the beginning of the names of all channels.
+	Prefix string
+
+	// IdleTimeout is how long a connection outlives the last active listener, in whole
+	// seconds. Default 30 s.
+	IdleTimeout time.Duration
+}
+
+// New returns a subscription, which must be closed. It does no IO.
+func New(open OpenFunc, codec Codec, o Options) *Subscription {
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = idleTimeout
+	}
+	s := &Subscription{
+		open:        open,
+		codec:       codec,
+		prefix:      o.Prefix,
+		idleTimeout: o.IdleTimeout,
+		change:      make(chan struct{}, 1),
+		listeners:   make(map[string]*Listener),
+		channels:    make(map[string]*channel),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Cancel ends the subscription without waiting. Listeners are not told.
+func (s *Subscription) Cancel() { s.cancel() }
+
+// Close calls Cancel and waits until the connection is closed.
+func (s *Subscription) Close() {
+	s.mu.Lock() // Listen does not start run after this
+	s.cancel()
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// Join returns a listener, which must leave. It receives messages from now on if the
+// Subscription is running for others. Join costs little, because most listeners leave
+// before they have to wait.
+func (s *Subscription) Join(name, channel string) *Listener {
+	l := &Listener{name: name, channel: channel, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running {
+		s.add(l)
+		c := s.channels[channel]
+		l.on = c != nil && c.on
+	}
+	return l
+}
+
+// Listen makes a listener active: the Subscription subscribes to its channel. If the
+// channel was not on at Join, the listener is told later that it may have missed a message.
+func (s *Subscription) Listen(l *Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.active || s.ctx.Err() != nil {
+		return
+	}
+	l.active = true
+	s.add(l)
+	c := s.channels[l.channel]
+	if c == nil {
+		c = new(channel)
+		s.channels[l.channel] = c
+	}
+	c.active++
+	s.active++
+	switch {
+	case !c.requested:
+		notify(s.change)
+	case c.on && !l.on:
+		l.miss()
+	}
+	if !s.running {
+		s.running = true
+		s.work.Go(s.run)
+	}
+}
+
+// add makes a listener known. The caller holds mu.
+func (s *Subscription) add(l *Listener) {
+	if l.id == "" {
+		l.id = s.codec.ID(l.name)
+	}
+	s.listeners[l.id] = l
+}
+
+// Leave ends a listener.
+func (s *Subscription) Leave(l *Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l.id)
+	if !l.active {
+		return
+	}
+	s.active--
+	c := s.channels[l.channel]
+	c.active--
+	if c.active == 0 && len(s.channels) > 1 { // the last channel is kept for the next listener
+		notify(s.change)
+	}
+}
+
+// Wake returns a channel that holds an element when Take has something to return.
+func (l *Listener) Wake() <-chan struct{} { return l.wake }
+
+// Take returns the highest value that a listener has received since the last Take, and
+// whether it may have missed a message.
+func (s *Subscription) Take(l *Listener) (value uint64, missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, missed = l.value, l.missed
+	l.value, l.missed = 0, false
+	return value, missed
+}
+
+// deliver gives a message to the listener that it addresses.
+func (s *Subscription) deliver(payload string) {
+	id, value, ok := s.codec.Parse(payload)
+	if !ok {
+		return
+	}
+	l := s.find(id)
+	if l == nil || !s.codec.Verify(l.name, payload) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case value == 0:
+		l.miss()
+	case value > l.value:
+		l.value = value
+		notify(l.wake)
+	}
+}
+
+func (s *Subscription) find(id string) *Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listeners[id]
+}
+
+// confirmed notes that the server has confirmed a channel. Its listeners may have missed
+// messages before.
+func (s *Subscription) confirmed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.channels[name]
+	if c == nil {
+		return
+	}
+	c.on = true
+	for _, l := range s.listeners {
+		if l.channel == name {
+			l.miss()
+		}
+	}
+}
+
+// disconnected notes that the connection has ended. If it had worked, every listener may
+// have missed a message.
+func (s *Subscription) disconnected(worked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.channels {
+		if c.active == 0 {
+			delete(s.channels, name)
+		}
+		c.requested, c.on = false, false
+	}
+	for _, l := range s.listeners {
+		l.on = false
+		if worked {
+			l.miss()
+		}
+	}
+}
+
+// wanted returns the names of the channels to subscribe to, and of those that no listener
+// needs any more.
+func (s *Subscription) wanted() (on, off []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.channels {
+		switch {
+		case c.active == 0 && len(s.channels) > 1:
+			delete(s.channels, name)
+			if c.requested {
+				off = append(off, s.prefix+name)
+			}
+		case !c.requested:
+			c.requested = true
+			on = append(on, s.prefix+name)
+		}
+	}
+	return on, off
+}
+
+// isIdle reports whether no listener is active.
+func (s *Subscription) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active == 0
+}
+
+// stop reports whether no listener is active. If so, run must return: the next Listen
+// starts it again.
+func (s *Subscription) stop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active > 0 {
+		return false
+	}
+	s.running = false
+	clear(s.channels)
+	for _, l := range s.listeners {
+		l.on = false
+	}
+	return true
+}
+
+// miss tells a listener that it may have missed a message. The caller holds mu.
+func (l *Listener) miss() {
+	l.missed = true
+	notify(l.wake)
+}
+
+// notify puts an element into a flag that holds one at most.
+func notify(flag chan struct{}) {
+	select {
+	case flag <- struct{}{}:
+	default:
+	}
+}

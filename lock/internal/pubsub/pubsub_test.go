@@ -1,0 +1,101 @@
+package pubsub
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// plain is a codec of messages "id value sender". The id of a listener is its name in
+// capitals.
+type plain struct{}
+
+func (plain) ID(name string) string { return strings.ToUpper(name) }
+
+func (plain) Parse(payload string) (id string, value uint64, ok bool) {
+	fields := strings.Fields(payload)
+	if len(fields) != 3 {
+		return "", 0, false
+	}
+	value, err := strconv.ParseUint(fields[1], 10, 64)
+	return fields[0], value, err == nil
+}
+
+func (plain) Verify(name, payload string) bool { return strings.HasSuffix(payload, " "+name) }
+
+// running returns a subscription as if a connection was open.
+func running(t *testing.T) *Subscription {
+	s := New(nil, plain{}, Options{})
+	s.running = true
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestAListenerReceivesVerifiedMessagesOnly(t *testing.T) {
+	s := running(t)
+	l := s.Join("a", "c")
+	for _, payload := range []string{"", "A", "A 5", "A five a", "A 5 b", "B 5 b", "a 5 a"} {
+		s.deliver(payload)
+		assert.Empty(t, l.Wake(), "%q", payload)
+	}
+	s.deliver("A 5 a")
+	s.deliver("A 4 a")
+	assert.Len(t, l.Wake(), 1)
+	value, missed := s.Take(l)
+	assert.EqualValues(t, 5, value, "the highest")
+	assert.False(t, missed)
+	s.deliver("A 0 a")
+	value, missed = s.Take(l)
+	assert.Zero(t, value)
+	assert.True(t, missed)
+	s.Leave(l)
+	s.deliver("A 6 a")
+	value, _ = s.Take(l)
+	assert.Zero(t, value, "it has left")
+}
+
+func TestAListenerLearnsThatItMayHaveMissedMessages(t *testing.T) {
+	s := running(t)
+	early := s.Join("early", "c")
+	s.Listen(early)
+	on, off := s.wanted()
+	assert.Equal(t, []string{"c"}, on)
+	assert.Empty(t, off)
+	missed := func(l *Listener) bool {
+		_, missed := s.Take(l)
+		return missed
+	}
+	assert.False(t, missed(early))
+	s.confirmed("c")
+	assert.True(t, missed(early), "messages before the confirmation")
+	late := s.Join("late", "c")
+	s.Listen(late)
+	assert.False(t, missed(late), "the channel was on at Join")
+	s.disconnected(true)
+	assert.True(t, missed(early))
+	assert.True(t, missed(late))
+	s.disconnected(false)
+	assert.False(t, missed(late), "a connection that never worked changes nothing")
+}
+
+func TestChannelsThatNoListenerNeeds(t *testing.T) {
+	s := running(t)
+	first, second := s.Join("first", "1"), s.Join("second", "2")
+	s.Listen(first)
+	s.Listen(second)
+	s.wanted()
+	s.Leave(first)
+	on, off := s.wanted()
+	assert.Empty(t, on)
+	assert.Equal(t, []string{"1"}, off)
+	s.Leave(second)
+	_, off = s.wanted()
+	assert.Empty(t, off, "the last one is kept for the next listener")
+	assert.True(t, s.isIdle())
+	assert.True(t, s.stop())
+}

@@ -1,0 +1,151 @@
+package pubsub
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+const (
+	// PingInterval is the time between two pings of a connection. A connection that
+	// receives nothing for two of them is closed.
+	PingInterval = time.Second
+
+	idleTimeout = 30 * PingInterval // the default
+
+	// The pause after a connection has failed doubles from minPause to maxPause.
+	minPause = 50 * time.Millisecond
+	maxPause = 5 * time.Second
+)
+
+// run keeps a connection open until no listener is active or the Subscription ends.
+func (s *Subscription) run() {
+	pause := minPause
+	for {
+		worked := s.session()
+		if s.ctx.Err() != nil || s.stop() {
+			return
+		}
+		s.disconnected(worked)
+		if worked {
+			pause = minPause
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// session is the life of one connection. It reports whether a channel was ever confirmed.
+func (s *Subscription) session() bool {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	ps, stays := s.open(ctx)
+	if !s.adjust(ctx, ps) {
+		_ = ps.Close()
+		return false
+	}
+	ctx = redisconn.WithoutDial(ctx) // go-redis would reconnect without telling the listeners
+	var worked atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.read(ctx, ps, &worked)
+	}()
+	s.maintain(ctx, ps, stays, ended)
+	_ = ps.Close()
+	<-ended // messages that were read before belong to this session
+	return worked.Load()
+}
+
+// maintain subscribes, unsubscribes and pings until the connection has ended, is at the
+// wrong node, or has been idle for too long.
+func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays func() bool, ended <-chan struct{}) {
+	ticker := time.NewTicker(PingInterval)
+	defer ticker.Stop()
+	ok := true
+	for idle := time.Duration(0); ok && idle < s.idleTimeout; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+			return
+		case <-s.change:
+			ok = s.adjust(ctx, ps)
+		case <-ticker.C:
+			ok = stays() && withTimeout(ctx, func(ctx context.Context) error { return ps.Ping(ctx) })
+			idle += PingInterval
+			if !s.isIdle() {
+				idle = 0
+			}
+		}
+	}
+}
+
+// adjust subscribes to the channels that are wanted and unsubscribes from others.
+func (s *Subscription) adjust(ctx context.Context, ps *redis.PubSub) bool {
+	on, off := s.wanted()
+	return withTimeout(ctx, func(ctx context.Context) error {
+		if len(off) > 0 {
+			if err := ps.Unsubscribe(ctx, off...); err != nil {
+				return err
+			}
+		}
+		if len(on) > 0 {
+			return ps.Subscribe(ctx, on...)
+		}
+		return nil
+	})
+}
+
+// withTimeout bounds f, which may dial and write, by PingInterval.
+func withTimeout(ctx context.Context, f func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, PingInterval)
+	defer cancel()
+	return f(ctx) == nil
+}
+
+// read receives messages until the connection fails or is silent for two pings. Any
+// failure ends the connection, because a timeout may have cut a message in two.
+func (s *Subscription) read(ctx context.Context, ps *redis.PubSub, worked *atomic.Bool) {
+	for {
+		message := receive(ctx, ps)
+		switch m := message.(type) {
+		case nil:
+			return
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				worked.Store(true)
+				s.confirmed(strings.TrimPrefix(m.Channel, s.prefix))
+			}
+		case *redis.Message:
+			s.deliver(m.Payload)
+		}
+	}
+}
+
+// receive returns the next message, or nil if the connection has ended. go-redis panics
+// when it receives a reply that is not a message, such as an empty array. It holds no
+// mutex then.
+func receive(ctx context.Context, ps *redis.PubSub) (message any) {
+	ctx, cancel := context.WithTimeout(ctx, 2*PingInterval)
+	defer cancel()
+	defer func() {
+		if recover() != nil {
+			message = nil
+		}
+	}()
+	message, err := ps.Receive(ctx)
+	if err != nil {
+		return nil
+	}
+	return message
+}

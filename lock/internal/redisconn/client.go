@@ -1,0 +1,311 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Options configure a Client. Timeout and PoolSize must be set.
+type Options struct {
+	// Timeout bounds one call of Run or RunAll.
+	Timeout time.Duration
+
+	// PoolSize bounds the connections to a node that carry calls of Run and RunAll.
+	PoolSize int
+
+	// Acks allows calls of Batch.Acknowledge. Such batches have up to PoolSize connections to
+	// a node for themselves.
+	Acks bool
+}
+
+// Client sends scripts to a server or to a cluster. Its methods are safe for concurrent
+// use. They return soon after their ctx has ended, even if the server hangs. The server
+// may still execute what they have sent by then.
+type Client struct {
+	node    *Node    // the server; nil for a cluster
+	cluster *cluster // nil for one server
+	timeout time.Duration
+	secrets secrets
+
+	calls       *calls
+	cancelDials context.CancelFunc
+	dials       *sync.WaitGroup // goroutines of the connectors
+}
+
+var errNilClient = errors.New("rdb is nil")
+
+// New returns a client for the server of a *redis.Client, or for the cluster of a
+// *redis.ClusterClient. It makes clients of its own from the options of rdb, and does not
+// use rdb otherwise. It sends nothing.
+func New(rdb redis.UniversalClient, o Options) (*Client, error) {
+	c := &Client{timeout: o.Timeout, calls: newCalls()}
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if rdb == nil {
+			return nil, errNilClient
+		}
+		var ctx context.Context
+		ctx, c.cancelDials = context.WithCancel(context.Background())
+		c.dials = new(sync.WaitGroup)
+		derived := derive(rdb.Options())
+		c.node = newNode(ctx, c.dials, c.calls, 0, *derived, o)
+		c.secrets = secrets{derived.Password, derived.Username}
+	case *redis.ClusterClient:
+		if rdb == nil {
+			return nil, errNilClient
+		}
+		c.cluster = newCluster(rdb.Options(), o, c.calls)
+		c.cancelDials, c.dials = c.cluster.cancel, &c.cluster.dials
+		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
+	case nil:
+		return nil, errNilClient
+	default:
+		return nil, fmt.Errorf("rdb has type %T, need *redis.Client or *redis.ClusterClient: %w", rdb, errors.ErrUnsupported)
+	}
+	return c, nil
+}
+
+// Cancel makes all running and later calls return ErrClosed. It does not block. It reports
+// whether this is the first call of Cancel.
+func (c *Client) Cancel() bool {
+	if !c.calls.close() {
+		return false
+	}
+	c.cancelDials()
+	return true
+}
+
+// Close closes all connections. Call Cancel first.
+func (c *Client) Close() error {
+	if c.cluster != nil {
+		return c.cluster.close()
+	}
+	return c.node.close()
+}
+
+// Wait waits for all goroutines of the client. After Close they end soon, unless a function
+// of the user's redis.Options does not return when its ctx ends.
+func (c *Client) Wait() {
+	c.calls.running.Wait()
+	c.dials.Wait()
+}
+
+// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
+// must call End, and Wait waits for that.
+func (c *Client) Begin(ctx context.Context) error { return c.calls.begin(ctx) }
+
+// End ends what a successful Begin has begun.
+func (c *Client) End() { c.calls.running.Done() }
+
+// Go runs f on a goroutine that Wait waits for. The caller has called Begin, and not yet
+// End.
+func (c *Client) Go(f func()) { c.calls.running.Go(f) }
+
+// Closing returns a channel that Cancel closes.
+func (c *Client) Closing() <-chan struct{} { return c.calls.closing }
+
+// IsCluster reports whether the client is for a cluster. The keys of a script must then
+// have the same slot.
+func (c *Client) IsCluster() bool { return c.cluster != nil }
+
+// Addresses returns the address of the server, or the configured addresses of the cluster.
+// It returns nil for a master behind Sentinel, whose address it does not know.
+func (c *Client) Addresses() []string {
+	switch {
+	case c.cluster != nil:
+		return slices.Clone(c.cluster.seeds)
+	case c.node.addr == failoverAddr:
+		return nil
+	}
+	return []string{c.node.addr}
+}
+
+// SingleNode returns the node of a client for one server. It returns nil for a cluster.
+func (c *Client) SingleNode() *Node { return c.node }
+
+// Serving returns the node that serves a slot, or nil if none is known.
+func (c *Client) Serving(slot uint16) *Node {
+	if c.cluster != nil {
+		return c.cluster.slots[slot].Load()
+	}
+	return c.node
+}
+
+// Master returns the node that serves a slot. If none is known, it asks the cluster.
+func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
+	if c.cluster == nil {
+		return c.node, nil
+	}
+	n, err := c.cluster.master(ctx, slot)
+	if err != nil {
+		return nil, c.calls.reason(ctx, err)
+	}
+	return n, nil
+}
+
+// Run runs a script on the node that serves its keys, for at most Options.Timeout. The
+// first two elements of args are left free for the command. The others are the number of
+// keys, the keys and the arguments; the first key is a *string. Run returns soon after ctx
+// or the client has ended. The server may still execute the script then. The texts of
+// errors do not contain secret.
+func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any) (Reply, error) {
+	if err := c.calls.begin(ctx); err != nil {
+		return Reply{}, err
+	}
+	defer c.calls.running.Done()
+	until := time.Now().Add(c.timeout)
+	a := c.send(ctx, sc, until, args)
+	if a.err != nil {
+		err := c.calls.reason(ctx, c.timeoutError(until, c.secrets.clean(a.err, secret)))
+		if isUnsent(a.err) { // clean may have removed that
+			err = notSentError{err}
+		}
+		return Reply{}, err
+	}
+	return Reply{a.value, a.sent}, nil
+}
+
+// Reply is the reply to a script.
+type Reply struct {
+	Value any
+	Sent  time.Time // an instant before the script was sent
+}
+
+func (c *Client) send(ctx context.Context, sc *Script, until time.Time, args []any) answer {
+	if c.cluster == nil {
+		return c.node.run(ctx, sc, until, false, args)
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, until, NoAnswerError(c.timeout))
+	defer cancel()
+	slot := SlotOf(*args[3].(*string))
+	var a answer
+	a.value, a.err = c.cluster.run(ctx, slot, sc.Eager, func(n *Node, asking bool) (any, error) {
+		a = n.run(ctx, sc, until, asking, args)
+		return a.value, a.err
+	})
+	return a
+}
+
+// timeoutError replaces the error of a call that has exceeded the client's own timeout.
+func (c *Client) timeoutError(until time.Time, err error) error {
+	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	if late && !time.Now().Before(until) {
+		return NoAnswerError(c.timeout)
+	}
+	return err
+}
+
+// Call is one script of RunAll. RunAll sets Reply and Err.
+type Call struct {
+	Script *Script
+	Args   []any // as for Run
+	Reply  any
+	Err    error
+
+	call *call // nil: not sent yet
+}
+
+// RunAll runs scripts on a node, in pipelines that they share with other calls. It returns
+// when each of them has a reply or an error. It follows no redirections. RunAll returns an
+// error if it has sent nothing. The errors of the calls are those of go-redis; use Explain
+// before showing them to users. until is the deadline that the calls had.
+func (c *Client) RunAll(ctx context.Context, n *Node, calls []*Call) (until time.Time, err error) {
+	if err := c.calls.begin(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer c.calls.running.Done()
+	if c.cluster != nil {
+		defer c.cluster.suspectLater(n)()
+	}
+	until = time.Now().Add(c.timeout)
+	n.autoPipeliner.sendAll(ctx, until, calls, (*Script).byDigest)
+	n.autoPipeliner.sendAll(ctx, until, calls, (*Script).inFull)
+	for _, call := range calls {
+		c.noteResult(n, call.Err)
+	}
+	return until, nil
+}
+
+// Explain returns the error of a call of RunAll, or of a Batch, as Run would return it:
+// without secrets, and replaced if the reason is the end of the client, of ctx, or of the
+// time. until is the result of RunAll, and zero for a Batch.
+func (c *Client) Explain(ctx context.Context, until time.Time, err error, secrets ...string) error {
+	err = c.secrets.clean(err, secrets...)
+	if !until.IsZero() {
+		err = c.timeoutError(until, err)
+	}
+	return c.calls.reason(ctx, err)
+}
+
+// HasMoved reports whether another node of the cluster has the key of a call, or will have
+// it. err is the error of the call.
+func (c *Client) HasMoved(n *Node, err error) bool {
+	if c.cluster == nil {
+		return false
+	}
+	_, redirects := redirected(err, n.addr)
+	return redirects || IsTryAgain(err)
+}
+
+// MaxRedirects is the maximum number of redirections that a request follows. A slot that
+// moves twice causes four, because an ASK may precede each MOVED.
+const MaxRedirects = 4
+
+// Follow returns the node to which an error of the node n redirects a call for a slot, and
+// whether ASKING must precede the call there. It reports false if the error is not a
+// redirection.
+func (c *Client) Follow(n *Node, err error, slot uint16) (to *Node, asking, ok bool) {
+	if c.cluster == nil {
+		return nil, false, false
+	}
+	r, ok := redirected(err, n.addr)
+	if !ok {
+		return nil, false, false
+	}
+	return c.cluster.follow(r, slot), r.asking, true
+}
+
+// Suspect makes a cluster read its slots again. Call it after a reply of the node that no
+// script returns.
+func (c *Client) Suspect(n *Node) {
+	if c.cluster != nil {
+		c.cluster.suspect(n)
+	}
+}
+
+// noteResult tells a cluster the result of a request to a node.
+func (c *Client) noteResult(n *Node, err error) {
+	if c.cluster != nil {
+		c.cluster.noteResult(n, err)
+	}
+}
+
+// pingsPerRefresh is after how many pings of a subscription the slots are read again.
+const pingsPerRefresh = 30
+
+// Subscribe returns a subscription without channels. The caller calls stays at each ping
+// and closes the subscription when stays reports false. In a cluster the subscription may be
+// at any node, because the nodes forward messages to each other. stays reports false when
+// the node does not serve slots any more, because it may have left the cluster.
+//
+// A call must have succeeded before, so that a cluster knows its nodes.
+func (c *Client) Subscribe(ctx context.Context) (ps *redis.PubSub, stays func() bool) {
+	if c.cluster == nil {
+		return c.node.rdb.Subscribe(ctx), func() bool { return true }
+	}
+	n := c.cluster.candidates()[0]
+	served, pings := c.cluster.serves(n), 0
+	return n.rdb.Subscribe(ctx), func() bool {
+		if pings++; pings%pingsPerRefresh == 0 {
+			c.cluster.requestRefresh() // there may be no request that the node could redirect
+		}
+		return !served || c.cluster.serves(n)
+	}
+}

@@ -1,0 +1,260 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// suspectAfter is how long a node may leave a request unanswered before the other nodes
+// are asked whether it still serves its slots.
+const suspectAfter = time.Second
+
+// cluster knows which master of a Redis Cluster serves which slot. It has a go-redis
+// client for each node, so that a slow node does not delay requests to the others. The
+// cluster client of go-redis returns from a pipeline only when the slowest node answers.
+type cluster struct {
+	options      redis.Options // for the client of a node, without the address
+	own          Options
+	calls        *calls
+	seeds        []string
+	clusterSlots func(context.Context) ([]redis.ClusterSlot, error) // of the user; nil: ask the nodes
+
+	slots [SlotCount]atomic.Pointer[Node] // nil: no known master
+
+	ctx    context.Context // ends with the client
+	cancel context.CancelFunc
+	work   sync.WaitGroup // the refresher
+	moves  moves
+	dials  sync.WaitGroup // goroutines of the connectors
+
+	mu      sync.Mutex // guards all below, and Node.idleSince
+	nodes   map[string]*Node
+	lastID  int
+	refresh *refresh // in progress or next; nil: there is no refresher
+	gates   map[uint16]*gate
+
+	gateCount atomic.Int32 // len(gates); written under mu and read without
+}
+
+func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &cluster{
+		options:      *derive(nodeOptions(o)),
+		own:          own,
+		calls:        cs,
+		seeds:        o.Addrs,
+		clusterSlots: o.ClusterSlots,
+		nodes:        make(map[string]*Node),
+		gates:        make(map[uint16]*gate),
+		ctx:          ctx,
+		cancel:       cancel,
+	}
+}
+
+// nodeOptions returns the options of a cluster client that apply to each node.
+func nodeOptions(o *redis.ClusterOptions) *redis.Options {
+	return &redis.Options{
+		Dialer: o.Dialer, OnConnect: o.OnConnect, ClientName: o.ClientName, TLSConfig: o.TLSConfig, DialTimeout: o.DialTimeout,
+		Username: o.Username, Password: o.Password, CredentialsProvider: o.CredentialsProvider,
+		CredentialsProviderContext: o.CredentialsProviderContext, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
+		ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
+		PoolFIFO: o.PoolFIFO,
+	}
+}
+
+// close closes the nodes and waits for the refresher.
+func (c *cluster) close() error {
+	c.mu.Lock() // from here on, no refresher starts and no node is added
+	c.cancel()
+	nodes := slices.Collect(maps.Values(c.nodes))
+	c.mu.Unlock()
+	err := closeAll(nodes)
+	c.work.Wait()
+	return err
+}
+
+// closeAll closes nodes. The caller holds no mutex, because the user's connections may
+// take long to close.
+func closeAll(nodes []*Node) error {
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}
+
+// master returns the master of a slot. If none is known, it waits for a refresh.
+func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
+	n := c.slots[slot].Load()
+	if n != nil {
+		return n, nil
+	}
+	r := c.requestRefresh()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if n = c.slots[slot].Load(); n != nil {
+		return n, nil
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return nil, fmt.Errorf("no node of the cluster serves slot %d", slot)
+}
+
+// node returns the node with an address. It makes the node if there is none.
+func (c *cluster) node(addr string) *Node {
+	c.mu.Lock()
+	n, kept := c.nodeLocked(addr)
+	c.mu.Unlock()
+	if !kept {
+		_ = n.close()
+	}
+	return n
+}
+
+// nodeLocked is node for callers that hold mu. A closed cluster does not keep a new node:
+// nodeLocked then reports false, and the caller must close the node after it has unlocked
+// mu.
+func (c *cluster) nodeLocked(addr string) (n *Node, kept bool) {
+	n = c.nodes[addr]
+	if n == nil {
+		o := c.options
+		o.Addr = addr
+		c.lastID++
+		n = newNode(c.ctx, &c.dials, c.calls, c.lastID, o, c.own)
+		if c.ctx.Err() != nil {
+			return n, false
+		}
+		c.nodes[addr] = n
+	}
+	return n, true
+}
+
+// serves reports whether a node served a slot at the last refresh.
+func (c *cluster) serves(n *Node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n.idleSince.IsZero()
+}
+
+// run calls f with the master of a slot and follows redirections. While the slot moves to
+// another node, only one call at a time is sent, except for the first try of an eager call.
+//
+// run returns any reply to a script that ASKING precedes. A renewal must not do that,
+// because a node that is importing the slot may not have its single key yet. The scripts of
+// run name several keys, and such a node executes them only if it has all of the keys.
+func (c *cluster) run(ctx context.Context, slot uint16, eager bool, f func(n *Node, asking bool) (any, error)) (any, error) {
+	call := c.beginSlotCall(slot, eager)
+	defer call.leave()
+	if err := call.wait(ctx); err != nil {
+		return nil, err
+	}
+	n, err := c.master(ctx, slot)
+	if err != nil {
+		return nil, err
+	}
+	asking := false
+	for redirects := 0; ; {
+		stop := c.suspectLater(n)
+		reply, err := f(n, asking)
+		stop()
+		c.noteResult(n, err)
+		to, ok := redirected(err, n.addr)
+		switch {
+		case ok && redirects < MaxRedirects:
+			redirects++
+			n, asking = c.follow(to, slot), to.asking
+		case IsTryAgain(err):
+			call.tryAgain(err)
+			if err := call.wait(ctx); err != nil {
+				return nil, err
+			}
+			if n, err = c.master(ctx, slot); err != nil {
+				return nil, err
+			}
+			redirects, asking = 0, false // before Redis 7, each try gets an ASK and then a TRYAGAIN
+		default:
+			if ctx.Err() == nil {
+				call.succeeded()
+			}
+			return reply, err
+		}
+	}
+}
+
+// follow returns the node that a redirection leads to.
+func (c *cluster) follow(to redirection, slot uint16) *Node {
+	c.mu.Lock()
+	n, kept := c.nodeLocked(to.addr)
+	n.idleSince = time.Time{} // the next refresh may not know yet that n serves, and must not close it
+	c.mu.Unlock()
+	if !kept {
+		_ = n.close()
+	}
+	if !to.asking {
+		c.slots[slot].Store(n)
+		c.requestRefresh() // other slots have probably moved too
+	}
+	return n
+}
+
+// suspectLater suspects a node after suspectAfter, unless stop is called before.
+func (c *cluster) suspectLater(n *Node) (stop func() bool) {
+	return time.AfterFunc(suspectAfter, func() { c.suspect(n) }).Stop
+}
+
+// noteResult suspects a node because of the error of a request, or clears the suspicion
+// if there is none.
+func (c *cluster) noteResult(n *Node, err error) {
+	switch {
+	case err == nil:
+		if n.suspect.Load() { // avoids a write to memory that all callers share
+			n.suspect.Store(false)
+		}
+	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed): // by this process
+	case mayHaveMoved(err):
+		c.suspect(n)
+	}
+}
+
+// suspect marks a node as suspected and requests a refresh.
+func (c *cluster) suspect(n *Node) {
+	n.suspect.Store(true)
+	c.requestRefresh()
+}
+
+// mayHaveMoved reports whether an error means that another node may serve the slots: the
+// connection failed, or the node replied that it does not serve.
+func mayHaveMoved(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	for _, code := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,74 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+// closeHookConn calls a function when it is closed.
+type closeHookConn struct {
+	net.Conn
+	onClose func()
+}
+
+func (c closeHookConn) Close() error {
+	c.onClose()
+	return c.Conn.Close()
+}
+
+// The user's connection may take long to close, and calls to other nodes must not wait for
+// it.
+func TestClusterClosesConnectionsWithoutItsMutex(t *testing.T) {
+	var addrs []string
+	for range 2 {
+		w := &testredis.Wire{Answer: func([]string) string { return "+OK\r\n" }}
+		addrs = append(addrs, w.Client(t, redis.Options{}).Options().Addr)
+	}
+	var master atomic.Int64
+	var c *Client
+	var free, held atomic.Int64
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs[1:],
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return closeHookConn{conn, func() {
+				if c.cluster.mu.TryLock() {
+					c.cluster.mu.Unlock()
+					free.Add(1)
+				} else {
+					held.Add(1)
+				}
+			}}, err
+		},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addrs[master.Load()]}}}}, nil
+		},
+	})
+	defer rdb.Close()
+	c = newClient(t, rdb, Options{})
+	require.NoError(t, runEcho(t.Context(), c, "k"))
+	first := c.Serving(0)
+	master.Store(1)
+	require.NoError(t, c.cluster.readSlots())
+	require.NoError(t, runEcho(t.Context(), c, "k"))
+	assert.NotSame(t, first, c.Serving(0))
+
+	c.cluster.mu.Lock()
+	first.idleSince = time.Now().Add(-2 * forgetAfter)
+	c.cluster.mu.Unlock()
+	require.NoError(t, c.cluster.readSlots())
+	assert.Positive(t, free.Load(), "the node that has served no slot for a minute is closed")
+	closed := free.Load()
+	require.NoError(t, closeClient(c))
+	assert.Greater(t, free.Load(), closed)
+	assert.Zero(t, held.Load())
+}

@@ -1,0 +1,84 @@
+package redisconn
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errNilReply is the error of a nil reply, which no script may return. It does not match
+// redis.Nil, which means a missing key.
+var errNilReply = errors.New("unexpected nil reply")
+
+// errNoAuth replaces a refusal that says the same in the words of the protocol.
+var errNoAuth = errors.New("NOAUTH, the server requires a password")
+
+// secrets holds the texts that no error may show.
+type secrets struct {
+	password string
+	user     string // removed only as a whole word, because it may be a single letter
+}
+
+// clean returns an error of go-redis without the secrets and the owners. Some error replies
+// repeat the arguments of the command, and errors end up in logs.
+func (s *secrets) clean(err error, owners ...string) error {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		switch {
+		case errors.Is(err, redis.Nil):
+			return errNilReply
+		case isWrongType(reply.Error()):
+			return ErrWrongType
+		case isNoAuth(reply.Error()):
+			return errNoAuth
+		}
+	}
+	text := err.Error()
+	shown, _, _ := strings.Cut(text, ", with args beginning with:")
+	for _, secret := range slices.Concat([]string{s.password}, owners) {
+		if secret != "" {
+			shown = strings.ReplaceAll(shown, secret, "(secret)")
+		}
+	}
+	if s.user != "" {
+		shown = strings.ReplaceAll(shown, " "+s.user+" ", " (secret) ")
+	}
+	if shown == text {
+		return err
+	}
+	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
+}
+
+// isAnswered reports whether the server has replied to a command. err is the error of
+// go-redis for it, and may be an error reply.
+func isAnswered(err error) bool {
+	if err == nil {
+		return true
+	}
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// isWrongType reports whether an error reply is WRONGTYPE. Servers up to Redis 6 put the
+// position in the script before the code.
+func isWrongType(reply string) bool {
+	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.Contains(reply, ": WRONGTYPE ")
+}
+
+// isNoAuth reports whether an error reply means that the client must authenticate. Servers
+// since Redis 6.2 send it for a command that is too long before authentication.
+func isNoAuth(reply string) bool {
+	return strings.HasPrefix(reply, "ERR Protocol error: unauthenticated ")
+}
+
+// IsTryAgain reports whether err is a TRYAGAIN reply. A node sends it when the slot is being
+// migrated and the node has only some of the script's keys. The script was not executed.
+func IsTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
+
+// IsNoKey reports whether the server refused a script because the user may not access one
+// of its keys. The error says nothing about other keys.
+func IsNoKey(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "key")
+}

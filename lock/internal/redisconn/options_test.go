@@ -1,0 +1,99 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+func TestDeriveOptions(t *testing.T) {
+	user := &redis.Options{
+		Addr: "example.invalid:1", Username: "u", Password: "p", DB: 3, ClientName: "app", MaxRetries: 7,
+		ReadTimeout: time.Minute, PoolSize: 500, MinIdleConns: 100, DialTimeout: time.Hour, DialerRetries: 9, ConnMaxLifetime: time.Hour,
+		Limiter: limiter{}, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
+	}
+	rdb := redis.NewClient(derive(user))
+	defer rdb.Close()
+	o := rdb.Options()
+	assert.Equal(t, []any{"example.invalid:1", "u", "p", 3, "app", time.Hour},
+		[]any{o.Addr, o.Username, o.Password, o.DB, o.ClientName, o.ConnMaxLifetime}, "copied")
+	assert.Equal(t, 0, o.MaxRetries, "no retries")
+	assert.True(t, o.ContextTimeoutEnabled)
+	assert.Zero(t, o.ReadTimeout, "no timeout")
+	assert.Zero(t, o.WriteTimeout, "no timeout")
+	assert.Equal(t, 10*time.Second, o.DialTimeout)
+	assert.Equal(t, 1, o.DialerRetries)
+	assert.Equal(t, 4, o.PoolSize)
+	assert.Equal(t, 4, o.PipelinePoolSize)
+	assert.Zero(t, o.MinIdleConns)
+	assert.True(t, o.DisableIdentity)
+	assert.Nil(t, o.Limiter)
+	assert.Nil(t, o.ClientSideCacheConfig)
+	assert.Equal(t, 7, user.MaxRetries, "the options of the user are unchanged")
+}
+
+// limiter refuses every request.
+type limiter struct{}
+
+func (limiter) Allow() error { return errors.New("limit exceeded") }
+
+func (limiter) ReportResult(error) {}
+
+func TestCloseWaitsForRunningCalls(t *testing.T) {
+	w := &testredis.Wire{Answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
+	c := newClient(t, w.Client(t, redis.Options{}), Options{})
+	var hook slowHook
+	for _, conn := range c.node.autoPipeliner.directConns {
+		conn.rdb.AddHook(&hook)
+	}
+	c.node.autoPipeliner.pipelined.AddHook(&hook)
+	done := make(chan error)
+	go func() {
+		done <- runEcho(t.Context(), c, "k")
+	}()
+	require.Eventually(t, func() bool { return hook.begun.Load() > 0 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, closeClient(c))
+	assert.Equal(t, hook.begun.Load(), hook.ended.Load())
+	require.ErrorIs(t, <-done, ErrClosed)
+}
+
+// slowHook delays the return of commands.
+type slowHook struct{ begun, ended atomic.Int64 }
+
+func (*slowHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h.delay(func() error { return next(ctx, cmds) })
+	}
+}
+
+func (h *slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.delay(func() error { return next(ctx, cmd) })
+	}
+}
+
+func (h *slowHook) delay(f func() error) error {
+	h.begun.Add(1)
+	err := f()
+	time.Sleep(50 * time.Millisecond)
+	h.ended.Add(1)
+	return err
+}
+
+func TestCleanKeepsTheKindOfAnError(t *testing.T) {
+	s := secrets{password: "lock"} // a common word, which texts of errors contain
+	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
+	assert.ErrorIs(t, s.clean(io.EOF, "owner", ""), io.EOF)
+	assert.NotErrorIs(t, s.clean(redis.Nil), redis.Nil, "every script returns a value")
+}

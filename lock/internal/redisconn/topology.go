@@ -1,0 +1,251 @@
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	refreshTimeout = time.Second            // for one node
+	minRefresh     = 100 * time.Millisecond // the minimum time between two refreshes
+	suspectRefresh = time.Second            // the maximum time while a node is suspected
+	forgetAfter    = time.Minute            // for a node that serves no slot
+)
+
+// refresh is one reading of the slots.
+type refresh struct {
+	requested chan struct{} // holds an element if the refresh has been requested
+	done      chan struct{}
+	err       error // set before done is closed
+}
+
+func newRefresh() *refresh {
+	return &refresh{requested: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// requestRefresh returns the current refresh, or the next one if none is in progress. It
+// starts the refresher if there is none.
+func (c *cluster) requestRefresh() *refresh {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refresh == nil {
+		c.refresh = newRefresh()
+		if c.ctx.Err() == nil {
+			c.work.Go(c.refresher)
+		} else {
+			c.refresh.err = ErrClosed
+			close(c.refresh.done)
+		}
+	}
+	select {
+	case c.refresh.requested <- struct{}{}:
+	default:
+	}
+	return c.refresh
+}
+
+// refresher reads the slots as long as refreshes are requested or a node is suspected. The
+// replica of a failed node may need a while to take over. Without further refreshes, the
+// next renewals would have to fail before the client looks for it.
+func (c *cluster) refresher() {
+	for {
+		err := c.readSlots()
+		next := c.finishRefresh(err)
+		suspected := c.probeSuspects()
+		pause(c.ctx, minRefresh)
+		if suspected {
+			select {
+			case <-next.requested:
+			case <-time.After(suspectRefresh):
+			case <-c.ctx.Done():
+			}
+		}
+		if !c.continueRefresh(next, suspected) {
+			return
+		}
+	}
+}
+
+// finishRefresh ends the current refresh and returns the next one.
+func (c *cluster) finishRefresh(err error) *refresh {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refresh.err = err
+	close(c.refresh.done)
+	c.refresh = newRefresh()
+	return c.refresh
+}
+
+// continueRefresh reports whether the refresher makes the next refresh. Otherwise it ends.
+func (c *cluster) continueRefresh(next *refresh, suspected bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx.Err() != nil:
+		next.err = ErrClosed
+		close(next.done)
+		return false
+	case !suspected && len(next.requested) == 0:
+		c.refresh = nil
+		return false
+	}
+	return true
+}
+
+// readSlots reads the slots from the user's ClusterSlots function. If there is none, it asks
+// one node after another until a node returns them.
+func (c *cluster) readSlots() error {
+	if c.clusterSlots != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
+		defer cancel()
+		slots, err := c.clusterSlots(ctx)
+		if err != nil {
+			return fmt.Errorf("ClusterSlots function: %w", err)
+		}
+		return c.applySlots(slots, "")
+	}
+	err := errors.New("cluster client without addresses")
+	for _, n := range c.candidates() {
+		var slots []redis.ClusterSlot
+		if slots, err = c.readSlotsFrom(n); err == nil {
+			err = c.applySlots(slots, n.addr)
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("no node returned the slots of the cluster: %w", err)
+}
+
+// candidates returns all nodes: first those that serve slots, then those that do not, then
+// the suspected ones. Within each group the order is random.
+func (c *cluster) candidates() []*Node {
+	for _, addr := range c.seeds {
+		c.node(addr)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		list = append(list, n)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	slices.SortStableFunc(list, func(a, b *Node) int { return cmp.Compare(rank(a), rank(b)) })
+	return list
+}
+
+func rank(n *Node) int {
+	switch {
+	case n.suspect.Load():
+		return 2
+	case !n.idleSince.IsZero():
+		return 1
+	}
+	return 0
+}
+
+// readSlotsFrom reads the slots from a node. The node is suspected afterwards if it did not
+// answer, or replied that it does not serve. If it returns slots, it is not.
+func (c *cluster) readSlotsFrom(n *Node) ([]redis.ClusterSlot, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
+	defer cancel()
+	slots, err := n.rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
+	switch {
+	case errors.Is(err, redis.Nil): // go-redis does not parse a null address
+		return nil, fmt.Errorf("%s returned no addresses: cluster-preferred-endpoint-type must not be unknown-endpoint", n.addr)
+	case err != nil:
+		n.suspect.Store(mayHaveMoved(err))
+		return nil, err
+	case len(slots) == 0:
+		return nil, fmt.Errorf("%s returned no slots", n.addr)
+	}
+	n.suspect.Store(false)
+	return slots, nil
+}
+
+// applySlots makes the slots that a node, or the user's function, has returned the current
+// ones. It rejects slots without any known master, because otherwise the cluster would
+// forget all nodes. source is the address of the node, or empty.
+func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
+	var masters [SlotCount]*Node
+	serving := make(map[*Node]bool)
+	for _, r := range slots {
+		if len(r.Nodes) == 0 || r.Start < 0 || r.End >= SlotCount {
+			continue
+		}
+		addr, ok := resolveAddr(source, r.Nodes[0].Addr) // the first node is the master
+		if !ok {
+			continue
+		}
+		n := c.node(addr)
+		serving[n] = true
+		for slot := r.Start; slot <= r.End; slot++ {
+			masters[slot] = n
+		}
+	}
+	if len(serving) == 0 {
+		return errors.New("no slot of the cluster has a known master")
+	}
+	var from, to *Node // the latest move that was noted: neighbouring slots move together
+	for slot, n := range masters {
+		before := c.slots[slot].Load()
+		if before == n {
+			continue
+		}
+		c.slots[slot].Store(n)
+		if before != from || n != to {
+			from, to = before, n
+			c.noteMove(slot, before, n)
+		}
+	}
+	c.noteReplicas(source, slots)
+	c.retire(serving)
+	return nil
+}
+
+// retire records which nodes serve slots. It closes nodes that have not served any for
+// forgetAfter.
+func (c *cluster) retire(serving map[*Node]bool) {
+	var retired []*Node
+	c.mu.Lock()
+	for addr, n := range c.nodes {
+		switch {
+		case serving[n]:
+			n.idleSince = time.Time{}
+		case n.idleSince.IsZero():
+			n.idleSince = time.Now()
+		case time.Since(n.idleSince) > forgetAfter && !slices.Contains(c.seeds, addr):
+			delete(c.nodes, addr)
+			retired = append(retired, n) // no call has used it for longer than a call may last
+		}
+	}
+	c.mu.Unlock()
+	_ = closeAll(retired)
+}
+
+// probeSuspects asks the suspected nodes that serve slots. It reports whether one of them
+// is still suspected afterwards.
+func (c *cluster) probeSuspects() bool {
+	var wg sync.WaitGroup
+	var list []*Node
+	c.mu.Lock()
+	for _, n := range c.nodes {
+		if n.suspect.Load() && n.idleSince.IsZero() {
+			list = append(list, n)
+		}
+	}
+	c.mu.Unlock()
+	for _, n := range list {
+		wg.Go(func() { _, _ = c.readSlotsFrom(n) })
+	}
+	wg.Wait()
+	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })
+}

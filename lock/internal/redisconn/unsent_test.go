@@ -1,0 +1,78 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+func TestACallWithoutAConnectionIsNotSent(t *testing.T) {
+	t.Parallel()
+	refused := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer refused.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	password := redis.NewClient(&redis.Options{Addr: shared.Server(t).Addr(), Username: "nobody", Password: "wrong"})
+	defer password.Close()
+	for name, rdb := range map[string]redis.UniversalClient{"refused": refused, "cluster": cluster, "wrong password": password} {
+		c := newClient(t, rdb, Options{})
+		for range 20 { // on direct connections and in pipelines
+			require.ErrorIs(t, runEcho(t.Context(), c, "k"), ErrNotSent, name)
+		}
+	}
+}
+
+func TestACallThatMayBeExecutedIsSent(t *testing.T) {
+	t.Parallel()
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if strings.HasPrefix(strings.ToLower(command[0]), "eval") {
+			return "" // closes the connection
+		}
+		return "+OK\r\n"
+	}}
+	c := newClient(t, w.Client(t, redis.Options{}), Options{})
+	err := runEcho(t.Context(), c, "k")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, ErrNotSent)
+}
+
+func TestWhatIsNotRedisIsQuoted(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]struct{ greeting, want string }{
+		"HTTP": {"HTTP/1.1 400 Bad Request\r\nDate: x\r\n\r\n", `the server sends "HTTP/1.1 400 Bad Request", which is no reply of Redis; is it a Redis server, and does it expect TLS?`},
+		"TLS":  {"\x15\x03\x01\x00\x02\x02\x16", `the server sends "\x15\x03\x01\x00\x02\x02\x16", which is no reply`},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Write([]byte(says.greeting))
+				_ = conn.Close()
+			}
+		}()
+		rdb := redis.NewClient(&redis.Options{Addr: l.Addr().String()})
+		defer rdb.Close()
+		c := newClient(t, rdb, Options{})
+		require.ErrorContains(t, runEcho(context.Background(), c, "k"), says.want, name)
+	}
+}
+
+func TestNoSecretIsQuoted(t *testing.T) {
+	var f replyScanner
+	require.NoError(t, f.scan([]byte("+OK\r\n")))
+	assert.EqualError(t, f.scan([]byte("secret\r\n")), errInvalidReply.Error(), "after a reply")
+	f = replyScanner{}
+	assert.EqualError(t, f.scan([]byte("*2\r\nsecret\r\n")), notRedisError{[]byte("*2")}.Error(), "within a reply")
+}

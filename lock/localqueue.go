@@ -1,0 +1,236 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// localQueues order the calls of Lock of one client: one queue for each key and family of
+// modes, first come first served. Only the head of a queue asks the store. Of readers and of
+// holders of permits, who can hold the lock together, several do.
+//
+// A call leaves its queue once it has the lock, so that the next calls take their places in
+// the store's queue while the lock is held. So the store has few waiters of one process and
+// key, however many calls there are. Batches are only counted, because most of them want
+// different members.
+type localQueues struct {
+	max int // calls in all lines
+
+	mu     sync.Mutex // guards all below
+	calls  int
+	queues map[queueKey]*keyQueue
+}
+
+// queueKey names a queue. Readers and writers share one, with the mode Write.
+type queueKey struct {
+	key  string
+	mode driver.Mode
+}
+
+// keyQueue is the queue of a key.
+type keyQueue struct {
+	mode    driver.Mode // of the active calls
+	active  int         // calls that ask the store, at least one
+	taken   int         // active calls whose latest answer is that the lock is taken
+	answers int         // that the active calls have had, so far
+	waiters list.List   // of *waiter
+}
+
+// waiter is a call that must not ask the store yet.
+type waiter struct {
+	request driver.Request
+	answers int        // of the queue when the call entered it
+	grant   chan error // ends the wait: nil if the call may ask now, or the error of a call before it
+}
+
+// maxActive bounds the calls of one queue that ask the store at one time.
+const maxActive = 64
+
+func (l *localQueues) init(most int) {
+	l.max = most
+	l.queues = make(map[queueKey]*keyQueue)
+}
+
+func queueKeyOf(r driver.Request) queueKey {
+	if r.Mode == driver.Read {
+		return queueKey{r.Key, driver.Write}
+	}
+	return queueKey{r.Key, r.Mode}
+}
+
+// canStart reports whether one more call may ask the store beside the active ones.
+func (l *keyQueue) canStart(r driver.Request) bool {
+	if l.active == 0 {
+		return true
+	}
+	switch r.Mode {
+	case driver.Read:
+		return l.mode == driver.Read && l.active < maxActive
+	case driver.Permit:
+		return l.active < min(r.Limit(), maxActive)
+	}
+	return false
+}
+
+// enter waits until the call may ask the store; then the caller must call release or fail. It
+// returns ErrTooMany at once if too many calls wait, the cause of ctx if that ends, or the error
+// with which an earlier call of the queue failed. If ctx ends and the store has answered nobody
+// in the queue meanwhile, the error is ErrUnavailable.
+func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observation) error {
+	l.mu.Lock()
+	if l.calls >= l.max {
+		l.mu.Unlock()
+		return ErrTooMany
+	}
+	l.calls++
+	if r.Mode == driver.Members {
+		l.mu.Unlock()
+		return nil
+	}
+	id := queueKeyOf(r)
+	of := l.queues[id]
+	if of == nil {
+		of = new(keyQueue)
+		l.queues[id] = of
+	}
+	if of.waiters.Len() == 0 && of.canStart(r) {
+		of.mode = r.Mode
+		of.active++
+		l.mu.Unlock()
+		return nil
+	}
+	t := &waiter{request: r, answers: of.answers, grant: make(chan error, 1)}
+	place := of.waiters.PushBack(t)
+	l.mu.Unlock()
+
+	o.waiting()
+	select {
+	case err := <-t.grant:
+		if err != nil || ctx.Err() == nil {
+			return err
+		}
+		t.grant <- nil // cancel passes the turn on
+	case <-ctx.Done():
+	}
+	return l.cancel(ctx, id, place)
+}
+
+// cancel takes a call whose ctx has ended out of its queue. If the call was allowed to ask
+// meanwhile, its turn goes to the next call.
+//
+// The lock counts as taken if an active call is told so, or if some call has had an answer
+// since this one entered. Otherwise the store has left the whole queue without an answer.
+func (l *localQueues) cancel(ctx context.Context, id queueKey, place *list.Element) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.queues[id]
+	w := place.Value.(*waiter)
+	select {
+	case err := <-w.grant:
+		if err != nil {
+			return err
+		}
+		of.active--
+	default:
+		of.waiters.Remove(place)
+	}
+	taken := of.taken > 0 || of.answers != w.answers
+	l.calls--
+	l.advance(id)
+	if !taken {
+		return ErrUnavailable
+	}
+	return context.Cause(ctx)
+}
+
+// setTaken counts an active call whose latest answer is that the lock is taken, or counts it
+// no more.
+func (l *localQueues) setTaken(r driver.Request, taken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.queues[queueKeyOf(r)]
+	switch {
+	case of == nil: // a batch, which is in no queue
+	case taken:
+		of.taken++
+		of.answers++
+	default:
+		of.taken--
+	}
+}
+
+// release counts a call out and lets the next calls of the queue ask. taken tells that the
+// lock was taken by the latest answer to the call, and granted that the call has the lock.
+func (l *localQueues) release(r driver.Request, taken, granted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+	id := queueKeyOf(r)
+	of := l.queues[id]
+	if of == nil {
+		return
+	}
+	if taken {
+		of.taken--
+	}
+	if taken || granted {
+		of.answers++
+	}
+	of.active--
+	l.advance(id)
+}
+
+// fail is release after an error that every call of the queue would meet: all waiting calls
+// return it. Active calls get the outcome of their own requests.
+func (l *localQueues) fail(r driver.Request, taken bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+	id := queueKeyOf(r)
+	of := l.queues[id]
+	if of == nil {
+		return
+	}
+	if taken {
+		of.taken--
+	}
+	of.active--
+	for place := of.waiters.Front(); place != nil; place = place.Next() {
+		place.Value.(*waiter).grant <- err
+		l.calls--
+	}
+	of.waiters.Init()
+	l.advance(id)
+}
+
+// advance lets all calls ask that may ask now. The caller holds mu.
+func (l *localQueues) advance(id queueKey) {
+	of := l.queues[id]
+	for {
+		first := of.waiters.Front()
+		if first == nil {
+			break
+		}
+		t := first.Value.(*waiter)
+		if !of.canStart(t.request) {
+			break
+		}
+		of.mode = t.request.Mode
+		of.active++
+		of.waiters.Remove(first)
+		t.grant <- nil
+	}
+	if of.active == 0 {
+		delete(l.queues, id)
+	}
+}
+
+// len returns the number of calls in all queues.
+func (l *localQueues) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}

@@ -1,0 +1,57 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// The ctx of a queued call ends, and before the call leaves the queue it is allowed to ask or
+// is failed. This moment is too short for a test from outside.
+
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// behind adds a call to the queue of r.
+func behind(l *localQueues, r driver.Request) *list.Element {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls++
+	return l.queues[queueKeyOf(r)].waiters.PushBack(&waiter{request: r, grant: make(chan error, 1)})
+}
+
+// lineFor returns queues with one active call for r and one behind it.
+func lineFor(t *testing.T, r driver.Request) (*localQueues, *list.Element) {
+	t.Helper()
+	l := new(localQueues)
+	l.init(10)
+	require.NoError(t, l.enter(t.Context(), r, nil))
+	return l, behind(l, r)
+}
+
+func TestACallThatLeavesItsLineTooLate(t *testing.T) {
+	r := driver.Request{Key: "k"}
+	t.Run("its turn has come", func(t *testing.T) {
+		l, place := lineFor(t, r)
+		l.release(r, false, false)
+		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), ErrUnavailable, "the store has answered nobody")
+		assert.Zero(t, l.len())
+		assert.Empty(t, l.queues, "the line is given back")
+	})
+	t.Run("it was told that the call before it failed", func(t *testing.T) {
+		l, place := lineFor(t, r)
+		l.fail(r, false, io.EOF)
+		assert.Empty(t, l.queues, "the line is given back")
+		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), io.EOF)
+		assert.Zero(t, l.len())
+	})
+}

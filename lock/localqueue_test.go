@@ -1,0 +1,119 @@
+package lock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// If a call is cancelled at the moment at which it may ask the store, the next call may ask.
+func TestATurnIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l localQueues
+		l.init(10)
+		k := driver.Request{Key: "k"}
+		var had, cancelled int
+		for i := range 200 {
+			require.NoError(t, l.enter(t.Context(), k, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			second, third := make(chan error), make(chan error)
+			go func() { second <- l.enter(ctx, k, nil) }()
+			synctest.Wait()
+			go func() { third <- l.enter(t.Context(), k, nil) }()
+			synctest.Wait()
+			assert.Equal(t, 3, l.len())
+			if i%2 == 0 {
+				l.release(k, false, false)
+				cancel()
+			} else { // the call may notice this only after it was allowed to ask
+				l.mu.Lock()
+				cancel()
+				l.calls--
+				l.queues[queueKeyOf(k)].active--
+				l.advance(queueKeyOf(k))
+				l.mu.Unlock()
+			}
+			if err := <-second; err == nil {
+				had++
+				l.release(k, false, false)
+			} else {
+				cancelled++
+				require.ErrorIs(t, err, ErrUnavailable, "the store has answered nobody")
+			}
+			require.NoError(t, <-third)
+			l.release(k, false, false)
+			require.Zero(t, l.len())
+			require.Empty(t, l.queues)
+		}
+		t.Logf("%d had their turn, %d were cancelled", had, cancelled)
+	})
+}
+
+// Calls ask, give up and fail at random. A writer asks alone, the number of concurrent calls is
+// bounded, and every call returns.
+func TestWhoAsksTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l localQueues
+		l.init(1000)
+		var mu sync.Mutex // guards both
+		asking, most := map[driver.Mode]int{}, map[driver.Mode]int{}
+		call := func(r driver.Request) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(100)+1)*time.Millisecond)
+			defer cancel()
+			if l.enter(ctx, r, nil) != nil {
+				return
+			}
+			mu.Lock()
+			asking[r.Mode]++
+			most[r.Mode] = max(most[r.Mode], asking[r.Mode])
+			assert.False(t, asking[driver.Write] > 0 && asking[driver.Write]+asking[driver.Read] > 1, "a writer asks alone")
+			mu.Unlock()
+			time.Sleep(time.Duration(rand.N(5)) * time.Millisecond)
+			mu.Lock()
+			asking[r.Mode]--
+			mu.Unlock()
+			if rand.N(20) == 0 {
+				l.fail(r, false, context.Canceled)
+				return
+			}
+			l.release(r, false, false)
+		}
+		permits, batch := &driver.Attrs{Limit: 5}, &driver.Attrs{Members: []string{"m"}}
+		var wg sync.WaitGroup
+		for i := range 3000 {
+			r := driver.Request{Key: "k", Mode: driver.Mode(i % 5)}
+			switch r.Mode {
+			case driver.Write:
+				if i%4 > 0 {
+					r.Mode = driver.Read
+				}
+			case driver.Permit:
+				r.Attrs = permits
+			case driver.Members:
+				r.Attrs = batch
+			}
+			wg.Go(func() { call(r) })
+			if i%100 == 0 {
+				time.Sleep(time.Duration(rand.N(20)) * time.Millisecond)
+			}
+		}
+		wg.Wait()
+		require.Zero(t, l.len())
+		require.Empty(t, l.queues)
+		assert.Equal(t, 1, most[driver.Exclusive])
+		assert.Equal(t, 1, most[driver.Write])
+		assert.LessOrEqual(t, most[driver.Permit], 5)
+		assert.LessOrEqual(t, most[driver.Read], maxActive)
+		for _, mode := range []driver.Mode{driver.Read, driver.Permit, driver.Members} {
+			assert.Greater(t, most[mode], 1, mode)
+		}
+	})
+}

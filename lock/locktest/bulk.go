@@ -1,0 +1,151 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// releaseAll releases leases in one call and returns their errors.
+func (f *fixture) releaseAll(ctx context.Context, leases ...driver.Lease) []error {
+	f.Helper()
+	out := make([]error, len(leases))
+	for i := range out {
+		out[i] = errors.New("not overwritten")
+	}
+	require.NoError(f, f.store.(driver.BulkReleaser).ReleaseAll(ctx, leases, out))
+	return out
+}
+
+// inBulk wraps a case so that it is skipped for a store that is no driver.BulkReleaser.
+func inBulk(run func(f *fixture)) func(f *fixture) {
+	return func(f *fixture) {
+		bulk, ok := f.store.(driver.BulkReleaser)
+		if !ok || errors.Is(bulk.ReleaseAll(f.ctx, nil, nil), errors.ErrUnsupported) {
+			f.Log("skipped: the store is no driver.BulkReleaser")
+			return
+		}
+		run(f)
+	}
+}
+
+// bulk has the cases of driver.BulkReleaser.
+var bulk = []testCase{
+	{name: "an_empty_bulk_release_does_nothing", run: inBulk(func(f *fixture) {
+		require.NoError(f, f.store.(driver.BulkReleaser).ReleaseAll(f.ctx, nil, nil))
+		assert.Empty(f, f.releaseAll(f.ctx))
+	})},
+	{name: "each_outcome_of_a_bulk_release_belongs_to_its_lease", run: inBulk(func(f *fixture) {
+		var leases []driver.Lease
+		var theirs []bool
+		for i := range 40 {
+			for _, mode := range f.allModes() {
+				l := f.acquire(f.any(mode, fmt.Sprint(mode, i)))
+				foreign := i%3 == 0
+				if foreign {
+					l.Owner += "0"
+				}
+				leases, theirs = append(leases, l), append(theirs, foreign)
+			}
+		}
+		for i, err := range f.releaseAll(f.ctx, leases...) {
+			if theirs[i] {
+				require.ErrorIs(f, err, driver.ErrNotHeld, "%v", leases[i])
+				assert.NotContains(f, err.Error(), leases[i].Owner, "errors must not show owners")
+				f.refused(f.against(leases[i].Mode, leases[i].Key[len(f.prefix):]))
+			} else {
+				require.NoError(f, err, "%v", leases[i])
+				f.rises(leases[i].Token, f.acquire(f.any(leases[i].Mode, leases[i].Key[len(f.prefix):])).Token)
+			}
+		}
+	})},
+	{name: "S10_a_repeated_bulk_release_changes_nothing", run: inBulk(func(f *fixture) {
+		var leases, next []driver.Lease
+		for i := range 300 {
+			leases = append(leases, f.acquire(f.request(fmt.Sprint(i))))
+		}
+		assert.Equal(f, make([]error, len(leases)), f.releaseAll(f.ctx, leases...))
+		for i := range leases {
+			next = append(next, f.acquire(f.request(fmt.Sprint(i))))
+		}
+		for _, err := range f.releaseAll(f.ctx, leases...) {
+			require.ErrorIs(f, err, driver.ErrNotHeld)
+		}
+		assert.Equal(f, slices.Repeat([]outcome{renewed}, len(next)), f.renew(next...))
+	})},
+	{name: "L4_a_bulk_release_does_not_need_the_token", run: inBulk(func(f *fixture) {
+		var leases []driver.Lease
+		for _, mode := range f.allModes() {
+			for i := range 3 {
+				l := f.acquire(f.any(mode, fmt.Sprint(mode, i)))
+				if i > 0 {
+					l.Token = 0
+				}
+				l.Unanswered = i > 1
+				leases = append(leases, l)
+			}
+		}
+		assert.Equal(f, make([]error, len(leases)), f.releaseAll(f.ctx, leases...))
+		for _, l := range leases {
+			if l.Unanswered {
+				_, err := f.store.Acquire(f.ctx, l.Request)
+				require.ErrorIs(f, err, driver.ErrNotAcquired, "the tombstone refuses it")
+			}
+			f.acquire(f.any(l.Mode, l.Key[len(f.prefix):]))
+		}
+	})},
+	{name: "S4_a_bulk_release_of_expired_leases", ends: true, run: inBulk(func(f *fixture) {
+		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
+		f.expire()
+		next := f.acquire(f.request("a"))
+		for _, err := range f.releaseAll(f.ctx, a, b) {
+			require.ErrorIs(f, err, driver.ErrNotHeld)
+		}
+		assert.Equal(f, []outcome{renewed}, f.renew(next))
+	})},
+	{name: "a_bulk_release_with_a_cancelled_context", run: inBulk(func(f *fixture) {
+		cause := errors.New("the cause")
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		cancel(cause)
+		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
+		for _, err := range f.releaseAll(ctx, a, b) {
+			require.ErrorIs(f, err, cause)
+		}
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(a, b))
+	})},
+	{name: "foreign_data_does_not_stop_a_bulk_release", needs: needsSpoil, run: inBulk(func(f *fixture) {
+		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))
+		f.Spoil(f.T, f.store, b.Key)
+		out := f.releaseAll(f.ctx, a, b, c)
+		require.NoError(f, out[0])
+		require.Error(f, out[1])
+		require.NoError(f, out[2])
+		assert.True(f, f.Spoiled(f.T, f.store, b.Key))
+		f.acquire(f.request("a"))
+		f.acquire(f.request("c"))
+	})},
+	{name: "a_bulk_release_hands_over", needs: needsWaiting, run: inBulk(func(f *fixture) {
+		var leases []driver.Lease
+		var calls []*waitCall
+		for _, mode := range f.allModes() {
+			for i := range 3 {
+				key := fmt.Sprint(mode, i)
+				leases = append(leases, f.acquire(f.any(mode, key)))
+				if i > 0 {
+					calls = append(calls, f.waitFor(f.against(mode, key)))
+				}
+			}
+		}
+		assert.Equal(f, make([]error, len(leases)), f.releaseAll(f.ctx, leases...))
+		getAll(calls...)
+		for _, mode := range f.allModes() {
+			f.acquire(f.any(mode, fmt.Sprint(mode, 0)))
+		}
+	})},
+}

@@ -1,0 +1,218 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// causes returns the errors with a meaning of their own as results of a store. They may
+// also be causes of contexts: errgroup.WithContext cancels all calls with the error of
+// one TryLock.
+func causes() map[string]error {
+	return map[string]error{
+		"HeldError":      &driver.HeldError{Key: "another key", ExpiresIn: time.Hour},
+		"ErrNotAcquired": driver.ErrNotAcquired,
+		"ErrWrongType":   driver.ErrWrongType,
+		"ErrBadKey":      driver.ErrBadKey,
+		"ErrClosed":      driver.ErrClosed,
+		"ErrNotHeld":     driver.ErrNotHeld,
+		"ErrLost":        driver.ErrLost,
+	}
+}
+
+// endingContexts has cases in which the caller's context ends during a call of the store.
+var endingContexts = []testCase{
+	{name: "L4_the_cause_of_a_context_is_no_answer", run: func(f *fixture) {
+		f.cancelEach("k", func(c *lock.Client, key string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := c.Mutex(key).TryLock(ctx)
+				return err
+			}
+		})
+		f.cancelEach("waiting", func(c *lock.Client, key string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := c.Mutex(key).Lock(ctx)
+				return err
+			}
+		})
+		f.cancelEach("multi", func(c *lock.Client, key string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := lock.Multi(c.Mutex(key)).TryLock(ctx)
+				return err
+			}
+		})
+	}},
+	{name: "L4_the_cause_of_a_context_does_not_answer_a_downgrade", needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
+		f.cancelEach("k", func(c *lock.Client, key string) func(context.Context) error {
+			m := c.RWMutex(key)
+			w, err := m.Lock(f.ctx)
+			require.NoError(f, err)
+			return func(ctx context.Context) error {
+				_, err := m.Downgrade(ctx, w)
+				return err
+			}
+		})
+	}},
+	{name: "L4_the_cause_of_a_context_that_ends_in_a_queue", run: func(f *fixture) {
+		for name, cause := range causes() {
+			key := f.prefix + name
+			holder := f.acquire(f.request(name))
+			c := f.newClient()
+			ctx, cancel := context.WithCancelCause(f.ctx)
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex(key).Lock(ctx)
+				done <- err
+			}()
+			f.until(func() bool { return c.Stats().Waiting > 0 }, "Lock is waiting")
+			cancel(cause)
+			err := <-done
+			if !errors.Is(err, driver.ErrUnavailable) { // the store had answered
+				f.names(err, key, cause, driver.ErrNotAcquired)
+			}
+			require.NoError(f, f.store.Release(f.ctx, holder))
+			f.until(func() bool { return c.Stats().Releasing == 0 }, "the place in the queue is released")
+			f.acquire(f.request(name))
+		}
+	}},
+}
+
+// cancelEach cancels the calls that prepare returns, with each cause, before and after
+// the store has executed the request. The call must leave nothing behind, and a late
+// request must acquire nothing.
+func (f *fixture) cancelEach(what string, prepare func(c *lock.Client, key string) func(context.Context) error) {
+	f.Helper()
+	for name, cause := range causes() {
+		for _, executed := range []bool{false, true} {
+			key := fmt.Sprint(what, " ", name, " ", executed)
+			s := &unanswered{fixture: f, executes: executed, asked: make(chan struct{}, 1)}
+			c, err := lock.New(s.asStore(), &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+			require.NoError(f, err)
+			f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
+			call := prepare(c, f.prefix+key)
+
+			s.hang(cause)
+			ctx, cancel := context.WithCancelCause(f.ctx)
+			done := make(chan error, 1)
+			go func() { done <- call(ctx) }()
+			<-s.asked
+			cancel(cause)
+			f.names(<-done, f.prefix+key, cause, driver.ErrUnavailable)
+			f.until(func() bool { return c.Stats().Releasing == 0 }, "the lease is released")
+			for _, r := range s.requests() {
+				_, err := f.store.Acquire(f.ctx, r)
+				require.ErrorIs(f, err, driver.ErrNotAcquired, "a late request must acquire nothing: %s", key)
+			}
+			f.acquire(f.request(key))
+		}
+	}
+}
+
+// names expects the error of a call whose context has ended, of the given kind:
+// ErrNotAcquired or ErrUnavailable. It matches no other kind, whatever the cause is.
+func (f *fixture) names(err error, key string, cause, kind error) {
+	f.Helper()
+	other := driver.ErrNotAcquired
+	if errors.Is(kind, other) {
+		other = driver.ErrUnavailable
+	}
+	require.ErrorIs(f, err, kind)
+	require.NotErrorIs(f, err, other)
+	if !errors.Is(cause, driver.ErrNotAcquired) {
+		require.ErrorIs(f, err, cause)
+	}
+	assert.ErrorContains(f, err, fmt.Sprintf("%q", key), "the error names the key")
+}
+
+// until waits for an event that must happen.
+func (f *fixture) until(happened func() bool, what string) {
+	f.Helper()
+	for deadline := time.Now().Add(f.patience()); !happened(); time.Sleep(time.Millisecond) {
+		require.True(f, time.Now().Before(deadline), what)
+	}
+}
+
+// unanswered forwards calls to the store of a case until hang is called. From then on,
+// Acquire and Wait get no answer, and return the cause of their context once it has
+// ended.
+type unanswered struct {
+	*fixture
+	executes bool          // execute requests that get no answer
+	asked    chan struct{} // receives a value for each unanswered request
+
+	mu    sync.Mutex // guards all below
+	cause error      // future cause of the caller's context; nil while calls are forwarded
+	seen  []driver.Request
+}
+
+func (u *unanswered) hang(cause error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.cause = cause
+}
+
+// requests returns the unanswered requests.
+func (u *unanswered) requests() []driver.Request {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.seen
+}
+
+// asStore returns the store. It implements driver.Waiter if the underlying store does.
+func (u *unanswered) asStore() driver.Store {
+	asks := struct{ driver.Store }{&acquirer{u.store, u}}
+	if _, ok := u.store.(driver.Waiter); !ok {
+		return asks
+	}
+	return struct {
+		driver.Store
+		driver.Waiter
+	}{asks.Store, u}
+}
+
+// acquirer is a store whose Acquire gets no answer.
+type acquirer struct {
+	driver.Store
+	of *unanswered
+}
+
+func (a *acquirer) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	return a.of.answer(ctx, r, a.Store.Acquire)
+}
+
+// Wait implements [driver.Waiter].
+func (u *unanswered) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	return u.answer(ctx, r, u.waiter().Wait)
+}
+
+func (u *unanswered) answer(ctx context.Context, r driver.Request, ask func(context.Context, driver.Request) (driver.Lease, error)) (driver.Lease, error) {
+	u.mu.Lock()
+	cause := u.cause
+	if cause != nil {
+		u.seen = append(u.seen, r)
+	}
+	u.mu.Unlock()
+	if cause == nil {
+		return ask(ctx, r)
+	}
+	if u.executes {
+		_, err := ask(ctx, r)
+		assert.NoError(u, err)
+	}
+	select {
+	case u.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	assert.NotErrorIs(u, context.Cause(ctx), cause, "the store must not see the caller's cause")
+	return driver.Lease{Unanswered: true}, context.Cause(ctx)
+}

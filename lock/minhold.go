@@ -1,0 +1,72 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// NoMinHold is a [Terms].MinHold that keeps nothing, as 0 does in Options. In Client.With it
+// overrides the MinHold of the client, which 0 inherits.
+const NoMinHold time.Duration = -1
+
+// checkMinHold refuses terms with a MinHold if the store cannot keep a released lock.
+func (c *core) checkMinHold(t Terms) error {
+	if t.MinHold > 0 && !c.canKeep(driver.Exclusive) {
+		return fmt.Errorf("lock: the store cannot keep a lock after its release (Terms.MinHold): %w", errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// checkKept refuses a request that cannot have the MinHold of the client. Readers, writers and
+// permits share a key, so "taken until then" would not mean that the work is done once.
+func (c *Client) checkKept(m driver.Mode) error {
+	switch {
+	case c.terms.MinHold == 0 || m == driver.Exclusive:
+		return nil
+	case m != driver.Members:
+		return fmt.Errorf("a lock of mode %v cannot have a MinHold: %w", m, errors.ErrUnsupported)
+	case !c.canKeep(m):
+		return fmt.Errorf("the store cannot keep a batch after its release (Terms.MinHold): %w", errors.ErrUnsupported)
+	}
+	return nil
+}
+
+func (c *core) canKeep(m driver.Mode) bool {
+	keeper, ok := c.store.(driver.Keeper)
+	return ok && keeper.CanKeep(m)
+}
+
+// keptUntil returns the lease with an instant until which its release keeps the lock taken.
+func keptUntil(l driver.Lease, until time.Time) driver.Lease {
+	var attrs driver.Attrs
+	if l.Attrs != nil {
+		attrs = *l.Attrs
+	}
+	attrs.KeepUntil = until
+	l.Attrs = &attrs
+	return l
+}
+
+// notKept returns the lease without that instant.
+func notKept(l driver.Lease) driver.Lease {
+	if l.Attrs == nil || l.Attrs.KeepUntil.IsZero() {
+		return l
+	}
+	return keptUntil(l, time.Time{})
+}
+
+// giveBack unlocks a lock that the caller of Lock does not get. Its MinHold does not apply,
+// because no work was done. A handle that has entered a lock again is unlocked as ever, because the
+// lock belongs to the first handle.
+func (h *Held) giveBack(ctx context.Context) error {
+	s, first := h.handle.(*heldLease)
+	if !first || !h.used.CompareAndSwap(false, true) {
+		return h.Unlock(ctx)
+	}
+	_, err := s.leave(ctx, false)
+	return err
+}

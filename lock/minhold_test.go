@@ -1,0 +1,390 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+const minHold = 5 * time.Minute // longer than the TTL
+
+// keeping is waiting with a client whose locks have a MinHold.
+func keeping(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	waiting(t, &lock.Options{Terms: lock.Terms{MinHold: minHold}}, test)
+}
+
+// rest returns for how long a key stays taken by nobody.
+func (b *bench) rest(key string) time.Duration {
+	b.t.Helper()
+	info, err := b.Inspect(ctx, key)
+	require.NoError(b.t, err)
+	if info.FreeIn > 0 {
+		assert.Zero(b.t, info.Held)
+		assert.Empty(b.t, info.Holders)
+	}
+	return info.FreeIn
+}
+
+func TestMinHoldKeepsALockTaken(t *testing.T) {
+	for name, work := range map[string]time.Duration{"at once": 0, "before the TTL": ttl / 2, "after the TTL": 3 * ttl} {
+		t.Run(name, func(t *testing.T) {
+			keeping(t, func(t *testing.T, b *bench) {
+				h := b.lock("k")
+				assert.Zero(t, b.rest("k"), "it has a holder")
+				time.Sleep(work)
+				require.NoError(t, h.Unlock(ctx))
+				assert.Equal(t, minHold-work, b.rest("k"))
+				_, err := b.Mutex("k").TryLock(ctx)
+				var held *lock.HeldError
+				require.ErrorAs(t, err, &held)
+				assert.Equal(t, minHold-work, held.ExpiresIn)
+				require.ErrorIs(t, h.Err(), lock.ErrNotHeld)
+
+				time.Sleep(minHold - work - 1)
+				_, err = b.Mutex("k").TryLock(ctx)
+				require.ErrorIs(t, err, lock.ErrNotAcquired, "a nanosecond before")
+				time.Sleep(time.Nanosecond)
+				next, err := b.Mutex("k").TryLock(ctx)
+				require.NoError(t, err)
+				assert.Greater(t, next.Token(), h.Token())
+			})
+		})
+	}
+}
+
+func TestALockThatWasHeldForMinHoldIsReleasedAtOnce(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		time.Sleep(minHold)
+		require.NoError(t, h.Unlock(ctx))
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// MinHold counts from the moment at which Lock has returned, not from that of its call.
+func TestMinHoldCountsFromTheAnswer(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		h, err := b.Mutex("k").TryLock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		assert.Equal(t, minHold, b.rest("k"))
+	})
+}
+
+func TestWaitersGetAKeptLockInOrder(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		start := time.Now()
+		var mu sync.Mutex // guards got
+		var got []time.Duration
+		var wg sync.WaitGroup
+		for range 3 {
+			other, err := lock.New(storeOf(b.mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+			require.NoError(t, err)
+			wg.Go(func() {
+				defer other.Close(ctx)
+				next, err := other.Mutex("k").Lock(ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				got = append(got, time.Since(start))
+				mu.Unlock()
+				assert.NoError(t, next.Unlock(ctx))
+			})
+			settle(time.Second)
+		}
+		require.NoError(t, h.Unlock(ctx))
+		wg.Wait()
+		assert.Equal(t, []time.Duration{minHold, 2 * minHold, 3 * minHold}, got)
+	})
+}
+
+// storeOf returns a store on mem that cannot be closed, so that clients can share it.
+func storeOf(mem *memstore.Store) driver.Store {
+	return struct {
+		driver.Store
+		driver.Waiter
+		driver.Keeper
+		driver.Inspector
+	}{mem, mem, mem, mem}
+}
+
+// A holder that crashes delays others for its TTL only, because its work may not be done.
+func TestACrashEndsMinHold(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		b.lock("k")
+		b.loseRequests(func(context.Context, locktest.Op) error { return errIO })
+		time.Sleep(ttl)
+		assert.Zero(t, b.mem.ExpiresIn("k"))
+	})
+}
+
+// A lock that was lost is given back at once, because another should do its work.
+func TestALossEndsMinHold(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseRequests(always(locktest.Renew, errIO))
+		<-h.Done()
+		b.heal()
+		require.Positive(t, b.mem.ExpiresIn("k"), "the store still has it")
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// A lock that ended because its terms say so is kept as after any other Unlock.
+func TestAPlannedEndDoesNotEndMinHold(t *testing.T) {
+	for name, terms := range map[string]lock.Terms{"MaxHold": {MaxHold: time.Minute}, "Fixed": {Fixed: true}} {
+		t.Run(name, func(t *testing.T) {
+			keeping(t, func(t *testing.T, b *bench) {
+				h, err := b.With(terms).Mutex("k").Lock(ctx)
+				require.NoError(t, err)
+				start := time.Now()
+				<-h.Done()
+				require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+				synctest.Wait()
+				assert.Equal(t, minHold-time.Since(start), b.rest("k"))
+			})
+		})
+	}
+}
+
+func TestCloseKeepsLocksThatHaveAMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		client, err := lock.New(storeOf(mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+		require.NoError(t, err)
+		for _, key := range []string{"a", "b"} {
+			_, err := client.Mutex(key).Lock(ctx)
+			require.NoError(t, err)
+		}
+		_, err = client.With(lock.Terms{MinHold: lock.NoMinHold}).Mutex("c").Lock(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, client.Close(ctx))
+		assert.Equal(t, minHold-time.Minute, mem.ExpiresIn("a"))
+		assert.Equal(t, minHold-time.Minute, mem.ExpiresIn("b"))
+		assert.Zero(t, mem.ExpiresIn("c"))
+	})
+}
+
+// The rest is that of the moment at which a release is sent, however often it must be sent.
+func TestAReleaseThatIsRepeatedKeepsTheRest(t *testing.T) {
+	t.Run("the answer is lost", func(t *testing.T) {
+		keeping(t, func(t *testing.T, b *bench) {
+			h := b.lock("k")
+			time.Sleep(time.Second)
+			b.loseAnswers(once(locktest.Release, errIO))
+			require.NoError(t, h.Unlock(ctx))
+			assert.Equal(t, 2, b.calls(locktest.Release))
+			assert.Equal(t, minHold-time.Second, b.rest("k"))
+		})
+	})
+	t.Run("in the background", func(t *testing.T) {
+		keeping(t, func(t *testing.T, b *bench) {
+			h := b.lock("k")
+			b.loseRequests(hang(locktest.Release))
+			require.ErrorIs(t, h.Unlock(ctx), lock.ErrUnavailable)
+			time.Sleep(5 * time.Second)
+			require.Positive(t, b.Stats().Releasing)
+			b.heal()
+			time.Sleep(5 * time.Second)
+			require.Zero(t, b.Stats().Releasing)
+			assert.Equal(t, minHold-13*time.Second, b.rest("k"))
+		})
+	})
+}
+
+func TestAnAbandonedAcquisitionIsNotKept(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		b.loseAnswers(always(locktest.Acquire, errIO))
+		_, err := b.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		b.heal()
+		settle(time.Second)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestTheLastHandleOfAReentrantLockKeepsIt(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		outer, err := b.Reentrant("k").Lock(ctx)
+		require.NoError(t, err)
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		time.Sleep(time.Second)
+		inner, err := b.Reentrant("k").Lock(inside)
+		require.NoError(t, err)
+		require.NoError(t, outer.Unlock(ctx))
+		assert.Zero(t, b.rest("k"), "it is still held")
+		time.Sleep(time.Second)
+		require.NoError(t, inner.Unlock(ctx))
+		assert.Equal(t, minHold-2*time.Second, b.rest("k"), "it counts from the first Lock")
+	})
+}
+
+func TestMinHoldOfAMulti(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		taken := b.taken("c")
+		_, err := b.all("a", "b", "c").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.Equal(t, 1, b.mem.Len(), "what was acquired in vain is given back at once")
+		require.NoError(t, b.mem.Release(ctx, taken))
+
+		h, err := b.all("a", "b", "c").TryLock(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, h.Unlock(ctx))
+		for _, key := range []string{"a", "b", "c"} {
+			assert.Equal(t, minHold-time.Second, b.rest(key))
+		}
+	})
+}
+
+// A Multi that fails unlocks its handle of a lock that its caller holds, and no more.
+func TestAMultiThatFailsDoesNotEndMinHoldOfItsCaller(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		b.taken("taken")
+		outer, err := b.Reentrant("a").Lock(ctx)
+		require.NoError(t, err)
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		_, err = lock.Multi(b.Reentrant("a"), b.Mutex("taken")).TryLock(inside)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, outer.Err())
+		require.NoError(t, outer.Unlock(ctx))
+		assert.Equal(t, minHold, b.rest("a"))
+	})
+}
+
+func TestMinHoldOfABatch(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		h, err := b.Batch("g", "a", "b").Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		_, err = b.Batch("g", "b", "c").TryLock(ctx)
+		var held *lock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, "b", held.Member)
+		assert.Equal(t, minHold, held.ExpiresIn)
+		_, err = b.Batch("g", "c").TryLock(ctx)
+		require.NoError(t, err, "other members are free")
+	})
+}
+
+// A job that fails is not done again before the next period, and one that panics neither.
+func TestDoKeepsALockWhateverTheFunctionReturns(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		err := lock.Do(ctx, b.Mutex("k"), func(context.Context, *lock.Held) error { return errIO })
+		require.ErrorIs(t, err, errIO)
+		assert.Equal(t, minHold, b.rest("k"))
+		assert.Panics(t, func() {
+			_ = lock.Do(ctx, b.Mutex("p"), func(context.Context, *lock.Held) error { panic("oops") })
+		})
+		assert.Equal(t, minHold, b.rest("p"))
+	})
+}
+
+func TestForceReleaseFreesAKeptLock(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		require.NoError(t, b.lock("k").Unlock(ctx))
+		require.NoError(t, b.ForceRelease(ctx, "k"))
+		require.ErrorIs(t, b.ForceRelease(ctx, "k"), lock.ErrNotHeld)
+		b.lock("k")
+	})
+}
+
+func TestMinHoldIsInheritedAndReplaced(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		for key, c := range map[string]struct {
+			terms lock.Terms
+			rest  time.Duration
+		}{
+			"inherited": {lock.Terms{TTL: time.Minute}, minHold},
+			"replaced":  {lock.Terms{MinHold: time.Second}, time.Second},
+			"removed":   {lock.Terms{MinHold: lock.NoMinHold}, 0},
+		} {
+			h, err := b.With(c.terms).Mutex(key).Lock(ctx)
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+			assert.Equal(t, c.rest, b.rest(key), key)
+		}
+	})
+}
+
+func TestMinHoldIsRefusedWhereItHasNoMeaning(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		locks := map[string]lock.Locker{
+			"write": b.RWMutex("k"), "read": b.RWMutex("k").RLocker(), "permit": b.Semaphore("k", 2), "election": b.Election("k", "me"),
+		}
+		for kind, l := range locks {
+			_, err := l.Lock(ctx)
+			require.ErrorIs(t, err, errors.ErrUnsupported, kind)
+			require.ErrorContains(t, err, `"k"`, kind)
+			require.ErrorContains(t, err, kind)
+			_, err = l.TryLock(ctx)
+			require.ErrorIs(t, err, errors.ErrUnsupported, kind)
+		}
+		err := b.Election("k", "me").Run(ctx, func(context.Context, *lock.Held) error { return nil })
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.Zero(t, b.calls(locktest.Acquire)+b.calls(locktest.Wait), "the store was not asked")
+
+		h, err := b.With(lock.Terms{MinHold: lock.NoMinHold}).Election("k", "me").Campaign(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestMinHoldNeedsAStoreThatKeepsLocks(t *testing.T) {
+	mem := memstore.New()
+	plain := struct{ driver.Store }{mem}
+	_, err := lock.New(plain, &lock.Options{Terms: lock.Terms{MinHold: time.Second}})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "MinHold")
+	client, err := lock.New(plain, nil)
+	require.NoError(t, err)
+	defer client.Close(ctx)
+	_, err = client.With(lock.Terms{MinHold: time.Second}).Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.Zero(t, mem.Len())
+
+	exclusive, err := lock.New(keepsExclusive{mem}, &lock.Options{Terms: lock.Terms{MinHold: time.Second}})
+	require.NoError(t, err)
+	defer exclusive.Close(ctx)
+	_, err = exclusive.Batch("g", "a").TryLock(ctx)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = exclusive.Mutex("k").TryLock(ctx)
+	require.NoError(t, err)
+}
+
+// keepsExclusive can keep locks of mode Exclusive only.
+type keepsExclusive struct{ driver.Store }
+
+func (keepsExclusive) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+
+func TestABadMinHoldIsNamed(t *testing.T) {
+	for _, bad := range []time.Duration{-2, -time.Hour, lock.MaxTTL + 1} {
+		_, err := lock.New(memstore.New(), &lock.Options{Terms: lock.Terms{MinHold: bad}})
+		require.ErrorContains(t, err, "lock: Options.MinHold must be ", "%v", bad)
+	}
+}

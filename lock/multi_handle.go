@@ -1,0 +1,171 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// multiHandle is the handle of a Multi. It ends with the first of its members.
+type multiHandle struct {
+	members  []*Held
+	ctx      context.Context // ends with the handle; its cause is the reason
+	end      context.CancelCauseFunc
+	observed *observation // nil without hooks
+}
+
+func newMultiHandle(members []*Held) *Held {
+	g := &multiHandle{members: members}
+	g.ctx, g.end = context.WithCancelCause(context.Background())
+	for _, h := range members {
+		end, key := g.end, h.Key() // the function must not refer to g
+		h.handle.afterFunc(func(err error) { end(failed("", key, err)) })
+	}
+	return &Held{handle: g}
+}
+
+func (g *multiHandle) unlock(ctx context.Context) error {
+	_ = g.err() // records a loss before Unlock
+	reports := g.observed.detach()
+	g.end(ErrNotHeld)
+	err := forEach(g.members, func(h *Held) error { return h.Unlock(ctx) })
+	if reports {
+		g.observed.ended(ctx, context.Cause(g.ctx), err)
+	}
+	return err
+}
+
+// err returns the error of the first member that ended.
+func (g *multiHandle) err() error {
+	for _, h := range g.members {
+		if err := h.Err(); err != nil {
+			g.end(failed("", h.Key(), err)) // has no effect if it has ended before
+			break
+		}
+	}
+	return context.Cause(g.ctx)
+}
+
+func (g *multiHandle) valid() bool {
+	return !slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })
+}
+
+func (g *multiHandle) done() <-chan struct{} {
+	_ = g.err() // checks the clocks
+	return g.ctx.Done()
+}
+
+func (g *multiHandle) afterFunc(f func(err error)) (stop func() bool) { return afterEnd(g.ctx, f) }
+
+func (g *multiHandle) deadline() time.Time {
+	first := g.members[0].Deadline()
+	for _, h := range g.members[1:] {
+		if d := h.Deadline(); d.Before(first) { // the zero Time is before all others
+			first = d
+		}
+	}
+	return first
+}
+
+// token returns 0, because tokens belong to one key.
+func (g *multiHandle) token() uint64 { return 0 }
+
+func (g *multiHandle) replicas() (int, bool) {
+	least := math.MaxInt
+	for _, m := range g.members {
+		n, known := m.Replicas()
+		if !known {
+			return 0, false
+		}
+		least = min(least, n)
+	}
+	return least, len(g.members) > 0
+}
+
+func (g *multiHandle) key() string {
+	keys := make([]string, len(g.members))
+	for i, h := range g.members {
+		keys[i] = h.Key()
+	}
+	return strings.Join(slices.Compact(keys), ", ") // several leases may have the same group
+}
+
+// names returns the members of a batch that was entered through several leases.
+func (g *multiHandle) names() []string {
+	var names []string
+	for _, h := range g.members {
+		names = append(names, h.handle.names()...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (g *multiHandle) logger() *slog.Logger { return g.members[0].handle.logger() }
+
+func (g *multiHandle) String() string {
+	names := make([]string, len(g.members))
+	for i, h := range g.members {
+		names[i] = h.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+func (g *multiHandle) renewNow(ctx context.Context, ttl time.Duration) error {
+	return forEach(g.members, func(h *Held) error { return h.Renew(ctx, ttl) })
+}
+
+func (g *multiHandle) refresh(ctx context.Context) error {
+	return refreshAll(ctx, g.members)
+}
+
+// refreshAll refreshes the leases of all handles. If the store of one is unavailable, the
+// error is of that one only, because no error matches both ErrUnavailable and
+// ErrNotAcquired.
+func refreshAll(ctx context.Context, all []*Held) error {
+	err := forEach(all, func(h *Held) error { return h.handle.refresh(ctx) })
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, one := range joined.Unwrap() {
+			if errors.Is(one, ErrUnavailable) {
+				return one
+			}
+		}
+	}
+	return err
+}
+
+// withOwner returns a context in which each member can be entered while h is held.
+func (g *multiHandle) withOwner(ctx context.Context, h *Held) context.Context {
+	for _, m := range g.members {
+		ctx = m.handle.withOwner(ctx, h)
+	}
+	return ctx
+}
+
+// A lease younger than TTL/freshPart is not refreshed.
+const freshPart = 100
+
+// refresh renews a lease that has aged while the other locks of a Multi were acquired. It
+// tolerates one failure to reach the store.
+func (s *heldLease) refresh(ctx context.Context) error {
+	lease := s.entry.Lease()
+	if time.Since(lease.Sent) <= lease.TTL/freshPart {
+		return nil
+	}
+	err := s.renew(ctx, lease)
+	if err == nil {
+		return nil
+	}
+	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), err}
+	switch {
+	case s.client.life.over.Load():
+		outcome = &outcomeError{ErrNotAcquired, nil, ErrClosed}
+	case isDefinite(err) || errors.Is(err, ErrNotHeld):
+		outcome.kind = ErrNotAcquired
+	}
+	return failed("", lease.Key, outcome)
+}

@@ -1,0 +1,190 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// observation is a call of Lock or TryLock, and then the lock that it got, as the hooks see
+// them. It is nil if there are no hooks. It must not refer to the handle or the client: the
+// watchdog refers to it, and a dropped handle must become garbage.
+type observation struct {
+	hooks   *Hooks // nil: nothing is reported
+	isMulti bool   // of a Multi, which reports for its members
+	info    HookInfo
+	ctx     context.Context // of the call
+	began   time.Time
+	waits   atomic.Bool // Waiting was called
+
+	acquired time.Time
+	off      func() bool // makes the end of the lease call no hook
+}
+
+// unobserved is the observation of a Multi without hooks: its members report nothing.
+var unobserved = &observation{isMulti: true}
+
+// observe returns the observation of a call that begins now.
+func (c *Client) observe(kind Kind) *observation {
+	if c == nil || c.core == nil || c.hooks == nil {
+		return nil
+	}
+	return &observation{hooks: c.hooks, info: HookInfo{Kind: kind}, began: time.Now()}
+}
+
+// call makes the call f and reports its outcome.
+func (o *observation) call(ctx context.Context, key string, f func() (*Held, error)) (*Held, error) {
+	o.ctx, o.info.Key = ctx, key
+	held, err := f()
+	if err != nil {
+		o.refused(err)
+		return nil, err
+	}
+	o.adopt(held)
+	return held, nil
+}
+
+// waiting reports, once, that a Lock has to wait.
+func (o *observation) waiting() {
+	if o == nil || o.hooks == nil || o.hooks.Waiting == nil || !o.waits.CompareAndSwap(false, true) {
+		return
+	}
+	i := o.info
+	i.Waited = time.Since(o.began)
+	o.hooks.Waiting(o.ctx, i)
+}
+
+// refused reports the error of a call.
+func (o *observation) refused(err error) {
+	if o.hooks.Refused == nil {
+		return
+	}
+	i := o.info
+	i.Waited, i.Err = time.Since(o.began), err
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		i.Outcome = OutcomeUnavailable
+	case !errors.Is(err, ErrNotAcquired):
+		i.Outcome = OutcomeError
+	case o.ctx.Err() != nil:
+		i.Outcome = OutcomeCanceled
+	default:
+		i.Outcome = OutcomeHeldByOther
+	}
+	o.hooks.Refused(o.ctx, i)
+}
+
+// adopt reports that a lock was acquired, and has its end reported.
+func (o *observation) adopt(held *Held) {
+	o.acquired = time.Now()
+	o.info.Token = held.Token()
+	o.info.Waited = o.acquired.Sub(o.began)
+	if hook := o.hooks.Acquired; hook != nil {
+		i, returned := o.info, false
+		i.Outcome = OutcomeAcquired
+		defer func() {
+			if !returned {
+				_ = held.Unlock(o.ctx)
+			}
+		}()
+		hook(o.ctx, i)
+		returned = true
+	}
+	if o.hooks.Released == nil && o.hooks.Lost == nil {
+		return
+	}
+	switch h := held.handle.(type) {
+	case *heldLease:
+		h.observed = o
+	case *multiHandle:
+		h.observed = o
+	default:
+		return
+	}
+	o.off = held.handle.afterFunc(func(err error) { o.ended(context.WithoutCancel(o.ctx), err, err) })
+}
+
+// detach is called before Unlock ends the lock. It reports whether the caller must call
+// ended afterwards. Otherwise there are no hooks, or the lock has ended before.
+func (o *observation) detach() bool { return o != nil && o.off() }
+
+// ended reports the end of a lock. state is why its lease has ended, and err is the loss or the
+// error of Unlock.
+func (o *observation) ended(ctx context.Context, state, err error) {
+	i, hook := o.info, o.hooks.Released
+	i.Held, i.Err = time.Since(o.acquired), err
+	switch {
+	case errors.Is(err, ErrLost):
+		i.Outcome, hook = OutcomeLost, o.hooks.Lost
+	case errors.Is(cmp.Or(state, err), ErrClosed):
+		i.Outcome = OutcomeClosed
+	case errors.Is(err, ErrDetached):
+		i.Outcome, i.Err = OutcomeDetached, nil
+	case errors.Is(err, ErrNotHeld): // by Downgrade, or by Unlock of one lock of a Multi
+		i.Outcome, i.Err = OutcomeUnlocked, nil
+	default:
+		i.Outcome = OutcomeUnlocked
+	}
+	if hook != nil {
+		hook(ctx, i)
+	}
+}
+
+// releaseObserved is release, and reports the end of the lock.
+func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
+	if !s.observed.detach() {
+		return s.release(ctx, keep)
+	}
+	err := s.release(ctx, keep)
+	reported := err
+	if err != nil {
+		reported = failed("unlock", s.key(), err)
+	}
+	s.observed.ended(ctx, s.state(), reported)
+	return err
+}
+
+// observe returns the observation of a call of a Multi.
+func (m *multi) observe() *observation {
+	for _, l := range m.locks {
+		c, _ := requestOf(l)
+		if c == nil {
+			continue
+		}
+		if o := c.observe(KindMulti); o != nil {
+			o.isMulti = true
+			return o
+		}
+		break
+	}
+	return unobserved
+}
+
+// observed makes a call of a Multi and reports its outcome.
+func (m *multi) observed(ctx context.Context, f func(o *observation) (*Held, error)) (*Held, error) {
+	o := m.observe()
+	if o.hooks == nil || ctx == nil {
+		return f(unobserved)
+	}
+	return o.call(ctx, m.key(), func() (*Held, error) { return f(o) })
+}
+
+// observedLocker is implemented by the locks of this package. A Multi acquires its members
+// with its own observation.
+type observedLocker interface {
+	acquire(ctx context.Context, wait bool, o *observation) (*Held, error)
+}
+
+// lockMember is Lock, or TryLock, of a member of a Multi.
+func lockMember(ctx context.Context, l Locker, wait bool, o *observation) (*Held, error) {
+	switch member, ok := l.(observedLocker); {
+	case ok:
+		return member.acquire(ctx, wait, o)
+	case wait:
+		return l.Lock(ctx)
+	default:
+		return l.TryLock(ctx)
+	}
+}

@@ -1,0 +1,143 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Acquire implements [driver.Store].
+func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	g, err := q.grantFor(ctx, &r)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	owned := r
+	owned.Owner = g.try
+	a := g.startAttempt(&owned)
+	sent := time.Now()
+	answers, err := callAll(ctx, q, attemptTimeout(r.TTL), q.all(), func(ctx context.Context, i int) (driver.Lease, error) {
+		l, err := q.members[i].acquire(ctx, owned)
+		err = g.acquired(i, a, l, err)
+		if err == nil && !a.repeated {
+			q.compareTokens(g)
+		}
+		return l, err
+	})
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	err = q.awaitMajority(ctx, &r, answers)
+	if err == nil && !a.repeated {
+		err = q.checkDistinct(ctx, &r)
+	}
+	if err == nil && tooLate(sent, r.TTL) {
+		err = errLateMajority
+	}
+	if err != nil {
+		if !a.repeated { // a repeated Acquire that fails leaves the grant as it is
+			q.fail(g, sent.Add(r.TTL), ctx.Err() == nil && errors.As(err, new(*driver.HeldError)))
+		}
+		return driver.Lease{}, err
+	}
+	g.granted(a, sent.Add(r.TTL))
+	q.remember(g)
+	return driver.Lease{Request: r, Sent: sent, State: g}, nil
+}
+
+var errLateMajority = errors.New("quorumstore: majority answered too late for the TTL")
+
+// tooLate reports whether the TTL, less the margin for clock drift, has passed since
+// sent, on the monotonic or on the wall clock.
+func tooLate(sent time.Time, ttl time.Duration) bool {
+	now := time.Now()
+	gone := max(now.Sub(sent), now.Round(0).Sub(sent.Round(0)))
+	return gone >= ttl-ttl/100-2*time.Millisecond
+}
+
+func (q *Store) all() []int {
+	at := make([]int, len(q.members))
+	for i := range at {
+		at[i] = i
+	}
+	return at
+}
+
+// awaitMajority waits until the answers decide the request. It returns nil if enough
+// members granted it. The error is a *driver.HeldError if other holders prevent a
+// majority, the cause of ctx, or the errors of the members that failed.
+func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, answers <-chan answer[driver.Lease]) error {
+	b := ballot{members: len(q.members), need: q.need(r)}
+	for !b.decided() {
+		select {
+		case a := <-answers:
+			b.add(a)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return b.result(r.Key)
+}
+
+// ballot counts the answers to an Acquire.
+type ballot struct {
+	members, need         int
+	granted, held, failed int
+	expiries              []time.Duration // times until the leases of other holders end, where known
+	errs                  memberErrors
+}
+
+func (b *ballot) add(a answer[driver.Lease]) {
+	var held *driver.HeldError
+	switch {
+	case a.err == nil:
+		b.granted++
+	case errors.As(a.err, &held):
+		b.held++
+		if held.ExpiresIn > 0 {
+			b.expiries = append(b.expiries, held.ExpiresIn)
+		}
+	default:
+		b.failed++
+		b.errs.add(a.at, a.err)
+	}
+}
+
+// decided reports whether no further answer can change the result. Either enough members
+// granted the request, or too many failed, or other holders prevent a majority and enough
+// members answered to say so.
+func (b *ballot) decided() bool {
+	switch {
+	case b.granted >= b.need, b.failed > b.members-b.need:
+		return true
+	case b.members-b.held-b.failed >= b.need:
+		return false
+	}
+	return b.granted+b.held >= b.need
+}
+
+func (b *ballot) result(key string) error {
+	switch {
+	case b.granted >= b.need:
+		return nil
+	case b.granted+b.held >= b.need:
+		return &driver.HeldError{Key: key, ExpiresIn: b.expiresIn()}
+	default:
+		return fmt.Errorf("quorumstore: %d of %d stores failed: %w", b.failed, b.members, b.errs)
+	}
+}
+
+// expiresIn returns the time until enough leases of other holders end to allow a
+// majority, or 0 if that is unknown.
+func (b *ballot) expiresIn() time.Duration {
+	missing := b.need - b.granted
+	if len(b.expiries) < missing {
+		return 0
+	}
+	slices.Sort(b.expiries)
+	return b.expiries[missing-1]
+}

@@ -1,0 +1,143 @@
+package quorumstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var _ driver.Inspector = (*Store)(nil)
+
+// Inspect implements [driver.Inspector] if all members do. It sorts the members by the
+// number of holders that they report, and returns the median, so a majority reports at
+// least as many holders. A single holder is the one that most members report. Members do
+// not report owners, so for a moment a minority lease may be shown. Tokens are left out,
+// because each belongs to one member. Inspect returns an error if the answers leave open
+// whether the lock is held.
+func (q *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	infos, err := askAll(ctx, q, func(ctx context.Context, s driver.Inspector) (driver.Info, error) { return s.Inspect(ctx, key) })
+	if err != nil {
+		return driver.Info{}, err
+	}
+	var known []driver.Info
+	var errs memberErrors
+	for i, a := range infos {
+		errs.add(i, a.err)
+		if a.err == nil {
+			known = append(known, a.value)
+		}
+	}
+	majority := len(q.members)/2 + 1
+	if len(known) < majority {
+		return driver.Info{}, fmt.Errorf("quorumstore: %d of %d stores failed: %w", len(errs), len(q.members), errs)
+	}
+	slices.SortStableFunc(known, func(a, b driver.Info) int { return cmp.Compare(b.Held, a.Held) })
+	info := known[majority-1]
+	if info.Held == 0 && known[max(majority-1-len(errs), 0)].Held > 0 {
+		return driver.Info{}, fmt.Errorf("quorumstore: %d of %d stores failed, and the others disagree whether the lock is held: %w", len(errs), len(q.members), errs)
+	}
+	if len(info.Holders) == 1 {
+		info = mostCommon(known)
+	}
+	info.FreeIn = 0
+	if info.Held == 0 {
+		info.FreeIn = freeIn(known, majority)
+	}
+	info.Token, info.Holders = 0, slices.Clone(info.Holders)
+	for i := range info.Holders {
+		info.Holders[i].Token = 0
+	}
+	return info, nil
+}
+
+// freeIn returns the time until fewer than a majority of the stores have the lock taken, or 0 if
+// that is so now.
+func freeIn(known []driver.Info, majority int) time.Duration {
+	taken := make([]time.Duration, len(known))
+	for i, info := range known {
+		taken[i] = info.FreeIn
+		for _, h := range info.Holders {
+			taken[i] = max(taken[i], h.ExpiresIn)
+		}
+	}
+	slices.SortFunc(taken, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	return taken[majority-1]
+}
+
+// mostCommon returns the holder that most members report, among members that report
+// exactly one. Holders are compared by metadata only. The remaining members may have a
+// lease that is just being acquired or released.
+func mostCommon(known []driver.Info) (most driver.Info) {
+	votes := make(map[string]int)
+	for _, info := range known {
+		if len(info.Holders) != 1 {
+			continue
+		}
+		metadata := info.Holders[0].Metadata
+		votes[metadata]++
+		if len(most.Holders) == 0 || votes[metadata] > votes[most.Holders[0].Metadata] {
+			most = info
+		}
+	}
+	return most
+}
+
+// ForceRelease implements [driver.Inspector] if all members do. It releases the lock at
+// all members. A lock that only a minority holds counts as not held.
+func (q *Store) ForceRelease(ctx context.Context, key string) error {
+	answers, err := askAll(ctx, q, func(ctx context.Context, s driver.Inspector) (struct{}, error) {
+		return struct{}{}, s.ForceRelease(ctx, key)
+	})
+	if err != nil {
+		return err
+	}
+	c := releaseCount{members: len(q.members), need: len(q.members)/2 + 1}
+	for _, a := range answers {
+		c.add(a)
+	}
+	switch {
+	case c.released >= c.need:
+		return nil
+	case len(c.errs) > 0:
+		return fmt.Errorf("quorumstore: no majority confirmed the release: %w", c.errs)
+	}
+	return driver.ErrNotHeld
+}
+
+// askAll calls f for all members, and waits until each has answered or its call has timed
+// out.
+func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver.Inspector) (A, error)) ([]answer[A], error) {
+	for _, m := range q.members {
+		if _, ok := m.store.(driver.Inspector); !ok {
+			return nil, errors.ErrUnsupported
+		}
+	}
+	if err := basic.Cause(ctx); err != nil {
+		return nil, err
+	}
+	answers, err := callAll(ctx, q, inspectTimeout, q.all(), func(ctx context.Context, i int) (A, error) {
+		return f(ctx, q.members[i].store.(driver.Inspector))
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]answer[A], len(q.members))
+	for range all {
+		select {
+		case a := <-answers:
+			all[a.at] = a
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return all, nil
+}
+
+// inspectTimeout bounds the answer of one member to Inspect or ForceRelease.
+const inspectTimeout = time.Second

@@ -1,0 +1,252 @@
+package quorumstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/lock/quorumstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// scripted is a server with answers that the test sets.
+type scripted struct {
+	*memstore.Store
+	held    int
+	name    string // of the holders
+	forced  error
+	closing error
+	lane    int
+}
+
+func (s *scripted) Inspect(context.Context, string) (driver.Info, error) {
+	info := driver.Info{Held: s.held, Holders: make([]driver.Holder, s.held), Token: 17}
+	for i := range info.Holders {
+		info.Holders[i] = driver.Holder{Metadata: s.name, Token: 17}
+	}
+	return info, nil
+}
+func (s *scripted) ForceRelease(context.Context, string) error { return s.forced }
+func (s *scripted) Lane(l driver.Lease) int                    { return s.lane * len(l.Key) }
+func (s *scripted) Close() error                               { return errors.Join(s.Store.Close(), s.closing) }
+
+func quorumOf(t *testing.T, all ...scripted) *quorumstore.Store {
+	t.Helper()
+	var stores []driver.Store
+	for i := range all {
+		all[i].Store = memstore.New()
+		stores = append(stores, &all[i])
+	}
+	q, err := quorumstore.New(stores...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+// A majority of members reports at least as many holders as Inspect shows.
+func TestQuorumShowsTheMedianMember(t *testing.T) {
+	for want, shown := range map[int][][]int{
+		0: {{0, 0, 5}, {0, 5, 0}, {5, 0, 0}, {0, 0, 5, 5}},
+		1: {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 3, 1, 2}, {5, 0, 1, 5, 0}},
+		7: {{7}, {7, 7}, {9, 7}},
+	} {
+		for _, held := range shown {
+			all := make([]scripted, len(held))
+			for i, n := range held {
+				all[i].held = n
+			}
+			info, err := quorumOf(t, all...).Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			assert.Equal(t, driver.Info{Held: want, Holders: make([]driver.Holder, want)}, info, "%v", held)
+		}
+	}
+}
+
+// A single holder is the one that most members report.
+func TestQuorumShowsTheHolderOfMostMembers(t *testing.T) {
+	for _, names := range []string{"abb", "bab", "bba", "abcdb", "babcd", "cdabb"} {
+		all := make([]scripted, len(names))
+		for i, name := range names {
+			all[i].held, all[i].name = 1, string(name)
+		}
+		info, err := quorumOf(t, all...).Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, driver.Info{Held: 1, Holders: []driver.Holder{{Metadata: "b"}}}, info, names)
+	}
+}
+
+func TestQuorumForceReleaseNeedsAMajority(t *testing.T) {
+	gone := driver.ErrNotHeld
+	for _, c := range []struct {
+		answers []error
+		want    string
+	}{
+		{[]error{nil, nil, io.EOF}, ""},
+		{[]error{nil, gone, nil}, ""},
+		{[]error{nil, gone, gone}, "not held"},
+		{[]error{nil, gone, io.EOF}, "no majority confirmed the release: store 2: EOF"},
+		{[]error{nil, nil, io.EOF, io.EOF, io.EOF}, "no majority confirmed the release: store 2: EOF; store 3: EOF; store 4: EOF"},
+		{[]error{nil, nil, nil, io.EOF, io.EOF}, ""},
+		{[]error{nil, nil, gone, gone}, "not held"},
+	} {
+		all := make([]scripted, len(c.answers))
+		for i, err := range c.answers {
+			all[i].forced = err
+		}
+		err := quorumOf(t, all...).ForceRelease(t.Context(), "k")
+		if c.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, c.want)
+		}
+	}
+}
+
+func TestQuorumInspectIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		acquire(t, q, "k", "a")
+		all.fail(1, mute)
+		start := time.Now()
+		info, err := q.Inspect(context.Background(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, 1, info.Held)
+		assert.Equal(t, time.Second, time.Since(start), "Inspect waits a second for a silent member")
+		all.fail(2, mute)
+		_, err = q.Inspect(context.Background(), "k")
+		require.ErrorContains(t, err, "2 of 3 stores failed: store 0: no answer in time; store 1: no answer in time")
+
+		cause := errors.New("the cause")
+		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, cause)
+		defer cancel()
+		_, err = q.Inspect(ctx, "k")
+		require.ErrorIs(t, err, cause)
+		require.ErrorIs(t, q.ForceRelease(ctx, "k"), cause)
+		require.NoError(t, q.Close())
+		_, err = q.Inspect(context.Background(), "k")
+		require.ErrorIs(t, err, driver.ErrClosed)
+		require.ErrorIs(t, q.ForceRelease(context.Background(), "k"), driver.ErrClosed)
+	})
+}
+
+// Two leases share a lane if the same members have copies, in the same lanes.
+func TestQuorumLanesFollowThoseOfItsMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := quorumOf(t, scripted{}, scripted{lane: 1}, scripted{})
+		lane := q.Lane
+		a, b, longer := acquire(t, q, "a", "a"), acquire(t, q, "b", "b"), acquire(t, q, "longer", "c")
+		assert.Equal(t, lane(a), lane(b))
+		assert.NotEqual(t, lane(a), lane(longer))
+		assert.NotEqual(t, lane(a), lane(driver.Lease{Request: request("a", "nobody")}))
+	})
+}
+
+// Without a deadline of the caller, members have a third of the TTL to answer, the time
+// until the next renewal.
+func TestQuorumRenewalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		l := acquire(t, q, "k", "a")
+		all.fail(2, mute)
+		start := time.Now()
+		err := q.Renew(context.Background(), []driver.Lease{l}, make([]renewal.Outcome, 1))
+		require.ErrorContains(t, err, "1 of 1 leases have no majority: ")
+		require.ErrorContains(t, err, "store 0: no answer in time")
+		require.ErrorContains(t, err, "store 1: no answer in time")
+		assert.Equal(t, ttl/3, time.Since(start))
+	})
+}
+
+// A member that returns Unknown without an error has not renewed the lease.
+func TestQuorumOfMembersWithoutOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		l := acquire(t, q, "k", "a")
+		for _, s := range all[:2] {
+			s.Store = silent{s.mem}
+		}
+		out := make([]renewal.Outcome, 1)
+		err := q.Renew(context.Background(), []driver.Lease{l}, out)
+		require.EqualError(t, err, "quorumstore: 1 of 1 leases have no majority")
+		assert.Equal(t, renewal.Unknown, out[0])
+	})
+}
+
+// Close ends the calls under way and names the stores whose Close failed.
+func TestQuorumClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := newServers(t, 3)
+		stores := []driver.Store{all[0], &scripted{Store: memstore.New(), closing: io.EOF}, all[2]}
+		q, err := quorumstore.New(stores...)
+		require.NoError(t, err)
+		all[0].losesRequests(mute)
+		ended := false
+		all[2].losesRequests(func(ctx context.Context, op locktest.Op) error {
+			err := mute(ctx, op)
+			time.Sleep(time.Millisecond) // the call returns late
+			ended = true
+			return err
+		})
+		go func() { _, _ = q.Acquire(context.Background(), request("k", "a")) }()
+		synctest.Wait()
+		start := time.Now()
+		require.EqualError(t, q.Close(), "quorumstore: close: store 1: EOF")
+		assert.Equal(t, time.Millisecond, time.Since(start))
+		assert.True(t, ended, "Close waits for the calls")
+		require.EqualError(t, q.Close(), "quorumstore: close: store 1: EOF", "a second Close returns the same result")
+	})
+}
+
+func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		all, q := newServers(t, 3)
+		inspector := q
+		_, err := all[0].mem.Acquire(ctx, request("k", "x"))
+		require.NoError(t, err)
+		info, err := inspector.Inspect(ctx, "k")
+		require.NoError(t, err)
+		assert.Zero(t, info.Held, "a lock of a minority is not held")
+		all[1].losesRequests(down)
+		_, err = inspector.Inspect(ctx, "k")
+		require.ErrorIs(t, err, errIO, "the failed member may have a copy, too")
+		_, err = inspector.Inspect(ctx, "nobody's")
+		require.NoError(t, err, "a majority answered")
+		all[1].losesRequests(nil)
+
+		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), lock.ErrNotHeld)
+		l := acquire(t, q, "k", "a")
+		all.fail(1, down)
+		info, err = inspector.Inspect(ctx, "k")
+		require.NoError(t, err)
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl}}, Held: 1}, info)
+		require.NoError(t, inspector.ForceRelease(ctx, "k"))
+		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
+
+		all.fail(1, nil)
+		for i, name := range []string{"late", "leader", "leader"} {
+			r := request("elected", "x")
+			r.Attrs = &driver.Attrs{Metadata: name}
+			_, err = all[i].mem.Acquire(ctx, r)
+			require.NoError(t, err)
+		}
+		info, err = inspector.Inspect(ctx, "elected")
+		require.NoError(t, err)
+		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader"}}, info.Holders)
+
+		all.fail(2, down)
+		_, err = inspector.Inspect(ctx, "k")
+		require.ErrorContains(t, err, "store 1: "+errIO.Error())
+		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), errIO)
+	})
+}

@@ -1,0 +1,306 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// New returns a store in which a majority of the given stores decides. They must be
+// independent of each other; see the package documentation. The error names the first bad
+// store by its index. New refuses a nil store, a store that is given twice, and stores
+// that share an address; see [driver.Addresser].
+//
+// Closing the Store closes all stores that can be closed.
+func New(stores ...driver.Store) (*Store, error) {
+	if err := checkStores(stores); err != nil {
+		return nil, err
+	}
+	q := &Store{
+		members:    make([]*member, len(stores)),
+		grants:     make(map[string]*grant),
+		failed:     make(map[string]*grant),
+		tombstones: make(map[string]time.Time),
+	}
+	q.pairs.init(len(stores))
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	for i, s := range stores {
+		q.members[i] = newMember(s)
+	}
+	return q, nil
+}
+
+// checkStores returns an error that names the first bad store.
+func checkStores(stores []driver.Store) error {
+	if len(stores) == 0 {
+		return errors.New("quorumstore: no stores")
+	}
+	values, addresses := make(map[any]int), make(map[string]int)
+	for i, s := range stores {
+		if basic.IsNil(s) {
+			return fmt.Errorf("quorumstore: store %d is nil", i)
+		}
+		if reflect.ValueOf(s).Comparable() {
+			if first, ok := values[s]; ok {
+				return fmt.Errorf("quorumstore: stores %d and %d are the same", first, i)
+			}
+			values[s] = i
+		}
+		known, ok := s.(driver.Addresser)
+		if !ok {
+			continue
+		}
+		for _, addr := range known.Addresses() {
+			same := canonicalAddress(addr)
+			if first, ok := addresses[same]; ok && first != i {
+				return fmt.Errorf("quorumstore: stores %d and %d share the server at %s", first, i, addr)
+			}
+			addresses[same] = i
+		}
+	}
+	return nil
+}
+
+// Store is a store in which a majority of several stores decides. It implements
+// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter] and
+// [driver.Addresser]. The zero Store is not usable: use New.
+type Store struct {
+	members []*member
+	serial  atomic.Uint64   // number of attempts, for their owners
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // calls of members
+	closing basic.Closing
+
+	mu         sync.Mutex           // guards all below, and Add of running against Close
+	grants     map[string]*grant    // by owner, until they are released or expired
+	failed     map[string]*grant    // by owner: the last failed attempt that may have left copies, until it is released or expired
+	tombstones map[string]time.Time // by owner: the end of its refusal
+	added      int                  // entries added to the maps since the last sweep
+	pairs      pairs                // of members; undecided is read without mu
+	wrong      error                // the error of every Acquire, after two members proved to be one server
+	closed     bool
+}
+
+const (
+	minSweep          = 1024
+	tombstoneTime     = time.Minute
+	maxAttemptTimeout = 3 * time.Second
+	maxMemberCalls    = 10_000 // of Acquire and Release of one member at one time
+	maxMemberRenews   = 256    // of Renew, each of which has a copy of its batch
+)
+
+var _ driver.Store = (*Store)(nil)
+
+// member is one of the stores. It bounds the calls that are under way.
+type member struct {
+	store    driver.Store
+	releaser *storekit.Releaser // of copies that belong to no lease
+	calls    atomic.Int64       // under way
+	renews   atomic.Int64
+}
+
+func newMember(s driver.Store) *member {
+	return &member{store: s, releaser: storekit.NewReleaser(s, slog.New(slog.DiscardHandler))}
+}
+
+func (m *member) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	defer m.calls.Add(-1)
+	if m.calls.Add(1) > maxMemberCalls {
+		return driver.Lease{}, errBusyMember
+	}
+	return m.store.Acquire(ctx, r)
+}
+
+func (m *member) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	defer m.renews.Add(-1)
+	if m.renews.Add(1) > maxMemberRenews {
+		return errBusyMember
+	}
+	return m.store.Renew(ctx, batch, out)
+}
+
+func (m *member) release(ctx context.Context, l driver.Lease) error {
+	defer m.calls.Add(-1)
+	if m.calls.Add(1) > maxMemberCalls {
+		return errBusyMember
+	}
+	return m.store.Release(ctx, l)
+}
+
+// answer is the outcome of a call of one member.
+type answer[A any] struct {
+	at    int // index of the member
+	value A
+	err   error
+}
+
+var (
+	errBusyMember = errors.New("too many calls of this store are under way")
+	errSilent     = errors.New("no answer in time")
+)
+
+// callAll calls f for the given members at the same time, and returns the channel on which
+// all answers arrive. The calls go on after ctx has ended, until they are answered, the
+// timeout has passed, or the Store is closed. So f must not use memory that its caller
+// may use again.
+func callAll[A any](ctx context.Context, q *Store, timeout time.Duration, at []int, f func(ctx context.Context, i int) (A, error)) (<-chan answer[A], error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, driver.ErrStoreClosed
+	}
+	answers := make(chan answer[A], len(at))
+	if len(at) == 0 { // otherwise no call would free the context below
+		return answers, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errSilent)
+	stop := context.AfterFunc(q.ctx, cancel)
+	left := new(atomic.Int64)
+	left.Store(int64(len(at)))
+	for _, i := range at {
+		q.running.Go(func() {
+			a := answer[A]{at: i, err: storekit.ErrExited}
+			defer func() {
+				answers <- a
+				if left.Add(-1) == 0 {
+					stop()
+					cancel()
+				}
+			}()
+			a.value, a.err = f(ctx, i)
+		})
+	}
+	return answers, nil
+}
+
+// attemptTimeout bounds the answer of a member to an Acquire, so that the holder has most
+// of its TTL left.
+func attemptTimeout(ttl time.Duration) time.Duration { return min(ttl/5, maxAttemptTimeout) }
+
+// need returns how many members must grant a request, so that the other members are too
+// few to grant one more than the lock allows.
+func (q *Store) need(r *driver.Request) int {
+	limit := 1
+	if r.Mode == driver.Permit {
+		limit = max(1, min(r.Limit(), len(q.members))) // a higher limit needs all members, too
+	}
+	return len(q.members)*limit/(limit+1) + 1
+}
+
+// Addresses implements [driver.Addresser].
+func (q *Store) Addresses() []string {
+	var all []string
+	for _, m := range q.members {
+		if known, ok := m.store.(driver.Addresser); ok {
+			all = append(all, known.Addresses()...)
+		}
+	}
+	return all
+}
+
+// Close ends all calls that are under way and closes the members. It is idempotent: every
+// call waits until all is closed and returns the same result.
+func (q *Store) Close() error {
+	return q.close(context.Background(), func(store driver.Store) error {
+		if closer, ok := store.(io.Closer); ok {
+			return closer.Close()
+		}
+		return storekit.Close(context.Background(), store)
+	})
+}
+
+// Shutdown is Close for members that wait no longer than until ctx ends.
+func (q *Store) Shutdown(ctx context.Context) error {
+	return q.close(ctx, func(store driver.Store) error { return storekit.Close(ctx, store) })
+}
+
+func (q *Store) close(ctx context.Context, closeMember func(driver.Store) error) error {
+	return q.closing.Do(ctx, func() error { return q.closeAll(closeMember) })
+}
+
+// closeAll has all members closed at the same time.
+func (q *Store) closeAll(closeMember func(driver.Store) error) error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.cancel()
+	outcomes := make([]error, len(q.members))
+	var closing sync.WaitGroup
+	for i, m := range q.members {
+		_, _ = m.releaser.Close(context.Background()) // returns soon, because it cancels its releases
+		closing.Go(func() { outcomes[i] = closeMember(m.store) })
+	}
+	closing.Wait()
+	q.running.Wait()
+	var errs memberErrors
+	for i, err := range outcomes {
+		errs.add(i, err)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("quorumstore: close: %w", errs)
+	}
+	return nil
+}
+
+// memberErrors are the errors of members, each with the index of its member.
+type memberErrors []error
+
+func (e *memberErrors) add(i int, err error) {
+	if err != nil {
+		*e = append(*e, fmt.Errorf("store %d: %w", i, err))
+	}
+}
+
+func (e memberErrors) Error() string {
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Is reports whether a member's error matches target. The errors of members that gave no
+// answer make the store unavailable, and then the answer of another member that the owner
+// is refused does not count. ErrNotSent is about one member only.
+func (e memberErrors) Is(target error) bool {
+	switch target {
+	case driver.ErrNotSent:
+		return false
+	case driver.ErrUnavailable:
+		return slices.ContainsFunc(e, func(err error) bool {
+			return !storekit.IsPermanent(err) && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrLost)
+		})
+	case driver.ErrNotAcquired:
+		if e.Is(driver.ErrUnavailable) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(e, func(err error) bool { return errors.Is(err, target) })
+}
+
+// As finds the first error of a member that fits target.
+func (e memberErrors) As(target any) bool {
+	return slices.ContainsFunc(e, func(err error) bool { return errors.As(err, target) })
+}
+
+// tryOwner returns the owner by which the members know one attempt. Each attempt has its
+// own, because the grants of a failed attempt are released while the next one is under
+// way, and a late release must not end the next one.
+func (q *Store) tryOwner(owner string) string {
+	return owner + "." + strconv.FormatUint(q.serial.Add(1), 36)
+}

@@ -1,0 +1,207 @@
+package quorumstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var _ renewal.Laner[driver.Lease] = (*Store)(nil)
+
+// Lane implements [renewal.Laner]. Two leases share a lane if the same members have
+// copies, and each member assigns the copies to one lane. So a dead member delays only
+// the leases that depend on it.
+func (q *Store) Lane(l driver.Lease) int {
+	g := q.find(&l)
+	if g == nil {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lane := 0
+	for i := range g.copies {
+		part := 0
+		if c := &g.copies[i]; c.state == present {
+			part = 1
+			if laner, ok := q.members[i].store.(renewal.Laner[driver.Lease]); ok {
+				part += laner.Lane(c.lease)
+			}
+		}
+		lane = lane*31 + part
+	}
+	return lane
+}
+
+// Renew implements [renewal.Renewer]. It returns once every lease of the batch is
+// decided. The calls of slower members continue with copies of the batch.
+func (q *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	if err := basic.Cause(ctx); err != nil {
+		return err
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	sent := time.Now()
+	t := newTally(q, batch)
+	answers, err := callAll(ctx, q, t.timeout(ctx, sent), q.all(), func(ctx context.Context, i int) (*memberBatch, error) {
+		p := t.parts[i]
+		return p, p.renew(ctx, q.members[i])
+	})
+	if err != nil {
+		return err
+	}
+	for left := len(q.members); left > 0 && t.undecided > 0; left-- {
+		select {
+		case a := <-answers:
+			t.add(a)
+		case <-ctx.Done():
+			t.errs = append(t.errs, context.Cause(ctx))
+			return t.finish(out, sent)
+		}
+	}
+	return t.finish(out, sent)
+}
+
+// tally counts the answers to a Renew.
+type tally struct {
+	votes     []votes
+	parts     []*memberBatch // one for each member
+	undecided int            // number of undecided leases
+	ttl       time.Duration
+	errs      memberErrors
+}
+
+// votes counts the answers for one lease.
+type votes struct {
+	grant         *grant
+	ttl           time.Duration
+	need, lostAt  int // numbers of confirmations that renew it and of refusals that lose it
+	renewed, lost int
+}
+
+func (v *votes) outcome() renewal.Outcome {
+	switch {
+	case v.renewed >= v.need:
+		return renewal.Renewed
+	case v.lost >= v.lostAt:
+		return renewal.Lost
+	}
+	return renewal.Unknown
+}
+
+// memberBatch is the part of a batch that one member renews.
+type memberBatch struct {
+	at     int // index of the member
+	index  []int
+	grants []*grant
+	leases []driver.Lease
+	out    []renewal.Outcome
+}
+
+// newTally distributes the leases over the members. A member without a copy counts as a
+// refusal, because it cannot renew the lease.
+func newTally(q *Store, batch []driver.Lease) *tally {
+	n := len(q.members)
+	t := &tally{votes: make([]votes, len(batch)), parts: make([]*memberBatch, n), undecided: len(batch)}
+	for i := range t.parts {
+		t.parts[i] = &memberBatch{at: i}
+	}
+	for j := range batch {
+		l, v := &batch[j], &t.votes[j]
+		need := q.need(&l.Request)
+		*v = votes{grant: q.find(l), ttl: l.TTL, need: need, lostAt: n - need + 1}
+		t.ttl = max(t.ttl, l.TTL)
+		if v.grant == nil {
+			v.lost = n
+		} else {
+			v.grant.addVotes(j, l, v, t.parts)
+		}
+		if v.outcome() != renewal.Unknown {
+			t.undecided--
+		}
+	}
+	return t
+}
+
+// addVotes adds the copies of a grant to the members' batches, and counts members without
+// a copy as refusals.
+func (g *grant) addVotes(j int, l *driver.Lease, v *votes, parts []*memberBatch) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.copies {
+		c := &g.copies[i]
+		if c.state != present {
+			v.lost++
+			continue
+		}
+		parts[i].index = append(parts[i].index, j)
+		parts[i].grants = append(parts[i].grants, g)
+		parts[i].leases = append(parts[i].leases, c.of(l))
+	}
+}
+
+// timeout returns how long members may take: until the deadline of ctx, or a third of the
+// longest TTL without one.
+func (t *tally) timeout(ctx context.Context, now time.Time) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return deadline.Sub(now)
+	}
+	return t.ttl / 3
+}
+
+// renew sends the batch to the member. It does not use the memory of Renew's caller.
+func (p *memberBatch) renew(ctx context.Context, m *member) error {
+	p.out = make([]renewal.Outcome, len(p.leases))
+	if len(p.leases) == 0 {
+		return nil
+	}
+	err := m.renew(ctx, p.leases, p.out)
+	for k, g := range p.grants {
+		g.renewed(p.at, p.out[k])
+	}
+	return err
+}
+
+// add counts the answer of a member.
+func (t *tally) add(a answer[*memberBatch]) {
+	t.errs.add(a.at, a.err)
+	if a.value == nil {
+		return
+	}
+	for k, j := range a.value.index {
+		v := &t.votes[j]
+		before := v.outcome()
+		switch a.value.out[k] {
+		case renewal.Renewed:
+			v.renewed++
+		case renewal.Lost:
+			v.lost++
+		}
+		if before == renewal.Unknown && v.outcome() != renewal.Unknown {
+			t.undecided--
+		}
+	}
+}
+
+// finish writes the outcomes to out, and returns an error if leases are undecided.
+func (t *tally) finish(out []renewal.Outcome, sent time.Time) error {
+	for j := range t.votes {
+		v := &t.votes[j]
+		out[j] = v.outcome()
+		if out[j] == renewal.Renewed {
+			v.grant.extend(sent.Add(v.ttl))
+		}
+	}
+	switch {
+	case t.undecided == 0:
+		return nil
+	case len(t.errs) == 0:
+		return fmt.Errorf("quorumstore: %d of %d leases have no majority", t.undecided, len(t.votes))
+	default:
+		return fmt.Errorf("quorumstore: %d of %d leases have no majority: %w", t.undecided, len(t.votes), t.errs)
+	}
+}

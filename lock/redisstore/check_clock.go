@@ -1,0 +1,130 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+const (
+	roundTrips = 10 // are measured before the other requests, and as many after them
+
+	// Round trips are reported above these parts of the TTL. A renewal needs an answer within
+	// a third of it.
+	medianPart, worstPart = 30, 10
+
+	maxClockOffset = time.Second           // that is not reported
+	maxClockStep   = 20 * time.Millisecond // that is not reported, because TIME and the local clock may be read late
+)
+
+// clockSample is one reading of the server's clock.
+type clockSample struct {
+	sent, received time.Time // on the local clocks
+	server         time.Time
+}
+
+// readClock reads the server's clock some times. The first reading may have to make a
+// connection, so it is not kept.
+func (c *serverCheck) readClock(ctx context.Context) error {
+	for i := range 1 + roundTrips {
+		command := redisconn.NewCommand("time")
+		sent := time.Now()
+		if err := c.do(ctx, command); err != nil {
+			return err
+		}
+		server, ok := parseTime(command.Reply)
+		if !ok {
+			return nil // tryRights reports a missing right
+		}
+		if i > 0 {
+			c.sample = append(c.sample, clockSample{sent, time.Now(), server})
+		}
+	}
+	return nil
+}
+
+// parseTime parses the reply of TIME.
+func parseTime(reply any) (time.Time, bool) {
+	items, ok := reply.([]any)
+	if !ok || len(items) != 2 {
+		return time.Time{}, false
+	}
+	seconds, okSeconds := items[0].(string)
+	micros, okMicros := items[1].(string)
+	s, err := strconv.ParseInt(seconds, 10, 64)
+	us, errMicros := strconv.ParseInt(micros, 10, 64)
+	if !okSeconds || !okMicros || err != nil || errMicros != nil {
+		return time.Time{}, false
+	}
+	return time.Unix(s, us*1000), true
+}
+
+// judgeClock adds findings about the clock and the round trips.
+func (c *serverCheck) judgeClock() {
+	if len(c.sample) == 0 {
+		c.add(NotKnown, "clock-offset", "TIME is refused")
+		c.add(NotKnown, "round-trip", "TIME is refused")
+		return
+	}
+	trips := make([]time.Duration, len(c.sample))
+	best := 0 // the sample that tells most about the offset
+	for i, s := range c.sample {
+		trips[i] = s.received.Sub(s.sent)
+		if trips[i] < trips[best] {
+			best = i
+		}
+	}
+	c.facts.ClockOffset = c.sample[best].offset()
+	slices.Sort(trips)
+	median, worst := trips[len(trips)/2], trips[len(trips)-1]
+	c.facts.RoundTrip, c.facts.WorstRoundTrip = max(median, 1), max(worst, 1) // 0 means not known
+
+	if over := c.facts.ClockOffset.Abs() - trips[0]; over > maxClockOffset {
+		c.add(Warning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
+	}
+	if step := c.clockStep(); step.Abs() > maxClockStep {
+		c.add(Unsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
+	}
+	seen := fmt.Sprintf("median %v, worst %v of %d, TTL %v", basic.Round(median), basic.Round(worst), len(trips), c.ttl)
+	switch {
+	case median > c.ttl/3:
+		c.add(Unsafe, "round-trip", seen)
+	case median > c.ttl/medianPart, worst > c.ttl/worstPart:
+		c.add(Warning, "round-trip", seen)
+	}
+}
+
+// offset returns how far the server's clock is ahead of the local one, which is right to half
+// of the round trip.
+func (s clockSample) offset() time.Duration {
+	middle := s.sent.Add(s.received.Sub(s.sent) / 2)
+	return s.server.Sub(middle)
+}
+
+// clockStep returns the largest step of the server's clock between two readings in turn, as
+// far as the round trips prove it. The local side is the monotonic clock, so a step of the
+// local clock does not count.
+func (c *serverCheck) clockStep() time.Duration {
+	var most time.Duration
+	for i := 1; i < len(c.sample); i++ {
+		a, b := c.sample[i-1], c.sample[i]
+		passed := b.server.Sub(a.server)
+		least, longest := b.sent.Sub(a.received), b.received.Sub(a.sent)
+		var step time.Duration
+		switch {
+		case passed < least:
+			step = passed - least
+		case passed > longest:
+			step = passed - longest
+		}
+		if step.Abs() > most.Abs() {
+			most = step
+		}
+	}
+	return most
+}

@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+// scripted returns a client of a server that answers as a test says. The server has a good
+// configuration otherwise, and no ACL.
+func scripted(t *testing.T, answer func(command []string) string) *redis.Client {
+	t.Helper()
+	w := &testredis.Wire{Answer: func(command []string) string {
+		for i := range command {
+			command[i] = strings.ToLower(command[i])
+		}
+		if got := answer(command); got != "" {
+			return got
+		}
+		return goodAnswer(command)
+	}}
+	return w.Client(t, redis.Options{DisableIdentity: true})
+}
+
+func goodAnswer(command []string) string {
+	switch command[0] {
+	case "time":
+		return timeReply(time.Now())
+	case "info":
+		return bulk(goodInfo)
+	case "config":
+		return "*2\r\n" + bulk(command[2]) + bulk(map[string]string{"appendfsync": "always", "min-replicas-to-write": "0"}[command[2]])
+	case "scan":
+		return "*2\r\n$1\r\n0\r\n*0\r\n"
+	case "evalsha":
+		return "-NOSCRIPT No matching script\r\n"
+	case "eval":
+		if strings.Contains(command[1], "errors") { // one text for each command
+			n := len(command) - 5
+			return fmt.Sprintf("*%d\r\n", n) + strings.Repeat("$0\r\n\r\n", n)
+		}
+		return ":1\r\n"
+	case "ping":
+		return "+PONG\r\n"
+	case "subscribe", "unsubscribe":
+		return "*3\r\n" + bulk(command[0]) + bulk(command[1]) + ":1\r\n"
+	}
+	return "-ERR unknown command\r\n"
+}
+
+const goodInfo = "# Server\r\nredis_version:8.6.0\r\nrole:master\r\nconnected_slaves:0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
+
+func bulk(text string) string { return "$" + strconv.Itoa(len(text)) + "\r\n" + text + "\r\n" }
+
+func timeReply(at time.Time) string {
+	return "*2\r\n" + bulk(strconv.FormatInt(at.Unix(), 10)) + bulk(strconv.Itoa(at.Nanosecond()/1000))
+}
+
+// infoOf is an answer function that changes lines of INFO.
+func infoOf(lines ...string) func(command []string) string {
+	info := goodInfo
+	for _, line := range lines {
+		info += line + "\r\n" // later lines win
+	}
+	return func(command []string) string {
+		if command[0] == "info" {
+			return bulk(info)
+		}
+		return ""
+	}
+}
+
+func TestACheckKnowsOtherServers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		info    []string
+		version string
+		want    []string
+	}{
+		"good":              {nil, "Redis 8.6.0", nil},
+		"volatile-lrm":      {[]string{"maxmemory:9", "maxmemory_policy:volatile-lrm"}, "Redis 8.6.0", []string{"unsafe eviction"}},
+		"allkeys-lrm":       {[]string{"maxmemory:9", "maxmemory_policy:allkeys-lrm"}, "Redis 8.6.0", []string{"unsafe eviction"}},
+		"a policy to come":  {[]string{"maxmemory:9", "maxmemory_policy:allkeys-new"}, "Redis 8.6.0", []string{"unsafe eviction"}},
+		"too old":           {[]string{"redis_version:4.0.14"}, "Redis 4.0.14", []string{"unsafe version-old"}},
+		"the oldest":        {[]string{"redis_version:5.0.0"}, "Redis 5.0.0", nil},
+		"vulnerable":        {[]string{"redis_version:7.2.10"}, "Redis 7.2.10", []string{"warning version-vulnerable"}},
+		"fixed":             {[]string{"redis_version:7.2.11"}, "Redis 7.2.11", nil},
+		"vulnerable Valkey": {[]string{"redis_version:7.2.4", "valkey_version:8.1.3"}, "Valkey 8.1.3", []string{"warning version-vulnerable"}},
+		"fixed Valkey":      {[]string{"redis_version:7.2.4", "valkey_version:9.1.2"}, "Valkey 9.1.2", nil},
+		"a candidate":       {[]string{"redis_version:7.2.4", "valkey_version:9.2.0-rc1"}, "Valkey 9.2.0", nil},
+		"Redict":            {[]string{"redis_version:7.2.4", "redict_version:7.3.0"}, "Redict 7.3.0", nil},
+		"no version":        {[]string{"redis_version:unstable"}, "", []string{"not known version-old"}},
+		"the AOF fails":     {[]string{"aof_last_write_status:err"}, "Redis 8.6.0", []string{"unsafe write-refused"}},
+		"nearly full":       {[]string{"maxmemory:100", "used_memory:91"}, "Redis 8.6.0", []string{"warning memory"}},
+		"half full":         {[]string{"maxmemory:100", "used_memory:50"}, "Redis 8.6.0", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := checked(t, scripted(t, infoOf(test.info...)), nil)
+			var got []string
+			for _, f := range report.Findings {
+				if f.Code != "round-trip" {
+					got = append(got, string(f.Severity)+" "+f.Code)
+				}
+			}
+			assert.Equal(t, test.want, got, "%v", report)
+			assert.Equal(t, test.version, report.Servers[0].Version)
+		})
+	}
+}
+
+// Valkey 9.1 can be built without Lua.
+func TestACheckSaysThatLuaIsMissing(t *testing.T) {
+	t.Parallel()
+	report := checked(t, scripted(t, func(command []string) string {
+		switch command[0] {
+		case "info":
+			return bulk(goodInfo + "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n")
+		case "eval", "evalsha":
+			return "-ERR unknown command '" + command[0] + "', with args beginning with: 'return' \r\n"
+		}
+		return ""
+	}), nil)
+	assert.Equal(t, []string{"unsafe no-script"}, found(report), "%v", report)
+	assert.Equal(t, "Valkey 9.1.0", report.Servers[0].Version)
+	assert.Contains(t, report.Findings[0].Means, "Lua")
+	assert.False(t, report.Safe())
+}
+
+func TestACheckFindsAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{-time.Hour, -500 * time.Millisecond, 500 * time.Millisecond, time.Hour} {
+		var readings atomic.Int64
+		report := checked(t, scripted(t, func(command []string) string {
+			if command[0] == "time" && readings.Add(1) > 1+roundTrips+3 {
+				return timeReply(time.Now().Add(step))
+			}
+			return ""
+		}), nil)
+		f := findingOf(t, report, "clock-step")
+		assert.Equal(t, Unsafe, f.Severity)
+		sign := strings.HasPrefix(strings.TrimPrefix(f.Seen, "the server's clock was stepped by "), "-")
+		assert.Equal(t, step < 0, sign, f.Seen)
+	}
+}
+
+func TestACheckFindsAWrongClock(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []time.Duration{-time.Minute, time.Minute} {
+		report := checked(t, scripted(t, func(command []string) string {
+			if command[0] == "time" {
+				return timeReply(time.Now().Add(offset))
+			}
+			return ""
+		}), nil)
+		assert.Equal(t, []string{"warning clock-offset"}, found(report), "%v", report)
+		assert.InDelta(t, offset.Seconds(), report.Servers[0].ClockOffset.Seconds(), 20)
+	}
+}
+
+// samples returns readings of a right clock with these round trips.
+func samples(trips ...time.Duration) (list []clockSample) {
+	at := time.Now()
+	for _, trip := range trips {
+		list = append(list, clockSample{at, at.Add(trip), at.Add(trip / 2).Round(0)})
+		at = at.Add(trip)
+	}
+	return list
+}
+
+func TestACheckComparesRoundTripsWithTheTTL(t *testing.T) {
+	const ttl = 3 * time.Second
+	ms := time.Millisecond
+	for name, test := range map[string]struct {
+		trips []time.Duration
+		want  string
+	}{
+		"fast":             {[]time.Duration{ms, 2 * ms, 3 * ms}, ""},
+		"at the bound":     {[]time.Duration{100 * ms, 100 * ms, 300 * ms}, ""},
+		"a slow median":    {[]time.Duration{ms, 101 * ms, 102 * ms}, "warning round-trip"},
+		"one slow answer":  {[]time.Duration{ms, ms, 301 * ms}, "warning round-trip"},
+		"slower than that": {[]time.Duration{1001 * ms, 1001 * ms, 1001 * ms}, "unsafe round-trip"},
+	} {
+		c := &serverCheck{ttl: ttl, sample: samples(test.trips...)}
+		c.judgeClock()
+		if test.want == "" {
+			assert.Empty(t, c.findings, name)
+			continue
+		}
+		require.Len(t, c.findings, 1, name)
+		assert.Equal(t, test.want, string(c.findings[0].Severity)+" "+c.findings[0].Code, name)
+	}
+}
+
+// Slow answers prove no step, and do not hide one.
+func TestAStepIsOnlyWhatRoundTripsProve(t *testing.T) {
+	for _, test := range []struct{ off, want time.Duration }{
+		{0, 0},
+		{90 * time.Millisecond, 0}, // may be due to the round trips
+		{-90 * time.Millisecond, 0},
+		{300 * time.Millisecond, 200 * time.Millisecond},
+		{-300 * time.Millisecond, -200 * time.Millisecond},
+	} {
+		c := &serverCheck{ttl: time.Minute, sample: samples(100*time.Millisecond, 100*time.Millisecond)}
+		c.sample[1].server = c.sample[1].server.Add(test.off)
+		assert.Equal(t, test.want, c.clockStep(), "%v", test.off)
+	}
+}
+
+func TestACheckWithoutTimeKnowsNoRoundTrips(t *testing.T) {
+	t.Parallel()
+	report := checked(t, scripted(t, func(command []string) string {
+		if command[0] == "time" {
+			return "-NOPERM this user has no permissions to run the 'time' command\r\n"
+		}
+		return ""
+	}), nil)
+	assert.Equal(t, NotKnown, findingOf(t, report, "round-trip").Severity)
+	assert.Equal(t, NotKnown, findingOf(t, report, "clock-offset").Severity)
+	assert.Contains(t, report.String(), "round trip not known")
+}

@@ -1,0 +1,297 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+// rightsGroup is a group of commands that some operations need.
+type rightsGroup struct {
+	code     string
+	severity Severity // if a command is missing
+	forms    []string
+}
+
+// rightsNeeded has the commands of the package comment, each in a form that changes nothing if
+// KEY does not exist and CHANNEL has no subscribers. The only exception is RPUSH, which is
+// tried only where the server refuses its write.
+var rightsNeeded = []rightsGroup{
+	{"rights-locks", Unsafe, []string{
+		"get KEY", "mget KEY", "set KEY 1 XX", "del KEY", "exists KEY", "time", "pttl KEY", "pexpire KEY 1000",
+		"llen KEY", "lpop KEY", "lrem KEY 0 1", "zcard KEY", "zscore KEY 1", "zrem KEY 1",
+	}},
+	{"rights-waiting", Warning, []string{"rpush KEY 1", "lindex KEY 0", "zadd KEY XX 1 1", "zrangebyscore KEY 0 1"}},
+	{"rights-messages", Warning, []string{"publish CHANNEL 1"}},
+	{"rights-sharing", Warning, []string{
+		"zadd KEY XX 1 1", "zcount KEY 0 1", "zrange KEY 0 0", "zrangebyscore KEY 0 1", "zrevrange KEY 0 0", "zscan KEY 0",
+		"pexpireat KEY 1000", "hget KEY 1", "hset KEY 1 1 2", "hdel KEY 1", "hlen KEY", "hmget KEY 1", "hscan KEY 0", "unlink KEY",
+	}},
+	{"rights-inspecting", Note, []string{"lrange KEY 0 0"}},
+}
+
+// directRights has the commands that the store sends itself, not in a script.
+var directRights = []rightsGroup{
+	{"rights-locks", Unsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
+	{"rights-messages", Warning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
+	{"rights-inspecting", Note, []string{"scan 0"}},
+}
+
+// clusterRights has the command that only a cluster needs besides CLUSTER SLOTS, without which
+// no node is known.
+var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking"}}
+
+// replicaRights has the command that only Options.Replicas needs.
+var replicaRights = rightsGroup{"rights-replicas", Unsafe, []string{"wait 0 1"}}
+
+// tryRights adds findings about the commands that the user may not call.
+func (c *serverCheck) tryRights(ctx context.Context) error {
+	if c.has("no-script") {
+		return nil
+	}
+	refused := make(map[string][]string) // by code
+	asked, err := c.dryRun(ctx, refused)
+	if err == nil && !asked {
+		err = c.tryCommands(ctx, refused)
+	}
+	if err != nil {
+		return err
+	}
+	for _, g := range slices.Concat(rightsNeeded, []rightsGroup{clusterRights, replicaRights}) {
+		if list := refused[g.code]; len(list) > 0 {
+			c.add(g.severity, g.code, strings.Join(list, "; "))
+		}
+	}
+	return c.tryWrite(ctx)
+}
+
+// dryRun asks ACL DRYRUN for each command. It reports false if the server or the user does not
+// have that.
+func (c *serverCheck) dryRun(ctx context.Context, refused map[string][]string) (asked bool, err error) {
+	whoami := redisconn.NewCommand("acl", "whoami")
+	if err := c.do(ctx, whoami); err != nil {
+		return false, err
+	}
+	user, ok := whoami.Reply.(string)
+	if !ok {
+		return false, nil
+	}
+	var commands []*redisconn.Command
+	var codes, names []string
+	groups := slices.Concat(rightsNeeded, directRights)
+	if c.store.redis.IsCluster() {
+		groups = append(groups, clusterRights)
+	}
+	if c.store.replicas.Count > 0 {
+		groups = append(groups, replicaRights)
+	}
+	for _, g := range groups {
+		for _, form := range g.forms {
+			args := []any{"acl", "dryrun", user}
+			for word := range strings.FieldsSeq(form) {
+				args = append(args, c.fill(word))
+			}
+			commands = append(commands, redisconn.NewCommand(args...))
+			codes, names = append(codes, g.code), append(names, nameOf(form))
+		}
+	}
+	if err := c.do(ctx, commands...); err != nil {
+		return false, err
+	}
+	for i, command := range commands {
+		switch answer, _ := command.Reply.(string); {
+		case command.Err != nil && !strings.Contains(command.Err.Error(), "not found"):
+			return false, nil
+		case command.Err != nil:
+			refused[codes[i]] = append(refused[codes[i]], names[i]+": unknown command")
+		case answer != "OK":
+			refused[codes[i]] = append(refused[codes[i]], names[i]+": no permission")
+		}
+	}
+	return true, nil
+}
+
+// tryCommands tries each command.
+func (c *serverCheck) tryCommands(ctx context.Context, refused map[string][]string) error {
+	scan := redisconn.NewCommand("scan", 0, "count", 1)
+	byDigest := redisconn.NewCommand("evalsha", strings.Repeat("0", 40), 1, c.key)
+	ping := redisconn.NewCommand("ping")
+	asking := redisconn.NewCommand("asking") // lasts for one command
+	if err := c.do(ctx, byDigest, ping, scan, asking, redisconn.NewCommand("time")); err != nil {
+		return err
+	}
+	note := func(code, name string, err error) {
+		if err == nil {
+			return
+		}
+		if why := refusal(err.Error()); why != "" {
+			refused[code] = append(refused[code], name+": "+why)
+		}
+	}
+	note("rights-locks", "evalsha", byDigest.Err)
+	note("rights-messages", "ping", ping.Err)
+	note("rights-inspecting", "scan", scan.Err)
+	if c.store.redis.IsCluster() {
+		note("rights-cluster", "asking", asking.Err)
+	}
+	if c.store.replicas.Count > 0 {
+		wait := redisconn.NewCommand("wait", 0, 1)
+		if err := c.do(ctx, wait); err != nil {
+			return err
+		}
+		note(replicaRights.code, "wait", wait.Err)
+	}
+	answered, err := c.store.redis.TrySubscribe(ctx, c.node, c.channel)
+	if err != nil && !answered {
+		return err
+	}
+	note("rights-messages", "subscribe", err)
+	return c.tryInScript(ctx, note)
+}
+
+// trySource is a script that tries commands and returns their errors, "" for none.
+//
+// KEYS 1 a key that does not exist
+// ARGV 1 a channel without subscribers
+//
+//	2 ... the commands
+const trySource = `local filled = {KEY = KEYS[1], CHANNEL = ARGV[1]}
+local errors = {}
+for i = 2, #ARGV do
+  local words = {}
+  for word in string.gmatch(ARGV[i], '%S+') do
+    words[#words + 1] = filled[word] or word
+  end
+  local reply = redis.pcall(unpack(words))
+  errors[i - 1] = type(reply) == 'table' and reply.err or ''
+end
+return errors`
+
+// readOnlyHeader makes a server refuse all writes of a script. It checks the rights before.
+// Servers before Redis 7 do not know it.
+const readOnlyHeader = "#!lua flags=no-writes\n"
+
+// tryInScript tries the commands of the scripts.
+func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name string, err error)) error {
+	var codes, forms []string
+	for _, g := range rightsNeeded {
+		for _, form := range g.forms {
+			codes, forms = append(codes, g.code), append(forms, form)
+		}
+	}
+	readOnly := true
+	command := c.tryScriptOf(readOnlyHeader+trySource, forms)
+	if err := c.do(ctx, command); err != nil {
+		return err
+	}
+	if command.Err != nil && refusal(command.Err.Error()) == "" { // the server does not know the header
+		readOnly = false
+		kept := 0
+		for i, form := range forms {
+			if nameOf(form) != "rpush" {
+				codes[kept], forms[kept] = codes[i], form
+				kept++
+			}
+		}
+		codes, forms = codes[:kept], forms[:kept]
+		command = c.tryScriptOf(trySource, forms)
+		if err := c.do(ctx, command); err != nil {
+			return err
+		}
+	}
+	switch {
+	case command.Err != nil && refusal(command.Err.Error()) != "":
+		note("rights-locks", "eval", command.Err)
+		return nil
+	case command.Err != nil:
+		c.add(NotKnown, "rights-locks", command.Err.Error())
+		return nil
+	}
+	answers, ok := command.Reply.([]any)
+	if !ok || len(answers) != len(forms) {
+		return unexpected(command.Reply)
+	}
+	for i, answer := range answers {
+		if text, _ := answer.(string); text != "" {
+			note(codes[i], nameOf(forms[i]), textError(text))
+		}
+	}
+	if !readOnly && c.version.compatible >= 6 { // there are no rights before Redis 6
+		c.add(NotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
+	}
+	return nil
+}
+
+// tryScriptOf returns the command that tries forms in a script.
+func (c *serverCheck) tryScriptOf(source string, forms []string) *redisconn.Command {
+	args := []any{"eval", source, 1, c.key, c.channel}
+	for _, form := range forms {
+		args = append(args, form)
+	}
+	return redisconn.NewCommand(args...)
+}
+
+// writeSource is a script that tries a write that changes nothing, because the key does not
+// exist, and returns its error.
+const writeSource = `local reply = redis.pcall('SET', KEYS[1], '1', 'XX')
+if type(reply) == 'table' and reply.err then
+  return reply
+end
+return 1`
+
+// tryWrite finds out whether the server refuses writes: a replica, a full memory, a disk error,
+// too few replicas.
+func (c *serverCheck) tryWrite(ctx context.Context) error {
+	command := redisconn.NewCommand("eval", writeSource, 1, c.key)
+	if err := c.do(ctx, command); err != nil {
+		return err
+	}
+	switch {
+	case command.Err == nil || refusal(command.Err.Error()) != "":
+	case isReadOnly(command.Err.Error()):
+		if c.info["role"] == "" { // otherwise judgeRole reports it
+			c.add(Unsafe, "replica", command.Err.Error())
+		}
+	default:
+		c.add(Unsafe, "write-refused", command.Err.Error())
+	}
+	return nil
+}
+
+// fill replaces the words KEY and CHANNEL of a form.
+func (c *serverCheck) fill(word string) string {
+	switch word {
+	case "KEY":
+		return c.key
+	case "CHANNEL":
+		return c.channel
+	}
+	return word
+}
+
+// nameOf returns the command of a form.
+func nameOf(form string) string {
+	name, _, _ := strings.Cut(form, " ")
+	return name
+}
+
+// refusal returns why a command is missing: because of its error reply, the user or the server
+// does not have it. It returns "" for any other error, which the command itself has caused.
+func refusal(reply string) string {
+	lower := strings.ToLower(reply)
+	switch {
+	case isUnknownCommand(reply):
+		return "unknown command"
+	case strings.Contains(reply, "NOPERM"), strings.Contains(lower, "permission"), strings.Contains(lower, "acl failure"),
+		strings.Contains(lower, "the user executing the script can't"):
+		return "no permission"
+	}
+	return ""
+}
+
+// textError is an error with a text.
+type textError string
+
+func (e textError) Error() string { return string(e) }

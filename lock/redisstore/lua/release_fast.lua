@@ -1,0 +1,16 @@
+-- The common case of release.lua: the owner holds the lock, the queue is empty, the owner
+-- needs no tombstone and the lock becomes free. KEYS, ARGV and the reply are those of release.lua.
+--
+-- It comes before the files with functions, because the definition of a function costs a third
+-- as much as a command. It leaves the variable held to release.lua.
+--
+-- Bound: three commands.
+
+local value = redis.call('GET', KEYS[1])
+local held = value and string.sub(value, 1, #ARGV[1] + 1) == ARGV[1] .. ' '
+  and string.find(value, '^%d+$', #ARGV[1] + 2)
+if held and ARGV[2] == '0' and not ARGV[4] and redis.call('EXISTS', KEYS[3]) == 0 then
+  redis.call('DEL', KEYS[1])
+  return 1
+end
+

@@ -1,0 +1,49 @@
+-- Does the work of shared_renew.lua for one key of a lease. The client sends it while the slot
+-- of the lease moves, because the node then refuses a script with several keys. The client
+-- renews the records first, then the members if there are any, and last the holders, which
+-- decide.
+--
+-- KEYS 1 one of the keys of the lease
+-- ARGV 1 TTL in ms
+--      2 "owner token"
+--      3 the kind of key: r the records, k the members, h the holders
+--
+-- Returns {}, or {1} if the key is missing or does not show the lease.
+--
+-- Bound: at most six commands.
+
+local call, pcall, match = redis.call, redis.pcall, string.match
+local key, ttl, kind = KEYS[1], tonumber(ARGV[1]), ARGV[3]
+local owner, token = match(ARGV[2], '^(.*) (%d+)$')
+local LATEST = 1e13 -- the latest expiry of a key; a score may be higher
+local held = false
+
+if kind == 'h' then
+  local time = call('TIME')
+  local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local expiry = pcall('ZSCORE', key, owner)
+  held = type(expiry) == 'string' and tonumber(expiry) > now
+  if held then -- the order is that of shared_renew.lua
+    local expires_at = math.max(math.min(tonumber(expiry), LATEST), now + ttl + 1) -- now is rounded down
+    local latest = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
+    call('PEXPIREAT', key, string.format('%.0f', math.min(math.max(latest, expires_at), LATEST)))
+    call('ZADD', key, string.format('%.0f', expires_at), owner)
+  end
+else
+  local record = kind == 'r' and pcall('HGET', key, owner)
+  held = kind == 'k' and call('PTTL', key) > 0
+    or type(record) == 'string' and match(record, '^%l ' .. token .. ' ') ~= nil
+  if held and call('PTTL', key) < 2 * ttl then
+    call('PEXPIRE', key, string.format('%.0f', 4 * ttl))
+  end
+end
+if held then
+  return {}
+end
+
+-- A replica must not answer that a lease is lost; see shared_renew.lua.
+local probe = pcall('ZREM', key, '')
+if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
+  return probe
+end
+return {1}

@@ -1,0 +1,180 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Replicas is a policy: how many replicas must confirm a lock. The zero value asks none of
+// them. Confirmations make it rarer that a fail-over forgets a lock; they do not exclude it,
+// because the promoted replica may be one that has not confirmed. Fencing tokens still
+// protect the resource then.
+//
+// After the server has granted a lock, the store sends a renewal, a write and WAIT in one
+// pipeline, on a connection for such pipelines alone. An acquisition takes one more round trip
+// to the server and one to the replicas. The TTL counts from the sending of that renewal.
+type Replicas struct {
+	// Count is the number of replicas that the store waits for. 0 means that it does not
+	// ask. In a cluster they are replicas of the master that has the lock.
+	Count int
+
+	// Require makes an acquisition fail if fewer have confirmed it in time, or if it is not
+	// known how many have. The error is a *driver.ReplicasError, which matches
+	// driver.ErrUnavailable, and the client gives the lock back at once. Without Require the
+	// number is only reported, by Held.Replicas and by [Store.ReplicaStats].
+	Require bool
+
+	// Renewals asks for each batch of renewals, too. With Require, renewals that are not
+	// confirmed count as failed, so that the holder is told of a loss after the second of
+	// them. Without Renewals, a replica that is promoted may have an older expiry than the
+	// holder relies on.
+	Renewals bool
+
+	// Timeout is how long replicas have to confirm. It is at most an eighth of the TTL, and a
+	// quarter of the time that ctx leaves. Default 1 s.
+	Timeout time.Duration
+}
+
+const defaultReplicaTimeout = time.Second
+
+func (r Replicas) withDefaults() (Replicas, error) {
+	switch {
+	case r.Count < 0 || r.Count > math.MaxInt16:
+		return r, fmt.Errorf("redisstore: Options.Replicas.Count must be 0 to %d, got %d", math.MaxInt16, r.Count)
+	case r.Timeout < 0:
+		return r, fmt.Errorf("redisstore: Options.Replicas.Timeout must not be negative, got %v", r.Timeout)
+	case r.Count == 0 && r != (Replicas{}):
+		return r, errors.New("redisstore: Options.Replicas.Count must be set if another field of Replicas is")
+	}
+	if r.Timeout == 0 {
+		r.Timeout = defaultReplicaTimeout
+	}
+	return r, nil
+}
+
+// ReplicaStats counts the answers of replicas to acquisitions, and to batches of renewals if
+// Replicas.Renewals is set.
+type ReplicaStats struct {
+	Enough     uint64 // Replicas.Count or more had confirmed in time
+	TooFew     uint64 // fewer had
+	Unanswered uint64 // it is not known how many had
+}
+
+// ackCounters are the counters of ReplicaStats.
+type ackCounters struct{ enough, tooFew, unanswered atomic.Uint64 }
+
+// ReplicaStats returns the counters of the store. It is safe for concurrent use and after
+// Close.
+func (s *Store) ReplicaStats() ReplicaStats {
+	return ReplicaStats{Enough: s.acks.enough.Load(), TooFew: s.acks.tooFew.Load(), Unanswered: s.acks.unanswered.Load()}
+}
+
+// acknowledged is the answer of the replicas of one node.
+type acknowledged struct {
+	replicas int
+	err      error // why replicas is not known
+}
+
+// short returns why an answer does not meet the policy of a store, or nil.
+func (a acknowledged) short(s *Store) error {
+	if a.err == nil && a.replicas >= s.replicas.Count {
+		return nil
+	}
+	return &driver.ReplicasError{Want: s.replicas.Count, Got: a.replicas, Err: a.err}
+}
+
+// confirm asks the replicas for a lease that was just granted, if the policy says so. It sets
+// Sent and Replicas of the lease. An error means that the lease does not count as acquired.
+//
+// The grant may come from another connection, and even from another client that released the
+// lock. That does not matter: see redisconn/acks.go. The renewal proves that the owner still
+// holds the lock on the server whose replicas are asked, which may be another one by now.
+func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
+	if s.replicas.Count == 0 {
+		return nil
+	}
+	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, bound, redisconn.NoAnswerError(bound))
+	defer cancel()
+	var out [1]renewal.Outcome
+	f := renewCalls.Get().(*renewCall)
+	f.acks = true
+	sent := time.Now()
+	f.load(s, []driver.Lease{*l})
+	f.run(bounded, s, out[:])
+	acked, err := f.acked, f.err
+	f.reset()
+	renewCalls.Put(f)
+
+	if out[0] == renewal.Lost {
+		return errGoneAgain
+	}
+	if err != nil {
+		s.acks.unanswered.Add(1)
+		acked.err = err
+	}
+	if out[0] == renewal.Renewed {
+		l.Sent = sent
+		if acked.err == nil {
+			l.ReplicasKnown, l.Replicas = true, int32(min(acked.replicas, math.MaxInt16))
+		}
+	}
+	switch short := acked.short(s); {
+	case short == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, driver.ErrStoreClosed):
+		return err
+	case s.replicas.Require:
+		return short
+	}
+	return nil
+}
+
+// errGoneAgain means that the server does not have a lease any more that was just granted. It
+// was restarted, or another server has taken over.
+var errGoneAgain = fmt.Errorf("%w: the server has forgotten the lock that it had granted", driver.ErrUnavailable)
+
+// acknowledge makes the batch ask the replicas of its node.
+func (r *nodeBatch) acknowledge(ctx context.Context) {
+	timeout := r.store.replicas.Timeout
+	for i := range r.items {
+		timeout = min(timeout, time.Duration(r.items[i].ttl)*time.Millisecond/8)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)/4) // the detector of dead connections allows a third
+	}
+	var keys []*string
+	for i := range r.items[:min(len(r.items), maxTouched)] {
+		keys = append(keys, &r.items[i].key)
+	}
+	r.batch.Acknowledge(keys, r.store.replicas.Count, timeout)
+}
+
+// maxTouched is how many leases of a batch are tried for a write that WAIT answers for. All but
+// one may be lost.
+const maxTouched = 4
+
+// acknowledged returns the answer of the replicas to a batch that was sent, and counts it.
+func (r *nodeBatch) acknowledged(ctx context.Context) acknowledged {
+	n, err := r.batch.Replicas(ctx)
+	s := r.store
+	switch {
+	case err != nil:
+		s.acks.unanswered.Add(1)
+	case n >= s.replicas.Count:
+		s.acks.enough.Add(1)
+	default:
+		s.acks.tooFew.Add(1)
+	}
+	return acknowledged{n, fromConn(err)}
+}

@@ -1,0 +1,189 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// A store has up to batchConns connections to a node for batches, and up to directConns for
+// direct calls.
+const (
+	batchConns  = 4
+	directConns = 8
+)
+
+// warmUp opens several connections of each kind, and checks that they are open.
+func warmUp(t *testing.T, s *Store, p *testredis.Proxy, l driver.Lease) {
+	t.Helper()
+	p.Delay(100 * time.Millisecond) // so that the calls overlap
+	var calls sync.WaitGroup
+	for range batchConns {
+		calls.Go(func() { _ = s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)) })
+	}
+	for range 2 * directConns {
+		calls.Go(func() { _, _ = s.Inspect(t.Context(), "k") })
+	}
+	calls.Wait()
+	p.Delay(0)
+	renew(t, s, l)
+	require.Greater(t, p.Accepted(), directConns+batchConns)
+}
+
+// L1: if a firewall forgets all connections while new ones work, the store loses one try and
+// no lease. The next try must not use another dead connection.
+func TestForgottenConnectionsCostOneTry(t *testing.T) {
+	t.Parallel()
+	p := testredis.StartProxy(t, testredis.Start(t))
+	const timeout = 600 * time.Millisecond
+	s := newStore(t, p.Client(t), &Options{Timeout: timeout})
+	l := acquire(t, s, request("k"))
+
+	calls := map[string]func(ctx context.Context) error{
+		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, request("free")); return err },
+		"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
+		"renew": func(ctx context.Context) error {
+			out := make([]renewal.Outcome, 1)
+			err := s.Renew(ctx, []driver.Lease{l}, out)
+			assert.Equal(t, err == nil, out[0] == renewal.Renewed)
+			return err
+		},
+		"release": func(ctx context.Context) error { return s.Release(ctx, l) },
+	}
+	for _, name := range []string{"renew", "acquire", "inspect", "release"} {
+		warmUp(t, s, p, l)
+		p.Blackhole()
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		require.Error(t, calls[name](ctx), name)
+		if name != "renew" { // the watchdog repeats it after a period
+			require.NoError(t, ctx.Err(), "%s: the failed try leaves time for another one", name)
+		}
+		cancel()
+		require.NoError(t, calls[name](t.Context()), name)
+	}
+}
+
+// The same holds for the locks of a client with the default options. The held lock is renewed
+// once a second. Its connections are forgotten only once, because two failures in a row lose
+// a lease.
+func TestLocksSurviveForgottenConnections(t *testing.T) {
+	t.Parallel()
+	p := testredis.StartProxy(t, testredis.Start(t))
+	newClient := func() (*Store, *lock.Client) {
+		s, err := New(p.Client(t), nil)
+		require.NoError(t, err)
+		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+		require.NoError(t, err)
+		return s, c
+	}
+	s, c := newClient()
+	defer func() { require.NoError(t, c.Close(context.Background())) }()
+	h, err := c.Mutex("k").Lock(t.Context()) // opens the first connections
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	warmUp(t, s, p, driver.Lease{Request: request("none"), Token: 1})
+	for range 2 {
+		p.Blackhole()
+		within(t, 0, s.timeout, func() {
+			h, err := c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			p.Blackhole()
+			require.NoError(t, h.Unlock(t.Context()))
+		})
+		p.Blackhole()
+		h, err := c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
+	}
+
+	s2, holder := newClient()
+	defer func() { require.NoError(t, holder.Close(context.Background())) }()
+	held, err := holder.Mutex("held").Lock(t.Context())
+	require.NoError(t, err)
+	warmUp(t, s2, p, driver.Lease{Request: request("none"), Token: 1})
+	p.Blackhole()
+	select {
+	case <-held.Done():
+	case <-time.After(5 * time.Second): // longer than a lease lasts without a renewal
+	}
+	require.NoError(t, held.Err())
+}
+
+// The number of connections to a hanging server does not grow with the number of requests.
+func TestAHangingServerGetsFewConnections(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	p := testredis.StartProxy(t, srv)
+	s := newStore(t, p.Client(t), &Options{Timeout: 300 * time.Millisecond})
+	l := acquire(t, s, request("k"))
+	warmUp(t, s, p, l)
+	before := p.Accepted()
+	p.Block()
+	const rounds = 10
+	var calls sync.WaitGroup
+	for range 50 {
+		calls.Go(func() {
+			for range rounds {
+				_, _ = s.Inspect(t.Context(), "k")
+			}
+		})
+	}
+	calls.Wait()
+	t.Log(p.Accepted()-before, "connections for", 50*rounds, "unanswered requests")
+	assert.Less(t, p.Accepted()-before, 4*(defaultPoolSize+directConns), "about one connection a second for each waiting request")
+	p.Unblock()
+	renew(t, s, l)
+}
+
+// L1: no lease is lost if replies take up to a quarter of the TTL, even if the connection of
+// the first renewal must be opened first, or opened again.
+func TestLeasesSurviveLinksAsSlowAsAQuarterOfTheTTL(t *testing.T) {
+	t.Parallel()
+	for _, link := range []struct{ ttl, delay time.Duration }{
+		{time.Second, 200 * time.Millisecond},
+		{time.Second, 240 * time.Millisecond},
+		{3 * time.Second, 600 * time.Millisecond},
+		{3 * time.Second, 720 * time.Millisecond},
+	} {
+		for _, when := range []string{"from the first", "after Lock", "after Lock, with broken connections"} {
+			if when == "after Lock, with broken connections" && link.delay > link.ttl/5 {
+				continue // there is no time for a broken renewal and the two replies that its new connection needs
+			}
+			t.Run(link.ttl.String()+" "+link.delay.String()+" "+when, func(t *testing.T) {
+				t.Parallel()
+				p := testredis.StartProxy(t, shared.Server(t))
+				s, err := New(p.Client(t), &Options{Timeout: long, Prefix: t.Name()})
+				require.NoError(t, err)
+				c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: link.ttl}})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close(context.Background())) }()
+				if when == "from the first" {
+					p.Delay(link.delay)
+				}
+				held, err := c.Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				p.Delay(link.delay)
+				for range 4 {
+					select {
+					case <-held.Done():
+					case <-time.After(link.ttl):
+					}
+					require.NoError(t, held.Err())
+					if when == "after Lock, with broken connections" {
+						p.Reset()
+					}
+				}
+				p.Delay(0)
+			})
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Renew renews the lock now, in addition to the renewals in the background. The lease has
+// the given TTL from now on, in all later renewals too; 0 means the TTL that it has. Renew
+// is how a lock with [Terms].Fixed is extended: it then ends one TTL from now.
+//
+// Renew returns nil if the store has confirmed that the lock is still held. The deadline then
+// counts from the sending of this request. A longer TTL gives the holder more time when the
+// store cannot be reached, and lets others wait longer after a crash. With a shorter TTL no
+// time is lost that the store has confirmed before: the deadline never moves back, and others
+// wait for the longer lease to end if the holder crashes before. Renew does not move the
+// end of MaxHold.
+//
+// The error matches ErrLost if the store has denied the ownership or the lease has ended,
+// ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL if the TTL is
+// refused, before any IO. After any other error the lock is held as before, and renewed in
+// the background: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store
+// is tolerated, and Renew returns at the deadline of the lease at the latest.
+//
+// All handles of a reentrant lock or [Batch] share one lease, so Renew of one handle renews
+// all of them. Renew of a [Multi] renews its locks at the same time, and returns all errors.
+func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
+	switch {
+	case !h.ok():
+		return ErrNotHeld
+	case ctx == nil:
+		return failed("renew", h.Key(), basic.ErrNilContext)
+	case h.used.Load():
+		return failed("renew", h.Key(), ErrNotHeld)
+	}
+	return h.handle.renewNow(ctx, ttl)
+}
+
+func (r *reentrantHandle) renewNow(ctx context.Context, ttl time.Duration) error {
+	return r.of.renewNow(ctx, ttl)
+}
+
+func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
+	lease := s.entry.Lease()
+	if ttl != 0 {
+		lease.TTL = ttl.Truncate(time.Millisecond)
+	}
+	if err := s.client.checkNewTTL(lease.TTL); err != nil {
+		return failed("renew", lease.Key, err)
+	}
+	if err := s.state(); err != nil {
+		return failed("renew", lease.Key, err)
+	}
+	err := s.renew(ctx, lease)
+	if err == nil {
+		return nil
+	}
+	var denied *renewal.LostError
+	if errors.As(err, &denied) && denied.Reason == renewal.NotOwned {
+		s.entry.Lost(denied.Err)
+	}
+	return failed("renew", lease.Key, cmp.Or(s.state(), s.client.reveal(ctx, err)))
+}
+
+// checkNewTTL refuses a TTL for a lease on the terms of the client.
+func (c *Client) checkNewTTL(ttl time.Duration) error {
+	if err := checkTTL("the TTL", ttl); err != nil {
+		return err
+	}
+	terms := c.terms
+	terms.TTL = ttl
+	return c.checkTTL(terms)
+}
+
+// renew renews the lease once, with the TTL of the argument. It tolerates one failure to reach
+// the store.
+func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
+	if err := s.client.begin(); err != nil {
+		return err
+	}
+	defer s.client.done()
+	ctx, stop := s.client.whileOpen(ctx)
+	defer stop()
+	ctx, cancel := context.WithDeadline(ctx, s.entry.Deadline())
+	defer cancel()
+	var err error = &outcomeError{kind: ErrUnavailable}
+	for range 1 + maxFailures {
+		sent := time.Now()
+		var out [1]renewal.Outcome
+		failure := s.client.store.Renew(ctx, []driver.Lease{lease}, out[:])
+		s.client.health.record(failure, sent, false)
+		err = cmp.Or(failure, err)
+		switch {
+		case out[0] == renewal.Lost:
+			return &renewal.LostError{Reason: renewal.NotOwned, Err: failure}
+		case out[0] == renewal.Renewed:
+			return s.confirm(lease.TTL, sent)
+		case ctx.Err() != nil:
+			return err
+		}
+	}
+	return err
+}
+
+// confirm reports a renewal with that TTL to the watchdog.
+func (s *heldLease) confirm(ttl time.Duration, sent time.Time) error {
+	grant := renewal.Grant{TTL: ttl, Sent: sent} // the end of MaxHold does not move
+	if s.client.terms.Fixed {
+		grant.Until = sent.Add(s.client.watchdog.Validity(ttl))
+	}
+	err := s.entry.Update(grant, func(l driver.Lease) driver.Lease {
+		l.TTL = ttl
+		return l
+	})
+	if err != nil {
+		return cmp.Or(s.state(), err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Resume returns a handle of the lease that [Held.Export] has exported, in this or another
+// process. It renews the lease once. If the store says that the lease is held, the handle is
+// like one that Lock has returned: it is renewed, its deadline counts from the sending of that
+// request, and its contexts carry the ownership. Token, mode, members and metadata are those
+// of the lease. The [Terms] of this client count from now on: a longer TTL extends the lease, a
+// shorter one takes nothing away, and MaxHold and Fixed count from Resume.
+//
+// If the exporter has kept its handle, both processes hold the lock, and only they know that.
+// The first Unlock releases it for both. The other one is told by its next renewal, by default
+// within a third of its TTL, and until then believes that it holds the lock: as after
+// [Client.ForceRelease], only the fencing token tells them from the next holder. So let one
+// process call [Held.Detach] once the other one has resumed the lease. While two processes
+// have the lease, neither may call [RWMutex.Downgrade].
+//
+// The error is ErrNotHeld if the store says that the lease is not held any more, or never was
+// in this store; it was released, lost, or taken away. It is ErrBadExport for a string that was
+// cut off or changed, before any IO; ErrUnavailable if the store gave no answer, of which one
+// failure is tolerated; ErrClosed; the cause of ctx if that ended; and errors.ErrUnsupported if
+// the store cannot resume leases. After an error the lease is as it was, or renewed once
+// more. Resume returns at the latest after one TTL for each of its two requests. No error shows
+// the string, which is a secret.
+func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
+	if c == nil || c.core == nil {
+		return nil, errZeroClient
+	}
+	if ctx == nil {
+		return nil, basic.ErrNilContext
+	}
+	lease, state, err := decodeLease(exported)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.wrong != nil:
+		return nil, c.wrong
+	}
+	resume := func() (*Held, error) {
+		held, err := c.resume(ctx, lease, state)
+		if err != nil {
+			return nil, failed("resume", lease.Key, err)
+		}
+		return held, nil
+	}
+	if o := c.observe(resumeKind(lease.Mode)); o != nil {
+		return o.call(ctx, lease.Key, resume)
+	}
+	return resume()
+}
+
+func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (*Held, error) {
+	if ctx.Err() != nil {
+		return nil, causeOf(ctx)
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.done()
+	exporter, ok := c.store.(driver.Exporter)
+	if !ok {
+		return nil, errCannotExport
+	}
+	lease.TTL = c.terms.TTL
+	imported, err := exporter.Import(lease, state)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil, errCannotExport
+	case err != nil:
+		return nil, err
+	}
+	caller := ctx
+	ctx, stop := c.whileOpen(caller)
+	defer stop()
+	err = &outcomeError{kind: ErrUnavailable}
+	for range 1 + maxFailures {
+		held, failure := c.tryResume(ctx, imported)
+		switch {
+		case failure == nil:
+			return held, nil
+		case errors.Is(failure, ErrNotHeld), errors.Is(failure, errNotWatched), errors.Is(failure, ErrClosed):
+			return nil, failure
+		}
+		err = failure
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, c.reveal(caller, err)
+}
+
+// tryResume renews the lease once and registers it with the watchdog.
+func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, error) {
+	bound := c.watchdog.Validity(lease.TTL)
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	defer cancel()
+	lease.Sent = time.Now()
+	var out [1]renewal.Outcome
+	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])
+	c.health.record(err, lease.Sent, false)
+	switch out[0] {
+	case renewal.Lost:
+		return nil, ErrNotHeld
+	case renewal.Renewed:
+		return c.register(lease, lease.Sent)
+	}
+	return nil, cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
+}

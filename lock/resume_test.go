@@ -1,0 +1,448 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+// other returns another client of the store of b, as of another process.
+func (b *bench) other(o *lock.Options) *lock.Client {
+	b.t.Helper()
+	all := driver.Observe(b.mem, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
+	c, err := lock.New(struct { // it does not close the store
+		driver.Store
+		driver.Exporter
+	}{all, all.(driver.Exporter)}, o)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func export(t *testing.T, h *lock.Held) string {
+	t.Helper()
+	text, err := h.Export()
+	require.NoError(t, err)
+	return text
+}
+
+func resume(t *testing.T, c *lock.Client, text string) *lock.Held {
+	t.Helper()
+	h, err := c.Resume(context.Background(), text)
+	require.NoError(t, err)
+	return h
+}
+
+func TestAnotherClientResumesALock(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		c := b.other(&lock.Options{Terms: lock.Terms{Metadata: "of the second"}})
+		for i, l := range []lock.Locker{
+			b.With(lock.Terms{Metadata: "of the first"}).Mutex("m"), b.RWMutex("w"), b.RWMutex("r").RLocker(), b.Semaphore("s", 3).WithPermits(2), b.Batch("b", "x", "\x00y"),
+			b.Election("e", "name"), b.Reentrant("re"),
+		} {
+			first, err := l.Lock(ctx)
+			require.NoError(t, err)
+			second := resume(t, c, export(t, first))
+			assert.Equal(t, first.Key(), second.Key())
+			assert.Equal(t, first.Token(), second.Token())
+			assert.Equal(t, first.Members(), second.Members())
+			require.NoError(t, first.Detach())
+			require.ErrorIs(t, first.Err(), lock.ErrDetached)
+			require.ErrorIs(t, first.Err(), lock.ErrNotHeld)
+			assert.False(t, first.Valid())
+			<-first.Done()
+			settle(3 * ttl)
+			require.NoError(t, second.Err(), "the second client renews it")
+			info, err := b.Inspect(ctx, first.Key())
+			require.NoError(t, err)
+			require.Equal(t, 1, info.Held)
+			if i == 0 {
+				assert.Equal(t, "of the first", info.Holders[0].Metadata)
+			}
+			if i == 3 {
+				assert.Equal(t, 2, info.Holders[0].Permits)
+			}
+			require.NoError(t, second.Unlock(ctx))
+			info, err = b.Inspect(ctx, first.Key())
+			require.NoError(t, err)
+			assert.Zero(t, info.Held)
+			require.ErrorIs(t, first.Unlock(ctx), lock.ErrNotHeld)
+			require.ErrorIs(t, first.Detach(), lock.ErrNotHeld)
+			_, err = first.Export()
+			require.ErrorIs(t, err, lock.ErrDetached)
+		}
+		require.NoError(t, c.Close(ctx))
+	})
+}
+
+// The deadline counts from the sending of the request, with the TTL of the resuming client.
+func TestTheDeadlineOfAResumedLock(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		text := export(t, b.lock("k"))
+		b.loseAnswers(func(ctx context.Context, op locktest.Op) error {
+			if op == locktest.Renew {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		})
+		for _, terms := range []lock.Terms{{TTL: ttl}, {TTL: 2 * ttl}, {TTL: ttl / 2}, {TTL: ttl, Fixed: true}, {TTL: ttl, MaxHold: 7 * time.Second}} {
+			sent := time.Now()
+			h, err := b.With(terms).Resume(ctx, text)
+			require.NoError(t, err)
+			life := terms.TTL
+			if terms.MaxHold > 0 {
+				life = terms.MaxHold
+			}
+			assert.WithinRange(t, h.Deadline(), sent.Add(life*95/100), sent.Add(life), "%+v", terms)
+			assert.True(t, h.Valid())
+			require.NoError(t, h.Detach())
+		}
+	})
+}
+
+// A Fixed lease is not renewed after Resume, and a MaxHold counts from it.
+func TestTheTermsOfTheResumingClientCount(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		text := export(t, h)
+		fixed := resume(t, b.With(lock.Terms{Fixed: true}), text)
+		settle(ttl)
+		require.ErrorIs(t, fixed.Err(), lock.ErrLost)
+		require.ErrorContains(t, fixed.Err(), "fixed TTL")
+		require.NoError(t, h.Err(), "the other handle is renewed")
+		bounded := resume(t, b.With(lock.Terms{MaxHold: 2 * ttl}), text)
+		settle(2*ttl - time.Second)
+		require.NoError(t, bounded.Err())
+		settle(time.Second)
+		require.ErrorContains(t, bounded.Err(), "MaxHold")
+		b.lock("other")
+	})
+}
+
+func TestTwoHoldersOfOneLease(t *testing.T) {
+	for _, firstUnlocks := range []bool{true, false} {
+		waiting(t, nil, func(t *testing.T, b *bench) {
+			ctx := context.Background()
+			c := b.other(nil)
+			one := b.lock("k")
+			two := resume(t, c, export(t, one))
+			again := resume(t, b.Client, export(t, two)) // and back
+			settle(5 * ttl)
+			for _, h := range []*lock.Held{one, two, again} {
+				require.NoError(t, h.Err())
+			}
+			require.NoError(t, again.Detach())
+			if !firstUnlocks {
+				one, two = two, one
+			}
+			require.NoError(t, one.Unlock(ctx))
+			next := b.lock("k") // at once
+			settle(ttl / 3)
+			require.ErrorIs(t, two.Err(), lock.ErrLost, "told by its next renewal")
+			require.ErrorIs(t, two.Unlock(ctx), lock.ErrLost)
+			settle(time.Second)
+			require.NoError(t, next.Err())
+			require.NoError(t, next.Unlock(ctx))
+			require.NoError(t, c.Close(ctx))
+		})
+	}
+}
+
+// The unlock of the second holder answers that nothing is held.
+func TestTheSecondUnlockOfOneLeaseIsALoss(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		one := b.lock("k")
+		two := resume(t, b.Client, export(t, one))
+		require.NoError(t, one.Unlock(context.Background()))
+		require.ErrorIs(t, two.Unlock(context.Background()), lock.ErrLost)
+	})
+}
+
+func TestADetachedLockIsNeitherRenewedNorReleased(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		h := b.lock("k")
+		inner, stop := h.Context(ctx)
+		defer stop()
+		require.NoError(t, h.Detach())
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(inner), lock.ErrDetached)
+		_, err := b.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the store still has it")
+		renewals, releases := b.calls(locktest.Renew), b.calls(locktest.Release)
+		require.ErrorIs(t, h.Unlock(ctx), lock.ErrNotHeld)
+		require.ErrorIs(t, h.Renew(ctx, 0), lock.ErrNotHeld)
+		require.NoError(t, b.Close(ctx))
+		assert.Equal(t, renewals, b.calls(locktest.Renew))
+		assert.Equal(t, releases, b.calls(locktest.Release))
+	})
+}
+
+// All handles of a reentrant lock share the lease.
+func TestDetachOfAReentrantLock(t *testing.T) {
+	for _, inner := range []bool{false, true} {
+		waiting(t, nil, func(t *testing.T, b *bench) {
+			ctx := context.Background()
+			first := b.reentrant("k")
+			second, _ := b.again(first)
+			text := export(t, second)
+			detached, other := first, second
+			if inner {
+				detached, other = second, first
+			}
+			require.NoError(t, detached.Detach())
+			synctest.Wait()
+			for _, h := range []*lock.Held{first, second} {
+				require.ErrorIs(t, h.Err(), lock.ErrDetached)
+				<-h.Done()
+			}
+			releases := b.calls(locktest.Release)
+			require.ErrorIs(t, other.Unlock(ctx), lock.ErrDetached)
+			settle(time.Second)
+			assert.Equal(t, releases, b.calls(locktest.Release))
+			resumed := resume(t, b.Client, text)
+			require.NoError(t, resumed.Unlock(ctx))
+			assert.Zero(t, b.mem.Len())
+		})
+	}
+}
+
+func TestAResumedLockCanBeEnteredAgain(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		h := resume(t, b.Client, export(t, b.lock("k")))
+		ctx, stop := h.Context(context.Background())
+		defer stop()
+		_, err := b.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrHeldByContext)
+		inner, err := b.Reentrant("k").Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, h.Token(), inner.Token())
+		require.NoError(t, inner.Unlock(ctx))
+		batch, err := b.Batch("g", "x", "y").Lock(ctx)
+		require.NoError(t, err)
+		ctx, stop = resume(t, b.Client, export(t, batch)).Context(ctx)
+		defer stop()
+		part, err := b.Batch("g", "x").Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"x"}, part.Members())
+	})
+}
+
+func TestAMultiIsExportedByItsHandles(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		h, err := lock.Multi(b.Mutex("a"), b.Mutex("b")).Lock(ctx)
+		require.NoError(t, err)
+		_, err = h.Export()
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.EqualError(t, err, `lock: export "a, b": a Multi has several leases, export each of Held.Handles: unsupported operation`)
+		var resumed []*lock.Held
+		for _, one := range h.Handles() {
+			resumed = append(resumed, resume(t, b.Client, export(t, one)))
+		}
+		require.NoError(t, h.Detach())
+		require.ErrorIs(t, h.Err(), lock.ErrDetached)
+		settle(2 * ttl)
+		for _, one := range resumed {
+			require.NoError(t, one.Unlock(ctx))
+		}
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestResumeOfALockThatIsNotHeld(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		released := b.lock("released")
+		text := export(t, released)
+		require.NoError(t, released.Unlock(ctx))
+		_, err := b.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+		require.EqualError(t, err, `lock: resume "released": not held`)
+		next := b.lock("released")
+		_, err = b.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrNotHeld, "another owner holds it")
+		require.NoError(t, next.Unlock(ctx))
+		assert.Zero(t, b.mem.Len(), "Resume takes nothing")
+
+		ended := b.lock("ended")
+		text = export(t, ended)
+		require.NoError(t, ended.Detach())
+		settle(ttl)
+		_, err = b.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+		assert.Zero(t, b.Stats().Renewal.Held)
+	})
+}
+
+func TestResumesThatFail(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		text := export(t, b.lock("k"))
+		b.loseRequests(func(_ context.Context, op locktest.Op) error { return errIO })
+		before := b.calls(locktest.Renew)
+		_, err := b.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorIs(t, err, errIO)
+		assert.Equal(t, before+2, b.calls(locktest.Renew), "one failure is tolerated")
+		b.heal()
+		lost := false
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Renew && !lost {
+				lost = true
+				return errIO
+			}
+			return nil
+		})
+		h, err := b.Resume(ctx, text)
+		require.NoError(t, err)
+		require.NoError(t, h.Detach())
+
+		b.loseRequests(hang(locktest.Renew))
+		start := time.Now()
+		_, err = b.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(start), 2*ttl)
+		b.heal()
+
+		_, err = b.Resume(nil, text) //nolint:staticcheck // the context is nil on purpose
+		require.ErrorContains(t, err, "context is nil")
+		_, err = (*lock.Client)(nil).Resume(ctx, text)
+		require.Error(t, err)
+		_, err = b.With(lock.Terms{TTL: 1}).Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrBadTTL)
+		cause := errors.New("enough")
+		cancel(cause)
+		_, err = b.Resume(ctx, text)
+		require.ErrorIs(t, err, cause)
+		require.NoError(t, b.Close(context.Background()))
+		_, err = b.Resume(context.Background(), text)
+		require.ErrorIs(t, err, lock.ErrClosed)
+	})
+}
+
+func TestAStoreThatCannotExport(t *testing.T) {
+	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, &locktest.Faulty{Store: struct{ driver.Store }{memstore.New()}}} {
+		c, err := lock.New(store, nil)
+		require.NoError(t, err)
+		h, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = h.Export()
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.EqualError(t, err, `lock: export "k": the store cannot export its leases: unsupported operation`)
+		whole, err := lock.New(memstore.New(), nil)
+		require.NoError(t, err)
+		k, err := whole.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = c.Resume(t.Context(), export(t, k))
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.NoError(t, c.Close(t.Context()))
+		require.NoError(t, whole.Close(t.Context()))
+	}
+}
+
+// A lease whose acquisition had a request without an answer is released with a tombstone,
+// also by the process that has resumed it.
+func TestAResumedLeaseRemembersUnansweredRequests(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		failed := false
+		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
+			if op == locktest.Acquire && !failed {
+				failed = true
+				return errIO
+			}
+			return nil
+		})
+		h, err := b.Mutex("k").TryLock(context.Background())
+		require.NoError(t, err)
+		var released driver.Lease
+		observed := driver.Observe(&notesRelease{b.mem, &released}, nil)
+		c, err := lock.New(observed, nil)
+		require.NoError(t, err)
+		resumed := resume(t, c, export(t, h))
+		require.NoError(t, h.Detach())
+		require.NoError(t, resumed.Unlock(context.Background()))
+		assert.True(t, released.Unanswered)
+		require.NoError(t, c.Close(context.Background()))
+		b.closed.Store(true)
+	})
+}
+
+// notesRelease notes the last lease that was released.
+type notesRelease struct {
+	*memstore.Store
+	last *driver.Lease
+}
+
+func (r *notesRelease) Release(ctx context.Context, l driver.Lease) error {
+	*r.last = l
+	return r.Store.Release(ctx, l)
+}
+
+func (r *notesRelease) Close() error { return nil }
+
+// The string and the owner are in no error, text or log.
+func TestAnExportedLeaseIsSecret(t *testing.T) {
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	waiting(t, &lock.Options{Logger: logger}, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		h := b.lock("k")
+		text := export(t, h)
+		raw, err := base64.RawURLEncoding.DecodeString(text[strings.Index(text, ".")+1:])
+		require.NoError(t, err)
+		owner := string(regexp.MustCompile(`[A-Z2-7]{13}:[\w-]{22}`).Find(raw))
+		require.NotEmpty(t, owner)
+		require.NoError(t, h.Unlock(ctx))
+		for _, bad := range []string{text, text[:len(text)-1], text + "A", "x" + text} {
+			_, err := b.Resume(ctx, bad)
+			require.Error(t, err)
+			for _, shown := range []string{fmt.Sprintf("%v %+v %#v", err, err, err), log.String()} {
+				assert.NotContains(t, shown, text[20:40])
+				assert.NotContains(t, shown, owner)
+			}
+		}
+		held := resume(t, b.Client, export(t, b.lock("l")))
+		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+			assert.NotContains(t, fmt.Sprintf(format, held), "lwlease")
+		}
+	})
+}
+
+func TestHooksSeeAResumedLock(t *testing.T) {
+	var seen []lock.Outcome
+	note := func(_ context.Context, i lock.HookInfo) { seen = append(seen, i.Outcome) }
+	hooks := &lock.Hooks{Acquired: note, Refused: note, Released: note, Lost: note}
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		c := b.other(&lock.Options{Hooks: hooks})
+		h := b.lock("k")
+		text := export(t, h)
+		one := resume(t, c, text)
+		require.NoError(t, one.Detach())
+		synctest.Wait()
+		two := resume(t, c, text)
+		require.NoError(t, two.Unlock(ctx))
+		_, err := c.Resume(ctx, text)
+		require.ErrorIs(t, err, lock.ErrNotHeld)
+		require.NoError(t, c.Close(ctx))
+		assert.Equal(t, []lock.Outcome{lock.OutcomeAcquired, lock.OutcomeDetached, lock.OutcomeAcquired, lock.OutcomeUnlocked, lock.OutcomeError}, seen)
+	})
+}

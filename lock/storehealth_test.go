@@ -1,0 +1,120 @@
+package lock_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+// addressed is a store with addresses.
+type addressed struct {
+	*locktest.Faulty
+	addresses []string
+}
+
+func (s addressed) Addresses() []string { return s.addresses }
+
+// logged runs a test with a client that logs to a text.
+func logged(t *testing.T, test func(t *testing.T, b *bench, log *strings.Builder)) {
+	t.Helper()
+	var log strings.Builder
+	drop := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: drop}))}
+	waiting(t, o, func(t *testing.T, b *bench) { test(t, b, &log) })
+}
+
+func TestAnUnavailableStoreIsLoggedOnce(t *testing.T) {
+	logged(t, func(t *testing.T, b *bench, log *strings.Builder) {
+		try := func() error {
+			_, err := b.Mutex("k").TryLock(ctx)
+			return err
+		}
+		b.loseRequests(fails(errIO))
+		for range 100 {
+			require.Error(t, try())
+			settle(time.Second)
+		}
+		assert.Equal(t, "level=WARN msg=\"lock: store unavailable\" error=\"connection reset\"\n", log.String())
+		log.Reset()
+		b.heal()
+		require.NoError(t, try())
+		require.ErrorIs(t, try(), lock.ErrNotAcquired)
+		assert.Equal(t, "level=INFO msg=\"lock: the store answers again\" after=1m40s\n", log.String())
+		log.Reset()
+		b.loseRequests(fails(errIO))
+		require.Error(t, try())
+		assert.Contains(t, log.String(), "store unavailable", "it is another outage")
+	})
+}
+
+// A store that fails and answers by turns is logged at a bounded rate.
+func TestAStoreThatComesAndGoes(t *testing.T) {
+	logged(t, func(t *testing.T, b *bench, log *strings.Builder) {
+		for range 100 {
+			for _, fault := range []func(context.Context, locktest.Op) error{fails(errIO), nil} {
+				b.loseRequests(fault)
+				if h, err := b.Mutex("k").TryLock(ctx); err == nil {
+					require.NoError(t, h.Unlock(ctx))
+				}
+				settle(2 * time.Second)
+			}
+		}
+		assert.Equal(t, 34, strings.Count(log.String(), "unavailable"), "one in 12 of 400 s")
+	})
+}
+
+func TestRenewalsAndHungCallsShowThatTheStoreIsUnavailable(t *testing.T) {
+	logged(t, func(t *testing.T, b *bench, log *strings.Builder) {
+		b.lock("k")
+		b.loseRequests(always(locktest.Renew, errIO))
+		settle(15 * time.Second)
+		assert.Contains(t, log.String(), "store unavailable")
+		b.heal()
+		settle(30 * time.Second)
+		assert.Contains(t, log.String(), "answers again")
+		log.Reset()
+		b.loseRequests(hang(locktest.Acquire))
+		for _, c := range []struct {
+			patience time.Duration
+			logs     bool
+		}{{10 * time.Millisecond, false}, {2 * time.Second, true}} {
+			short, cancel := context.WithTimeout(ctx, c.patience)
+			_, err := b.Mutex("other").TryLock(short)
+			cancel()
+			unavailability(t, err)
+			assert.Equal(t, c.logs, strings.Contains(log.String(), "no answer before the caller gave up"))
+		}
+	})
+}
+
+func TestTheLogNamesTheServers(t *testing.T) {
+	for want, addresses := range map[string][]string{
+		`addresses=[localhost:1]`:         {"localhost:1"},
+		`addresses="[1 2 3 4 5 6 7 8 ...`: {"1", "2", "3", "4", "5", "6", "7", "8", "9"},
+		`unavailable" error`:              nil,
+	} {
+		var log strings.Builder
+		store := addressed{&locktest.Faulty{Store: memstore.New(), Before: func(context.Context, locktest.Op) error { return errIO }}, addresses}
+		client, err := lock.New(driver.Store(store), &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		_, err = client.Inspect(ctx, "k")
+		unavailability(t, err)
+		assert.Contains(t, log.String(), want)
+		require.NoError(t, client.Close(ctx))
+	}
+}

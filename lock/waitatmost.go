@@ -1,0 +1,70 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+)
+
+// WaitAtMost returns a lock like l whose Lock waits for at most d. If d is 0, Lock is TryLock.
+// Use it with [Do], whose ctx bounds the wait and the work together:
+//
+//	err := lock.Do(ctx, lock.WaitAtMost(client.Mutex("orders"), 2*time.Second), ship)
+//
+// A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable
+// if the store did not answer; it matches no error of package context. The time bounds Lock
+// only: neither what is done with the lock nor TryLock. A nil l, and a negative d, are the error
+// of Lock and TryLock.
+func WaitAtMost(l Locker, d time.Duration) Locker { return limitedWait{l, d} }
+
+// limitedWait is what WaitAtMost returns.
+type limitedWait struct {
+	locker Locker
+	atMost time.Duration
+}
+
+// Lock implements Locker.
+func (w limitedWait) Lock(ctx context.Context) (*Held, error) {
+	if w.atMost == 0 {
+		return w.TryLock(ctx)
+	}
+	if err := w.check(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.atMost, waitedError(w.atMost))
+	defer cancel()
+	return w.locker.Lock(ctx)
+}
+
+// TryLock implements Locker.
+func (w limitedWait) TryLock(ctx context.Context) (*Held, error) {
+	if err := w.check(ctx); err != nil {
+		return nil, err
+	}
+	return w.locker.TryLock(ctx)
+}
+
+func (w limitedWait) check(ctx context.Context) error {
+	switch {
+	case w.locker == nil:
+		return errors.New("lock: WaitAtMost: the lock is nil")
+	case w.atMost < 0:
+		return fmt.Errorf("lock: WaitAtMost: the time %v is negative", w.atMost)
+	case ctx == nil:
+		return basic.ErrNilContext
+	}
+	return nil
+}
+
+// String returns the lock and the time.
+func (w limitedWait) String() string {
+	return fmt.Sprintf("%v, waiting at most %v", w.locker, w.atMost)
+}
+
+// waitedError is the cause of the context of a limitedWait that has waited long enough.
+type waitedError time.Duration
+
+func (e waitedError) Error() string { return fmt.Sprintf("waited for %v", time.Duration(e)) }

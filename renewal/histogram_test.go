@@ -1,0 +1,160 @@
+package renewal_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// lateStats returns the Stats of a watchdog that has sent one renewal in time and one that
+// was late by 3 s.
+func lateStats(t *testing.T) (stats renewal.Stats) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := heap(t)
+		defer e.Close()
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(3 * time.Second)
+			return renewal.Renewed, nil
+		}}
+		watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2})
+		register(t, watchdog, "a")
+		register(t, watchdog, "b")
+		for stats = watchdog.Stats(); stats.Renewed < 2; stats = watchdog.Stats() {
+			advance(10 * time.Millisecond)
+		}
+	})
+	return stats
+}
+
+// The buckets add up to the count, and their bounds do not change.
+func TestBuckets(t *testing.T) {
+	late := lateStats(t).Late
+	require.EqualValues(t, 2, late.Count())
+	assert.InDelta(t, 3*time.Second, late.Sum(), float64(10*time.Millisecond))
+
+	var bounds []time.Duration
+	var counts []uint64
+	for bound, count := range late.Buckets() {
+		if len(bounds) > 0 {
+			require.Greater(t, bound, bounds[len(bounds)-1])
+		}
+		bounds = append(bounds, bound)
+		if count > 0 {
+			counts = append(counts, count)
+		}
+		if count > 0 && bound > time.Second {
+			assert.Less(t, bound, 3400*time.Millisecond)
+			assert.GreaterOrEqual(t, bound, 3*time.Second)
+		}
+	}
+	assert.Equal(t, []uint64{1, 1}, counts)
+	assert.Equal(t, time.Duration(math.MaxInt64), bounds[len(bounds)-1])
+	i := 0
+	for bound := range new(renewal.Histogram).Buckets() {
+		require.Equal(t, bounds[i], bound)
+		i++
+	}
+	assert.Len(t, bounds, i)
+	for range late.Buckets() {
+		break // must not panic
+	}
+
+	none := late.Since(late)
+	assert.Zero(t, none.Count())
+	assert.Zero(t, none.Sum())
+}
+
+func TestStatsArePrintedOnOneLine(t *testing.T) {
+	stats := lateStats(t)
+	assert.Regexp(t, `^2 held, 0 due, 0 calls in flight, 2 renewed in 2 batches, 0 unknown, 0 lost, late: count 2, mean 1\.5\S*s, p50 \S+, p99 3\.\S+s, max 3\.\S+s$`, fmt.Sprint(stats))
+	assert.Equal(t, fmt.Sprint(stats), fmt.Sprintf("%+v", stats))
+	assert.NotContains(t, fmt.Sprintf("%#v", stats), "0x0, 0x0", "no buckets")
+	assert.Equal(t, "none", renewal.Histogram{}.String())
+}
+
+func TestStatsInJSON(t *testing.T) {
+	stats := lateStats(t)
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "stats", stats)
+	var record struct {
+		Stats struct {
+			Held, Renewed, Lost int
+			Late                struct{ Count, Max int64 }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(log.String()), &record))
+	assert.Equal(t, 2, record.Stats.Held)
+	assert.Equal(t, 2, record.Stats.Renewed)
+	assert.EqualValues(t, 2, record.Stats.Late.Count)
+	assert.InDelta(t, 3*time.Second, record.Stats.Late.Max, float64(400*time.Millisecond))
+
+	raw, err := json.Marshal(stats)
+	require.NoError(t, err)
+	var exported struct {
+		Held int
+		Late struct {
+			Count   int
+			Sum     time.Duration
+			Buckets []struct {
+				Below time.Duration
+				Count int
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &exported))
+	assert.Equal(t, 2, exported.Held)
+	assert.Equal(t, 2, exported.Late.Count)
+	assert.Equal(t, stats.Late.Sum(), exported.Late.Sum)
+	require.Len(t, exported.Late.Buckets, 2, "only those that are not empty")
+	assert.Greater(t, exported.Late.Buckets[1].Below, 3*time.Second)
+}
+
+// A monitoring system with fixed bounds, such as Prometheus, gets cumulative counts.
+func ExampleHistogram_Buckets() {
+	s, err := heapqueue.NewScheduler(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	watchdog, err := renewal.New(s, renewal.Renewer[string](yes{}), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	late := watchdog.Stats().Late
+
+	buckets := map[float64]uint64{0.01: 0, 0.1: 0, 1: 0, 10: 0} // upper bounds in seconds
+	for bound, count := range late.Buckets() {
+		for seconds := range buckets {
+			if bound.Seconds() <= seconds {
+				buckets[seconds] += count
+			}
+		}
+	}
+	// prometheus.NewConstHistogram(desc, late.Count(), late.Sum().Seconds(), buckets)
+	fmt.Println(late.Count(), late.Sum(), buckets)
+	// Output: 0 0s map[0.01:0 0.1:0 1:0 10:0]
+}
+
+type yes struct{}
+
+func (yes) Renew(_ context.Context, batch []string, out []renewal.Outcome) error {
+	for i := range batch {
+		out[i] = renewal.Renewed
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package renewal
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/internal/seam"
+)
+
+const (
+	// compareInterval is how often the clocks are compared while leases are held.
+	compareInterval = time.Second
+
+	// maxPerHold is the most entries that a pass visits while it holds mu.
+	maxPerHold = 1000
+)
+
+// monitor watches the timer engine and the clocks. If the engine is closed, starved, or
+// blocked by a task of another user, the monitor ends the overdue entries, so that their
+// holders are told in time. It compares the clocks because timers use the monotonic clock,
+// and the wall clock gets ahead of it while the host is suspended.
+//
+// The monitor runs on a runtime timer: once a second while leases are held, and at the
+// instant of each expiry bucket. The watchdog's mu guards it.
+type monitor[L any] struct {
+	timer   *time.Timer // made for the first lease
+	wakeAt  int64       // the instant for which timer is set, or asleep, or working
+	pending int         // calls of runMonitor that the timer will start
+	running bool        // a call of runMonitor is working
+
+	expiries  expiries[L] // all entries except those of unvisited
+	unvisited expiries[L] // entries that the pass under way has not visited yet
+	pass      pass        // the pass under way
+	epoch     uint16      // the number of passes so far
+
+	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
+	stallSeen            int64         // the value of comparedAt for which a stall was recorded, plus 1
+	stepSeen             int64         // the same for a step of a clock
+	gcPauses             uint64        // long pauses of the garbage collector in this process, so far
+	lateRecorded         int64         // the instant of the latest EventEngineLate
+	comparedAt           int64         // when the clocks were compared last, on the monotonic clock
+	minOffset, maxOffset int64         // the range of the clock offset since the last step
+	tolerance            time.Duration // the smallest margin so far: the clocks may differ by that
+
+	late       time.Duration // the longest lateness of the engine since the last report
+	reportedAt int64         // the instant of that report
+	overdue    uint64        // entries that the monitor has ended
+}
+
+// Values of wakeAt while the timer is not set.
+const (
+	asleep  = math.MaxInt64 // the next lease must wake the monitor
+	working = math.MinInt64 // the monitor is running and need not be woken
+)
+
+// pass tells what a pass does with each entry.
+type pass uint8
+
+const (
+	rearmPass     pass = iota // after a pause of the process
+	clockStepPass             // after a step of a clock
+)
+
+// wakeMonitor makes the monitor run at the given instant or before. The caller holds mu.
+func (w *Watchdog[L]) wakeMonitor(at int64, now instant) {
+	m := &w.monitor
+	if at >= m.wakeAt {
+		return
+	}
+	if m.wakeAt == asleep {
+		m.minOffset, m.maxOffset, m.comparedAt = now.clockOffset(), now.clockOffset(), now.mono
+		at = min(at, now.mono+int64(compareInterval))
+	}
+	m.wakeAt = at
+	delay := time.Duration(at - now.mono)
+	switch {
+	case m.timer == nil:
+		m.timer = time.AfterFunc(delay, w.runMonitor)
+		m.pending++
+	case !m.timer.Reset(delay):
+		m.pending++
+	}
+}
+
+// runMonitor compares the clocks, ends overdue entries, and continues a pass.
+func (w *Watchdog[L]) runMonitor() {
+	if p, ok := w.engine.(seam.PausableEngine); ok {
+		p.AwaitRunning()
+	}
+	w.mu.Lock()
+	defer w.unlock()
+	m := &w.monitor
+	m.pending--
+	if m.running || w.closed {
+		w.signalDrained()
+		return
+	}
+	now := w.clock.now()
+	w.noteStall(now)
+	w.noteGC(now)
+	m.running, m.wakeAt, m.ranBefore = true, working, m.comparedAt
+	for w.compareClocks(now); w.endOverdue(now) || w.continuePass(now); w.compareClocks(now) {
+		w.yield()
+		if w.closed {
+			break
+		}
+		now = w.clock.now()
+	}
+	m.running, m.wakeAt = false, asleep
+	switch {
+	case w.closed:
+		w.signalDrained()
+	case w.held == 0:
+		m.expiries, m.unvisited = expiries[L]{}, expiries[L]{}
+		w.freeBatches = nil
+	default:
+		m.wakeAt = asleep - 1 // wakeMonitor must not restart the comparison of the clocks
+		at := now.mono + int64(compareInterval)
+		if b := m.expiries.first(); b != nil {
+			at = min(at, b.at)
+		}
+		w.wakeMonitor(at, w.clock.now())
+	}
+}
+
+// compareClocks begins a pass if the clocks have moved apart, at once or gradually, or if
+// the process was paused. It keeps the range of the clock offset. A step forward and a
+// step back may each be within the tolerance, while their sum is not. That matters for a
+// lease that was renewed between them. The caller holds mu.
+func (w *Watchdog[L]) compareClocks(now instant) {
+	m := &w.monitor
+	w.noteStep(now)
+	offset, step := now.clockOffset(), m.stepOf(now)
+	paused := time.Duration(now.mono-m.comparedAt)-compareInterval > m.tolerance
+	m.minOffset, m.maxOffset, m.comparedAt = min(m.minOffset, offset), max(m.maxOffset, offset), now.mono
+	switch {
+	case step > m.tolerance || step < -m.tolerance:
+		m.minOffset, m.maxOffset = offset, offset
+		w.beginPass(clockStepPass)
+		w.reports.call(func() {
+			w.log.Warn("renewal: wall clock stepped against the monotonic clock", slog.Duration("by", step))
+		})
+	case paused:
+		w.beginPass(rearmPass)
+	}
+}
+
+// beginPass begins a pass over all entries. It restarts a pass that is under way.
+func (w *Watchdog[L]) beginPass(p pass) {
+	m := &w.monitor
+	if m.unvisited.first() == nil || p == clockStepPass {
+		m.pass = p
+	}
+	m.unvisited.takeAll(&m.expiries)
+	m.epoch++
+}
+
+// continuePass visits the next entries of a pass, at most maxPerHold. It returns false
+// when no pass is under way. Between two calls, tasks of a shared engine and holders can
+// take mu.
+func (w *Watchdog[L]) continuePass(now instant) bool {
+	m := &w.monitor
+	for range maxPerHold {
+		b := m.unvisited.first()
+		if b == nil {
+			return false
+		}
+		e := b.head()
+		m.unvisited.remove(e)
+		e.epoch = m.epoch
+		m.expiries.add(e)
+		if m.pass == clockStepPass {
+			e.clockStepped(now)
+		} else {
+			e.rearm(now)
+		}
+	}
+	return true
+}
+
+// endOverdue ends entries that the engine should have ended, at most maxPerHold. It returns
+// true if there may be more.
+func (w *Watchdog[L]) endOverdue(now instant) bool {
+	m := &w.monitor
+	for n := range maxPerHold {
+		b := m.expiries.first()
+		if b == nil || b.at > now.mono {
+			return false
+		}
+		e := b.head()
+		deadline, grace := e.deadline(), e.grace
+		e.lose(Expired)
+		m.overdue++
+		// If the monitor is late as well, the process was paused.
+		if late := time.Duration(now.mono - b.at); n == 0 && late <= grace {
+			w.reportLate(time.Duration(now.mono-deadline.mono), now)
+		}
+	}
+	return true
+}
+
+// reportLate logs a late engine, at most once per logging.Window, so that the queue of
+// reports stays short. The caller holds mu.
+func (w *Watchdog[L]) reportLate(late time.Duration, now instant) {
+	m := &w.monitor
+	w.noteEngineLate(late, now)
+	m.late = max(m.late, late)
+	if m.reportedAt != 0 && time.Duration(now.mono-m.reportedAt) < logging.Window {
+		return
+	}
+	late, overdue := m.late, m.overdue
+	m.late, m.reportedAt = 0, now.mono
+	engine := fmt.Sprintf("%T", w.engine)
+	w.reports.call(func() {
+		logging.Condition(w.log, "renewal: timer engine is late: a task blocks it, or the process gets too little CPU time",
+			slog.String("engine", engine), slog.Duration("late", late), slog.Uint64("leasesEndedByWatchdog", overdue))
+	})
+}
+
+// yield releases mu between two parts of a pass. The caller holds mu.
+func (w *Watchdog[L]) yield() {
+	w.unlock()
+	w.letOthersRun()
+	w.mu.Lock()
+}
+
+// letOthersRun lets goroutines that wait for mu take it.
+func (w *Watchdog[L]) letOthersRun() {
+	if w.onYield != nil {
+		w.onYield()
+	}
+	runtime.Gosched()
+}

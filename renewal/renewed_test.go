@@ -1,0 +1,152 @@
+package renewal_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestRenewedMovesTheDeadlineAndTheNextRenewal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		s := new(store)
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: -1})
+		entry := register(t, watchdog, "a")
+		advance(period / 4)
+		require.Zero(t, s.count("a"))
+		sent := time.Now()
+		require.True(t, entry.Renewed(sent, time.Time{}))
+		assert.Equal(t, sent.Add(validity), entry.Deadline())
+		advance(period - 2*slack - 10*time.Millisecond)
+		assert.Zero(t, s.count("a"), "the next renewal is a period after the request")
+		advance(3*slack + 20*time.Millisecond)
+		assert.Equal(t, 1, s.count("a"))
+		advance(time.Hour)
+		assert.True(t, entry.Valid())
+	})
+}
+
+func TestRenewedNeverMovesTheDeadlineBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		watchdog := newWatchdog(t, e, new(store), nil)
+		entry := register(t, watchdog, "a")
+		deadline := entry.Deadline()
+		require.True(t, entry.Renewed(time.Now().Add(-time.Second), time.Time{}))
+		assert.Equal(t, deadline, entry.Deadline())
+		require.True(t, entry.Renewed(time.Time{}, time.Time{}))
+		assert.Equal(t, deadline, entry.Deadline(), "an old request moves nothing")
+		require.True(t, entry.Renewed(time.Now().Add(time.Hour), time.Time{}))
+		assert.Equal(t, time.Now().Add(validity), entry.Deadline(), "a time in the future counts as now")
+	})
+}
+
+// If the host was suspended during the request, only the wall clock knows its age. Readings
+// in a bubble have no monotonic part, so this test uses real time. It never waits.
+func TestRenewedCountsASuspension(t *testing.T) {
+	watchdog := newWatchdog(t, new(manual), new(store), nil)
+	entry, err := watchdog.Register("a", renewal.Grant{TTL: 10 * time.Hour, Sent: time.Now().Add(-5 * time.Hour)})
+	require.NoError(t, err)
+	require.True(t, entry.Renewed(suspendedSince(t, time.Now(), 4*time.Hour), time.Time{}))
+	assert.InDelta(t, watchdog.Validity(10*time.Hour)-4*time.Hour, time.Until(entry.Deadline()), float64(time.Hour))
+}
+
+// suspendedSince returns a reading of both clocks from before a suspension of the host, during
+// which the monotonic clock stopped.
+func suspendedSince(t *testing.T, now time.Time, d time.Duration) time.Time {
+	t.Helper()
+	read := now
+	*(*uint64)(unsafe.Pointer(&read)) -= uint64(d/time.Second) << 30 // the seconds of the wall clock
+	require.Zero(t, now.Sub(read), "the layout of time.Time has changed")
+	require.Equal(t, d, now.Round(0).Sub(read.Round(0)))
+	return read
+}
+
+func TestRenewedReplacesTheEndOfALease(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		watchdog := newWatchdog(t, e, new(store), nil)
+		start := time.Now()
+		limited := func() *renewal.Entry[string] {
+			entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: start, Until: start.Add(time.Minute)})
+			require.NoError(t, err)
+			return entry
+		}
+		kept, moved := limited(), limited()
+		advance(period / 4)
+		require.True(t, kept.Renewed(time.Now(), time.Time{}))
+		require.True(t, moved.Renewed(time.Now(), start.Add(2*time.Minute)))
+		<-kept.Done()
+		assert.LessOrEqual(t, time.Since(start), time.Minute+slack)
+		assert.True(t, moved.Valid())
+		<-moved.Done()
+		assert.GreaterOrEqual(t, time.Since(start), 2*time.Minute)
+		assert.LessOrEqual(t, time.Since(start), 2*time.Minute+slack)
+	})
+}
+
+// During a renewal the timer is set to the deadline and follows it.
+func TestRenewedDuringARenewal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
+		forever := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-forever
+			return renewal.Unknown, nil
+		}}
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		entry := register(t, watchdog, "a")
+		advance(period)
+		require.Equal(t, 1, s.count("a"))
+		advance(period)
+		confirmed := time.Now()
+		require.True(t, entry.Renewed(confirmed, time.Time{}))
+		<-entry.Done()
+		assert.InDelta(t, validity, time.Since(confirmed), float64(slack))
+		close(forever)
+		synctest.Wait()
+	})
+}
+
+// A renewal that was sent before Renewed may be answered after it.
+func TestARenewalNeverMovesTheDeadlineOfRenewedBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		answer := make(chan struct{})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			<-answer
+			return renewal.Renewed, nil
+		}}
+		watchdog := newWatchdog(t, e, s, nil)
+		entry := register(t, watchdog, "a")
+		advance(period)
+		require.Equal(t, 1, s.count("a"))
+		advance(period / 4)
+		require.True(t, entry.Renewed(time.Now(), time.Time{}))
+		deadline := entry.Deadline()
+		close(answer)
+		synctest.Wait()
+		require.EqualValues(t, 1, watchdog.Stats().Renewed)
+		assert.Equal(t, deadline, entry.Deadline())
+	})
+}
+
+func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		watchdog := newWatchdog(t, e, new(store), nil)
+		stopped := register(t, watchdog, "a")
+		stopped.Stop()
+		require.False(t, stopped.Renewed(time.Now(), time.Time{}))
+		assert.False(t, stopped.Valid())
+		assert.Zero(t, stopped.Deadline())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		watchdog := newWatchdog(t, new(manual), new(store), nil)
+		entry := register(t, watchdog, "a")
+		time.Sleep(ttl) // no timer has told
+		require.False(t, entry.Renewed(time.Now(), time.Time{}))
+		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+	})
+}

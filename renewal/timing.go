@@ -1,0 +1,296 @@
+package renewal
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/seam"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// This file holds every formula for an instant or a duration. The package
+// documentation draws them for a lease of 30 s. docs/SAFETY.md gives the
+// assumptions and the promises behind them.
+
+const (
+	// driftDivisor is assumption A1 of docs/SAFETY.md: the clocks of client and
+	// server differ in rate by at most 1/100.
+	driftDivisor = 100
+
+	// marginTicks is how many ticks of the engine a margin must cover: one for
+	// the rounding of a timer to the tick and one to spare.
+	marginTicks = 2
+
+	// schedulerMargin is the part of a margin for the scheduler of the machine.
+	schedulerMargin = 2 * time.Millisecond
+
+	// defaultAlignDivisor makes the default grid 1/100 of a period.
+	defaultAlignDivisor = 100
+
+	// minPhaseSteps is the number of leases over which first renewals are spread
+	// at least, so that the first few leases do not fall together.
+	minPhaseSteps = 64
+
+	// maxLinger is how long a new worker waits for further due leases. The engine
+	// delivers the renewals of one grid instant one by one. Without the wait they
+	// leave in several small batches. Each batch wakes this process and the server
+	// again, and the workers compete with the engine for the mutex.
+	maxLinger = 2 * time.Millisecond
+
+	// lingerDivisor bounds the wait to 1/16 of a period.
+	lingerDivisor = 16
+
+	// graceDivisor makes the grace half of a margin. That exceeds the lateness that
+	// the margin allows the engine, and leaves the other half to tell the holder.
+	graceDivisor = 2
+
+	// bucketDivisor bounds the width of an expiry bucket to 1/8 of a margin.
+	bucketDivisor = 8
+
+	// maxGrace bounds the grace, and the width of a bucket, for very long leases.
+	maxGrace = time.Minute
+)
+
+// timing says when a lease is renewed and how long it is trusted. It does not change,
+// and entries with the same TTL and the same end share one. An entry whose TTL changes gets
+// another one.
+type timing struct {
+	ttl         time.Duration
+	maxDeadline instant       // the end of the lease, from Grant.Until
+	validity    time.Duration // from sending a confirmed request to the deadline
+	period      time.Duration // from sending a confirmed request to sending the next
+	margin      time.Duration // from the deadline to the earliest end on the store
+	grace       time.Duration // from the deadline until the monitor ends the entry
+	bucketMask  int64         // the width of an expiry bucket, a power of two, less one
+}
+
+func newTiming(o *Options, ttl time.Duration, maxDeadline instant) *timing {
+	margin := o.margin(ttl)
+	return &timing{
+		ttl:         ttl,
+		maxDeadline: maxDeadline,
+		validity:    o.validity(ttl),
+		period:      o.period(ttl),
+		margin:      margin,
+		grace:       graceFor(margin),
+		bucketMask:  bucketMaskFor(margin),
+	}
+}
+
+// margin returns the time from the deadline of a lease to its earliest end on the
+// store: Options.Margin, but at least 1/100 of the TTL.
+func (o *Options) margin(ttl time.Duration) time.Duration {
+	return max(ttl/driftDivisor, o.Margin)
+}
+
+// minMargin returns the least Options.Margin for an engine. Timers of an engine with a
+// tick fire up to one tick late.
+func minMargin(engine schedule.Scheduler) time.Duration {
+	ticking, ok := engine.(interface{ Tick() time.Duration })
+	if !ok {
+		return 0
+	}
+	tick := ticking.Tick()
+	if tick > (math.MaxInt64-schedulerMargin)/marginTicks {
+		return math.MaxInt64 // no TTL is long enough
+	}
+	return marginTicks*tick + schedulerMargin
+}
+
+// validity returns how long a lease is trusted after its confirmed request was sent.
+// This is the validity time of the Redlock algorithm, TTL − elapsed − drift, counted
+// from the sending, and less a margin in which the holder is told of a loss.
+func (o *Options) validity(ttl time.Duration) time.Duration {
+	return ttl - ttl/driftDivisor - o.margin(ttl)
+}
+
+// period returns the time between two renewals of a lease.
+func (o *Options) period(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl) * o.Fraction)
+}
+
+// Validity returns how long a grant of the given TTL is trusted, counted from
+// Grant.Sent. The result is zero or negative for a TTL that is too short.
+func (w *Watchdog[L]) Validity(ttl time.Duration) time.Duration {
+	return w.opts.validity(ttl)
+}
+
+// CheckTTL returns an error if the TTL is too short for a renewal before the deadline.
+// If Options.Failures tolerates a failure, the TTL must leave time for two renewals.
+func (w *Watchdog[L]) CheckTTL(ttl time.Duration) error {
+	validity, margin := w.opts.validity(ttl), w.opts.margin(ttl)
+	need := w.opts.period(ttl)
+	if w.opts.Failures != 1 {
+		need *= 2
+	}
+	if ttl <= 0 || need <= 0 || validity <= 0 || validity-need < margin { // which cannot overflow
+		return fmt.Errorf("TTL of %v is too short: with a margin of %v%s it is valid for %v, but renewals need %v plus the margin",
+			ttl, basic.Round(margin), w.marginCause(margin), basic.Round(max(validity, 0)), basic.Round(need))
+	}
+	return nil
+}
+
+// marginCause says that a margin follows from the tick of the engine, if that is so.
+func (w *Watchdog[L]) marginCause(margin time.Duration) string {
+	if engine, ok := w.engine.(interface{ Tick() time.Duration }); ok && margin == minMargin(w.engine) {
+		return fmt.Sprintf(" (the engine's tick is %v)", engine.Tick())
+	}
+	return ""
+}
+
+// MinLeft returns the least time to the deadline with which an old grant can be
+// registered so that one renewal may fail and a second one is still in time. If
+// Options.Failures is 1, it leaves time for one renewal only. A lease that is
+// registered with less may be lost by a single failure. An old grant is one whose first
+// renewal was due before Register, such as that of a lock that was handed over.
+func (w *Watchdog[L]) MinLeft(ttl time.Duration) time.Duration {
+	margin, period := w.opts.margin(ttl), w.opts.period(ttl)
+	if w.opts.Failures == 1 {
+		// oldGrantDelay is a quarter. The other three quarters must cover the margin.
+		return margin + margin/3
+	}
+	// Either 3/4 of the time covers an attempt of a whole period and the margin. Or the
+	// first attempt times out after half of these 3/4, and the second one, which
+	// follows after half of the rest, at 3/16, still has the margin.
+	return min(margin+period+(margin+period)/3, 5*margin+margin/3)
+}
+
+// firstPhase returns the phase of the first entry of a watchdog. It is random, because many
+// processes may start at the same time.
+func firstPhase() float64 {
+	if seam.RenewalPhase != nil {
+		return seam.RenewalPhase() / 2
+	}
+	return rand.Float64() / 2
+}
+
+// advancePhase returns the phase of a new entry, at least 0 and below 0.5, and the phase
+// of the one after it. The entry is first renewed after (0.5+phase)·period, so that
+// leases acquired together are not all renewed together.
+//
+// The phase rises from entry to entry instead of being random. Entries made together
+// are then renewed together, so both client and server find their memory in the cache.
+// A random phase costs a cache miss per lease, and half as much CPU time again.
+func advancePhase(phase float64, held int) (own, next float64) {
+	next = phase + 0.5/max(float64(held), minPhaseSteps)
+	if next >= 0.5 {
+		next -= 0.5
+	}
+	return phase, next
+}
+
+// firstRenewal returns the instant of the first renewal of a lease with the given phase.
+func (o *Options) firstRenewal(sent int64, period time.Duration, phase float64) int64 {
+	return o.renewalAt(sent, period, 0.5-phase)
+}
+
+// nextRenewal returns the instant of the renewal after one that was sent at the given
+// instant.
+func (o *Options) nextRenewal(sent int64, period time.Duration) int64 {
+	return o.renewalAt(sent, period, 0)
+}
+
+// renewalAt returns the instant at which a renewal becomes due so that it is sent at most
+// one period after sent. It is earlier by a fraction of the period, by the time that a
+// worker lingers, and by the rounding to the grid.
+func (o *Options) renewalAt(sent int64, period time.Duration, earlier float64) int64 {
+	at := sent + int64(period) - int64(lingerFor(period)) - int64(earlier*float64(period))
+	grid := int64(o.Align)
+	if grid == 0 {
+		grid = int64(period) / defaultAlignDivisor
+	}
+	grid = min(grid, int64(period)/2) // a coarser grid would make every renewal due at once
+	if grid <= 0 {
+		return at
+	}
+	return at - at%grid
+}
+
+// lingerFor returns how long a worker waits for further leases of that period. Their
+// renewals become due earlier by the same time.
+func lingerFor(period time.Duration) time.Duration { return min(maxLinger, period/lingerDivisor) }
+
+// oldGrantDelay returns when a lease is renewed whose first renewal was due before it was
+// registered, counted from now. Most locks that were handed over are released within
+// moments, so a renewal at once would be wasted. A quarter of the remaining time leaves
+// enough for two attempts.
+func oldGrantDelay(left time.Duration) time.Duration { return left / 4 }
+
+// steppedDelay returns the time until the next renewal of a lease whose clocks have moved
+// apart: random, and at most half a period and half of the remaining time. Renewals at
+// one instant would stay together in every later period.
+func steppedDelay(period, left time.Duration) time.Duration {
+	return time.Duration(rand.Float64() * float64(min(period/2, left/2)))
+}
+
+// attemptTimeout returns how long a renewal sent at that instant may take. It is a
+// period, so that a second attempt follows in time. The first attempt for an old grant
+// may have less than a period left, and takes at most half of it for the same reason.
+func (e *Entry[L]) attemptTimeout(sent instant) time.Duration {
+	left := sent.until(e.deadline())
+	if e.failures > 0 || left > e.period+time.Duration(e.minRetryWindow()) {
+		return e.period
+	}
+	return left / 2
+}
+
+// retryAt returns the instant of the attempt after a failed one: a period after it was
+// sent, or now if that has passed. Attempts in quick succession would all fail
+// during one restart of the server. If too little of an old grant would be left by then,
+// the second attempt follows after half of the remaining time.
+func (e *Entry[L]) retryAt(sent, now instant) int64 {
+	at := max(now.mono, sent.mono+int64(e.period-lingerFor(e.period)))
+	if deadline := e.deadline(); e.failures == 1 && at >= deadline.mono-e.minRetryWindow() {
+		at = now.mono + int64(now.until(deadline)/2)
+	}
+	return at
+}
+
+// minRetryWindow returns how long before the deadline a second attempt must be sent to be
+// of use, in nanoseconds.
+func (e *Entry[L]) minRetryWindow() int64 { return int64(e.w.opts.margin(e.validity)) }
+
+// deadlineFor returns the deadline that a confirmed request permits which was sent at the
+// given instant. The validity is that of the TTL in the request, which may differ from the
+// TTL of t: the TTL may have changed while the request was under way.
+func (t *timing) deadlineFor(sent instant, validity time.Duration) instant {
+	left := min(int64(validity), t.maxDeadline.mono-sent.mono, t.maxDeadline.wall-sent.wall)
+	return instant{sent.mono + left, sent.wall + left}
+}
+
+// timerDelay returns how long the timer of a waiting entry has to run: until its renewal
+// or its deadline, whichever is earlier.
+func (e *Entry[L]) timerDelay(now instant) time.Duration {
+	return min(time.Duration(e.renewAt-now.mono), now.until(e.deadline()))
+}
+
+// callTimeout returns how long one call of Renew may take. The call ends with the latest
+// deadline of its batch. With the earliest one, a short lease would take time from
+// healthy leases. Each entry's own timer guards its own deadline.
+func (o *Options) callTimeout(attemptTimeout time.Duration, sent, latestDeadline instant) time.Duration {
+	timeout := o.Timeout
+	if timeout == 0 {
+		timeout = attemptTimeout
+	}
+	return min(timeout, sent.until(latestDeadline))
+}
+
+// graceFor returns how long after a deadline the monitor leaves it to the engine to end
+// the entry.
+func graceFor(margin time.Duration) time.Duration { return min(margin/graceDivisor, maxGrace) }
+
+// bucketMaskFor returns the width of an expiry bucket less one, which is a mask: with
+// powers of two, leases of different TTLs share buckets.
+func bucketMaskFor(margin time.Duration) int64 {
+	return 1<<(bits.Len64(uint64(max(min(margin, maxGrace)/bucketDivisor, 1)))-1) - 1
+}
+
+// bucketEnd returns the instant of the expiry bucket for a deadline: the first multiple
+// of the width after the grace.
+func (t *timing) bucketEnd(deadline int64) int64 {
+	return ((deadline + int64(t.grace)) | t.bucketMask) + 1
+}

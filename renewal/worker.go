@@ -1,0 +1,236 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// enqueue puts a due entry into a queue of its lane and makes sure that a worker takes it.
+// The caller holds mu.
+func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
+	id := 0
+	if w.laner != nil {
+		id = w.laner.Lane(e.lease)
+	}
+	l := w.lanes[id]
+	if l == nil {
+		l = &lane[L]{id: id}
+		w.lanes[id] = l
+		w.peakLanes = max(w.peakLanes, len(w.lanes))
+	}
+	e.lane = int16(id)
+	l.enqueue(e, e.attemptTimeout(now))
+	w.startWorker(l, lingerFor(e.period))
+}
+
+// startWorker starts a worker for the due leases of a lane, after the given wait. It does
+// nothing if a worker is about to take them. It also does nothing if the
+// lane has all its workers: one of them will take the leases. The caller holds mu.
+func (w *Watchdog[L]) startWorker(l *lane[L], wait time.Duration) {
+	if l.lingering || l.workers == w.opts.InFlight {
+		return
+	}
+	if w.closed {
+		return
+	}
+	l.lingering = true
+	l.workers++
+	w.workers++
+	go w.runWorker(l, wait)
+}
+
+// batch is the leases of one call of Renew, and the memory of one worker.
+type batch[L any] struct {
+	entries        []*Entry[L]
+	leases         []L
+	validities     []time.Duration // of the TTLs that the leases are sent with
+	outcomes       []Outcome
+	denials        []Denial
+	sent           instant
+	late           time.Duration // the longest lateness
+	attemptTimeout time.Duration // the longest attempt timeout
+	deadline       instant       // the latest deadline
+	peak           int           // the most leases in a batch of this worker
+}
+
+// runWorker renews batches until nothing is due. A Renew that calls runtime.Goexit, as
+// FailNow of a test does, ends the goroutine, but the deferred calls still run.
+func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration) {
+	time.Sleep(wait)
+	w.mu.Lock()
+	defer w.unlock()
+	l.lingering = false
+	b := w.getBatch()
+	defer w.workerDone(l, b)
+	for w.fill(l, b) {
+		if l.next() != nil {
+			w.startWorker(l, 0)
+		}
+		w.renew(l, b)
+	}
+}
+
+// workerDone removes a worker from its lane. The caller holds mu.
+func (w *Watchdog[L]) workerDone(l *lane[L], b *batch[L]) {
+	w.putBatch(b)
+	l.workers--
+	w.workers--
+	if l.next() != nil { // Renew has called runtime.Goexit
+		w.startWorker(l, 0)
+	}
+	if l.workers == 0 {
+		w.removeLane(l)
+	}
+	w.signalDrained()
+}
+
+// removeLane removes a lane in which nothing is due.
+func (w *Watchdog[L]) removeLane(l *lane[L]) {
+	delete(w.lanes, l.id)
+	if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
+		w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
+	}
+}
+
+// maxKeptLanes is the number of lanes for which the map of lanes may keep memory.
+const maxKeptLanes = 64
+
+// fill moves due leases of one queue into b, at most Options.MaxBatch. It returns false if
+// nothing is due. The time of sending is read here, before the request, because
+// confirmed renewals count from it.
+func (w *Watchdog[L]) fill(l *lane[L], b *batch[L]) bool {
+	for {
+		if w.closed {
+			return false
+		}
+		b.entries, b.leases, b.validities = b.entries[:0], b.leases[:0], b.validities[:0]
+		b.sent = w.clock.now()
+		b.late, b.attemptTimeout, b.deadline = 0, 0, instant{distantPast, distantPast}
+		budget := maxPerHold // for entries whose deadline has passed
+		for q := l.next(); q != nil && len(b.entries) == 0 && budget > 0; q = l.next() {
+			w.fillFrom(q, b, &budget)
+		}
+		if len(b.entries) > 0 {
+			b.peak = max(b.peak, len(b.entries))
+			return true
+		}
+		if l.next() == nil {
+			return false
+		}
+		w.yield()
+	}
+}
+
+// fillFrom moves due leases of the queue into b.
+func (w *Watchdog[L]) fillFrom(q *queue[L], b *batch[L], budget *int) {
+	for e := q.head(); e != nil && len(b.entries) < w.opts.MaxBatch && *budget > 0; e = q.head() {
+		if !e.startRenewal(b.sent) { // it has expired and left the queue
+			*budget--
+			continue
+		}
+		e.list.remove(e)
+		b.entries = append(b.entries, e)
+		b.leases = append(b.leases, e.lease)
+		b.validities = append(b.validities, e.validity)
+		late := max(time.Duration(b.sent.mono-e.renewAt)-lingerFor(e.period), 0)
+		w.stats.Late.add(late)
+		b.late = max(b.late, late)
+		b.attemptTimeout = max(b.attemptTimeout, e.attemptTimeout(b.sent))
+		if d := e.deadline(); d.mono > b.deadline.mono {
+			b.deadline = d
+		}
+	}
+}
+
+// errGoexit is the error of a batch whose Renew has called runtime.Goexit.
+var errGoexit = errors.New("renewal: Renew called runtime.Goexit")
+
+// renew sends a batch and applies its outcomes. The caller holds mu, which is released
+// during the call.
+func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
+	err := errGoexit
+	l.calls++
+	w.unlock()
+	defer func() {
+		w.mu.Lock()
+		l.calls--
+		w.applyOutcomes(l, b, err)
+	}()
+	err = w.callRenewer(b)
+}
+
+func (w *Watchdog[L]) callRenewer(b *batch[L]) error {
+	ctx, cancel := context.WithTimeoutCause(w.ctx, w.opts.callTimeout(b.attemptTimeout, b.sent, b.deadline), errNoAnswer)
+	defer cancel()
+	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
+	clear(b.outcomes)
+	if w.why == nil {
+		return w.renewer.Renew(ctx, b.leases, b.outcomes)
+	}
+	b.denials = slices.Grow(b.denials[:0], len(b.leases))[:len(b.leases)]
+	clear(b.denials)
+	return w.why.RenewExplained(ctx, b.leases, b.outcomes, b.denials)
+}
+
+// applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
+func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
+	now := w.clock.now()
+	info := BatchInfo{Lane: l.id, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
+	for i, e := range b.entries {
+		if i > 0 && i%maxPerHold == 0 {
+			w.yield()
+			now = w.clock.now()
+		}
+		outcome := b.outcomes[i]
+		switch {
+		case e.state != renewing:
+			info.Ended++
+		case outcome == Renewed:
+			info.Renewed++
+		case outcome == Lost:
+			info.Lost++
+			e.noteDenial(b.denials, i)
+		default:
+			info.Unknown++
+		}
+		e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
+	}
+	w.recordBatch(b, &info)
+	clear(b.entries)
+	clear(b.leases)
+	w.stats.Batches++
+	w.stats.Renewed += uint64(info.Renewed)
+	w.stats.Unknown += uint64(info.Unknown)
+	if hook := w.opts.Hooks.BatchDone; hook != nil {
+		w.reports.batch(func() { hook(info) })
+	}
+}
+
+const (
+	maxFreeBatches = 4  // free batches that are kept for later workers
+	smallBatch     = 64 // room for so many leases is never too much to keep
+	maxSlack       = 4  // a batch is kept if a quarter of its room was used
+)
+
+// getBatch returns a free batch, or a new one, which grows on use. The caller holds mu.
+func (w *Watchdog[L]) getBatch() *batch[L] {
+	n := len(w.freeBatches)
+	if n == 0 {
+		return new(batch[L])
+	}
+	b := w.freeBatches[n-1]
+	w.freeBatches[n-1] = nil
+	w.freeBatches = w.freeBatches[:n-1]
+	b.peak = 0
+	return b
+}
+
+// putBatch keeps a batch for later workers, unless enough are kept or it is larger than
+// needed. The caller holds mu.
+func (w *Watchdog[L]) putBatch(b *batch[L]) {
+	if room := cap(b.leases); len(w.freeBatches) < maxFreeBatches && room <= max(smallBatch, maxSlack*b.peak) {
+		w.freeBatches = append(w.freeBatches, b)
+	}
+}

@@ -1,0 +1,5 @@
+// Package crash runs holders of locks as child processes and kills them while they hold
+// locks or acquire them, pauses them for longer than the TTL, and asks them to terminate.
+// The child processes run the test binary, which reads an order from its environment.
+// The tests run on Linux.
+package crash

@@ -1,0 +1,53 @@
+package scale
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/leasewheel/leasewheel/verify/internal/mutant"
+)
+
+var mutantFlag = flag.String("mutant", "", "test the mutants whose names match, in any tier")
+
+// TestMutants checks that the tests find mistakes that earlier code had.
+func TestMutants(t *testing.T) {
+	scripts := []string{"-test.run=^TestScriptsAreBounded$"}
+	mutant.InTests(t, []mutant.Tested{
+		{
+			Name: "a forced release takes a lock from all holders at once", File: "lock/redisstore/lua/shared_force.lua",
+			From: "'COUNT', 400)", To: "'COUNT', 1000000)",
+			Args: scripts, Shows: "release a semaphore by force",
+		},
+		{
+			Name: "a sweep reads all records", File: "lock/redisstore/lua/shared_prelude.lua",
+			From: "  if delete_if_unused() then\n    return\n  end\n  local found = call('HSCAN', KEYS[5], call('HGET', KEYS[5], '{sweep}') or '0', 'COUNT', count)",
+			To:   "  local found = call('HSCAN', KEYS[5], '0', 'COUNT', 1000000)",
+			Args: scripts, Shows: "take a permit",
+		},
+		{
+			Name: "Close of a watchdog ends all entries in one go", File: "renewal/close.go",
+			From: "for range maxPerHold {\n\t\tb := m.unvisited.first()\n\t\tif b == nil {\n\t\t\tb = m", To: "for range 1 << 30 {\n\t\tb := m.unvisited.first()\n\t\tif b == nil {\n\t\t\tb = m",
+			Args: []string{"-test.run=^TestCloseOfAWatchdogDelaysNoTimers$", "-long"}, Shows: "a timer during Close of a watchdog",
+		},
+		{
+			Name: "Close of a watchdog ignores its context", File: "renewal/close.go",
+			From: "case ctx.Err() != nil:\n\t\t\tw.stopRest()", To: "case ctx == nil:\n\t\t\tw.stopRest()",
+			Args: []string{"-test.run=^TestCloseOfAClientEndsWithItsContext$"}, Shows: "Close of a client after its context",
+		},
+		{
+			Name: "the buffers of all workers are kept", File: "renewal/worker.go",
+			From: "if room := cap(b.leases); len(w.freeBatches) < maxFreeBatches && room <= max(smallBatch, maxSlack*b.peak) {", To: "{",
+			Args: []string{"-test.run=^TestLanesReleaseTheirMemory$"}, Shows: "bytes per idle lane",
+		},
+		{
+			Name: "the holders of a key in memory are searched one by one", File: "lock/memstore/state.go",
+			From: "if hs.indexed {\n\t\tif h, _ := hs.byOwner.get(owner)", To: "if hs.indexed && owner == \"\" {\n\t\tif h, _ := hs.byOwner.get(owner)",
+			Args: []string{"-test.run=^TestHoldersInMemory$"}, Shows: "1,000 operations next to",
+		},
+		{
+			Name: "every renewal of a lease checks all members of all waiters", File: "lock/memstore/queue.go",
+			From: "\tfor len(k.ready) > 0 {\n", To: "\tfor w := k.head; w != nil; w = w.next {\n\t\tfor _, m := range w.request.Members() {\n\t\t\tk.members.get(m)\n\t\t}\n\t}\n\tfor len(k.ready) > 0 {\n",
+			Args: []string{"-test.run=^TestWaitersOfALargeBatch$"}, Shows: "L0: ",
+		},
+	}, *mutantFlag, report)
+}

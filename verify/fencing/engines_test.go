@@ -1,0 +1,172 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/leasewheel/leasewheel/lock/fence"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// engine is a database with the tables of the tests.
+type engine struct {
+	*sql.DB
+	dialect fence.Dialect
+}
+
+// onEachEngine runs f on each engine that is there.
+func onEachEngine(t *testing.T, f func(t *testing.T, e engine)) {
+	for dialect, start := range map[fence.Dialect]func(*testing.T) *sql.DB{
+		fence.SQLite:     openSQLite,
+		fence.PostgreSQL: openPostgreSQL,
+		fence.MySQL:      openMySQL,
+	} {
+		t.Run(string(dialect), func(t *testing.T) {
+			e := engine{start(t), dialect}
+			t.Cleanup(func() { require.NoError(t, e.Close()) })
+			e.create(t)
+			f(t, e)
+		})
+	}
+}
+
+// create creates the tables: reports has the tokens of its writers in the order of their
+// writes, and stock has a column for the token.
+func (e engine) create(t *testing.T) {
+	id := map[fence.Dialect]string{
+		fence.SQLite:     "INTEGER PRIMARY KEY AUTOINCREMENT",
+		fence.PostgreSQL: "BIGSERIAL PRIMARY KEY",
+		fence.MySQL:      "BIGINT PRIMARY KEY AUTO_INCREMENT",
+	}[e.dialect]
+	for _, statement := range []string{
+		"DROP TABLE IF EXISTS fencing_tokens", "DROP TABLE IF EXISTS reports", "DROP TABLE IF EXISTS stock",
+		e.dialect.CreateTable(), e.dialect.CreateTable(),
+		"CREATE TABLE reports (id " + id + ", token BIGINT NOT NULL)",
+		"CREATE TABLE stock (id VARCHAR(20) PRIMARY KEY, n BIGINT NOT NULL, fence BIGINT NOT NULL)",
+		"INSERT INTO stock VALUES ('apples', 1, 0)",
+	} {
+		_, err := e.Exec(statement)
+		require.NoError(t, err, statement)
+	}
+}
+
+// query writes the parameters as the dialect does.
+func (e engine) query(text string) string {
+	if e.dialect != fence.PostgreSQL {
+		return text
+	}
+	for n := 1; strings.Contains(text, "?"); n++ {
+		text = strings.Replace(text, "?", "$"+strconv.Itoa(n), 1)
+	}
+	return text
+}
+
+// insert is a func of fence.Tx that inserts a row into reports.
+func (e engine) insert(token uint64) func(tx *sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		_, err := tx.Exec(e.query("INSERT INTO reports (token) VALUES (?)"), token)
+		return err
+	}
+}
+
+// reports returns the tokens of the rows in the order of their writes.
+func (e engine) reports(t *testing.T) []uint64 {
+	rows, err := e.Query("SELECT token FROM reports ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	var tokens []uint64
+	for rows.Next() {
+		var token uint64
+		require.NoError(t, rows.Scan(&token))
+		tokens = append(tokens, token)
+	}
+	require.NoError(t, rows.Err())
+	return tokens
+}
+
+func openSQLite(t *testing.T) *sql.DB {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	require.NoError(t, err)
+	return db
+}
+
+func openMySQL(t *testing.T) *sql.DB {
+	name := os.Getenv("VERIFY_MYSQL")
+	if name == "" {
+		t.Skip("VERIFY_MYSQL is not set")
+	}
+	db, err := sql.Open("mysql", name)
+	require.NoError(t, err)
+	return db
+}
+
+// openPostgreSQL starts a server of its own, which listens on a socket in a new folder.
+func openPostgreSQL(t *testing.T) *sql.DB {
+	initdb, err := exec.LookPath("initdb")
+	if err != nil {
+		t.Skip("PostgreSQL is not installed: no initdb in PATH")
+	}
+	postgres, err := exec.LookPath("postgres")
+	if err != nil {
+		t.Skip("PostgreSQL is not installed: no postgres in PATH")
+	}
+	dir, err := os.MkdirTemp("", "pg") // a short path, because that of a socket is bounded
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	as := unprivileged(t, dir)
+	data := filepath.Join(dir, "data")
+	start := exec.Command(initdb, "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	start.Dir, start.SysProcAttr = dir, as
+	out, err := start.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	ctx, stop := context.WithCancel(context.Background())
+	server := exec.CommandContext(ctx, postgres, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
+	server.Dir, server.SysProcAttr = dir, as
+	server.Cancel = func() error { return server.Process.Signal(syscall.SIGINT) } // a fast shutdown
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		stop()
+		_ = server.Wait()
+	})
+	db, err := sql.Open("postgres", "host="+dir+" user=test dbname=postgres sslmode=disable")
+	require.NoError(t, err)
+	for deadline := time.Now().Add(time.Minute); db.Ping() != nil; runtime.Gosched() {
+		require.True(t, time.Now().Before(deadline), "PostgreSQL does not start")
+		time.Sleep(20 * time.Millisecond)
+	}
+	return db
+}
+
+// unprivileged returns the attributes of a process that may use dir and does not run as
+// root, because PostgreSQL refuses that.
+func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	nobody, err := user.Lookup("nobody")
+	require.NoError(t, err)
+	uid, err := strconv.Atoi(nobody.Uid)
+	require.NoError(t, err)
+	gid, err := strconv.Atoi(nobody.Gid)
+	require.NoError(t, err)
+	require.NoError(t, os.Chown(dir, uid, gid))
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}

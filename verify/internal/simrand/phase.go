@@ -1,0 +1,19 @@
+package simrand
+
+import (
+	"sync"
+
+	"github.com/leasewheel/leasewheel/internal/seam"
+)
+
+var phaseMu sync.Mutex // guards seam.RenewalPhase while schedules run in parallel
+
+// WithPhase calls f. Every watchdog that f creates gets the given phase, a number from 0 to
+// below 1, instead of a random one, so that a seed decides when first renewals are sent.
+func WithPhase(phase float64, f func()) {
+	phaseMu.Lock()
+	defer phaseMu.Unlock()
+	seam.RenewalPhase = func() float64 { return phase }
+	defer func() { seam.RenewalPhase = nil }()
+	f()
+}

@@ -1,0 +1,22 @@
+// Package legacy implements older locks on Redis in small form, and tests the
+// scenarios in which they fail. docs/PROTOCOL.md describes them.
+//
+//	setnx.go       SETNX, then EXPIRE
+//	getset.go      SETNX of a time, then GETSET
+//	setpx.go       SET NX PX, and DEL
+//	token.go       SET NX PX, and a DEL that compares the value
+//	redlock.go     the same on a majority of several servers
+//	redisson.go    a hash with a count, a watchdog, a channel
+//	multilock.go   several of those
+//	hashmulti.go   many members in one hash
+//
+// None of them is meant for use.
+//
+// Each test is a scenario: a list of steps of processes, servers and clocks, in
+// simulated time. A process can pause between any two requests, crash, or be
+// partitioned. A request can be delayed, and its reply lost. The subtest "then" runs
+// the old lock and the subtest "ours" runs the lock of this module under the same
+// faults. With -v they print every step:
+//
+//	cd verify && go test -v -run TestSetNX ./legacy
+package legacy

@@ -1,0 +1,62 @@
+package core
+
+import "github.com/leasewheel/leasewheel/verify/internal/mutant"
+
+const module = "github.com/leasewheel/leasewheel/"
+
+// signs has, for each mutant, the first seed that caught it, or a test of a package for mutants
+// that few schedules catch.
+var signs = mutant.Signs{
+	"unlocking the first handle releases the lock":                  {Seed: 0},
+	"the deadline counts from the answer of a renewal":              {Seed: 0},
+	"the deadline counts from the answer of an acquire":             {Seed: 1},
+	"no allowance for clocks that drift":                            {Seed: 0},
+	"no margin":                                                     {Seed: 0},
+	"Valid waits for a timer":                                       {Seed: 3},
+	"no timer at the deadline while a renewal is running":           {Seed: 0},
+	"a renewal does not move the timer":                             {Seed: 20},
+	"a reported loss is ignored":                                    {Seed: 2},
+	"one failure is a loss":                                         {Seed: 1},
+	"one failure too many is tolerated":                             {Seed: 3},
+	"failures in a row are counted over successes":                  {Seed: 1},
+	"an answer after the deadline revives":                          {Seed: 145},
+	"an ended lease stays valid until its deadline":                 {Seed: 0},
+	"a renewal may outlive its deadline":                            {Seed: 1},
+	"a lease is sent after its deadline":                            {Test: "TestAnExpiredLeaseIsNotSent", Package: module + "renewal"},
+	"an ended lease stays in the list of its lane":                  {Seed: 16},
+	"the answers of a batch are shifted":                            {Seed: 22},
+	"a failed renewal is repeated at once":                          {Seed: 1},
+	"the first renewal of an old grant leaves no time for a second": {Seed: 121},
+	"the end of a lease is not kept":                                {Seed: 16},
+	"only the wall clock counts":                                    {Seed: 7},
+	"only the monotonic clock counts":                               {Seed: 7},
+	"a jump of the clocks is not noticed":                           {Seed: 27},
+	"a step back undoes a suspension":                               {Seed: 757},
+	"a step of the clock renews leases at their maximum deadline":   {Seed: 37},
+	"a loss is reported twice":                                      {Seed: 2},
+	"Done is not closed":                                            {Seed: 0},
+	"more renewals at a time than allowed":                          {Seed: 29},
+	"owners are reused":                                             {Seed: 1},
+	"a lock that was acquired without an answer is forgotten":       {Seed: 30},
+	"no tombstone for a request that may arrive late":               {Seed: 52},
+	"a release in the background is tried once":                     {Seed: 891},
+	"Unlock does not stop the renewals":                             {Seed: 0},
+	"Unlock of a lost lock returns no error":                        {Seed: 2},
+	"Unlock of a lost lock lets a late request take it again":       {Seed: 292},
+	"Unlock of a lost lock does not release it":                     {Seed: 18},
+	"a release without an answer is not repeated":                   {Seed: 1},
+	"a release without an answer is forgotten":                      {Seed: 3},
+	"the first failure ends a Lock":                                 {Seed: 1},
+	"Close does not release the locks":                              {Seed: 38},
+	"a fixed lease is renewed":                                      {Seed: 1},
+	"MaxHold has no effect":                                         {Seed: 3},
+	"steps of the clocks during a renewal are ignored":              {Test: "TestASuspensionDuringARenewal", Package: module + "renewal"},
+	"a second try may leave no time for its answer":                 {Test: "TestAnOldGrantWhoseRenewalHangs", Package: module + "renewal"},
+	"a turn is lost if it comes when its context ends":              {Test: "TestATurnIsNotLost", Package: module + "lock"},
+
+	"a lock that was handed over with too little time is abandoned": {Seed: wideSeed(extremes, 2)},
+	"a store sees the cause of the caller's context":                {Seed: wideSeed(causes, 55)},
+	"the end of another client counts as its own end":               {Seed: wideSeed(causes, 1)},
+	"the close of the engine is not reported":                       {Seed: wideSeed(closedEngines, 0)},
+	"only the engine reports the end of a lease":                    {Seed: wideSeed(blockedEngines, 2)},
+}

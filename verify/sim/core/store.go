@@ -1,0 +1,156 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+)
+
+// store is the store of one process. It sends requests to the server over the network.
+type store struct {
+	process *process
+
+	mu        sync.Mutex // guards the fields below
+	sent      map[string]int
+	failed    map[string]bool        // by owner: whether its latest request failed
+	listeners map[string]chan uint64 // by owner: receives the tokens of signals
+	closed    bool
+	closing   chan struct{}
+}
+
+// requestTimeout is not a round number, so that it does not end at the instant of another event.
+const requestTimeout = 2_500_000_123 * time.Nanosecond
+
+func newStore(p *process) *store {
+	return &store{
+		process: p,
+		sent:    make(map[string]int), failed: make(map[string]bool),
+		listeners: make(map[string]chan uint64), closing: make(chan struct{}),
+	}
+}
+
+// send numbers a message, draws its fate and sends it.
+func (s *store) send(ctx context.Context, timeout time.Duration, op string, owners []string, execute func(fate) any) (any, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, lock.ErrClosed
+	}
+	name := op + " " + owners[0]
+	s.sent[name]++
+	m := message{op, owners[0], s.sent[name]}
+	f := s.process.fateOf(m)
+	if s.process.backend.plan.class == single && f.fails() && s.anyFailed(owners) {
+		f.lostRequest, f.lostReply, f.refused = false, false, false
+	}
+	for _, owner := range owners {
+		s.failed[owner] = f.fails()
+	}
+	s.mu.Unlock()
+	s.process.backend.sending(s.process, m, len(owners), f)
+	return s.process.call(ctx, timeout, m, f, func() any { return execute(f) })
+}
+
+func (s *store) anyFailed(owners []string) bool {
+	return slices.ContainsFunc(owners, func(owner string) bool { return s.failed[owner] })
+}
+
+// Acquire implements driver.Store.
+func (s *store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	a, _, err := s.ask(ctx, "acquire", r, 0)
+	switch {
+	case err != nil:
+		return driver.Lease{}, err
+	case a.verdict == taken:
+		return driver.Lease{}, &lock.HeldError{Key: r.Key, ExpiresIn: a.expiresIn}
+	case a.verdict == refused:
+		return driver.Lease{}, errGivenUp
+	}
+	return driver.Lease{Request: r, Token: a.token}, nil
+}
+
+var errGivenUp = fmt.Errorf("sim: %w: the acquisition was given up", lock.ErrNotAcquired)
+
+// ask sends an acquire. It returns the answer, and when the request was sent.
+func (s *store) ask(ctx context.Context, op string, r driver.Request, place time.Duration) (answer, time.Time, error) {
+	sent := time.Now()
+	got, err := s.send(ctx, requestTimeout, op, []string{r.Owner}, func(fate) any {
+		return s.process.backend.server.acquire(r.Key, r.Owner, r.TTL, place)
+	})
+	if err != nil {
+		return answer{}, sent, err
+	}
+	return got.(answer), sent, nil
+}
+
+// Renew implements renewal.Renewer.
+func (s *store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	b, leases := s.process.backend, slices.Clone(batch)
+	var owners []string
+	for _, l := range leases {
+		owners = append(owners, l.Owner)
+	}
+	got, err := s.send(ctx, time.Hour, "renew", owners, func(f fate) any {
+		return b.server.renewAll(leases, f.rand, b.plan.net.partial)
+	})
+	if err != nil {
+		return err
+	}
+	copy(out, got.([]renewal.Outcome))
+	if slices.Contains(out, renewal.Unknown) {
+		return errReset
+	}
+	return nil
+}
+
+// renewAll renews a batch. Some of its leases may get no answer.
+func (s *server) renewAll(batch []driver.Lease, d simrand.Rand, partial int) []renewal.Outcome {
+	out := make([]renewal.Outcome, len(batch))
+	for i, l := range batch {
+		held := s.renew(l.Key, l.Owner, l.Token, l.TTL)
+		switch unanswered := partial > 0 && d.Chance(partial); {
+		case unanswered:
+		case held:
+			out[i] = renewal.Renewed
+		default:
+			out[i] = renewal.Lost
+		}
+	}
+	return out
+}
+
+// Release implements driver.Store.
+func (s *store) Release(ctx context.Context, l driver.Lease) error {
+	got, err := s.send(ctx, requestTimeout, "release", []string{l.Owner}, func(fate) any {
+		return s.process.backend.server.release(l.Key, l.Owner, l.Unanswered)
+	})
+	switch {
+	case err != nil:
+		return err
+	case !got.(bool):
+		return lock.ErrNotHeld
+	}
+	return nil
+}
+
+var errClosedTwice = errors.New("sim: the store was closed twice")
+
+// Close implements io.Closer.
+func (s *store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosedTwice
+	}
+	s.closed = true
+	close(s.closing)
+	return nil
+}

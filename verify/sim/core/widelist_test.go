@@ -1,0 +1,27 @@
+package core
+
+import "github.com/leasewheel/leasewheel/verify/internal/mutant"
+
+// wideMutants are mistakes that wide schedules have found in the code.
+var wideMutants = mutant.List{
+	{
+		"only the engine reports the end of a lease", "renewal/timing.go",
+		"{ return min(margin/graceDivisor, maxGrace) }", "{ return min(margin/graceDivisor, maxGrace) + 1000*time.Hour }",
+	},
+	{
+		"the close of the engine is not reported", "renewal/entry.go",
+		"if e.stop(errEngineClosed, now) {", "if now.mono < 0 && e.stop(errEngineClosed, now) {",
+	},
+	{
+		"a lock that was handed over with too little time is abandoned", "lock/acquire.go",
+		"\ta.state, a.left = extending, true\n\treturn a.askOnce(ctx)\n", "\ta.left = true\n\treturn lease, errTooLate\n",
+	},
+	{
+		"a store sees the cause of the caller's context", "lock/callcontext.go",
+		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
+	},
+	{
+		"the end of another client counts as its own end", "lock/verdict.go",
+		"\tif c.life.over.Load() {\n\t\treturn ErrClosed\n", "\tif c.life.over.Load() || errors.Is(causeOf(caller), ErrClosed) {\n\t\treturn ErrClosed\n",
+	},
+}

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Counts has the numbers of events in one or many schedules.
+type Counts struct {
+	Schedules  int
+	Simulated  time.Duration
+	Classes    map[string]int
+	Operations map[string]int
+	Faults     map[string]int
+	Losses     map[string]int
+	Checks     map[string]int
+	Violations int
+}
+
+// NewCounts returns empty counts.
+func NewCounts() *Counts {
+	return &Counts{
+		Classes: map[string]int{}, Operations: map[string]int{}, Faults: map[string]int{},
+		Losses: map[string]int{}, Checks: map[string]int{},
+	}
+}
+
+// Add adds other counts.
+func (c *Counts) Add(other *Counts) {
+	c.Schedules += other.Schedules
+	c.Simulated += other.Simulated
+	c.Violations += other.Violations
+	sum(c.Classes, other.Classes)
+	sum(c.Operations, other.Operations)
+	sum(c.Faults, other.Faults)
+	sum(c.Losses, other.Losses)
+	sum(c.Checks, other.Checks)
+}
+
+func sum(to, from map[string]int) {
+	for name, n := range from {
+		to[name] += n
+	}
+}
+
+// Lines returns the lines that a run prints at its end.
+func (c *Counts) Lines() []string {
+	return []string{
+		fmt.Sprintf("schedules   %d: %s", c.Schedules, listed(c.Classes)),
+		fmt.Sprintf("simulated   %.1f hours", c.Simulated.Hours()),
+		fmt.Sprintf("operations  %d: %s", total(c.Operations), listed(c.Operations)),
+		fmt.Sprintf("faults      %d: %s", total(c.Faults), listed(c.Faults)),
+		fmt.Sprintf("losses      %d: %s", total(c.Losses), listed(c.Losses)),
+		fmt.Sprintf("checks      %d: %s", total(c.Checks), listed(c.Checks)),
+		fmt.Sprintf("violations  %d", c.Violations),
+	}
+}
+
+func total(of map[string]int) int {
+	n := 0
+	for _, one := range of {
+		n += one
+	}
+	return n
+}
+
+func listed(of map[string]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Floors are the minimum counts of a run for each of its schedules. They are about half of the
+// usual counts. A run with lower counts proves nothing.
+type Floors struct {
+	Operations, Faults, Losses, Checks map[string]float64
+}
+
+// Missed lists the counts of a run that are below their floors.
+func (f Floors) Missed(c *Counts) []string {
+	var out []string
+	for _, part := range []struct {
+		what  string
+		least map[string]float64
+		did   map[string]int
+	}{
+		{"operations", f.Operations, c.Operations},
+		{"faults", f.Faults, c.Faults},
+		{"losses", f.Losses, c.Losses},
+		{"checks", f.Checks, c.Checks},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(part.least)) {
+			least := int(part.least[name] * float64(c.Schedules))
+			if part.did[name] < least {
+				out = append(out, fmt.Sprintf("%s %q: %d, the floor is %d", part.what, name, part.did[name], least))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+package full
+
+import (
+	"flag"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/verify/internal/mutant"
+	"github.com/leasewheel/leasewheel/verify/internal/simreport"
+	"github.com/leasewheel/leasewheel/verify/sim"
+)
+
+var mutantFlag = flag.String("mutant", "", "test the mutants whose names match this, whatever the tier")
+
+var report = simreport.NewReport("full")
+
+var harness = &sim.Harness{
+	Command: "go test ./sim/full -run TestSchedules -times 20", Simulate: simulate, Parallel: true, Report: report,
+	Schedules: map[string]int{simreport.Quick: 200, simreport.Long: 10_000, simreport.Nightly: 1_000_000, simreport.Release: 10_000_000},
+	Wide:      map[string]int{simreport.Quick: 25, simreport.Long: 1_000, simreport.Nightly: 50_000, simreport.Release: 500_000},
+}
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	debug.SetGCPercent(400) // schedules allocate much memory and keep little
+	goleak.VerifyTestMain(report.Around(m))
+}
+
+func TestSchedules(t *testing.T) { harness.TestSchedules(t, usual) }
+
+func TestMoreSchedules(t *testing.T) { harness.TestHalf(t, featuresFrom, usualFeatures) }
+
+func TestWideSchedules(t *testing.T) { harness.TestWide(t, classNames[classes:], wideFloors) }
+
+func TestRegressions(t *testing.T) { harness.TestRegressions(t, regressions) }
+
+// The quick tier catches each mutant, because it plays the signs.
+func TestSigns(t *testing.T) {
+	signs.Check(t, scriptMutants, mutants, wideMutants, wideScriptMutants)
+	seeds := signs.Schedules()
+	for _, seed := range seeds {
+		harness.Play(t, seed)
+	}
+	report.Add("signs       %d schedules", len(seeds))
+}
+
+func skipMutants(t *testing.T) bool {
+	skip := !simreport.IsLong() && *mutantFlag == ""
+	if skip {
+		t.Log("the mutants are for the tiers above quick, or -mutant .")
+	}
+	return skip
+}
+
+func TestMutants(t *testing.T) {
+	if !skipMutants(t) {
+		mutant.Test(t, slices.Concat(mutants, wideMutants), signs, *mutantFlag, report)
+	}
+}

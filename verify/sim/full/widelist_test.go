@@ -1,0 +1,43 @@
+package full
+
+import "github.com/leasewheel/leasewheel/verify/internal/mutant"
+
+// wideMutants are mistakes that wide schedules have found in the code.
+var wideMutants = mutant.List{
+	{
+		"a poll is abandoned before the next", "lock/redisstore/wait.go",
+		"pollCtx, cancel := context.WithCancel(ctx)", "pollCtx, cancel := context.WithTimeout(ctx, min(w.store.timeout, w.place/pollsPerPlace))",
+	},
+	{
+		"Close ignores its context while connections are made", "lock/redisstore/redisstore.go",
+		"\tcase <-ctx.Done():\n\t\tselect {\n\t\tcase err = <-ended: // it has just ended\n\t\tdefault:\n", "\tcase <-ctx.Done():\n\t\tselect {\n\t\tcase err = <-ended: // it has just ended\n",
+	},
+	{
+		"an unanswered request does not make other connections suspect", "lock/internal/redisconn/trust.go",
+		"\tt.minRead.Store(max(t.minRead.Load(), number))\n", "\t_ = number\n",
+	},
+	{
+		"a lock that a quorum lost is not released", "lock/held.go",
+		"\t\t_ = s.client.releaser.TryAdd(lease)", "\t\t_ = lease",
+	},
+	{
+		"a signal needs no proof", "lock/redisstore/signals.go",
+		"return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(owner, token))) == 1", "return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(owner, token))) <= 1",
+	},
+	{
+		"a waiting store sees the cause of the caller's context", "lock/callcontext.go",
+		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
+	},
+	{
+		"the end of another client counts as its own end", "lock/callend.go",
+		"\tcase c.life.over.Load():\n\t\treturn cause\n", "\tcase errors.Is(cause, ErrClosed):\n\t\treturn ErrClosed\n",
+	},
+}
+
+// wideScriptMutants are such mistakes in scripts.
+var wideScriptMutants = mutant.List{
+	{
+		"a waiter needs memory to keep its place", "lock/redisstore/lua/queue.lua",
+		"  redis.call('ZREM', KEYS[4], '')\n", "",
+	},
+}

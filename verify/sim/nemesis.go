@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+)
+
+// Event is a fault, or something that a user rarely does.
+type Event string
+
+// Events of both backends. Each backend has more.
+const (
+	Pause       Event = "pause"
+	CloseClient Event = "close"
+)
+
+// nemesis injects faults at random instants.
+func (w *World) nemesis() {
+	d := simrand.New(w.Plan.Seed, 8)
+	for !w.over() && len(w.Plan.Events) > 0 {
+		if w.Plan.Forgets {
+			w.Mu.Lock()
+			w.Backend.Snapshot()
+			w.Mu.Unlock()
+		}
+		time.Sleep(w.Plan.Spacing + d.UpTo(w.Plan.Every))
+		if w.over() {
+			return
+		}
+		w.Backend.Inject(simrand.Pick(d, w.Plan.Events...), d)
+	}
+}
+
+// CommonFault injects a fault that does not concern the servers, or returns false. The
+// caller holds Mu.
+func (w *World) CommonFault(e Event, p *Process, span time.Duration) bool {
+	switch e {
+	case Pause:
+		p.Pauser.Pause(span)
+	case CloseClient:
+		w.Pending.Go(func() { p.close(span) })
+	default:
+		return false
+	}
+	return true
+}
+
+// close closes a client once, with a time limit, and checks the outcome.
+func (p *Process) close(within time.Duration) {
+	w := p.World
+	w.Mu.Lock()
+	if p.Closed {
+		w.Mu.Unlock()
+		return
+	}
+	p.Closed = true
+	held := p.held()
+	w.Mu.Unlock()
+	p.Pauser.Await(0)
+	lost := make(map[*Grant]bool) // lost leases, which only Unlock releases
+	for _, g := range held {
+		lost[g] = !g.Handle().Valid()
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err := p.Client.Close(ctx)
+	took := time.Since(begun)
+	if _, paused := p.Pauser.PausedSince(begun); took > within && !paused {
+		w.Fail("close", "L5: Close of p%d took %v; its context lasted %v", p.ID, took, within)
+	}
+	for _, g := range held {
+		if g.Handle().Valid() || !g.Ended() || g.Handle().Err() == nil {
+			w.Fail("close", "p%d is closed, but its handle of %s is valid", p.ID, g.Key)
+		}
+	}
+	if _, err := p.Client.Mutex("key 0").TryLock(context.Background()); err == nil {
+		w.Fail("close", "p%d is closed, but Lock succeeded", p.ID)
+	}
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Check("close")
+	w.Note("p%d closed: %v", p.ID, err != nil)
+	for _, g := range held {
+		if err == nil && w.Plan.Tidy && !lost[g] && w.has(g) {
+			w.Violated("close", "p%d is closed, but the server still has its lease of %s", p.ID, g.Key)
+		}
+	}
+	if err != nil && w.Plan.Calm {
+		w.Violated("close", "nothing failed, but Close of p%d returned %v", p.ID, err)
+	}
+}
+
+// held returns the grants of a process that have handles. The caller holds World.Mu.
+func (p *Process) held() (all []*Grant) {
+	for _, g := range p.World.Grants {
+		if g.Process == p && g.Handle() != nil {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// StopEngine closes the timer engine of a process, and then checks that all its handles report
+// a loss.
+func (p *Process) StopEngine() {
+	w := p.World
+	w.Mu.Lock()
+	held := p.held()
+	w.Mu.Unlock()
+	p.CloseEngine()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Check("engine closed")
+	for _, g := range held {
+		if !g.Ended() {
+			w.Violated("told", "rule 8: the engine of p%d is closed, but the handle of %s reports no loss", p.ID, g.Key)
+		}
+	}
+}

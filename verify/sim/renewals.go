@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// resumeTime is the time after a pause within which all delayed callers of a process continue.
+const resumeTime = 200 * time.Microsecond
+
+// queueTime is how long a renewal may wait for a worker if nothing fails: a call takes 10 ms,
+// and few leases are held.
+const queueTime = 60 * time.Millisecond
+
+// renewing records a call of Renew and checks its leases. It returns their grants, with nil for
+// a lease that was never granted.
+func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, sent time.Time) (grants []*Grant) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Check("renewal")
+	for _, l := range batch {
+		grants = append(grants, w.Grants[GrantID{l.Key, l.Owner, l.Token}])
+	}
+	if isRefresh(ctx) {
+		if g := grants[0]; g != nil {
+			g.refreshing = true
+		}
+		return grants
+	}
+	p.stats.Calls++
+	p.stats.Leases += len(batch)
+	if most := p.Plan.Renewal.MaxBatch; most > 0 && len(batch) > most {
+		w.Violated("renewal", "a batch has %d leases; MaxBatch is %d", len(batch), most)
+	}
+	if at, most := p.stats.Calls-p.stats.Answered, p.Plan.Renewal.InFlight; most > 0 && at > most && !w.Plan.Quorum {
+		w.Violated("renewal", "R3: %d renewals are running; InFlight is %d", at, most)
+	}
+	now := time.Now()
+	var latest time.Time
+	for i, g := range grants {
+		if g == nil {
+			w.Violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.ID, batch[i].Key, batch[i].Token)
+			continue
+		}
+		w.checkRenewal(g, sent, now)
+		g.renewing++
+		g.sent, g.left, g.batch, g.commands = now, g.Deadline.Sub(now), len(batch), nil
+		latest = Later(latest, g.Deadline)
+	}
+	if end, ok := ctx.Deadline(); w.clocks.moved == 0 && (!ok || end.After(latest)) {
+		w.Violated("renewal", "S5: a renewal may outlive the deadlines of its batch, by %v", end.Sub(latest))
+	}
+	return grants
+}
+
+// checkRenewal checks that a lease may be renewed now: it is held, no other renewal of it is
+// running, and the renewal is neither too early nor too late.
+func (w *World) checkRenewal(g *Grant, sent, now time.Time) {
+	plan, id, exact := &g.Process.Plan, g.Process.ID, w.Plan.Exact
+	since := now.Sub(g.sent)
+	_, resumed := g.Process.Pauser.PausedSince(now.Add(-resumeTime))
+	_, paused := g.Process.Pauser.PausedSince(g.sent)
+	switch {
+	case g.downgrading:
+	case !sent.After(g.begun): // the writer has become a reader since then
+		g.unsure, g.doubt = true, sent
+	case g.renewing > 0:
+		w.Violated("renewal", "p%d has two renewals of %s at the same time", id, g.Key)
+	case !g.unlocked.IsZero() && g.unlocked.Before(now) && (exact || g.gone && !resumed):
+		w.Violated("renewal", "S6: p%d renews %s %v after Unlock began", id, g.Key, now.Sub(g.unlocked))
+	case g.loss != nil && g.lossAt.Before(now) && (exact || !resumed):
+		w.Violated("renewal", "S5: p%d renews %s %v after the handle reported its loss", id, g.Key, now.Sub(g.lossAt))
+	case plan.Fixed:
+		w.Violated("renewal", "p%d renews %s, which is fixed", id, g.Key)
+	case exact && !now.Before(g.Deadline):
+		w.Violated("renewal", "S5: p%d renews %s %v after its deadline", id, g.Key, now.Sub(g.Deadline))
+	case w.Plan.Steady && since > plan.Period()+2*plan.Tick+queueTime:
+		w.Violated("renewal", "p%d renews %s %v after the last renewal; its period is %v", id, g.Key, since, plan.Period())
+	case exact && !paused && !w.Plan.WallMoves && g.failures > 0 && since < plan.Period()*3/4 &&
+		g.left > plan.Period()+max(plan.TTL/100, plan.Margin()):
+		w.Violated("renewal", "rule 2: p%d renews %s again after %v; its period is %v", id, g.Key, since, plan.Period())
+	}
+}
+
+// renewed records the outcomes of a call of Renew, and checks an instant later that the
+// watchdog has acted on them.
+func (w *World) renewed(ctx context.Context, p *Process, grants []*Grant, out []renewal.Outcome, sent time.Time) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	refresh := isRefresh(ctx)
+	if !refresh {
+		p.stats.Answered++
+	}
+	for i, g := range grants {
+		if g == nil {
+			continue
+		}
+		w.Note("p%d has renewed %s %s: %v", p.ID, g.Key, w.Serial(g.Owner), out[i])
+		over := w.outcome(g, out[i], sent, refresh)
+		if refresh {
+			g.refreshing = false
+			continue
+		}
+		g.renewing--
+		if !p.Closed && !g.downgrading && !g.unsure {
+			w.After(1, func() { w.acted(g, over) })
+		}
+	}
+}
+
+// outcome records the outcome of a renewal, and reports whether it ends the lease.
+func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, refresh bool) (over bool) {
+	p := g.Process
+	next := w.Grants[g.GrantID]
+	downgraded := next != nil && next.former == g && next.unsure // the renewal may already be the reader's
+	switch {
+	case out == renewal.Renewed:
+		w.Counts.Operations["renewed"]++
+		g.failures = 0
+		if !refresh && sent.After(g.doubt) {
+			g.unsure = false
+		}
+		if w.clocks.hid(sent) {
+			g.void()
+		}
+		if time.Now().Before(g.Deadline) {
+			g.Deadline = Later(g.Deadline, sent.Add(p.Plan.Validity()))
+			if !g.latest.IsZero() {
+				g.Deadline = earlier(g.Deadline, g.latest)
+			}
+		}
+		if downgraded {
+			next.Deadline = Later(next.Deadline, g.Deadline)
+		}
+	case out == renewal.Lost:
+		g.denied, over = true, true
+		if downgraded {
+			next.denied = true
+		}
+	case !refresh:
+		w.Counts.Operations["renewal without an answer"]++
+		g.failures++
+		most := p.Plan.MaxFailures()
+		over = most > 0 && g.failures >= most
+	}
+	return over
+}
+
+type byUser struct{}
+
+// by marks the calls of a user.
+func by(ctx context.Context, u *User) context.Context { return context.WithValue(ctx, byUser{}, u) }
+
+// isRefresh reports whether a renewal comes from a Multi, which renews its members with the
+// context of its user before it returns.
+func isRefresh(ctx context.Context) bool { return ctx.Value(byUser{}) != nil }
+
+// CheckSent checks a renewal that a client sends for one lease. A call of Renew must be running,
+// so nothing may be sent after Unlock or after a reported loss. verb is the Redis command. The
+// caller holds Mu.
+func (w *World) CheckSent(p *Process, g *Grant, verb string) {
+	w.Check("sent")
+	_, resumed := p.Pauser.PausedSince(time.Now().Add(-resumeTime))
+	switch {
+	case g == nil || g.Process != p:
+		w.Violated("sent", "S4: p%d renews a lease that it never got", p.ID)
+	case g.refreshing, g.downgrading, g.unsure, w.Plan.Quorum: // a quorum does not wait for all answers
+	case !g.isRenewed() && !resumed:
+		w.Violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.ID, g.Key)
+	case !time.Now().Before(g.Deadline) && !resumed && g.batch == 1:
+		w.Violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.ID, g.Key, time.Since(g.Deadline))
+	case g.repeats(verb) && !resumed:
+		w.Violated("sent", "rule 2: p%d sends a second renewal of %s in the same call", p.ID, g.Key)
+	}
+}
+
+// repeats records that a command is sent, and reports whether the same call has sent it
+// before. A script whose digest the server does not know is sent once more, in full.
+func (g *Grant) repeats(verb string) bool {
+	before := slices.Contains(g.commands, verb)
+	g.commands = append(g.commands, verb)
+	return before
+}
+
+// isRenewed reports whether a running call of Renew has the lease, or the writer's lease that it
+// has replaced.
+func (g *Grant) isRenewed() bool {
+	for ; g != nil; g = g.former {
+		if g.renewing > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// CutToken splits the value of a lease, as scripts get it, into the owner and the token.
+func CutToken(pair string) (owner string, token uint64, ok bool) {
+	at := strings.LastIndexByte(pair, ' ')
+	if at < 0 {
+		return pair, 0, false
+	}
+	token, err := strconv.ParseUint(pair[at+1:], 10, 64)
+	return pair[:at], token, err == nil
+}

@@ -1,0 +1,89 @@
+//go:build !race
+
+package wheel_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// allocs returns the mean number of allocations of one call of f, once a wheel has the
+// memory that it needs.
+func allocs(t *testing.T, o wheel.Options, f func(w *wheel.Wheel)) float64 {
+	t.Helper()
+	w, err := wheel.New(&o)
+	require.NoError(t, err)
+	defer w.Close()
+	for range 100 {
+		f(w)
+	}
+	return testing.AllocsPerRun(1000, func() { f(w) })
+}
+
+func TestScheduleAndStopDoNotAllocate(t *testing.T) {
+	task := taskFunc(nothing)
+	for name, o := range map[string]wheel.Options{"no limit": {}, "limit": {MaxPending: 10}} {
+		for _, d := range []time.Duration{0, time.Second, time.Hour, 365 * 24 * time.Hour} {
+			assert.Zero(t, allocs(t, o, func(w *wheel.Wheel) {
+				timer, err := w.Schedule(d, task)
+				require.NoError(t, err)
+				timer.Stop()
+			}), "%s, %v", name, d)
+		}
+	}
+}
+
+func TestResetDoesNotAllocate(t *testing.T) {
+	var timer schedule.Timer
+	delays := []time.Duration{time.Minute, time.Hour, time.Second}
+	i := 0
+	assert.Zero(t, allocs(t, wheel.Options{}, func(w *wheel.Wheel) {
+		if timer == (schedule.Timer{}) {
+			var err error
+			timer, err = w.Schedule(time.Hour, taskFunc(nothing))
+			require.NoError(t, err)
+		}
+		i++
+		require.True(t, timer.Reset(delays[i%len(delays)]))
+	}))
+}
+
+// A timer that fires does not allocate, nor does one that is reset in its Run. An Executor
+// takes one allocation for each Run.
+func TestFiringDoesNotAllocate(t *testing.T) {
+	for name, test := range map[string]struct {
+		executor func(run func())
+		want     float64 // per Run
+	}{
+		"wheel's goroutine": {nil, 0},
+		"executor":          {func(run func()) { run() }, 1},
+	} {
+		for _, d := range []time.Duration{100 * time.Millisecond, time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				const runs = 100
+				left, done := 0, make(chan struct{}, 1)
+				task := taskFunc(func(self schedule.Timer) {
+					if left--; left > 0 {
+						self.Reset(d)
+						return
+					}
+					done <- struct{}{}
+				})
+				got := allocs(t, wheel.Options{Executor: test.executor}, func(w *wheel.Wheel) {
+					left = runs
+					_, err := w.Schedule(d, task)
+					require.NoError(t, err)
+					<-done
+				})
+				assert.InDelta(t, test.want, got/runs, 0.02, "%s, %v", name, d)
+			})
+		}
+	}
+}
