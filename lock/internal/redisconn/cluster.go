@@ -97,17 +97,15 @@ func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
 	if n != nil {
 		return n, nil
 	}
-	r := c.requestRefresh()
-	select {
-	case <-r.done:
-	case <-ctx.Done():
+	r, _ := c.requestRefresh()
+	err := c.awaitRefresh(ctx, r)
+	switch n = c.slots[slot].Load(); {
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	}
-	if n = c.slots[slot].Load(); n != nil {
+	case n != nil:
 		return n, nil
-	}
-	if r.err != nil {
-		return nil, r.err
+	case err != nil:
+		return nil, err
 	}
 	return nil, fmt.Errorf("no node of the cluster serves slot %d", slot)
 }

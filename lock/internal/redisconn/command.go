@@ -29,16 +29,8 @@ func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
 	if c.cluster == nil {
 		return []*Node{c.node}, nil
 	}
-	r := c.cluster.requestRefresh()
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.calls.closing:
-		return nil, ErrClosed
-	}
-	if r.err != nil {
-		return nil, c.calls.reason(ctx, c.secrets.clean(r.err))
+	if err := c.cluster.readAgain(ctx); err != nil {
+		return nil, c.calls.reason(ctx, c.secrets.clean(err))
 	}
 	var masters []*Node
 	seen := make(map[*Node]bool)

@@ -31,14 +31,8 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) ([]*Node, error) {
 // masters is AllMasters for a cluster.
 func (c *cluster) masters(ctx context.Context, fresh bool) ([]*Node, error) {
 	if fresh {
-		r := c.requestRefresh()
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if r.err != nil {
-			return nil, r.err
+		if err := c.readAgain(ctx); err != nil {
+			return nil, err
 		}
 	}
 	var nodes []*Node

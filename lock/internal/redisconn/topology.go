@@ -22,7 +22,8 @@ const (
 
 // refresh is one reading of the slots.
 type refresh struct {
-	requested chan struct{} // holds an element if the refresh has been requested
+	requested chan struct{} // holds an element if there was a request since the reading began
+	reading   bool          // guarded by cluster.mu
 	done      chan struct{}
 	err       error // set before done is closed
 }
@@ -32,8 +33,10 @@ func newRefresh() *refresh {
 }
 
 // requestRefresh returns the current refresh, or the next one if none is in progress. It
-// starts the refresher if there is none.
-func (c *cluster) requestRefresh() *refresh {
+// starts the refresher if there is none. If the current refresh has begun to read the slots,
+// it may miss what the caller has seen, so another refresh follows it. begun reports whether
+// that is so.
+func (c *cluster) requestRefresh() (r *refresh, begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refresh == nil {
@@ -45,11 +48,39 @@ func (c *cluster) requestRefresh() *refresh {
 			close(c.refresh.done)
 		}
 	}
+	c.refresh.request()
+	return c.refresh, c.refresh.reading
+}
+
+// request notes a request. The refresher is woken if it waits for one.
+func (r *refresh) request() {
 	select {
-	case c.refresh.requested <- struct{}{}:
+	case r.requested <- struct{}{}:
 	default:
 	}
-	return c.refresh
+}
+
+// readAgain waits for a refresh that begins to read the slots after the call.
+func (c *cluster) readAgain(ctx context.Context) error {
+	r, begun := c.requestRefresh()
+	err := c.awaitRefresh(ctx, r)
+	if begun && ctx.Err() == nil {
+		r, _ = c.requestRefresh() // if this one has begun, it did so after the first ended
+		err = c.awaitRefresh(ctx, r)
+	}
+	return err
+}
+
+// awaitRefresh waits for the end of a refresh and returns its error.
+func (c *cluster) awaitRefresh(ctx context.Context, r *refresh) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-c.calls.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // refresher reads the slots as long as refreshes are requested or a node is suspected. The
@@ -57,6 +88,7 @@ func (c *cluster) requestRefresh() *refresh {
 // next renewals would have to fail before the client looks for it.
 func (c *cluster) refresher() {
 	for {
+		c.beginRefresh()
 		err := c.readSlots()
 		next := c.finishRefresh(err)
 		suspected := c.probeSuspects()
@@ -74,13 +106,29 @@ func (c *cluster) refresher() {
 	}
 }
 
-// finishRefresh ends the current refresh and returns the next one.
+// beginRefresh begins the current refresh, which answers the requests so far.
+func (c *cluster) beginRefresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refresh.reading = true
+	select {
+	case <-c.refresh.requested:
+	default:
+	}
+}
+
+// finishRefresh ends the current refresh and returns the next one. Requests that came during
+// the reading are for the next one.
 func (c *cluster) finishRefresh(err error) *refresh {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refresh.err = err
-	close(c.refresh.done)
+	last := c.refresh
 	c.refresh = newRefresh()
+	if len(last.requested) > 0 {
+		c.refresh.request()
+	}
+	last.err = err
+	close(last.done)
 	return c.refresh
 }
 

@@ -1,0 +1,101 @@
+package redisconn
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// slowSlots is a ClusterSlots function that a test answers. Each call sends to asked and
+// returns the address that the test then sends to answer, as the master of all slots.
+type slowSlots struct {
+	asked  chan struct{}
+	answer chan string
+}
+
+func (s slowSlots) read(ctx context.Context) ([]redis.ClusterSlot, error) {
+	select {
+	case s.asked <- struct{}{}:
+		return []redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: <-s.answer}}}}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func newSlowCluster(t *testing.T) (*Client, slowSlots) {
+	t.Helper()
+	s := slowSlots{asked: make(chan struct{}), answer: make(chan string)}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: s.read})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c := newClient(t, rdb, Options{})
+	return c, s
+}
+
+// A reading that began before a node was suspected may return the slots of before.
+func TestARequestDuringARefreshIsAnsweredByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, slots := newSlowCluster(t)
+		r, begun := c.cluster.requestRefresh()
+		assert.False(t, begun)
+		<-slots.asked
+		same, begun := c.cluster.requestRefresh()
+		assert.Same(t, r, same)
+		assert.True(t, begun)
+		slots.answer <- "before:1"
+		<-r.done
+		assert.Equal(t, "before:1", c.Serving(0).Addr())
+
+		<-slots.asked
+		slots.answer <- "after:1"
+		synctest.Wait()
+		assert.Equal(t, "after:1", c.Serving(0).Addr())
+	})
+}
+
+func TestMastersAreReadAfterTheCall(t *testing.T) {
+	for name, read := range map[string]func(context.Context, *Client) ([]*Node, error){
+		"AllMasters": func(ctx context.Context, c *Client) ([]*Node, error) { return c.AllMasters(ctx, true) },
+		"Masters":    func(ctx context.Context, c *Client) ([]*Node, error) { return c.Masters(ctx) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, slots := newSlowCluster(t)
+			c.cluster.requestRefresh()
+			<-slots.asked
+			result := make(chan []*Node, 1)
+			go func() {
+				nodes, err := read(t.Context(), c)
+				assert.NoError(t, err)
+				result <- nodes
+			}()
+			synctest.Wait()
+			slots.answer <- "before:1"
+			<-slots.asked
+			slots.answer <- "after:1"
+			require.Equal(t, []string{"after:1"}, addrsOf(<-result), name)
+		})
+	}
+}
+
+// One reading answers the calls that wait for the first slots of a client.
+func TestCallsWithoutSlotsShareARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, slots := newSlowCluster(t)
+		results := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.Master(t.Context(), 0)
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		<-slots.asked
+		slots.answer <- "only:1"
+		for range 2 {
+			assert.NoError(t, <-results)
+		}
+	})
+}
