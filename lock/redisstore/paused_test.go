@@ -52,6 +52,7 @@ func startHolder(t *testing.T) *holder {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holderEnv+"="+testredis.Start(t).Addr())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // in an orphaned group the kernel would end the pause
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -102,10 +103,14 @@ func hold(addr string) {
 	last := time.Now()        // before the output, because the pause may begin right after it
 	fmt.Println("held")
 
-	for {
+	for began := last; ; {
 		now := time.Now()
 		if now.Sub(last) > holderTTL*3/8 {
 			break
+		}
+		if now.Sub(began) > 10*holderTTL {
+			fmt.Println("not paused")
+			return
 		}
 		last = now
 	}
