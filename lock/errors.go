@@ -2,6 +2,7 @@ package lock
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -56,6 +57,12 @@ var (
 	// ErrHeldByContext is returned by Lock and TryLock of a lock that is not reentrant if the
 	// ctx comes from the context of a handle that holds it. The call would wait for itself.
 	ErrHeldByContext = errors.New("lock: already held by this context")
+
+	// ErrDetached is the reason of a handle that [Held.Detach] has ended. It matches ErrNotHeld.
+	ErrDetached = fmt.Errorf("%w: detached", ErrNotHeld)
+
+	// ErrBadExport matches the refusal of a string by [Client.Resume].
+	ErrBadExport = errors.New("lock: not a string of Held.Export, or a damaged one")
 
 	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not
 	// all.

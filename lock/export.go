@@ -7,14 +7,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ErrDetached is the reason of a handle that [Held.Detach] has ended. It matches ErrNotHeld.
-var ErrDetached = fmt.Errorf("%w: detached", ErrNotHeld)
-
 // Export returns a string with which [Client.Resume] makes a handle of the same lease, also in
 // another process. It does no IO and does not change this handle: both processes renew the
 // lease until one of them unlocks it or calls [Held.Detach].
 //
-// The string is a secret. Whoever has it and may write to the store can renew and release the
+// The string is a secret. Anyone who has it and may write to the store can renew and release the
 // lock. Send it over a channel that you would send a password over, and keep it out of logs. It
 // has a few hundred bytes, at most about 4,000, and for a [Batch] its members in addition, at
 // most about 1.5 MB. It is of use as long as the lease is held: renewals, by any process, do

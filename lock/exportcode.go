@@ -34,9 +34,6 @@ const (
 	maxExport    = 2 << 20
 )
 
-// ErrBadExport matches the refusal of a string by [Client.Resume].
-var ErrBadExport = errors.New("lock: not a string of Held.Export, or a damaged one")
-
 // encodeLease returns the string of a lease.
 func encodeLease(l *driver.Lease, state []byte) string {
 	b := []byte{byte(l.Mode), 0}

@@ -9,10 +9,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// NoMinHold is a [Terms].MinHold that keeps nothing, as 0 does in Options. In Client.With it
-// overrides the MinHold of the client, which 0 inherits.
-const NoMinHold time.Duration = -1
-
 // checkMinHold refuses terms with a MinHold if the store cannot keep a released lock.
 func (c *core) checkMinHold(t Terms) error {
 	if t.MinHold > 0 && !c.canKeep(driver.Exclusive) {

@@ -228,6 +228,10 @@ const (
 	// NoMaxHold is a [Terms].MaxHold that limits nothing, as 0 does in Options. In Client.With
 	// it overrides the MaxHold or Fixed of the client, which 0 inherits.
 	NoMaxHold time.Duration = -1
+
+	// NoMinHold is a [Terms].MinHold that keeps nothing, as 0 does in Options. In Client.With it
+	// overrides the MinHold of the client, which 0 inherits.
+	NoMinHold time.Duration = -1
 )
 
 // checkKey names what is wrong with a key. Keys may hold any bytes and are never

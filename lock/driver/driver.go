@@ -39,7 +39,8 @@ type Store interface {
 	// never acquires for that owner again. If the lease is Unanswered the store must
 	// also refuse the owner for at least one minute: an Acquire by this owner that is
 	// executed later takes nothing and returns ErrNotAcquired.
-	// A Keeper also obeys Lease.Keep.
+	//
+	// A Keeper also keeps the lock taken for [Request.Keep] of the lease.
 	Release(ctx context.Context, l Lease) error
 }
 

@@ -13,10 +13,11 @@ type Inspector interface {
 	Inspect(ctx context.Context, key string) (Info, error)
 
 	// ForceRelease takes a lock away from all its holders and hands it over to the
-	// waiters. A lock that is kept after its release becomes free. The holders learn of it at their next renewal at the latest. Until then
-	// two owners may believe that they hold the lock, and only the fencing token tells
-	// them apart. ForceRelease returns ErrNotHeld if nobody holds the lock, or if its
-	// holders have changed since ForceRelease looked at them.
+	// waiters. A lock that is kept after its release becomes free. The holders learn of
+	// it at their next renewal at the latest. Until then two owners may believe that they
+	// hold the lock, and only the fencing token tells them apart. ForceRelease returns
+	// ErrNotHeld if nobody holds the lock, or if its holders have changed since
+	// ForceRelease looked at them.
 	ForceRelease(ctx context.Context, key string) error
 }
 
