@@ -23,6 +23,7 @@ type options struct {
 	json    string
 	sample  string
 	profile string
+	hiccups bool
 }
 
 func main() {
@@ -38,6 +39,7 @@ func main() {
 	flag.StringVar(&o.render, "render", "", "do not measure; show the results in these comma-separated `files`")
 	flag.StringVar(&o.compare, "compare", "", "comma-separated `files` with results of another Go release, to be compared in the document")
 	flag.StringVar(&o.profile, "profile", "", "`folder` for a CPU profile of each sample of a Go peer")
+	flag.BoolVar(&o.hiccups, "hiccups", false, "measure the hiccups of the machine (this program calls itself with it)")
 	flag.StringVar(&o.sample, "sample", "", "take one sample (this program calls itself with it)")
 	flag.Parse()
 	o.rows, o.peers = splitList(rows), splitList(peers)
@@ -64,6 +66,8 @@ func splitList(s string) []string {
 
 func (o *options) run(ctx context.Context) error {
 	switch {
+	case o.hiccups:
+		return meterMachine(os.Stdin, os.Stdout)
 	case o.sample != "":
 		return takeSample(o.sample, o.profile)
 	case flag.NArg() > 0:

@@ -1,12 +1,23 @@
 package main
 
 import (
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// TestMain is the main function of the meter that a probe sample starts, too.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-hiccups") {
+		must(meterMachine(os.Stdin, os.Stdout))
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // TestSamples takes each sample of each Go peer with few timers. It asserts no
 // speeds.
@@ -47,6 +58,8 @@ func TestProbes(t *testing.T) {
 			assert.GreaterOrEqual(t, v["probes"], float64(probeCount), "each probe fires")
 			assert.GreaterOrEqual(t, v["max"], v["p50"])
 			assert.NotContains(t, v, tooSlow)
+			assert.Contains(t, v, "runtime-hiccup")
+			assert.Contains(t, v, "machine-hiccup")
 		})
 	}
 }
