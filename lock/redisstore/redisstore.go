@@ -258,8 +258,8 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	return parsedAcquire(s.runTimed(ctx, acquireScript, r.Owner, c.args[:]))
 }
 
-// CanKeep implements [driver.Keeper]. The store can keep locks of mode Exclusive.
-func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+// CanKeep implements [driver.Keeper]. The store can keep locks of the modes Exclusive and Members.
+func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
 
 // Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
 // unless it is kept; see [driver.Keeper].

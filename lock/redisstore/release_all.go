@@ -223,11 +223,15 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any) {
 	if l.Mode != driver.Exclusive {
 		k := s.sharedKeys(l.Key, l.Owner)
 		owner := l.Owner
-		return sharedReleaseScript, []any{
+		args := []any{
 			nil, nil, 7,
 			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
 			&owner, refuse.Milliseconds(), tokenTTL.Milliseconds(),
 		}
+		if keep := l.Keep(); keep > 0 && s.CanKeep(l.Mode) {
+			args = append(args, keep.Milliseconds())
+		}
+		return sharedReleaseScript, args
 	}
 	c := s.newExclusiveCall(&l.Request)
 	c.args[9], c.args[10] = c.number(0, refuse), tokenTTL.Milliseconds()

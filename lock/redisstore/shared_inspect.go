@@ -65,7 +65,7 @@ func parseForced(reply any) (done int64, cursor string, err error) {
 // parseShared reads the reply of the inspect script of shared locks.
 func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 5 {
+	if !ok || len(items) != 6 {
 		return driver.Info{}, 0, unexpected(reply)
 	}
 	held, okHeld := items[0].(int64)
@@ -73,10 +73,11 @@ func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	last, okLast := parseTokenOrNone(items[2])
 	highest, okHighest := parseTokenOrNone(items[3])
 	holders, okHolders := items[4].([]any)
-	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || held < int64(len(holders)) || waiting < 0 {
+	freeIn, okFree := parseExpiry(items[5])
+	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || !okFree || held < int64(len(holders)) || waiting < 0 {
 		return driver.Info{}, 0, unexpected(reply)
 	}
-	info = driver.Info{Held: int(held), Waiting: int(waiting), Token: last}
+	info = driver.Info{Held: int(held), Waiting: int(waiting), Token: last, FreeIn: freeIn}
 	for _, item := range holders {
 		h, ok := parseHolder(item)
 		if !ok {

@@ -3,7 +3,8 @@
 -- The client sends this script to try, to enter the queue and to poll. A poll extends the
 -- place, and grants the lock to waiters if leases have expired. A repeated request of the same
 -- owner is harmless. An owner that holds the write lock and asks for a read lock gets it in
--- exchange, with the same token.
+-- exchange, with the same token. An owner whose lease keeps its members taken after its release
+-- gets neither the lock nor a place.
 --
 -- requires: shared_prelude
 --
@@ -67,6 +68,10 @@ if stored_family and stored_family ~= family then
   own_expiry, has_place, no_leases = 0, false, true
 elseif not stored_family and not no_leases then
   return wrong_type()
+end
+
+if own_expiry > now and is_kept(own_expiry) then
+  return {0, format_int(last_token), math.max(math.floor(own_expiry - from_now(0)), 1), 0} -- a late request
 end
 
 -- A late request may ask for an earlier mode of the owner, for example for a write lock that
@@ -193,4 +198,4 @@ local head = 0
 if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
-return {0, format_int(last_token), expires_at > now and math.max(expires_at - from_now(0), 1) or 0, head}
+return {0, format_int(last_token), expires_at > now and math.max(math.floor(expires_at - from_now(0)), 1) or 0, head}

@@ -33,7 +33,9 @@ for i = 1, #found[2], 2 do
     end
     removed_members = removed_members + (record.mode == 'm' and record.limit or 0)
     owners[#owners + 1] = owner
-    signal(owner, '0') -- as in force.lua
+    if not is_kept(to_ms(found[2][i + 1])) then
+      signal(owner, '0') -- as in force.lua
+    end
     count = count + 1
   end
 end

@@ -7,9 +7,11 @@
 -- ARGV none
 --
 -- Returns {number of holders, number of waiters, the last token or nil, the highest token of
--- the holders or nil, up to 16 holders}. It reads the first 1,000 holders and returns those
--- with the lowest tokens. A holder is {token, ms, mode, count, metadata}. The count is the number
--- of its permits in mode p, and the number of its members in mode m.
+-- the leases or nil, up to 16 holders, ms until the members that nobody holds become free}. It
+-- reads the first 1,000 leases and returns the holders with the lowest tokens. A holder is {token,
+-- ms, mode, count, metadata}. The count is the number of its permits in mode p, and the number of
+-- its members in mode m. The last number is 0 if there are holders, or if nothing is kept taken.
+-- Leases beyond the first 1,000 count as held.
 --
 -- Bound: 1,000 records.
 
@@ -19,7 +21,7 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local from = string.format('(%.0f', now)
 
 local live = call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
-local holders = {}
+local holders, kept, free_at, highest = {}, 0, 0, '0'
 for i = 1, #live, 2 do
   local record = call('HGET', KEYS[4], live[i])
   local mode, token, limit, permits, metadata = string.match(record or '', '^(%l) (%d+) (%d+)/?(%d*) (.*)$')
@@ -27,11 +29,19 @@ for i = 1, #live, 2 do
     return redis.error_reply('WRONGTYPE the value of the key is not a lock')
   end
   local expires_at = math.min(tonumber(live[i + 1]), 1e13) -- a score can be infinity
-  holders[#holders + 1] = {token, math.max(expires_at - now - 1, 1), mode, mode == 'p' and (tonumber(permits) or 1) or tonumber(limit), metadata}
+  if tonumber(token) > tonumber(highest) then
+    highest = token
+  end
+  if expires_at % 1 ~= 0 then -- is_kept in shared_prelude.lua
+    kept, free_at = kept + 1, math.max(free_at, expires_at)
+  else
+    holders[#holders + 1] = {token, math.max(expires_at - now - 1, 1), mode, mode == 'p' and (tonumber(permits) or 1) or tonumber(limit), metadata}
+  end
 end
 table.sort(holders, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
-local highest = #holders > 0 and holders[#holders][1]
 for i = #holders, 17, -1 do
   holders[i] = nil
 end
-return {call('ZCOUNT', KEYS[1], from, '+inf'), call('ZCARD', KEYS[3]), call('GET', KEYS[2]), highest, holders}
+local held = call('ZCOUNT', KEYS[1], from, '+inf') - kept
+local free_in = held == 0 and kept > 0 and math.max(math.floor(free_at - now - 1), 1) or 0
+return {held, call('ZCARD', KEYS[3]), call('GET', KEYS[2]), #live > 0 and highest, holders, free_in}

@@ -3,7 +3,8 @@
 -- requires: tokens, queue
 --
 -- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; expires
---                     with the last of them
+--                     with the last of them. Half a ms marks a lease that was released and
+--                     keeps its members taken by nobody; all other ends are whole numbers
 --      2 the token    string, the last token that was granted
 --      3 the queue    sorted set of the waiting owners, by their tickets
 --      4 the places   sorted set of the waiting owners by the end of their places, in ms
@@ -77,6 +78,13 @@ end
 -- count_live counts the leases or places that have not expired.
 local function count_live(key)
   return call('ZCOUNT', key, '(' .. format_int(now), '+inf')
+end
+
+-- is_kept returns whether a lease with that end was released and keeps its members taken. Its
+-- former owner does not hold it. The mark is in the end because a renewal may see only the
+-- holders; see shared_renew_key.lua.
+local function is_kept(expires_at)
+  return expires_at % 1 ~= 0
 end
 
 local function split_lines(text)

@@ -1,6 +1,7 @@
 -- Releases the lease of an owner on a shared lock, or removes the owner from the queue. The
 -- script then grants the lock to the waiters that it no longer blocks. If the first waiter
--- leaves the queue, the script signals the next one.
+-- leaves the queue, the script signals the next one. A lease in mode m can instead keep its
+-- members taken by nobody for some time.
 --
 -- requires: shared_prelude
 --
@@ -10,13 +11,42 @@
 --      2 ms for which the tombstone refuses the owner, 0 = no tombstone; the client needs one
 --        if the server may still execute a request of the owner
 --      3 ms for which the server keeps the last token
+--      4 ms for which the members stay taken by nobody; missing if they become free
 --
--- Returns 1 if the owner had a lease, 2 if it had a place in the queue, otherwise 0.
+-- Returns 1 if the owner had a lease, 2 if it had a place in the queue, otherwise 0. A lease
+-- that keeps its members taken is no lease of the owner.
 --
--- Bound: the members of the owner, and one walk.
+-- Bound: the members of the owner, and one walk. To keep the members taken costs no more for
+-- many members than for one: the script reads up to MAX_SKIPPED waiters.
 
-local owner = ARGV[1]
+local owner, keep = ARGV[1], tonumber(ARGV[4])
 local result = 0
+
+-- keep_members turns the lease into one that belongs to nobody. If it ends earlier now, the
+-- waiters that it blocks must learn when. Nothing renews the lease any more, so the records need
+-- not outlast it by much.
+local function keep_members(before)
+  local expires_at = from_now(keep) + 0.5 -- see is_kept
+  allow_writes()
+  call('ZADD', KEYS[1], string.format('%.1f', expires_at), owner)
+  expire_with_last_lease()
+  for i = 5, 6 do
+    if call('PTTL', KEYS[i]) < keep + 1000 then
+      call('PEXPIRE', KEYS[i], format_int(keep + 1000))
+    end
+  end
+  local waiting = expires_at < before and call('ZRANGE', KEYS[3], 0, MAX_SKIPPED - 1) or {}
+  local fields = {}
+  for i, waiter in ipairs(waiting) do
+    fields[i] = '}' .. waiter
+  end
+  local blockers = #fields > 0 and call('HMGET', KEYS[5], unpack(fields)) or {}
+  for i, blocker in ipairs(blockers) do
+    if blocker == owner then
+      signal(waiting[i], '0')
+    end
+  end
+end
 
 local expires_at = expiry_of(KEYS[1], owner)
 local was_first = call('ZRANGE', KEYS[3], 0, 0)[1] == owner
@@ -30,13 +60,17 @@ call('ZCARD', KEYS[4]) -- these fail on a wrong type
 call('HLEN', KEYS[5])
 call('HLEN', KEYS[6])
 
-if expires_at > now then
+local holds = expires_at > now and not is_kept(expires_at)
+if holds and keep then
+  keep_members(expires_at)
+  result = 1
+elseif holds then
   remove_lease(owner)
   result = 1
 elseif remove_waiter(owner) then
   result = 2
 end
-if result > 0 then
+if result > 0 and not (holds and keep) then
   grant_waiters()
   local new_first = was_first and call('ZRANGE', KEYS[3], 0, 0)[1]
   if new_first then

@@ -1,6 +1,7 @@
 -- Extends leases of shared locks to their full TTL. It never creates a lease. An expired lease
--- is lost, even if no script has removed it yet. A lease is also lost if its keys hold
--- something else. The number of members does not matter.
+-- is lost, even if no script has removed it yet. A lease is also lost if it keeps its members
+-- taken after its release, or if its keys hold something else. The number of members does not
+-- matter.
 --
 -- KEYS three for each lease: the holders, the records, the members; the records again if the
 --      lease has no members
@@ -21,12 +22,13 @@ local LATEST = 1e13 -- the latest expiry of a key; a score may be higher
 -- held returns the mode and the expiry of the lease, or nil if it is not held.
 local function held(holders, records, owner, token)
   local expiry = pcall('ZSCORE', holders, owner)
-  if type(expiry) ~= 'string' or tonumber(expiry) <= now then
+  local expires_at = type(expiry) == 'string' and math.min(tonumber(expiry), LATEST) or 0
+  if expires_at <= now or expires_at % 1 ~= 0 then -- is_kept in shared_prelude.lua
     return nil
   end
   local record = pcall('HGET', records, owner)
   local mode = type(record) == 'string' and match(record, '^(%l) ' .. token .. ' ')
-  return mode, math.min(tonumber(expiry), LATEST)
+  return mode, expires_at
 end
 
 local lost = {}

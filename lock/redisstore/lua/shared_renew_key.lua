@@ -22,9 +22,10 @@ if kind == 'h' then
   local time = call('TIME')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   local expiry = pcall('ZSCORE', key, owner)
-  held = type(expiry) == 'string' and tonumber(expiry) > now
+  local before = type(expiry) == 'string' and math.min(tonumber(expiry), LATEST) or 0
+  held = before > now and before % 1 == 0 -- is_kept in shared_prelude.lua
   if held then -- the order is that of shared_renew.lua
-    local expires_at = math.max(math.min(tonumber(expiry), LATEST), now + ttl + 1) -- now is rounded down
+    local expires_at = math.max(before, now + ttl + 1) -- now is rounded down
     local latest = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
     call('PEXPIREAT', key, string.format('%.0f', math.min(math.max(latest, expires_at), LATEST)))
     call('ZADD', key, string.format('%.0f', expires_at), owner)
