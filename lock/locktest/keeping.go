@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +17,17 @@ func ifKeeper(run func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
 		if len(f.keptModes()) == 0 {
 			f.Log("skipped: the store is no driver.Keeper")
+			return
+		}
+		run(f)
+	}
+}
+
+// ifKeepsBatches wraps a case so that it is skipped for a store that cannot keep batches.
+func ifKeepsBatches(run func(f *fixture)) func(f *fixture) {
+	return func(f *fixture) {
+		if !slices.Contains(f.keptModes(), driver.Members) {
+			f.Log("skipped: the store cannot keep batches")
 			return
 		}
 		run(f)
@@ -196,6 +208,51 @@ var keeping = []testCase{
 				f.rises(next.Token, second.get().Token)
 			}
 		}
+	})},
+	{name: "H1_a_kept_batch_keeps_its_members_only", run: ifKeepsBatches(func(f *fixture) {
+		l := f.acquire(f.batch("g", "a", "b"))
+		other := f.acquire(f.batch("g", "c"))
+		f.release(kept(l, 2*f.TTL))
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, other))
+		for _, members := range [][]string{{"a"}, {"b", "d"}, {"a", "b", "e"}} {
+			left := f.left(f.batch("g", members...))
+			assert.LessOrEqual(f, left, 2*f.TTL+2*time.Millisecond, members)
+			assert.Greater(f, left, f.TTL*3/2, members)
+		}
+		f.release(other, f.acquire(f.batch("g", "d", "e")))
+		f.acquire(f.batch("g", "c"))
+	})},
+	{name: "a_kept_batch_is_not_shown_beside_a_holder", needs: needsInspector, run: ifKeepsBatches(func(f *fixture) {
+		l := f.acquire(f.batch("g", "a", "b"))
+		other := f.acquire(f.batch("g", "c"))
+		f.release(kept(l, 2*f.TTL))
+		info := f.inspect("g")
+		assert.Equal(f, 1, info.Held)
+		require.Len(f, info.Holders, 1)
+		assert.Equal(f, 1, info.Holders[0].Members)
+		assert.Zero(f, info.FreeIn)
+		f.release(other)
+		assert.Positive(f, f.inspect("g").FreeIn)
+	})},
+	{name: "H1_waiters_for_other_members_are_served_beside_a_kept_batch", needs: needsWaiting, run: ifKeepsBatches(func(f *fixture) {
+		l := f.acquire(f.batch("g", "a", "b"))
+		other := f.acquire(f.batch("g", "c"))
+		blocked, free := f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "c"))
+		f.release(kept(l, 100*f.TTL))
+		f.release(other)
+		free.get()
+		f.pending(blocked)
+	})},
+	{name: "a_batch_with_MinHold", run: ifKeepsBatches(func(f *fixture) {
+		c := f.newKeepingClient(2 * f.TTL)
+		require.NoError(f, f.lock(c.Batch(f.prefix+"g", "a", "b")).Unlock(f.ctx))
+		_, err := c.Batch(f.prefix+"g", "b", "c").TryLock(f.ctx)
+		require.ErrorIs(f, err, lock.ErrNotAcquired)
+		require.NoError(f, f.lock(c.Batch(f.prefix+"g", "c")).Unlock(f.ctx))
+		h, err := c.With(lock.Terms{MinHold: lock.NoMinHold}).Batch(f.prefix+"g", "d").TryLock(f.ctx)
+		require.NoError(f, err)
+		require.NoError(f, h.Unlock(f.ctx))
+		f.acquire(f.batch("g", "d"))
 	})},
 	{name: "a_lock_with_MinHold", run: ifKeeper(func(f *fixture) {
 		c := f.newKeepingClient(2 * f.TTL)

@@ -53,9 +53,3 @@ func TestAFullServerKeepsALock(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, info.FreeIn)
 }
-
-func TestABatchCannotBeKept(t *testing.T) {
-	for mode := driver.Exclusive; mode <= driver.Members; mode++ {
-		assert.Equal(t, mode == driver.Exclusive, new(Store).CanKeep(mode), mode)
-	}
-}

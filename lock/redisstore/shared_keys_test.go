@@ -104,7 +104,7 @@ func TestInspectASharedLock(t *testing.T) {
 		require.NoError(t, err)
 		return v.([]any)
 	}
-	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}}, see())
+	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}, int64(0)}, see())
 	var tokens []string
 	for i := range 21 {
 		a := permits(fmt.Sprintf("o:%d", i), 21)

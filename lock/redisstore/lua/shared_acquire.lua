@@ -71,7 +71,7 @@ elseif not stored_family and not no_leases then
 end
 
 if own_expiry > now and is_kept(own_expiry) then
-  return {0, format_int(last_token), math.max(math.floor(own_expiry - from_now(0)), 1), 0} -- a late request
+  return {0, format_int(last_token), math.max(math.ceil(own_expiry) - from_now(0), 1), 0} -- a late request
 end
 
 -- A late request may ask for an earlier mode of the owner, for example for a write lock that
@@ -198,4 +198,4 @@ local head = 0
 if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
-return {0, format_int(last_token), expires_at > now and math.max(math.floor(expires_at - from_now(0)), 1) or 0, head}
+return {0, format_int(last_token), expires_at > now and math.max(math.ceil(expires_at) - from_now(0), 1) or 0, head}

@@ -43,5 +43,5 @@ for i = #holders, 17, -1 do
   holders[i] = nil
 end
 local held = call('ZCOUNT', KEYS[1], from, '+inf') - kept
-local free_in = held == 0 and kept > 0 and math.max(math.floor(free_at - now - 1), 1) or 0
+local free_in = held == 0 and kept > 0 and math.max(math.ceil(free_at) - now - 1, 1) or 0
 return {held, call('ZCARD', KEYS[3]), call('GET', KEYS[2]), #live > 0 and highest, holders, free_in}

@@ -3,8 +3,8 @@
 -- requires: tokens, queue
 --
 -- KEYS 1 the holders  sorted set of owners by the end of their leases, in ms; expires
---                     with the last of them. Half a ms marks a lease that was released and
---                     keeps its members taken by nobody; all other ends are whole numbers
+--                     with the last of them. An end with half a ms marks a lease that was
+--                     released and keeps its members taken by nobody; see is_kept
 --      2 the token    string, the last token that was granted
 --      3 the queue    sorted set of the waiting owners, by their tickets
 --      4 the places   sorted set of the waiting owners by the end of their places, in ms
@@ -81,8 +81,8 @@ local function count_live(key)
 end
 
 -- is_kept returns whether a lease with that end was released and keeps its members taken. Its
--- former owner does not hold it. The mark is in the end because a renewal may see only the
--- holders; see shared_renew_key.lua.
+-- former owner does not hold it. The mark is in the end, because a renewal may see only the
+-- holders; see shared_renew_key.lua. All other ends are whole numbers.
 local function is_kept(expires_at)
   return expires_at % 1 ~= 0
 end
@@ -132,7 +132,7 @@ end
 local function expire_with_last_lease()
   local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
   if latest > now then
-    call('PEXPIREAT', KEYS[1], format_int(to_ms(latest)))
+    call('PEXPIREAT', KEYS[1], format_int(math.ceil(to_ms(latest))))
   end
 end
 

@@ -26,7 +26,7 @@ local result = 0
 -- waiters that it blocks must learn when. Nothing renews the lease any more, so the records need
 -- not outlast it by much.
 local function keep_members(before)
-  local expires_at = from_now(keep) + 0.5 -- see is_kept
+  local expires_at = from_now(keep) - 0.5 -- see is_kept
   allow_writes()
   call('ZADD', KEYS[1], string.format('%.1f', expires_at), owner)
   expire_with_last_lease()

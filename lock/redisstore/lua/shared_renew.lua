@@ -40,7 +40,7 @@ for i = 2, #ARGV do
     -- The expiry comes first, because a server that is out of memory refuses ZADD unless
     -- another write came before.
     local latest = tonumber(call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')[2])
-    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.min(math.max(latest, expires_at), LATEST)))
+    call('PEXPIREAT', KEYS[k], string.format('%.0f', math.ceil(math.min(math.max(latest, expires_at), LATEST))))
     call('ZADD', KEYS[k], string.format('%.0f', math.max(before, expires_at)), owner)
     for extra = k + 1, mode == 'm' and k + 2 or k + 1 do
       if call('PTTL', KEYS[extra]) < 2 * ttl then

@@ -27,7 +27,7 @@ if kind == 'h' then
   if held then -- the order is that of shared_renew.lua
     local expires_at = math.max(before, now + ttl + 1) -- now is rounded down
     local latest = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
-    call('PEXPIREAT', key, string.format('%.0f', math.min(math.max(latest, expires_at), LATEST)))
+    call('PEXPIREAT', key, string.format('%.0f', math.ceil(math.min(math.max(latest, expires_at), LATEST))))
     call('ZADD', key, string.format('%.0f', expires_at), owner)
   end
 else

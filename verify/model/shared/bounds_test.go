@@ -127,7 +127,7 @@ func (b *boundsTest) runAcquire(a request) (got reply) {
 func (b *boundsTest) runRelease(owner string) (got int) {
 	b.Helper()
 	b.countCommands("a release by "+owner, func() (err error) {
-		got, err = b.release(owner, 0)
+		got, err = b.release(owner, 0, 0)
 		return err
 	})
 	return got

@@ -223,7 +223,7 @@ func (w *simulation) execute(a *acquisition) {
 			got.code = 1
 		}
 	default:
-		w.reference.release(a.owner, m.tombstone)
+		w.reference.release(a.owner, m.tombstone, 0)
 		a.tombstoned = a.unanswered > 0
 	}
 	for owner, l := range w.reference.leases {

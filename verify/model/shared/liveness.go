@@ -10,11 +10,11 @@ func (w *simulation) checkLiveness() error {
 	for _, a := range w.all {
 		switch a.phase {
 		case held:
-			w.reference.release(a.owner, 0)
+			w.reference.release(a.owner, 0, 0)
 		case ended:
 			for _, m := range a.inFlight {
 				if m.kind == 'x' {
-					w.reference.release(a.owner, m.tombstone)
+					w.reference.release(a.owner, m.tombstone, 0)
 				}
 			}
 		}
@@ -30,7 +30,7 @@ func (w *simulation) checkLiveness() error {
 			switch got.code {
 			case 1:
 				w.stats.served++
-				w.reference.release(a.owner, 0)
+				w.reference.release(a.owner, 0, 0)
 				a.phase = ended
 			case -1:
 				a.phase = ended

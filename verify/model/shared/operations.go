@@ -14,6 +14,7 @@ type comparison struct {
 	renewals  int // every second one goes key by key
 	rng       *rand.Rand
 	terms     *rand.Rand // changed TTLs and numbers of permits
+	keeps     *rand.Rand // how long released batches keep their members taken
 	reference *reference
 	server    *server
 
@@ -33,7 +34,7 @@ type client struct {
 
 // counts counts the events of comparisons.
 type counts struct {
-	requests, granted, queued, refused, wrongType, unsent, abandonedMutexes, served, renewed, lost, released, left, forced int
+	requests, granted, queued, refused, wrongType, unsent, abandonedMutexes, served, renewed, lost, released, kept, left, forced int
 }
 
 func (c *counts) add(o counts) {
@@ -48,6 +49,7 @@ func (c *counts) add(o counts) {
 	c.renewed += o.renewed
 	c.lost += o.lost
 	c.released += o.released
+	c.kept += o.kept
 	c.left += o.left
 	c.forced += o.forced
 }
@@ -59,6 +61,7 @@ func runComparison(s *server, seed uint64, requests int, c *counts) error {
 	g := &comparison{
 		rng:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a seed names a game
 		terms:     rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a seed names a game
+		keeps:     rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // a seed names a game
 		reference: newReference(start),
 		server:    s,
 		counts:    c,
@@ -232,22 +235,49 @@ func (g *comparison) renew(c *client) error {
 
 func (g *comparison) release(c *client) error {
 	tombstone := int64(g.rng.IntN(2)) * 60_000
-	g.tracef("release %s %d", c.owner, tombstone)
-	want := g.reference.release(c.owner, tombstone)
-	got, err := g.server.release(c.owner, tombstone)
+	keep := g.randomKeep(c)
+	g.tracef("release %s %d, and keep it for %d", c.owner, tombstone, keep)
+	want := g.reference.release(c.owner, tombstone, keep)
+	got, err := g.server.release(c.owner, tombstone, keep)
 	if err != nil {
 		return err
 	}
 	if got != want {
 		return fmt.Errorf("release replied %d, want %d", got, want)
 	}
-	switch got {
-	case 1:
+	switch {
+	case got == 1 && keep > 0:
+		g.counts.kept++
+	case got == 1:
 		g.counts.released++
-	case 2:
+	case got == 2:
 		g.counts.left++
 	}
-	return g.compare()
+	if err := g.compare(); err != nil || got != 1 || keep == 0 {
+		return err
+	}
+	return g.lateMessage(c)
+}
+
+// lateMessage sends a message of an owner whose batch has just been released and is kept.
+func (g *comparison) lateMessage(c *client) error {
+	switch g.keeps.IntN(5) {
+	case 0, 1:
+		return g.renew(c)
+	case 2:
+		return g.acquire(c)
+	case 3:
+		return g.release(c)
+	}
+	return nil
+}
+
+// randomKeep returns for how many ms a release keeps the members of a batch taken.
+func (g *comparison) randomKeep(c *client) int64 {
+	if c.mode != members || g.keeps.IntN(2) == 0 {
+		return 0
+	}
+	return []int64{1, 50, 300, 5000, 100_000}[g.keeps.IntN(5)]
 }
 
 func (g *comparison) force() error {

@@ -37,6 +37,7 @@ type lease struct {
 	request
 	token uint64
 	end   int64
+	kept  bool // released: it keeps its members taken by nobody until its end
 }
 
 // reply is the reply to an acquire request.
@@ -131,7 +132,9 @@ func (r *reference) acquire(a request) reply {
 		return reply{code: 2}
 	}
 	r.queue = slices.DeleteFunc(r.queue, func(p *lease) bool { return p.family() != a.family() })
-	if l := r.leases[a.owner]; l != nil {
+	if l := r.leases[a.owner]; l != nil && l.kept {
+		return reply{token: r.lastToken, ms: max(l.end-r.expiryIn(0), 1)}
+	} else if l != nil {
 		return r.reacquire(l, a)
 	}
 	place := r.placeOf(a.owner)
@@ -272,17 +275,23 @@ func (r *reference) notGranted(a request) reply {
 	return reply{token: r.lastToken, ms: ms, head: head}
 }
 
-func (r *reference) release(owner string, tombstone int64) int {
+// release ends a lease or a place. A lease whose members stay taken for keep ms is not
+// deleted, and serves no waiter.
+func (r *reference) release(owner string, tombstone, keep int64) int {
 	r.expire()
 	done := 0
-	if _, ok := r.leases[owner]; ok {
-		delete(r.leases, owner)
+	if l := r.leases[owner]; l != nil && !l.kept {
 		done = 1
+		if keep > 0 {
+			l.kept, l.end = true, r.expiryIn(keep)
+		} else {
+			delete(r.leases, owner)
+		}
 	} else if i := slices.IndexFunc(r.queue, func(p *lease) bool { return p.owner == owner }); i >= 0 {
 		r.queue = slices.Delete(r.queue, i, i+1)
 		done = 2
 	}
-	if done > 0 {
+	if done == 2 || done == 1 && keep == 0 {
 		r.grantWaiters()
 	}
 	if tombstone > 0 {
@@ -300,7 +309,7 @@ func (r *reference) leaseOf(owner string) *lease {
 func (r *reference) renew(owner string, token uint64, ttl int64) bool {
 	r.expire()
 	l := r.leases[owner]
-	if l == nil || l.token != token {
+	if l == nil || l.token != token || l.kept {
 		return false
 	}
 	l.end = max(l.end, r.expiryIn(ttl))

@@ -157,8 +157,13 @@ func (s *server) acquire(a request, unsent bool) (reply, error) {
 	return got, err
 }
 
-func (s *server) release(owner string, tombstone int64) (int, error) {
-	return s.releaseScript.Run(context.Background(), s.rdb, keysFor(owner), owner, tombstone, memory).Int()
+// release releases a lock. A batch keeps its members taken for keep ms if that is above 0.
+func (s *server) release(owner string, tombstone, keep int64) (int, error) {
+	args := []any{owner, tombstone, memory}
+	if keep > 0 {
+		args = append(args, keep)
+	}
+	return s.releaseScript.Run(context.Background(), s.rdb, keysFor(owner), args...).Int()
 }
 
 func (s *server) renew(owner string, token uint64, ttl int64) (bool, error) {
@@ -205,7 +210,7 @@ func (s *server) compare(r *reference) error {
 	ends, _ := s.mini.SortedSet(keys[0])
 	live := 0
 	for owner, end := range ends {
-		if int64(end) <= s.now {
+		if end <= float64(s.now) {
 			continue
 		}
 		live++
@@ -214,8 +219,8 @@ func (s *server) compare(r *reference) error {
 			return fmt.Errorf("unexpected lease of %s", owner)
 		}
 		record := fmt.Sprintf("%c %d ", l.mode, l.token)
-		if got := s.mini.HGet(keys[4], owner); l.end != int64(end) || !strings.HasPrefix(got, record) {
-			return fmt.Errorf("lease of %s: record %s until %.0f, want %s until %d", owner, got, end, record, l.end)
+		if got := s.mini.HGet(keys[4], owner); end != l.score() || !strings.HasPrefix(got, record) {
+			return fmt.Errorf("lease of %s: record %s until %.1f, want %s until %.1f", owner, got, end, record, l.score())
 		}
 		for _, m := range l.members {
 			if got := s.mini.HGet(keys[5], string(m)); got != owner {
@@ -257,6 +262,14 @@ func (s *server) compareExtraPermits(r *reference, ends map[string]float64) erro
 		return fmt.Errorf("%d extra permits, want %d, of which %d are of live leases", got, want, live)
 	}
 	return nil
+}
+
+// score returns the end of a lease in the form of the keys.
+func (l *lease) score() float64 {
+	if l.kept {
+		return float64(l.end) - 0.5
+	}
+	return float64(l.end)
 }
 
 func (s *server) compareQueue(r *reference) error {
