@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/fence"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
@@ -23,6 +24,9 @@ import (
 
 // work is a function for lock.Do that does nothing.
 func work(context.Context, *lock.Held) error { return nil }
+
+// hourly are the options of a job that runs once an hour.
+var hourly = &lock.Options{Terms: lock.Terms{MinHold: 54 * time.Minute}}
 
 // lockMistakes are mistakes with locks and timers in one process.
 var lockMistakes = map[string]func(t *testing.T) string{
@@ -218,6 +222,50 @@ var lockMistakes = map[string]func(t *testing.T) string{
 			w.Close()
 			<-held.Done()
 			said = held.Err().Error()
+		})
+		return said
+	},
+	"give an `RWMutex` a `MinHold`": errorWith(hourly, func(ctx context.Context, c *lock.Client) error {
+		return lock.Do(ctx, c.RWMutex("a"), work)
+	}),
+	"give a reader of it a `MinHold`": errorWith(hourly, func(ctx context.Context, c *lock.Client) error {
+		return lock.Do(ctx, c.RWMutex("a").RLocker(), work)
+	}),
+	"give a `Semaphore` a `MinHold`": errorWith(hourly, func(ctx context.Context, c *lock.Client) error {
+		return lock.Do(ctx, c.Semaphore("a", 2), work)
+	}),
+	"give an `Election` a `MinHold`": errorWith(hourly, func(ctx context.Context, c *lock.Client) error {
+		return c.Election("a", "me").Run(ctx, work)
+	}),
+	"use `MinHold` with a store that cannot keep a lock": func(t *testing.T) string {
+		_, err := lock.New(struct{ driver.Store }{memstore.New()}, hourly)
+		require.Error(t, err)
+		return err.Error()
+	},
+	"do the job again within its `MinHold`": errorWith(hourly, func(ctx context.Context, c *lock.Client) error {
+		if err := lock.Do(ctx, c.Mutex("a"), work); err != nil {
+			return err
+		}
+		return second(c.Mutex("a").TryLock(ctx))
+	}),
+	"expect `MinHold` to count after a crash": func(t *testing.T) (said string) {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memstore.New()
+			crashed, err := lock.New(struct {
+				driver.Store
+				driver.Keeper
+			}{mem, mem}, hourly)
+			require.NoError(t, err)
+			defer crashed.Close(context.Background())
+			locked(t.Context(), crashed.With(lock.Terms{Fixed: true})) // is neither renewed nor unlocked
+			client, err := lock.New(mem, hourly)
+			require.NoError(t, err)
+			defer client.Close(context.Background())
+			err = second(client.Mutex("a").TryLock(t.Context()))
+			require.Error(t, err)
+			said = err.Error()
+			time.Sleep(30 * time.Second)
+			require.NoError(t, second(client.Mutex("a").TryLock(t.Context())), "it is free after the TTL")
 		})
 		return said
 	},

@@ -138,6 +138,69 @@ func TestACrashEndsMinHold(t *testing.T) {
 	})
 }
 
+// The members of a batch are one lease, so a crash, a loss and Close treat them alike.
+func TestTheEndOfABatchWithMinHold(t *testing.T) {
+	free := func(t *testing.T, b *bench) {
+		h, err := b.Batch("g", "b", "c").TryLock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+	}
+	lockBatch := func(t *testing.T, b *bench) *lock.Held {
+		h, err := b.Batch("g", "a", "b").Lock(ctx)
+		require.NoError(t, err)
+		return h
+	}
+	t.Run("crash", func(t *testing.T) {
+		keeping(t, func(t *testing.T, b *bench) {
+			lockBatch(t, b)
+			b.loseRequests(func(context.Context, locktest.Op) error { return errIO })
+			time.Sleep(ttl)
+			b.heal()
+			free(t, b)
+		})
+	})
+	t.Run("loss", func(t *testing.T) {
+		keeping(t, func(t *testing.T, b *bench) {
+			h := lockBatch(t, b)
+			b.loseRequests(always(locktest.Renew, errIO))
+			<-h.Done()
+			b.heal()
+			require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
+			synctest.Wait()
+			free(t, b)
+		})
+	})
+	t.Run("Close", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memstore.New()
+			client, err := lock.New(storeOf(mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+			require.NoError(t, err)
+			_, err = client.Batch("g", "a", "b").Lock(ctx)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			require.NoError(t, client.Close(ctx))
+			assert.Equal(t, minHold-time.Minute, mem.ExpiresIn("g"))
+			assert.Equal(t, 1, mem.Len())
+		})
+	})
+	t.Run("the last of several handles", func(t *testing.T) {
+		keeping(t, func(t *testing.T, b *bench) {
+			outer := lockBatch(t, b)
+			inside, stop := outer.Context(ctx)
+			defer stop()
+			inner, err := b.Batch("g", "a").Lock(inside)
+			require.NoError(t, err)
+			require.NoError(t, outer.Unlock(ctx))
+			time.Sleep(time.Second)
+			require.NoError(t, inner.Unlock(ctx))
+			_, err = b.Batch("g", "b").TryLock(ctx)
+			var held *lock.HeldError
+			require.ErrorAs(t, err, &held)
+			assert.Equal(t, minHold-time.Second, held.ExpiresIn)
+		})
+	})
+}
+
 // A lock that was lost is given back at once, because another should do its work.
 func TestALossEndsMinHold(t *testing.T) {
 	keeping(t, func(t *testing.T, b *bench) {
