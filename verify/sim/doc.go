@@ -15,7 +15,8 @@
 //	              election.go for other kinds of locks
 //	nemesis.go    faults, at random instants; clocks.go moves the clocks of the clients
 //	history.go    the grants of the servers, and what their holders know about them
-//	checker.go    invariants of docs/SAFETY.md; renewals.go, leaks.go and finish.go have more
+//	checker.go    invariants of docs/SAFETY.md; renewals.go, keeping.go, leaks.go and finish.go
+//	              have more
 //	trace.go      the events of a schedule, and violations; counts.go counts the events
 //	harness.go    the tests that both backends share
 package sim

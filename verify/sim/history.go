@@ -66,6 +66,10 @@ type Grant struct {
 	doubt, begun        time.Time // begun is when the grant replaced former
 	former              *Grant    // the grant of the writer
 
+	at         time.Time // when the servers granted it
+	validAtEnd bool      // the handle was valid when Unlock or Close was called
+	keptUntil  time.Time // MinHold keeps the released lock taken until then; zero: it does not
+
 	unlocked time.Time // when Unlock was called
 	gone     bool      // Unlock has returned
 	loss     *renewal.LostError
@@ -125,6 +129,10 @@ func Later(a, b time.Time) time.Time {
 func (w *World) Granted(g *Grant) {
 	w.Note("granted %s %s %v to p%d %s", g.Key, g.Mode, g.Members, g.Process.ID, w.Serial(g.Owner))
 	w.exclude(g)
+	g.at = time.Now()
+	for _, former := range w.Grants {
+		w.checkKept(former, g)
+	}
 	w.Grants[g.GrantID] = g
 }
 

@@ -63,6 +63,7 @@ func (p *Process) close(within time.Duration) {
 	for _, g := range held {
 		lost[g] = !g.Handle().Valid()
 	}
+	w.ending(held...)
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

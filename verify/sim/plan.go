@@ -67,6 +67,7 @@ type ProcessPlan struct {
 	Own     bool // the client creates its own engine
 	TTL     time.Duration
 	MaxHold time.Duration
+	MinHold time.Duration
 	Fixed   bool
 	Tick    time.Duration
 	Renewal renewal.Options

@@ -74,7 +74,7 @@ func (p *Process) client(store driver.Store, engine schedule.Scheduler) (*lock.C
 	options := p.Plan.Renewal
 	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
 	all := &lock.Options{
-		Terms:     lock.Terms{TTL: p.Plan.TTL, MaxHold: p.Plan.MaxHold, Fixed: p.Plan.Fixed},
+		Terms:     lock.Terms{TTL: p.Plan.TTL, MaxHold: p.Plan.MaxHold, Fixed: p.Plan.Fixed, MinHold: p.Plan.MinHold},
 		Scheduler: engine,
 		Renewal:   options,
 		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)), // formats the values of attributes

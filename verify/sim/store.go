@@ -70,17 +70,21 @@ func (r recorder) Renew(ctx context.Context, batch []driver.Lease, out []renewal
 
 // Release implements driver.Store.
 func (r recorder) Release(ctx context.Context, l driver.Lease) error {
-	err := r.Store.Release(ctx, l)
 	w := r.process.World
+	w.releasing(r.process, l)
+	err := r.Store.Release(ctx, l)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	r.process.released(l.Owner, err)
+	r.process.released(l, err)
 	return err
 }
 
 // released records the answer to a release. The caller holds World.Mu.
-func (p *Process) released(owner string, err error) {
-	p.unreleased[owner] = err != nil && !errors.Is(err, lock.ErrNotHeld)
+func (p *Process) released(l driver.Lease, err error) {
+	p.unreleased[l.Owner] = err != nil && !errors.Is(err, lock.ErrNotHeld)
+	if err == nil {
+		p.World.confirmedEnd(p, l)
+	}
 }
 
 // Close implements io.Closer.
@@ -160,6 +164,7 @@ func (r fullRecorder) ReleaseAll(ctx context.Context, batch []driver.Lease, out 
 	leases, answers := make([]driver.Lease, len(batch)), make([]error, len(batch))
 	for i, at := range order {
 		leases[i] = batch[at]
+		w.releasing(r.process, leases[i])
 	}
 	if err := bulk.ReleaseAll(ctx, leases, answers); err != nil {
 		return err
@@ -168,7 +173,7 @@ func (r fullRecorder) ReleaseAll(ctx context.Context, batch []driver.Lease, out 
 	defer w.Mu.Unlock()
 	for i, at := range order {
 		out[at] = answers[i]
-		r.process.released(batch[at].Owner, answers[i])
+		r.process.released(batch[at], answers[i])
 	}
 	return nil
 }

@@ -234,6 +234,7 @@ func (u *User) Unlock(held *lock.Held, grants ...*Grant) {
 
 func (u *User) unlock(ctx context.Context, held *lock.Held, grants ...*Grant) {
 	w, begun, before := u.World, time.Now(), held.Err()
+	w.ending(grants...)
 	w.Mu.Lock()
 	for _, g := range grants {
 		g.unlocked = begun

@@ -150,7 +150,7 @@ func (b *backend) Heal() {
 // ServeWithin implements sim.Backend.
 func (b *backend) ServeWithin() time.Duration {
 	most := b.longest()
-	return 2*b.plan.TTL + most + most/10 + b.plan.place + 10*time.Second
+	return 2*b.plan.TTL + most + most/10 + b.plan.place + b.Plan.LongestHold() + 10*time.Second
 }
 
 func (b *backend) longest() (most time.Duration) {
@@ -166,7 +166,7 @@ func (b *backend) Disconnect() {}
 // CheckLeft implements sim.Backend. It waits for a TTL first, because the last request may have
 // been an abandoned acquire.
 func (b *backend) CheckLeft() {
-	most := b.longest()
+	most := b.longest() + b.Plan.LongestHold()
 	most += most / 50
 	if b.plan.class == clocks { // the server's clock was set back
 		most += b.plan.TTL * 3 / 2 * 64

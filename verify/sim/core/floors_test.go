@@ -27,4 +27,5 @@ var wideFloors = []sim.Floors{
 	{Operations: map[string]float64{"lock": 7}, Faults: map[string]float64{"engine closed": 2}, Checks: map[string]float64{"told": 0.4, "holding": 12}},
 	{Operations: map[string]float64{"lock": 7, "hand-over": 1}, Faults: map[string]float64{"engine blocked": 2}, Checks: map[string]float64{"told": 1, "holding": 24}},
 	{Operations: map[string]float64{"lock": 12, "try lock": 5, "hand-over": 0.6}, Faults: map[string]float64{"late request": 20, "slow reply": 16, "lost reply": 2.5}, Checks: map[string]float64{"leak": 30}},
+	{Operations: map[string]float64{"lock": 2, "kept": 0.5}, Checks: map[string]float64{"kept": 0.3, "rest of MinHold": 0.5}},
 }

@@ -34,12 +34,13 @@ const (
 	closedEngines                         // engines are closed before their clients
 	blockedEngines                        // tasks of the user block the engine
 	causes                                // contexts end with errors of this module as their causes
+	keeping                               // released locks stay taken, by Terms.MinHold
 	wideEnd
 )
 
 var classNames = [wideEnd]string{
 	"calm", "single error", "external", "network", "pauses", "drift", "data loss", "clocks", "endings", "everything",
-	"extreme options", "closed engines", "blocked engines", "causes",
+	"extreme options", "closed engines", "blocked engines", "causes", "minimum hold",
 }
 
 func wideSeed(c class, n uint64) uint64 { return sim.WideSeed(uint64(c-classes), n) }
@@ -93,6 +94,7 @@ var eventsOf = [wideEnd][]sim.Event{
 	},
 	closedEngines:  {closeEngine},
 	blockedEngines: {blockEngine},
+	keeping:        {partition, oneWay, sim.Pause, sim.CloseClient},
 }
 
 func newPlan(seed uint64) plan {
@@ -142,6 +144,10 @@ func (p *plan) drawWide() {
 		p.Causes, p.Brief = sim.OtherCauses(), 10*time.Millisecond
 	}
 	p.Length = p.TTL * time.Duration(3+d.IntN(5))
+	if p.class == keeping {
+		p.net = oddsOf(simrand.Pick(d, calm, network), d)
+		p.Length *= 2
+	}
 	p.place = simrand.Pick(d, p.TTL/3, d.Between(p.TTL/5, p.TTL))
 	p.Every = p.TTL * 2
 	for range 2 + d.IntN(2) {
@@ -152,6 +158,10 @@ func (p *plan) drawWide() {
 			for range 8 {
 				one.Choices = append(one.Choices, sim.ExtremeOptions(d, p.TTL))
 			}
+		}
+		if p.class == keeping {
+			one.MinHold = simrand.Pick(d, 0, d.UpTo(p.TTL), d.UpTo(p.TTL), d.UpTo(3*p.TTL))
+			one.Own = false // its engine would not be paused
 		}
 		p.Procs = append(p.Procs, one)
 	}

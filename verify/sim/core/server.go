@@ -156,11 +156,20 @@ func (s *server) renew(key, owner string, token uint64, ttl time.Duration) bool 
 	return true
 }
 
-// release ends the lease or the place of an owner, and reports whether it had the lock.
-func (s *server) release(key, owner string, refuse bool) bool {
+// keptOwner is the owner of a lock that stays taken by nobody.
+const keptOwner = "{kept}"
+
+// release ends the lease or the place of an owner, and reports whether it had the lock. If keep is
+// positive, the lock stays taken by nobody for that time.
+func (s *server) release(key, owner string, refuse bool, keep time.Duration) bool {
 	held, ok := s.alive(key)
 	had := ok && held.owner == owner
-	if had {
+	if had && keep > 0 {
+		s.data.locks[key] = lease{keptOwner, held.token, s.clock.now() + int64(keep)}
+		if queue := s.data.queues[key]; len(queue) > 0 {
+			s.signal(queue[0], 0) // the first waiter must learn when the lock becomes free
+		}
+	} else if had {
 		s.handOver(key)
 	} else if s.data.places[owner] != 0 {
 		delete(s.data.places, owner)

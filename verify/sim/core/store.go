@@ -127,10 +127,14 @@ func (s *server) renewAll(batch []driver.Lease, d simrand.Rand, partial int) []r
 	return out
 }
 
+// CanKeep implements driver.Keeper.
+func (s *store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+
 // Release implements driver.Store.
 func (s *store) Release(ctx context.Context, l driver.Lease) error {
+	keep := l.Keep()
 	got, err := s.send(ctx, requestTimeout, "release", []string{l.Owner}, func(fate) any {
-		return s.process.backend.server.release(l.Key, l.Owner, l.Unanswered)
+		return s.process.backend.server.release(l.Key, l.Owner, l.Unanswered, keep)
 	})
 	switch {
 	case err != nil:

@@ -207,7 +207,7 @@ func (b *backend) behind() time.Duration {
 // ServeWithin implements sim.Backend.
 func (b *backend) ServeWithin() time.Duration {
 	longest := 2 * b.plan.TTL // the longest lease
-	return longest + longest/10 + 2*b.plan.TTL + place(longest) + 10*time.Second + b.behind()
+	return longest + longest/10 + 2*b.plan.TTL + place(longest) + b.Plan.LongestHold() + 10*time.Second + b.behind()
 }
 
 // Disconnect implements sim.Backend.

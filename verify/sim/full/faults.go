@@ -54,6 +54,7 @@ var eventsOf = [wideEnd][]sim.Event{
 	lostCopies:  {loseCopies},
 	noMemory:    {outOfMemory},
 	slowDialers: {slowDials, slowDials, killed, killed, sim.CloseClient},
+	keeping:     {partition, oneWay, killed, sim.Pause, sim.CloseClient},
 }
 
 // Inject implements sim.Backend.

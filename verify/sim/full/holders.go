@@ -2,6 +2,7 @@ package full
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,10 @@ func (s *server) holders(key string) []lease {
 	}
 }
 
+// keptOwner is the owner of a lock that stays taken by nobody. A batch keeps its former owner, and
+// half a millisecond in the end of its lease shows that nobody holds it.
+const keptOwner = "{kept}"
+
 // sharers returns the holders of a shared lock with unexpired leases.
 func (s *server) sharers(key string) []lease {
 	db, name := s.redis.DB(0), lockKey(key)
@@ -50,14 +55,17 @@ func (s *server) sharers(key string) []lease {
 	var all []lease
 	for owner, end := range ends {
 		words := strings.Fields(db.HGet(name+":r", owner))
-		if int64(end) <= now || len(words) < 3 {
+		if end <= float64(now) || len(words) < 3 {
 			continue
 		}
 		token, err := strconv.ParseUint(words[1], 10, 64)
 		if err != nil {
 			continue
 		}
-		l := lease{owner: owner, token: token, mode: words[0], left: time.Duration(int64(end)-now) * time.Millisecond}
+		l := lease{owner: owner, token: token, mode: words[0], left: time.Duration(int64(math.Ceil(end))-now) * time.Millisecond}
+		if end != math.Trunc(end) {
+			l.owner = keptOwner
+		}
 		if l.mode == sim.Members {
 			l.members = strings.Fields(db.HGet(name+":r", "{"+owner))
 		}

@@ -42,12 +42,13 @@ const (
 	lostCopies                         // some members of a quorum lose a lock
 	noMemory                           // the server is out of memory: nothing may be lost, and waiters stay
 	slowDialers                        // the user's dialer and hooks block and ignore their contexts
+	keeping                            // released locks stay taken, by Terms.MinHold
 	wideEnd
 )
 
 var classNames = [wideEnd]string{
 	"calm", "single error", "external", "network", "pauses", "drift", "trouble", "data loss", "clocks", "endings", "everything",
-	"extreme options", "causes", "silent drops", "slow links", "forgery", "lost copies", "out of memory", "slow dialers",
+	"extreme options", "causes", "silent drops", "slow links", "forgery", "lost copies", "out of memory", "slow dialers", "minimum hold",
 }
 
 func wideSeed(c class, n uint64) uint64 { return sim.WideSeed(uint64(c-classes), n) }
@@ -206,6 +207,15 @@ func (p *plan) drawWide() {
 			p.rates = append(p.rates, 1+(d.Float64()-0.5)*0.02)
 		}
 	}
+	if p.class == keeping {
+		if len(p.Shared) > 0 {
+			p.Shared = []string{sim.GroupName} // the other kinds refuse a MinHold
+		}
+		if d.Chance(200) {
+			p.rates = append(p.rates, 1.01, 0.99)
+		}
+		p.net = oddsOf(simrand.Pick(d, calm, network), d)
+	}
 	p.Keys = sim.KeyNames(keys)
 	p.Length = p.TTL * time.Duration(3+d.IntN(5))
 	if p.TTL > time.Minute {
@@ -238,6 +248,8 @@ func newWideProcess(d simrand.Rand, c class, ttl time.Duration) processPlan {
 	case silentDrops:
 		p.Users = 3 + d.IntN(3)
 		p.Renewal.MaxBatch, p.Renewal.Align = 1, ttl // many leases are renewed at the same time, each on its own connection
+	case keeping:
+		p.MinHold = simrand.Pick(d, 0, d.UpTo(ttl), d.UpTo(ttl), d.UpTo(3*ttl))
 	case slowLinks:
 		p.RTT = d.Between(ttl/20, ttl*3/10)
 		p.store.Timeout = max(timeout, 15*p.RTT) // a third of it suffices for a new connection and an unknown script
@@ -256,7 +268,7 @@ func (p *plan) expect() {
 	p.Quorum = len(p.rates) > 1
 	p.Calm = is(calm, extremes, forgery)
 	p.Lossless = is(calm, single, extremes, silentDrops, slowLinks, forgery, noMemory)
-	p.Tidy = !p.Quorum && !is(network, everything, dataLoss, clocks)
+	p.Tidy = !p.Quorum && !is(network, everything, dataLoss, clocks, keeping)
 	p.Forgets = is(dataLoss, everything)
 	p.ServerMoves = is(clocks, everything)
 	p.Serves = true
