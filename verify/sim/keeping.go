@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // CanKeep implements driver.Keeper if the store does.
@@ -31,8 +32,8 @@ func (w *World) ending(grants ...*Grant) {
 	}
 }
 
-// releasing checks that a release asks for no more than the rest of MinHold. The caller does
-// not hold Mu.
+// releasing checks that a release asks for no more than the rest of MinHold, and for none if the
+// lock was lost before. The caller does not hold Mu.
 func (w *World) releasing(p *Process, l driver.Lease) {
 	if p.Plan.MinHold == 0 || l.Attrs == nil || l.Attrs.KeepUntil.IsZero() {
 		return
@@ -42,19 +43,28 @@ func (w *World) releasing(p *Process, l driver.Lease) {
 	w.Check("rest of MinHold")
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	switch held := g != nil && g.Handle() != nil; {
+	case !held && p.Closed: // Close does not tell a lock that a Multi has acquired so far from others
 	case !held:
 		w.Violated("kept", "H2: p%d keeps %s taken, which no user has got", p.ID, l.Key)
+	case g.loss != nil && g.loss.Reason != renewal.LimitReached && g.lossAt.Before(time.Now()):
+		w.Violated("kept", "H2: p%d keeps %s taken, although it had lost the lock: %v", p.ID, l.Key, g.loss.Reason)
 	case l.Attrs.KeepUntil.After(g.ConfirmedAt.Add(p.Plan.MinHold)):
 		w.Violated("kept", "H2: p%d keeps %s taken for %v too long", p.ID, l.Key, l.Attrs.KeepUntil.Sub(g.ConfirmedAt)-p.Plan.MinHold)
 	}
 }
 
 // confirmedEnd records that the servers have confirmed the end of a lease. If MinHold has not passed,
-// nobody may get the lock before. The caller holds Mu.
+// nobody may get the lock before. A lease that had expired before, and that a late request of the
+// same owner took again, does not count. The caller holds Mu.
 func (w *World) confirmedEnd(p *Process, l driver.Lease) {
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	if g == nil || !g.validAtEnd || p.Plan.MinHold == 0 {
 		return
+	}
+	for _, again := range w.Grants {
+		if again.Key == g.Key && again.Owner == g.Owner && again.at.After(g.at) {
+			return
+		}
 	}
 	g.keptUntil = g.ConfirmedAt.Add(p.Plan.MinHold)
 	w.Counts.Operations["kept"]++
