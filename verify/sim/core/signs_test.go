@@ -59,4 +59,8 @@ var signs = mutant.Signs{
 	"the end of another client counts as its own end":               {Seed: wideSeed(causes, 1)},
 	"the close of the engine is not reported":                       {Seed: wideSeed(closedEngines, 0)},
 	"only the engine reports the end of a lease":                    {Seed: wideSeed(blockedEngines, 2)},
+	"a released lock is not kept":                                   {Seed: wideSeed(keeping, 0)},
+	"MinHold counts from the request":                               {Seed: wideSeed(keeping, 71)},
+	"a released lock is kept for too long":                          {Seed: wideSeed(keeping, 0)},
+	"a lost lock is kept":                                           {Seed: wideSeed(keeping, 6)},
 }

@@ -2,7 +2,7 @@ package core
 
 import "github.com/leasewheel/leasewheel/verify/internal/mutant"
 
-// wideMutants are mistakes that wide schedules have found in the code.
+// wideMutants are mistakes that wide schedules have found in the code, or that only they can find.
 var wideMutants = mutant.List{
 	{
 		"only the engine reports the end of a lease", "renewal/timing.go",
@@ -23,5 +23,21 @@ var wideMutants = mutant.List{
 	{
 		"the end of another client counts as its own end", "lock/verdict.go",
 		"\tif c.life.over.Load() {\n\t\treturn ErrClosed\n", "\tif c.life.over.Load() || errors.Is(causeOf(caller), ErrClosed) {\n\t\treturn ErrClosed\n",
+	},
+	{
+		"a released lock is not kept", "lock/acquire.go",
+		"hold := a.client.terms.MinHold; hold > 0 {", "hold := a.client.terms.MinHold; hold > 1<<62 {",
+	},
+	{
+		"MinHold counts from the request", "lock/acquire.go",
+		"keptUntil(lease, time.Now().Add(hold))", "keptUntil(lease, since.Add(hold))",
+	},
+	{
+		"a released lock is kept for too long", "lock/acquire.go",
+		"keptUntil(lease, time.Now().Add(hold))", "keptUntil(lease, time.Now().Add(2*hold))",
+	},
+	{
+		"a lost lock is kept", "lock/held.go",
+		"\t\tlease = notKept(lease) // the work", "\t\t_ = lease // the work",
 	},
 }

@@ -56,4 +56,9 @@ var signs = mutant.Signs{
 	"a poll is abandoned before the next":                           {Seed: wideSeed(slowLinks, 2)},
 	"Close ignores its context while connections are made":          {Seed: wideSeed(slowDialers, 1)},
 	"an unanswered request does not make other connections suspect": {Seed: wideSeed(silentDrops, 1)},
+	"Close frees locks that must be kept":                           {Seed: wideSeed(keeping, 74)},
+	"a kept lock without waiters is free":                           {Seed: wideSeed(keeping, 11)},
+	"a kept lock belongs to its former owner":                       {Seed: wideSeed(keeping, 4)},
+	"a kept batch belongs to its former owner":                      {Seed: wideSeed(keeping, 0)},
+	"a kept batch is free":                                          {Seed: wideSeed(keeping, 0)},
 }

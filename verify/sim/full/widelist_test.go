@@ -2,7 +2,7 @@ package full
 
 import "github.com/leasewheel/leasewheel/verify/internal/mutant"
 
-// wideMutants are mistakes that wide schedules have found in the code.
+// wideMutants are mistakes that wide schedules have found in the code, or that only they can find.
 var wideMutants = mutant.List{
 	{
 		"a poll is abandoned before the next", "lock/redisstore/wait.go",
@@ -32,6 +32,10 @@ var wideMutants = mutant.List{
 		"the end of another client counts as its own end", "lock/callend.go",
 		"\tcase c.life.over.Load():\n\t\treturn cause\n", "\tcase errors.Is(cause, ErrClosed):\n\t\treturn ErrClosed\n",
 	},
+	{
+		"Close frees locks that must be kept", "lock/redisstore/release_all.go",
+		"l.Token > 0 && l.Keep() == 0", "l.Token > 0",
+	},
 }
 
 // wideScriptMutants are such mistakes in scripts.
@@ -39,5 +43,21 @@ var wideScriptMutants = mutant.List{
 	{
 		"a waiter needs memory to keep its place", "lock/redisstore/lua/queue.lua",
 		"  redis.call('ZREM', KEYS[4], '')\n", "",
+	},
+	{
+		"a kept lock without waiters is free", "lock/redisstore/lua/release_fast.lua",
+		"and ARGV[2] == '0' and not ARGV[4] and", "and ARGV[2] == '0' and",
+	},
+	{
+		"a kept lock belongs to its former owner", "lock/redisstore/lua/release.lua",
+		"KEPT .. string.sub(value, #owner + 1)", "value",
+	},
+	{
+		"a kept batch belongs to its former owner", "lock/redisstore/lua/shared_release.lua",
+		"from_now(keep) - 0.5", "from_now(keep)",
+	},
+	{
+		"a kept batch is free", "lock/redisstore/lua/shared_release.lua",
+		"if holds and keep then\n", "if holds and keep == 0 then\n",
 	},
 }
