@@ -90,7 +90,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"an expired shared lease is renewed", "lock/redisstore/lua/shared_renew.lua",
-		"if type(expiry) ~= 'string' or tonumber(expiry) <= now then", "if type(expiry) ~= 'string' then",
+		"if expires_at <= now or expires_at % 1 ~= 0 then", "if expires_at == 0 or expires_at % 1 ~= 0 then",
 	},
 	{
 		"a shared lock expires with its first lease", "lock/redisstore/lua/shared_prelude.lua",
