@@ -56,6 +56,9 @@ type Store interface {
 //   - Renew finds the lease lost, and another Release returns ErrNotHeld and changes nothing;
 //   - Inspect shows no holder but Info.FreeIn, and ForceRelease frees the lock.
 //
+// In mode Members this holds for the members of the lease. Other members of the key are not
+// affected, and FreeIn is 0 while the key has holders.
+//
 // Then the lock goes to the first waiter, with a higher token. If the owner does not hold the
 // lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
 type Keeper interface {

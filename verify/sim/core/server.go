@@ -164,14 +164,15 @@ const keptOwner = "{kept}"
 func (s *server) release(key, owner string, refuse bool, keep time.Duration) bool {
 	held, ok := s.alive(key)
 	had := ok && held.owner == owner
-	if had && keep > 0 {
+	switch {
+	case had && keep > 0:
 		s.data.locks[key] = lease{keptOwner, held.token, s.clock.now() + int64(keep)}
 		if queue := s.data.queues[key]; len(queue) > 0 {
 			s.signal(queue[0], 0) // the first waiter must learn when the lock becomes free
 		}
-	} else if had {
+	case had:
 		s.handOver(key)
-	} else if s.data.places[owner] != 0 {
+	case s.data.places[owner] != 0:
 		delete(s.data.places, owner)
 		s.data.queues[key] = slices.DeleteFunc(s.data.queues[key], func(o string) bool { return o == owner })
 	}
