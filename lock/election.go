@@ -180,7 +180,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Name: h.Metadata, Term: h.Token, ExpiresIn: h.ExpiresIn, Elected: true}, nil
 }
 
-// Candidates returns the names of the waiting candidates, at most the first 16, in the
+// Candidates returns the names of the waiting candidates, at most the first 100, in the
 // order in which they will lead. The leader is not among them. The candidates of one client
 // share one place, which has the name of the first of them. A candidate that has died is
 // listed until its place expires.

@@ -25,7 +25,12 @@ func TestAClientShowsLocks(t *testing.T) {
 		h := b.lock("k")
 		info, err := b.Inspect(ctx, "k")
 		require.NoError(t, err)
-		holder := lock.Holder{Token: h.Token(), ExpiresIn: ttl}
+		b.lock("k2")
+		second, err := b.Inspect(ctx, "k2")
+		require.NoError(t, err)
+		name := second.Holders[0].Client
+		assert.Len(t, name, 16)
+		holder := lock.Holder{Token: h.Token(), ExpiresIn: ttl, Client: name}
 		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Token: h.Token()}, info)
 
 		require.NoError(t, b.ForceRelease(ctx, "k"))

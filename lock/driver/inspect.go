@@ -2,6 +2,9 @@ package driver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -33,8 +36,8 @@ type Info struct {
 	// MinHold had passed: the time until then. The lock has no holders meanwhile.
 	FreeIn time.Duration
 
-	// Places are the first 16 of the waiters, in the order of the queue. A Waiter must
-	// show them in mode Exclusive, and may leave them out in other modes.
+	// Places are the first 100 of the waiters, in the order of the queue. A Waiter must show
+	// them in all modes. Any other store shows none.
 	Places []Place
 }
 
@@ -43,6 +46,7 @@ type Info struct {
 type Place struct {
 	Mode     Mode
 	Metadata string // as given by the waiter
+	Client   string // the ClientName of the waiter
 }
 
 // Holder is one lease of a lock.
@@ -51,8 +55,21 @@ type Holder struct {
 	Token     uint64
 	ExpiresIn time.Duration // until the lease ends, unless it is renewed
 	Metadata  string        // as given by the holder, or by the last SetMetadata
+	Client    string        // the ClientName of the owner
 	Members   int           // in mode Members: how many the lease holds
 	Permits   int           // in mode Permit: how many the lease holds
+}
+
+// ClientName returns the name by which Inspect shows the client of an owner: the first 16
+// hexadecimal digits of the SHA-256 of the owner up to its last colon, or of the whole owner if
+// it has none. All owners of a client have the same name. The name is not a secret, and does
+// not show the owner. A lease that was exported keeps the name of the client that acquired it.
+func ClientName(owner string) string {
+	if colon := strings.LastIndexByte(owner, ':'); colon >= 0 {
+		owner = owner[:colon]
+	}
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:8])
 }
 
 // MetadataSetter is implemented by a Store whose holders can change their metadata.

@@ -38,7 +38,7 @@ var inspecting = []testCase{
 		assert.Positive(f, h.ExpiresIn)
 		assert.LessOrEqual(f, h.ExpiresIn, f.TTL-10*time.Millisecond, "the remaining time")
 		h.ExpiresIn = 0
-		assert.Equal(f, driver.Holder{Mode: driver.Exclusive, Token: l.Token}, h)
+		assert.Equal(f, driver.Holder{Mode: driver.Exclusive, Token: l.Token, Client: driver.ClientName(l.Owner)}, h)
 		info.Holders = nil
 		assert.Equal(f, driver.Info{Held: 1, Token: l.Token}, info)
 		f.release(l)
@@ -58,6 +58,7 @@ var inspecting = []testCase{
 			assert.Equal(f, l.Token, h.Token, l.Mode)
 			assert.Equal(f, l.Token, info.Token, l.Mode)
 			assert.Positive(f, h.ExpiresIn, l.Mode)
+			assert.Equal(f, driver.ClientName(l.Owner), h.Client, l.Mode)
 			assert.Len(f, l.Members(), h.Members, l.Mode)
 		}
 	}},
@@ -87,20 +88,51 @@ var inspecting = []testCase{
 		l := f.acquire(f.request("k"))
 		var waiters []*waitCall
 		var want []driver.Place
-		for i := range 17 {
+		for i := range 101 {
 			r := f.request("k")
 			if i > 0 { // the first one has none
 				r.Attrs = &driver.Attrs{Metadata: fmt.Sprintf("waiter %d\x00", i)}
 			}
 			waiters = append(waiters, f.waitFor(r))
-			want = append(want, driver.Place{Mode: driver.Exclusive, Metadata: r.Metadata()})
+			want = append(want, driver.Place{Mode: driver.Exclusive, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner)})
 		}
-		assert.Equal(f, want[:16], f.inspect("k").Places)
+		assert.Equal(f, want[:100], f.inspect("k").Places)
 		f.release(l)
 		f.release(waiters[0].get())
 		assert.Equal(f, want[2:], f.inspect("k").Places)
 		for _, w := range waiters[1:] {
 			f.release(w.get())
+		}
+	}},
+	{name: "clients_of_waiters_are_shown_in_all_modes", needs: needsWaiting, run: func(f *fixture) {
+		for _, mode := range f.allModes() {
+			key := "k" + mode.String()
+			holder := f.acquire(f.against(mode, key))
+			var waiters []*waitCall
+			var want []driver.Place
+			for i, client := range []string{"one", "a:colon", "one"} {
+				r := f.any(mode, key)
+				r.Owner = f.client[:16] + client + r.Owner[len(f.client):]
+				attrs := driver.Attrs{Limit: r.Limit(), Members: r.Members(), Metadata: fmt.Sprintf("waiter\n%d\x00", i)}
+				r.Attrs = &attrs
+				waiters = append(waiters, f.waitFor(r))
+				want = append(want, driver.Place{Mode: mode, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner)})
+			}
+			info := f.inspect(key)
+			assert.Equal(f, want, info.Places, mode)
+			assert.Equal(f, want[0].Client, want[2].Client, "one client has one name")
+			assert.NotEqual(f, want[0].Client, want[1].Client)
+			assert.Equal(f, driver.ClientName(holder.Owner), info.Holders[0].Client, mode)
+			f.release(holder)
+			for _, w := range waiters {
+				l := w.get()
+				shown := make(map[uint64]string)
+				for _, h := range f.inspect(key).Holders {
+					shown[h.Token] = h.Client
+				}
+				assert.Equal(f, driver.ClientName(l.Owner), shown[l.Token], mode)
+				f.release(l)
+			}
 		}
 	}},
 	{name: "metadata_are_shown", run: func(f *fixture) {

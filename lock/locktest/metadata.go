@@ -74,7 +74,7 @@ var settingMetadata = []testCase{
 		c := f.waitFor(f.named("k", "next"))
 		require.NoError(f, s.SetMetadata(f.ctx, l, "changed"))
 		assert.Equal(f, "changed", f.metadata("k"))
-		assert.Equal(f, []driver.Place{{Mode: driver.Exclusive, Metadata: "next"}}, f.inspect("k").Places)
+		assert.Equal(f, []driver.Place{{Mode: driver.Exclusive, Metadata: "next", Client: driver.ClientName(c.request.Owner)}}, f.inspect("k").Places)
 		f.release(l)
 		next := c.get()
 		assert.Equal(f, "next", f.metadata("k"))

@@ -12,7 +12,11 @@ var (
 	_ driver.MetadataSetter = (*Store)(nil)
 )
 
-const maxShown = 16 // holders, and waiters, in an Info
+// The bounds of an Info.
+const (
+	maxHolders = 16
+	maxPlaces  = 100
+)
 
 // Inspect implements [driver.Inspector]. Info.Token is 0 once the key is idle, because
 // the store removes its state.
@@ -29,18 +33,19 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if k.holders.n > 0 && info.Held == 0 {
 		info.FreeIn = k.holders.ends.last().Sub(now)
 	}
-	for h := k.holders.first; h != nil && len(info.Holders) < min(maxShown, info.Held); h = h.next {
+	for h := k.holders.first; h != nil && len(info.Holders) < min(maxHolders, info.Held); h = h.next {
 		if h.kept {
 			continue
 		}
-		shown := driver.Holder{Mode: h.mode, Token: h.token, ExpiresIn: h.until.Sub(now), Metadata: h.metadata, Members: len(h.members)}
+		shown := driver.Holder{Mode: h.mode, Token: h.token, ExpiresIn: h.until.Sub(now), Metadata: h.metadata, Client: driver.ClientName(h.owner), Members: len(h.members)}
 		if h.mode == driver.Permit {
 			shown.Permits = h.permits
 		}
 		info.Holders = append(info.Holders, shown)
 	}
-	for w := k.head; w != nil && len(info.Places) < maxShown; w = w.next {
-		info.Places = append(info.Places, driver.Place{Mode: w.request.Mode, Metadata: w.request.Metadata()})
+	for w := k.head; w != nil && len(info.Places) < maxPlaces; w = w.next {
+		r := w.request
+		info.Places = append(info.Places, driver.Place{Mode: r.Mode, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner)})
 	}
 	return info, nil
 }

@@ -71,17 +71,19 @@ func freeIn(known []driver.Info, majority int) time.Duration {
 }
 
 // mostCommon returns the holder that most members report, among members that report
-// exactly one. Holders are compared by metadata only. The remaining members may have a
+// exactly one. Holders are compared by client and metadata. The remaining members may have a
 // lease that is just being acquired or released.
 func mostCommon(known []driver.Info) (most driver.Info) {
-	votes := make(map[string]int)
+	type name struct{ client, metadata string }
+	nameOf := func(info driver.Info) name { return name{info.Holders[0].Client, info.Holders[0].Metadata} }
+	votes := make(map[name]int)
 	for _, info := range known {
 		if len(info.Holders) != 1 {
 			continue
 		}
-		metadata := info.Holders[0].Metadata
-		votes[metadata]++
-		if len(most.Holders) == 0 || votes[metadata] > votes[most.Holders[0].Metadata] {
+		n := nameOf(info)
+		votes[n]++
+		if len(most.Holders) == 0 || votes[n] > votes[nameOf(most)] {
 			most = info
 		}
 	}

@@ -23,7 +23,8 @@ import (
 type scripted struct {
 	*memstore.Store
 	held    int
-	name    string // of the holders
+	name    string // metadata of the holders
+	client  string // of the holders
 	forced  error
 	closing error
 	lane    int
@@ -32,7 +33,7 @@ type scripted struct {
 func (s *scripted) Inspect(context.Context, string) (driver.Info, error) {
 	info := driver.Info{Held: s.held, Holders: make([]driver.Holder, s.held), Token: 17}
 	for i := range info.Holders {
-		info.Holders[i] = driver.Holder{Metadata: s.name, Token: 17}
+		info.Holders[i] = driver.Holder{Metadata: s.name, Client: s.client, Token: 17}
 	}
 	return info, nil
 }
@@ -82,6 +83,12 @@ func TestQuorumShowsTheHolderOfMostMembers(t *testing.T) {
 		info, err := quorumOf(t, all...).Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		assert.Equal(t, driver.Info{Held: 1, Holders: []driver.Holder{{Metadata: "b"}}}, info, names)
+		for i, client := range names { // the holders may have the same metadata
+			all[i].name, all[i].client = "m", string(client)
+		}
+		info, err = quorumOf(t, all...).Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, driver.Info{Held: 1, Holders: []driver.Holder{{Metadata: "m", Client: "b"}}}, info, names)
 	}
 }
 
@@ -229,7 +236,10 @@ func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
 		all.fail(1, down)
 		info, err = inspector.Inspect(ctx, "k")
 		require.NoError(t, err)
-		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl}}, Held: 1}, info)
+		require.Len(t, info.Holders, 1)
+		client := info.Holders[0].Client
+		assert.Len(t, client, 16, "the members know one owner")
+		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl, Client: client}}, Held: 1}, info)
 		require.NoError(t, inspector.ForceRelease(ctx, "k"))
 		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
 
@@ -242,7 +252,7 @@ func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
 		}
 		info, err = inspector.Inspect(ctx, "elected")
 		require.NoError(t, err)
-		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader"}}, info.Holders)
+		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader", Client: driver.ClientName("x")}}, info.Holders)
 
 		all.fail(2, down)
 		_, err = inspector.Inspect(ctx, "k")

@@ -43,6 +43,12 @@ func metadataOf(name string) string {
 	return string(metadata)
 }
 
+// clientNameOf returns the name of the client in an owner that wireOwner made.
+func clientNameOf(name string) string {
+	owner, _, _ := strings.Cut(name, metadataMark)
+	return driver.ClientName(owner)
+}
+
 func checkMetadata(r *driver.Request) error {
 	if n := len(r.Metadata()); n > driver.MaxMetadataLen {
 		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", n, driver.MaxMetadataLen)

@@ -114,7 +114,7 @@ func TestInspectAndForceRelease(t *testing.T) {
 	require.Len(t, info.Holders, 1)
 	around(t, ttl30, info.Holders[0].ExpiresIn)
 	info.Holders[0].ExpiresIn = 0
-	assert.Equal(t, driver.Info{Holders: []driver.Holder{{Token: l.Token}}, Held: 1, Waiting: 1, Places: []driver.Place{{}}, Token: l.Token}, info)
+	assert.Equal(t, driver.Info{Holders: []driver.Holder{{Token: l.Token, Client: driver.ClientName(l.Owner)}}, Held: 1, Waiting: 1, Places: []driver.Place{{Client: driver.ClientName(waiter.Owner)}}, Token: l.Token}, info)
 
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, s, l))

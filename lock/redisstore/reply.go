@@ -200,7 +200,7 @@ func parsePlaces(item any) ([]driver.Place, bool) {
 		if !ok {
 			return nil, false
 		}
-		places = append(places, driver.Place{Mode: driver.Exclusive, Metadata: metadataOf(owner)})
+		places = append(places, driver.Place{Mode: driver.Exclusive, Metadata: metadataOf(owner), Client: clientNameOf(owner)})
 	}
 	return places, true
 }
@@ -218,7 +218,7 @@ func parseValue(value string) (h driver.Holder, ok bool) {
 	if space < 0 {
 		return h, false
 	}
-	h.Metadata = metadataOf(value[:space])
+	h.Metadata, h.Client = metadataOf(value[:space]), clientNameOf(value[:space])
 	h.Token, ok = parseToken(value[space+1:])
 	return h, ok
 }

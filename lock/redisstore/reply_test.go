@@ -91,11 +91,11 @@ func TestParseDeniedReplies(t *testing.T) {
 }
 
 func TestParseInspectReplies(t *testing.T) {
-	for value, metadata := range map[string]string{"a b:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
+	for value, metadata := range map[string]string{"a:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
 		got, err := parseInfo(list(value, int64(2000), int64(3), list("x:1", "y:1{YnkgYg"), "18", nil))
 		require.NoError(t, err)
-		holder := driver.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata}
-		places := []driver.Place{{}, {Metadata: "by b"}}
+		holder := driver.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata, Client: driver.ClientName("a:")}
+		places := []driver.Place{{Client: driver.ClientName("x:")}, {Metadata: "by b", Client: driver.ClientName("y:")}}
 		assert.Equal(t, driver.Info{Holders: []driver.Holder{holder}, Held: 1, Waiting: 3, Token: 18, Places: places}, got)
 	}
 	for text, metadata := range map[string]string{"17 later": "later", "17 ": "", "17  a b": " a b", "16 former": "first", "17": "first", "": "first"} {

@@ -137,7 +137,7 @@ func TestInspectScript(t *testing.T) {
 	}
 	assert.Equal(t, []any{nil, int64(-2), int64(0), []any{}, nil, nil}, see())
 	token := tb.granted("a:1")
-	for i := range 20 {
+	for i := range 101 {
 		tb.queued(fmt.Sprintf("o%d:1", i))
 	}
 	before := tb.dump()
@@ -145,8 +145,8 @@ func TestInspectScript(t *testing.T) {
 	assert.Equal(t, before, tb.dump())
 	assert.Equal(t, "a:1 "+token, v[0])
 	assert.InDelta(t, ttlMs, v[1], 2000)
-	assert.EqualValues(t, 20, v[2])
-	assert.Len(t, v[3], 16)
+	assert.EqualValues(t, 101, v[2])
+	assert.Len(t, v[3], 100)
 	assert.Equal(t, "o0:1", v[3].([]any)[0])
 	assert.Equal(t, token, v[4])
 	assert.Nil(t, v[5])

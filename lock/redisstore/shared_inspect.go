@@ -65,7 +65,7 @@ func parseForced(reply any) (done int64, cursor string, err error) {
 // parseShared reads the reply of the inspect script of shared locks.
 func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 6 {
+	if !ok || len(items) != 7 {
 		return driver.Info{}, 0, unexpected(reply)
 	}
 	held, okHeld := items[0].(int64)
@@ -74,10 +74,11 @@ func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	highest, okHighest := parseTokenOrNone(items[3])
 	holders, okHolders := items[4].([]any)
 	freeIn, okFree := parseExpiry(items[5])
-	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || !okFree || held < int64(len(holders)) || waiting < 0 {
+	places, okPlaces := parseSharedPlaces(items[6])
+	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || !okFree || !okPlaces || held < int64(len(holders)) || waiting < int64(len(places)) {
 		return driver.Info{}, 0, unexpected(reply)
 	}
-	info = driver.Info{Held: int(held), Waiting: int(waiting), Token: last, FreeIn: freeIn}
+	info = driver.Info{Held: int(held), Waiting: int(waiting), Places: places, Token: last, FreeIn: freeIn}
 	for _, item := range holders {
 		h, ok := parseHolder(item)
 		if !ok {
@@ -98,19 +99,19 @@ func parseTokenOrNone(item any) (uint64, bool) {
 
 func parseHolder(item any) (h driver.Holder, ok bool) {
 	fields, ok := item.([]any)
-	if !ok || len(fields) != 5 {
+	if !ok || len(fields) != 6 {
 		return h, false
 	}
 	token, okToken := parseToken(fields[0])
 	expiresIn, okExpiry := parseExpiry(fields[1])
-	letter, okMode := fields[2].(string)
+	mode, okMode := parseSharedMode(fields[2])
 	count, okCount := fields[3].(int64)
 	metadata, okMetadata := fields[4].(string)
-	mode := slices.Index(modes[:], letter)
-	if !okToken || !okExpiry || expiresIn <= 0 || !okMode || mode < int(driver.Read) || !okCount || count < 0 || !okMetadata {
+	client, okClient := parseClient(fields[5])
+	if !okToken || !okExpiry || expiresIn <= 0 || !okMode || !okCount || count < 0 || !okMetadata || !okClient {
 		return h, false
 	}
-	h = driver.Holder{Mode: driver.Mode(mode), Token: token, ExpiresIn: expiresIn, Metadata: metadata}
+	h = driver.Holder{Mode: mode, Token: token, ExpiresIn: expiresIn, Metadata: metadata, Client: client}
 	switch h.Mode {
 	case driver.Members:
 		h.Members = int(count)
@@ -118,4 +119,43 @@ func parseHolder(item any) (h driver.Holder, ok bool) {
 		h.Permits = int(count)
 	}
 	return h, true
+}
+
+// parseSharedPlaces reads the waiters in the reply of the inspect script of shared locks.
+func parseSharedPlaces(item any) (places []driver.Place, ok bool) {
+	waiters, ok := item.([]any)
+	if !ok {
+		return nil, false
+	}
+	for _, item := range waiters {
+		fields, ok := item.([]any)
+		if !ok || len(fields) != 3 {
+			return nil, false
+		}
+		mode, okMode := parseSharedMode(fields[0])
+		metadata, okMetadata := fields[1].(string)
+		client, okClient := parseClient(fields[2])
+		if !okMode || !okMetadata || !okClient {
+			return nil, false
+		}
+		places = append(places, driver.Place{Mode: mode, Metadata: metadata, Client: client})
+	}
+	return places, true
+}
+
+// parseSharedMode reads the letter of a shared mode.
+func parseSharedMode(item any) (driver.Mode, bool) {
+	letter, ok := item.(string)
+	mode := slices.Index(modes[:], letter)
+	if !ok || mode < int(driver.Read) {
+		return 0, false
+	}
+	return driver.Mode(mode), true
+}
+
+// parseClient reads the part of an owner up to its last colon, and returns the name of the
+// client.
+func parseClient(item any) (string, bool) {
+	client, ok := item.(string)
+	return driver.ClientName(client + ":"), ok
 }

@@ -104,20 +104,24 @@ func TestInspectASharedLock(t *testing.T) {
 		require.NoError(t, err)
 		return v.([]any)
 	}
-	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}, int64(0)}, see())
+	assert.Equal(t, []any{int64(0), int64(0), nil, nil, []any{}, int64(0), []any{}}, see())
 	var tokens []string
 	for i := range 21 {
 		a := permits(fmt.Sprintf("o:%d", i), 21)
 		a.ttl, a.meta = ttlMs+(i*7)%20*1000, fmt.Sprint("holder\n", i)
 		tokens = append(tokens, c.granted(a))
 	}
-	c.queued(permits("w:1", 21))
+	for i := range 101 {
+		a := permits(fmt.Sprintf("w%d:1", i), 21)
+		a.meta = fmt.Sprint("waiter\n", i)
+		c.queued(a)
+	}
 	c.expire("o:3")
 	before := c.dump()
 	v := see()
 	assert.Equal(t, before, c.dump())
 	assert.EqualValues(t, 20, v[0])
-	assert.EqualValues(t, 1, v[1])
+	assert.EqualValues(t, 101, v[1])
 	assert.Equal(t, tokens[20], v[2])
 	assert.Equal(t, tokens[20], v[3])
 	require.Len(t, v[4], 16)
@@ -127,7 +131,11 @@ func TestInspectASharedLock(t *testing.T) {
 	}
 	first := v[4].([]any)[0].([]any)
 	assert.InDelta(t, ttlMs, first[1], 2000)
-	assert.Equal(t, []any{"p", int64(1), "holder\n0"}, first[2:], "it has one permit")
+	assert.Equal(t, []any{"p", int64(1), "holder\n0", "o"}, first[2:], "it has one permit")
+	require.Len(t, v[6], 100)
+	for i, w := range v[6].([]any) {
+		assert.Equal(t, []any{"p", fmt.Sprint("waiter\n", i), fmt.Sprint("w", i)}, w, "the waiters are in the order of the queue")
+	}
 	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
 	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 	require.ErrorContains(t, err, "WRONGTYPE")

@@ -185,7 +185,7 @@ func TestInspectAndForceSharedLocks(t *testing.T) {
 		require.Len(t, info.Holders, 1)
 		around(t, ttl30, info.Holders[0].ExpiresIn)
 		info.Holders[0].ExpiresIn = 0
-		want := driver.Holder{Mode: r.Mode, Token: l.Token, Metadata: "of a test\n", Members: len(r.Members())}
+		want := driver.Holder{Mode: r.Mode, Token: l.Token, Metadata: "of a test\n", Client: driver.ClientName(l.Owner), Members: len(r.Members())}
 		if r.Mode == driver.Permit {
 			want.Permits = 1
 		}
