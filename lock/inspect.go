@@ -10,7 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Inspect returns the holders of a lock of any kind and the number of waiters. The result
+// Inspect returns the holders of a lock of any kind and its waiters. The result
 // may be out of date when it returns. The metadata was written by other processes, so
 // quote it when you print it.
 //
@@ -24,6 +24,11 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	})
 	return info, err
 }
+
+// Queues reports whether the store queues the waiters of a lock, so that Inspect shows them. A
+// wrapper of stores, such as [driver.Observe], counts as a queue whatever it wraps. Queues does
+// no IO.
+func (c *Client) Queues() bool { return c != nil && c.core != nil && c.waiter != nil }
 
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants
 // it to the next waiters. Use it for a holder that hangs but is still renewed. The holders

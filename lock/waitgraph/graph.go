@@ -1,0 +1,140 @@
+package waitgraph
+
+import (
+	"maps"
+	"slices"
+)
+
+// graph has the clients as its nodes and their waits as its edges. Several edges may join two
+// clients, one for each key.
+type graph struct {
+	edges [][]edge // by the client that waits
+}
+
+type edge struct {
+	to   int // the client that holds the lease
+	wait Wait
+}
+
+// newGraph returns the graph of the waits. The numbers of the clients are in the order of their
+// names.
+func newGraph(waits []*wait) *graph {
+	waiting := make(map[string][]Wait)
+	for _, w := range waits {
+		waiting[w.place.Client] = append(waiting[w.place.Client], edgesOf(w)...)
+	}
+	names := slices.Sorted(maps.Keys(waiting))
+	g := &graph{edges: make([][]edge, len(names))}
+	for from, name := range names {
+		slices.SortFunc(waiting[name], compareWaits)
+		for _, w := range waiting[name] {
+			if to, found := slices.BinarySearch(names, w.Holder.Client); found { // otherwise the client waits for nothing
+				g.edges[from] = append(g.edges[from], edge{to, w})
+			}
+		}
+	}
+	return g
+}
+
+// edgesOf returns one edge for each client that holds the lock, with its first lease.
+func edgesOf(w *wait) []Wait {
+	var edges []Wait
+	seen := make(map[string]bool)
+	for _, h := range w.holders {
+		if !seen[h.Client] {
+			seen[h.Client] = true
+			edges = append(edges, Wait{w.key, w.place, h})
+		}
+	}
+	return edges
+}
+
+// cycles returns the elementary cycles, at most limit: those of several clients first.
+func (g *graph) cycles(limit int) []Cycle {
+	var found []Cycle
+	for root := 0; len(found) < limit; root++ {
+		component := g.firstComponent(root)
+		if component == nil {
+			break
+		}
+		root = slices.Min(component)
+		found = g.search(root, component, found, limit)
+	}
+	for from, edges := range g.edges {
+		for _, e := range edges {
+			if e.to == from && len(found) < limit {
+				found = append(found, Cycle{e.wait})
+			}
+		}
+	}
+	return found
+}
+
+// search finds the cycles of several nodes through root with Johnson's algorithm: the time
+// between two cycles is proportional to the size of the graph. A node from which the last visit
+// found no way to root is blocked until a node behind it leaves the path.
+type search struct {
+	*graph
+	root    int
+	limit   int
+	found   []Cycle
+	inside  []bool        // the nodes that a cycle through root can have
+	blocked []bool        // on the path, or without a way to root past the path
+	waiting map[int][]int // nodes to unblock with a node
+	path    Cycle
+}
+
+// search appends to found the cycles of several nodes of a component that contain root, until
+// there are limit of them.
+func (g *graph) search(root int, component []int, found []Cycle, limit int) []Cycle {
+	s := &search{
+		graph: g, root: root, limit: limit, found: found,
+		inside: make([]bool, len(g.edges)), blocked: make([]bool, len(g.edges)), waiting: make(map[int][]int),
+	}
+	for _, n := range component {
+		s.inside[n] = true
+	}
+	s.visit(root)
+	return s.found
+}
+
+// visit extends the path at a node, and reports whether it has found a cycle.
+func (s *search) visit(n int) bool {
+	closed := false
+	s.blocked[n] = true
+	for _, e := range s.edges[n] {
+		if e.to == n || !s.inside[e.to] || len(s.found) >= s.limit {
+			continue
+		}
+		s.path = append(s.path, e.wait)
+		switch {
+		case e.to == s.root:
+			s.found = append(s.found, slices.Clone(s.path))
+			closed = true
+		case !s.blocked[e.to]:
+			closed = s.visit(e.to) || closed
+		}
+		s.path = s.path[:len(s.path)-1]
+	}
+	if closed {
+		s.unblock(n)
+		return true
+	}
+	for _, e := range s.edges[n] {
+		if s.inside[e.to] {
+			s.waiting[e.to] = append(s.waiting[e.to], n)
+		}
+	}
+	return false
+}
+
+func (s *search) unblock(n int) {
+	s.blocked[n] = false
+	nodes := s.waiting[n]
+	delete(s.waiting, n)
+	for _, other := range nodes {
+		if s.blocked[other] {
+			s.unblock(other)
+		}
+	}
+}
