@@ -30,6 +30,7 @@ type scene struct {
 	t       *testing.T
 	mem     *memstore.Store
 	look    func(key string) error // called before each Inspect, if not nil
+	looked  func()                 // called after each Inspect, if not nil
 	clients map[string]*lock.Client
 	waiters sync.WaitGroup
 	cancel  context.CancelFunc // of all waiters
@@ -50,7 +51,11 @@ func (s clientStore) Inspect(ctx context.Context, key string) (driver.Info, erro
 			return driver.Info{}, err
 		}
 	}
-	return s.Store.Inspect(ctx, key)
+	info, err := s.Store.Inspect(ctx, key)
+	if s.looked != nil {
+		s.looked()
+	}
+	return info, err
 }
 
 func bubble(t *testing.T, test func(t *testing.T, s *scene)) {
@@ -261,11 +266,8 @@ func TestBatchesOfBlockedAndFreeHolders(t *testing.T) {
 // before sets a function that is called before the second look at a key.
 func (s *scene) before(key string, f func()) {
 	looks := 0
-	var mu sync.Mutex
 	s.look = func(k string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if k == key {
+		if k == key { // one look at a time
 			if looks++; looks == 2 {
 				f()
 			}
@@ -355,6 +357,11 @@ func TestCallsThatFail(t *testing.T) {
 		ended, cancel := context.WithCancelCause(ctx)
 		s.look = func(string) error { cancel(errIO); return nil }
 		fails(errIO, ended, c, "")
+		s.look = nil
+		ended, cancel = context.WithCancelCause(ctx)
+		s.looked = func() { cancel(errIO) }
+		fails(errIO, ended, c, "k1") // it ends between the two looks
+		s.looked = nil
 		s.look = func(key string) error {
 			if key == "k2" {
 				return errIO
