@@ -136,6 +136,11 @@ func TestInspectASharedLock(t *testing.T) {
 	for i, w := range v[6].([]any) {
 		assert.Equal(t, []any{"p", fmt.Sprint("waiter\n", i), fmt.Sprint("w", i)}, w, "the waiters are in the order of the queue")
 	}
+	require.NoError(t, c.rdb.HSet(t.Context(), c.k.records, "w0:1", "p 0 21/3 three permits").Err())
+	require.NoError(t, c.rdb.HDel(t.Context(), c.k.records, "w1:1").Err())
+	waiters := see()[6].([]any)
+	assert.Len(t, waiters, 99, "a waiter without a record is left out")
+	assert.Equal(t, []any{"p", "three permits", "w0"}, waiters[0])
 	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
 	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
 	require.ErrorContains(t, err, "WRONGTYPE")
