@@ -73,7 +73,7 @@ func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *ob
 	case o == nil || o.isMulti:
 		return c.acquireLease(ctx, r, wait, o)
 	}
-	return o.call(ctx, r.Key, func() (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
+	return o.call(ctx, r.Key, func(ctx context.Context) (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
 }
 
 // acquireLease is acquire after the checks of its arguments.

@@ -11,10 +11,12 @@ import (
 // A lock that was acquired ends once: either Released or Lost is called for it, never both.
 //
 //	hook       called                                       on the goroutine of
+//	Acquiring  before Lock or TryLock asks the store        the Lock or TryLock
 //	Waiting    once, when a Lock finds the lock taken, or   the Lock
 //	           waits behind other calls of its client
 //	Acquired   before Lock or TryLock returns a handle      the Lock or TryLock
 //	Refused    before Lock or TryLock returns an error      the Lock or TryLock
+//	Releasing  before Unlock ends the lock                  the Unlock
 //	Released   after Unlock, or after Close of the client   the Unlock; after Close, of its own
 //	Lost       when the lease is lost                       its own, or the Unlock that notices it
 //
@@ -24,8 +26,9 @@ import (
 // Lock, TryLock or Unlock, and ends the process if the goroutine is the hook's own. If Acquired
 // panics, the lock is released, without a call of Released.
 //
-// The ctx is that of the call on whose goroutine the hook runs. On a goroutine of its own, a
-// hook gets the values of the ctx of the Lock, in a context that does not end.
+// The ctx is that of the call on whose goroutine the hook runs, or the one that Acquiring or
+// Releasing has returned for the call. On a goroutine of its own, a hook gets the values of the
+// ctx of the Lock, in a context that does not end.
 //
 // What counts once:
 //
@@ -43,6 +46,13 @@ import (
 //   - Misuse that is refused before any IO, such as ErrBadKey, ErrBadTTL or ErrHeldByContext,
 //     calls no hook.
 type Hooks struct {
+	// Acquiring and Releasing return the context with which the call asks the store and calls
+	// later hooks. It must be ctx or made from it, with the values of a span for example; nil
+	// means ctx. Acquired or Refused is called after Acquiring, and Released or Lost after
+	// Releasing, unless the call panics. Downgrade calls neither.
+	Acquiring func(ctx context.Context, i HookInfo) context.Context
+	Releasing func(ctx context.Context, i HookInfo) context.Context
+
 	Waiting  func(ctx context.Context, i HookInfo)
 	Acquired func(ctx context.Context, i HookInfo)
 	Refused  func(ctx context.Context, i HookInfo)
@@ -57,7 +67,7 @@ type Hooks struct {
 type HookInfo struct {
 	Kind    Kind
 	Key     string  // of a Batch the group, of a Multi all keys
-	Outcome Outcome // "" for Waiting
+	Outcome Outcome // "" for Acquiring, Waiting and Releasing
 
 	Token  uint64        // the fencing token, once acquired; 0 for a Multi
 	Waited time.Duration // from the begin of Lock or TryLock to its end, or to Waiting

@@ -197,7 +197,7 @@ func (m *multi) Lock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	return m.observed(ctx, func(o *observation) (*Held, error) { return m.lock(ctx, o) })
+	return m.observed(ctx, m.lock)
 }
 
 func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {
@@ -225,7 +225,7 @@ func (m *multi) TryLock(ctx context.Context) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	return m.observed(ctx, func(o *observation) (*Held, error) {
+	return m.observed(ctx, func(ctx context.Context, o *observation) (*Held, error) {
 		held, _, err := m.acquire(ctx, 0, false, 0, o)
 		return held, err
 	})

@@ -31,6 +31,9 @@ func newMultiHandle(members []*Held) *Held {
 func (g *multiHandle) unlock(ctx context.Context) error {
 	_ = g.err() // records a loss before Unlock
 	reports := g.observed.detach()
+	if reports {
+		ctx = g.observed.releasing(ctx)
+	}
 	g.end(ErrNotHeld)
 	err := forEach(g.members, func(h *Held) error { return h.Unlock(ctx) })
 	if reports {

@@ -35,15 +35,27 @@ func (c *Client) observe(kind Kind) *observation {
 }
 
 // call makes the call f and reports its outcome.
-func (o *observation) call(ctx context.Context, key string, f func() (*Held, error)) (*Held, error) {
-	o.ctx, o.info.Key = ctx, key
-	held, err := f()
+func (o *observation) call(ctx context.Context, key string, f func(ctx context.Context) (*Held, error)) (*Held, error) {
+	o.info.Key = key
+	o.ctx = contextOf(o.hooks.Acquiring, ctx, o.info)
+	held, err := f(o.ctx)
 	if err != nil {
 		o.refused(err)
 		return nil, err
 	}
 	o.adopt(held)
 	return held, nil
+}
+
+// contextOf returns the context for a call, from Acquiring or Releasing.
+func contextOf(hook func(context.Context, HookInfo) context.Context, ctx context.Context, i HookInfo) context.Context {
+	if hook == nil {
+		return ctx
+	}
+	if made := hook(ctx, i); made != nil {
+		return made
+	}
+	return ctx
 }
 
 // waiting reports, once, that a Lock has to wait.
@@ -92,7 +104,7 @@ func (o *observation) adopt(held *Held) {
 		hook(o.ctx, i)
 		returned = true
 	}
-	if o.hooks.Released == nil && o.hooks.Lost == nil {
+	if o.hooks.Releasing == nil && o.hooks.Released == nil && o.hooks.Lost == nil {
 		return
 	}
 	switch h := held.handle.(type) {
@@ -109,6 +121,13 @@ func (o *observation) adopt(held *Held) {
 // detach is called before Unlock ends the lock. It reports whether the caller must call
 // ended afterwards. Otherwise there are no hooks, or the lock has ended before.
 func (o *observation) detach() bool { return o != nil && o.off() }
+
+// releasing reports that Unlock is about to end the lock, and returns the context for that.
+func (o *observation) releasing(ctx context.Context) context.Context {
+	i := o.info
+	i.Held = time.Since(o.acquired)
+	return contextOf(o.hooks.Releasing, ctx, i)
+}
 
 // ended reports the end of a lock. state is why its lease has ended, and err is the loss or the
 // error of Unlock.
@@ -137,6 +156,7 @@ func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
 	if !s.observed.detach() {
 		return s.release(ctx, keep)
 	}
+	ctx = s.observed.releasing(ctx)
 	err := s.release(ctx, keep)
 	reported := err
 	if err != nil {
@@ -163,12 +183,12 @@ func (m *multi) observe() *observation {
 }
 
 // observed makes a call of a Multi and reports its outcome.
-func (m *multi) observed(ctx context.Context, f func(o *observation) (*Held, error)) (*Held, error) {
+func (m *multi) observed(ctx context.Context, f func(ctx context.Context, o *observation) (*Held, error)) (*Held, error) {
 	o := m.observe()
 	if o.hooks == nil || ctx == nil {
-		return f(unobserved)
+		return f(ctx, unobserved)
 	}
-	return o.call(ctx, m.key(), func() (*Held, error) { return f(o) })
+	return o.call(ctx, m.key(), func(ctx context.Context) (*Held, error) { return f(ctx, o) })
 }
 
 // observedLocker is implemented by the locks of this package. A Multi acquires its members

@@ -46,7 +46,7 @@ func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	case c.wrong != nil:
 		return nil, c.wrong
 	}
-	resume := func() (*Held, error) {
+	resume := func(ctx context.Context) (*Held, error) {
 		held, err := c.resume(ctx, lease, state)
 		if err != nil {
 			return nil, failed("resume", lease.Key, err)
@@ -56,7 +56,7 @@ func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if o := c.observe(resumeKind(lease.Mode)); o != nil {
 		return o.call(ctx, lease.Key, resume)
 	}
-	return resume()
+	return resume(ctx)
 }
 
 func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (*Held, error) {
