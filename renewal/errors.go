@@ -95,7 +95,13 @@ func (e callError) Is(target error) bool {
 func (e callError) As(target any) bool { return errors.As(e.err, target) }
 
 // errNoAnswer is the cause of the context of a call of Renew that took too long.
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer error = noAnswerError{}
+
+// noAnswerError has the method by which package net tells timeouts, so that metrics can.
+type noAnswerError struct{}
+
+func (noAnswerError) Error() string { return "no answer in time" }
+func (noAnswerError) Timeout() bool { return true }
 
 // Is reports whether target is ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
