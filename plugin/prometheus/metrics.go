@@ -1,0 +1,140 @@
+package leaseprom
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/schedule"
+)
+
+// Metrics are the metrics of one client. They are a [prometheus.Collector]. All methods are
+// safe for concurrent use.
+type Metrics struct {
+	namer func(key string) string
+
+	acquire, hold, margin *prometheus.HistogramVec
+	batchTook             *prometheus.HistogramVec
+	batchSize             prometheus.Histogram
+	losses, transitions   *prometheus.CounterVec
+	leading               *prometheus.GaugeVec
+	snapshot              snapshotDescs
+	client                atomic.Pointer[lock.Client] // nil before Watch
+	engine                atomic.Pointer[engine]      // nil: there is none, or it has no Stats
+	vectors               []prometheus.Collector      // all metrics that hooks change
+	batches               map[string]prometheus.Observer
+	margins               map[string]prometheus.Observer
+
+	mu     sync.RWMutex // guards series
+	series map[seriesKey]*series
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// engine is a timer engine whose counters are exported.
+type engine struct {
+	label string
+	stats func() schedule.Stats
+}
+
+// New returns metrics for one client. They are empty until NewClient or Instrument is called.
+// The error names the bad field of Options.
+func New(o *Options) (*Metrics, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	constant := prometheus.Labels{"store": opts.Store}
+	var named []string
+	if opts.Namer != nil {
+		named = []string{"name"}
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: constant, Buckets: buckets}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: constant}, labels)
+	}
+	m := &Metrics{
+		namer: printable(opts.Namer),
+		acquire: histogram("leasewheel_lock_acquire_duration_seconds", "Duration of calls of Lock and TryLock.",
+			opts.AcquireBuckets, append([]string{"kind", "outcome", "error_type"}, named...)...),
+		hold: histogram("leasewheel_lock_hold_duration_seconds", "How long locks were held.",
+			opts.HoldBuckets, append([]string{"kind", "end"}, named...)...),
+		margin: histogram("leasewheel_lease_loss_margin_seconds", "Time from the notice of a loss to the earliest end of the lease; 0 if the notice came too late.",
+			marginBuckets, "reason"),
+		batchTook: histogram("leasewheel_renewal_batch_duration_seconds", "Duration of calls that renew a batch of leases.",
+			batchBuckets, "error_type"),
+		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "leasewheel_renewal_batch_size", Help: "Leases in a batch of renewals.", ConstLabels: constant, Buckets: sizeBuckets,
+		}),
+		losses: counter("leasewheel_lease_losses_total", "Locks whose lease ended before they were unlocked. The reason limit_reached is no failure.",
+			append([]string{"kind", "reason"}, named...)...),
+		transitions: counter("leasewheel_election_transitions_total", "Terms as a leader that this client has begun.", named...),
+		leading: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "leasewheel_election_leading", Help: "Whether this client leads.", ConstLabels: constant,
+		}, named),
+		snapshot: newSnapshotDescs(constant),
+		batches:  make(map[string]prometheus.Observer),
+		margins:  make(map[string]prometheus.Observer),
+		series:   make(map[seriesKey]*series),
+	}
+	for _, errorType := range batchErrors {
+		m.batches[errorType] = m.batchTook.WithLabelValues(errorType)
+	}
+	for _, reason := range reasons {
+		if reason != reasonNotOwned {
+			m.margins[reason] = m.margin.WithLabelValues(reason)
+		}
+	}
+	m.vectors = []prometheus.Collector{m.acquire, m.hold, m.margin, m.batchTook, m.batchSize, m.losses, m.transitions, m.leading}
+	return m, nil
+}
+
+// printable returns a Namer whose names are valid values of labels, or nil if there is none.
+func printable(namer func(string) string) func(string) string {
+	if namer == nil {
+		return nil
+	}
+	return func(key string) string { return strings.ToValidUTF8(namer(key), "\uFFFD") }
+}
+
+// NewClient is lock.New with these metrics: it calls Instrument and Watch. The options may
+// have hooks of their own. The client must be closed, as any other.
+func (m *Metrics) NewClient(store driver.Store, o *lock.Options) (*lock.Client, error) {
+	client, err := lock.New(store, m.Instrument(o))
+	if err != nil {
+		return nil, err
+	}
+	m.Watch(client)
+	return client, nil
+}
+
+// Watch makes Collect read the Stats of a client, in place of one that was watched before. It is
+// for a client that was made with the result of Instrument. The metrics of a closed client stay.
+func (m *Metrics) Watch(c *lock.Client) { m.client.Store(c) }
+
+// Describe implements [prometheus.Collector].
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, v := range m.vectors {
+		v.Describe(ch)
+	}
+	m.snapshot.describe(ch)
+}
+
+// Collect implements [prometheus.Collector]. It reads Client.Stats and does no IO.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, v := range m.vectors {
+		v.Collect(ch)
+	}
+	if c := m.client.Load(); c != nil {
+		m.snapshot.collect(ch, c.Stats())
+	}
+	if e := m.engine.Load(); e != nil {
+		m.snapshot.collectEngine(ch, e.label, e.stats())
+	}
+}
