@@ -41,6 +41,7 @@ type panel struct {
 var (
 	variable    = regexp.MustCompile(`\$\{?([a-z]\w*)`)
 	legendLabel = regexp.MustCompile(`{{(\w+)}}`)
+	documented  = regexp.MustCompile(`(?m)^//\t(leasewheel_\w+) +(histogram|gauge|counter)(.*)$`)
 	labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 )
 
@@ -90,6 +91,32 @@ func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 	assert.Positive(t, queries)
 	for name := range names {
 		assert.True(t, shown[metric(name)], "no panel shows %s", metric(name))
+	}
+}
+
+// TestThePackageCommentListsTheMetrics checks the names and labels in it.
+func TestThePackageCommentListsTheMetrics(t *testing.T) {
+	text, err := os.ReadFile("../doc.go")
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	names := gathered(t)
+	for _, m := range documented.FindAllStringSubmatch(string(text), -1) {
+		series := m[1]
+		if m[2] == "histogram" {
+			series += "_count"
+		}
+		if !assert.Contains(t, names, series) {
+			continue
+		}
+		listed[m[1]] = true
+		for label := range names[series] {
+			if label != "job" && label != "instance" && label != "store" {
+				assert.Contains(t, m[3], label, m[1])
+			}
+		}
+	}
+	for name := range names {
+		assert.True(t, listed[metric(name)], "the package comment lacks %s", metric(name))
 	}
 }
 

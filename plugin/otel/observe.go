@@ -1,0 +1,45 @@
+package leaseotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// observe returns the callback that reads Stats. It does no IO.
+func (t *Telemetry) observe(i observed) metric.Callback {
+	attributes := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(more, t.store)...))
+	}
+	store := attributes()
+	renewed := attributes(attribute.String("leasewheel.outcome", "renewed"))
+	notOwned := attributes(attribute.String("leasewheel.outcome", "not_owned"))
+	unknown := attributes(attribute.String("leasewheel.outcome", "unknown"))
+	return func(_ context.Context, o metric.Observer) error {
+		if c := t.client.Load(); c != nil {
+			s := c.Stats()
+			r := s.Renewal
+			o.ObserveInt64(i.waiter, int64(s.Waiting), store)
+			o.ObserveInt64(i.held, int64(r.Held), store)
+			o.ObserveInt64(i.due, int64(r.Due), store)
+			o.ObserveInt64(i.inFlight, int64(r.InFlight), store)
+			o.ObserveInt64(i.pending, int64(s.Releasing), store)
+			o.ObserveInt64(i.leases, int64(r.Renewed), renewed)
+			o.ObserveInt64(i.leases, int64(r.NotOwned), notOwned)
+			o.ObserveInt64(i.leases, int64(r.Unknown), unknown)
+			o.ObserveInt64(i.drops, int64(r.DroppedHooks), store)
+			o.ObserveFloat64(i.age, r.Oldest.Seconds(), store)
+		}
+		if e := t.engine.Load(); e != nil {
+			s, engine := e.stats(), attributes(attribute.String("leasewheel.engine", e.label))
+			o.ObserveInt64(i.timers, int64(s.Pending), engine)
+			o.ObserveInt64(i.fired, int64(s.Fired), engine)
+			o.ObserveInt64(i.panics, int64(s.Panics), engine)
+			o.ObserveInt64(i.wakeups, int64(s.Wakeups), engine)
+			o.ObserveFloat64(i.lateMax, s.LateMax.Seconds(), engine)
+			o.ObserveFloat64(i.taskMax, s.LongestTask.Seconds(), engine)
+		}
+		return nil
+	}
+}
