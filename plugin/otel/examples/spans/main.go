@@ -61,11 +61,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	client, err := telemetry.NewClient(store, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+	told := make(chan struct{})
+	client, err := telemetry.NewClient(store, &lock.Options{
+		Terms: lock.Terms{TTL: 3 * time.Second},
+		Hooks: &lock.Hooks{Lost: func(context.Context, lock.HookInfo) { close(told) }}, // called after that of the telemetry
+	})
 	if err != nil {
 		return err
 	}
-	err = work(ctx, client, tracing.Tracer("spans"))
+	err = work(ctx, client, tracing.Tracer("spans"), told)
 	return errors.Join(err, printMetrics(ctx, reader, out), client.Close(ctx), telemetry.Close(), tracing.Shutdown(ctx))
 }
 
@@ -82,8 +86,9 @@ func open(server string) (driver.Store, string, error) {
 	return store, "redis", err
 }
 
-// work lets two workers work under one lock, and then takes a lock away from its holder.
-func work(ctx context.Context, client *lock.Client, tracer trace.Tracer) error {
+// work lets two workers work under one lock, and then takes a lock away from its holder. told is
+// closed when the loss is in the trace.
+func work(ctx context.Context, client *lock.Client, tracer trace.Tracer, told <-chan struct{}) error {
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -107,7 +112,8 @@ func work(ctx context.Context, client *lock.Client, tracer trace.Tracer) error {
 	if err := client.ForceRelease(ctx, "reports:1"); err != nil {
 		return err
 	}
-	<-held.Done() // told by the next renewal, in a second
+	<-held.Done() // ended by the next renewal, in a second
+	<-told
 	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("not lost: %w", err)
 	}

@@ -21,7 +21,7 @@ func TestItPrintsSpansAndMetrics(t *testing.T) {
 			`lock acquire +0s +parent \w+ store=memory lock.kind=mutex lock.name=orders outcome=acquired`,
 			`lock acquire +100ms +parent \w+ store=memory lock.kind=mutex lock.name=orders waited=true outcome=acquired`,
 			`event queued`,
-			`lease lost .*not_owned`,
+			`event lease lost .*not_owned`,
 			`leasewheel.lease.losses .*leasewheel.lock.name=reports.*leasewheel.loss.reason=not_owned.* 1\n`,
 		} {
 			assert.Regexp(t, line, out.String())
