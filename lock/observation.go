@@ -37,7 +37,7 @@ func (c *Client) observe(kind Kind) *observation {
 // call makes the call f and reports its outcome.
 func (o *observation) call(ctx context.Context, key string, f func(ctx context.Context) (*Held, error)) (*Held, error) {
 	o.info.Key = key
-	o.ctx = contextOf(o.hooks.Acquiring, ctx, o.info)
+	o.ctx = contextOf(ctx, o.hooks.Acquiring, o.info)
 	held, err := f(o.ctx)
 	if err != nil {
 		o.refused(err)
@@ -48,7 +48,7 @@ func (o *observation) call(ctx context.Context, key string, f func(ctx context.C
 }
 
 // contextOf returns the context for a call, from Acquiring or Releasing.
-func contextOf(hook func(context.Context, HookInfo) context.Context, ctx context.Context, i HookInfo) context.Context {
+func contextOf(ctx context.Context, hook func(context.Context, HookInfo) context.Context, i HookInfo) context.Context {
 	if hook == nil {
 		return ctx
 	}
@@ -126,7 +126,7 @@ func (o *observation) detach() bool { return o != nil && o.off() }
 func (o *observation) releasing(ctx context.Context) context.Context {
 	i := o.info
 	i.Held = time.Since(o.acquired)
-	return contextOf(o.hooks.Releasing, ctx, i)
+	return contextOf(ctx, o.hooks.Releasing, i)
 }
 
 // ended reports the end of a lock. state is why its lease has ended, and err is the loss or the

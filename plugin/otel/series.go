@@ -5,6 +5,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -33,7 +34,8 @@ type seriesKey struct {
 // series has the attributes that every lock of one kind and name needs. Making them each time
 // would cost more than counting.
 type series struct {
-	common   []attribute.KeyValue  // of all metrics and spans of these locks
+	common   []attribute.KeyValue // of all metrics and spans of these locks
+	span     []trace.SpanStartOption
 	acquired []metric.RecordOption // for acquire
 	unlocked []metric.RecordOption // for hold
 	election []metric.AddOption    // nil unless it is an election
@@ -61,6 +63,7 @@ func (t *Telemetry) add(key seriesKey) *series {
 	if t.namer != nil {
 		s.common = append(s.common, keyName.String(key.name))
 	}
+	s.span = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(s.common...)}
 	s.acquired = s.record(keyOutcome.String(string(lock.OutcomeAcquired)))
 	s.unlocked = s.record(keyEnd.String(string(lock.OutcomeUnlocked)))
 	if key.kind == lock.KindElection {

@@ -26,7 +26,7 @@ type callKey struct{}
 // begin starts a span, and returns the context for the call.
 func (t *Telemetry) begin(ctx context.Context, name string, s *series) context.Context {
 	c := &call{outside: trace.SpanFromContext(ctx), release: name == "lock release"}
-	ctx, c.span = t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(s.common...))
+	ctx, c.span = t.tracer.Start(ctx, name, s.span...)
 	return context.WithValue(ctx, callKey{}, c)
 }
 

@@ -134,7 +134,7 @@ func (p *printer) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) 
 		took := s.EndTime().Sub(s.StartTime()).Round(time.Millisecond)
 		fmt.Fprintf(p.out, "%s %-12s %6v  parent %s", s.SpanContext().SpanID(), s.Name(), took, s.Parent().SpanID())
 		for _, a := range s.Attributes() {
-			fmt.Fprintf(p.out, " %s=%s", strings.TrimPrefix(string(a.Key), "leasewheel."), a.Value.Emit())
+			fmt.Fprintf(p.out, " %s=%s", strings.TrimPrefix(string(a.Key), "leasewheel."), a.Value.String())
 		}
 		fmt.Fprintln(p.out)
 		for _, e := range s.Events() {
