@@ -61,8 +61,8 @@
 //
 // # Spans
 //
-// All spans are of kind internal. They have leasewheel.store, leasewheel.lock.kind and, with a
-// Namer, leasewheel.lock.name, but no key.
+// All spans are of kind internal and have leasewheel.store. Those of a lock have
+// leasewheel.lock.kind and, with a Namer, leasewheel.lock.name, but no key.
 //
 //	lock acquire         each Lock and TryLock, with leasewheel.outcome, leasewheel.waited and
 //	                     leasewheel.lock.token; an event "queued" when it begins to wait
@@ -85,7 +85,14 @@
 //
 // # Cost
 //
-// # COSTLINE
+// The table has the processor time of an uncontended Lock and its Unlock in memory, as a ratio to a
+// client without telemetry, and their objects: medians of 11 runs of BenchmarkPair on two cores
+// that others used, too. Without telemetry the pair takes 2.9 µs and 12 objects.
+//
+//	providers that do nothing   1.5  25 objects
+//	metrics                     1.7  25 objects
+//	metrics, spans not sampled  1.9  29 objects
+//	metrics, spans sampled      3.1  39 objects, without their export
 //
 // [watch it]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#watch-it
 package leaseotel

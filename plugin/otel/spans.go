@@ -18,14 +18,13 @@ import (
 type call struct {
 	span    trace.Span
 	outside trace.Span // the span of the ctx that the user has passed
-	release bool
 }
 
 type callKey struct{}
 
 // begin starts a span, and returns the context for the call.
 func (t *Telemetry) begin(ctx context.Context, name string, s *series) context.Context {
-	c := &call{outside: trace.SpanFromContext(ctx), release: name == "lock release"}
+	c := &call{outside: trace.SpanFromContext(ctx)}
 	ctx, c.span = t.tracer.Start(ctx, name, s.span...)
 	return context.WithValue(ctx, callKey{}, c)
 }
@@ -66,9 +65,9 @@ func (c *call) refused(attributes []attribute.KeyValue, typ string) {
 }
 
 // released ends the span of an Unlock. The context of a lock that ends in another way has the
-// call of its Lock, whose span has ended.
+// call of its Lock, whose span has ended and ignores this.
 func (c *call) released(end, typ string) {
-	if c == nil || !c.release {
+	if c == nil {
 		return
 	}
 	if c.span.IsRecording() {
@@ -113,7 +112,7 @@ func (t *Telemetry) batchSpan(ctx context.Context, i renewal.BatchInfo, typ stri
 		return
 	}
 	end := time.Now()
-	_, span := t.tracer.Start(ctx, "lease renewal batch", trace.WithNewRoot(), trace.WithTimestamp(end.Add(-i.Took)),
+	_, span := t.tracer.Start(ctx, "lease renewal batch", trace.WithTimestamp(end.Add(-i.Took)),
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(t.store,
 			attribute.Int("leasewheel.renewal.batch.size", i.Size),
 			attribute.Int("leasewheel.renewal.renewed", i.Renewed),

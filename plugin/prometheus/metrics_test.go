@@ -267,6 +267,8 @@ func TestRenewals(t *testing.T) {
 		assert.InDelta(t, 0, b.value("leasewheel_renewal_due_age_seconds"), 0)
 		require.NoError(t, held.Unlock(ctx))
 		assert.InDelta(t, 1, b.value("leasewheel_lock_hold_duration_seconds", "kind=multi"), 0)
+		b.metrics.Instrument(nil).Renewal.Hooks.BatchDone(renewal.BatchInfo{Size: 7})
+		assert.InDelta(t, renewed+7, b.metric("leasewheel_renewal_batch_size").Histogram.GetSampleSum(), 0)
 	})
 }
 
