@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -41,7 +42,7 @@ const defaultCheckTTL = 30 * time.Second
 // Check returns when all servers have answered. A request has no longer than Options.Timeout,
 // and a server that does not answer is a finding. The error is that of ctx, driver.ErrStoreClosed,
 // or says that no node has named the masters of the cluster; the report has what was seen until
-// then. For the stores of a quorum, call Check of each.
+// then, and a finding for each server whose check did not finish. For the stores of a quorum, call Check of each.
 func (s *Store) Check(ctx context.Context, o *CheckOptions) (Report, error) {
 	var opts CheckOptions
 	if o != nil {
@@ -81,7 +82,7 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 		checks[0].unservedSlots()
 	}
 	for _, c := range checks {
-		err = errors.Join(err, c.err)
+		err = cmp.Or(err, c.err) // the others have the same reason
 		for i := range c.findings {
 			c.findings[i].Server = c.facts.Address
 		}
@@ -89,10 +90,7 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 		report.Servers = append(report.Servers, c.facts)
 		report.Findings = append(report.Findings, c.findings...)
 	}
-	if err != nil { // each check has the same reason
-		return fromConn(checks[0].err)
-	}
-	return nil
+	return fromConn(err)
 }
 
 // serverCheck is the check of one server.
@@ -140,6 +138,7 @@ func (c *serverCheck) run(ctx context.Context) {
 func (c *serverCheck) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || errors.Is(err, redisconn.ErrClosed) {
 		c.err = err
+		c.add(Unsafe, "unfinished", err.Error())
 		return
 	}
 	c.add(Unsafe, "unreachable", err.Error())

@@ -9,6 +9,10 @@ var advised = map[string]advice{
 		"No lock can be acquired, and those that are held are lost when their deadlines pass.",
 		"Check the address, the network and the server's log.",
 	},
+	"unfinished": {
+		"The server may be unsafe in ways that the check has not reached.",
+		"Check again, with more time.",
+	},
 	"replica": {
 		"A replica refuses all writes, so no lock can be acquired, renewed or released.",
 		"Give the store the address of the master, or a client made by redis.NewFailoverClient.",

@@ -58,9 +58,10 @@ type Report struct {
 	Findings []Finding       `json:"findings"` // of each server in turn, the worst first
 }
 
-// Safe reports whether no finding is Unsafe. Warnings and what is not known do not count.
+// Safe reports whether the check of each server has finished and no finding is Unsafe. Warnings
+// and what is not known do not count.
 func (r Report) Safe() bool {
-	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Unsafe })
+	return len(r.Servers) > 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Unsafe })
 }
 
 // String returns the report as text for people, in several lines without a line end.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -244,8 +245,32 @@ func TestACheckIsBounded(t *testing.T) {
 	patient := newStore(t, srv.Client(t), &Options{Prefix: "lw:", Timeout: time.Hour})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(errNoError) })
-	_, err = patient.Check(ctx, nil)
+	report, err = patient.Check(ctx, nil)
 	require.ErrorIs(t, err, errNoError)
+	assert.Equal(t, []string{"unsafe unfinished"}, found(report))
+}
+
+// The other masters have answered when the check is given up.
+func TestACheckIsNotSafeIfOneMasterHangs(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 3, false, durable...)
+	s := newStore(t, c.Client(t), &Options{Timeout: time.Hour})
+	for _, hanging := range c.Masters {
+		_, err := s.Check(t.Context(), nil) // finds the masters
+		require.NoError(t, err)
+		require.NoError(t, hanging.Stop())
+		t.Cleanup(func() { _ = hanging.Cont() })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		report, err := s.Check(ctx, nil)
+		cancel()
+		require.NoError(t, hanging.Cont())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.False(t, report.Safe(), "%v", report)
+		assert.True(t, slices.ContainsFunc(report.Findings, func(f Finding) bool {
+			return f.Code == "unfinished" && f.Server == hanging.Addr()
+		}), "%v", report)
+	}
+	assert.False(t, Report{}.Safe(), "no server was checked")
 }
 
 func TestACheckRefusesMisuse(t *testing.T) {
