@@ -114,7 +114,9 @@ func (a *acquisition) runInQueue(ctx context.Context) (*Held, error) {
 	}
 	returned := false
 	defer func() {
-		if !returned { // the store or Backoff panicked: let the next calls go on
+		if !returned { // the store, Backoff or a hook panicked: let the next calls go on
+			a.left, a.unanswered = true, true
+			a.abandon()
 			queues.release(r, a.taken.Swap(false), false)
 		}
 	}()

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -312,10 +313,47 @@ func TestAPanicOfAHook(t *testing.T) {
 				_, _ = b.Mutex("taken").Lock(ctx)
 			}, name)
 			_ = b.mem.Release(ctx, taken)
-			settle(time.Minute)
-			assert.LessOrEqual(t, b.mem.Len(), 1, "%s: only a lock that was handed over stays, until its TTL ends", name)
+			settle(time.Second)
+			assert.Zero(t, b.mem.Len(), name)
+			assert.Zero(t, b.Stats().Waiting, name)
 			require.NoError(t, b.Close(ctx), name)
 		})
+	}
+}
+
+// A Waiting hook that does not return takes its call out of the queue of the client, or out of that
+// of the store if the call asks the store already. The calls behind it go on.
+func TestAWaitingHookThatDoesNotReturn(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("oops") }, "exit": runtime.Goexit} {
+		for _, waits := range []bool{true, false} {
+			for bad := 1; bad <= 2; bad++ { // the first asks the store, the second waits behind it
+				told := 0
+				hooks := &lock.Hooks{Waiting: func(context.Context, lock.HookInfo) {
+					if told++; told == bad {
+						leave()
+					}
+				}}
+				bubbleOn(t, &lock.Options{Hooks: hooks}, waits, func(t *testing.T, b *bench) {
+					h := b.lock("k")
+					locked := 0
+					for range 3 {
+						go func() {
+							defer func() { _ = recover() }()
+							h, err := b.Mutex("k").Lock(ctx)
+							if assert.NoError(t, err) {
+								locked++
+								assert.NoError(t, h.Unlock(ctx))
+							}
+						}()
+						synctest.Wait()
+					}
+					require.NoError(t, h.Unlock(ctx))
+					settle(time.Second)
+					assert.Equal(t, 2, locked, "%s of call %d, store waits: %v", name, bad, waits)
+					assert.Zero(t, b.Stats().Waiting)
+				})
+			}
+		}
 	}
 }
 

@@ -106,7 +106,14 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observatio
 	place := of.waiters.PushBack(t)
 	l.mu.Unlock()
 
+	told := false
+	defer func() {
+		if !told { // the hook did not return: let the next calls go on
+			_ = l.cancel(ctx, id, place)
+		}
+	}()
 	o.waiting()
+	told = true
 	select {
 	case err := <-t.grant:
 		if err != nil || ctx.Err() == nil {

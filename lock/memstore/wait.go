@@ -14,13 +14,19 @@ var _ driver.Waiter = (*Store)(nil)
 // ctx ends.
 func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	w := &waiter{request: r, wakeup: make(chan struct{}, 1)}
+	granted := false
+	defer func() {
+		if !granted { // also if Queued has panicked
+			s.cancelWait(w)
+		}
+	}()
 	for {
 		l, rest, err := s.tryOrQueue(ctx, w)
 		if err != nil {
-			s.cancelWait(w)
 			return driver.Lease{}, err
 		}
 		if rest == 0 {
+			granted = true
 			return l, nil
 		}
 		driver.Queued(ctx)
