@@ -2,6 +2,7 @@ package renewal_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -324,5 +325,26 @@ func TestDumpIsCalledOnceInAMinute(t *testing.T) {
 		register(t, watchdog, "b")
 		advance(ttl)
 		assert.Equal(t, []int{2, 12}, []int{dumped, lost})
+	})
+}
+
+// The error of a renewal before the last confirmed one is no evidence.
+func TestACauseIsNotThatOfAnOlderError(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		renewals := 0
+		watchdog := newWatchdog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			renewals++
+			switch renewals {
+			case 1:
+				return renewal.Unknown, io.EOF // no connection
+			case 2:
+				return renewal.Renewed, nil
+			}
+			return renewal.Unknown, nil
+		}}, nil)
+		lost := lossOf(t, register(t, watchdog, "a"))
+		assert.Greater(t, renewals, 2)
+		assert.Equal(t, renewal.CauseNoAnswer, lost.Cause())
+		require.NoError(t, lost.Err)
 	})
 }

@@ -316,6 +316,9 @@ func (e *Entry[L]) arm(d time.Duration) {
 // and no renewal shortens a lease on the store.
 func (e *Entry[L]) extendDeadline(sent instant, validity time.Duration, now instant) {
 	e.failures = 0
+	if e.end != nil {
+		e.end.lost.Err = nil // it is of a renewal before this one
+	}
 	sent = sent.tighter(now.clockOffset())
 	deadline := e.deadlineFor(sent, validity)
 	if now.until(deadline) > now.until(e.deadline()) {
