@@ -39,8 +39,9 @@ func (h *Held) Export() (string, error) {
 //
 // Done and the contexts of the handle end, and Err returns ErrDetached. All handles of a
 // reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a
-// [Multi] ends the handles of all its locks. Detach returns an error if the handle had ended
-// before: that of Err, or ErrNotHeld after Unlock.
+// [Multi] ends the handles of all its locks. Detach returns an error, and changes nothing, if the
+// handle had ended before: that of Err, or ErrNotHeld after Unlock. Unlock then releases the locks
+// that a Multi still holds.
 func (h *Held) Detach() error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -49,6 +50,7 @@ func (h *Held) Detach() error {
 		return failed("detach", h.Key(), ErrNotHeld)
 	}
 	if err := h.handle.detach(); err != nil {
+		h.used.Store(false) // Unlock releases what the handle may still have
 		return failed("detach", h.Key(), err)
 	}
 	return nil
@@ -103,7 +105,9 @@ func (g *multiHandle) export() (string, error) {
 }
 
 func (g *multiHandle) detach() error {
-	_ = g.err() // records a loss before
+	if err := g.err(); err != nil { // the other members stay held until Unlock
+		return err
+	}
 	g.end(ErrDetached)
 	return forEach(g.members, (*Held).Detach)
 }

@@ -48,7 +48,7 @@ type handle interface {
 	String() string // without the owner
 
 	export() (string, error) // see Held.Export; the error names the key
-	detach() error           // see Held.Detach; is called once, and not after unlock
+	detach() error           // see Held.Detach; is not called after unlock, nor again once it has returned nil
 
 	// afterFunc calls f with the reason when the handle ends, as renewal.Entry.AfterFunc
 	// does. The watchdog then refers to f, so f must not refer to the handle.

@@ -446,3 +446,23 @@ func TestHooksSeeAResumedLock(t *testing.T) {
 		assert.Equal(t, []lock.Outcome{lock.OutcomeAcquired, lock.OutcomeDetached, lock.OutcomeAcquired, lock.OutcomeUnlocked, lock.OutcomeError}, seen)
 	})
 }
+
+// Detach of a Multi that has ended leaves the other locks to Unlock.
+func TestDetachOfAMultiThatHasEnded(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		for _, end := range []func(h *lock.Held){
+			func(h *lock.Held) { _ = h.Handles()[0].Unlock(ctx) },
+			func(h *lock.Held) { b.mem.Delete("a"); <-h.Done() },
+		} {
+			h := lockAll(t, b.all("a", "b"))
+			end(h)
+			err := h.Detach()
+			require.ErrorIs(t, err, h.Err())
+			require.ErrorContains(t, err, "detach")
+			require.NoError(t, h.Handles()[1].Err(), "the other lock is still held")
+			require.Error(t, h.Unlock(ctx))
+			assert.Zero(t, b.mem.Len())
+			require.ErrorIs(t, h.Detach(), lock.ErrNotHeld)
+		}
+	})
+}
