@@ -70,6 +70,8 @@ func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *ob
 	switch {
 	case ctx == nil:
 		return nil, failed("", r.Key, basic.ErrNilContext)
+	case o == onlyChecks:
+		return nil, nil
 	case o == nil || o.isMulti:
 		return c.acquireLease(ctx, r, wait, o)
 	}

@@ -122,6 +122,9 @@ func (b *Batch) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 		return nil, failed("", b.group, fmt.Errorf("%w: %s is not, like %d others of %d",
 			ErrPartlyHeld, basic.Quote(rest[0]), len(rest)-1, len(b.extra.Members)))
 	}
+	if o == onlyChecks {
+		return nil, nil
+	}
 	held, err := enterAll(ctx, parts)
 	if err != nil {
 		return nil, failed("", b.group, err)

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -184,6 +185,33 @@ func TestHooksSeeAMultiAsOneLock(t *testing.T) {
 	})
 }
 
+// The same holds for locks within WaitAtMost, also if they are a Multi themselves.
+func TestLocksOfAMultiReportNothing(t *testing.T) {
+	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
+		taken := b.taken("b")
+		time.AfterFunc(time.Second, func() { _ = b.mem.Release(ctx, taken) })
+		m := lock.Multi(lock.WaitAtMost(b.Mutex("a"), time.Minute), lock.WaitAtMost(b.all("b", "c"), time.Minute))
+		h := lockAll(t, m)
+		require.NoError(t, h.Unlock(ctx))
+		calls := o.take()
+		require.Len(t, calls, 3)
+		for i, hook := range []string{"waiting", "acquired", "released"} {
+			assert.Equal(t, hook, calls[i].hook)
+			assert.Equal(t, lock.KindMulti, calls[i].Kind)
+			assert.Equal(t, "a, b, c", calls[i].Key)
+		}
+
+		m = lock.Multi(lock.WaitAtMost(b.all("b", "c"), 0))
+		h, err := m.TryLock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		assert.Equal(t, []string{"acquired multi", "released multi"}, o.names())
+
+		require.NoError(t, lockAll(t, lock.WaitAtMost(b.Mutex("a"), time.Minute)).Unlock(ctx))
+		assert.Equal(t, []string{"acquired mutex", "released mutex"}, o.names(), "it is in no Multi")
+	})
+}
+
 func TestAMultiReportsToTheClientOfItsFirstLock(t *testing.T) {
 	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
 		other, err := lock.New(memstore.New(), nil)
@@ -297,6 +325,134 @@ func TestMisuseCallsNoHook(t *testing.T) {
 		require.Error(t, err)
 		assert.Empty(t, o.names())
 	})
+}
+
+func TestMisuseOfAMultiCallsNoHook(t *testing.T) {
+	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
+		holder, group := lockAll(t, b.Mutex("held")), lockAll(t, b.Batch("g", "x"))
+		inside, cancel := holder.Context(ctx)
+		defer cancel()
+		inside, cancel = group.Context(inside)
+		defer cancel()
+		keeping := b.With(lock.Terms{MinHold: time.Minute})
+		o.take()
+		calls := b.calls(locktest.Acquire) + b.calls(locktest.Wait)
+		for name, l := range map[string]lock.Locker{
+			"bad key": b.Mutex(""), "bad limit": b.Semaphore("k", 0), "bad batch": b.Batch("k"), "bad name": b.Election("k", ""),
+			"bad TTL": b.With(lock.Terms{TTL: 1}).Mutex("k"), "MinHold": keeping.RWMutex("k"), "nil": (*lock.Mutex)(nil),
+			"held": b.Mutex("held"), "partly held": b.Batch("g", "x", "y"), "negative": lock.WaitAtMost(b.Mutex("k"), -1),
+			"within": lock.WaitAtMost(lock.Multi(b.Mutex("b"), b.Mutex("")), time.Second),
+		} {
+			m := lock.Multi(b.Mutex("a"), b.Reentrant("held2"), l)
+			_, err := m.Lock(inside)
+			require.Error(t, err, name)
+			_, err = m.TryLock(inside)
+			require.Error(t, err, name)
+			assert.Empty(t, o.names(), name)
+		}
+		assert.Equal(t, calls, b.calls(locktest.Acquire)+b.calls(locktest.Wait), "no lock was asked for")
+
+		h, err := lock.Multi(b.Mutex("a"), b.Reentrant("held"), b.Batch("g", "x")).Lock(inside)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		assert.Equal(t, []string{"acquired multi", "released multi"}, o.names())
+		require.NoError(t, holder.Unlock(ctx))
+		require.NoError(t, group.Unlock(ctx))
+		assert.Len(t, o.take(), 2, "the checks have entered nothing")
+	})
+}
+
+func TestHooksAreToldOfAResumeWhoseContextHasEnded(t *testing.T) {
+	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
+		text, err := b.lock("k").Export()
+		require.NoError(t, err)
+		o.take()
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = b.Resume(ended, text)
+		require.ErrorIs(t, err, context.Canceled)
+		calls := o.take()
+		require.Len(t, calls, 1)
+		assert.Equal(t, lock.OutcomeCanceled, calls[0].Outcome)
+	})
+}
+
+// A lock that nobody gets because Acquired panics does not stay taken until MinHold has passed.
+func TestAPanicOfAcquiredEndsMinHold(t *testing.T) {
+	hooks := &lock.Hooks{Acquired: func(context.Context, lock.HookInfo) { panic("oops") }}
+	bubbleOn(t, &lock.Options{Hooks: hooks, Terms: lock.Terms{MinHold: time.Hour}}, true, func(t *testing.T, b *bench) {
+		for _, l := range []lock.Locker{b.Mutex("a"), b.all("a", "b"), b.Batch("g", "x")} {
+			assert.PanicsWithValue(t, "oops", func() { _, _ = l.Lock(ctx) })
+			settle(time.Second)
+			assert.Zero(t, b.mem.Len(), "%v", l)
+			assert.Zero(t, b.Stats().Renewal.Held, "%v", l)
+		}
+	})
+}
+
+// The last handle of a batch may be one that was entered through several others. Released is
+// then called on the goroutine of its Unlock, where a panic can be recovered.
+func TestReleasedOfABatchWithinSeveral(t *testing.T) {
+	released := 0
+	hooks := &lock.Hooks{Released: func(context.Context, lock.HookInfo) {
+		released++
+		panic("oops")
+	}}
+	bubbleOn(t, &lock.Options{Hooks: hooks}, true, func(t *testing.T, b *bench) {
+		first, second := lockAll(t, b.Batch("g", "a")), lockAll(t, b.Batch("g", "b"))
+		inside, cancel := first.Context(ctx)
+		defer cancel()
+		inside, cancel = second.Context(inside)
+		defer cancel()
+		h := lockAllIn(inside, t, b.Batch("g", "a", "b"))
+		require.NoError(t, first.Unlock(ctx))
+		require.NoError(t, second.Unlock(ctx))
+		assert.PanicsWithValue(t, "oops", func() { _ = h.Unlock(ctx) })
+		assert.Equal(t, 2, released)
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func lockAllIn(ctx context.Context, t *testing.T, l lock.Locker) *lock.Held {
+	t.Helper()
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	return h
+}
+
+// A Downgrade that finds the lock lost is a loss of the writer, and any other end is a release.
+func TestHooksAreToldOfTheEndOfADowngrade(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(b *bench)
+		want  string
+		lost  uint64
+	}{
+		"it is held":      {func(*bench) {}, "released write", 0},
+		"it was deleted":  {func(b *bench) { b.mem.Delete("k") }, "lost write", 1},
+		"it has expired":  {func(b *bench) { b.loseRequests(always(locktest.Renew, errIO)); settle(ttl) }, "lost write", 1},
+		"no answer comes": {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, "released write", 0},
+		"it panics":       {func(b *bench) { b.loseRequests(panics(locktest.Acquire)) }, "released write", 0},
+	} {
+		hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
+			m := b.RWMutex("k")
+			h := lockAll(t, m)
+			test.spoil(b)
+			func() {
+				defer func() { _ = recover() }()
+				_, err := m.Downgrade(ctx, h)
+				assert.Equal(t, test.lost > 0, errors.Is(err, lock.ErrLost), name)
+			}()
+			ends := o.names()[1:]
+			if name == "it is held" {
+				require.Equal(t, "acquired read", ends[len(ends)-1])
+				ends = ends[:len(ends)-1]
+			}
+			assert.Equal(t, []string{test.want}, ends, name)
+			assert.Equal(t, test.lost, b.Stats().Renewal.Lost(), name)
+			_ = h.Unlock(ctx)
+			assert.Empty(t, o.names(), name)
+		})
+	}
 }
 
 // A hook that panics leaves no lock behind.

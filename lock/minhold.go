@@ -59,6 +59,10 @@ func notKept(l driver.Lease) driver.Lease {
 // because no work was done. A handle that has entered a lock again is unlocked as ever, because the
 // lock belongs to the first handle.
 func (h *Held) giveBack(ctx context.Context) error {
+	if g, several := h.handle.(*multiHandle); several && h.used.CompareAndSwap(false, true) {
+		g.end(ErrNotHeld)
+		return forEach(g.members, func(h *Held) error { return h.giveBack(ctx) })
+	}
 	s, first := h.handle.(*heldLease)
 	if !first || !h.used.CompareAndSwap(false, true) {
 		return h.Unlock(ctx)

@@ -99,7 +99,7 @@ func checkLocks(locks []Locker) error {
 				continue
 			}
 			if first, ok := seen[id]; ok {
-				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it%s", i, first, whichKey(l))
+				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it%s", i, first, whichKey(id))
 			}
 			seen[id] = i
 		}
@@ -107,13 +107,13 @@ func checkLocks(locks []Locker) error {
 	return nil
 }
 
-// whichKey returns the end of an error text with the key of a lock, if it is known.
-func whichKey(l Locker) string {
-	c, r := requestOf(l)
-	if c == nil {
+// whichKey returns the end of an error text with the key of an id, if it is known.
+func whichKey(id any) string {
+	of, ok := id.(lockID)
+	if !ok {
 		return ""
 	}
-	return ": " + basic.Quote(r.Key)
+	return ": " + basic.Quote(of.key)
 }
 
 // lockID identifies a lock, or one member of a batch.
@@ -123,9 +123,38 @@ type lockID struct {
 	member string
 }
 
-// identities returns the ids of a lock. Two locks with a common id would wait for each
-// other.
-func identities(l Locker) []any {
+// partsOfLocker returns the locks that a Locker consists of: those of a Multi, also of one
+// within WaitAtMost, and otherwise the lock itself.
+func partsOfLocker(l Locker) []Locker {
+	switch l := l.(type) {
+	case nil:
+		return nil
+	case limitedWait:
+		return partsOfLocker(l.locker)
+	case *multi:
+		return l.parts()
+	}
+	return []Locker{l}
+}
+
+// parts returns the locks of all members.
+func (m *multi) parts() (all []Locker) {
+	for _, l := range m.locks {
+		all = append(all, partsOfLocker(l)...)
+	}
+	return all
+}
+
+// identities returns the ids of a lock and of its parts. Two locks with a common id would wait
+// for each other.
+func identities(l Locker) (ids []any) {
+	for _, part := range partsOfLocker(l) {
+		ids = append(ids, identitiesOfPart(part)...)
+	}
+	return ids
+}
+
+func identitiesOfPart(l Locker) []any {
 	c, r := requestOf(l)
 	if c == nil || c.core == nil {
 		return []any{l}
@@ -184,7 +213,7 @@ func requestOf(l Locker) (*Client, driver.Request) {
 // key returns the keys of all locks, as far as they are known.
 func (m *multi) key() string {
 	var keys []string
-	for _, l := range m.locks {
+	for _, l := range m.parts() {
 		if c, r := requestOf(l); c != nil {
 			keys = append(keys, r.Key)
 		}
@@ -193,18 +222,47 @@ func (m *multi) key() string {
 }
 
 // Lock implements Locker.
-func (m *multi) Lock(ctx context.Context) (*Held, error) {
+func (m *multi) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, true, nil) }
+
+// TryLock implements Locker.
+func (m *multi) TryLock(ctx context.Context) (*Held, error) { return m.acquire(ctx, false, nil) }
+
+// acquire is Lock or TryLock. With the observation of another Multi it reports nothing itself.
+func (m *multi) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	return m.observed(ctx, m.lock)
+	if err := m.misuse(ctx, wait); err != nil || o == onlyChecks {
+		return nil, err
+	}
+	run := func(ctx context.Context, o *observation) (*Held, error) {
+		if wait {
+			return m.lock(ctx, o)
+		}
+		held, _, err := m.round(ctx, 0, false, 0, o)
+		return held, err
+	}
+	if o != nil {
+		return run(ctx, o)
+	}
+	return m.observed(ctx, run)
+}
+
+// misuse returns the error of a member that refuses the call before any IO.
+func (m *multi) misuse(ctx context.Context, wait bool) error {
+	for _, at := range m.order {
+		if _, err := lockMember(ctx, m.locks[at], wait, onlyChecks); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {
 	var next int
 	var timeout time.Duration
 	for round := 0; ; round++ {
-		held, failed, err := m.acquire(ctx, next, true, timeout, o)
+		held, failed, err := m.round(ctx, next, true, timeout, o)
 		var taken *HeldError
 		switch {
 		case err == nil:
@@ -220,21 +278,10 @@ func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {
 	}
 }
 
-// TryLock implements Locker.
-func (m *multi) TryLock(ctx context.Context) (*Held, error) {
-	if m.wrong != nil {
-		return nil, m.wrong
-	}
-	return m.observed(ctx, func(ctx context.Context, o *observation) (*Held, error) {
-		held, _, err := m.acquire(ctx, 0, false, 0, o)
-		return held, err
-	})
-}
-
-// acquire acquires all locks or none. It starts with the lock at position first of the
+// round acquires all locks or none. It starts with the lock at position first of the
 // order, and waits for it if wait is set. For each of the others it waits at most timeout.
 // On failure it returns the position of the lock that it did not acquire.
-func (m *multi) acquire(ctx context.Context, first int, wait bool, timeout time.Duration, o *observation) (held *Held, failed int, err error) {
+func (m *multi) round(ctx context.Context, first int, wait bool, timeout time.Duration, o *observation) (held *Held, failed int, err error) {
 	got := make([]*Held, len(m.locks))
 	defer func() {
 		if held == nil { // also after a panic of a store

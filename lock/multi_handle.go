@@ -35,11 +35,50 @@ func (g *multiHandle) unlock(ctx context.Context) error {
 		ctx = g.observed.releasing(ctx)
 	}
 	g.end(ErrNotHeld)
-	err := forEach(g.members, func(h *Held) error { return h.Unlock(ctx) })
+	silent, reporting := g.byReports()
+	err := errors.Join(
+		forEach(silent, func(h *Held) error { return h.Unlock(ctx) }),
+		unlockInTurn(ctx, reporting))
 	if reports {
 		g.observed.ended(ctx, context.Cause(g.ctx), err)
 	}
 	return err
+}
+
+// byReports returns the members whose Unlock calls no hook, and those whose Unlock may.
+func (g *multiHandle) byReports() (silent, reporting []*Held) {
+	for _, h := range g.members {
+		if h.reports() {
+			reporting = append(reporting, h)
+		} else {
+			silent = append(silent, h)
+		}
+	}
+	return silent, reporting
+}
+
+// reports reports whether Unlock may call a hook: for a batch that was entered through several
+// others, and for locks that another package has acquired with Lock.
+func (h *Held) reports() bool {
+	switch of := h.handle.(type) {
+	case *heldLease:
+		return of.observed != nil
+	case *reentrantHandle:
+		return of.of.observed != nil
+	case *multiHandle:
+		return of.observed != nil || slices.ContainsFunc(of.members, (*Held).reports)
+	}
+	return false
+}
+
+// unlockInTurn unlocks handles on the goroutine of the caller, which their hooks may expect. If a
+// hook panics, the others are unlocked, too.
+func unlockInTurn(ctx context.Context, all []*Held) (err error) {
+	if len(all) == 0 {
+		return nil
+	}
+	defer func() { err = errors.Join(err, unlockInTurn(ctx, all[1:])) }()
+	return all[0].Unlock(ctx)
 }
 
 // err returns the error of the first member that ended.

@@ -337,6 +337,11 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 			{`lock 1 of Multi is lock 0 again, and would wait for it: "s"`, lock.Multi(b.Semaphore("s", 2), b.Semaphore("s", 2))},
 			{`lock 1 of Multi is lock 0 again, and would wait for it: "e"`, lock.Multi(b.Mutex("e"), b.Election("e", "a"))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Election)(nil))},
+			{`lock 1 of Multi is lock 0 again, and would wait for it: "a"`, lock.Multi(b.Mutex("a"), lock.WaitAtMost(b.all("a", "c"), time.Second))},
+			{`lock 1 of Multi is lock 0 again, and would wait for it: "c"`, lock.Multi(
+				lock.WaitAtMost(lock.WaitAtMost(b.all("b", "c"), time.Second), 0), lock.WaitAtMost(b.all("a", "c"), 0))},
+			{"lock 1 of Multi is lock 0 again", lock.Multi(foreign, lock.WaitAtMost(foreign, time.Second))},
+			{"the lock is nil", lock.Multi(lock.WaitAtMost(nil, 0), lock.WaitAtMost(nil, 0))},
 			{"lock 3 of Multi is lock 1 again", lock.Multi(b.Mutex("a"), lock.Multi(b.Mutex("b"), b.Mutex("c")), b.Mutex("b"))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Mutex)(nil))},
 			{"not made by a Client", lock.Multi(b.Mutex("a"), (*lock.Reentrant)(nil))},
@@ -352,6 +357,7 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 		for _, l := range []lock.Locker{
 			lock.Multi(b.Mutex("a"), other.Mutex("a")), // another store
 			lock.Multi(b.all("a", "b"), b.Mutex("c")),
+			lock.Multi(lock.WaitAtMost(b.all("a", "b"), time.Second), b.Mutex("c")),
 			lock.Multi(b.Semaphore("a", 2), b.Semaphore("b", 2)),
 			lock.Multi(b.Election("a", "name"), b.Election("b", "name")),
 			odd,

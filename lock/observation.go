@@ -26,6 +26,10 @@ type observation struct {
 // unobserved is the observation of a Multi without hooks: its members report nothing.
 var unobserved = &observation{isMulti: true}
 
+// onlyChecks makes the acquire of a lock of this package return nil, and no handle, after the checks
+// that need no IO. The lock is neither acquired nor entered.
+var onlyChecks = &observation{isMulti: true}
+
 // observe returns the observation of a call that begins now.
 func (c *Client) observe(kind Kind) *observation {
 	if c == nil || c.core == nil || c.hooks == nil {
@@ -78,10 +82,10 @@ func (o *observation) refused(err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		i.Outcome = OutcomeUnavailable
+	case o.ctx.Err() != nil && (errors.Is(err, ErrNotAcquired) || errors.Is(err, causeOf(o.ctx))):
+		i.Outcome = OutcomeCanceled
 	case !errors.Is(err, ErrNotAcquired):
 		i.Outcome = OutcomeError
-	case o.ctx.Err() != nil:
-		i.Outcome = OutcomeCanceled
 	default:
 		i.Outcome = OutcomeHeldByOther
 	}
@@ -98,7 +102,7 @@ func (o *observation) adopt(held *Held) {
 		i.Outcome = OutcomeAcquired
 		defer func() {
 			if !returned {
-				_ = held.Unlock(o.ctx)
+				_ = held.giveBack(o.ctx)
 			}
 		}()
 		hook(o.ctx, i)
@@ -115,7 +119,12 @@ func (o *observation) adopt(held *Held) {
 	default:
 		return
 	}
-	o.off = held.handle.afterFunc(func(err error) { o.ended(context.WithoutCancel(o.ctx), err, err) })
+	o.watch(held.handle)
+}
+
+// watch has the end of a lock reported, on a goroutine of its own.
+func (o *observation) watch(h handle) {
+	o.off = h.afterFunc(func(err error) { o.ended(context.WithoutCancel(o.ctx), err, err) })
 }
 
 // detach is called before Unlock ends the lock. It reports whether the caller must call
@@ -151,6 +160,19 @@ func (o *observation) ended(ctx context.Context, state, err error) {
 	}
 }
 
+// downgraded reports the end of a writer, after detach has returned true. err is the loss or
+// another error of Downgrade, or nil.
+func (o *observation) downgraded(ctx context.Context, reader *Held, err error) {
+	returned := false
+	defer func() {
+		if !returned && reader != nil { // the hook has panicked, and nobody gets the reader
+			_ = reader.giveBack(ctx)
+		}
+	}()
+	o.ended(ctx, err, err)
+	returned = true
+}
+
 // releaseObserved is release, and reports the end of the lock.
 func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
 	if !s.observed.detach() {
@@ -168,7 +190,7 @@ func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
 
 // observe returns the observation of a call of a Multi.
 func (m *multi) observe() *observation {
-	for _, l := range m.locks {
+	for _, l := range m.parts() {
 		c, _ := requestOf(l)
 		if c == nil {
 			continue
@@ -197,11 +219,13 @@ type observedLocker interface {
 	acquire(ctx context.Context, wait bool, o *observation) (*Held, error)
 }
 
-// lockMember is Lock, or TryLock, of a member of a Multi.
+// lockMember is Lock, or TryLock, of a member of a Multi or the lock of a WaitAtMost.
 func lockMember(ctx context.Context, l Locker, wait bool, o *observation) (*Held, error) {
 	switch member, ok := l.(observedLocker); {
 	case ok:
 		return member.acquire(ctx, wait, o)
+	case o == onlyChecks:
+		return nil, nil
 	case wait:
 		return l.Lock(ctx)
 	default:

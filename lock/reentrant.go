@@ -85,6 +85,9 @@ func (r *Reentrant) acquire(ctx context.Context, wait bool, o *observation) (*He
 		}
 		return r.client.acquire(ctx, request, wait, o)
 	}
+	if o == onlyChecks {
+		return nil, nil
+	}
 	held, err := owned.enter(ctx, nil)
 	if err != nil {
 		return nil, failed("", r.key, err)

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,9 +131,15 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 		return nil, err
 	}
 	o := m.client.observe(KindRead)
-	reader, err := writer.downgrade(ctx, h)
+	reader, reports, err := writer.downgrade(ctx, h)
 	if err != nil {
-		return nil, failed("downgrade", m.key, err)
+		err = failed("downgrade", m.key, err)
+	}
+	if reports {
+		writer.observed.downgraded(ctx, reader, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if o != nil {
 		o.ctx, o.info.Key = ctx, m.key
@@ -173,11 +178,11 @@ var errNotTheWriter = errors.New("the handle is not that of a writer of this loc
 
 // downgrade turns the writer with handle h into a reader. The entry of the reader replaces
 // that of the writer before the store is asked, so the writer is no longer valid when
-// other readers are admitted.
-func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, err error) {
+// other readers are admitted. reports tells that the caller must report the end of the writer.
+func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, reports bool, err error) {
 	c := s.client
 	if err := c.begin(); err != nil { // Close releases it
-		return nil, err
+		return nil, false, err
 	}
 	defer c.done()
 	caller := ctx
@@ -185,34 +190,46 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, err e
 	defer stop()
 	lease := s.entry.Lease()
 	lease.Mode = driver.Read
+	reports = s.observed.detach() // whether the lock is lost is known when the store has answered
 	entry, err := s.entry.Replace(lease, lease.TTL)
 	if err != nil {
 		if ended := s.state(); ended != nil {
 			_ = s.unlock(ctx)
-			return nil, ended
+			return nil, reports, ended
+		}
+		if reports {
+			s.observed.watch(s)
 		}
 		h.used.Store(false) // the engine is full; the writer keeps the lock
-		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
+		return nil, false, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
-	before := lease.Unanswered
+	before, returned := lease.Unanswered, false
 	lease.Unanswered = true // in case the store panics
 	defer func() {
+		if reports && !returned {
+			s.observed.watch(s) // it has ended
+		}
 		if reader == nil {
 			entry.Stop()
 			c.releaser.Add(lease)
 		}
 	}()
 	sent, unanswered, err := c.requestDowngrade(ctx, lease)
-	lease.Unanswered = before || unanswered
+	lease.Unanswered, returned = before || unanswered, true
 	if unanswered { // its release must write a tombstone
 		if next, failed := entry.Replace(lease, lease.TTL); failed == nil {
 			entry = next
 		}
 	}
 	if err == nil && entry.Renewed(sent, time.Time{}) { // the end of a Fixed lease does not move
-		return newHeld(c, entry), nil
+		return newHeld(c, entry), reports, nil
 	}
-	return nil, c.verdict(caller, cmp.Or(newHeld(c, entry).Err(), err), false)
+	if ended := newHeld(c, entry).Err(); ended != nil {
+		err = ended
+	} else if lost, ok := errors.AsType[*renewal.LostError](err); ok {
+		entry.Lost(lost.Err) // counts it
+	}
+	return nil, reports, c.verdict(caller, err, false)
 }
 
 // requestDowngrade asks the store to turn a Write into a Read. It returns when the request

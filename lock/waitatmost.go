@@ -16,7 +16,8 @@ import (
 //
 // A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable
 // if the store did not answer; it matches no error of package context. The time bounds Lock
-// only: neither what is done with the lock nor TryLock. A nil l, and a negative d, are the error
+// only: neither what is done with the lock nor TryLock. As a lock of a [Multi], l is waited for
+// at most d at a time; the Multi may wait for it several times. A nil l, and a negative d, are the error
 // of Lock and TryLock.
 func WaitAtMost(l Locker, d time.Duration) Locker { return limitedWait{l, d} }
 
@@ -27,24 +28,21 @@ type limitedWait struct {
 }
 
 // Lock implements Locker.
-func (w limitedWait) Lock(ctx context.Context) (*Held, error) {
-	if w.atMost == 0 {
-		return w.TryLock(ctx)
-	}
+func (w limitedWait) Lock(ctx context.Context) (*Held, error) { return w.acquire(ctx, true, nil) }
+
+// TryLock implements Locker.
+func (w limitedWait) TryLock(ctx context.Context) (*Held, error) { return w.acquire(ctx, false, nil) }
+
+func (w limitedWait) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if err := w.check(ctx); err != nil {
 		return nil, err
+	}
+	if !wait || w.atMost == 0 {
+		return lockMember(ctx, w.locker, false, o)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, w.atMost, waitedError(w.atMost))
 	defer cancel()
-	return w.locker.Lock(ctx)
-}
-
-// TryLock implements Locker.
-func (w limitedWait) TryLock(ctx context.Context) (*Held, error) {
-	if err := w.check(ctx); err != nil {
-		return nil, err
-	}
-	return w.locker.TryLock(ctx)
+	return lockMember(ctx, w.locker, true, o)
 }
 
 func (w limitedWait) check(ctx context.Context) error {
