@@ -215,12 +215,12 @@ func TestTheErrorOfATakenLockNamesItOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.lock("k")
 		_, err := b.Mutex("k").TryLock(ctx)
-		require.EqualError(t, err, `lock: "k" is held by another, whose lease ends in 30s unless renewed`)
+		require.EqualError(t, err, `lock: "k" is taken for another 30s, or longer if renewed`)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err = b.Mutex("k").Lock(short)
 		require.Equal(t, 1, strings.Count(err.Error(), `"k"`), err)
-		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "k" is held`)
+		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "k" is taken`)
 	})
 }
 

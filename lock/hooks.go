@@ -17,14 +17,22 @@ import (
 //	Acquired   before Lock or TryLock returns a handle      the Lock or TryLock
 //	Refused    before Lock or TryLock returns an error      the Lock or TryLock
 //	Releasing  before Unlock ends the lock                  the Unlock
-//	Released   after Unlock, or after Close of the client   the Unlock; after Close, of its own
-//	Lost       when the lease is lost                       its own, or the Unlock that notices it
+//	Released   after Unlock, Downgrade, Detach, or Close    the Unlock or Downgrade; its own after
+//	           of the client                                Detach, Close, or Unlock of one lock of a Multi
+//	Lost       when the lease is lost                       its own, or the Unlock or Downgrade that notices it
 //
 // Hooks are called concurrently, with no mutex held, and may use the client. A hook that
-// blocks delays the call on whose goroutine it runs, and no other. While Acquired runs, the
-// lock is held and renewed already. A panic of a hook is not recovered. It reaches the caller of
-// Lock, TryLock or Unlock, and ends the process if the goroutine is the hook's own. If Acquired
-// panics, the lock is released, without a call of Released.
+// blocks delays the call on whose goroutine it runs and, except for Waiting, no other. While
+// Acquired runs, the lock is held and renewed already.
+//
+// Waiting must return soon and must not call [Client.Close]. It runs within the call of the store
+// that waits, or within the queue of the client. While it blocks, it delays the other calls of its
+// key in this client, and Close waits for it until the ctx of Close ends.
+//
+// A panic of a hook is not recovered. It reaches the caller of Lock, TryLock, Unlock, Downgrade or
+// Resume, and ends the process if the goroutine is the hook's own. If Waiting panics, the call
+// leaves its queue. If Acquired panics, the lock is released at once, whatever its MinHold,
+// without a call of Released; after a Resume it is then released for the exporter, too.
 //
 // The ctx is that of the call on whose goroutine the hook runs, or the one that Acquiring or
 // Releasing has returned for the call. On a goroutine of its own, a hook gets the values of the
@@ -41,8 +49,8 @@ import (
 //     hooks of its campaigns.
 //   - [Client.Resume] is an acquisition: it calls Acquired or Refused. [Held.Detach] ends the lock
 //     for this client, and calls Released.
-//   - [RWMutex.Downgrade] ends the writer, which calls Released, and Acquired is called for
-//     the reader.
+//   - [RWMutex.Downgrade] ends the writer, which calls Released, and then Acquired is called for
+//     the reader. If the lock turns out to be lost, the writer's end calls Lost instead.
 //   - Misuse that is refused before any IO, such as ErrBadKey, ErrBadTTL or ErrHeldByContext,
 //     calls no hook.
 type Hooks struct {
@@ -97,8 +105,8 @@ const (
 // Outcome is how a call or a lock has ended.
 type Outcome string
 
-// The outcomes. The first is that of Acquired, the next four are those of Refused, the next
-// two those of Released, and the last is that of Lost.
+// The outcomes. The first is that of Acquired, and the next four are those of Refused. OutcomeLost
+// is that of Lost, and the others are those of Released.
 const (
 	OutcomeAcquired    Outcome = "acquired"
 	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken

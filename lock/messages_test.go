@@ -71,7 +71,7 @@ func TestTheErrorOfAMultiNamesTheKeyOnce(t *testing.T) {
 		_, err := b.all("a", "b").Lock(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "a" is held by another`)
+		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "a" is taken for another`)
 	})
 }
 

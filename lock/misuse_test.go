@@ -196,8 +196,8 @@ func TestTheTextsOfRefusals(t *testing.T) {
 			assert.EqualError(t, err, want)
 		}
 		mutex, permit := b.lock("mutex"), lockAll(t, b.Semaphore("semaphore", 1))
-		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 29754371898}, `lock: "k" is held by another, whose lease ends in 29.754s unless renewed`)
-		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 66666666}, `lock: "k" is held by another, whose lease ends in 66.67ms unless renewed`)
+		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 29754371898}, `lock: "k" is taken for another 29.754s, or longer if renewed`)
+		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 66666666}, `lock: "k" is taken for another 66.67ms, or longer if renewed`)
 		assert.EqualError(t, &lock.HeldError{Key: "k", Member: "m"}, `lock: member "m" of "k" is held by another, or waited for`)
 		says(`lock: "mutex" is a mutex, not a semaphore`, b.Semaphore("mutex", 1))
 		says(`lock: "mutex" is a mutex, not a read-write lock`, b.RWMutex("mutex"))

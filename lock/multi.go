@@ -43,7 +43,7 @@ import (
 // Lock and TryLock refuse a Multi without locks, and one that names a lock twice, because
 // it would wait for itself. Two locks are the same if they have the same store and key,
 // and for a [Batch] a common member; locks of other types are compared by ==. A Multi
-// within a Multi counts as its members.
+// within a Multi counts as its members, also one within [WaitAtMost].
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {

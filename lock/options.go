@@ -32,8 +32,9 @@ type Terms struct {
 	// MaxHold and Fixed exclude each other.
 	MaxHold time.Duration
 
-	// MinHold keeps the lock taken for at least so long from the moment at which Lock or
-	// TryLock returned it. If Unlock, or Close of the client, releases it earlier, it stays
+	// MinHold keeps the lock taken for at least so long from the arrival of the store's answer
+	// that granted it, shortly before Lock or TryLock returns. A hook that blocks, and the
+	// other locks of a Multi, lie in between: each lock of a Multi counts from its own answer. If Unlock, or Close of the client, releases it earlier, it stays
 	// taken by nobody for the rest: nobody can acquire it, waiters keep their places, and
 	// Info.FreeIn shows the rest. So a job that several replicas start at about the same time
 	// runs once per period, even if it ends before the clock of the last replica starts it.

@@ -71,7 +71,8 @@ type HeldError struct {
 	Member string
 
 	// ExpiresIn is the time until enough of the blocking leases have expired, if none is
-	// renewed or released. For a writer that is the expiry of the last reader. It is 0
+	// renewed or released. For a writer that is the expiry of the last reader. For a lock that
+	// nobody holds, because it is kept until its MinHold has passed, it is the rest. It is 0
 	// if only waiters are in the way, or if the store cannot tell, as a quorum may not.
 	//
 	// A lock that was just handed over to a waiter counts as held, even if that waiter
@@ -88,7 +89,7 @@ func (e *HeldError) Error() string {
 	if e.ExpiresIn <= 0 {
 		return "lock: " + what + " is held by another, or waited for"
 	}
-	return fmt.Sprintf("lock: %s is held by another, whose lease ends in %v unless renewed", what, basic.Round(e.ExpiresIn))
+	return fmt.Sprintf("lock: %s is taken for another %v, or longer if renewed", what, basic.Round(e.ExpiresIn))
 }
 
 // Is makes every HeldError match ErrNotAcquired.
