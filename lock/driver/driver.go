@@ -112,6 +112,9 @@ type Waiter interface {
 
 // Queued tells the client that the server has answered a Wait with a place in the queue.
 // ctx is the context of the Wait, or one that was made from it. Further calls do nothing.
+//
+// Queued calls a hook of the user, which may take time, panic, or end the goroutine. Call it with no
+// mutex held, and take a waiter that only the Wait itself can remove out of its queue by defer.
 func Queued(ctx context.Context) {
 	if f, ok := ctx.Value(basic.QueuedKey{}).(func()); ok {
 		f()
