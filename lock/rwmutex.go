@@ -215,7 +215,8 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 		}
 	}()
 	sent, unanswered, err := c.requestDowngrade(ctx, lease)
-	lease.Unanswered, returned = before || unanswered, true
+	returned = true
+	lease.Unanswered = before || unanswered
 	if unanswered { // its release must write a tombstone
 		if next, failed := entry.Replace(lease, lease.TTL); failed == nil {
 			entry = next
