@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// Environment variables that the program reads.
+const (
+	urlEnv    = "LEASEWHEEL_URL"
+	prefixEnv = "LEASEWHEEL_PREFIX"
+	handleEnv = "LEASEWHEEL_HANDLE"
+)
+
+const (
+	defaultURL   = "redis://localhost:6379/0"
+	askTimeout   = 3 * time.Second  // to find out whether the server is a node of a cluster
+	closeTimeout = 4 * time.Second  // to release what is held
+	readTimeout  = 30 * time.Second // of a command that shows or checks something
+)
+
+// connection is the server of a command, from its flags.
+type connection struct {
+	url     string
+	prefix  string
+	verbose bool
+}
+
+// define defines the flags.
+func (c *connection) define(f *flag.FlagSet) {
+	f.StringVar(&c.url, "url", "", "`URL` of the server; the default is $LEASEWHEEL_URL, or "+defaultURL+".\n"+
+		"Others can see flags in the list of processes, so put a password into the variable.")
+	f.StringVar(&c.prefix, "prefix", "", "`text` before the names of all keys; the default is $LEASEWHEEL_PREFIX, or lw:")
+	f.BoolVar(&c.verbose, "verbose", false, "print the log of the library to stderr")
+	alias(f, "v", "verbose")
+}
+
+// server is an open store with its client of Redis.
+type server struct {
+	rdb   redis.UniversalClient
+	store *redisstore.Store
+}
+
+// open returns the store. The error is a usageError if the URL is bad. It asks the server
+// once whether it is a node of a cluster.
+func (c *connection) open(ctx context.Context) (*server, error) {
+	rdb, err := dial(ctx, firstOf(c.url, os.Getenv(urlEnv), defaultURL))
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(rdb, &redisstore.Options{Prefix: firstOf(c.prefix, os.Getenv(prefixEnv))})
+	if err != nil {
+		_ = rdb.Close()
+		return nil, usageError{err.Error()}
+	}
+	return &server{rdb, store}, nil
+}
+
+// close closes the store, if it has no lock.Client that does, and the client of Redis.
+func (s *server) close() {
+	_ = s.store.Close()
+	_ = s.rdb.Close()
+}
+
+// logger returns the logger of the library.
+func (c *connection) logger(std streams) *slog.Logger {
+	if !c.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(std.err, nil))
+}
+
+// lockClient is a client of locks with its server.
+type lockClient struct {
+	*lock.Client
+	server *server
+}
+
+// client returns a client of locks. The caller closes it with shut.
+func (c *connection) client(ctx context.Context, std streams, o lock.Options) (*lockClient, error) {
+	s, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Logger = c.logger(std)
+	client, err := lock.New(s.store, &o)
+	if err != nil {
+		s.close()
+		return nil, usageError{err.Error()}
+	}
+	return &lockClient{client, s}, nil
+}
+
+// shut closes the client. It waits for releases that are not confirmed yet for closeTimeout.
+func (c *lockClient) shut() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := c.Close(ctx)
+	_ = c.server.rdb.Close()
+	return err
+}
+
+// dial returns a client for a server, a cluster, or the master that Sentinel names. It connects
+// only to find out whether a server is a node of a cluster.
+func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
+	switch {
+	case strings.HasPrefix(text, "/"):
+		text = "unix://" + text
+	case !strings.Contains(text, "://"):
+		text = "redis://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errBadURL
+	}
+	switch query := u.Query(); {
+	case query.Has("master_name"):
+		opts, err := redis.ParseFailoverURL(text)
+		if err != nil {
+			return nil, errBadURL
+		}
+		return redis.NewFailoverClient(opts), nil
+	case query.Has("addr"):
+		opts, err := redis.ParseClusterURL(text)
+		if err != nil {
+			return nil, errBadURL
+		}
+		return redis.NewClusterClient(opts), nil
+	}
+	opts, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, errBadURL
+	}
+	return clusterOf(ctx, opts), nil
+}
+
+// errBadURL does not wrap the error of the parser, which may show the password.
+var errBadURL = usageError{"bad URL of the server (-url or " + urlEnv + "): it is an address such as localhost:6379 or a URL such as " +
+	"redis://:password@localhost:6379/0, rediss://host:6380, unix:///run/redis.sock, redis://node1:6379?addr=node2:6379 for a cluster, " +
+	"or redis://sentinel1:26379?master_name=mymaster"}
+
+// clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster.
+// A server that does not tell counts as a single one.
+func clusterOf(ctx context.Context, opts *redis.Options) redis.UniversalClient {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	opts.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(opts)
+	info, err := rdb.Info(ctx, "cluster").Result()
+	if err != nil || !strings.Contains(info, "cluster_enabled:1") {
+		return rdb
+	}
+	_ = rdb.Close()
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{opts.Addr}, Username: opts.Username, Password: opts.Password, TLSConfig: opts.TLSConfig,
+	})
+}
+
+// firstOf returns the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// readContext returns a context for a command that shows or checks something.
+func readContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), readTimeout, fmt.Errorf("no answer within %v: %w", readTimeout, lock.ErrUnavailable))
+}

@@ -1,0 +1,118 @@
+// Command leasewheel uses the locks of package lock from a shell. Its main use is to hold a lock
+// on a Redis server while a command runs:
+//
+//	leasewheel run -k deploy -w 30s -- make deploy
+//
+// The manual page leasewheel.1 describes all commands, and so does leasewheel help.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// Exit statuses. Those below 126 are the codes of sysexits.h, except exitUnsafe.
+const (
+	exitUnsafe        = 1  // check: the server is unsafe for locks
+	exitUsage         = 64 // a flag or an argument is wrong
+	exitUnavailable   = 69 // the server gave no usable answer
+	exitFailed        = 70 // anything else
+	exitNotAcquired   = 75 // the lock is taken, unless -E names another status
+	exitLost          = 76 // the lock was lost, or is not held
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the number of the signal
+)
+
+func main() { os.Exit(status(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
+
+// streams are the standard streams of the program.
+type streams struct{ in, out, err *os.File }
+
+// status runs the program with the given arguments and returns its exit status.
+func status(args []string, std streams) int {
+	logging.Disable() // errors of go-redis reach the user as errors of the command
+	if len(args) == 0 {
+		printUsage(std.err)
+		return exitUsage
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		return help(rest, std)
+	case guardName:
+		return guard(std)
+	}
+	for _, c := range commands {
+		if c.name == name {
+			return c.main(rest, std)
+		}
+	}
+	fmt.Fprintf(std.err, "leasewheel: unknown command %q; see leasewheel help\n", name)
+	return exitUsage
+}
+
+// command is one command of the program.
+type command struct {
+	name    string
+	args    string // what follows the flags
+	minArgs int    // how many arguments may follow the flags
+	maxArgs int    // or anyArgs
+	summary string // one line for the list of commands
+	about   string // paragraphs for the help and the manual page
+
+	// setup defines the flags in f and returns the function that runs the command with the
+	// remaining arguments. It returns the exit status.
+	setup func(f *flag.FlagSet) func(args []string, std streams) int
+}
+
+const anyArgs = -1
+
+// main parses the flags and runs the command.
+func (c command) main(args []string, std streams) int {
+	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	run := c.setup(f)
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		c.printHelp(std.out)
+		return 0
+	case err != nil:
+		return fail(std, usageError{c.name + ": " + err.Error()})
+	}
+	if n := f.NArg(); n < c.minArgs || c.maxArgs != anyArgs && n > c.maxArgs {
+		return fail(std, usageError{fmt.Sprintf("%s: got %d arguments, usage: leasewheel %s", c.name, n, c.synopsis())})
+	}
+	return run(f.Args(), std)
+}
+
+// help prints the usage of the program or of one command.
+func help(args []string, std streams) int {
+	if len(args) == 0 {
+		printUsage(std.out)
+		return 0
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			c.printHelp(std.out)
+			return 0
+		}
+	}
+	return fail(std, usageError{fmt.Sprintf("unknown command %q", args[0])})
+}
+
+// usageError is a wrong flag or argument.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+// fail prints the error and returns the exit status for it.
+func fail(std streams, err error) int {
+	fmt.Fprintln(std.err, "leasewheel:", err)
+	return statusOf(err)
+}

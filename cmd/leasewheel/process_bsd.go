@@ -1,0 +1,16 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// endWithParent does nothing: the guard alone stops the command when this process is killed.
+func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}
+
+func adoptOrphans() {}
+
+// programPath returns the path of this program.
+func programPath() (string, error) { return os.Executable() }

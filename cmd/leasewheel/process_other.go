@@ -1,0 +1,54 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+)
+
+const platformNotes = "\nOn this system the command is killed at once when the lock is lost, without a signal before. Its own child\n" +
+	"processes run on. If leasewheel is killed or stopped, nobody stops the command. Signals are not forwarded;\n" +
+	"Ctrl-C reaches the command through the console.\n"
+
+// process is a running command.
+type process struct {
+	cmd    *exec.Cmd
+	states chan *os.ProcessState
+}
+
+// start starts the command with the given environment.
+func (t *task) start(env []string) (*process, error) {
+	cmd := exec.Command(t.path, t.args[1:]...)
+	cmd.Args[0] = t.args[0]
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, t.std.in, t.std.out, t.std.err
+	if err := cmd.Start(); err != nil {
+		return nil, startError{t.args[0], err}
+	}
+	p := &process{cmd, make(chan *os.ProcessState, 1)}
+	go func() {
+		_ = cmd.Wait()
+		p.states <- cmd.ProcessState
+	}()
+	return p, nil
+}
+
+// exitCode returns the exit status of a command that has ended.
+func exitCode(state *os.ProcessState) (code int, exited bool) { return state.ExitCode(), true }
+
+func (p *process) gone() bool             { return true }
+func (p *process) killAll()               { _ = p.cmd.Process.Kill() }
+func (p *process) terminate(os.Signal)    { p.killAll() }
+func (p *process) report(time.Time)       {}
+func (p *process) stopping(time.Duration) {}
+func (p *process) finish()                {}
+func (s *supervision) forward(os.Signal)  {}
+func (s *supervision) stopped(any)        {}
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func guard(std streams) int { return fail(std, errors.ErrUnsupported) }

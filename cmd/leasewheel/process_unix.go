@@ -1,0 +1,245 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const platformNotes = ""
+
+// process is a running command. It leads a process group of its own.
+type process struct {
+	pid      int
+	states   chan syscall.WaitStatus // each stop of the command, and its end
+	guard    *guardClient            // nil: there is none
+	terminal *terminal               // nil: there is none
+	stderr   *os.File
+}
+
+// start starts the command with the given environment, and before it the guard.
+func (t *task) start(env []string) (*process, error) {
+	p := &process{states: make(chan syscall.WaitStatus), terminal: openTerminal(), stderr: t.std.err}
+	attr := &syscall.ProcAttr{
+		Env:   env,
+		Files: []uintptr{t.std.in.Fd(), t.std.out.Fd(), t.std.err.Fd()},
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
+	}
+	if p.terminal.handsOver(t.std) {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, p.terminal.fd
+		p.terminal.given = true
+	}
+	if t.onLost != lostIgnore {
+		var err error
+		if p.guard, err = startGuard(t.std); err != nil {
+			p.terminal.close()
+			return nil, err
+		}
+		endWithParent(attr.Sys, t.signal)
+	}
+	adoptOrphans()
+	if err := p.launch(t, attr); err != nil {
+		p.finish()
+		return nil, startError{t.args[0], err}
+	}
+	p.guard.send(guardMessage{Group: p.pid, Signal: int(t.signal), Grace: t.stopTime()})
+	return p, nil
+}
+
+// stopTime returns how long the command may take to end when the guard stops it.
+func (t *task) stopTime() time.Duration {
+	if t.onLost == lostKill {
+		return 0
+	}
+	return t.grace
+}
+
+// launch starts the command and a goroutine that waits for it. The goroutine keeps its thread as
+// long as the command runs, because on Linux the command is signalled at the end of the thread
+// that has started it.
+func (p *process) launch(t *task, attr *syscall.ProcAttr) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // until the goroutine ends, and the thread with it
+		pid, err := syscall.ForkExec(t.path, t.args, attr)
+		p.pid = pid
+		started <- err
+		if err == nil {
+			p.wait()
+		}
+	}()
+	return <-started
+}
+
+// wait sends each state of the command to states.
+func (p *process) wait() {
+	for {
+		var state syscall.WaitStatus
+		_, err := syscall.Wait4(p.pid, &state, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			close(p.states)
+			return
+		}
+		p.states <- state
+		if !state.Stopped() {
+			return
+		}
+	}
+}
+
+// exitCode returns the exit status of a command that has ended.
+func exitCode(state syscall.WaitStatus) (code int, exited bool) {
+	switch {
+	case state.Exited():
+		return state.ExitStatus(), true
+	case state.Signaled():
+		return exitSignal + int(state.Signal()), true
+	}
+	return 0, false
+}
+
+// gone reports whether no process of the group is left. It is called after the end of the
+// command, and reaps its descendants that this process has adopted.
+func (p *process) gone() bool {
+	for {
+		pid, err := syscall.Wait4(-p.pid, nil, syscall.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	return errors.Is(syscall.Kill(-p.pid, 0), syscall.ESRCH)
+}
+
+// signal sends a signal to the group.
+func (p *process) signal(sig syscall.Signal) {
+	if err := syscall.Kill(-p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		warn(p.stderr, err)
+	}
+}
+
+// terminate asks all processes to end, also those that are stopped.
+func (p *process) terminate(sig syscall.Signal) {
+	p.signal(sig)
+	p.signal(syscall.SIGCONT)
+}
+
+func (p *process) killAll() { p.signal(syscall.SIGKILL) }
+
+// report tells the guard the deadline of the lease.
+func (p *process) report(deadline time.Time) { p.guard.report(deadline) }
+
+// stopping tells the guard that the command has been asked to end within the budget.
+func (p *process) stopping(budget time.Duration) {
+	p.guard.send(guardMessage{Stopping: true, Left: budget, Wall: time.Now().Add(budget).UnixNano()})
+}
+
+// finish ends the guard and takes the terminal back.
+func (p *process) finish() {
+	p.guard.finish()
+	p.terminal.takeBack()
+	p.terminal.close()
+}
+
+// forward passes a signal on to the command. Signals of the terminal and signals that end a
+// program go to all processes of the command. SIGUSR1 and SIGUSR2 go to the command alone, because
+// they would end each of its helpers that does not catch them.
+func (s *supervision) forward(sig os.Signal) {
+	number, ok := sig.(syscall.Signal)
+	switch {
+	case !ok || s.lost != nil && number == syscall.SIGCONT && s.onLost != lostIgnore:
+		return
+	case number == syscall.SIGUSR1 || number == syscall.SIGUSR2:
+		if !s.exited {
+			if err := syscall.Kill(s.process.pid, number); err != nil && !errors.Is(err, syscall.ESRCH) {
+				warn(s.std.err, err)
+			}
+		}
+		return
+	case number == syscall.SIGTSTP:
+		s.asked = true
+	case number == syscall.SIGCONT:
+		s.asked = false
+	}
+	s.process.signal(number)
+}
+
+// stopped handles a stop of the command.
+//
+//	the command wants the terminal, and it is this process's    it gets the terminal and goes on
+//	Ctrl-Z, or this process was asked to stop                   both stop until SIGCONT
+//	another process has stopped the command                     nothing; the lock stays held
+func (s *supervision) stopped(state syscall.WaitStatus) {
+	sig, tty := state.StopSignal(), s.process.terminal
+	wantsTerminal := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	switch {
+	case wantsTerminal && tty.isMine():
+		tty.give(s.process.pid)
+		s.process.signal(syscall.SIGCONT)
+	case !s.asked && (tty == nil || !wantsTerminal && (sig != syscall.SIGTSTP || !tty.given)):
+		// the lock stays held
+	case canSuspend():
+		s.suspend()
+	case tty != nil && tty.given: // no shell would continue this process
+		s.process.signal(syscall.SIGCONT)
+	}
+}
+
+// suspend stops all processes of the command and then this one, so that the command never runs
+// while nobody renews the lease. It returns after SIGCONT. If the lease has ended meanwhile the
+// command is not continued.
+func (s *supervision) suspend() {
+	tty, byTerminal := s.process.terminal, !s.asked
+	s.asked = false
+	s.process.signal(syscall.SIGSTOP)
+	given := tty != nil && tty.given
+	tty.takeBack()
+	for drained := false; !drained; {
+		select {
+		case sig := <-s.caught.c:
+			if sig != syscall.SIGCONT && sig != syscall.SIGTSTP {
+				s.forward(sig)
+			}
+		default:
+			drained = true
+		}
+	}
+	if byTerminal {
+		_ = syscall.Kill(0, syscall.SIGTSTP) // the other processes of the shell's job
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	for sig := range s.caught.c {
+		if sig == syscall.SIGCONT {
+			break
+		}
+		if sig != syscall.SIGTSTP {
+			s.forward(sig)
+		}
+	}
+	if s.held.Err() != nil {
+		return
+	}
+	if given && tty.isMine() {
+		tty.give(s.process.pid)
+	}
+	s.process.signal(syscall.SIGCONT)
+}
+
+// canSuspend reports whether this process has a parent in its session, normally a shell that
+// will continue it.
+func canSuspend() bool {
+	own, err := unix.Getsid(0)
+	if err != nil {
+		return false
+	}
+	parent, err := unix.Getsid(os.Getppid())
+	return err == nil && own == parent
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const (
+	defaultTTL   = 30 * time.Second
+	defaultGrace = 5 * time.Second
+)
+
+var runCommand = command{
+	name: "run", args: "-key KEY [--] COMMAND [ARGUMENT ...]",
+	minArgs: 1, maxArgs: anyArgs,
+	summary: "hold a lock while a command runs",
+	about: `
+Waits for the lock, runs the command, and releases the lock after all processes of the command's
+process group have ended. The exit status is that of the command, or 128+n if signal n has killed it.
+
+The lock is renewed while the command runs. If it can no longer be relied on, because the server
+cannot be reached for example, the command gets SIGTERM (-signal) and is killed after the grace
+(-grace). Both happen before another process can get the lock: a lease of 30s is given up about 6s
+before it ends. Only if the server says that the lock is gone, after leasewheel force-release for
+example, another holder may be active at once; -on-lost kill then kills the command without grace.
+
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and SIGWINCH are forwarded to all processes of
+the command, SIGUSR1 and SIGUSR2 to the command alone. A signal that comes while leasewheel waits
+for the lock ends it with status 128+n. The command gets the terminal, so that it can read from it.
+Ctrl-Z stops the command and leasewheel; if the lease has ended when they are continued, the command
+is killed.
+
+A second process, the guard, stops the command if leasewheel is killed, or if it is stopped
+(SIGSTOP) until the lease ends. A command that has become another user, through sudo for example,
+cannot be signalled.
+
+The command finds the key in LEASEWHEEL_KEY and the fencing token in LEASEWHEEL_TOKEN. A resource
+that refuses lower tokens than the highest it has seen is safe from former holders.
+`,
+	setup: func(f *flag.FlagSet) func([]string, streams) int {
+		var o runOptions
+		o.define(f)
+		return o.run
+	},
+}
+
+// taskOptions are the flags that run and elect have in common.
+type taskOptions struct {
+	connection
+	key     string
+	ttl     time.Duration
+	grace   time.Duration
+	maxHold time.Duration
+	signal  string
+	onLost  string
+	meta    string
+}
+
+func (o *taskOptions) define(f *flag.FlagSet) {
+	o.connection.define(f)
+	f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
+	alias(f, "k", "key")
+	f.DurationVar(&o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
+	f.DurationVar(&o.grace, "grace", defaultGrace, "`duration` from the signal to the KILL when the lock is lost")
+	f.DurationVar(&o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
+	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
+	f.StringVar(&o.onLost, "on-lost", lostStop, "what happens to the command when the lock is lost: stop, kill or ignore; an `action`.\n"+
+		"With ignore the command also runs on if leasewheel is killed")
+}
+
+// runOptions are the flags of run.
+type runOptions struct {
+	taskOptions
+	wait    time.Duration
+	try     bool
+	minHold time.Duration
+	read    bool
+	write   bool
+	permits int
+	status  int
+	quiet   bool
+}
+
+func (o *runOptions) define(f *flag.FlagSet) {
+	o.taskOptions.define(f)
+	f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is host, process and command")
+	f.DurationVar(&o.wait, "wait", -1, "longest `duration` to wait for the lock, such as 30s; without it there is no limit")
+	alias(f, "w", "wait")
+	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock")
+	alias(f, "n", "nonblock")
+	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before")
+	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
+	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
+	f.IntVar(&o.permits, "permits", 0, "`number` of holders at a time: a semaphore; all holders give the same number")
+	f.IntVar(&o.status, "conflict-exit-code", exitNotAcquired, "exit `status` if the lock is taken")
+	alias(f, "E", "conflict-exit-code")
+	f.BoolVar(&o.quiet, "quiet", false, "do not print that the lock is taken")
+	alias(f, "q", "quiet")
+}
+
+// check returns the error of a wrong flag.
+func (o *taskOptions) check() error {
+	switch {
+	case o.key == "":
+		return usageError{"-key is needed"}
+	case o.grace < 0:
+		return usageError{fmt.Sprintf("-grace must not be negative, got %v", o.grace)}
+	case o.onLost != lostStop && o.onLost != lostKill && o.onLost != lostIgnore:
+		return usageError{fmt.Sprintf("-on-lost must be stop, kill or ignore, got %q", o.onLost)}
+	}
+	if _, ok := signalNamed(o.signal); !ok {
+		return usageError{fmt.Sprintf("-signal: this system has no signal %q to send", o.signal)}
+	}
+	return nil
+}
+
+func (o *runOptions) check() error {
+	kinds := 0
+	for _, set := range []bool{o.read, o.write, o.permits != 0} {
+		if set {
+			kinds++
+		}
+	}
+	switch {
+	case kinds > 1:
+		return usageError{"-read, -write and -permits exclude each other"}
+	case o.permits < 0 || o.permits > lock.MaxPermits:
+		return usageError{fmt.Sprintf("-permits must be 1 to %d, got %d", lock.MaxPermits, o.permits)}
+	case o.try && o.wait >= 0:
+		return usageError{"-nonblock and -wait exclude each other"}
+	case o.status < 0 || o.status > 255:
+		return usageError{fmt.Sprintf("-conflict-exit-code must be 0 to 255, got %d", o.status)}
+	}
+	return o.taskOptions.check()
+}
+
+// task returns the task for a command line. The grace of a task that is killed at once, or not at all, is 0.
+func (o *taskOptions) task(args []string, std streams) (*task, error) {
+	t, err := newTask(args, std)
+	if err != nil {
+		return nil, err
+	}
+	t.signal, _ = signalNamed(o.signal)
+	t.onLost, t.debug, t.reserve = o.onLost, o.verbose, reserveFor(o.ttl)
+	if o.onLost == lostStop {
+		t.grace = o.grace
+	}
+	return t, nil
+}
+
+// options returns the options of a client whose leases leave the task its grace.
+func (o *taskOptions) options(t *task) (lock.Options, error) {
+	timing, err := renewalFor(o.ttl, t.grace)
+	if err != nil {
+		return lock.Options{}, err
+	}
+	meta := cmp.Or(o.meta, defaultMeta(t))
+	return lock.Options{
+		Terms:     lock.Terms{TTL: o.ttl, MaxHold: o.maxHold, Metadata: meta[:min(len(meta), lock.MaxMetadataLen)]},
+		Renewal:   timing,
+		WarnAfter: -1,
+	}, nil
+}
+
+// defaultMeta names the host, the process and the program.
+func defaultMeta(t *task) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s pid %d %s", host, os.Getpid(), filepath.Base(t.path))
+}
+
+// run runs the command.
+func (o *runOptions) run(args []string, std streams) int {
+	if err := o.check(); err != nil {
+		return fail(std, err)
+	}
+	t, err := o.task(args, std)
+	if err != nil {
+		return failStart(std, err)
+	}
+	caught := catchSignals()
+	defer caught.stop()
+	client, held, err := o.acquire(t, caught)
+	if err != nil {
+		return o.failed(std, err)
+	}
+	result := t.run(held, caught)
+	return release(client, held, result, std)
+}
+
+// acquire returns the lock with its client.
+func (o *runOptions) acquire(t *task, caught *signals) (*lockClient, *lock.Held, error) {
+	options, err := o.options(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	options.MinHold = o.minHold
+	return o.lock(options, t.std, caught, o.of)
+}
+
+// lock connects and waits for the lock that of returns. A signal ends both.
+func (o *connection) lock(options lock.Options, std streams, caught *signals, of func(*lock.Client) lock.Locker) (*lockClient, *lock.Held, error) {
+	var client *lockClient
+	var held *lock.Held
+	err := caught.during(func(ctx context.Context) (err error) {
+		if client, err = o.client(ctx, std, options); err != nil {
+			return err
+		}
+		held, err = of(client.Client).Lock(ctx)
+		return err
+	})
+	if err == nil {
+		return client, held, nil
+	}
+	if held != nil {
+		_ = held.Unlock(context.Background())
+	}
+	if client != nil {
+		_ = client.shut() // leaves the queue
+	}
+	return nil, nil, err
+}
+
+// of returns the lock that the flags describe.
+func (o *runOptions) of(c *lock.Client) lock.Locker {
+	var l lock.Locker = c.Mutex(o.key)
+	switch {
+	case o.read:
+		l = c.RWMutex(o.key).RLocker()
+	case o.write:
+		l = c.RWMutex(o.key)
+	case o.permits > 0:
+		l = c.Semaphore(o.key, o.permits)
+	}
+	switch {
+	case o.try:
+		return lock.WaitAtMost(l, 0)
+	case o.wait >= 0:
+		return lock.WaitAtMost(l, o.wait)
+	}
+	return l
+}
+
+// failed prints why there is no lock and returns the exit status.
+func (o *runOptions) failed(std streams, err error) int {
+	var signal signalError
+	switch {
+	case errors.As(err, &signal):
+		return statusOf(err)
+	case statusOf(err) != exitNotAcquired:
+		return fail(std, err)
+	}
+	if !o.quiet {
+		fmt.Fprintln(std.err, "leasewheel:", err)
+	}
+	return o.status
+}
+
+// failStart prints that a program cannot be started and returns the exit status.
+func failStart(std streams, err error) int {
+	fmt.Fprintln(std.err, "leasewheel:", err)
+	var start startError
+	if errors.As(err, &start) {
+		return start.code()
+	}
+	return exitFailed
+}
+
+// release unlocks and closes the client. It returns the exit status of the command, or exitLost.
+func release(client *lockClient, held *lock.Held, result outcome, std streams) int {
+	err := held.Unlock(context.Background())
+	if closeErr := client.shut(); err == nil {
+		err = closeErr
+	}
+	if err != nil && !errors.Is(err, lock.ErrLost) {
+		fmt.Fprintln(std.err, "leasewheel: the command has ended, but the release of its lock is not confirmed:", err)
+	}
+	return result.code
+}

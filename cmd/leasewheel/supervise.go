@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const (
+	checkInterval = 100 * time.Millisecond // between two looks at the clocks and the processes
+	killTimeout   = 10 * time.Second       // for killed processes to end
+)
+
+// supervision watches a running command. Its goroutine is that of run.
+//
+//	state                      left by
+//	running                    the end of the command, a loss
+//	stopping after a loss      the end of all processes, or the end of the grace: KILL
+//	killed                     the end of all processes, or killTimeout
+//	ended, processes remain    the end of these processes, a loss
+type supervision struct {
+	*task
+	process *process
+	held    *lock.Held
+	caught  *signals
+
+	exited bool
+	code   int
+	lost   error
+	kill   <-chan time.Time // the end of the grace
+	giveUp <-chan time.Time // the end of killTimeout
+	asked  bool             // a signal asked to suspend the command
+}
+
+// run returns when the command and all processes of its group have ended.
+func (s *supervision) run() outcome {
+	ended, states := s.held.Done(), s.process.states
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	s.process.report(s.held.Deadline())
+	for {
+		if err := s.held.Err(); err != nil && s.lost == nil {
+			s.lose(err)
+		}
+		select {
+		case <-ended:
+			ended = nil
+		case sig := <-s.caught.c:
+			s.forward(sig)
+		case state, ok := <-states:
+			if !ok {
+				states = nil // never: the last state is the end of the command
+			} else if code, exited := exitCode(state); exited {
+				s.exited, s.code, states = true, code, nil
+			} else {
+				s.stopped(state)
+			}
+		case <-s.kill:
+			s.killAll()
+		case <-s.giveUp:
+			fmt.Fprintln(s.std.err, "leasewheel: some processes of the command are still running")
+			return s.outcome()
+		case <-tick.C:
+			s.process.report(s.held.Deadline())
+		}
+		if s.exited && s.process.gone() {
+			return s.outcome()
+		}
+	}
+}
+
+// outcome returns the result. A command that may run on after a loss keeps its status.
+func (s *supervision) outcome() outcome {
+	if s.lost == nil {
+		s.lost = s.held.Err()
+	}
+	if s.lost != nil && (s.onLost != lostIgnore || !s.exited) {
+		return outcome{exitLost, s.lost}
+	}
+	return outcome{s.code, nil}
+}
+
+// lose stops the command.
+func (s *supervision) lose(err error) {
+	s.lost = err
+	if s.onLost == lostIgnore {
+		s.describe(s.held.Key(), err, "the command runs on")
+		return
+	}
+	budget := s.budget(err)
+	if budget <= 0 {
+		s.describe(s.held.Key(), err, "killing the command")
+		s.killAll()
+		return
+	}
+	s.describe(s.held.Key(), err, "stopping the command")
+	s.process.stopping(budget)
+	s.process.terminate(s.signal)
+	s.kill = time.After(budget)
+}
+
+// killAll kills all processes of the command.
+func (s *supervision) killAll() {
+	s.kill = nil
+	s.process.killAll()
+	if s.giveUp == nil {
+		s.giveUp = time.After(killTimeout)
+	}
+}
+
+// warn prints that a signal could not be sent.
+func warn(stderr *os.File, err error) {
+	if err != nil {
+		fmt.Fprintln(stderr, "leasewheel: cannot signal the command:", err)
+	}
+}

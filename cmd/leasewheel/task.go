@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// What happens to the command when the lock is lost.
+const (
+	lostStop   = "stop"   // it gets a signal and is killed after the grace
+	lostKill   = "kill"   // it is killed at once
+	lostIgnore = "ignore" // nothing
+)
+
+// task is a command to be run while a lock is held.
+type task struct {
+	path    string // of the program
+	args    []string
+	grace   time.Duration
+	reserve time.Duration // from the KILL to the end of the lease
+	signal  syscall.Signal
+	onLost  string
+	debug   bool // print the story of a loss
+	std     streams
+}
+
+// outcome is how a run of a task has ended.
+type outcome struct {
+	code int
+	lost error // why the lock was not held to the end
+}
+
+// startError is a program that cannot be started.
+type startError struct {
+	name string
+	err  error
+}
+
+func (e startError) Error() string { return fmt.Sprintf("%s: %v", e.name, e.err) }
+
+// code returns the exit status.
+func (e startError) code() int {
+	if errors.Is(e.err, fs.ErrPermission) || errors.Is(e.err, syscall.ENOEXEC) || errors.Is(e.err, exec.ErrDot) {
+		return exitNotExecutable
+	}
+	return exitNotFound
+}
+
+// newTask returns the task for a command line. It looks for the program before any lock is
+// taken; the error is then a startError.
+func newTask(args []string, std streams) (*task, error) {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		var not *exec.Error
+		if errors.As(err, &not) {
+			err = not.Err
+		}
+		return nil, startError{args[0], err}
+	}
+	return &task{path: path, args: args, std: std}, nil
+}
+
+// environment returns the environment of the command.
+func environment(held *lock.Held) []string {
+	return append(os.Environ(),
+		"LEASEWHEEL_KEY="+held.Key(),
+		"LEASEWHEEL_TOKEN="+strconv.FormatUint(held.Token(), 10))
+}
+
+// run runs the command and returns after all processes of its group have ended, or could not be
+// killed. The caller then unlocks. A command that cannot be started returns the status for that.
+func (t *task) run(held *lock.Held, caught *signals) outcome {
+	if err := held.Err(); err != nil {
+		return outcome{exitLost, err}
+	}
+	caught.catchMore()
+	defer caught.catchLess()
+	p, err := t.start(environment(held))
+	if err != nil {
+		fmt.Fprintln(t.std.err, "leasewheel:", err)
+		var failed startError
+		if errors.As(err, &failed) {
+			return outcome{code: failed.code()}
+		}
+		return outcome{code: exitFailed}
+	}
+	defer p.finish()
+	s := supervision{task: t, process: p, held: held, caught: caught}
+	return s.run()
+}
+
+// budget returns how long the command may take to end after a loss. It is 0 or less if the
+// lease may be another's already.
+func (t *task) budget(lost error) time.Duration {
+	var why *renewal.LostError
+	if t.onLost == lostKill {
+		return 0
+	}
+	if errors.As(lost, &why) && why.Reason == renewal.Expired {
+		return min(t.grace, why.Left-t.reserve/2)
+	}
+	return t.grace // the server has said that the lock is gone, or it is held still
+}
+
+// describe prints why the lock was lost.
+func (t *task) describe(key string, lost error, doing string) {
+	fmt.Fprintf(t.std.err, "leasewheel: lost the lock %q: %v; %s\n", key, lossText(lost), doing)
+	var why *renewal.LostError
+	if t.debug && errors.As(lost, &why) {
+		fmt.Fprintln(t.std.err, strings.TrimRight(why.Story().String(), "\n"))
+	}
+}
+
+// lossText returns the reason and the cause of a loss.
+func lossText(lost error) string {
+	var why *renewal.LostError
+	if !errors.As(lost, &why) {
+		return lost.Error()
+	}
+	text := why.Reason.String()
+	if cause := why.Cause(); cause != renewal.CauseUnknown {
+		text += " (" + cause.String() + ")"
+	}
+	if why.Err != nil {
+		text += ": " + why.Err.Error()
+	}
+	return text
+}
