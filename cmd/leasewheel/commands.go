@@ -14,7 +14,9 @@ var commands []command
 
 func init() {
 	commands = []command{
-		runCommand,
+		runCommand, electCommand, acquireCommand, releaseCommand,
+		lsCommand, inspectCommand, watchCommand, forceReleaseCommand,
+		checkCommand, benchCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 
@@ -33,7 +35,7 @@ func (c command) printHelp(w io.Writer) {
 	for _, o := range c.options() {
 		fmt.Fprintf(w, "  %s\n        %s\n", o.label(), o.usage)
 	}
-	if c.name == runCommand.name {
+	if c.takesCommand() {
 		fmt.Fprint(w, platformNotes)
 	}
 }

@@ -79,31 +79,21 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 // runOptions are the flags of run.
 type runOptions struct {
 	taskOptions
-	wait    time.Duration
-	try     bool
+	waitOptions
 	minHold time.Duration
 	read    bool
 	write   bool
 	permits int
-	status  int
-	quiet   bool
 }
 
 func (o *runOptions) define(f *flag.FlagSet) {
 	o.taskOptions.define(f)
 	f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is host, process and command")
-	f.DurationVar(&o.wait, "wait", -1, "longest `duration` to wait for the lock, such as 30s; without it there is no limit")
-	alias(f, "w", "wait")
-	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock")
-	alias(f, "n", "nonblock")
+	o.defineWait(f)
 	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
 	f.IntVar(&o.permits, "permits", 0, "`number` of holders at a time: a semaphore; all holders give the same number")
-	f.IntVar(&o.status, "conflict-exit-code", exitNotAcquired, "exit `status` if the lock is taken")
-	alias(f, "E", "conflict-exit-code")
-	f.BoolVar(&o.quiet, "quiet", false, "do not print that the lock is taken")
-	alias(f, "q", "quiet")
 }
 
 // check returns the error of a wrong flag.
@@ -134,10 +124,9 @@ func (o *runOptions) check() error {
 		return usageError{"-read, -write and -permits exclude each other"}
 	case o.permits < 0 || o.permits > lock.MaxPermits:
 		return usageError{fmt.Sprintf("-permits must be 1 to %d, got %d", lock.MaxPermits, o.permits)}
-	case o.try && o.wait >= 0:
-		return usageError{"-nonblock and -wait exclude each other"}
-	case o.status < 0 || o.status > 255:
-		return usageError{fmt.Sprintf("-conflict-exit-code must be 0 to 255, got %d", o.status)}
+	}
+	if err := o.waitOptions.check(); err != nil {
+		return err
 	}
 	return o.taskOptions.check()
 }
@@ -242,28 +231,7 @@ func (o *runOptions) of(c *lock.Client) lock.Locker {
 	case o.permits > 0:
 		l = c.Semaphore(o.key, o.permits)
 	}
-	switch {
-	case o.try:
-		return lock.WaitAtMost(l, 0)
-	case o.wait >= 0:
-		return lock.WaitAtMost(l, o.wait)
-	}
-	return l
-}
-
-// failed prints why there is no lock and returns the exit status.
-func (o *runOptions) failed(std streams, err error) int {
-	var signal signalError
-	switch {
-	case errors.As(err, &signal):
-		return statusOf(err)
-	case statusOf(err) != exitNotAcquired:
-		return fail(std, err)
-	}
-	if !o.quiet {
-		fmt.Fprintln(std.err, "leasewheel:", err)
-	}
-	return o.status
+	return o.bound(l)
 }
 
 // failStart prints that a program cannot be started and returns the exit status.

@@ -1,0 +1,61 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// child is a command that leasewheel runs in tests. It ends the process.
+//
+//	signals       prints its pid and each signal; ends with status 7 after SIGTERM
+//	stubborn      the same, but does not end
+//	family        starts a stubborn process in its group and prints its pid too; ends after SIGTERM
+//	orphan        starts such a process and ends at once, with status 3
+//	exit N        ends with status N
+func child(args []string) {
+	caught := make(chan os.Signal, 100)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
+	stubborn := false
+	switch args[0] {
+	case "exit":
+		code, _ := strconv.Atoi(args[1])
+		os.Exit(code)
+	case "stubborn":
+		stubborn = true
+	case "family", "orphan":
+		helper := exec.Command(os.Args[0], childName, "helper")
+		helper.Stdout, helper.Stderr = os.Stdout, os.Stderr
+		if err := helper.Start(); err != nil {
+			panic(err)
+		}
+		if args[0] == "orphan" {
+			os.Exit(3)
+		}
+	case "helper":
+		fmt.Printf("helper=%d\n", os.Getpid())
+		stubborn = true
+	}
+	if args[0] != "helper" {
+		fmt.Printf("pid=%d\n", os.Getpid())
+	}
+	end := time.After(2 * time.Minute) // no process of a broken test stays
+	for {
+		select {
+		case sig := <-caught:
+			fmt.Printf("%s got %v\n", args[0], sig)
+			if sig == syscall.SIGTERM && !stubborn {
+				os.Exit(7)
+			}
+		case <-end:
+			os.Exit(1)
+		}
+	}
+}
