@@ -37,6 +37,7 @@ func child(args []string) {
 			panic(err)
 		}
 		if args[0] == "orphan" {
+			fmt.Printf("pid=%d\n", os.Getpid())
 			os.Exit(3)
 		}
 	case "helper":

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,10 @@ func TestMain(m *testing.M) {
 			child(os.Args[2:])
 		}
 		os.Exit(status(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "24"); err != nil { // most of the tests wait for a lease to end
+		panic(err)
 	}
 	goleak.VerifyTestMain(shared.Around(m))
 }
