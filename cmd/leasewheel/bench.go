@@ -128,7 +128,7 @@ func (o *benchOptions) measure(ctx context.Context, std streams) (result benchRe
 	if result.Concurrent, err = measurePairs(ctx, client.Client, prefix, o.callers, part); err != nil {
 		return result, err
 	}
-	result.Renewals, err = measureRenewals(ctx, client.Client.With(lock.Terms{TTL: ttl}), prefix, o.leases, ttl, part)
+	result.Renewals, err = measureRenewals(ctx, client.With(lock.Terms{TTL: ttl}), prefix, o.leases, ttl, part)
 	return result, err
 }
 

@@ -38,11 +38,11 @@ type connection struct {
 }
 
 // define defines the flags.
-func (c *connection) define(f *flag.FlagSet) {
-	f.StringVar(&c.url, "url", "", "`URL` of the server; the default is $LEASEWHEEL_URL, or "+defaultURL+".\n"+
+func (o *connection) define(f *flag.FlagSet) {
+	f.StringVar(&o.url, "url", "", "`URL` of the server; the default is $LEASEWHEEL_URL, or "+defaultURL+".\n"+
 		"Others can see flags in the list of processes, so put a password into the variable.")
-	f.StringVar(&c.prefix, "prefix", "", "`text` before the names of all keys; the default is $LEASEWHEEL_PREFIX, or lw:")
-	f.BoolVar(&c.verbose, "verbose", false, "print the log of the library to stderr")
+	f.StringVar(&o.prefix, "prefix", "", "`text` before the names of all keys; the default is $LEASEWHEEL_PREFIX, or lw:")
+	f.BoolVar(&o.verbose, "verbose", false, "print the log of the library to stderr")
 	alias(f, "v", "verbose")
 }
 
@@ -54,12 +54,12 @@ type server struct {
 
 // open returns the store. The error is a usageError if the URL is bad. It asks the server
 // once whether it is a node of a cluster.
-func (c *connection) open(ctx context.Context) (*server, error) {
-	rdb, err := dial(ctx, firstOf(c.url, os.Getenv(urlEnv), defaultURL))
+func (o *connection) open(ctx context.Context) (*server, error) {
+	rdb, err := dial(ctx, firstOf(o.url, os.Getenv(urlEnv), defaultURL))
 	if err != nil {
 		return nil, err
 	}
-	store, err := redisstore.New(rdb, &redisstore.Options{Prefix: firstOf(c.prefix, os.Getenv(prefixEnv))})
+	store, err := redisstore.New(rdb, &redisstore.Options{Prefix: firstOf(o.prefix, os.Getenv(prefixEnv))})
 	if err != nil {
 		_ = rdb.Close()
 		return nil, usageError{err.Error()}
@@ -74,8 +74,8 @@ func (s *server) close() {
 }
 
 // logger returns the logger of the library.
-func (c *connection) logger(std streams) *slog.Logger {
-	if !c.verbose {
+func (o *connection) logger(std streams) *slog.Logger {
+	if !o.verbose {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(std.err, nil))
@@ -88,13 +88,13 @@ type lockClient struct {
 }
 
 // client returns a client of locks. The caller closes it with shut.
-func (c *connection) client(ctx context.Context, std streams, o lock.Options) (*lockClient, error) {
-	s, err := c.open(ctx)
+func (o *connection) client(ctx context.Context, std streams, options lock.Options) (*lockClient, error) {
+	s, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.Logger = c.logger(std)
-	client, err := lock.New(s.store, &o)
+	options.Logger = o.logger(std)
+	client, err := lock.New(s.store, &options)
 	if err != nil {
 		s.close()
 		return nil, usageError{err.Error()}

@@ -30,7 +30,7 @@ terms rise. leasewheel inspect shows the leader and the first candidates by thei
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o electOptions
-		o.taskOptions.define(f)
+		o.define(f)
 		f.StringVar(&o.meta, "id", "", "`name` of this candidate; the default is host, process and command")
 		return o.run
 	},
@@ -136,7 +136,7 @@ The handle is a secret: who has it can release the lock.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o acquireOptions
-		o.connection.define(f)
+		o.define(f)
 		f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 		alias(f, "k", "key")
 		f.DurationVar(&o.ttl, "ttl", time.Minute, "`duration` of the lease, which is not renewed")
@@ -160,7 +160,7 @@ func (o *acquireOptions) acquire(_ []string, std streams) int {
 	if o.key == "" {
 		return fail(std, usageError{"-key is needed"})
 	}
-	if err := o.waitOptions.check(); err != nil {
+	if err := o.check(); err != nil {
 		return fail(std, err)
 	}
 	host, _ := os.Hostname()

@@ -113,7 +113,7 @@ func TestWithoutTheGuardTheKernelSignalsTheCommand(t *testing.T) {
 	require.NoError(t, syscall.Kill(guards[0], syscall.SIGKILL))
 	p.signal(t, syscall.SIGKILL)
 	awaitDead(t, pid)
-	assert.Contains(t, p.out.String(), "got terminated")
+	p.prints(t, "got terminated")
 }
 
 // TestAfterASleepTheCommandIsKilledAtOnce stops all three processes until the lease has ended, as

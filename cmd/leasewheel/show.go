@@ -94,7 +94,7 @@ type showOptions struct {
 }
 
 func (o *showOptions) defineJSON(f *flag.FlagSet) {
-	o.connection.define(f)
+	o.define(f)
 	f.BoolVar(&o.json, "json", false, "print JSON")
 }
 

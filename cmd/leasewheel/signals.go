@@ -55,7 +55,7 @@ func (s *signals) during(f func(ctx context.Context) error) error {
 				continue
 			}
 			cancel(signalError{sig})
-			<-ended
+			_ = <-ended // the signal says more
 			return signalError{sig}
 		}
 	}

@@ -43,12 +43,12 @@ func marginFor(ttl, grace time.Duration) time.Duration {
 // for that. A lease ends at its deadline only, however many renewals fail before.
 func renewalFor(ttl, grace time.Duration) (renewal.Options, error) {
 	margin := marginFor(ttl, grace)
-	fraction := (1 - driftPart - roundingPart - 2*float64(margin)/float64(ttl)) / 2
-	if fraction < minFraction {
+	if grace > longestGrace(ttl) {
 		return renewal.Options{}, usageError{fmt.Sprintf("-grace %v is too long for -ttl %v: the command must be stopped %v before the lease ends, "+
 			"and two renewals must fit in before that; the longest grace for this TTL is %v, and the shortest TTL for this grace %v",
 			grace, ttl, margin.Round(time.Millisecond), longestGrace(ttl), shortestTTL(grace))}
 	}
+	fraction := (1 - driftPart - roundingPart - 2*float64(margin)/float64(ttl)) / 2
 	return renewal.Options{Margin: margin, Fraction: min(fraction, maxFraction), Failures: -1}, nil
 }
 

@@ -1,0 +1,85 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const manPage = "leasewheel.1"
+
+var update = flag.Bool("update", false, "write "+manPage)
+
+// TestTheManualPageIsUpToDate compares the page with the flags. go test -run ManualPage -update writes it.
+func TestTheManualPageIsUpToDate(t *testing.T) {
+	t.Parallel()
+	if *update {
+		require.NoError(t, os.WriteFile(manPage, []byte(manual()), 0o644))
+	}
+	page, err := os.ReadFile(manPage)
+	require.NoError(t, err)
+	assert.Equal(t, manual(), string(page))
+	for _, c := range commands {
+		assert.NotEmpty(t, c.summary, c.name)
+		for _, o := range c.options() {
+			assert.NotEmpty(t, o.usage, "%s -%s", c.name, o.long)
+			assert.Contains(t, string(page), roff(o.label()))
+		}
+	}
+}
+
+func TestTheUsageListsAllCommands(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t).URL()
+	usage := stdoutOf(t, server, "help")
+	for _, c := range commands {
+		assert.Contains(t, usage, "  "+c.name+" ")
+		assert.Contains(t, stdoutOf(t, server, "help", c.name), "Usage: leasewheel "+c.name)
+	}
+	_, errs, code := result(t, server)
+	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, usage, errs)
+	assert.Equal(t, usage, stdoutOf(t, server, "--help"))
+	assert.Contains(t, stdoutOf(t, server, "version"), "leasewheel ")
+	assert.Equal(t, manual(), stdoutOf(t, server, "man"))
+}
+
+func TestTheCompletionsKnowAllCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	for shell, script := range map[string]string{"bash": bashScript(), "zsh": zshScript(), "fish": fishScript()} {
+		assert.Equal(t, script, stdoutOf(t, shared.Server(t).URL(), "completion", shell))
+		for _, c := range commands {
+			assert.Contains(t, script, c.name, shell)
+			for _, o := range c.options() {
+				assert.Contains(t, script, o.long, shell)
+			}
+		}
+	}
+}
+
+func TestBashCompletes(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	for line, want := range map[string]string{
+		"leasewheel el":           "elect",
+		"leasewheel run -on":      "-on-lost",
+		"leasewheel help wat":     "watch",
+		"leasewheel completion z": "zsh",
+		"leasewheel inspect -js":  "-json",
+	} {
+		script := bashScript() + "COMP_WORDS=(" + line + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _leasewheel; echo \"${COMPREPLY[*]}\""
+		out, err := exec.Command(bash, "--norc", "-c", script).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, want, strings.TrimSpace(string(out)), line)
+	}
+}
