@@ -41,8 +41,8 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"not executable", "run -k KEY -- " + plain, 126, "permission denied"},
 		{"not found beats taken", "run -n -k " + taken + " -- no-such-program", 127, "no-such-program"},
 		{"taken", "run -n -k " + taken + " -- true", 75, "is held by another"},
-		{"taken for the whole wait", "run -w 20ms -k " + taken + " -- true", 75, "waited for 20ms"},
-		{"taken, wait of nothing", "run -w 0 -k " + taken + " -- true", 75, taken},
+		{"taken for the whole wait", "run -w 3s -k " + taken + " -- true", 75, "waited for 3s"},
+		{"taken, no wait", "run -w 0 -k " + taken + " -- true", 75, taken},
 		{"taken, other status", "run -n -E 1 -k " + taken + " -- true", 1, "is held by another"},
 		{"taken, status 0", "run -n -E 0 -q -k " + taken + " -- true", 0, ""},
 		{"taken, quiet", "run -n -q -k " + taken + " -- true", 75, ""},
@@ -172,6 +172,7 @@ func TestRunKeepsTheLockForItsMinHold(t *testing.T) {
 	assert.Greater(t, info.FreeIn, time.Minute)
 	_, _, code := result(t, server, runArgs(key, []string{"-n"}, "exit", "0")...)
 	assert.Equal(t, exitNotAcquired, code)
+	stdoutOf(t, server, "force-release", "-yes", key) // for -count
 }
 
 func TestWaitersGetTheLockInTheirOrder(t *testing.T) {

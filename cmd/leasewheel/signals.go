@@ -44,18 +44,22 @@ func (s *signals) stop() { signal.Stop(s.c) }
 func (s *signals) during(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	ended := make(chan error, 1)
-	go func() { ended <- f(ctx) }()
+	var err error // of f, set before ended is closed
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = f(ctx)
+	}()
 	for {
 		select {
-		case err := <-ended:
+		case <-ended:
 			return err
 		case sig := <-s.c:
 			if !ends(sig) {
 				continue
 			}
 			cancel(signalError{sig})
-			_ = <-ended // the signal says more
+			<-ended
 			return signalError{sig}
 		}
 	}
