@@ -19,6 +19,7 @@ import (
 //	family        starts a stubborn process in its group and prints its pid too; ends after SIGTERM
 //	orphan        starts such a process and ends at once, with status 3
 //	exit N        ends with status N
+//	alive PID ... prints whether these processes are alive
 func child(args []string) {
 	caught := make(chan os.Signal, 100)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
@@ -28,6 +29,16 @@ func child(args []string) {
 	case "exit":
 		code, _ := strconv.Atoi(args[1])
 		os.Exit(code)
+	case "alive":
+		for _, arg := range args[1:] {
+			pid, _ := strconv.Atoi(arg)
+			state := "dead"
+			if alive(pid) {
+				state = "alive"
+			}
+			fmt.Printf("%d=%s\n", pid, state)
+		}
+		os.Exit(0)
 	case "stubborn":
 		stubborn = true
 	case "family", "orphan":

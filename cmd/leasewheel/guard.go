@@ -78,6 +78,18 @@ func (g *guardState) abandoned(now time.Time) {
 	}
 }
 
+// wait returns how long nothing is due, at most the given time.
+func (g *guardState) wait(now time.Time, most time.Duration) time.Duration {
+	next := g.kill
+	if !g.stopping {
+		next = g.end
+	}
+	if g.group == 0 || g.killed || next == (instant{}) {
+		return most
+	}
+	return min(max(next.at.Sub(now), 0), most)
+}
+
 // due returns whether the command must get its signal now, and whether it must be killed. Each
 // is reported once.
 func (g *guardState) due(now time.Time) (terminate, kill bool) {

@@ -102,8 +102,6 @@ func guard(std streams) int {
 		}
 	}()
 	var state guardState
-	tick := time.NewTicker(guardInterval)
-	defer tick.Stop()
 	for alone := false; ; {
 		select {
 		case m, ok := <-messages:
@@ -116,7 +114,7 @@ func guard(std streams) int {
 			default:
 				state.apply(m, time.Now())
 			}
-		case <-tick.C:
+		case <-time.After(state.wait(time.Now(), guardInterval)):
 		}
 		state.act(std)
 		if alone && (state.killed || state.group == 0 || errors.Is(syscall.Kill(-state.group, 0), syscall.ESRCH)) {

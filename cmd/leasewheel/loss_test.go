@@ -19,12 +19,11 @@ import (
 // alive.
 func rival(t *testing.T, server, key string, pids ...int) *program {
 	t.Helper()
-	script := "for p in"
+	args := []string{"alive"}
 	for _, pid := range pids {
-		script += " " + strconv.Itoa(pid)
+		args = append(args, strconv.Itoa(pid))
 	}
-	script += `; do if kill -0 $p 2>/dev/null && ! grep -q ') Z ' /proc/$p/stat 2>/dev/null; then echo $p=alive; else echo $p=dead; fi; done`
-	p := start(t, server, "run", "-k", key, "-w", "1m", "--", "sh", "-c", script)
+	p := start(t, server, runArgs(key, []string{"-w", "1m"}, args...)...)
 	awaitWaiting(t, client(t, server), key, 1)
 	return p
 }

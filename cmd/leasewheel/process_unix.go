@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -202,28 +203,16 @@ func (s *supervision) suspend() {
 	s.process.signal(syscall.SIGSTOP)
 	given := tty != nil && tty.given
 	tty.takeBack()
-	for drained := false; !drained; {
-		select {
-		case sig := <-s.caught.c:
-			if sig != syscall.SIGCONT && sig != syscall.SIGTSTP {
-				s.forward(sig)
-			}
-		default:
-			drained = true
-		}
-	}
+	signal.Ignore(syscall.SIGTSTP) // Go could deliver one that is caught after the SIGCONT that follows it
+	s.forwardPending()
 	if byTerminal {
 		_ = syscall.Kill(0, syscall.SIGTSTP) // the other processes of the shell's job
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	for sig := range s.caught.c {
-		if sig == syscall.SIGCONT {
-			break
-		}
-		if sig != syscall.SIGTSTP {
-			s.forward(sig)
-		}
+	for sig := <-s.caught.c; sig != syscall.SIGCONT; sig = <-s.caught.c {
+		s.forward(sig)
 	}
+	s.caught.catchMore()
 	if s.held.Err() != nil {
 		return
 	}
@@ -231,6 +220,20 @@ func (s *supervision) suspend() {
 		tty.give(s.process.pid)
 	}
 	s.process.signal(syscall.SIGCONT)
+}
+
+// forwardPending forwards the signals that have come, except those of job control.
+func (s *supervision) forwardPending() {
+	for {
+		select {
+		case sig := <-s.caught.c:
+			if sig != syscall.SIGCONT && sig != syscall.SIGTSTP {
+				s.forward(sig)
+			}
+		default:
+			return
+		}
+	}
 }
 
 // canSuspend reports whether this process has a parent in its session, normally a shell that
