@@ -34,7 +34,7 @@ var (
 	variables = [][2]string{
 		{urlEnv, "the URL of the server, if there is no -url: host:port, redis://user:password@host:port/db, rediss:// for TLS, " +
 			"unix:///path, redis://node1:6379?addr=node2:6379 for a cluster, redis://sentinel1:26379?master_name=NAME&addr=sentinel2:26379 for Sentinel. " +
-			"The address of one node of a cluster is enough"},
+			"The address of one node of a cluster is enough. The command of run and elect inherits the variable"},
 		{prefixEnv, "the prefix of all keys, if there is no -prefix"},
 		{handleEnv, "the handle for release"},
 		{"LEASEWHEEL_KEY, LEASEWHEEL_TOKEN", "set for the command: the key and the fencing token"},

@@ -72,8 +72,8 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 	f.DurationVar(&o.grace, "grace", defaultGrace, "`duration` from the signal to the KILL when the lock is lost")
 	f.DurationVar(&o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
-	f.StringVar(&o.onLost, "on-lost", lostStop, "what happens to the command when the lock is lost: stop, kill or ignore; an `action`.\n"+
-		"With ignore the command also runs on if leasewheel is killed")
+	f.StringVar(&o.onLost, "on-lost", lostStop, "`action` when the lock is lost: stop, kill or ignore the command.\n"+
+		"With ignore it also runs on if leasewheel is killed")
 }
 
 // runOptions are the flags of run.

@@ -50,10 +50,10 @@ func (e startError) Error() string { return fmt.Sprintf("%s: %v", e.name, e.err)
 
 // code returns the exit status.
 func (e startError) code() int {
-	if errors.Is(e.err, fs.ErrPermission) || errors.Is(e.err, syscall.ENOEXEC) || errors.Is(e.err, exec.ErrDot) {
-		return exitNotExecutable
+	if errors.Is(e.err, exec.ErrNotFound) || errors.Is(e.err, fs.ErrNotExist) {
+		return exitNotFound
 	}
-	return exitNotFound
+	return exitNotExecutable
 }
 
 // newTask returns the task for a command line. It looks for the program before any lock is
