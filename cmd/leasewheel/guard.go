@@ -5,6 +5,10 @@ import "time"
 // guardName is the command that a guard runs. Users do not call it.
 const guardName = "guard"
 
+// guardDelay is how much later than leasewheel the guard acts, so that normally it need not. The
+// reserve of the lease covers it.
+const guardDelay = 50 * time.Millisecond
+
 // guardMessage is what leasewheel tells its guard, as a line of JSON. Times are given twice, as
 // an instant of the wall clock and as the time until then, because either clock may be wrong:
 // the wall clock after a step, the other after a sleep of the machine.
@@ -60,9 +64,9 @@ func (g *guardState) apply(m guardMessage, now time.Time) {
 	case m.Group != 0:
 		g.group, g.signal, g.grace = m.Group, m.Signal, m.Grace
 	case m.Stopping:
-		g.stopping, g.kill = true, instantOf(m, now)
+		g.stopping, g.kill = true, instantOf(m, now).plus(guardDelay)
 	case !g.stopping:
-		g.end = instantOf(m, now)
+		g.end = instantOf(m, now).plus(guardDelay)
 		g.kill = g.end.plus(g.grace)
 	}
 }

@@ -103,6 +103,20 @@ func TestACommandThatAnotherStopsKeepsItsLock(t *testing.T) {
 	assert.Equal(t, 7, p.code(t))
 }
 
+func TestWithoutTheGuardTheCommandIsKilledAfterItsGrace(t *testing.T) {
+	t.Parallel()
+	server, key := shared.Server(t).URL(), t.Name()
+	p := start(t, server, runArgs(key, losing(), "stubborn")...)
+	pid := p.number(t, "pid")
+	guards := children(t, p.cmd.Process.Pid, pid)
+	require.Len(t, guards, 1)
+	require.NoError(t, syscall.Kill(guards[0], syscall.SIGKILL))
+	stdoutOf(t, server, "force-release", "-yes", key)
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.out.String(), "got terminated")
+	assert.False(t, alive(pid))
+}
+
 // TestWithoutTheGuardTheKernelSignalsTheCommand kills the guard and then leasewheel.
 func TestWithoutTheGuardTheKernelSignalsTheCommand(t *testing.T) {
 	t.Parallel()

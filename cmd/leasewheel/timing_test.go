@@ -46,14 +46,21 @@ func TestTheDefaultsFit(t *testing.T) {
 	options, err := renewalFor(defaultTTL, defaultGrace)
 	require.NoError(t, err)
 	assert.Equal(t, 6*time.Second, options.Margin, "the help says so")
+	assert.Equal(t, -1, options.Failures, "renewals that fail end nothing before the deadline")
 }
 
 // TestAGuardActsByEitherClock checks what a guard does, with clocks that are given.
 func TestAGuardActsByEitherClock(t *testing.T) {
 	start := time.Now()
 	at := start.Add
-	deadline := func(d time.Duration) guardMessage {
+	deadline := func(d time.Duration) guardMessage { // with which the guard acts after d
+		d -= guardDelay
 		return guardMessage{Left: d, Wall: start.Add(d).UnixNano()}
+	}
+	stopping := func(d time.Duration) guardMessage {
+		m := deadline(d)
+		m.Stopping = true
+		return m
 	}
 	begin := guardMessage{Group: 7, Signal: 15, Grace: time.Second}
 	type look struct {
@@ -79,7 +86,7 @@ func TestAGuardActsByEitherClock(t *testing.T) {
 		"a sleep": {[]guardMessage{begin, deadline(5 * time.Second)}, false, []look{
 			{at(time.Hour).Round(0), false, true}, // the wall clock alone
 		}},
-		"the signal was sent": {[]guardMessage{begin, deadline(5 * time.Second), {Stopping: true, Left: time.Second, Wall: at(time.Second).UnixNano()}}, false, []look{
+		"the signal was sent": {[]guardMessage{begin, deadline(5 * time.Second), stopping(time.Second)}, false, []look{
 			{at(900 * time.Millisecond), false, false}, {at(time.Second), false, true},
 		}},
 		"leasewheel was killed": {[]guardMessage{begin, deadline(5 * time.Second)}, true, []look{
@@ -90,7 +97,7 @@ func TestAGuardActsByEitherClock(t *testing.T) {
 		}},
 		"killed before any deadline": {[]guardMessage{begin}, true, []look{{at(0), true, false}, {at(time.Second), false, true}}},
 		"leasewheel was killed while the command was stopping": {
-			[]guardMessage{begin, deadline(5 * time.Second), {Stopping: true, Left: time.Second, Wall: at(time.Second).UnixNano()}},
+			[]guardMessage{begin, deadline(5 * time.Second), stopping(time.Second)},
 			true,
 			[]look{{at(0), false, false}, {at(time.Second), false, true}},
 		},
