@@ -29,6 +29,7 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
 	require.NoError(t, err)
+	require.NoError(t, unix.SetNonblock(fd, true)) // so that Close ends a read
 	s := &shell{keyboard: os.NewFile(uintptr(fd), "terminal")}
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
@@ -41,13 +42,13 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(&s.screen, s.keyboard) // fails when all processes have closed the terminal
+		_, _ = io.Copy(&s.screen, s.keyboard) // until Close, or until all processes have closed the terminal
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // hangs up the terminal
+		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		_ = s.keyboard.Close() // hangs up
 		<-read
-		_ = s.keyboard.Close()
 	})
 	return s
 }
