@@ -16,7 +16,8 @@ import (
 //
 //	signals       prints its pid and each signal; ends with status 7 after SIGTERM
 //	stubborn      the same, but does not end
-//	family        starts a stubborn process in its group and prints its pid too; ends after SIGTERM
+//	family        starts a stubborn process in its group, which ignores Ctrl-Z too, and prints its
+//	              pid; ends after SIGTERM
 //	orphan        starts such a process and ends at once, with status 3
 //	exit N        ends with status N
 //	alive PID ... prints whether these processes are alive
@@ -52,6 +53,7 @@ func child(args []string) {
 			os.Exit(3)
 		}
 	case "helper":
+		signal.Ignore(syscall.SIGTSTP)
 		fmt.Printf("helper=%d\n", os.Getpid())
 		stubborn = true
 	}
