@@ -90,7 +90,7 @@ func (o *runOptions) define(f *flag.FlagSet) {
 	o.taskOptions.define(f)
 	f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is host, process and command")
 	o.defineWait(f)
-	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before")
+	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before; for a lock with one holder")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
 	f.IntVar(&o.permits, "permits", 0, "`number` of holders at a time: a semaphore; all holders give the same number")
@@ -122,6 +122,8 @@ func (o *runOptions) check() error {
 	switch {
 	case kinds > 1:
 		return usageError{"-read, -write and -permits exclude each other"}
+	case kinds > 0 && o.minHold != 0:
+		return usageError{"-min-hold is for a lock with one holder, not for -read, -write and -permits"}
 	case o.permits < 0 || o.permits > lock.MaxPermits:
 		return usageError{fmt.Sprintf("-permits must be 1 to %d, got %d", lock.MaxPermits, o.permits)}
 	}

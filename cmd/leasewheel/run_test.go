@@ -59,6 +59,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"bad duration", "run -k KEY -w soon -- true", 64, "soon"},
 		{"wait and no wait", "run -k KEY -w 1s -n -- true", 64, "exclude each other"},
 		{"reader and writer", "run -k KEY -read -write -- true", 64, "exclude each other"},
+		{"minimum of a permit", "run -k KEY -permits 2 -min-hold 1s -- true", 64, "-min-hold is for"},
 		{"permits", "run -k KEY -permits -1 -- true", 64, "-permits must be"},
 		{"status out of range", "run -k KEY -E 256 -- true", 64, "0 to 255"},
 		{"signal", "run -k KEY -signal LOUD -- true", 64, `"LOUD"`},
