@@ -50,7 +50,7 @@ func manual() string {
 	}
 	b.WriteString(".SH DESCRIPTION\nEach command has the flag \\-help. Flags come before arguments. Durations are numbers with a unit, such as 500ms, 30s or 10m.\n")
 	for _, c := range commands {
-		fmt.Fprintf(&b, ".SH %s\n%s.PP\n", roff(strings.ToUpper(c.name)), roffParagraphs(upperFirst(c.summary)+".\n\n"+c.about))
+		fmt.Fprintf(&b, ".SH %s\n%s.PP\n", roff(strings.ToUpper(c.name)), roffParagraphs(upperFirst(c.summary)+".\n\n"+strings.TrimSpace(c.about)))
 		for _, o := range c.options() {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(o.label()), roff(o.usage))
 		}
