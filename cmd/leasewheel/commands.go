@@ -16,7 +16,7 @@ func init() {
 	commands = []command{
 		runCommand, electCommand, acquireCommand, releaseCommand,
 		lsCommand, inspectCommand, watchCommand, forceReleaseCommand,
-		checkCommand, benchCommand, completionCommand, manCommand, versionCommand,
+		checkCommand, benchCommand, sizeCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 
