@@ -46,6 +46,7 @@ type records struct {
 	mu    sync.Mutex // guards the fields below
 	infos []error
 	errs  []error
+	texts []string // of errs
 }
 
 func (r *records) Info(_ string, keysAndValues ...any) {
@@ -56,9 +57,10 @@ func (r *records) Info(_ string, keysAndValues ...any) {
 	}
 }
 
-func (r *records) Error(err error, _ string, _ ...any) {
+func (r *records) Error(err error, text string, _ ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.texts = append(r.texts, text)
 	r.errs = append(r.errs, err)
 }
 
@@ -178,6 +180,7 @@ func TestAJobIsToldThatItsLockIsLost(t *testing.T) {
 		require.Len(t, errs, 2)
 		assert.ErrorIs(t, errs[0], lock.ErrLost)
 		assert.ErrorIs(t, errs[1], lock.ErrLost)
+		assert.Equal(t, "cronlock: the job ran without its lock at the end", log.texts[1])
 	})
 }
 
