@@ -71,7 +71,7 @@ func TestOneOfTwoReplicasRunsAJobOnRedis(t *testing.T) {
 	err := receive(t, refused)
 	assert.ErrorIs(t, err, lock.ErrNotAcquired)
 	assert.NotErrorIs(t, err, lock.ErrUnavailable)
-	assert.ErrorContains(t, err, `gocronlock: job "report" runs elsewhere, or has run in this period: lock: "gocron/report" is held`)
+	assert.ErrorContains(t, err, `gocronlock: job "report" runs elsewhere, or has run in this period: lock: "gocron/report" is taken`)
 	assert.Empty(t, ran)
 }
 
