@@ -172,8 +172,14 @@ func (a *acquisition) try(ctx context.Context) (*Held, error) {
 	}
 	if hold := a.client.terms.MinHold; hold > 0 {
 		lease = keptUntil(lease, time.Now().Add(hold)) // from the arrival of the answer, so that it never ends too early
+		if a.observed.ofMulti() {
+			a.client.markPartial(lease.Owner)
+		}
 	}
 	held, err := a.client.register(lease, since)
+	if err != nil {
+		a.client.unmarkPartial(lease.Owner)
+	}
 	if errors.Is(err, errTooLate) {
 		a.state = extending
 	}

@@ -57,10 +57,11 @@ type core struct {
 	ages      periodic.Check     // of young and waiting
 	dropped   runtime.Cleanup    // reports that the client is garbage
 
-	mu      sync.Mutex    // guards all below
-	closed  bool          // Close has begun
-	running int           // acquisitions and releases that are under way
-	quiet   chan struct{} // closed when closed and none is running
+	mu      sync.Mutex          // guards all below
+	closed  bool                // Close has begun
+	running int                 // acquisitions and releases that are under way
+	partial map[string]struct{} // owners of the locks with a MinHold of a Multi that has not got all of its locks
+	quiet   chan struct{}       // closed when closed and none is running
 }
 
 // New returns a client of the given store. It does no IO. The client must be closed.
@@ -89,6 +90,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		hooks:   opts.Hooks,
 		id:      rand.Text()[:idLen],
 		quiet:   make(chan struct{}),
+		partial: make(map[string]struct{}),
 	}
 	c.waiter, _ = store.(driver.Waiter)
 	c.queues.init(opts.MaxWaiters)
@@ -226,6 +228,7 @@ func (c *core) shutdown(ctx context.Context) error {
 	held, errHeld := c.watchdog.StopAll(ctx)
 	errRunning := storekit.Await(ctx, c.quiet, "a call of the store")
 	pending, errPending := c.releaser.Close(ctx)
+	c.freePartial(held)
 	call, stop := newCallContext(ctx, nil)
 	errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))
 	stop()

@@ -31,8 +31,9 @@ import (
 //
 // A panic of a hook is not recovered. It reaches the caller of Lock, TryLock, Unlock, Downgrade or
 // Resume, and ends the process if the goroutine is the hook's own. If Waiting panics, the call
-// leaves its queue. If Acquired panics, the lock is released at once, whatever its MinHold,
-// without a call of Released; after a Resume it is then released for the exporter, too.
+// leaves its queue. If Releasing panics, the lock is released without a call of Released. If
+// Acquired panics, the lock is released at once, whatever its MinHold, without a call of Released;
+// after a Resume it is then released for the exporter, too.
 //
 // The ctx is that of the call on whose goroutine the hook runs, or the one that Acquiring or
 // Releasing has returned for the call. On a goroutine of its own, a hook gets the values of the

@@ -458,8 +458,10 @@ func TestHooksAreToldOfTheEndOfADowngrade(t *testing.T) {
 // A hook that panics leaves no lock behind.
 func TestAPanicOfAHook(t *testing.T) {
 	oops := func(context.Context, lock.HookInfo) { panic("oops") }
+	panics := func(context.Context, lock.HookInfo) context.Context { panic("oops") }
 	for name, hooks := range map[string]*lock.Hooks{
 		"Acquired": {Acquired: oops}, "Released": {Released: oops}, "Refused": {Refused: oops}, "Waiting": {Waiting: oops},
+		"Acquiring": {Acquiring: panics}, "Releasing": {Releasing: panics},
 	} {
 		bubbleOn(t, &lock.Options{Hooks: hooks}, true, func(t *testing.T, b *bench) {
 			taken := b.taken("taken")
@@ -467,6 +469,13 @@ func TestAPanicOfAHook(t *testing.T) {
 				_, _ = b.Mutex("taken").TryLock(ctx)
 				_ = b.lock("k").Unlock(ctx)
 				_, _ = b.Mutex("taken").Lock(ctx)
+			}, name)
+			assert.Panics(t, func() {
+				h, err := b.all("m1", "m2").TryLock(ctx)
+				require.NoError(t, err)
+				_ = h.Unlock(ctx)
+				_, _ = b.all("taken").TryLock(ctx)
+				_, _ = b.all("taken").Lock(ctx)
 			}, name)
 			_ = b.mem.Release(ctx, taken)
 			settle(time.Second)

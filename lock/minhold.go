@@ -55,6 +55,44 @@ func notKept(l driver.Lease) driver.Lease {
 	return keptUntil(l, time.Time{})
 }
 
+// A Multi takes its locks one after another, so Close may find some that no caller has got. No
+// work was done under them, so their MinHold does not apply.
+
+func (c *core) markPartial(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partial[owner] = struct{}{}
+}
+
+func (c *core) unmarkPartial(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.partial, owner)
+}
+
+// freePartial removes the MinHold of leases whose Multi has not got all of its locks.
+func (c *core) freePartial(leases []driver.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, l := range leases {
+		if _, partial := c.partial[l.Owner]; partial {
+			leases[i] = notKept(l)
+		}
+	}
+}
+
+// complete is called for the locks of a Multi that has got them all.
+func (h *Held) complete() {
+	switch of := h.handle.(type) {
+	case *heldLease:
+		of.client.unmarkPartial(of.entry.Lease().Owner)
+	case *multiHandle:
+		for _, member := range of.members {
+			member.complete()
+		}
+	}
+}
+
 // giveBack unlocks a lock that the caller of Lock does not get. Its MinHold does not apply,
 // because no work was done. A handle that has entered a lock again is unlocked as ever, because the
 // lock belongs to the first handle.
@@ -68,5 +106,8 @@ func (h *Held) giveBack(ctx context.Context) error {
 		return h.Unlock(ctx)
 	}
 	_, err := s.leave(ctx, false)
+	if !errors.Is(err, ErrClosed) { // otherwise Close releases it
+		h.complete()
+	}
 	return err
 }

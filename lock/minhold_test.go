@@ -324,6 +324,43 @@ func TestMinHoldOfAMulti(t *testing.T) {
 	})
 }
 
+// Nobody has worked under the locks of a Multi that waits for the others.
+func TestCloseFreesTheLocksOfAMultiThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		terms := lock.Terms{MinHold: minHold}
+		client, err := lock.New(storeOf(mem), &lock.Options{Terms: terms})
+		require.NoError(t, err)
+		_, err = client.Mutex("worked").Lock(ctx)
+		require.NoError(t, err)
+		complete, err := lock.Multi(client.Mutex("c"), client.Mutex("d")).Lock(ctx)
+		require.NoError(t, err)
+		other := func(key string) driver.Lease {
+			l, err := mem.Acquire(ctx, driver.Request{Key: key, Owner: "other:" + key, TTL: time.Hour})
+			require.NoError(t, err)
+			return l
+		}
+		first := other("b")
+		result := make(chan error, 1)
+		go func() {
+			_, err := lock.Multi(client.Mutex("a"), client.Mutex("b")).Lock(ctx)
+			result <- err
+		}()
+		synctest.Wait() // the Multi has given a back and waits for b
+		other("a")
+		require.NoError(t, mem.Release(ctx, first))
+		synctest.Wait() // it has b and waits a little for a
+		require.Positive(t, mem.ExpiresIn("b"))
+		require.NoError(t, client.Close(ctx))
+		require.ErrorIs(t, <-result, lock.ErrClosed)
+		assert.Zero(t, mem.ExpiresIn("b"))
+		for _, key := range []string{"worked", "c", "d"} {
+			assert.Greater(t, mem.ExpiresIn(key), minHold-time.Minute, key)
+		}
+		require.ErrorIs(t, complete.Err(), lock.ErrClosed)
+	})
+}
+
 // A Multi that fails unlocks its handle of a lock that its caller holds, and no more.
 func TestAMultiThatFailsDoesNotEndMinHoldOfItsCaller(t *testing.T) {
 	keeping(t, func(t *testing.T, b *bench) {

@@ -309,6 +309,9 @@ func (m *multi) round(ctx context.Context, first int, wait bool, timeout time.Du
 	if err := refreshAll(ctx, got); err != nil {
 		return nil, first, err
 	}
+	for _, h := range got {
+		h.complete()
+	}
 	return newMultiHandle(got), 0, nil
 }
 

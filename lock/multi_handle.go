@@ -32,17 +32,21 @@ func (g *multiHandle) unlock(ctx context.Context) error {
 	_ = g.err() // records a loss before Unlock
 	reports := g.observed.detach()
 	if reports {
-		ctx = g.observed.releasing(ctx)
+		ctx = g.observed.releasing(ctx, func() { _ = g.unlockAll(ctx) })
 	}
-	g.end(ErrNotHeld)
-	silent, reporting := g.byReports()
-	err := errors.Join(
-		forEach(silent, func(h *Held) error { return h.Unlock(ctx) }),
-		unlockInTurn(ctx, reporting))
+	err := g.unlockAll(ctx)
 	if reports {
 		g.observed.ended(ctx, context.Cause(g.ctx), err)
 	}
 	return err
+}
+
+func (g *multiHandle) unlockAll(ctx context.Context) error {
+	g.end(ErrNotHeld)
+	silent, reporting := g.byReports()
+	return errors.Join(
+		forEach(silent, func(h *Held) error { return h.Unlock(ctx) }),
+		unlockInTurn(ctx, reporting))
 }
 
 // byReports returns the members whose Unlock calls no hook, and those whose Unlock may.

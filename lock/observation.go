@@ -30,6 +30,9 @@ var unobserved = &observation{isMulti: true}
 // that need no IO. The lock is neither acquired nor entered.
 var onlyChecks = &observation{isMulti: true}
 
+// ofMulti reports whether the call is one of a Multi.
+func (o *observation) ofMulti() bool { return o != nil && o.isMulti }
+
 // observe returns the observation of a call that begins now.
 func (c *Client) observe(kind Kind) *observation {
 	if c == nil || c.core == nil || c.hooks == nil {
@@ -131,11 +134,20 @@ func (o *observation) watch(h handle) {
 // ended afterwards. Otherwise there are no hooks, or the lock has ended before.
 func (o *observation) detach() bool { return o != nil && o.off() }
 
-// releasing reports that Unlock is about to end the lock, and returns the context for that.
-func (o *observation) releasing(ctx context.Context) context.Context {
+// releasing reports that Unlock is about to end the lock, and returns the context for that. If
+// the hook panics, releasing calls release.
+func (o *observation) releasing(ctx context.Context, release func()) context.Context {
+	returned := false
+	defer func() {
+		if !returned {
+			release()
+		}
+	}()
 	i := o.info
 	i.Held = time.Since(o.acquired)
-	return contextOf(ctx, o.hooks.Releasing, i)
+	ctx = contextOf(ctx, o.hooks.Releasing, i)
+	returned = true
+	return ctx
 }
 
 // ended reports the end of a lock. state is why its lease has ended, and err is the loss or the
@@ -178,7 +190,7 @@ func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
 	if !s.observed.detach() {
 		return s.release(ctx, keep)
 	}
-	ctx = s.observed.releasing(ctx)
+	ctx = s.observed.releasing(ctx, func() { _ = s.release(ctx, keep) })
 	err := s.release(ctx, keep)
 	reported := err
 	if err != nil {
