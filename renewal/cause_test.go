@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -283,22 +284,35 @@ func TestTheStoryOfALaneThatIsBlocked(t *testing.T) {
 }
 
 func TestTheTextOfAStory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := heap(t)
-		defer e.Close()
-		watchdog := newWatchdog(t, e, &store{answer: hang}, nil)
-		lost := lossOf(t, register(t, watchdog, "a"))
-		lines := strings.Split(lost.Story().String(), "\n")
-		require.Len(t, lines, 4)
-		for i, want := range []string{
-			`^\d\d:\d\d:\d\d\.\d{3} renewal sent \+2ms, no answer after 10s$`,
-			`^\d\d:\d\d:\d\d\.\d{3} batch failed: 1 leases in 1 batches, 10s, late 0s, 1 without an answer: context deadline exceeded$`,
-			`^\d\d:\d\d:\d\d\.\d{3} renewal sent \+2ms, no answer after 10s$`,
-			`^\d\d:\d\d:\d\d\.\d{3} holder told \+0s$`,
-		} {
-			assert.Regexp(t, want, lines[i])
-		}
-	})
+	defer func() { seam.RenewalPhase = nil }()
+	for phase, want := range map[float64][]string{
+		0.5: {
+			`renewal sent \+2ms, no answer after 10s`,
+			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 without an answer: context deadline exceeded`,
+			`renewal sent \+2ms, no answer after 10s`,
+			`holder told \+0s`,
+		},
+		0.99: { // the deadline passes before the second failure
+			`renewal sent \+2ms, no answer after 10s`,
+			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 without an answer: context deadline exceeded`,
+			`renewal sent \+2ms, no answer yet`,
+			`deadline`,
+			`holder told \+0s`,
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			seam.RenewalPhase = func() float64 { return phase }
+			e := heap(t)
+			defer e.Close()
+			watchdog := newWatchdog(t, e, &store{answer: hang}, nil)
+			lost := lossOf(t, register(t, watchdog, "a"))
+			lines := strings.Split(lost.Story().String(), "\n")
+			require.Len(t, lines, len(want))
+			for i, line := range lines {
+				assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{3} `+want[i]+`$`, line, "phase %v", phase)
+			}
+		})
+	}
 }
 
 // Dump is called for failures, not for limits, and not for each of many losses.
