@@ -62,7 +62,7 @@ func (w *World) checkLoss(g *Grant, reason renewal.Reason) {
 	switch {
 	case w.Plan.Lossless && !atEnd && !g.short:
 		w.Violated("told", "L0, L1: p%d lost %s (%v)", p.ID, g.Key, reason)
-	case reason == renewal.NotOwned && !g.denied:
+	case reason == renewal.NotOwned && !g.denied && !g.downgrading: // the answer to a Downgrade may be the report
 		w.Violated("told", "rule 4: p%d got NotOwned for %s, but the store has not reported that", p.ID, g.Key)
 	case reason == renewal.NotOwned && w.has(g) && !g.Void && !w.Plan.Forgets && !w.Plan.WallMoves: // a clock that is set back may revive the lease
 		w.Violated("told", "rule 4: p%d got a report of the loss of %s, but the server has its lease", p.ID, g.Key)
