@@ -45,14 +45,14 @@ func TestARequestDuringARefreshIsAnsweredByAnother(t *testing.T) {
 		same, begun := c.cluster.requestRefresh()
 		assert.Same(t, r, same)
 		assert.True(t, begun)
-		slots.answer <- "before:1"
+		slots.answer <- "127.0.0.1:1"
 		<-r.done
-		assert.Equal(t, "before:1", c.Serving(0).Addr())
+		assert.Equal(t, "127.0.0.1:1", c.Serving(0).Addr())
 
 		<-slots.asked
-		slots.answer <- "after:1"
+		slots.answer <- "127.0.0.2:1"
 		synctest.Wait()
-		assert.Equal(t, "after:1", c.Serving(0).Addr())
+		assert.Equal(t, "127.0.0.2:1", c.Serving(0).Addr())
 	})
 }
 
@@ -72,10 +72,10 @@ func TestMastersAreReadAfterTheCall(t *testing.T) {
 				result <- nodes
 			}()
 			synctest.Wait()
-			slots.answer <- "before:1"
+			slots.answer <- "127.0.0.1:1"
 			<-slots.asked
-			slots.answer <- "after:1"
-			require.Equal(t, []string{"after:1"}, addrsOf(<-result), name)
+			slots.answer <- "127.0.0.2:1"
+			require.Equal(t, []string{"127.0.0.2:1"}, addrsOf(<-result), name)
 		})
 	}
 }
@@ -93,7 +93,7 @@ func TestCallsWithoutSlotsShareARefresh(t *testing.T) {
 			synctest.Wait()
 		}
 		<-slots.asked
-		slots.answer <- "only:1"
+		slots.answer <- "127.0.0.3:1"
 		for range 2 {
 			assert.NoError(t, <-results)
 		}
