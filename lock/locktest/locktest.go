@@ -8,6 +8,11 @@
 //			TTL: 3 * time.Second,
 //		})
 //	}
+//
+// What the client does for every store alike has no case here, because a store cannot change
+// it: hooks, the text of an exported lease, MaxHold, and who waits for whom across keys. What
+// only some servers have, such as replicas that confirm and the check of a server's settings,
+// is tested with the store that has it.
 package locktest
 
 import (
