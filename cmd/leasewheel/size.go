@@ -103,10 +103,10 @@ const (
 	renewalsPerTTL = 3
 	masterShare    = 0.25 // the share of a core that renewals may take of a master
 
-	clientCores       = 0.007  // of each process, for its timers and round trips
-	clientPerRenewal  = 2.8e-6 // core seconds
-	serverCores       = 0.002
-	serverPerRenewal  = 3.6e-6
+	clientCores       = 0.0055  // of each process, for its timers and round trips
+	clientPerRenewal  = 1.75e-6 // core seconds
+	serverCores       = 0.0018
+	serverPerRenewal  = 2.35e-6
 	clientInCluster   = 1.6 // times as much for a renewal
 	serverInCluster   = 2.2
 	clientMemory      = 6.5e6 // bytes of a process
