@@ -55,15 +55,15 @@ func notKept(l driver.Lease) driver.Lease {
 	return keptUntil(l, time.Time{})
 }
 
-// A Multi takes its locks one after another, so Close may find some that no caller has got. No
-// work was done under them, so their MinHold does not apply.
-
+// markPartial notes the owner of a lock that a Multi acquires. Until the Multi has got all of its
+// locks, no work is done under this one, so Close does not apply its MinHold.
 func (c *core) markPartial(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.partial[owner] = struct{}{}
 }
 
+// unmarkPartial is called when the Multi is complete, or does not get the lock or gives it back.
 func (c *core) unmarkPartial(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

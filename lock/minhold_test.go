@@ -333,7 +333,7 @@ func TestCloseFreesTheLocksOfAMultiThatWaits(t *testing.T) {
 		require.NoError(t, err)
 		_, err = client.Mutex("worked").Lock(ctx)
 		require.NoError(t, err)
-		complete, err := lock.Multi(client.Mutex("c"), client.Mutex("d")).Lock(ctx)
+		complete, err := lock.Multi(client.Mutex("c"), lock.Multi(client.Reentrant("d"), client.Mutex("f")), lock.WaitAtMost(lock.Multi(client.Mutex("g"), client.Batch("e", "m")), time.Second)).Lock(ctx)
 		require.NoError(t, err)
 		other := func(key string) driver.Lease {
 			l, err := mem.Acquire(ctx, driver.Request{Key: key, Owner: "other:" + key, TTL: time.Hour})
@@ -354,7 +354,7 @@ func TestCloseFreesTheLocksOfAMultiThatWaits(t *testing.T) {
 		require.NoError(t, client.Close(ctx))
 		require.ErrorIs(t, <-result, lock.ErrClosed)
 		assert.Zero(t, mem.ExpiresIn("b"))
-		for _, key := range []string{"worked", "c", "d"} {
+		for _, key := range []string{"worked", "c", "d", "f", "g", "e"} {
 			assert.Greater(t, mem.ExpiresIn(key), minHold-time.Minute, key)
 		}
 		require.ErrorIs(t, complete.Err(), lock.ErrClosed)

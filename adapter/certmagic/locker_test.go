@@ -139,7 +139,7 @@ func TestALockThatReachesItsMaxHold(t *testing.T) {
 }
 
 // TestALostNameThatThisProcessLocksAgain has two holders of a name in one process, of which one has
-// lost its lock. Whoever of them unlocks first, the valid lock stays until both have.
+// lost its lock. The valid lock stays until both have unlocked, in either order.
 func TestALostNameThatThisProcessLocksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memstore.Store, a, b *certmagiclock.Locker) {
 		require.NoError(t, a.Lock(t.Context(), name))

@@ -128,7 +128,7 @@ Takes the lock for the duration of -ttl, without renewing it, and prints a handl
 takes the handle and releases the lock, from any process. It is for scripts whose steps cannot be the
 command of leasewheel run; the lock ends after the duration, whether or not they are done.
 
-The handle is a secret: who has it can release the lock.
+The handle is a secret: anyone who has it can release the lock.
 
     handle=$(leasewheel acquire -k deploy -ttl 10m) || exit
     ...

@@ -127,7 +127,7 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// terminate asks all processes to end, also those that are stopped.
+// terminate asks all processes to end, including stopped ones.
 func (p *process) terminate(sig syscall.Signal) {
 	p.signal(sig)
 	p.signal(syscall.SIGCONT)

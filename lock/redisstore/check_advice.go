@@ -38,7 +38,7 @@ var advised = map[string]advice{
 		"Use a later version.",
 	},
 	"version-vulnerable": {
-		"Whoever may run scripts can run code in the server (CVE-2025-49844). The users of locks may run scripts.",
+		"Anyone who may run scripts can run code in the server (CVE-2025-49844). The users of locks may run scripts.",
 		"Install the fixed release, or a package that says that it has the fix.",
 	},
 	"eviction": {
