@@ -124,9 +124,12 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	return &Client{core: c, terms: opts.Terms}, nil
 }
 
-// checkTTL refuses terms whose leases end before the watchdog can renew them, or tell the
-// holder of their end.
+// checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
+// before the watchdog can renew them, or tell the holder of their end.
 func (c *core) checkTTL(t Terms) error {
+	if err := driver.LimitsOf(c.store).Check(t.TTL); err != nil {
+		return err
+	}
 	if t.Fixed {
 		if c.watchdog.Validity(t.TTL) <= 0 {
 			return fmt.Errorf("%w: a TTL of %v is too short for the margin", ErrBadTTL, t.TTL)

@@ -4,10 +4,10 @@
 // only, and [Observe] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter],
-// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Addresser] and
-// [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores implements
+// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Addresser],
+// [TTLLimiter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores implements
 // all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped store
-// lacks; Lane returns 0 then, Addresses nothing and CanKeep false. [Observe] is such a wrapper: it
+// lacks; Lane returns 0 then, Addresses nothing, CanKeep false and TTLLimits the zero value. [Observe] is such a wrapper: it
 // traces the calls of any store.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
@@ -29,7 +29,9 @@
 //   - a Release by an owner that holds nothing changes nothing;
 //   - a Renew never creates a lease.
 //
-// A lease is held by nobody once its TTL has passed on the clock of the server.
+// A lease is held by nobody once its TTL has passed on the clock of the server since its last
+// renewal. For the leases of a [TTLLimiter] that holds after [TTLLimits].Longest of the TTL. The
+// holder relies on the TTL alone in any case, and never on an end that a server reports.
 //
 // # Closing
 //

@@ -11,8 +11,8 @@ import (
 // methods.
 type Store interface {
 	// Acquire tries once to take the lock and does not wait for it. An owner that
-	// holds the lock gets the same token, and its full TTL again, as by Renew. The client sets the
-	// Request of the lease that Acquire returns.
+	// holds the lock gets the same token, and its full TTL again, as by Renew; it counts from
+	// [Lease.Sent]. The client sets the Request of the lease that Acquire returns.
 	//
 	// Acquire returns a *HeldError if the lock is taken, ErrWrongType if the key holds
 	// something that is not a lock, and ErrNotAcquired if the owner was refused by a
@@ -22,7 +22,8 @@ type Store interface {
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
 	// Renew gives leases their full TTL again; see [renewal.Renewer]. A lease is Lost
-	// if its owner and token do not hold the lock any more.
+	// if its owner and token do not hold the lock any more. The TTL counts from the call of Renew,
+	// so a store with sessions renews the session during the call.
 	//
 	// The TTL may be longer or shorter than that of the Acquire and of other renewals of
 	// the lease. Renew sets the end of the lease to the later of two instants: the end that

@@ -74,6 +74,8 @@ type HeldError struct {
 	// renewed or released. For a writer that is the expiry of the last reader. For a lock that
 	// nobody holds, because it is kept until its MinHold has passed, it is the rest. It is 0
 	// if only waiters are in the way, or if the store cannot tell, as a quorum may not.
+	// In a store with [TTLLimits] it is the time that the server shows, which may be up to
+	// Longest of the TTL, and may grow while other leases of the session are renewed.
 	//
 	// A lock that was just handed over to a waiter counts as held, even if that waiter
 	// has given up and its release is still on the way to the store.

@@ -53,7 +53,7 @@ type Place struct {
 type Holder struct {
 	Mode      Mode
 	Token     uint64
-	ExpiresIn time.Duration // until the lease ends, unless it is renewed
+	ExpiresIn time.Duration // until the lease ends, unless it or its session is renewed; see HeldError
 	Metadata  string        // as given by the holder, or by the last SetMetadata
 	Client    string        // the ClientName of the owner
 	Members   int           // in mode Members: how many the lease holds

@@ -205,6 +205,8 @@ func (o *observedStore) CanKeep(m Mode) bool {
 	return ok && keeper.CanKeep(m)
 }
 
+func (o *observedStore) TTLLimits() TTLLimits { return LimitsOf(o.store) }
+
 func (o *observedStore) Lane(l Lease) int {
 	if laner, ok := o.store.(renewal.Laner[Lease]); ok {
 		return laner.Lane(l)

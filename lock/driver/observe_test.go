@@ -47,6 +47,7 @@ var optional = map[string]reflect.Type{
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
 	"Explainer":      reflect.TypeFor[renewal.Explainer[driver.Lease]](),
 	"Addresser":      reflect.TypeFor[driver.Addresser](),
+	"TTLLimiter":     reflect.TypeFor[driver.TTLLimiter](),
 	"Laner":          reflect.TypeFor[renewal.Laner[driver.Lease]](),
 	"Closer":         reflect.TypeFor[io.Closer](),
 	"Shutdown":       reflect.TypeFor[shutdowner](),
@@ -123,6 +124,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"Import", []any{one[0], []byte("state")}, driver.Op{}},
 		{"Addresses", nil, driver.Op{}},
 		{"CanKeep", []any{driver.Members}, driver.Op{}},
+		{"TTLLimits", nil, driver.Op{}},
 	}
 	type span struct{}
 	tested := map[string]bool{}
@@ -155,6 +157,8 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 			assert.True(t, last, c.method)
 		case int:
 			assert.Equal(t, 7, last)
+		case driver.TTLLimits:
+			assert.Equal(t, driver.TTLLimits{Step: time.Second}, last)
 		case []string:
 			assert.Equal(t, []string{"host:1"}, last)
 		}
@@ -194,6 +198,7 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.Empty(t, s.(driver.Addresser).Addresses())
 	assert.False(t, s.(driver.Keeper).CanKeep(driver.Exclusive))
+	assert.Zero(t, s.(driver.TTLLimiter).TTLLimits())
 	assert.Zero(t, s.(renewal.Laner[driver.Lease]).Lane(driver.Lease{}))
 	require.NoError(t, s.(io.Closer).Close())
 	require.NoError(t, s.(shutdowner).Shutdown(ctx))
@@ -406,6 +411,11 @@ func (s *completeStore) Export(driver.Lease) ([]byte, error) {
 
 func (s *completeStore) Import(driver.Lease, []byte) (driver.Lease, error) {
 	return driver.Lease{}, s.record(context.Background(), "Import")
+}
+
+func (s *completeStore) TTLLimits() driver.TTLLimits {
+	s.called = "TTLLimits"
+	return driver.TTLLimits{Step: time.Second}
 }
 
 func (s *completeStore) Addresses() []string {

@@ -110,6 +110,10 @@ type Lease struct {
 	// store keeps the lease until Sent + TTL at least. Read the clock before sending
 	// the request, never when the answer arrives. Zero means the instant at which the
 	// call of Acquire began.
+	//
+	// Sent may lie before the call if the server renews a whole session: then it is the instant
+	// of sending of the session's last renewal that was answered. If more than half of the TTL
+	// has passed since, the store renews the session first.
 	Sent time.Time
 
 	// Unanswered says that some request of this owner got no answer, so it may still be

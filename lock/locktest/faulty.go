@@ -185,6 +185,9 @@ func (f *Faulty) SetMetadata(ctx context.Context, l driver.Lease, metadata strin
 	return err
 }
 
+// TTLLimits implements [driver.TTLLimiter]. The limits are those of the underlying store.
+func (f *Faulty) TTLLimits() driver.TTLLimits { return driver.LimitsOf(f.Store) }
+
 // CanKeep implements [driver.Keeper] if the underlying store does.
 func (f *Faulty) CanKeep(m driver.Mode) bool {
 	keeper, ok := f.Store.(driver.Keeper)

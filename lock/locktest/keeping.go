@@ -97,7 +97,7 @@ var keeping = []testCase{
 	})},
 	{name: "H2_a_kept_lock_becomes_free", ends: true, run: ifKeeper(func(f *fixture) {
 		for _, mode := range f.keptModes() {
-			l := f.acquire(lasting(f.any(mode, mode.String()), 100*f.TTL))
+			l := f.acquire(f.lasting(f.any(mode, mode.String()), 100*f.TTL))
 			f.release(kept(l, f.TTL/4))
 			time.Sleep(f.TTL/4 + f.TTL/20 + 2*time.Millisecond)
 			f.rises(l.Token, f.acquire(f.any(mode, mode.String())).Token)

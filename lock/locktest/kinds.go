@@ -37,8 +37,9 @@ var kinds = []testCase{
 		f.acquire(f.write("k"))
 	}},
 	{name: "a_held_lock_gets_another_TTL", run: func(f *fixture) {
+		longer := f.accepted(4 * f.TTL)
 		h := f.lock(f.newClient().Mutex(f.prefix + "k"))
-		require.NoError(f, h.Renew(f.ctx, 4*f.TTL))
+		require.NoError(f, h.Renew(f.ctx, longer))
 		assert.Greater(f, time.Until(h.Deadline()), 3*f.TTL)
 		assert.Greater(f, f.left(f.request("k")), 3*f.TTL)
 		require.NoError(f, h.Renew(f.ctx, f.TTL))

@@ -39,7 +39,8 @@ func withoutClose(s driver.Store) driver.Store {
 		driver.Inspector
 		driver.Lister
 		driver.Exporter
-	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter)}
+		driver.TTLLimiter
+	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.TTLLimiter)}
 }
 
 // lock acquires a lock and waits for it if necessary.
@@ -188,7 +189,7 @@ var limiting = []testCase{
 		granted := time.Now() // at the latest
 		f.ended(h)
 		f.limited(h)
-		time.Sleep(f.TTL + f.TTL/20 - time.Since(granted))
+		f.outlast(granted)
 		f.acquire(f.request("k")) // the client has not renewed it
 		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
 		f.heldByOther("k")
@@ -203,7 +204,7 @@ var limiting = []testCase{
 		f.limited(h)
 		assert.GreaterOrEqual(f, time.Since(start), 2*f.TTL-f.TTL/10)
 		require.ErrorIs(f, h.Unlock(f.ctx), driver.ErrLost)
-		time.Sleep(f.TTL + f.TTL/20) // at the latest
+		f.outlast(time.Now()) // at the latest
 		f.acquire(f.request("k"))
 	}},
 }

@@ -39,7 +39,7 @@ type Config struct {
 	New func(t *testing.T) driver.Store
 
 	// TTL is the lease time of cases that wait for a lease to end. All other cases use
-	// twenty times as much. It must be set, to at least driver.MinTTL. For a store on
+	// twenty times as much, or the longest TTL that a driver.TTLLimiter accepts if it is less. It must be set, to at least driver.MinTTL. For a store on
 	// real time, choose a short TTL that outlasts the work of a case, such as 3 s. In
 	// virtual time, use 40 s: this also tests that tombstones last for nearly a minute.
 	TTL time.Duration
@@ -167,6 +167,7 @@ func groups() []group {
 		{nil, explaining},
 		{nil, keeping},
 		{nil, lengths},
+		{nil, ttlLimits},
 		{nil, refusing},
 		{nil, contending},
 		{needsInspector, inspecting},
@@ -222,17 +223,24 @@ type fixture struct {
 	Config
 	store  driver.Store
 	ctx    context.Context
-	prefix string        // prefix of the case's keys
-	client string        // of the owners
+	prefix string // prefix of the case's keys
+	client string // of the owners
+	limits driver.TTLLimits
 	serial atomic.Uint64 // of the owners
 }
 
 func newFixture(t *testing.T, c Config) *fixture {
 	// The timeout detects a store that never serves a waiter. It is long, so that a slow
 	// store on a busy machine still passes.
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*c.TTL, errEndless)
+	store := c.New(t)
+	limits := driver.LimitsOf(store)
+	if limits.Max > 0 {
+		c.TTL = min(c.TTL, limits.Max)
+	}
+	require.NoError(t, limits.Check(c.TTL), "Config.TTL")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*limits.Longest(c.TTL), errEndless)
 	t.Cleanup(cancel)
-	return &fixture{T: t, Config: c, store: c.New(t), ctx: ctx, prefix: rand.Text(), client: rand.Text()}
+	return &fixture{T: t, Config: c, store: store, ctx: ctx, prefix: rand.Text(), client: rand.Text(), limits: limits}
 }
 
 var errEndless = errors.New("locktest: case timed out")
@@ -245,11 +253,15 @@ func (f *fixture) request(key string) driver.Request {
 	return driver.Request{Key: f.prefix + key, Owner: owner, Mode: driver.Exclusive, TTL: f.TTL}
 }
 
-// acquire acquires a free lock.
+// acquire acquires a free lock. The lease has Sent set, as the client does it.
 func (f *fixture) acquire(r driver.Request) driver.Lease {
 	f.Helper()
+	start := time.Now()
 	l, err := f.store.Acquire(f.ctx, r)
 	require.NoError(f, err)
+	if l.Sent.IsZero() {
+		l.Sent = start
+	}
 	return complete(l, r)
 }
 
@@ -309,6 +321,35 @@ func (f *fixture) renew(leases ...driver.Lease) []outcome {
 }
 
 // expire sleeps until leases that were granted or renewed before have ended.
-func (f *fixture) expire() {
-	time.Sleep(f.TTL + f.TTL/20 + time.Millisecond)
+func (f *fixture) expire() { f.outlast(time.Now()) }
+
+// outlast sleeps until leases that were last renewed at an instant, or before, have ended. It
+// renews other leases in the meantime.
+func (f *fixture) outlast(last time.Time, others ...driver.Lease) {
+	f.Helper()
+	end := last.Add(f.longest(f.TTL) + f.TTL/20 + time.Millisecond)
+	for left := time.Until(end); left > 0; left = time.Until(end) {
+		if len(others) == 0 {
+			time.Sleep(left)
+			continue
+		}
+		time.Sleep(min(left, f.TTL/3))
+		for i, got := range f.renew(others...) {
+			require.Equal(f, renewed, got, others[i])
+		}
+	}
+}
+
+// sleepPast sleeps until that many tenths of the TTL have passed since a lease was granted, or
+// since its session was renewed.
+func (f *fixture) sleepPast(l driver.Lease, tenths int) {
+	time.Sleep(time.Until(l.Sent.Add(f.TTL * time.Duration(tenths) / 10)))
+}
+
+// aMinute returns a TTL of a minute, or the longest that the store accepts if it is shorter.
+func (f *fixture) aMinute() time.Duration {
+	if f.limits.Max > 0 {
+		return min(time.Minute, f.limits.Max)
+	}
+	return time.Minute
 }

@@ -86,10 +86,10 @@ var permitting = []testCase{
 		f.acquire(f.permits("k", 2, 2))
 	}},
 	{name: "L2_several_permits_end_with_their_lease", ends: true, run: func(f *fixture) {
-		f.acquire(lasting(f.permits("k", 6, 3), 10*f.TTL))
+		f.acquire(f.lasting(f.permits("k", 6, 3), 10*f.TTL))
 		short := f.acquire(f.permits("k", 6, 2))
-		f.acquire(lasting(f.permit("k", 6), 10*f.TTL))
-		assert.LessOrEqual(f, f.left(f.permits("k", 6, 2)), f.TTL, "the lease of two permits is enough")
+		f.acquire(f.lasting(f.permit("k", 6), 10*f.TTL))
+		assert.LessOrEqual(f, f.left(f.permits("k", 6, 2)), f.longest(f.TTL), "the lease of two permits is enough")
 		assert.Greater(f, f.left(f.permits("k", 6, 3)), f.TTL, "the other leases must end too")
 		f.expire()
 		assert.Equal(f, []outcome{lost}, f.renew(short))
@@ -168,7 +168,7 @@ var batching = []testCase{
 		}
 		long := strings.Repeat("n", driver.MaxKeyLen)
 		r := f.batch("g", names...)
-		r.TTL = time.Minute
+		r.TTL = f.aMinute()
 		l := f.acquire(r)
 		f.acquire(f.batch("g", long))
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
@@ -186,11 +186,12 @@ var ending = []testCase{
 		deadReader, reader := f.acquire(f.read("k")), f.acquire(f.read("k"))
 		deadPermit, permit := f.acquire(f.permit("s", 2)), f.acquire(f.permit("s", 2))
 		deadBatch, batch := f.acquire(f.batch("g", "a", "b")), f.acquire(f.batch("g", "c"))
+		got := time.Now()
 		time.Sleep(f.TTL / 2)
 		assert.Equal(f, []outcome{renewed, renewed, renewed}, f.renew(reader, permit, batch))
 		f.refused(f.permit("s", 2))
 		f.refused(f.batch("g", "b"))
-		time.Sleep(f.TTL*5/10 + f.TTL/20 + time.Millisecond)
+		f.outlast(got, reader, permit, batch)
 		assert.Equal(f, []outcome{lost, lost, lost, renewed, renewed, renewed},
 			f.renew(deadReader, deadPermit, deadBatch, reader, permit, batch))
 		f.refused(f.write("k"))
@@ -204,9 +205,10 @@ var ending = []testCase{
 	}},
 	{name: "L2_readers_that_come_later_do_not_keep_a_dead_one_alive", ends: true, needs: needsModes(driver.Read, driver.Write), run: func(f *fixture) {
 		dead := f.acquire(f.read("k"))
-		time.Sleep(f.TTL * 6 / 10)
+		got := time.Now()
+		f.sleepPast(dead, 6)
 		f.release(f.acquire(f.read("k")))
-		time.Sleep(f.TTL*4/10 + f.TTL/20 + time.Millisecond)
+		f.outlast(got)
 		f.acquire(f.write("k"))
 		assert.Equal(f, []outcome{lost}, f.renew(dead))
 	}},
@@ -219,7 +221,7 @@ var ending = []testCase{
 		assert.Equal(f, w.Token, r.Token)
 		other := f.acquire(f.read("k"))
 		f.refused(f.write("k"))
-		time.Sleep(f.TTL * 6 / 10)
+		f.sleepPast(r, 6)
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(r, w), "either mode renews it, and Acquire renewed the full TTL")
 		assert.Equal(f, r.Token, f.acquire(turned).Token, "S10")
 		f.refused(w.Request) // a late message does not turn it back into a writer

@@ -7,11 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Acquire implements [driver.Store].
 func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	if err := q.TTLLimits().Check(r.TTL); err != nil {
+		return driver.Lease{}, fmt.Errorf("quorumstore: %s: %w", basic.Quote(r.Key), basic.Unprefixed(err))
+	}
 	g, err := q.grantFor(ctx, &r)
 	if err != nil {
 		return driver.Lease{}, err
@@ -31,7 +35,10 @@ func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	err = q.awaitMajority(ctx, &r, answers)
+	oldest, err := q.awaitMajority(ctx, &r, answers)
+	if err == nil && !oldest.IsZero() && oldest.Before(sent) {
+		sent = oldest // a member has a session that was renewed then
+	}
 	if err == nil && !a.repeated {
 		err = q.checkDistinct(ctx, &r)
 	}
@@ -40,7 +47,7 @@ func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	}
 	if err != nil {
 		if !a.repeated { // a repeated Acquire that fails leaves the grant as it is
-			q.fail(g, sent.Add(r.TTL), ctx.Err() == nil && errors.As(err, new(*driver.HeldError)))
+			q.fail(g, sent.Add(q.TTLLimits().Longest(r.TTL)), ctx.Err() == nil && errors.As(err, new(*driver.HeldError)))
 		}
 		return driver.Lease{}, err
 	}
@@ -67,20 +74,20 @@ func (q *Store) all() []int {
 	return at
 }
 
-// awaitMajority waits until the answers decide the request. It returns nil if enough
-// members granted it. The error is a *driver.HeldError if other holders prevent a
+// awaitMajority waits until the answers decide the request. If enough members granted it, it
+// returns the earliest Sent of their leases, zero if none has one. The error is a *driver.HeldError if other holders prevent a
 // majority, the cause of ctx, or the errors of the members that failed.
-func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, answers <-chan answer[driver.Lease]) error {
+func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, answers <-chan answer[driver.Lease]) (time.Time, error) {
 	b := ballot{members: len(q.members), need: q.need(r)}
 	for !b.decided() {
 		select {
 		case a := <-answers:
 			b.add(a)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return time.Time{}, context.Cause(ctx)
 		}
 	}
-	return b.result(r.Key)
+	return b.oldest, b.result(r.Key)
 }
 
 // ballot counts the answers to an Acquire.
@@ -89,6 +96,7 @@ type ballot struct {
 	granted, held, failed int
 	expiries              []time.Duration // times until the leases of other holders end, where known
 	errs                  memberErrors
+	oldest                time.Time // earliest Sent of a granted lease that has one
 }
 
 func (b *ballot) add(a answer[driver.Lease]) {
@@ -96,6 +104,9 @@ func (b *ballot) add(a answer[driver.Lease]) {
 	switch {
 	case a.err == nil:
 		b.granted++
+		if at := a.value.Sent; !at.IsZero() && (b.oldest.IsZero() || at.Before(b.oldest)) {
+			b.oldest = at
+		}
 	case errors.As(a.err, &held):
 		b.held++
 		if held.ExpiresIn > 0 {

@@ -76,8 +76,8 @@ func checkStores(stores []driver.Store) error {
 }
 
 // Store is a store in which a majority of several stores decides. It implements
-// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter] and
-// [driver.Addresser]. The zero Store is not usable: use New.
+// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter],
+// [driver.TTLLimiter] and [driver.Addresser]. The zero Store is not usable: use New.
 type Store struct {
 	members []*member
 	serial  atomic.Uint64   // number of attempts, for their owners

@@ -22,7 +22,7 @@ const (
 )
 
 // Releaser releases leases in the background. It tries each lease until the store confirms the
-// release, or until the TTL has passed and the lease has expired.
+// release, or until the lease has expired: see [driver.TTLLimits].Longest.
 //
 // A worker tries a lease once and continues with the next, so that a key that fails delays no
 // other. Workers exist only while there are leases to try. While all workers are busy, leases
@@ -47,7 +47,7 @@ type Releaser struct {
 type pending struct {
 	lease driver.Lease
 	lane  int
-	until time.Time     // then the TTL of the lease has passed
+	until time.Time     // then the lease has expired
 	pause time.Duration // before the next try
 	timer *time.Timer   // puts the lease back into the queue after the pause
 }
@@ -100,7 +100,7 @@ func (r *Releaser) TryAdd(l driver.Lease) (why string) {
 	case len(r.all) >= maxPending:
 		return "too many are waiting"
 	}
-	p := &pending{lease: l, lane: lane, until: time.Now().Add(l.TTL), pause: firstPause}
+	p := &pending{lease: l, lane: lane, until: time.Now().Add(driver.LimitsOf(r.store).Longest(l.TTL)), pause: firstPause}
 	r.all[p] = struct{}{}
 	r.enqueue(p)
 	return ""
