@@ -1,0 +1,157 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// leaseState is the State of a lease: what the next renewal must know. A lease that was imported has
+// none, and its next renewal reads the lock first.
+type leaseState struct {
+	owner string
+	token uint64
+
+	mu   sync.Mutex // guards all fields below
+	seq  uint64     // of the last message
+	meta []byte     // its metadata
+	ends time.Time  // the lease lasts until then at least
+}
+
+// stateOf returns the state of a lease, nil if it has none that belongs to it.
+func stateOf(l driver.Lease) *leaseState {
+	state, _ := l.State.(*leaseState)
+	if state == nil || state.owner != l.Owner || state.token != l.Token {
+		return nil
+	}
+	return state
+}
+
+// stored records that the server has stored the message seq, which was sent at an instant with a TTL.
+func (l *leaseState) stored(seq uint64, meta []byte, sent time.Time, ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seq > l.seq {
+		l.seq, l.meta = seq, meta
+		if ends := sent.Add(ttl); ends.After(l.ends) {
+			l.ends = ends
+		}
+	}
+}
+
+// next returns the sequence after which the next message must come, its metadata, and its TTL, which
+// is not less than what is left of the lease.
+func (l *leaseState) next(ttl time.Duration) (seq uint64, meta []byte, lasts time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq, l.meta, max(ttl, time.Until(l.ends))
+}
+
+// Acquire implements [driver.Store].
+//
+// The message that takes a free lock has the owner as its id. The server stores a message with the
+// same id once within two minutes, and Release uses that to keep out a late request.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	if err := s.begin(ctx, r.Mode); err != nil {
+		return driver.Lease{}, err
+	}
+	if err := checkTTL(r); err != nil {
+		return driver.Lease{}, err
+	}
+	var cur entry // of a lock that was never taken
+	id := r.Owner
+	for range maxConflicts {
+		l, err := s.take(ctx, r, cur, id)
+		if !errors.Is(err, errConflict) && !errors.Is(err, errDuplicate) {
+			return l, err
+		}
+		if errors.Is(err, errDuplicate) {
+			given, err := s.wasGivenUp(ctx, r.Owner)
+			if err != nil {
+				return driver.Lease{}, err
+			}
+			if given {
+				return driver.Lease{}, fmt.Errorf("natsstore: the owner was released before: %w", driver.ErrNotAcquired)
+			}
+			id = r.Owner + ":" + nuid.Next() // an owner that held the lock before
+		}
+		if cur, err = s.last(ctx, r.Key); err != nil {
+			return driver.Lease{}, err
+		}
+		switch {
+		case cur.heldBy(r.Owner):
+			l, err := s.extend(ctx, r, cur)
+			if !errors.Is(err, errConflict) {
+				return l, err
+			}
+		case !cur.isFree():
+			return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: cur.left(s.serverNow(ctx))}
+		}
+	}
+	return driver.Lease{}, fmt.Errorf("natsstore: %d attempts to take the lock met other requests: %w", maxConflicts, driver.ErrUnavailable)
+}
+
+// errDuplicate says that the server has stored a message with the same id before.
+var errDuplicate = errors.New("natsstore: the request was executed before")
+
+// take publishes the message that grants a free lock.
+func (s *Store) take(ctx context.Context, r driver.Request, cur entry, id string) (driver.Lease, error) {
+	rec := record{State: held, Owner: r.Owner, TTL: r.TTL.Milliseconds(), Metadata: []byte(r.Metadata())}
+	sent := time.Now()
+	ack, err := s.publish(ctx, s.message(r.Key, rec, r.TTL, cur.seq, id))
+	switch {
+	case err != nil:
+		return driver.Lease{}, err
+	case ack.Duplicate:
+		return driver.Lease{}, errDuplicate
+	}
+	return lease(r, ack.Sequence, ack, rec, sent), nil
+}
+
+// extend renews the lease of a repeated Acquire.
+func (s *Store) extend(ctx context.Context, r driver.Request, cur entry) (driver.Lease, error) {
+	rec := cur.record
+	ttl := max(r.TTL, cur.left(s.serverNow(ctx)))
+	rec.TTL = ttl.Milliseconds()
+	sent := time.Now()
+	ack, err := s.publish(ctx, s.message(r.Key, rec, ttl, cur.seq, ""))
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	return lease(r, cur.Token, ack, rec, sent), nil
+}
+
+func lease(r driver.Request, token uint64, ack *jetstream.PubAck, rec record, sent time.Time) driver.Lease {
+	state := &leaseState{owner: r.Owner, token: token}
+	state.stored(ack.Sequence, rec.Metadata, sent, r.TTL)
+	return driver.Lease{Request: r, Token: token, Sent: sent, State: state}
+}
+
+// wasGivenUp reports whether the owner has a tombstone.
+func (s *Store) wasGivenUp(ctx context.Context, owner string) (bool, error) {
+	_, err := s.stream.GetLastMsgForSubject(ctx, s.tombstone(owner))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, nil
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	}
+	return false, fmt.Errorf("natsstore: read the tombstone: %w", err)
+}
+
+// checkTTL returns an error for a TTL that the server does not allow.
+func checkTTL(r driver.Request) error {
+	if r.TTL < minTTL || r.TTL > maxTTL {
+		return fmt.Errorf("natsstore: key %q: TTL must be %v to %v, got %v: %w", r.Key, minTTL, maxTTL, r.TTL, driver.ErrBadTTL)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Inspect implements [driver.Inspector]. Info.Token is 0 a second after the lock was released.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return driver.Info{}, err
+	}
+	cur, err := s.last(ctx, key)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info := driver.Info{Token: cur.Token}
+	switch {
+	case cur.isFree():
+	case cur.State == kept:
+		info.FreeIn = cur.left(s.serverNow(ctx))
+	default:
+		info.Held = 1
+		info.Holders = []driver.Holder{{
+			Mode: driver.Exclusive, Token: cur.Token, ExpiresIn: cur.left(s.serverNow(ctx)),
+			Metadata: string(cur.Metadata), Client: driver.ClientName(cur.Owner),
+		}}
+	}
+	return info, nil
+}
+
+// ForceRelease implements [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return err
+	}
+	cur, err := s.last(ctx, key)
+	for range maxConflicts {
+		switch {
+		case err != nil:
+			return err
+		case cur.isFree():
+			return driver.ErrNotHeld
+		}
+		_, err = s.publish(ctx, s.message(key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, ""))
+		if !errors.Is(err, errConflict) {
+			return err
+		}
+		token, state := cur.Token, cur.State
+		if cur, err = s.last(ctx, key); err == nil && (cur.Token != token || cur.State != state) {
+			return driver.ErrNotHeld // the holder that this call saw is gone
+		}
+	}
+	return fmt.Errorf("natsstore: %d attempts to release the lock met other requests", maxConflicts)
+}
+
+// SetMetadata implements [driver.MetadataSetter]. The expiry of the lease may move forward by up to a
+// second, because the server counts seconds.
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if err := s.begin(ctx, l.Mode); err != nil {
+		return err
+	}
+	for range maxConflicts {
+		cur, err := s.last(ctx, l.Key)
+		switch {
+		case err != nil && !errors.Is(err, driver.ErrWrongType):
+			return err
+		case err != nil || !cur.heldBy(l.Owner) || cur.Token != l.Token:
+			return driver.ErrNotHeld
+		}
+		left := cur.left(s.serverNow(ctx))
+		rec := cur.record
+		rec.Metadata, rec.TTL = []byte(metadata), left.Milliseconds()
+		sent := time.Now()
+		ack, err := s.publish(ctx, s.message(l.Key, rec, left, cur.seq, ""))
+		if err == nil {
+			if state := stateOf(l); state != nil {
+				state.stored(ack.Sequence, rec.Metadata, sent, 0)
+			}
+		}
+		if !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("natsstore: %d attempts to set the metadata met other requests", maxConflicts)
+}
+
+// listed is the number of locks that one call of List reads.
+const listed = 100
+
+// List implements [driver.Lister]. The cursor is the sequence of the next message. A renewal gives a
+// lock a higher sequence, so a lock may be returned twice.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return nil, "", err
+	}
+	seq := uint64(1)
+	if cursor != "" {
+		if seq, err = strconv.ParseUint(cursor, 10, 64); err != nil {
+			return nil, "", fmt.Errorf("natsstore: List: bad cursor %q", cursor)
+		}
+	}
+	all := s.prefix + ".k."
+	for range listed {
+		m, err := s.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(all+"*"))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return keys, "", nil
+		case ctx.Err() != nil:
+			return nil, "", context.Cause(ctx)
+		case err != nil:
+			return nil, "", fmt.Errorf("natsstore: list: %w", err)
+		}
+		seq = m.Sequence + 1
+		key, err := decodeName(strings.TrimPrefix(m.Subject, all))
+		if err != nil || !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if e, err := decode(m); err == nil && !e.isFree() {
+			keys = append(keys, key)
+		}
+	}
+	return keys, strconv.FormatUint(seq, 10), nil
+}
+
+// Export implements [driver.Exporter]. Another process needs nothing but the fields of the lease.
+func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
+
+// Import implements [driver.Exporter].
+func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
+	switch {
+	case len(state) != 0:
+		return driver.Lease{}, errors.New("natsstore: Import: the lease has a state, and those of this store have none")
+	case l.Mode != driver.Exclusive:
+		return driver.Lease{}, errors.ErrUnsupported
+	case l.Token == 0:
+		return driver.Lease{}, errors.New("natsstore: Import: the lease has no token")
+	}
+	l.State = nil
+	return l, nil
+}

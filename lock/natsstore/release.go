@@ -1,0 +1,121 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return err
+	}
+	if l.Unanswered {
+		if err := s.bury(ctx, l.Owner); err != nil {
+			return err
+		}
+	}
+	for range maxConflicts {
+		cur, err := s.last(ctx, l.Key)
+		switch {
+		case err != nil && !errors.Is(err, driver.ErrWrongType):
+			return err
+		case err != nil || !cur.heldBy(l.Owner):
+			return driver.ErrNotHeld
+		}
+		_, err = s.publish(ctx, s.ending(l, cur))
+		if !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("natsstore: %d attempts to release the lock met other requests", maxConflicts)
+}
+
+// ending returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.
+func (s *Store) ending(l driver.Lease, cur entry) *nats.Msg {
+	if keep := l.Keep(); keep > 0 {
+		return s.message(l.Key, record{State: kept, Token: cur.Token, TTL: keep.Milliseconds()}, keep, cur.seq, "")
+	}
+	return s.message(l.Key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, "")
+}
+
+// bury makes sure that a message of the owner which takes a lock is not stored any more. The message
+// may still be under way. It has the owner as its id, and so has the tombstone, which the server
+// stores first.
+func (s *Store) bury(ctx context.Context, owner string) error {
+	duplicate, err := s.publishTombstone(ctx, owner, owner)
+	if err == nil && duplicate {
+		// The message was stored already. The tombstone keeps out an Acquire that begins later.
+		_, err = s.publishTombstone(ctx, owner, owner+":"+nuid.Next())
+	}
+	return err
+}
+
+func (s *Store) publishTombstone(ctx context.Context, owner, id string) (duplicate bool, err error) {
+	m := nats.NewMsg(s.tombstone(owner))
+	m.Header.Set(jetstream.MsgIDHeader, id)
+	m.Header.Set(jetstream.MsgTTLHeader, tombstoneTTL.String())
+	ack, err := s.publish(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	return ack.Duplicate, nil
+}
+
+// CanKeep implements [driver.Keeper].
+func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+
+// ReleaseAll implements [driver.BulkReleaser]. It sends the messages of all leases whose state is
+// known before it waits for the first answer, and calls Release for the others.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	if ctx.Err() != nil {
+		for i := range batch {
+			out[i] = context.Cause(ctx)
+		}
+		return nil
+	}
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return err
+	}
+	sendings := make([]sending, len(batch))
+	for i, l := range batch {
+		state := stateOf(l)
+		if state == nil || l.Unanswered {
+			sendings[i].err = errConflict
+			continue
+		}
+		seq, _, _ := state.next(0)
+		ack, err := s.js.PublishMsgAsync(s.ending(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.name))
+		sendings[i] = sending{ack: ack, err: err}
+	}
+	for i, l := range batch {
+		out[i] = s.released(ctx, l, sendings[i])
+	}
+	return nil
+}
+
+// released waits for the answer to the message that ends a lease.
+func (s *Store) released(ctx context.Context, l driver.Lease, sending sending) error {
+	err := sending.err
+	if err == nil {
+		select {
+		case <-sending.ack.Ok():
+			return nil
+		case err = <-sending.ack.Err():
+			err = publishError(ctx, err)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if errors.Is(err, errConflict) {
+		return s.Release(ctx, l)
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Renew implements [renewal.Renewer]. It sends the messages of all leases before it waits for the
+// first answer.
+func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	return s.RenewExplained(ctx, batch, out, make([]renewal.Denial, len(batch)))
+}
+
+// sending is a renewal whose message was sent.
+type sending struct {
+	ack  jetstream.PubAckFuture
+	meta []byte
+	sent time.Time
+	err  error
+}
+
+// RenewExplained implements [renewal.Explainer].
+func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+	if err := s.begin(ctx, driver.Exclusive); err != nil {
+		return err
+	}
+	sendings := make([]sending, len(batch))
+	for i, l := range batch {
+		sendings[i] = s.send(l)
+	}
+	var errs error
+	for i, l := range batch {
+		outcome, denial, err := s.outcome(ctx, l, sendings[i])
+		out[i], why[i] = outcome, denial
+		if err != nil {
+			errs = err // one says enough, because they have one cause as a rule
+		}
+	}
+	return errs
+}
+
+// send sends the message that renews a lease, unless its state is not known.
+func (s *Store) send(l driver.Lease) sending {
+	state := stateOf(l)
+	if state == nil {
+		return sending{err: errConflict}
+	}
+	seq, meta, ttl := state.next(l.TTL)
+	now := time.Now()
+	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
+	ack, err := s.js.PublishMsgAsync(m, jetstream.WithExpectStream(s.name))
+	return sending{ack: ack, meta: meta, sent: now, err: err}
+}
+
+// renewed returns the record of a lease that was renewed for ttl.
+func renewed(l driver.Lease, meta []byte, ttl time.Duration) record {
+	return record{State: held, Owner: l.Owner, Token: l.Token, TTL: ttl.Milliseconds(), Metadata: meta}
+}
+
+// outcome waits for the answer to a renewal.
+func (s *Store) outcome(ctx context.Context, l driver.Lease, sending sending) (renewal.Outcome, renewal.Denial, error) {
+	err := sending.err
+	if err == nil {
+		select {
+		case ack := <-sending.ack.Ok():
+			stateOf(l).stored(ack.Sequence, sending.meta, sending.sent, l.TTL)
+			return renewal.Renewed, 0, nil
+		case err = <-sending.ack.Err():
+			err = publishError(ctx, err)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if !errors.Is(err, errConflict) {
+		return renewal.Unknown, 0, err
+	}
+	return s.renewAgain(ctx, l)
+}
+
+// renewAgain reads the lock and renews it, because its last message is not the one that the lease
+// knows: an answer was lost, the metadata has changed, or the lease has ended.
+func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome, renewal.Denial, error) {
+	for range maxConflicts {
+		cur, err := s.last(ctx, l.Key)
+		switch {
+		case errors.Is(err, driver.ErrWrongType):
+			return renewal.Lost, renewal.DeniedTaken, nil
+		case err != nil:
+			return renewal.Unknown, 0, err
+		case cur.isFree():
+			return renewal.Lost, renewal.DeniedMissing, nil
+		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
+			return renewal.Lost, renewal.DeniedTaken, nil
+		}
+		ttl := max(l.TTL, cur.left(s.serverNow(ctx)))
+		sent := time.Now()
+		ack, err := s.publish(ctx, s.message(l.Key, renewed(l, cur.Metadata, ttl), ttl, cur.seq, ""))
+		switch {
+		case err == nil:
+			if state := stateOf(l); state != nil {
+				state.stored(ack.Sequence, cur.Metadata, sent, l.TTL)
+			}
+			return renewal.Renewed, 0, nil
+		case !errors.Is(err, errConflict):
+			return renewal.Unknown, 0, err
+		}
+	}
+	return renewal.Unknown, 0, fmt.Errorf("natsstore: %d renewals met other requests", maxConflicts)
+}

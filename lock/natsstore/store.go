@@ -1,0 +1,246 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	defaultStream  = "LEASEWHEEL"
+	defaultPrefix  = "leasewheel"
+	markerTTL      = time.Second // of the message of a free lock; the least that the server allows
+	tombstoneTTL   = time.Minute
+	clockAge       = time.Minute     // how long the difference of the clocks is used
+	duplicates     = 2 * time.Minute // the window of the server; at least tombstoneTTL
+	maxConflicts   = 10              // attempts against concurrent writers, before a call gives up
+	secondsInAYear = 365 * 24 * 3600 // for MaxTTL
+	expirySlack    = 2 * time.Second // rounding up, and the interval in which the server looks for expired messages
+	minTTL         = time.Second     // less than that is rounding
+	apiTimeout     = 5 * time.Second // of calls without a deadline
+	maxTTL         = secondsInAYear * time.Second
+)
+
+// Options are the settings of a store. The zero value is valid.
+type Options struct {
+	// Stream is the name of the stream. The default is LEASEWHEEL.
+	Stream string
+
+	// Prefix is the first part of all subjects. The default is leasewheel. A stream has one prefix.
+	Prefix string
+
+	// Replicas is the number of servers that store the stream that CreateStream creates: 1, 3 or 5.
+	// The default is 1.
+	Replicas int
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var filled Options
+	if o != nil {
+		filled = *o
+	}
+	if filled.Stream == "" {
+		filled.Stream = defaultStream
+	}
+	if filled.Prefix == "" {
+		filled.Prefix = defaultPrefix
+	}
+	if filled.Replicas == 0 {
+		filled.Replicas = 1
+	}
+	switch {
+	case strings.ContainsAny(filled.Stream, " .*>/\\\t\r\n"):
+		return filled, fmt.Errorf("natsstore: Options.Stream: %q has a character that names of streams must not have", filled.Stream)
+	case strings.ContainsAny(filled.Prefix, " *>\t\r\n"), strings.HasPrefix(filled.Prefix, "."),
+		strings.HasSuffix(filled.Prefix, "."), strings.Contains(filled.Prefix, ".."):
+		return filled, fmt.Errorf("natsstore: Options.Prefix: %q is no prefix of a subject", filled.Prefix)
+	case filled.Replicas < 1 || filled.Replicas > 5:
+		return filled, fmt.Errorf("natsstore: Options.Replicas must be 1 to 5, got %d", filled.Replicas)
+	}
+	return filled, nil
+}
+
+// CreateStream creates the stream of a store, or changes its settings to those that a store needs.
+// It needs a server of version 2.11 or later. Call it when a program is installed or started; any number of calls do no harm.
+func CreateStream(ctx context.Context, js jetstream.JetStream, options *Options) error {
+	o, err := options.withDefaults()
+	if err != nil {
+		return err
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:              o.Stream,
+		Description:       "locks of leasewheel",
+		Subjects:          []string{o.Prefix + ".k.*", o.Prefix + ".x.*"},
+		MaxMsgsPerSubject: 1,
+		Discard:           jetstream.DiscardOld,
+		Duplicates:        duplicates,
+		AllowMsgTTL:       true,
+		DenyPurge:         true,
+		Replicas:          o.Replicas,
+		Storage:           jetstream.FileStorage,
+	})
+	if err != nil {
+		return fmt.Errorf("natsstore: create stream %s: %w", o.Stream, err)
+	}
+	return nil
+}
+
+// Store keeps locks in a stream. It is safe for concurrent use.
+type Store struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	prefix string
+	name   string
+	closed atomic.Bool
+	clock  clock
+}
+
+// New returns a store that uses a stream, which CreateStream has created. It asks the server for the
+// settings of the stream, and returns an error if locks are not safe with them. The connection stays
+// the caller's: Close does not close it.
+func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store, error) {
+	if js == nil {
+		return nil, errors.New("natsstore: New needs a JetStream context, got nil")
+	}
+	o, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.Stream(ctx, o.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, err)
+	}
+	if err := check(stream.CachedInfo().Config, o); err != nil {
+		return nil, err
+	}
+	return &Store{js: js, stream: stream, prefix: o.Prefix, name: o.Stream}, nil
+}
+
+// check returns an error if locks are not safe in a stream with these settings.
+func check(c jetstream.StreamConfig, o Options) error {
+	wrong := func(setting string, is any, need string) error {
+		return fmt.Errorf("natsstore: stream %s: %s is %v and must be %s; see CreateStream", o.Stream, setting, is, need)
+	}
+	switch {
+	case !c.AllowMsgTTL:
+		return wrong("AllowMsgTTL", c.AllowMsgTTL, "true")
+	case c.MaxMsgsPerSubject != 1:
+		return wrong("MaxMsgsPerSubject", c.MaxMsgsPerSubject, "1")
+	case c.Duplicates < tombstoneTTL:
+		return wrong("Duplicates", c.Duplicates, "at least "+tombstoneTTL.String())
+	case c.MaxAge != 0:
+		return wrong("MaxAge", c.MaxAge, "0")
+	case c.MaxMsgs > 0 && c.Discard == jetstream.DiscardOld:
+		return wrong("MaxMsgs", c.MaxMsgs, "unlimited")
+	case c.MaxBytes > 0 && c.Discard == jetstream.DiscardOld:
+		return wrong("MaxBytes", c.MaxBytes, "unlimited")
+	case c.AllowDirect:
+		return wrong("AllowDirect", c.AllowDirect, "false, because replicas that are behind would answer reads")
+	case c.NoAck:
+		return wrong("NoAck", c.NoAck, "false")
+	case c.Retention != jetstream.LimitsPolicy:
+		return wrong("Retention", c.Retention, jetstream.LimitsPolicy.String())
+	}
+	return nil
+}
+
+// Close closes the store. Later calls of other methods return driver.ErrStoreClosed. It does not
+// close the connection, and does not wait for calls under way.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// Addresses implements [driver.Addresser].
+func (s *Store) Addresses() []string {
+	var addresses []string
+	for _, url := range s.js.Conn().Servers() {
+		_, address, found := strings.Cut(url, "://")
+		if !found {
+			address = url
+		}
+		if _, host, hasUser := strings.Cut(address, "@"); hasUser {
+			address = host
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses
+}
+
+// begin returns the reason not to begin a call, if there is one.
+func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case s.closed.Load():
+		return driver.ErrStoreClosed
+	case mode != driver.Exclusive:
+		return errors.ErrUnsupported
+	}
+	return nil
+}
+
+func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }
+func (s *Store) tombstone(owner string) string { return s.prefix + ".x." + encodeName(owner) }
+
+// message returns a message for a lock that the server accepts only after the message after.
+func (s *Store) message(key string, r record, ttl time.Duration, after uint64, id string) *nats.Msg {
+	m := nats.NewMsg(s.subject(key))
+	m.Data = encode(r)
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(after))
+	m.Header.Set(jetstream.MsgTTLHeader, serverTTL(ttl).String())
+	if id != "" {
+		m.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	return m
+}
+
+// publish sends a message and returns its sequence. The error matches errConflict if another message
+// came first.
+func (s *Store) publish(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.name))
+	if err != nil {
+		return nil, publishError(ctx, err)
+	}
+	return ack, nil
+}
+
+// errConflict says that a subject has another last message than the expected one.
+var errConflict = errors.New("natsstore: another request came first")
+
+// publishError makes the error of a publication one of this package.
+func publishError(ctx context.Context, err error) error {
+	var api *jetstream.APIError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &api) &&
+		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return errConflict
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: natsstore: no server answers for the stream: %w", driver.ErrNotSent, err)
+	}
+	return fmt.Errorf("natsstore: publish: %w", err)
+}
+
+// last returns the last message of a lock, as the leader of the stream has it.
+func (s *Store) last(ctx context.Context, key string) (entry, error) {
+	m, err := s.stream.GetLastMsgForSubject(ctx, s.subject(key))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return entry{}, nil
+	case ctx.Err() != nil:
+		return entry{}, context.Cause(ctx)
+	case err != nil:
+		return entry{}, fmt.Errorf("natsstore: read the lock: %w", err)
+	}
+	return decode(m)
+}
