@@ -17,7 +17,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/natsstore/internal/testnats"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testnats.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // open returns a store on a connection of its own.
 func open(t *testing.T, s *server.Server) driver.Store {

@@ -11,7 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const startTimeout = 20 * time.Second
+const (
+	startTimeout  = 20 * time.Second
+	reconnectWait = 50 * time.Millisecond
+	pingInterval  = 500 * time.Millisecond
+)
 
 // Start starts a server in this process on a free port, which stops at the end of the test.
 func Start(t testing.TB) *server.Server {
