@@ -99,7 +99,7 @@ var keeping = []testCase{
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.lasting(f.any(mode, mode.String()), 100*f.TTL))
 			f.release(kept(l, f.TTL/4))
-			time.Sleep(f.TTL/4 + f.TTL/20 + 2*time.Millisecond)
+			time.Sleep(f.longest(f.TTL/4) + f.TTL/20 + 2*time.Millisecond) // a store keeps it with the precision of its leases
 			f.rises(l.Token, f.acquire(f.any(mode, mode.String())).Token)
 		}
 	})},

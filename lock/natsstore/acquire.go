@@ -62,9 +62,6 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
 	}
-	if err := checkTTL(r); err != nil {
-		return driver.Lease{}, err
-	}
 	var cur entry // of a lock that was never taken
 	id := r.Owner
 	for range maxConflicts {
@@ -146,12 +143,4 @@ func (s *Store) wasGivenUp(ctx context.Context, owner string) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	return false, fmt.Errorf("natsstore: read the tombstone: %w", err)
-}
-
-// checkTTL returns an error for a TTL that the server does not allow.
-func checkTTL(r driver.Request) error {
-	if r.TTL < minTTL || r.TTL > maxTTL {
-		return fmt.Errorf("natsstore: key %q: TTL must be %v to %v, got %v: %w", r.Key, minTTL, maxTTL, r.TTL, driver.ErrBadTTL)
-	}
-	return nil
 }

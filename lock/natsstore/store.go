@@ -15,18 +15,14 @@ import (
 )
 
 const (
-	defaultStream  = "LEASEWHEEL"
-	defaultPrefix  = "leasewheel"
-	markerTTL      = time.Second // of the message of a free lock; the least that the server allows
-	tombstoneTTL   = time.Minute
-	clockAge       = time.Minute     // how long the difference of the clocks is used
-	duplicates     = 2 * time.Minute // the window of the server; at least tombstoneTTL
-	maxConflicts   = 10              // attempts against concurrent writers, before a call gives up
-	secondsInAYear = 365 * 24 * 3600 // for MaxTTL
-	expirySlack    = 2 * time.Second // rounding up, and the interval in which the server looks for expired messages
-	minTTL         = time.Second     // less than that is rounding
-	apiTimeout     = 5 * time.Second // of calls without a deadline
-	maxTTL         = secondsInAYear * time.Second
+	defaultStream = "LEASEWHEEL"
+	defaultPrefix = "leasewheel"
+	markerTTL     = time.Second // of the message of a free lock; the least that the server allows
+	tombstoneTTL  = time.Minute
+	duplicates    = 2 * time.Minute // in which the server knows the ids of messages; at least tombstoneTTL
+	clockAge      = time.Minute     // how long the difference of the clocks is used
+	expirySlack   = 2 * time.Second // in which the server removes an expired message
+	maxConflicts  = 10              // attempts against concurrent requests, before a call gives up
 )
 
 // Options are the settings of a store. The zero value is valid.
@@ -173,6 +169,11 @@ func (s *Store) Addresses() []string {
 		addresses = append(addresses, address)
 	}
 	return addresses
+}
+
+// TTLLimits implements [driver.TTLLimiter].
+func (s *Store) TTLLimits() driver.TTLLimits {
+	return driver.TTLLimits{Step: time.Second, Slack: expirySlack}
 }
 
 // begin returns the reason not to begin a call, if there is one.
