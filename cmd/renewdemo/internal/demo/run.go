@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -44,19 +44,19 @@ func run(ctx context.Context, c config, s *screen) error {
 	switch {
 	case ctx.Err() != nil:
 		if err == nil {
-			b.close()
+			b.Disconnect()
 		}
 		return errInterrupted
 	case err != nil:
 		return err
 	}
-	defer b.close()
+	defer b.Disconnect()
 	return runOn(ctx, b, c, s)
 }
 
 // runOn holds the leases, injects the fault, and returns an error if the result is not the
 // expected one.
-func runOn(ctx context.Context, b *backend, c config, s *screen) error {
+func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
 	d := &demo{
 		config: c, screen: s, store: newFaultStore(b, c),
 		prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32()),
@@ -69,7 +69,7 @@ func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 	defer closeEngine()
 	d.meter = newMeter(d)
 	s.line("%s leases with a TTL of %v on %s,\nrenewed every %v by the %s engine, for %v",
-		count(c.leases), c.ttl, b.name, c.ttl/3, c.engine, c.length)
+		count(c.leases), c.ttl, b.Name, c.ttl/3, c.engine, c.length)
 
 	err = d.acquire(ctx)
 	if err == nil {
@@ -207,7 +207,7 @@ func (d *demo) injectFault(ctx context.Context) error {
 			d.stolen[key] = true
 			keys = append(keys, key)
 		}
-		return d.store.delete(ctx, keys)
+		return d.store.Delete(ctx, keys)
 	case "pause":
 		return d.pauseProcess()
 	default:

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"flag"
@@ -28,7 +28,8 @@ type config struct {
 	leases int
 	ttl    time.Duration
 	length time.Duration
-	redis  string
+	store  string
+	stores Stores
 	fault  string
 	steal  int
 	proof  bool
@@ -53,16 +54,19 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
 		"3s with -fault, 2s with -proof, 30s with -check)")
 	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
-	f.StringVar(&c.redis, "redis", "", "address or `URL` of a Redis server, such as localhost:6379\n"+
-		"or redis://user:password@localhost:6379/0 (default: an in-memory store)")
+	f.StringVar(&c.store, "store", "", "the store: the address or `URL` of a Redis server, such as localhost:6379\n"+
+		"or redis://user:password@localhost:6379/0, or one of\n"+
+		"sqlite:file, postgres://host/database, mysql://host/database,\n"+
+		"etcd://host:2379, zk://host:2181 (default: an in-memory store)")
+	f.StringVar(&c.store, "redis", "", "the same as -store")
 	f.StringVar(&c.fault, "fault", "", "the fault after a third of the time:\n"+
 		"`hang`|errors|steal|pause: renewals get no answer; every fourth renewal fails;\n"+
 		"the keys of some leases are deleted; the process is stopped (SIGSTOP)")
 	f.IntVar(&c.steal, "steal", 137, "number of keys that -fault steal deletes")
 	f.BoolVar(&c.proof, "proof", false, "show when a holder that is cut off or paused stops, and when\n"+
-		"a rival has its lock; uses two processes if -redis is given or\n"+
+		"a rival has its lock; uses two processes if -store is given or\n"+
 		"redis-server is in PATH")
-	f.BoolVar(&c.check, "check", false, "print what is unsafe for locks at the server of -redis, or in its\n"+
+	f.BoolVar(&c.check, "check", false, "print what is unsafe for locks at the Redis server of -store, or in its\n"+
 		"cluster, and exit: with status 1 if anything is")
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -104,8 +108,10 @@ func (c *config) validate(rest []string) error {
 		return fmt.Errorf("-leases must be 1 to 10000000, got %d", c.leases)
 	case c.length < time.Second:
 		return fmt.Errorf("-for must be at least 1s, got %v", c.length)
-	case c.check && c.redis == "":
-		return fmt.Errorf("-check needs the server: -redis ADDRESS")
+	case c.check && c.store == "":
+		return fmt.Errorf("-check needs the server: -store ADDRESS")
+	case c.check && otherSchemes[schemeOf(c.store)]:
+		return fmt.Errorf("-check needs a Redis server, and -store is one of %s", schemeOf(c.store))
 	case c.check && (c.proof || c.fault != ""):
 		return fmt.Errorf("-check does not go with -proof and -fault")
 	case c.proof && c.fault != "":

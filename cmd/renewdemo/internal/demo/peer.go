@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -61,7 +61,7 @@ func startProcess(url string) (*peer, error) {
 }
 
 // startLocal starts a holder as a goroutine of this process.
-func startLocal(ctx context.Context, b *backend) *peer {
+func startLocal(ctx context.Context, b *Backend) *peer {
 	in, commands := io.Pipe()
 	out, replies := io.Pipe()
 	result := make(chan error, 1)

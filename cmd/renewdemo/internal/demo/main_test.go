@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func runDemoOn(t *testing.T, store driver.Store, terminal bool, args ...string) 
 		if store == nil {
 			err = run(t.Context(), c, s)
 		} else {
-			err = runOn(t.Context(), &backend{Store: store, Closer: io.NopCloser(nil), name: "a test", close: func() {}}, c, s)
+			err = runOn(t.Context(), &Backend{Store: store, Closer: io.NopCloser(nil), Name: "a test", Disconnect: func() {}}, c, s)
 		}
 		output = out.String()
 	})
@@ -110,12 +110,12 @@ func TestTheDemoFailsIfAHolderIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse([]string{"-leases", "20", "-fault", "steal", "-steal", "5"}, io.Discard)
 		require.NoError(t, err)
-		b := &backend{Store: generous{mem}, Closer: mem, delete: func(_ context.Context, keys []string) error {
+		b := &Backend{Store: generous{mem}, Closer: mem, Delete: func(_ context.Context, keys []string) error {
 			for _, key := range keys {
 				mem.Delete(key)
 			}
 			return nil
-		}, close: func() {}}
+		}, Disconnect: func() {}}
 		require.ErrorContains(t, runOn(t.Context(), b, c, &screen{w: io.Discard}), "5 holders were not notified")
 	})
 }
@@ -185,7 +185,7 @@ func TestFlags(t *testing.T) {
 	var help strings.Builder
 	_, err = parse([]string{"-h"}, &help)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-redis", "-fault", "-steal", "-proof"} {
+	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-store", "-redis", "-fault", "-steal", "-proof"} {
 		assert.Contains(t, help.String(), name)
 	}
 }
@@ -200,6 +200,35 @@ func TestNoRedisServer(t *testing.T) {
 	c, err = parse([]string{"-redis", "redis://user:canary@[bad"}, io.Discard)
 	require.NoError(t, err)
 	err = run(t.Context(), c, &screen{w: io.Discard})
-	require.ErrorContains(t, err, "-redis")
+	require.ErrorContains(t, err, "-store")
 	assert.NotContains(t, err.Error(), "canary")
+}
+
+func TestTheURLSelectsTheStore(t *testing.T) {
+	for url, scheme := range map[string]string{
+		"":                           "",
+		"localhost:6379":             "",
+		"/run/redis.sock":            "",
+		"redis://localhost":          "redis",
+		"sqlite:locks.db":            "sqlite",
+		"sqlite:/tmp/locks.db":       "sqlite",
+		"postgres://localhost/locks": "postgres",
+	} {
+		assert.Equal(t, scheme, schemeOf(url), url)
+	}
+	var opened string
+	mem := openMemory()
+	stores := Stores{"sqlite": func(_ context.Context, url string) (*Backend, error) {
+		opened = url
+		return mem, nil
+	}}
+	b, err := open(t.Context(), config{store: "sqlite:locks.db", stores: stores})
+	require.NoError(t, err)
+	assert.Same(t, mem, b)
+	assert.Equal(t, "sqlite:locks.db", opened)
+}
+
+func TestACheckNeedsARedisServer(t *testing.T) {
+	_, err := parse([]string{"-check", "-store", "postgres://localhost/locks"}, io.Discard)
+	require.EqualError(t, err, "-check needs a Redis server, and -store is one of postgres")
 }

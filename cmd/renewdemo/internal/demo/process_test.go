@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const commandEnv = "RENEWDEMO_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(commandEnv) != "" {
-		os.Exit(status())
+		os.Exit(Main(nil))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -20,7 +20,7 @@ var errUnsafe = errors.New("the server is unsafe for locks")
 // check prints what is unsafe for locks at the Redis server. It returns an error if anything
 // is.
 func check(ctx context.Context, c config, w io.Writer) error {
-	opts, err := redisOptions(c.redis)
+	opts, err := redisOptions(c.store)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -114,8 +114,8 @@ func (m *meter) measure(now time.Time) sample {
 // begin starts the measurement of the resources.
 func (m *meter) begin(ctx context.Context) {
 	m.began, m.first, m.client = time.Now(), m.d.client.Stats().Renewal, processCPU()
-	if m.d.store.cpu != nil {
-		m.server = m.d.store.cpu(ctx)
+	if m.d.store.CPU != nil {
+		m.server = m.d.store.CPU(ctx)
 	}
 }
 
@@ -129,8 +129,8 @@ func (m *meter) finish(ctx context.Context) {
 		elapsed:    time.Since(m.began),
 		renewals:   d.client.Stats().Renewal.Renewed - m.first.Renewed,
 	}
-	if d.store.cpu != nil {
-		m.used.server = d.store.cpu(ctx) - m.server
+	if d.store.CPU != nil {
+		m.used.server = d.store.CPU(ctx) - m.server
 		m.used.hasServer = true
 	}
 }

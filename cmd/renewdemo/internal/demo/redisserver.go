@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -12,9 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// proofServer returns the URL of the Redis server for a proof: that of -redis, or that of a
-// server that it starts. The URL is empty if there is neither a -redis nor a redis-server in
-// PATH.
+// proofServer returns the URL of the store for a proof: that of -store, or that of a Redis server
+// that it starts. The URL is empty if there is neither a -store nor a redis-server in PATH.
 func proofServer(ctx context.Context, flag string) (url string, stop func(), err error) {
 	if flag != "" {
 		return flag, func() {}, nil

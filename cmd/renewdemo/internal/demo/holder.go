@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 )
 
 // holderEnv is set in the environment of the process that holds the lock of a proof. Its value
-// is the URL of the Redis server.
+// is the URL of the store.
 const holderEnv = "RENEWDEMO_HOLDER"
 
 // A message of the holder is a line with its name, an instant in Unix nanoseconds, and a value:
@@ -28,18 +28,18 @@ const holderEnv = "RENEWDEMO_HOLDER"
 // on, "cut". The holder ends when its input ends.
 
 // runHolder is the holder as a process of its own.
-func runHolder(ctx context.Context, url string, in io.Reader, out io.Writer) error {
-	b, err := openRedis(ctx, url)
+func runHolder(ctx context.Context, stores Stores, url string, in io.Reader, out io.Writer) error {
+	b, err := open(ctx, config{store: url, stores: stores})
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Disconnect()
 	return holdLock(ctx, b, in, out)
 }
 
 // holdLock locks the key that the first command names, and then takes a step each millisecond until
 // the lock is lost. It returns when the input ends.
-func holdLock(ctx context.Context, b *backend, in io.Reader, out io.Writer) (err error) {
+func holdLock(ctx context.Context, b *Backend, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	commands := bufio.NewScanner(in)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // which the store can grant the key again: a TTL after the last executed request was sent. The
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
-	*backend
+	*Backend
 	fault string
 
 	mu     sync.Mutex // guards all fields below
@@ -31,8 +31,8 @@ var errInjected = errors.New("injected: connection reset")
 // failEvery is the number of renewals of which one fails with -fault errors.
 const failEvery = 4
 
-func newFaultStore(b *backend, c config) *faultStore {
-	return &faultStore{backend: b, fault: c.fault, ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
+func newFaultStore(b *Backend, c config) *faultStore {
+	return &faultStore{Backend: b, fault: c.fault, ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
 }
 
 // startFault turns the fault on.
@@ -44,7 +44,7 @@ func (w *faultStore) startFault() {
 
 func (w *faultStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	sent := time.Now()
-	l, err := w.backend.Acquire(ctx, r)
+	l, err := w.Backend.Acquire(ctx, r)
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -62,7 +62,7 @@ func (w *faultStore) Renew(ctx context.Context, batch []driver.Lease, out []rene
 		return errInjected
 	}
 	sent := time.Now()
-	err := w.backend.Renew(ctx, batch, out)
+	err := w.Backend.Renew(ctx, batch, out)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, l := range batch {
@@ -74,7 +74,7 @@ func (w *faultStore) Renew(ctx context.Context, batch []driver.Lease, out []rene
 }
 
 func (w *faultStore) Release(ctx context.Context, l driver.Lease) error {
-	err := w.backend.Release(ctx, l)
+	err := w.Backend.Release(ctx, l)
 	if err == nil {
 		w.addReleased(1)
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		var out strings.Builder
-		err = runOn(ctx, &backend{Store: store, Closer: io.NopCloser(nil), close: func() {}}, c, &screen{w: &out})
+		err = runOn(ctx, &Backend{Store: store, Closer: io.NopCloser(nil), Disconnect: func() {}}, c, &screen{w: &out})
 		require.ErrorIs(t, err, errInterrupted)
 		assert.Equal(t, "interrupted: released 128 leases", err.Error())
 		assert.NotContains(t, out.String(), "acquired in")
@@ -179,5 +179,5 @@ func TestAddressesOfRedis(t *testing.T) {
 		assert.Equal(t, want, opts.Addr)
 	}
 	_, err := redisOptions("http://user:canary@localhost")
-	require.EqualError(t, err, "-redis must be an address such as localhost:6379 or a URL such as redis://localhost:6379/0")
+	require.EqualError(t, err, "-store must be an address such as localhost:6379 or a URL such as redis://localhost:6379/0 or postgres://localhost/database")
 }

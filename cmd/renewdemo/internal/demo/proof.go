@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 // cut off from the store, once because it is paused. A rival waits for the lock meanwhile. The
 // proof fails if the rival has the lock while the holder still acts on it.
 //
-// With a Redis server the holder is a process of its own. Without one there is no pause: holder
+// With a server the holder is a process of its own. Without one there is no pause: holder
 // and rival are clients of one store in this process.
 func prove(ctx context.Context, c config, s *screen) (err error) {
-	url, stopServer, err := proofServer(ctx, c.redis)
+	url, stopServer, err := proofServer(ctx, c.store)
 	if err != nil {
 		return interruptedOr(ctx, err)
 	}
 	defer stopServer()
 	p := &proof{config: c, screen: s}
-	c.redis = url
+	c.store = url
 	store, err := open(ctx, c)
 	if err != nil {
 		return interruptedOr(ctx, err)
 	}
-	defer store.close()
+	defer store.Disconnect()
 	if p.rival, err = lock.New(store.Store, &lock.Options{Terms: lock.Terms{TTL: c.ttl}, Logger: silent}); err != nil {
 		return err
 	}
@@ -41,10 +41,10 @@ func prove(ctx context.Context, c config, s *screen) (err error) {
 	if url == "" {
 		faults = faults[:1]
 		start = func() (*peer, error) { return startLocal(ctx, store), nil }
-		s.line("Holder and rival are two clients in one process, on %s.", store.name)
-		s.line("For two processes, start a Redis server and add -redis localhost:6379.")
+		s.line("Holder and rival are two clients in one process, on %s.", store.Name)
+		s.line("For two processes, start a Redis server and add -store localhost:6379.")
 	} else {
-		s.line("Holder and rival are two processes, on\n%s.", store.name)
+		s.line("Holder and rival are two processes, on\n%s.", store.Name)
 	}
 	s.line("The TTL of the lock is %v.", c.ttl)
 	for _, fault := range faults {

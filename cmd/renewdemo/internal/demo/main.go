@@ -1,0 +1,70 @@
+// Package demo is the program renewdemo. The stores of databases are given to it by its callers, so
+// that it does not import their drivers.
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // 128 + SIGINT, as shells report it
+)
+
+// Main runs the program with the arguments and the environment of the process and returns its exit
+// status. It can open the stores of stores besides a store in memory and Redis.
+func Main(stores Stores) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	logging.Disable() // the demo reports the errors of go-redis itself
+	if url := os.Getenv(holderEnv); url != "" {
+		return report(runHolder(ctx, stores, url, os.Stdin, os.Stdout))
+	}
+	c, err := parse(os.Args[1:], os.Stderr)
+	c.stores = stores
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitUsage
+	case stores == nil && otherSchemes[schemeOf(c.store)]:
+		code, err := runWithStores(ctx, os.Args[1:])
+		if err != nil {
+			return report(err)
+		}
+		return code
+	case c.check:
+		return report(check(ctx, c, os.Stdout))
+	case c.proof:
+		return report(prove(ctx, c, newScreen(os.Stdout)))
+	case c.fault == "pause" && os.Getenv(supervisedEnv) == "":
+		code, err := supervise(ctx, c.pause())
+		if err != nil {
+			return report(err)
+		}
+		return code
+	}
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the release
+	return report(run(ctx, c, newScreen(os.Stdout)))
+}
+
+// report prints the error, if any, and returns the exit status for it.
+func report(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "renewdemo:", err)
+	if errors.Is(err, errInterrupted) {
+		return exitInterrupted
+	}
+	return exitFailed
+}
