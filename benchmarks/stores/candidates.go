@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// candidate is a store with a server of its own.
+type candidate struct {
+	name  string
+	limit int // no more leases than this are measured; 0 means no limit
+	start func(ctx context.Context) (*server, error)
+}
+
+// server is a running server.
+type server struct {
+	version string
+	connect func() (store driver.Store, disconnect func(), err error) // a store of its own for each client
+	stop    func()
+}
+
+// errMissing is the reason to leave a store out.
+var errMissing = errors.New("not installed")
+
+// candidates returns all stores, in the order of the tables.
+func candidates() []candidate {
+	return []candidate{
+		{name: "memory", start: startMemory},
+		{name: "redis", start: startRedis},
+	}
+}
+
+func startMemory(context.Context) (*server, error) {
+	mem := memstore.New()
+	return &server{
+		version: "in this process",
+		connect: func() (driver.Store, func(), error) { return shared{mem}, func() {}, nil },
+		stop:    func() { _ = mem.Close() },
+	}, nil
+}
+
+// shared is a store that several clients use, so none of them closes it.
+type shared struct{ *memstore.Store }
+
+// Close does nothing.
+func (shared) Close() error { return nil }
+
+func startRedis(ctx context.Context) (*server, error) {
+	s, err := testredis.Launch()
+	if err != nil {
+		return nil, errors.Join(errMissing, err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer func() { _ = rdb.Close() }()
+	info, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	_, version, _ := strings.Cut(info, "redis_version:")
+	version, _, _ = strings.Cut(version, "\r\n")
+	return &server{version: "Redis " + version, connect: func() (driver.Store, func(), error) {
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: acquirers})
+		store, err := redisstore.New(rdb, nil)
+		return store, func() { _ = rdb.Close() }, err
+	}, stop: s.Close}, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
+)
+
+// page is the document that holds the tables.
+const page = "STORES.md"
+
+// report returns the tables in Markdown.
+func (r *results) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Pairs and hand-overs: each measured for %v s. Renewals: leases with a TTL of %v s, for two thirds of it. "+
+		"%s, %s, load average %s before the run. The server's CPU time is that of all other processes of the machine.\n",
+		r.Window, r.TTL, r.Machine, r.Go, r.LoadBefore)
+	fmt.Fprintf(&b, "\n%s\n%s", r.lockTable(), r.renewalTable())
+	return b.String()
+}
+
+// measured returns the names of the stores with figures, in the order of the tables.
+func (r *results) measured() []string {
+	var names []string
+	for _, c := range candidates() {
+		if r.Stores[c.name] != nil {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+func (r *results) lockTable() bench.Table {
+	t := bench.Table{{"store", "server", "lock and unlock: p50, µs", "p99, µs", "client CPU, µs", "server CPU, µs", "hand-over: p50, µs", "p99, µs"}}
+	for _, name := range r.measured() {
+		f := r.Stores[name]
+		t = append(t, []string{
+			name, f.Server, number(f.Pair.P50), number(f.Pair.P99), number(f.Pair.ClientCPU), number(f.Pair.ServerCPU),
+			number(f.HandOver.P50), number(f.HandOver.P99),
+		})
+	}
+	return t
+}
+
+func (r *results) renewalTable() bench.Table {
+	t := bench.Table{{"leases", "store", "acquired per second", "renewal: client CPU, µs", "server CPU, µs", "sent late, p99, ms", "lost"}}
+	for _, n := range r.numbers() {
+		for _, name := range r.measured() {
+			f, ok := r.Stores[name].Renewals[n]
+			if !ok {
+				continue
+			}
+			t = append(t, []string{
+				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), number(f.ServerCPU), number(f.LateP99), fmt.Sprint(f.Lost),
+			})
+		}
+	}
+	return t
+}
+
+// numbers returns the numbers of leases that were measured.
+func (r *results) numbers() []int {
+	all := map[int]bool{}
+	for _, f := range r.Stores {
+		for n := range f.Renewals {
+			all[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// number formats a figure with at least two significant digits.
+func number(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// document writes the chart and the tables into the folder of the documents.
+func (r *results) document(docs string) error {
+	if err := bench.WriteFile(filepath.Join(docs, "bench", "stores.svg"), r.chart()); err != nil {
+		return err
+	}
+	return bench.Document(filepath.Join(docs, page), "stores", "\n"+r.report()+"\n![Times of a pair and of a hand-over, and the CPU time of a renewal](bench/stores.svg)\n\n")
+}
+
+// chart returns bars for each store: the time of a pair, the time of a hand-over, and the CPU time of
+// a renewal. The scales are logarithmic, because the slowest store takes a thousand times as long as
+// the fastest.
+func (r *results) chart() string {
+	names := r.measured()
+	numbers := r.numbers()
+	type column struct {
+		title string
+		value func(f *figures) float64
+	}
+	columns := []column{
+		{"lock and unlock, µs", func(f *figures) float64 { return f.Pair.P50 }},
+		{"hand-over, µs", func(f *figures) float64 { return f.HandOver.P50 }},
+	}
+	if len(numbers) > 0 {
+		n := numbers[0]
+		columns = append(columns, column{fmt.Sprintf("CPU of a renewal, µs, %d leases", n), func(f *figures) float64 {
+			return f.Renewals[n].ClientCPU + f.Renewals[n].ServerCPU
+		}})
+	}
+	const left, width, gap, top, step, height = 90, 150, 66, 40, 26, 16
+	var b strings.Builder
+	bottom := top + step*len(names)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img">`+"\n",
+		left+len(columns)*(width+gap), bottom+10)
+	b.WriteString("<title>Times of a pair and of a hand-over, and the CPU time of a renewal</title>\n")
+	b.WriteString(`<style>text{fill:#24292f}.n{fill:#57606a}.c{fill:#0969da}` +
+		`@media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#8b949e}.c{fill:#58a6ff}}</style>` + "\n")
+	for i, name := range names {
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-8, top+step*i+13, bench.Escape(name))
+	}
+	for k, c := range columns {
+		x := left + k*(width+gap)
+		fmt.Fprintf(&b, `<text class="n" x="%d" y="24">%s</text>`+"\n", x, bench.Escape(c.title))
+		low, high := math.Inf(1), 0.0
+		for _, name := range names {
+			if v := c.value(r.Stores[name]); v > 0 {
+				low, high = min(low, v), max(high, v)
+			}
+		}
+		for i, name := range names {
+			v := c.value(r.Stores[name])
+			if v <= 0 {
+				continue
+			}
+			w := width * (0.05 + 0.95*math.Log(v/low)/math.Max(math.Log(high/low), 1))
+			y := top + step*i
+			fmt.Fprintf(&b, `<rect class="c" x="%d" y="%d" width="%.1f" height="%d"/><text class="n" x="%.1f" y="%d">%s</text>`+"\n",
+				x, y, w, height, float64(x)+w+5, y+13, number(v))
+		}
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
