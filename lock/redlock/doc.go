@@ -1,0 +1,42 @@
+// Package redlock keeps locks on Redis in the format that redsync, bsm/redislock, redis-py and
+// node-redlock share. Programs that use one of these libraries and programs that use this package
+// exclude each other.
+//
+// A lock is a string with an expiry. Its value is the owner, a random text. It is taken by
+// SET key value NX PX ttl, renewed by a script that compares the value and sets the expiry, and
+// released by one that compares and deletes. The name of a lock is the name of the key.
+//
+//	store, err := redlock.New(rdb, nil)
+//	client, err := lock.New(store, nil)
+//	held, err := client.Mutex("report").Lock(ctx)
+//
+// The client renews its locks, and notifies a holder of a loss in time, as with package redisstore.
+// Several stores make a quorum, as the libraries above do with several servers:
+//
+//	quorum, err := quorumstore.New(store1, store2, store3)
+//
+// # What the format cannot do
+//
+//   - There is no queue. A client that waits asks again after [lock.Options.Backoff], and nobody
+//     knows who is next.
+//   - There is no fencing token: [lock.Held.Token] returns 0.
+//   - There are no metadata, and no MinHold.
+//   - Locks have one mode, Exclusive: Mutex, Reentrant and Multi work, RWMutex, Semaphore and Batch
+//     return errors.ErrUnsupported.
+//   - Inspect does not show who holds the lock. It shows locks of other libraries, too.
+//
+// Package redisstore has all of that. Its keys differ, so both kinds do not exclude each other.
+//
+// # Other keys
+//
+// If the client gives up a request without knowing whether the server will still execute it, the
+// store writes a tombstone of a minute for its owner, under a key of its own in the slot of the lock.
+// Other libraries do not know tombstones, and their own late requests take a lock until it expires.
+//
+// # Servers
+//
+// A single server, a master behind Sentinel, or a cluster. Lua scripts must be allowed. On servers
+// with DELEX (Redis 8.4) or DELIFEQ (Valkey 9.0) a release is one of these commands, which costs the
+// server less than a script. Renewals stay scripts, because a server that is out of memory refuses a
+// SET and allows PEXPIRE.
+package redlock

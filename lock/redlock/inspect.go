@@ -1,0 +1,90 @@
+package redlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Inspect implements [driver.Inspector]. It shows a holder that uses another library, too. The name
+// of its client is made from the value of the key and does not show it. ExpiresIn is 0 for a lock
+// without an expiry.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	info, _, err := s.inspect(ctx, key)
+	if err != nil {
+		return driver.Info{}, failed("inspect", key, err)
+	}
+	return info, nil
+}
+
+func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owner string, err error) {
+	if key == "" {
+		return info, "", driver.ErrBadKey
+	}
+	name := s.prefix + key
+	reply, err := s.run(ctx, inspectScript, "", nil, nil, 1, &name)
+	if err != nil {
+		return info, "", err
+	}
+	items, ok := reply.Value.([]any)
+	if ok && len(items) == 0 {
+		return info, "", nil
+	}
+	if !ok || len(items) != 2 {
+		return info, "", unexpected(reply.Value)
+	}
+	owner, ok = items[0].(string)
+	if !ok {
+		return info, "", unexpected(reply.Value)
+	}
+	left, err := parseLeft(items[1])
+	if err != nil {
+		return info, "", err
+	}
+	return driver.Info{Held: 1, Holders: []driver.Holder{{
+		Mode: driver.Exclusive, ExpiresIn: left, Client: driver.ClientName(owner),
+	}}}, owner, nil
+}
+
+// ForceRelease implements [driver.Inspector]. A first request reads the value of the key, and a second
+// one deletes the key if it still has that value.
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	info, owner, err := s.inspect(ctx, key)
+	switch {
+	case err == nil && info.Held == 0:
+		err = driver.ErrNotHeld
+	case err == nil:
+		l := driver.Lease{Request: driver.Request{Key: key, Owner: owner, TTL: time.Second}}
+		err = s.release(ctx, &l)
+	}
+	if err != nil {
+		return failed("force the release of", key, err)
+	}
+	return nil
+}
+
+// events maps the notices of connections to events.
+var events = [...]renewal.EventKind{
+	redisconn.Connected:     renewal.EventConnected,
+	redisconn.Ready:         renewal.EventReady,
+	redisconn.Unreachable:   renewal.EventUnreachable,
+	redisconn.DeadConn:      renewal.EventDeadConn,
+	redisconn.ServerChanged: renewal.EventServerChanged,
+	redisconn.Moved:         renewal.EventMoved,
+}
+
+// ReportEvents implements [driver.EventSource].
+func (s *Store) ReportEvents(report func(renewal.Event)) {
+	if s.redis == nil || report == nil {
+		return
+	}
+	s.redis.OnNotice(func(n redisconn.Notice, node int, took time.Duration, detail string) {
+		if !s.redis.IsCluster() {
+			node = 0 // as Lane
+		}
+		report(renewal.Event{Kind: events[n], Lane: node, Took: took, Detail: detail})
+	})
+}

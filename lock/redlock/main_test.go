@@ -1,0 +1,106 @@
+package redlock
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/quorumstore"
+)
+
+// shared is the server of all tests that do not affect others. Each test has its own prefix.
+var shared testredis.Shared
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis prints each failed dial
+	goleak.VerifyTestMain(shared.Around(m))
+}
+
+// newStore returns a store with a prefix, which is closed when the test ends.
+func newStore(t testing.TB, rdb redis.UniversalClient, prefix string) *Store {
+	t.Helper()
+	s, err := New(rdb, &Options{Prefix: prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	contract(t, shared.Server(t).Client(t))
+}
+
+func TestContractOnACluster(t *testing.T) {
+	t.Parallel()
+	contract(t, testredis.StartCluster(t, 3, false).Client(t))
+}
+
+func contract(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	name := func(s driver.Store, key string) string { return s.(*Store).prefix + key }
+	locktest.TestStore(t, locktest.Config{
+		New:       func(t *testing.T) driver.Store { return newStore(t, rdb, rand.Text()+":") },
+		Another:   func(t *testing.T, s driver.Store) driver.Store { return newStore(t, rdb, s.(*Store).prefix) },
+		TTL:       3 * time.Second,
+		Tokenless: true,
+		Delete: func(t *testing.T, s driver.Store, key string) {
+			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
+		},
+		Spoil: func(t *testing.T, s driver.Store, key string) { spoil(t, rdb, name(s, key)) },
+		Spoiled: func(t *testing.T, s driver.Store, key string) bool {
+			return rdb.Type(t.Context(), name(s, key)).Val() == "list"
+		},
+	})
+}
+
+// spoil replaces a key by a list, in one transaction.
+func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
+	t.Helper()
+	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), key)
+		p.RPush(t.Context(), key, "not a lock")
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+func TestContractOfAQuorum(t *testing.T) {
+	t.Parallel()
+	clients := make([]*redis.Client, 3)
+	for i := range clients {
+		clients[i] = testredis.Start(t).Client(t)
+	}
+	prefix := rand.Text() + ":"
+	quorum := func(t *testing.T) driver.Store {
+		stores := make([]driver.Store, len(clients))
+		for i, rdb := range clients {
+			s, err := New(rdb, &Options{Prefix: prefix})
+			require.NoError(t, err)
+			stores[i] = s
+		}
+		q, err := quorumstore.New(stores...)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, q.Close()) })
+		return q
+	}
+	locktest.TestStore(t, locktest.Config{
+		New:       quorum,
+		Another:   func(t *testing.T, _ driver.Store) driver.Store { return quorum(t) },
+		TTL:       6 * time.Second,
+		Tokenless: true,
+		Delete: func(t *testing.T, _ driver.Store, key string) {
+			for _, rdb := range clients {
+				require.NoError(t, rdb.Del(t.Context(), prefix+key).Err())
+			}
+		},
+	})
+}

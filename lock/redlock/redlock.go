@@ -1,0 +1,250 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+const (
+	defaultTimeout  = 3 * time.Second
+	defaultPoolSize = 16
+	maxPoolSize     = 10_000
+	closeTimeout    = time.Second
+
+	// tombstone is how long the server refuses an owner that was given up. It must exceed the longest
+	// time that a request can be on its way.
+	tombstone = 60 * time.Second
+)
+
+// Options configure a Store. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	// Prefix begins the names of all keys. The default is no prefix, as in redsync, bsm/redislock,
+	// redis-py and node-redlock.
+	Prefix string
+
+	// Timeout bounds one request. The ctx may end it earlier. Renewals are bounded by the deadline of
+	// their ctx. Default 3 s.
+	Timeout time.Duration
+
+	// PoolSize bounds the connections for acquires and releases, per node of a cluster. Renewals have
+	// their own. Default 16; at most 10,000.
+	PoolSize int
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	opts := *o
+	if opts.Timeout == 0 {
+		opts.Timeout = defaultTimeout
+	}
+	if opts.PoolSize == 0 {
+		opts.PoolSize = defaultPoolSize
+	}
+	switch {
+	case opts.Timeout < 0:
+		return opts, fmt.Errorf("redlock: Options.Timeout must be above 0, got %v", opts.Timeout)
+	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
+		return opts, fmt.Errorf("redlock: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
+	}
+	return opts, nil
+}
+
+// Store is a driver.Store without tokens and without a queue. Make it with New; methods of the zero
+// Store return an error. Its methods are safe for concurrent use. They return soon after their ctx
+// has ended, even if the server hangs. The server may still execute what they have sent.
+type Store struct {
+	closing  basic.Closing
+	redis    *redisconn.Client // nil in the zero Store
+	prefix   string
+	deleters deleters
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// New returns a store on the server of a *redis.Client or on the cluster of a *redis.ClusterClient.
+// It makes its own clients from the options of rdb, and does not use or close rdb otherwise. Other
+// clients, such as a *redis.Ring, are refused with errors.ErrUnsupported. New does no IO. The store
+// must be closed; a lock.Client closes its store.
+func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize})
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
+	}
+	return &Store{redis: client, prefix: opts.Prefix}, nil
+}
+
+// String returns a text without the password of the server.
+func (s *Store) String() string { return "redlock with prefix " + basic.Quote(s.prefix) }
+
+// GoString returns the text of String for the verb %#v.
+func (s *Store) GoString() string { return "redlock.Store{" + s.String() + "}" }
+
+// Close calls [Store.Shutdown] with a ctx that ends after one second.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
+
+// Shutdown closes the store. Calls under way and all later calls return driver.ErrStoreClosed.
+// Shutdown closes all connections, even if ctx has ended, and then waits until all calls have
+// returned or ctx ends. Shutdown and Close are idempotent: every call waits until the store is
+// closed or its own ctx ends, and returns the same result.
+func (s *Store) Shutdown(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return fmt.Errorf("redlock: close: %w", errNilContext)
+	case s.redis == nil:
+		return fmt.Errorf("redlock: close: %w", errZeroStore)
+	}
+	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
+}
+
+func (s *Store) shutdown(ctx context.Context) error {
+	s.redis.Cancel()
+	ended := make(chan error, 1)
+	go func() {
+		err := s.redis.Close()
+		s.redis.Wait() // the calls end at once, because their connections are closed
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return closeError(err)
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended: // it has just ended
+		return closeError(err)
+	default:
+		return closeError(context.Cause(ctx))
+	}
+}
+
+func closeError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("redlock: close: %w", err)
+}
+
+// Addresses implements [driver.Addresser]. It does not know servers behind Sentinel.
+func (s *Store) Addresses() []string {
+	if s.redis == nil {
+		return nil
+	}
+	return s.redis.Addresses()
+}
+
+// Acquire implements [driver.Store].
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	l, err := s.acquire(ctx, r)
+	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
+		err = failed("acquire", r.Key, err)
+	}
+	if errors.Is(err, redisconn.ErrNotSent) {
+		err = notSentError{err}
+	}
+	return l, err
+}
+
+func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	k, err := s.keys(&r)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	owner, ttl := r.Owner, r.TTL.Milliseconds()
+	reply, err := s.run(ctx, acquireScript, r.Owner, nil, nil, 2, &k.lock, &k.tombstone, &owner, ttl)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	answer, left, err := parseAcquired(reply.Value)
+	switch {
+	case err != nil:
+		return driver.Lease{}, err
+	case answer == granted:
+		return driver.Lease{Request: r, Sent: reply.Sent}, nil
+	case answer == taken:
+		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: left}
+	}
+	return driver.Lease{}, errGivenUp
+}
+
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	if err := s.release(ctx, &l); err != nil {
+		return failed("release", l.Key, err)
+	}
+	return nil
+}
+
+func (s *Store) release(ctx context.Context, l *driver.Lease) error {
+	k, err := s.keys(&l.Request)
+	if err != nil {
+		return err
+	}
+	if !l.Unanswered {
+		done, held, err := s.deleteIfEqual(ctx, k.lock, l.Owner)
+		if done {
+			return released(held, err)
+		}
+	}
+	owner, refuse := l.Owner, time.Duration(0)
+	if l.Unanswered {
+		refuse = tombstone
+	}
+	reply, err := s.run(ctx, releaseScript, l.Owner, nil, nil, 2, &k.lock, &k.tombstone, &owner, refuse.Milliseconds())
+	if err != nil {
+		return err
+	}
+	code, ok := reply.Value.(int64)
+	if !ok || code != 0 && code != 1 {
+		return unexpected(reply.Value)
+	}
+	return released(code == 1, nil)
+}
+
+// released returns the error of a release.
+func released(held bool, err error) error {
+	if err == nil && !held {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// Export implements [driver.Exporter]. Any store with the same servers and [Options.Prefix] can take
+// over the lease.
+func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
+
+// Import implements [driver.Exporter].
+func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
+	_, err := s.keys(&l.Request)
+	switch {
+	case err != nil:
+	case len(state) > 0:
+		err = errors.New("the lease is of another store")
+	case l.Token != 0:
+		err = fmt.Errorf("the token must be 0, because this store has none, got %d", l.Token)
+	}
+	if err != nil {
+		return driver.Lease{}, failed("import the lease of", l.Key, err)
+	}
+	l.State = nil
+	return l, nil
+}

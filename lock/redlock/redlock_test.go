@@ -1,0 +1,293 @@
+package redlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func request(key string) driver.Request {
+	return driver.Request{Key: key, Owner: "client:" + rand.Text(), TTL: time.Minute}
+}
+
+func TestALockIsAStringWithTheOwner(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, "")
+	r := request(rand.Text())
+	l, err := s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	assert.Zero(t, l.Token)
+	assert.Equal(t, r.Owner, rdb.Get(t.Context(), r.Key).Val(), "the name of the key is that of the lock")
+	assert.Greater(t, rdb.PTTL(t.Context(), r.Key).Val(), 59*time.Second)
+	assert.Empty(t, rdb.Keys(t.Context(), "*"+r.Key+"?*").Val(), "no other key")
+	require.NoError(t, s.Release(t.Context(), l))
+	assert.Zero(t, rdb.Exists(t.Context(), r.Key).Val())
+}
+
+// A lock of another library is a string with any value.
+func TestLocksOfOthersAreRespected(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, "")
+	for _, ttl := range []time.Duration{time.Minute, 0} {
+		r := request(rand.Text())
+		require.NoError(t, rdb.Set(t.Context(), r.Key, "of another library", ttl).Err())
+		var held *driver.HeldError
+		_, err := s.Acquire(t.Context(), r)
+		require.ErrorAs(t, err, &held)
+		assert.LessOrEqual(t, held.ExpiresIn, ttl)
+		assert.Equal(t, ttl > 0, held.ExpiresIn > 0, "0 means that it does not expire")
+		info, err := s.Inspect(t.Context(), r.Key)
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		assert.Equal(t, driver.ClientName("of another library"), info.Holders[0].Client)
+		out, why := make([]renewal.Outcome, 1), make([]renewal.Denial, 1)
+		require.NoError(t, s.RenewExplained(t.Context(), []driver.Lease{{Request: r}}, out, why))
+		assert.Equal(t, renewal.Lost, out[0])
+		assert.Equal(t, renewal.DeniedTaken, why[0])
+		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
+		assert.Equal(t, "of another library", rdb.Get(t.Context(), r.Key).Val())
+		require.NoError(t, s.ForceRelease(t.Context(), r.Key))
+		assert.Zero(t, rdb.Exists(t.Context(), r.Key).Val())
+		require.ErrorIs(t, s.ForceRelease(t.Context(), r.Key), driver.ErrNotHeld)
+		info, err = s.Inspect(t.Context(), r.Key)
+		require.NoError(t, err)
+		assert.Empty(t, info.Holders)
+	}
+}
+
+func TestAKeyOfAnotherTypeIsNoLock(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, "")
+	r := request(rand.Text())
+	spoil(t, rdb, r.Key)
+	_, err := s.Acquire(t.Context(), r)
+	require.ErrorIs(t, err, driver.ErrWrongType)
+	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrWrongType)
+	_, err = s.Inspect(t.Context(), r.Key)
+	require.ErrorIs(t, err, driver.ErrWrongType)
+	require.ErrorIs(t, s.ForceRelease(t.Context(), r.Key), driver.ErrWrongType)
+	assert.EqualValues(t, 1, rdb.Exists(t.Context(), r.Key).Val())
+}
+
+// A server of another kind may have a command that deletes a key with a certain value.
+func TestADeleterThatTheServerLacksIsTriedOnce(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	rdb := server.Client(t)
+	s := newStore(t, rdb, "")
+	errorsOf := func() string {
+		_, stats, _ := strings.Cut(rdb.Info(t.Context(), "errorstats").Val(), "errorstat_ERR:")
+		return stats
+	}
+	var first string
+	for i := range 3 {
+		l, err := s.Acquire(t.Context(), request("k"))
+		require.NoError(t, err)
+		require.NoError(t, s.Release(t.Context(), l))
+		require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrNotHeld)
+		if i == 0 {
+			first = errorsOf()
+		}
+	}
+	last := errorsOf()
+	known := script
+	if rdb.Do(t.Context(), "DELEX", "none", "IFEQ", "none").Err() == nil {
+		known = delex
+	} else if rdb.Do(t.Context(), "DELIFEQ", "none", "none").Err() == nil {
+		known = delifeq
+	} else {
+		assert.Equal(t, first, last, "later releases try no unknown command")
+	}
+	assert.Equal(t, known, s.deleters.of(s.redis.SingleNode()))
+}
+
+func TestTheDeleterSurvivesAServerOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, rand.Text())
+	n := s.redis.SingleNode()
+	s.deleters.byNode = map[int]deleter{n.ID(): delex}
+	l, err := s.Acquire(t.Context(), request("k"))
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), l), "the command is refused, and the script deletes")
+	assert.Greater(t, s.deleters.of(n), delex)
+}
+
+func TestTombstonesAreInTheSlotOfTheLock(t *testing.T) {
+	for _, name := range []string{"a", "{a}b", "a{b}c", "{}a", "a}b", "}{", "{a", "a{}b{c}", "{a}{b}", "}", "{}"} {
+		k := tombstoneKey(name, "owner")
+		assert.Equal(t, redisconn.SlotOf(name), redisconn.SlotOf(k), "%s and %s", name, k)
+		assert.NotEqual(t, tombstoneKey(name, "other"), k)
+	}
+}
+
+// SET is refused when the server is out of memory. That is no answer about the lock.
+func TestAServerWithoutMemory(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	rdb := server.Client(t)
+	s := newStore(t, rdb, "")
+	l, err := s.Acquire(t.Context(), request("held"))
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err = s.Acquire(t.Context(), request("other"))
+	require.ErrorContains(t, err, "OOM")
+	require.NotErrorIs(t, err, driver.ErrNotAcquired)
+	l.TTL = time.Hour
+	out := make([]renewal.Outcome, 1)
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out), "a renewal needs no memory")
+	assert.Equal(t, renewal.Renewed, out[0])
+	assert.Greater(t, rdb.PTTL(t.Context(), "held").Val(), 59*time.Minute)
+	require.NoError(t, s.Release(t.Context(), l))
+}
+
+// The leases of a slot that moves to another node are renewed there.
+func TestLeasesOfASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 2, false)
+	rdb := cluster.Client(t)
+	s := newStore(t, rdb, "")
+	var batch []driver.Lease
+	for i := range 10 {
+		l, err := s.Acquire(t.Context(), request(fmt.Sprint("{tag}", i)))
+		require.NoError(t, err)
+		batch = append(batch, l)
+	}
+	slot := int(redisconn.SlotOf("tag"))
+	from, to := cluster.Masters[0], cluster.Masters[1]
+	if slot >= redisconn.SlotCount/2 {
+		from, to = to, from
+	}
+	require.NoError(t, cluster.Move(t.Context(), slot, from, to))
+	out := make([]renewal.Outcome, len(batch))
+	require.NoError(t, s.Renew(t.Context(), batch, out))
+	for i, l := range batch {
+		assert.Equal(t, renewal.Renewed, out[i])
+		require.NoError(t, s.Release(t.Context(), l))
+	}
+}
+
+func TestInputIsCheckedBeforeAnyIO(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	s := newStore(t, rdb, "")
+	for what, c := range map[string]struct {
+		change func(r *driver.Request)
+		err    error
+	}{
+		"an empty key":   {func(r *driver.Request) { r.Key = "" }, driver.ErrBadKey},
+		"another mode":   {func(r *driver.Request) { r.Mode = driver.Read }, errors.ErrUnsupported},
+		"no owner":       {func(r *driver.Request) { r.Owner = "" }, driver.ErrNotAcquired},
+		"a TTL of 1 ns":  {func(r *driver.Request) { r.TTL = 1 }, driver.ErrBadTTL},
+		"a negative TTL": {func(r *driver.Request) { r.TTL = -time.Second }, driver.ErrBadTTL},
+	} {
+		r := request("k")
+		c.change(&r)
+		_, err := s.Acquire(t.Context(), r)
+		require.ErrorIs(t, err, c.err, what)
+		assert.Contains(t, err.Error(), "redlock: acquire", what)
+		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), c.err, what)
+		require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{{Request: r}}, make([]renewal.Outcome, 1)), c.err, what)
+	}
+	_, err := New(redis.NewRing(&redis.RingOptions{}), nil)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	for _, o := range []Options{{Timeout: -1}, {PoolSize: -1}, {PoolSize: maxPoolSize + 1}} {
+		_, err := New(rdb, &o)
+		require.ErrorContains(t, err, "redlock: Options.")
+	}
+	var zero Store
+	_, err = zero.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, errZeroStore)
+	require.ErrorIs(t, zero.Renew(t.Context(), []driver.Lease{{Request: request("k")}}, make([]renewal.Outcome, 1)), errZeroStore)
+	require.ErrorIs(t, zero.Close(), errZeroStore)
+	_, err = s.Import(driver.Lease{Request: request("k"), Token: 1}, nil)
+	require.ErrorContains(t, err, "token must be 0")
+	_, err = s.Import(driver.Lease{Request: request("k")}, []byte("x"))
+	require.ErrorContains(t, err, "of another store")
+}
+
+func TestAClosedStore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, shared.Server(t).Client(t), rand.Text())
+	l, err := s.Acquire(t.Context(), request("k"))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, driver.ErrStoreClosed)
+	require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrStoreClosed)
+	require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)), driver.ErrStoreClosed)
+}
+
+func TestNothingWasSentToAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	s := newStore(t, rdb, "")
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, driver.ErrNotSent)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
+func TestErrorsDoNotShowTheOwner(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, shared.Server(t).Client(t), strings.Repeat("p", 10))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the cause")
+	cancel(cause)
+	r := request("k")
+	_, err := s.Acquire(ctx, r)
+	require.ErrorIs(t, err, cause)
+	assert.NotContains(t, err.Error(), r.Owner)
+	assert.NotContains(t, fmt.Sprintf("%v %+v %#v", s, s, s), r.Owner)
+}
+
+// Two clients with connections of their own lose no update of a counter that is read and then
+// written.
+func TestClientsExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	prefix, counter := rand.Text(), rand.Text()
+	const rounds = 200
+	var wg sync.WaitGroup
+	for range 4 {
+		store, err := New(rdb, &Options{Prefix: prefix})
+		require.NoError(t, err)
+		client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second}})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
+		wg.Go(func() {
+			for range rounds {
+				held, err := client.Mutex("k").Lock(t.Context())
+				if !assert.NoError(t, err) {
+					return
+				}
+				n, _ := rdb.Get(t.Context(), counter).Int()
+				assert.NoError(t, rdb.Set(t.Context(), counter, n+1, 0).Err())
+				assert.NoError(t, held.Unlock(t.Context()))
+			}
+		})
+	}
+	wg.Wait()
+	n, err := rdb.Get(t.Context(), counter).Int()
+	require.NoError(t, err)
+	assert.Equal(t, 4*rounds, n)
+}

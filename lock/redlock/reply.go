@@ -1,0 +1,72 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+)
+
+// Replies are parsed strictly: a reply that differs from the header of its script is an error, never
+// a success. Errors show only the shape of a reply, because its content may be an owner.
+
+// answer is the first element of a reply of the acquire script.
+type answer int64
+
+const (
+	givenUp answer = -1
+	taken   answer = 0
+	granted answer = 1
+)
+
+func parseAcquired(reply any) (a answer, left time.Duration, err error) {
+	items, _ := reply.([]any)
+	if len(items) == 0 {
+		return 0, 0, unexpected(reply)
+	}
+	code, ok := items[0].(int64)
+	a = answer(code)
+	switch {
+	case ok && (a == granted || a == givenUp) && len(items) == 1:
+		return a, 0, nil
+	case ok && a == taken && len(items) == 2:
+		left, err = parseLeft(items[1])
+		return a, left, err
+	}
+	return 0, 0, unexpected(reply)
+}
+
+// parseLeft returns the time until a lock expires, 0 if it has no expiry.
+func parseLeft(item any) (time.Duration, error) {
+	ms, ok := item.(int64)
+	switch {
+	case !ok || ms < -1:
+		return 0, unexpected(item)
+	case ms == -1:
+		return 0, nil
+	}
+	return max(time.Duration(ms), 1) * time.Millisecond, nil
+}
+
+// parseDenied returns the indexes of the locks that are not held, from a reply for n locks.
+func parseDenied(reply any, n int) ([]int64, error) {
+	items, ok := reply.([]any)
+	if !ok || len(items) > n {
+		return nil, unexpected(reply)
+	}
+	lost := make([]int64, len(items))
+	last := int64(0)
+	for i, item := range items {
+		index, ok := item.(int64)
+		if !ok || max(index, -index) <= last || max(index, -index) > int64(n) {
+			return nil, unexpected(reply)
+		}
+		lost[i], last = index, max(index, -index)
+	}
+	return lost, nil
+}
+
+func unexpected(reply any) error {
+	if items, ok := reply.([]any); ok {
+		return fmt.Errorf("unexpected reply with %d elements", len(items))
+	}
+	return fmt.Errorf("unexpected reply type %T", reply)
+}

@@ -1,0 +1,104 @@
+package redlock
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/luascript"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+// luaFiles holds the files of the scripts. The header of each file says what the script does, its
+// keys, arguments and reply, and a bound of its work.
+//
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+var (
+	acquireScript = newScript("acquire")
+	renewScript   = newScript("renew")
+	releaseScript = newScript("release")
+	inspectScript = newScript("inspect")
+)
+
+func newScript(name string) *redisconn.Script {
+	source, err := luascript.Assemble(name, func(name string) (string, error) {
+		text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
+		return string(text), err
+	})
+	if err != nil {
+		panic(fmt.Sprint("redlock: ", err))
+	}
+	return redisconn.NewScript(source)
+}
+
+// run runs a script on the node of its keys, within Options.Timeout. The first two elements of args
+// are nil, because the client sets them.
+func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (redisconn.Reply, error) {
+	if err := s.usable(ctx); err != nil {
+		return redisconn.Reply{}, err
+	}
+	reply, err := s.redis.Run(ctx, sc, owner, args)
+	return reply, fromConn(err)
+}
+
+func (s *Store) usable(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errNilContext
+	case s.redis == nil:
+		return errZeroStore
+	}
+	return nil
+}
+
+// keys are the keys of a lock and an owner.
+type keys struct{ lock, tombstone string }
+
+// keys checks a request and returns its keys.
+func (s *Store) keys(r *driver.Request) (keys, error) {
+	switch {
+	case r.Mode != driver.Exclusive:
+		return keys{}, fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
+	case r.Key == "":
+		return keys{}, fmt.Errorf("%w: it is empty", driver.ErrBadKey)
+	case r.Owner == "":
+		return keys{}, fmt.Errorf("the owner is empty: %w", driver.ErrNotAcquired)
+	case r.TTL < time.Millisecond:
+		return keys{}, fmt.Errorf("%w: %v is less than a millisecond", driver.ErrBadTTL, r.TTL)
+	}
+	k := keys{lock: s.prefix + r.Key}
+	k.tombstone = tombstoneKey(k.lock, r.Owner)
+	return k, nil
+}
+
+// tombstoneKey returns a key in the slot of the lock.
+func tombstoneKey(lock, owner string) string {
+	const kind = ":lw-given-up:"
+	open, closed := strings.IndexByte(lock, '{'), strings.IndexByte(lock, '}')
+	switch {
+	case open >= 0 && strings.IndexByte(lock[open+1:], '}') > 0:
+		return lock + kind + owner // it has the hash tag of the lock
+	case closed < 0:
+		return "{" + lock + "}" + kind + owner
+	}
+	// The braces of this name are no hash tag, and would be one inside of others.
+	return "{" + tagOf(redisconn.SlotOf(lock)) + "}" + kind + lock + ":" + owner
+}
+
+// tagOf returns a hash tag for a slot: the smallest number whose slot it is. That takes 16,000
+// attempts as a rule, which is half a millisecond.
+func tagOf(slot uint16) string {
+	for i := 0; ; i++ {
+		if tag := strconv.Itoa(i); redisconn.SlotOf(tag) == slot {
+			return tag
+		}
+	}
+}
