@@ -109,11 +109,12 @@ func TestADeleterThatTheServerLacksIsTriedOnce(t *testing.T) {
 	}
 	last := errorsOf()
 	known := script
-	if rdb.Do(t.Context(), "DELEX", "none", "IFEQ", "none").Err() == nil {
+	switch {
+	case rdb.Do(t.Context(), "DELEX", "none", "IFEQ", "none").Err() == nil:
 		known = delex
-	} else if rdb.Do(t.Context(), "DELIFEQ", "none", "none").Err() == nil {
+	case rdb.Do(t.Context(), "DELIFEQ", "none", "none").Err() == nil:
 		known = delifeq
-	} else {
+	default:
 		assert.Equal(t, first, last, "later releases try no unknown command")
 	}
 	assert.Equal(t, known, s.deleters.of(s.redis.SingleNode()))
@@ -207,7 +208,9 @@ func TestInputIsCheckedBeforeAnyIO(t *testing.T) {
 		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), c.err, what)
 		require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{{Request: r}}, make([]renewal.Outcome, 1)), c.err, what)
 	}
-	_, err := New(redis.NewRing(&redis.RingOptions{}), nil)
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer func() { _ = ring.Close() }()
+	_, err := New(ring, nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	for _, o := range []Options{{Timeout: -1}, {PoolSize: -1}, {PoolSize: maxPoolSize + 1}} {
 		_, err := New(rdb, &o)
