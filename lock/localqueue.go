@@ -22,6 +22,7 @@ type localQueues struct {
 	mu     sync.Mutex // guards all below
 	calls  int
 	queues map[queueKey]*keyQueue
+	unused *keyQueue // the last one that became empty, for the next key; or nil
 }
 
 // queueKey names a queue. Readers and writers share one, with the mode Write.
@@ -93,7 +94,7 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observatio
 	id := queueKeyOf(r)
 	of := l.queues[id]
 	if of == nil {
-		of = new(keyQueue)
+		of = l.newQueue()
 		l.queues[id] = of
 	}
 	if of.waiters.Len() == 0 && of.canStart(r) {
@@ -232,7 +233,19 @@ func (l *localQueues) advance(id queueKey) {
 	}
 	if of.active == 0 {
 		delete(l.queues, id)
+		l.unused = of
 	}
+}
+
+// newQueue returns an empty queue. The caller holds mu.
+func (l *localQueues) newQueue() *keyQueue {
+	of := l.unused
+	l.unused = nil
+	if of == nil {
+		return new(keyQueue)
+	}
+	*of = keyQueue{}
+	return of
 }
 
 // len returns the number of calls in all queues.

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 )
 
 // lossy is a connection that drops one script without an error when lose is set.
@@ -60,7 +62,7 @@ func TestNoPollFollowsAGrant(t *testing.T) {
 	r := requestFor("k", time.Hour)
 	p := new(poll)
 	call := &waiter{
-		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: s.subscription.Join(r.Owner, ""), answers: make(chan reply, 1),
+		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: pubsub.NewListener(r.Owner, ""), answers: make(chan reply, 1),
 		state: waitQueued, polls: []*poll{p}, pollAgain: true,
 	}
 	call.setTimer(time.Hour)

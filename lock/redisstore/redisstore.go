@@ -254,8 +254,11 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 		return s.sendAcquireShared(ctx, r, place)
 	}
 	c := s.newExclusiveCall(&r)
-	c.args[9], c.args[10], c.args[11] = c.number(0, r.TTL), c.number(1, place), tokenTTL.Milliseconds()
-	return parsedAcquire(s.runTimed(ctx, acquireScript, r.Owner, c.args[:]))
+	reply, err := s.runTimed(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
+	if err == nil {
+		c.free()
+	}
+	return parsedAcquire(reply, err)
 }
 
 // CanKeep implements [driver.Keeper]. The store can keep locks of the modes Exclusive and Members.
@@ -274,10 +277,13 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	if err := check(&l.Request); err != nil {
 		return err
 	}
-	sc, args := s.releaseArgs(&l)
+	sc, args, c := s.releaseArgs(&l)
 	reply, err := s.run(ctx, sc, l.Owner, args...)
 	if err != nil {
 		return err
+	}
+	if c != nil {
+		c.free()
 	}
 	return parseReleased(reply)
 }

@@ -158,7 +158,7 @@ func plainPart(items []releaseItem) *releasePart {
 
 // single returns a call of the script that Release sends.
 func (r *bulkRelease) single(it releaseItem) *releasePart {
-	sc, args := r.store.releaseArgs(&r.batch[it.index])
+	sc, args, _ := r.store.releaseArgs(&r.batch[it.index])
 	return &releasePart{Call: redisconn.Call{Script: sc, Args: args}, items: []releaseItem{it}}
 }
 
@@ -214,8 +214,9 @@ func (r *bulkRelease) releaseMoved(ctx context.Context) {
 }
 
 // releaseArgs returns the script that releases a lease, and its arguments. The first two are
-// nil, because the client sets them.
-func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any) {
+// nil, because the client sets them. The call that holds the arguments may be freed after a reply;
+// it is nil in the shared modes.
+func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any, *exclusiveCall) {
 	var refuse time.Duration
 	if l.Unanswered {
 		refuse = tombstone
@@ -231,14 +232,11 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any) {
 		if keep := l.Keep(); keep > 0 && s.CanKeep(l.Mode) {
 			args = append(args, keep.Milliseconds())
 		}
-		return sharedReleaseScript, args
+		return sharedReleaseScript, args, nil
 	}
 	c := s.newExclusiveCall(&l.Request)
-	c.args[9], c.args[10] = c.number(0, refuse), tokenTTL.Milliseconds()
-	keep := l.Keep()
-	if keep <= 0 {
-		return releaseScript, c.args[:11]
+	if keep := l.Keep(); keep > 0 {
+		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
 	}
-	c.args[11] = c.number(1, keep+time.Millisecond) // the server rounds the time of an expiry down
-	return releaseScript, c.args[:]
+	return releaseScript, c.setNumbers(refuse, tokenTTL), c
 }

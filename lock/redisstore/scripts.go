@@ -78,7 +78,7 @@ func (s *Store) runAll(ctx context.Context, n *redisconn.Node, calls []*rediscon
 }
 
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements
-// of args are nil, because the client sets them. The number of keys and the keys follow.
+// of args are free, because the client sets them. The number of keys and the keys follow.
 // run returns soon after ctx has ended or the store is closed. The server may still
 // execute the script then. Errors do not show the owner.
 func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (any, error) {

@@ -36,20 +36,55 @@ var _ driver.Waiter = (*Store)(nil)
 // Wait returns an error if its first two requests fail. Once it is queued, it returns an
 // error if a request fails and no answer has come for as long as a place lasts.
 func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	w := &waiter{store: s, request: r, place: s.place(r.TTL), answers: make(chan reply, maxPolls)}
-	err := w.wait(ctx)
+	lease, answered, err := s.wait(ctx, r)
 	if err == nil {
-		err = s.confirm(ctx, &w.lease)
+		err = s.confirm(ctx, &lease)
 	}
 	if err != nil {
 		err = failed("wait for", r.Key, err)
-		if errors.Is(err, redisconn.ErrNotSent) && !w.unanswered && w.lastAnswer.IsZero() {
+		if errors.Is(err, redisconn.ErrNotSent) && !lease.Unanswered && !answered {
 			err = notSentError{err}
 		}
-		return driver.Lease{Unanswered: w.unanswered}, err
+		return driver.Lease{Unanswered: lease.Unanswered}, err
+	}
+	return lease, nil
+}
+
+// wait sends the first request, and waits in the queue if the lock is taken. Most locks are
+// free, so the first answer is handled without a waiter if it grants the lock. After an error,
+// only Unanswered of the lease counts. answered reports that any request was answered.
+func (s *Store) wait(ctx context.Context, r driver.Request) (lease driver.Lease, answered bool, err error) {
+	if err := checkAcquire(&r); err != nil {
+		return lease, false, err
+	}
+	if err := s.begin(ctx); err != nil {
+		return lease, false, err
+	}
+	defer s.redis.End()
+	name, place := wireOwner(&r), s.place(r.TTL)
+	channel := channelOf(name)
+	listener := s.subscription.Join(name, channel)
+	defer func() { s.subscription.Leave(listener) }()
+	began := time.Now()
+	first := sendRequest(ctx, s.sendAcquire, r, place)
+	if first.err == nil && first.verdict == granted {
+		return s.lease(r, first.token, first.sent), true, nil
+	}
+	if listener == nil {
+		listener = pubsub.NewListener(name, channel)
+	}
+	w := &waiter{
+		store: s, request: r, place: place, listener: listener,
+		onQueued:     func() { driver.Queued(ctx) },
+		answers:      make(chan reply, maxPolls),
+		lastPollSent: began, lastSent: began,
+	}
+	w.onAnswer(first)
+	if !w.done() {
+		w.queue(ctx)
 	}
 	w.lease.Unanswered = w.unanswered
-	return w.lease, nil
+	return w.lease, !w.lastAnswer.IsZero(), w.err
 }
 
 // place returns the length of a place in the queue of a lock with this TTL. It is at
@@ -99,7 +134,7 @@ const (
 	waitFailed                    // err is set
 )
 
-// waiter is one call of Wait.
+// waiter is one call of Wait whose first request was not granted.
 type waiter struct {
 	store    *Store
 	request  driver.Request
@@ -172,29 +207,6 @@ func (w *waiter) grant(token uint64, sent time.Time) {
 func (w *waiter) fail(err error) {
 	w.state = waitFailed
 	w.err = err
-}
-
-// wait sends the first request, and waits in the queue if the lock is taken.
-func (w *waiter) wait(ctx context.Context) error {
-	s := w.store
-	if err := checkAcquire(&w.request); err != nil {
-		return err
-	}
-	if err := s.begin(ctx); err != nil {
-		return err
-	}
-	defer s.redis.End()
-	name := wireOwner(&w.request)
-	w.listener = s.subscription.Join(name, channelOf(name))
-	defer s.subscription.Leave(w.listener)
-	w.onQueued = func() { driver.Queued(ctx) }
-	w.lastPollSent = time.Now()
-	w.lastSent = w.lastPollSent
-	w.onAnswer(w.send(ctx, s.sendAcquire))
-	if !w.done() {
-		w.queue(ctx)
-	}
-	return w.err
 }
 
 // queue handles events until the state is final.
@@ -320,7 +332,7 @@ func (w *waiter) poll(ctx context.Context) {
 	w.polls = append(w.polls, p)
 	w.store.redis.Go(func() {
 		defer cancel()
-		r := w.send(pollCtx, send)
+		r := sendRequest(pollCtx, send, w.request, w.place)
 		r.poll = p
 		select {
 		case w.answers <- r:
@@ -329,13 +341,13 @@ func (w *waiter) poll(ctx context.Context) {
 	})
 }
 
-// send sends one request and returns its outcome.
-func (w *waiter) send(ctx context.Context, acquire func(context.Context, driver.Request, time.Duration) (acquired, error)) reply {
-	r := reply{sent: time.Now()}
-	if r.acquired, r.err = acquire(ctx, w.request, w.place); r.err == nil {
-		r.sent = r.acquired.sent
+// sendRequest sends one request and returns its outcome.
+func sendRequest(ctx context.Context, send func(context.Context, driver.Request, time.Duration) (acquired, error), r driver.Request, place time.Duration) reply {
+	outcome := reply{sent: time.Now()}
+	if outcome.acquired, outcome.err = send(ctx, r, place); outcome.err == nil {
+		outcome.sent = outcome.acquired.sent
 	}
-	return r
+	return outcome
 }
 
 // removePoll removes an answered or cancelled poll, and reports whether it was there.

@@ -249,7 +249,7 @@ func TestSignalsAreBelievedOnlyIfCurrent(t *testing.T) {
 			}
 			w := &waiter{
 				store: s, request: request("k"), place: place, lastPollSent: begun,
-				listener: s.subscription.Join(fmt.Sprint("o:", i), "o"), answers: make(chan reply, 1), lastAnswer: now, state: waitQueued, polls: []*poll{{}},
+				listener: pubsub.NewListener(fmt.Sprint("o:", i), "o"), answers: make(chan reply, 1), lastAnswer: now, state: waitQueued, polls: []*poll{{}},
 			}
 			for _, r := range tc.answers {
 				w.onAnswer(r)
@@ -275,7 +275,7 @@ func TestAPollFollowsTheUnansweredPoll(t *testing.T) {
 	r := requestFor("k", time.Hour)
 	p := new(poll)
 	w := &waiter{
-		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: s.subscription.Join(r.Owner, ""), answers: make(chan reply, 1),
+		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: pubsub.NewListener(r.Owner, ""), answers: make(chan reply, 1),
 		lastAnswer: time.Now(), state: waitQueued, polls: []*poll{p},
 	}
 	s.subscription.Listen(w.listener) // reports that a signal may have been missed

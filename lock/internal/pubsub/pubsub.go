@@ -111,18 +111,24 @@ func (s *Subscription) Close() {
 	s.work.Wait()
 }
 
-// Join returns a listener, which must leave. It receives messages from now on if the
-// Subscription is running for others. Join costs little, because most listeners leave
-// before they have to wait.
+// NewListener returns a listener that receives messages once Listen is called.
+func NewListener(name, channel string) *Listener {
+	return &Listener{name: name, channel: channel, wake: make(chan struct{}, 1)}
+}
+
+// Join returns a listener that receives messages from now on, and must leave. If the
+// Subscription is not running for others, Join returns nil: nothing could be received, and a
+// NewListener misses no more. Most callers then never need one.
 func (s *Subscription) Join(name, channel string) *Listener {
-	l := &Listener{name: name, channel: channel, wake: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running {
-		s.add(l)
-		c := s.channels[channel]
-		l.on = c != nil && c.on
+	if !s.running {
+		return nil
 	}
+	l := NewListener(name, channel)
+	s.add(l)
+	c := s.channels[channel]
+	l.on = c != nil && c.on
 	return l
 }
 
@@ -163,8 +169,11 @@ func (s *Subscription) add(l *Listener) {
 	s.listeners[l.id] = l
 }
 
-// Leave ends a listener.
+// Leave ends a listener. A nil listener does nothing.
 func (s *Subscription) Leave(l *Listener) {
+	if l == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, l.id)

@@ -115,14 +115,13 @@ func (d *autoPipeliner) close() error {
 // client is closed, or the time is until. The caller has called calls.begin.
 func (d *autoPipeliner) do(ctx context.Context, until time.Time, asking bool, args []any) answer {
 	if direct := d.takeDirect(asking); direct != nil {
-		cmd := redis.NewCmd(ctx, args...)
-		sent, err := direct.process(ctx, until, cmd)
+		value, sent, err := direct.process(ctx, until, args)
 		answered := isAnswered(err)
 		d.putBack(direct, answered)
 		if !answered && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return answer{cmd.Val(), sent, err}
+		return answer{value, sent, err}
 	}
 	e := &call{args: args, asking: asking, until: until, done: make(chan answer, 1)}
 	d.enqueue(e)

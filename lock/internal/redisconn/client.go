@@ -154,7 +154,8 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // first two elements of args are left free for the command. The others are the number of
 // keys, the keys and the arguments; the first key is a *string. Run returns soon after ctx
 // or the client has ended. The server may still execute the script then. The texts of
-// errors do not contain secret.
+// errors do not contain secret. After a reply, nothing refers to args or to what they point
+// to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any) (Reply, error) {
 	if err := c.calls.begin(ctx); err != nil {
 		return Reply{}, err

@@ -38,6 +38,7 @@ type directConn struct {
 type directCall struct {
 	deadlineContext
 	exchange
+	cmd    redis.Cmd
 	done   chan struct{} // closed when interrupted is set
 	cancel func()        // interrupts the call
 
@@ -116,23 +117,24 @@ func newDirectConn(o redis.Options, d *stallDetector) *directConn {
 // process sends a command. It returns when the reply has arrived, ctx has ended, the time
 // is up, or the connection is known to be dead. It also returns an instant before the
 // command was written. The caller ensures that there is only one call at a time.
-func (s *directConn) process(ctx context.Context, until time.Time, cmd *redis.Cmd) (sent time.Time, err error) {
+func (s *directConn) process(ctx context.Context, until time.Time, args []any) (value any, sent time.Time, err error) {
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
 		until = at
 	}
 	call := s.begin(ctx, until)
 	call.watch(ctx)
-	err = s.rdb.Process(call, cmd)
+	call.cmd = *redis.NewCmd(call, args...)
+	err = s.rdb.Process(call, &call.cmd)
 	quiet := call.unwatch()
-	sent = call.began
+	value, sent = call.cmd.Val(), call.began
 	if s.end(call, isAnswered(err)) {
 		err = deadConnError{}
 	}
 	if quiet && err == nil && s.reusable(call) {
-		call.Context = context.Background()
+		call.Context, call.cmd = context.Background(), redis.Cmd{}
 		s.spare = call
 	}
-	return sent, err
+	return value, sent, err
 }
 
 // begin returns the current call, which it begins.
