@@ -55,3 +55,21 @@ func TestACallThatLeavesItsLineTooLate(t *testing.T) {
 		assert.Zero(t, l.len())
 	})
 }
+
+// The queue of a key is used again for the next key, without what was counted in it.
+func TestAnUnusedQueueServesTheNextKey(t *testing.T) {
+	l := new(localQueues)
+	l.init(10)
+	read := driver.Request{Key: "k", Mode: driver.Read}
+	require.NoError(t, l.enter(t.Context(), read, nil))
+	of := l.queues[queueKeyOf(read)]
+	l.setTaken(read, true)
+	l.release(read, true, false)
+	require.Empty(t, l.queues)
+	other := driver.Request{Key: "other"}
+	require.NoError(t, l.enter(t.Context(), other, nil))
+	assert.Same(t, of, l.queues[queueKeyOf(other)])
+	assert.Equal(t, keyQueue{active: 1}, *of)
+	require.NoError(t, l.enter(t.Context(), read, nil))
+	assert.NotSame(t, of, l.queues[queueKeyOf(read)])
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -98,4 +99,24 @@ func TestChannelsThatNoListenerNeeds(t *testing.T) {
 	assert.Empty(t, off, "the last one is kept for the next listener")
 	assert.True(t, s.isIdle())
 	assert.True(t, s.stop())
+}
+
+// A listener that was made while nobody listened, and became active when the channel was on, has
+// missed what came before.
+func TestAListenerWithoutJoinMayHaveMissedMessages(t *testing.T) {
+	s := New(nil, plain{}, Options{})
+	t.Cleanup(s.Close)
+	require.Nil(t, s.Join("a", "c"), "the subscription is not running")
+	s.Leave(nil)
+	s.running = true
+	s.Listen(NewListener("other", "c"))
+	s.wanted()
+	s.confirmed("c")
+	l := NewListener("a", "c")
+	s.Listen(l)
+	_, missed := s.Take(l)
+	assert.True(t, missed)
+	s.deliver("A 5 a")
+	value, _ := s.Take(l)
+	assert.EqualValues(t, 5, value)
 }
