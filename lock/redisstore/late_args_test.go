@@ -40,7 +40,12 @@ func TestALateRequestKeepsItsArguments(t *testing.T) {
 		r := driver.Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprintf("c:%d", i), TTL: time.Minute}
 		want = append(want, s.lockKey(r.Key)+" "+r.Owner)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // a pipeline has taken the request by then
-		_, err := s.Acquire(ctx, r)
+		var err error
+		if i%2 == 0 {
+			_, err = s.Acquire(ctx, r)
+		} else {
+			err = s.Release(ctx, driver.Lease{Request: r})
+		}
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
