@@ -60,6 +60,9 @@ test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 nested: setup ## Build, vet and test the nested modules
 	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
+interop: setup ## Contend for locks with the libraries of other languages: needs python3, node and a JDK
+	cd interop && go test -race -count=1 $(ARGS)
+
 verify: setup ## Verify the protocols and the code, TIER=long, nightly or release for more
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
 	if VERIFY_TIER=$(TIER) VERIFY_REPORT="$$dir" go test -count=1 -timeout=$(if $(filter quick,$(TIER)),15m,48h) $(ARGS) ./...; then code=0; else code=1; fi; \
@@ -101,4 +104,4 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo
+.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo

@@ -1,0 +1,337 @@
+package interop
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/quorumstore"
+	"github.com/leasewheel/leasewheel/lock/redlock"
+)
+
+const (
+	rounds = 2500 // of each side
+	ttl    = time.Second
+	long   = time.Minute      // a TTL that no test outlasts
+	enough = 30 * time.Second // until something happens that must happen
+)
+
+// newClient returns a client of the store for the format.
+func newClient(t *testing.T, rdb redis.UniversalClient, terms time.Duration) *lock.Client {
+	t.Helper()
+	store, err := redlock.New(rdb, nil)
+	require.NoError(t, err)
+	return clientOn(t, store, terms)
+}
+
+func clientOn(t *testing.T, store driver.Store, terms time.Duration) *lock.Client {
+	t.Helper()
+	client, err := lock.New(store, &lock.Options{
+		Terms: lock.Terms{TTL: terms}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Backoff: lock.ConstantBackoff(retry),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), enough)
+		defer cancel()
+		assert.NoError(t, client.Close(ctx))
+	})
+	return client
+}
+
+// forEach runs a test with each library.
+func forEach(t *testing.T, f func(t *testing.T, r runtime)) {
+	t.Helper()
+	for _, r := range runtimes() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, r)
+		})
+	}
+}
+
+// lines are the rows of the table that TestRounds prints.
+var lines struct {
+	mu   sync.Mutex // guards rows
+	rows []string
+}
+
+// TestRounds lets both sides contend for a lock. Each increments a counter by a read and a write.
+func TestRounds(t *testing.T) {
+	t.Cleanup(func() {
+		lines.mu.Lock()
+		defer lines.mu.Unlock()
+		slices.Sort(lines.rows)
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "peer\trounds\thand-overs to the peer\tmedian\tp99\tto us\tmedian\tp99\tversion")
+		fmt.Fprintln(w, strings.Join(lines.rows, "\n"))
+		_ = w.Flush()
+	})
+	t.Run("all", func(t *testing.T) { forEach(t, testRounds) })
+}
+
+func testRounds(t *testing.T, r runtime) {
+	t.Helper()
+	server := shared.Server(t)
+	rdb := server.Client(t)
+	p := start(t, r.command(t), server.Addr())
+	version := p.ask(request{Do: "hello"}).Version
+	client := newClient(t, rdb, long)
+	key, counter := rand.Text(), rand.Text()
+	var theirs, ours [][2]int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		a, err := p.try(request{Do: "rounds", Key: key, TTL: long.Milliseconds(), N: rounds, Counter: counter})
+		assert.NoError(t, err)
+		theirs = a.Turns
+	})
+	wg.Go(func() {
+		for range rounds {
+			held, err := client.Mutex(key).Lock(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			begin := time.Now().UnixNano()
+			assert.NoError(t, increment(t.Context(), rdb, counter))
+			ours = append(ours, [2]int64{begin, time.Now().UnixNano()})
+			assert.NoError(t, held.Unlock(t.Context()))
+		}
+	})
+	wg.Wait()
+	require.Len(t, theirs, rounds)
+	require.Len(t, ours, rounds)
+	n, err := rdb.Get(t.Context(), counter).Int()
+	require.NoError(t, err)
+	assert.Equal(t, 2*rounds, n, "two holders at a time lose an update")
+	toThem, toUs := handOvers(theirs, ours)
+	assert.NotEmpty(t, toThem, "both sides contended")
+	assert.NotEmpty(t, toUs, "both sides contended")
+	row := fmt.Sprintf("%s\t%d\t%s\t%s\t%s", r.name, 2*rounds, quantiles(toThem), quantiles(toUs), version)
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	lines.rows = append(lines.rows, row)
+}
+
+// handOvers returns the times from the release of one side to the next turn of the other.
+func handOvers(theirs, ours [][2]int64) (toThem, toUs []time.Duration) {
+	type turn struct {
+		begin, end int64
+		ours       bool
+	}
+	var turns []turn
+	for _, t := range theirs {
+		turns = append(turns, turn{t[0], t[1], false})
+	}
+	for _, t := range ours {
+		turns = append(turns, turn{t[0], t[1], true})
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.begin, b.begin) })
+	for i, next := range turns[min(1, len(turns)):] {
+		took := time.Duration(next.begin - turns[i].end)
+		switch {
+		case next.ours == turns[i].ours:
+		case next.ours:
+			toUs = append(toUs, took)
+		default:
+			toThem = append(toThem, took)
+		}
+	}
+	return toThem, toUs
+}
+
+// quantiles returns the number of durations, the median and the 99th percentile as cells.
+func quantiles(took []time.Duration) string {
+	slices.Sort(took)
+	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	return fmt.Sprintf("%d\t%v\t%v", len(took), round(took[len(took)/2]), round(took[len(took)*99/100]))
+}
+
+// A lock that our watchdog renews outlasts its first TTL for the peer, too.
+func TestThePeerSeesOurRenewals(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		p := start(t, r.command(t), server.Addr())
+		client := newClient(t, server.Client(t), ttl)
+		key := rand.Text()
+		held, err := client.Mutex(key).TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, p.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held, "it tries once")
+		wait := 5 * ttl / 2
+		assert.False(t, p.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds(), Wait: wait.Milliseconds()}).Held, "it waits for two TTLs")
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds()}).Held)
+		_, err = client.Mutex(key).TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.True(t, p.ask(request{Do: "release", Key: key}).Held)
+		held, err = client.Mutex(key).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
+// A lock that the peer extends, or that its watchdog renews, outlasts its first TTL for us.
+func TestWeSeeTheRenewalsOfThePeer(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		rdb := server.Client(t)
+		p := start(t, r.command(t), server.Addr())
+		client := newClient(t, rdb, ttl)
+		key := rand.Text()
+		if r.watches {
+			assert.True(t, p.ask(request{Do: "watch", Key: key, TTL: ttl.Milliseconds()}).Held)
+		} else {
+			require.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds()}).Held)
+			require.NoError(t, rdb.PExpire(t.Context(), key, ttl).Err(), "most of its time has passed")
+			assert.True(t, p.ask(request{Do: "extend", Key: key, TTL: long.Milliseconds()}).Held)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*ttl/2)
+		defer cancel()
+		_, err := client.Mutex(key).Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.True(t, p.ask(request{Do: "release", Key: key}).Held)
+		ctx, cancel = context.WithTimeout(t.Context(), enough)
+		defer cancel()
+		held, err := client.Mutex(key).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
+// The lock of a peer that was killed is free after its TTL, and so is ours.
+func TestKilledHolders(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		client := newClient(t, server.Client(t), ttl)
+		key := rand.Text()
+		victim := start(t, r.command(t), server.Addr())
+		require.True(t, victim.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
+		victim.kill()
+		ctx, cancel := context.WithTimeout(t.Context(), enough)
+		defer cancel()
+		held, err := client.Mutex(key).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, held.Unlock(t.Context()))
+
+		us := start(t, goPeer("leasewheel")(t), server.Addr())
+		require.True(t, us.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
+		p := start(t, r.command(t), server.Addr())
+		assert.False(t, p.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
+		us.kill()
+		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: enough.Milliseconds()}).Held)
+	})
+}
+
+func TestForcedReleases(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		rdb := server.Client(t)
+		p := start(t, r.command(t), server.Addr())
+		client := newClient(t, rdb, ttl)
+		key := rand.Text()
+		require.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds()}).Held)
+		require.NoError(t, client.ForceRelease(t.Context(), key))
+		held, err := client.Mutex(key).TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, p.ask(request{Do: "extend", Key: key, TTL: long.Milliseconds()}).Held, "the peer learns of the loss")
+		assert.False(t, p.ask(request{Do: "release", Key: key}).Held)
+		assert.True(t, held.Valid(), "the peer has released nothing of ours")
+
+		require.NoError(t, rdb.Del(t.Context(), key).Err())
+		require.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds()}).Held)
+		<-held.Done()
+		require.ErrorIs(t, held.Err(), lock.ErrLost)
+		assert.True(t, p.ask(request{Do: "release", Key: key}).Held, "we have released nothing of the peer's")
+	})
+}
+
+// The answers to our requests are lost. The lock that the server has granted is given back.
+func TestLostAnswers(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		proxy := testredis.StartProxy(t, server)
+		p := start(t, r.command(t), server.Addr())
+		client := newClient(t, proxy.Client(t), ttl)
+		warm, err := client.Mutex(rand.Text()).TryLock(t.Context()) // connects
+		require.NoError(t, err)
+		require.NoError(t, warm.Unlock(t.Context()))
+		key := rand.Text()
+		proxy.Block()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+		defer cancel()
+		_, err = client.Mutex(key).TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		proxy.Unblock() // the server executes the late request, or its release comes first
+		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: enough.Milliseconds()}).Held)
+		assert.True(t, p.ask(request{Do: "release", Key: key}).Held)
+	})
+}
+
+// TestQuorum lets our quorum and redsync with three servers contend for a lock.
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	var rdbs []*redis.Client
+	var stores []driver.Store
+	for range 3 {
+		rdb := testredis.Start(t).Client(t)
+		store, err := redlock.New(rdb, nil)
+		require.NoError(t, err)
+		rdbs, stores = append(rdbs, rdb), append(stores, store)
+	}
+	quorum, err := quorumstore.New(stores...)
+	require.NoError(t, err)
+	client := clientOn(t, quorum, long)
+	peers := quorumPeer(rdbs)
+	const rounds = 300
+	counters := shared.Server(t).Client(t)
+	key, counter := rand.Text(), rand.Text()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range rounds {
+			unlock, err := peers(t.Context(), key)
+			if !assert.NoError(t, err) {
+				return
+			}
+			assert.NoError(t, increment(t.Context(), counters, counter))
+			assert.NoError(t, unlock())
+		}
+	})
+	wg.Go(func() {
+		for range rounds {
+			held, err := client.Mutex(key).Lock(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			assert.NoError(t, increment(t.Context(), counters, counter))
+			assert.NoError(t, held.Unlock(t.Context()))
+		}
+	})
+	wg.Wait()
+	n, err := counters.Get(t.Context(), counter).Int()
+	require.NoError(t, err)
+	assert.Equal(t, 2*rounds, n)
+}
+
+// A peer that does not start is an error with its name, not a test that hangs.
+func TestAPeerThatDoesNotStart(t *testing.T) {
+	p := start(t, exec.Command("false"), "")
+	_, err := p.try(request{Do: "hello"})
+	require.Error(t, err)
+}
