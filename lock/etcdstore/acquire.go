@@ -1,0 +1,206 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var errGivenUp = fmt.Errorf("etcdstore: %w: the acquisition was given up", driver.ErrNotAcquired)
+
+// Acquire implements [driver.Store]. It does not overtake waiters. The token is the create
+// revision of the key.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	if err := s.check(r); err != nil {
+		return driver.Lease{}, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	defer end()
+	l, st, err := s.tryAcquire(ctx, r)
+	switch {
+	case err != nil:
+		return driver.Lease{}, failed(ctx, "acquire", r.Key, err)
+	case l.Token > 0:
+		return l, nil
+	}
+	return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: s.expiresIn(ctx, st.lock)}
+}
+
+// standing is what the server knew of a key when it did not grant a request.
+type standing struct {
+	lock     *mvccpb.KeyValue // nil: nobody holds it
+	place    *mvccpb.KeyValue // of this owner; nil: it has none
+	before   *mvccpb.KeyValue // the last place before that of this owner, or of all; nil: there is none
+	revision int64            // of the answer
+}
+
+// tryAcquire asks once. The lease has a token if it was granted.
+func (s *Store) tryAcquire(ctx context.Context, r driver.Request) (driver.Lease, standing, error) {
+	of := s.sessionFor(r.TTL)
+	id, sent, err := of.fresh(ctx, r.TTL)
+	if err != nil {
+		return driver.Lease{}, standing{}, err
+	}
+	lock, tomb, queue := s.lockKey(r.Key), s.tombKey(r.Owner), s.queueKeys(r.Key)
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(lock), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(queue), "=", 0).WithPrefix(), // the queue is empty
+	).Then(s.grantOps(r, id)...).Else(s.lookOps(r)...).Commit()
+	if err != nil {
+		s.ended(of, id, err)
+		return driver.Lease{}, standing{}, err
+	}
+	if answer.Succeeded {
+		return s.granted(r, of, answer.Header.Revision, sent), standing{}, nil
+	}
+	st, err := s.look(ctx, r, answer)
+	if err != nil {
+		return driver.Lease{}, st, err
+	}
+	if st.lock != nil {
+		if owner, _, _ := parse(st.lock); owner == r.Owner {
+			l, err := s.again(ctx, r, st.lock)
+			return l, st, err
+		}
+		return driver.Lease{}, st, nil
+	}
+	if st.place != nil && st.before == nil {
+		return s.takePlace(ctx, r, of, id, sent, st)
+	}
+	return driver.Lease{}, st, nil
+}
+
+// takePlace grants a lock to the first place in its queue.
+func (s *Store) takePlace(ctx context.Context, r driver.Request, of *session, id clientv3.LeaseID, sent time.Time, st standing) (driver.Lease, standing, error) {
+	place, rank := s.placeKey(r.Key, r.Owner), st.place.CreateRevision
+	ops := append(s.grantOps(r, id), clientv3.OpDelete(place))
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(s.lockKey(r.Key)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(s.tombKey(r.Owner)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(place), "=", rank),
+		clientv3.Compare(clientv3.CreateRevision(s.queueKeys(r.Key)), ">", rank-1).WithPrefix(), // it is the first place
+	).Then(ops...).Else(s.lookOps(r)...).Commit()
+	if err != nil {
+		s.ended(of, id, err)
+		return driver.Lease{}, standing{}, err
+	}
+	if answer.Succeeded {
+		return s.granted(r, of, answer.Header.Revision, sent), standing{}, nil
+	}
+	st, err = s.look(ctx, r, answer)
+	return driver.Lease{}, st, err
+}
+
+// grantOps write a lock.
+func (s *Store) grantOps(r driver.Request, id clientv3.LeaseID) []clientv3.Op {
+	meta := clientv3.OpDelete(s.metaKey(r.Key))
+	if m := r.Metadata(); m != "" {
+		meta = clientv3.OpPut(s.metaKey(r.Key), m, clientv3.WithLease(id))
+	}
+	return []clientv3.Op{clientv3.OpPut(s.lockKey(r.Key), valueOf(r.Owner), clientv3.WithLease(id)), meta}
+}
+
+func (s *Store) granted(r driver.Request, of *session, revision int64, sent time.Time) driver.Lease {
+	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL))
+	return driver.Lease{Request: r, Token: uint64(revision), Sent: sent} //nolint:gosec // a revision is above 0
+}
+
+// lookOps read what look returns.
+func (s *Store) lookOps(r driver.Request) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpGet(s.lockKey(r.Key)),
+		clientv3.OpGet(s.tombKey(r.Owner), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.placeKey(r.Key, r.Owner)),
+		clientv3.OpGet(s.queueKeys(r.Key), clientv3.WithLastCreate()...),
+	}
+}
+
+// look reads the answer to lookOps. If this owner has a place, it asks for the place before that.
+func (s *Store) look(ctx context.Context, r driver.Request, answer *clientv3.TxnResponse) (standing, error) {
+	st := standing{
+		lock:     only(answer.Responses[0]),
+		place:    only(answer.Responses[2]),
+		before:   only(answer.Responses[3]),
+		revision: answer.Header.Revision,
+	}
+	if answer.Responses[1].GetResponseRange().Count > 0 {
+		return st, errGivenUp
+	}
+	if st.lock != nil {
+		if _, _, ok := parse(st.lock); !ok {
+			return st, driver.ErrWrongType
+		}
+	}
+	if st.place == nil {
+		return st, nil
+	}
+	return s.lookBefore(ctx, r, st)
+}
+
+// lookBefore finds the place before that of the owner.
+func (s *Store) lookBefore(ctx context.Context, r driver.Request, st standing) (standing, error) {
+	options := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(st.place.CreateRevision-1))
+	got, err := s.client.Get(ctx, s.queueKeys(r.Key), options...)
+	if err != nil {
+		return st, err
+	}
+	st.before = nil
+	if len(got.Kvs) > 0 {
+		st.before = got.Kvs[0]
+	}
+	return st, nil
+}
+
+// only returns the key of a read of one key, nil if it is missing.
+func only(op *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
+	if kvs := op.GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// again extends the lease that an owner has already.
+func (s *Store) again(ctx context.Context, r driver.Request, lock *mvccpb.KeyValue) (driver.Lease, error) {
+	l := driver.Lease{Request: r, Token: uint64(lock.CreateRevision), Sent: time.Now()} //nolint:gosec // a revision is above 0
+	var out [1]renewal.Outcome
+	if err := s.renew(ctx, []driver.Lease{l}, out[:], nil); err != nil {
+		return driver.Lease{}, err
+	}
+	if out[0] != renewal.Renewed {
+		return driver.Lease{}, errEndedMeanwhile
+	}
+	return l, nil
+}
+
+var errEndedMeanwhile = fmt.Errorf("%w: the lease of this owner ended during the request", driver.ErrUnavailable)
+
+// ended forgets an etcd lease that the server does not know any more.
+func (s *Store) ended(of *session, id clientv3.LeaseID, err error) {
+	if isLeaseNotFound(err) && of.current() == id {
+		of.set(clientv3.NoLease, time.Time{})
+	}
+}
+
+// expiresIn returns the time until the etcd lease of a lock ends, as the server sees it, rounded
+// up; 0 if that is not known.
+func (s *Store) expiresIn(ctx context.Context, lock *mvccpb.KeyValue) time.Duration {
+	if lock == nil {
+		return 0
+	}
+	answer, err := s.client.TimeToLive(ctx, clientv3.LeaseID(lock.Lease))
+	if err != nil || answer.TTL < 0 {
+		return 0
+	}
+	return time.Duration(answer.TTL+1) * time.Second
+}

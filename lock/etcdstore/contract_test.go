@@ -1,0 +1,66 @@
+package etcdstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func lockKey(key string) string { return "leasewheel/l/" + key }
+
+func waiting(t *testing.T, s driver.Store, key string) int {
+	info, err := s.(driver.Inspector).Inspect(t.Context(), key)
+	require.NoError(t, err)
+	return info.Waiting
+}
+
+// die puts a waiter into the queue, and abandons it with its session.
+func die(t *testing.T, client *clientv3.Client, r driver.Request) {
+	s := open(t, client)
+	before := waiting(t, s, r.Key)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(ctx, r)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return waiting(t, s, r.Key) > before }, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+func TestContract(t *testing.T) {
+	client := connect(t, startCluster(t, 1)...)
+	value := func(t *testing.T, key string) string {
+		got, err := client.Get(t.Context(), lockKey(key))
+		require.NoError(t, err)
+		if len(got.Kvs) == 0 {
+			return ""
+		}
+		return string(got.Kvs[0].Value)
+	}
+	locktest.TestStore(t, locktest.Config{
+		New:      func(t *testing.T) driver.Store { return open(t, client) },
+		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, client) },
+		TTL:      4 * time.Second,
+		Inspects: true,
+		Lists:    true,
+		Waiting:  waiting,
+		Die:      func(t *testing.T, _ driver.Store, r driver.Request) { die(t, client, r) },
+		Delete: func(t *testing.T, _ driver.Store, key string) {
+			_, err := client.Delete(t.Context(), lockKey(key))
+			require.NoError(t, err)
+		},
+		Spoil: func(t *testing.T, _ driver.Store, key string) {
+			_, err := client.Put(t.Context(), lockKey(key), "foreign")
+			require.NoError(t, err)
+		},
+		Spoiled: func(t *testing.T, _ driver.Store, key string) bool { return value(t, key) == "foreign" },
+	})
+}

@@ -1,0 +1,149 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	maxPlaces = 100  // shown by Inspect
+	listPage  = 1000 // keys of one List
+)
+
+// Inspect implements [driver.Inspector]. The token of a free lock is 0.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer end()
+	answer, err := s.client.Txn(ctx).Then(
+		clientv3.OpGet(s.lockKey(key)),
+		clientv3.OpGet(s.metaKey(key)),
+		clientv3.OpGet(s.queueKeys(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(maxPlaces)),
+	).Commit()
+	if err != nil {
+		return driver.Info{}, failed(ctx, "inspect", key, err)
+	}
+	var info driver.Info
+	if lock := only(answer.Responses[0]); lock != nil {
+		owner, _, ok := parse(lock)
+		if !ok {
+			return driver.Info{}, fmt.Errorf("etcdstore: inspect %q: %w", key, driver.ErrWrongType)
+		}
+		h := driver.Holder{Token: uint64(lock.CreateRevision), Client: driver.ClientName(owner), ExpiresIn: s.expiresIn(ctx, lock)} //nolint:gosec // a revision is above 0
+		if meta := only(answer.Responses[1]); meta != nil && meta.Lease == lock.Lease {
+			h.Metadata = string(meta.Value)
+		}
+		info.Held, info.Token, info.Holders = 1, h.Token, []driver.Holder{h}
+	}
+	queue := answer.Responses[2].GetResponseRange()
+	info.Waiting = int(queue.Count)
+	for _, kv := range queue.Kvs {
+		if owner, metadata, ok := parse(kv); ok {
+			info.Places = append(info.Places, driver.Place{Metadata: metadata, Client: driver.ClientName(owner)})
+		}
+	}
+	return info, nil
+}
+
+// ForceRelease implements [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	lock := s.lockKey(key)
+	got, err := s.client.Get(ctx, lock)
+	if err != nil {
+		return failed(ctx, "force release of", key, err)
+	}
+	if len(got.Kvs) == 0 {
+		return driver.ErrNotHeld
+	}
+	if _, _, ok := parse(got.Kvs[0]); !ok {
+		return fmt.Errorf("etcdstore: force release of %q: %w", key, driver.ErrWrongType)
+	}
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(lock), "=", got.Kvs[0].CreateRevision),
+	).Then(clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(key))).Commit()
+	switch {
+	case err != nil:
+		return failed(ctx, "force release of", key, err)
+	case !answer.Succeeded:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// SetMetadata implements [driver.MetadataSetter].
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if l.Mode != driver.Exclusive {
+		return fmt.Errorf("etcdstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	lock, meta := s.lockKey(l.Key), s.metaKey(l.Key)
+	for range 3 { // a renewal with another TTL may move the lock meanwhile
+		got, err := s.client.Get(ctx, lock)
+		if err != nil {
+			return failed(ctx, "set metadata of", l.Key, err)
+		}
+		if len(got.Kvs) == 0 {
+			return driver.ErrNotHeld
+		}
+		kv := got.Kvs[0]
+		if _, _, ok := parse(kv); !ok {
+			return fmt.Errorf("etcdstore: set metadata of %q: %w", l.Key, driver.ErrWrongType)
+		}
+		if !isHeldBy(kv, &l) {
+			return driver.ErrNotHeld
+		}
+		write := clientv3.OpDelete(meta)
+		if metadata != "" {
+			write = clientv3.OpPut(meta, metadata, clientv3.WithLease(clientv3.LeaseID(kv.Lease)))
+		}
+		answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision)).Then(write).Commit()
+		switch {
+		case err != nil:
+			return failed(ctx, "set metadata of", l.Key, err)
+		case answer.Succeeded:
+			return nil
+		}
+	}
+	return failed(ctx, "set metadata of", l.Key, errors.New("the lock changes all the time"))
+}
+
+// List implements [driver.Lister]. The cursor is the last key.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
+	from := s.lockKey(prefix)
+	if cursor != "" {
+		from = max(from, s.lockKey(cursor)+"\x00")
+	}
+	got, err := s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.lockKey(prefix))),
+		clientv3.WithKeysOnly(), clientv3.WithLimit(listPage))
+	if err != nil {
+		return nil, "", failed(ctx, "list", prefix, err)
+	}
+	for _, kv := range got.Kvs {
+		keys = append(keys, string(kv.Key)[len(s.lockKey("")):])
+	}
+	if got.More && len(keys) > 0 {
+		next = keys[len(keys)-1]
+	}
+	return keys, next, nil
+}

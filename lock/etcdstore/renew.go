@@ -1,0 +1,208 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// maxOps is the number of operations in a transaction that a server accepts by default.
+const maxOps = 128
+
+// maxTxns is the number of transactions of one Renew that are under way at one time.
+const maxTxns = 4
+
+// Renew implements [renewal.Renewer]. It renews the etcd leases of the batch, one for each TTL,
+// and reads the keys of the batch to see that they still belong to them.
+func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	return s.RenewExplained(ctx, batch, out, nil)
+}
+
+// RenewExplained implements [renewal.Explainer].
+func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := s.renew(ctx, batch, out, why); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("etcdstore: renew %d leases: %w", len(batch), err)
+	}
+	return nil
+}
+
+// sessionRenewal is the renewal of the session of one TTL.
+type sessionRenewal struct {
+	session *session
+	id      clientv3.LeaseID
+	err     error
+}
+
+func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+	start := time.Now()
+	sessions := make(map[time.Duration]*sessionRenewal)
+	var wg sync.WaitGroup
+	for i := range batch {
+		l := &batch[i]
+		s.touch(l, start)
+		if sessions[l.TTL] == nil {
+			of := &sessionRenewal{session: s.sessionFor(l.TTL)}
+			sessions[l.TTL] = of
+			wg.Go(func() { of.id, _, of.err = of.session.renewedSince(ctx, start) })
+		}
+	}
+	kvs, errs := s.read(ctx, batch)
+	wg.Wait()
+	for i := range batch {
+		of := sessions[batch[i].TTL]
+		err := errs[i/maxOps]
+		switch {
+		case err != nil:
+		case !isHeldBy(kvs[i], &batch[i]):
+			out[i] = renewal.Lost
+			explain(why, i, kvs[i])
+			s.forget(leaseKey{batch[i].Key, batch[i].Owner})
+		case of.err != nil:
+			err = of.err
+		default:
+			out[i], err = s.extend(ctx, &batch[i], of, kvs[i], start)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(firstOf(errs))
+}
+
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touch keeps removeEnded from removing a lease whose renewal has begun.
+func (s *Store) touch(l *driver.Lease, start time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.leases[leaseKey{l.Key, l.Owner}]; rec != nil {
+		rec.asked = start.Add(l.TTL)
+	}
+}
+
+// read returns the locks of a batch, nil for those that are missing, and an error for each
+// transaction of maxOps locks.
+func (s *Store) read(ctx context.Context, batch []driver.Lease) ([]*mvccpb.KeyValue, []error) {
+	kvs := make([]*mvccpb.KeyValue, len(batch))
+	errs := make([]error, (len(batch)+maxOps-1)/maxOps)
+	var wg sync.WaitGroup
+	busy := make(chan struct{}, maxTxns)
+	for n := range errs {
+		first := n * maxOps
+		some := batch[first:min(first+maxOps, len(batch))]
+		busy <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-busy }()
+			ops := make([]clientv3.Op, len(some))
+			for i := range some {
+				ops[i] = clientv3.OpGet(s.lockKey(some[i].Key))
+			}
+			answer, err := s.client.Txn(ctx).Then(ops...).Commit()
+			if err != nil {
+				errs[n] = err
+				return
+			}
+			for i, op := range answer.Responses {
+				kvs[first+i] = only(op)
+			}
+		})
+	}
+	wg.Wait()
+	return kvs, errs
+}
+
+// isHeldBy reports whether a lock belongs to the owner of a lease, by its token.
+func isHeldBy(kv *mvccpb.KeyValue, l *driver.Lease) bool {
+	return kv != nil && string(kv.Value) == valueOf(l.Owner) && kv.Lease != 0 && uint64(kv.CreateRevision) == l.Token //nolint:gosec // a revision is above 0
+}
+
+// explain sets why[i] for a lease that is lost.
+func explain(why []renewal.Denial, i int, kv *mvccpb.KeyValue) {
+	switch {
+	case i >= len(why):
+	case kv == nil:
+		why[i] = renewal.DeniedMissing
+	default:
+		why[i] = renewal.DeniedTaken
+	}
+}
+
+// extend decides about a lease that is held, after its session was renewed. A lease that got
+// another TTL moves to the session of that, unless it has more time left where it is.
+func (s *Store) extend(ctx context.Context, l *driver.Lease, of *sessionRenewal, kv *mvccpb.KeyValue, start time.Time) (renewal.Outcome, error) {
+	k, until := leaseKey{l.Key, l.Owner}, start.Add(l.TTL)
+	for range 3 {
+		if kv.Lease == int64(of.id) {
+			s.hold(k, of.session, until)
+			return renewal.Renewed, nil
+		}
+		if !s.promised(k).Before(until) {
+			return renewal.Renewed, nil
+		}
+		moved, err := s.move(ctx, l, of.id, kv)
+		if err != nil {
+			return renewal.Unknown, err
+		}
+		if moved {
+			s.hold(k, of.session, until)
+			return renewal.Renewed, nil
+		}
+		got, err := s.client.Get(ctx, s.lockKey(l.Key))
+		if err != nil {
+			return renewal.Unknown, err
+		}
+		if len(got.Kvs) == 0 || !isHeldBy(got.Kvs[0], l) {
+			s.forget(k)
+			return renewal.Lost, nil
+		}
+		kv = got.Kvs[0]
+	}
+	return renewal.Unknown, errors.New("the lock changes all the time")
+}
+
+// move attaches a lock and its metadata to another etcd lease. It reports whether they were
+// unchanged.
+func (s *Store) move(ctx context.Context, l *driver.Lease, id clientv3.LeaseID, kv *mvccpb.KeyValue) (bool, error) {
+	lock, meta := s.lockKey(l.Key), s.metaKey(l.Key)
+	got, err := s.client.Get(ctx, meta)
+	if err != nil {
+		return false, err
+	}
+	ops := []clientv3.Op{clientv3.OpPut(lock, string(kv.Value), clientv3.WithLease(id))}
+	var seen int64
+	if len(got.Kvs) > 0 {
+		seen = got.Kvs[0].ModRevision
+		ops = append(ops, clientv3.OpPut(meta, string(got.Kvs[0].Value), clientv3.WithLease(id)))
+	}
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision),
+		clientv3.Compare(clientv3.ModRevision(meta), "=", seen),
+	).Then(ops...).Commit()
+	if err != nil {
+		return false, err
+	}
+	return answer.Succeeded, nil
+}

@@ -1,0 +1,198 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// session is the etcd lease that all locks of one TTL share.
+type session struct {
+	store   *Store
+	seconds int64
+	turn    chan struct{} // holds a value while a call grants or renews the lease
+
+	// Guarded by Store.mu.
+	id   clientv3.LeaseID // NoLease: none was granted yet, or the last one has ended
+	sent time.Time        // of the last request that was answered with the whole TTL
+}
+
+func newSession(s *Store, seconds int64) *session {
+	return &session{store: s, seconds: seconds, turn: make(chan struct{}, 1)}
+}
+
+// sessionFor returns the session for a TTL, which is rounded up to seconds.
+func (s *Store) sessionFor(ttl time.Duration) *session {
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.sessions[seconds]
+	if of == nil {
+		of = newSession(s, seconds)
+		s.sessions[seconds] = of
+	}
+	return of
+}
+
+func (of *session) current() clientv3.LeaseID {
+	id, _ := of.state()
+	return id
+}
+
+func (of *session) state() (clientv3.LeaseID, time.Time) {
+	of.store.mu.Lock()
+	defer of.store.mu.Unlock()
+	return of.id, of.sent
+}
+
+// set records an answer. A lease that has ended takes its locks with it.
+func (of *session) set(id clientv3.LeaseID, sent time.Time) {
+	of.store.mu.Lock()
+	defer of.store.mu.Unlock()
+	if id == clientv3.NoLease {
+		for k, rec := range of.store.leases {
+			if rec.session == of {
+				delete(of.store.leases, k)
+			}
+		}
+	}
+	of.id, of.sent = id, sent
+}
+
+// renewedSince returns the etcd lease, with a renewal that was sent at the given instant or later,
+// and the instant of sending of that renewal. Calls that come at the same time share one request.
+// Before a renewal, leases that their holders no longer renew are removed.
+func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
+	select {
+	case of.turn <- struct{}{}:
+		defer func() { <-of.turn }()
+	case <-ctx.Done():
+		return 0, time.Time{}, context.Cause(ctx)
+	}
+	id, sent := of.state()
+	if id != clientv3.NoLease && !sent.Before(notBefore) {
+		return id, sent, nil
+	}
+	if id != clientv3.NoLease && of != of.store.tombs {
+		of.store.removeEnded(ctx, of)
+		sent = time.Now()
+		err := of.store.keepAlive(ctx, id)
+		switch {
+		case err == nil:
+			of.set(id, sent)
+			return id, sent, nil
+		case !isLeaseNotFound(err):
+			return 0, time.Time{}, err
+		}
+		of.set(clientv3.NoLease, time.Time{})
+	}
+	sent = time.Now()
+	granted, err := of.store.client.Grant(ctx, of.seconds)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	if granted.TTL != of.seconds {
+		_, _ = of.store.client.Revoke(ctx, granted.ID)
+		return 0, time.Time{}, fmt.Errorf("%w: the server grants %d s instead of %d s (Options.MinTTL)", driver.ErrBadTTL, granted.TTL, of.seconds)
+	}
+	of.set(granted.ID, sent)
+	return granted.ID, sent, nil
+}
+
+// fresh returns the etcd lease of the session and the instant of its last renewal. It renews it
+// first if more than a third of the TTL has passed since.
+func (of *session) fresh(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, time.Time, error) {
+	return of.renewedSince(ctx, time.Now().Add(-ttl/3))
+}
+
+// keepAlive renews an etcd lease once. KeepAliveOnce of the client would try again and again
+// without a pause while the server cannot be reached.
+func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	stream, err := etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return rpctypes.Error(err)
+	}
+	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return rpctypes.Error(err)
+	}
+	answer, err := stream.Recv()
+	switch {
+	case err != nil:
+		return rpctypes.Error(err)
+	case answer.TTL <= 0:
+		return rpctypes.ErrLeaseNotFound
+	}
+	return nil
+}
+
+func isLeaseNotFound(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+}
+
+// hold records that a lease or a place is held until then, in a session.
+func (s *Store) hold(k leaseKey, of *session, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.leases[k]
+	if rec == nil {
+		rec = new(record)
+		s.leases[k] = rec
+	}
+	rec.session = of
+	if until.After(rec.until) {
+		rec.until = until
+	}
+}
+
+// promised returns until when a lease is held at least, as far as this store knows.
+func (s *Store) promised(k leaseKey) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.leases[k]; rec != nil {
+		return rec.until
+	}
+	return time.Time{}
+}
+
+func (s *Store) forget(k leaseKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leases, k)
+}
+
+// removeEnded removes the locks and places of a session that nobody has renewed in time. They
+// would last as long as the session otherwise. What fails is tried again at the next renewal.
+func (s *Store) removeEnded(ctx context.Context, of *session) {
+	now := time.Now()
+	var ended []leaseKey
+	s.mu.Lock()
+	for k, rec := range s.leases {
+		if rec.session == of && !now.Before(rec.until) && !now.Before(rec.asked) {
+			ended = append(ended, k)
+		}
+	}
+	s.mu.Unlock()
+	for len(ended) > 0 {
+		some := ended[:min(len(ended), maxReleases)]
+		ended = ended[len(some):]
+		ops := make([]clientv3.Op, len(some))
+		for i, k := range some {
+			ops[i] = s.releaseOp(k)
+		}
+		if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			return
+		}
+		for _, k := range some {
+			s.forget(k)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Options configures a Store. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	// Prefix is the beginning of all keys of the store, by default "leasewheel/". All processes
+	// that share locks must have the same one. It is at most 256 bytes long.
+	Prefix string
+
+	// MinTTL is the shortest TTL that the server grants, in whole seconds. It is one and a half
+	// election timeouts, rounded up: 2 s, the default, for the default election timeout of a
+	// second. A server that grants a longer TTL than asked for makes Acquire fail with ErrBadTTL.
+	MinTTL time.Duration
+}
+
+const (
+	defaultPrefix = "leasewheel/"
+	maxPrefixLen  = 256
+	defaultMinTTL = 2 * time.Second
+
+	// slack is how late a server may remove expired leases. It looks for them every 500 ms, and
+	// removes them through its log.
+	slack = 2 * time.Second
+
+	tombstoneTime = time.Minute
+	closeTimeout  = 3 * time.Second
+)
+
+// Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
+// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
+// [driver.TTLLimiter], [driver.Addresser] and [renewal.Explainer]. Its methods are safe for
+// concurrent use. The zero Store is not usable: use New.
+type Store struct {
+	client  *clientv3.Client
+	prefix  string
+	minTTL  time.Duration
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	tombs   *session   // the lease of the tombstones, which is not renewed
+	running gate       // the calls under way
+	closing chan error // holds the result of the first Close once that is known
+
+	mu       sync.Mutex           // guards all below
+	sessions map[int64]*session   // by their TTL in seconds
+	leases   map[leaseKey]*record // of this store, until they are released or removed
+	begun    bool                 // Close has begun
+}
+
+// leaseKey identifies a lease or a place in a queue.
+type leaseKey struct{ key, owner string }
+
+// record is what the store knows of a lease or of a place in a queue.
+type record struct {
+	session *session
+	until   time.Time // the latest end that was promised to the holder; then the store removes it
+	asked   time.Time // until when it is not removed, because its renewal has begun
+}
+
+var (
+	_ driver.Store                    = (*Store)(nil)
+	_ driver.Waiter                   = (*Store)(nil)
+	_ driver.BulkReleaser             = (*Store)(nil)
+	_ driver.Inspector                = (*Store)(nil)
+	_ driver.Lister                   = (*Store)(nil)
+	_ driver.MetadataSetter           = (*Store)(nil)
+	_ driver.TTLLimiter               = (*Store)(nil)
+	_ driver.Addresser                = (*Store)(nil)
+	_ renewal.Explainer[driver.Lease] = (*Store)(nil)
+)
+
+// New returns a store on the given client. It does no IO. The client stays the caller's, who
+// closes it after the Store. The error names the bad argument or field of Options.
+func New(client *clientv3.Client, o *Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("etcdstore: the client is nil")
+	}
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = defaultPrefix
+	}
+	if opts.MinTTL == 0 {
+		opts.MinTTL = defaultMinTTL
+	}
+	switch {
+	case len(opts.Prefix) > maxPrefixLen:
+		return nil, fmt.Errorf("etcdstore: Options.Prefix must have at most %d bytes, got %d", maxPrefixLen, len(opts.Prefix))
+	case opts.MinTTL < time.Second || opts.MinTTL > time.Hour || opts.MinTTL%time.Second != 0:
+		return nil, fmt.Errorf("etcdstore: Options.MinTTL must be 1 s to 1 h in whole seconds, got %v", opts.MinTTL)
+	}
+	s := &Store{
+		client:   client,
+		prefix:   opts.Prefix,
+		minTTL:   opts.MinTTL,
+		closing:  make(chan error, 1),
+		sessions: make(map[int64]*session),
+		leases:   make(map[leaseKey]*record),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))
+	return s, nil
+}
+
+// TTLLimits implements [driver.TTLLimiter].
+func (s *Store) TTLLimits() driver.TTLLimits {
+	return driver.TTLLimits{Min: s.minTTL, Step: time.Second, Shared: true, Slack: slack}
+}
+
+// Addresses implements [driver.Addresser].
+func (s *Store) Addresses() []string {
+	var all []string
+	for _, e := range s.client.Endpoints() {
+		if u, err := url.Parse(e); err == nil && u.Host != "" {
+			e = u.Host
+		}
+		all = append(all, strings.TrimSuffix(e, "/"))
+	}
+	return all
+}
+
+// begin is called by each method that asks the server. The function that it returns must be
+// called when the method returns; the context ends with the Store, too.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if !s.running.enter() {
+		return nil, nil, driver.ErrStoreClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		s.running.leave()
+	}, nil
+}
+
+// failed returns the error of a call about a key: the cause of ctx if that has ended.
+func failed(ctx context.Context, verb, key string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("etcdstore: %s %q: %w", verb, key, err)
+}
+
+// check refuses a request that the store cannot serve, before any IO.
+func (s *Store) check(r driver.Request) error {
+	if r.Mode != driver.Exclusive {
+		return fmt.Errorf("etcdstore: %v: %w", r.Mode, errors.ErrUnsupported)
+	}
+	if err := s.TTLLimits().Check(r.TTL); err != nil {
+		return fmt.Errorf("etcdstore: %q: %w", r.Key, err)
+	}
+	return nil
+}
+
+// Close ends all calls that are under way, and revokes the leases of the store: everything that
+// it still holds becomes free. It does not close the client. Close waits for the server for at
+// most 3 s; leases that were not revoked by then end with their TTL, and Close returns an error.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Shutdown is Close with the context of the caller. If ctx has ended, it does not wait for the
+// server.
+func (s *Store) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.begun
+	s.begun = true
+	s.mu.Unlock()
+	if !first {
+		err := <-s.closing
+		s.closing <- err
+		return err
+	}
+	s.cancel()
+	s.running.close()
+	s.mu.Lock()
+	sessions := make([]*session, 0, len(s.sessions))
+	for _, of := range s.sessions {
+		sessions = append(sessions, of)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, of := range sessions {
+		if id := of.current(); id != clientv3.NoLease {
+			if _, err := s.client.Revoke(ctx, id); err != nil && !isLeaseNotFound(err) {
+				errs = append(errs, fmt.Errorf("etcdstore: close: locks that are not released end with their TTL of %d s: %w", of.seconds, err))
+			}
+		}
+	}
+	err := errors.Join(errs...)
+	s.closing <- err
+	return err
+}
+
+// gate counts calls, and waits for them once it is closed.
+type gate struct {
+	mu      sync.Mutex // guards all below
+	running sync.WaitGroup
+	closed  bool
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.running.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.running.Done() }
+
+// close refuses further calls and returns when none is under way.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
+}

@@ -1,0 +1,158 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	maxPoll      = 10 * time.Second       // between two requests of a waiter
+	maxRequest   = 5 * time.Second        // without an answer
+	failurePause = 200 * time.Millisecond // after a request that failed
+)
+
+// Wait implements [driver.Waiter]. The server keeps a place for each waiter. A waiter watches the
+// place before its own, and the first one watches the lock, so a release wakes one waiter only.
+// A message that is lost, or a compaction of the revision that is watched, delays a waiter until
+// it asks again, after a third of its TTL or 10 s.
+func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	if err := s.check(r); err != nil {
+		return driver.Lease{}, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	defer end()
+	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll)}
+	l, err := w.wait(ctx)
+	if err != nil {
+		return driver.Lease{Unanswered: w.unanswered}, err
+	}
+	return l, nil
+}
+
+// waiter is a call of Wait.
+type waiter struct {
+	store      *Store
+	request    driver.Request
+	poll       time.Duration
+	unanswered bool // a request may still be executed
+	failures   int  // in a row
+}
+
+func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
+	for {
+		l, st, err := w.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return driver.Lease{}, w.cancelled(ctx)
+		case errors.Is(err, driver.ErrNotAcquired), errors.Is(err, driver.ErrWrongType), errors.Is(err, driver.ErrBadTTL):
+			return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+		case err != nil:
+			if w.failures++; w.failures > 1 {
+				return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+			}
+			pause(ctx, failurePause)
+			continue
+		case l.Token > 0:
+			return l, nil
+		}
+		w.failures = 0
+		if st.place == nil {
+			continue // it has just taken its place, or lost it with its session
+		}
+		driver.Queued(ctx)
+		w.watch(ctx, st)
+	}
+}
+
+// cancelled returns the error after the end of ctx.
+func (w *waiter) cancelled(ctx context.Context) error {
+	if w.failures > 0 {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+	return context.Cause(ctx)
+}
+
+// ask acquires the lock, or takes a place in the queue if the owner has none.
+func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
+	bounded, cancel := context.WithTimeout(ctx, min(w.request.TTL/2, maxRequest))
+	defer cancel()
+	l, st, err := w.store.tryAcquire(bounded, w.request)
+	if err == nil && l.Token == 0 {
+		err = w.store.keepPlace(bounded, w.request, st.place == nil)
+	}
+	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
+		w.unanswered = true
+		if ctx.Err() == nil && bounded.Err() != nil {
+			err = errors.New("no answer in time")
+		}
+	}
+	return l, st, err
+}
+
+// keepPlace records that the owner still waits. It takes a place first if the owner has none.
+func (s *Store) keepPlace(ctx context.Context, r driver.Request, take bool) error {
+	of := s.sessionFor(r.TTL)
+	id, sent, err := of.fresh(ctx, r.TTL)
+	if err != nil {
+		return err
+	}
+	if take {
+		place, tomb := s.placeKey(r.Key, r.Owner), s.tombKey(r.Owner)
+		answer, err := s.client.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(place), "=", 0),
+		).Then(
+			clientv3.OpPut(place, placeOf(r.Owner, r.Metadata()), clientv3.WithLease(id)),
+		).Else(clientv3.OpGet(tomb, clientv3.WithCountOnly())).Commit()
+		if err != nil {
+			s.ended(of, id, err)
+			return err
+		}
+		if !answer.Succeeded && answer.Responses[0].GetResponseRange().Count > 0 {
+			return errGivenUp
+		}
+	}
+	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL))
+	return nil
+}
+
+// watch returns when what is before the waiter has gone, when it must ask again, or when ctx ends.
+func (w *waiter) watch(ctx context.Context, st standing) {
+	key := w.store.lockKey(w.request.Key)
+	switch {
+	case st.before != nil:
+		key = string(st.before.Key)
+	case st.lock == nil:
+		return // the lock has become free
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), w.poll)
+	defer cancel()
+	for answer := range w.store.client.Watch(ctx, key, clientv3.WithRev(st.revision+1), clientv3.WithFilterPut()) {
+		if answer.Err() != nil { // a compaction, or a member without a leader: ask again
+			pause(ctx, failurePause)
+			return
+		}
+		if len(answer.Events) > 0 {
+			return
+		}
+	}
+}
+
+// pause sleeps, or returns when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
