@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -125,6 +126,9 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 
 // List implements [driver.Lister]. The cursor is the last key.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
+		return nil, "", fmt.Errorf("etcdstore: list %q: the cursor is not of this prefix", prefix)
+	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, "", err

@@ -57,9 +57,6 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	if len(batch) == 0 {
 		return nil
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	var at []int
 	seen := make(map[leaseKey]bool)
 	flush := func() {

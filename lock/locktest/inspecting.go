@@ -99,8 +99,10 @@ var inspecting = []testCase{
 		assert.Equal(f, want, f.inspect("k").Places)
 		f.release(l)
 		f.release(waiters[0].get())
+		next := waiters[1].get()
 		assert.Equal(f, want[2:], f.inspect("k").Places)
-		for _, w := range waiters[1:] {
+		f.release(next)
+		for _, w := range waiters[2:] {
 			f.release(w.get())
 		}
 	}},

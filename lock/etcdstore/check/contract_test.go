@@ -1,4 +1,4 @@
-package etcdstore_test
+package check
 
 import (
 	"context"

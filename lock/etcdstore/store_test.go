@@ -1,0 +1,64 @@
+package etcdstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/etcdstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// unconnected returns a client that asks no server until it is used.
+func unconnected(t *testing.T) *clientv3.Client {
+	t.Helper()
+	client := clientv3.NewCtxClient(t.Context())
+	client.SetEndpoints("http://etcd-1:2379", "etcd-2:2379", "https://etcd-3:2379/")
+	return client
+}
+
+func TestBadOptions(t *testing.T) {
+	_, err := etcdstore.New(nil, nil)
+	require.EqualError(t, err, "etcdstore: the client is nil")
+	for field, o := range map[string]etcdstore.Options{
+		"Options.Prefix": {Prefix: strings.Repeat("p", 257)},
+		"Options.MinTTL": {MinTTL: 1500 * time.Millisecond},
+	} {
+		_, err = etcdstore.New(unconnected(t), &o)
+		require.ErrorContains(t, err, field)
+	}
+	for _, ttl := range []time.Duration{-time.Second, time.Millisecond, 2 * time.Hour} {
+		_, err = etcdstore.New(unconnected(t), &etcdstore.Options{MinTTL: ttl})
+		require.ErrorContains(t, err, "Options.MinTTL")
+	}
+}
+
+func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
+	s, err := etcdstore.New(unconnected(t), &etcdstore.Options{MinTTL: 5 * time.Second})
+	require.NoError(t, err)
+	limits := s.TTLLimits()
+	assert.Equal(t, driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second}, limits)
+	assert.Equal(t, []string{"etcd-1:2379", "etcd-2:2379", "etcd-3:2379"}, s.Addresses())
+	_, err = lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
+	require.ErrorIs(t, err, lock.ErrBadTTL)
+
+	// No server answers, so whatever is refused is refused before any IO.
+	_, err = s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 4 * time.Second})
+	require.ErrorIs(t, err, driver.ErrBadTTL)
+	require.ErrorContains(t, err, "orders")
+	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Minute, Mode: driver.Permit})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Minute})
+	require.ErrorIs(t, err, driver.ErrStoreClosed)
+}
