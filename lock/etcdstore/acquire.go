@@ -44,8 +44,17 @@ type standing struct {
 	revision int64            // of the answer
 }
 
-// tryAcquire asks once. The lease has a token if it was granted.
+// tryAcquire asks once. The lease has a token if it was granted. If the server does not know
+// the etcd lease any more, it has written nothing, and tryAcquire asks with another one.
 func (s *Store) tryAcquire(ctx context.Context, r driver.Request) (driver.Lease, standing, error) {
+	l, st, err := s.askOnce(ctx, r)
+	if isLeaseNotFound(err) {
+		l, st, err = s.askOnce(ctx, r)
+	}
+	return l, st, err
+}
+
+func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, standing, error) {
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {

@@ -110,6 +110,10 @@ func (s *Store) read(ctx context.Context, batch []driver.Lease) ([]*mvccpb.KeyVa
 	errs := make([]error, (len(batch)+maxOps-1)/maxOps)
 	var wg sync.WaitGroup
 	busy := make(chan struct{}, maxTxns)
+	shortest := driver.MaxTTL
+	for i := range batch {
+		shortest = min(shortest, batch[i].TTL)
+	}
 	for n := range errs {
 		first := n * maxOps
 		some := batch[first:min(first+maxOps, len(batch))]
@@ -120,9 +124,12 @@ func (s *Store) read(ctx context.Context, batch []driver.Lease) ([]*mvccpb.KeyVa
 			for i := range some {
 				ops[i] = clientv3.OpGet(s.lockKey(some[i].Key))
 			}
-			answer, err := s.client.Txn(ctx).Then(ops...).Commit()
-			if err != nil {
-				errs[n] = err
+			var answer *clientv3.TxnResponse
+			errs[n] = retry(ctx, shortest, func(ctx context.Context) (err error) {
+				answer, err = s.client.Txn(ctx).Then(ops...).Commit()
+				return err
+			})
+			if errs[n] != nil {
 				return
 			}
 			for i, op := range answer.Responses {

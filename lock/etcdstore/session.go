@@ -82,8 +82,10 @@ func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clien
 	}
 	if id != clientv3.NoLease && of != of.store.tombs {
 		of.store.removeEnded(ctx, of)
-		sent = time.Now()
-		err := of.store.keepAlive(ctx, id)
+		err := retry(ctx, time.Duration(of.seconds)*time.Second, func(ctx context.Context) error {
+			sent = time.Now()
+			return of.store.keepAlive(ctx, id)
+		})
 		switch {
 		case err == nil:
 			of.set(id, sent)
@@ -132,6 +134,23 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 		return rpctypes.ErrLeaseNotFound
 	}
 	return nil
+}
+
+// retry calls f until it is answered, at most three times. The client chooses another member for
+// each call, so a member that hangs does not cost the lease. Nothing that f asks may take effect late.
+func retry(ctx context.Context, ttl time.Duration, f func(ctx context.Context) error) error {
+	const tries = 3
+	var err error
+	for range tries {
+		bounded, cancel := context.WithTimeout(ctx, min(ttl/(3*tries), maxRequest))
+		err = f(bounded)
+		overdue := bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !overdue {
+			return err
+		}
+	}
+	return err
 }
 
 func isLeaseNotFound(err error) bool {

@@ -21,8 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // unconnected returns a client that asks no server until it is used.
 func unconnected(t *testing.T) *clientv3.Client {
 	t.Helper()
-	client := clientv3.NewCtxClient(t.Context())
-	client.SetEndpoints("http://etcd-1:2379", "etcd-2:2379", "https://etcd-3:2379/")
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:1", "127.0.0.1:2", "http://127.0.0.1:3/"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
@@ -47,7 +48,7 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	require.NoError(t, err)
 	limits := s.TTLLimits()
 	assert.Equal(t, driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second}, limits)
-	assert.Equal(t, []string{"etcd-1:2379", "etcd-2:2379", "etcd-3:2379"}, s.Addresses())
+	assert.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, s.Addresses())
 	_, err = lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
 	require.ErrorIs(t, err, lock.ErrBadTTL)
 

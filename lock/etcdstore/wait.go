@@ -32,10 +32,8 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 	defer end()
 	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll)}
 	l, err := w.wait(ctx)
-	if err != nil {
-		return driver.Lease{Unanswered: w.unanswered}, err
-	}
-	return l, nil
+	l.Unanswered = w.unanswered
+	return l, err
 }
 
 // waiter is a call of Wait.

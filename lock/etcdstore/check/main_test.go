@@ -2,6 +2,7 @@ package check
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 // member is one server, in a process of its own, so that it can be killed and stopped.
 type member struct {
 	Name, Dir, Client, Peer, Cluster string
+	ElectionMs                       uint // 500 unless it is set, so that the shortest TTL is a second
 	process                          *exec.Cmd
 	input                            interface{ Close() error }
 }
@@ -55,7 +57,7 @@ func serve(settings string) {
 	cfg.Name, cfg.Dir, cfg.InitialCluster = m.Name, m.Dir, m.Cluster
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(m.Client), urls(m.Client)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.Peer), urls(m.Peer)
-	cfg.TickMs, cfg.ElectionMs = 50, 500 // so the shortest TTL is a second
+	cfg.TickMs, cfg.ElectionMs = 50, cmp.Or(m.ElectionMs, 500)
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "fatal"
 	server, err := embed.StartEtcd(cfg)
@@ -105,12 +107,17 @@ func (m *member) signal(t testing.TB, s syscall.Signal) {
 // startCluster starts servers that know each other, and returns when they answer.
 func startCluster(t testing.TB, n int) []*member {
 	t.Helper()
+	return startWith(t, n, 0)
+}
+
+func startWith(t testing.TB, n int, electionMs uint) []*member {
+	t.Helper()
 	var members []*member
 	var cluster []string
 	for i, address := range freeAddresses(t, 2*n) {
 		if i%2 == 0 {
 			name := fmt.Sprint("m", i/2)
-			members = append(members, &member{Name: name, Dir: filepath.Join(t.TempDir(), name), Client: "http://" + address})
+			members = append(members, &member{Name: name, Dir: filepath.Join(t.TempDir(), name), Client: "http://" + address, ElectionMs: electionMs})
 			continue
 		}
 		m := members[i/2]
@@ -151,7 +158,12 @@ func connect(t testing.TB, members ...*member) *clientv3.Client {
 	for _, m := range members {
 		endpoints = append(endpoints, m.Client)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            endpoints,
+		DialKeepAliveTime:    10 * time.Second, // notices a server that is stopped
+		DialKeepAliveTimeout: time.Second,
+		Logger:               zap.NewNop(),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client

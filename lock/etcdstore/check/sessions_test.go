@@ -1,0 +1,123 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func request(key, owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Key: key, Owner: owner, TTL: ttl}
+}
+
+func leases(t testing.TB, client *clientv3.Client) int {
+	t.Helper()
+	all, err := client.Leases(t.Context())
+	require.NoError(t, err)
+	return len(all.Leases)
+}
+
+func TestLocksShareOneEtcdLease(t *testing.T) {
+	client := connect(t, startCluster(t, 1)...)
+	s := open(t, client)
+	var batch []driver.Lease
+	for i := range 300 {
+		l, err := s.Acquire(t.Context(), request(fmt.Sprint(i), "client:1", time.Minute-time.Duration(i)*time.Millisecond))
+		require.NoError(t, err)
+		batch = append(batch, l)
+	}
+	assert.Equal(t, 1, leases(t, client), "TTLs are rounded up to the same second")
+	out := make([]renewal.Outcome, len(batch))
+	require.NoError(t, s.Renew(t.Context(), batch, out))
+	for i, o := range out {
+		require.Equal(t, renewal.Renewed, o, i)
+	}
+	require.NoError(t, s.Close())
+	assert.Zero(t, leases(t, client), "Close revokes the lease")
+	left, err := client.Get(t.Context(), "leasewheel/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	assert.Zero(t, left.Count, "and all locks are free")
+}
+
+// The operator revokes the session of a client that holds a lock.
+func TestARevokedSession(t *testing.T) {
+	client := connect(t, startCluster(t, 1)...)
+	s := open(t, client)
+	locks, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
+	require.NoError(t, err)
+	defer locks.Close(context.Background())
+	held, err := locks.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	got, err := client.Get(t.Context(), lockKey("k"))
+	require.NoError(t, err)
+	_, err = client.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
+	require.NoError(t, err)
+
+	next, err := s.Acquire(t.Context(), request("k", "another:1", 4*time.Second))
+	require.NoError(t, err, "the store asks with another session")
+	assert.Greater(t, next.Token, held.Token())
+	select {
+	case <-held.Done():
+	case <-time.After(time.Minute):
+		require.Fail(t, "the holder is not told")
+	}
+	var lost *renewal.LostError
+	require.ErrorAs(t, held.Err(), &lost)
+	assert.Equal(t, renewal.NotOwned, lost.Reason)
+	require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
+	out := make([]renewal.Outcome, 1)
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{next}, out))
+	assert.Equal(t, renewal.Renewed, out[0])
+}
+
+func TestAServerWithALongerMinimumTTL(t *testing.T) {
+	client := connect(t, startWith(t, 1, 2000)...)
+	s := open(t, client)
+	_, err := s.Acquire(t.Context(), request("k", "client:1", time.Second))
+	require.ErrorIs(t, err, driver.ErrBadTTL)
+	require.ErrorContains(t, err, "Options.MinTTL")
+	assert.Zero(t, leases(t, client))
+	_, err = s.Acquire(t.Context(), request("k", "client:1", 3*time.Second))
+	require.NoError(t, err)
+}
+
+// BenchmarkRenew renews 1,000 leases in each call.
+func BenchmarkRenew(b *testing.B) {
+	s := open(b, connect(b, startCluster(b, 1)...))
+	var batch []driver.Lease
+	for i := range 1000 {
+		l, err := s.Acquire(b.Context(), request(fmt.Sprint(i), "client:1", time.Minute))
+		require.NoError(b, err)
+		batch = append(batch, l)
+	}
+	out := make([]renewal.Outcome, len(batch))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Renew(b.Context(), batch, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLock acquires and releases a free lock.
+func BenchmarkLock(b *testing.B) {
+	s := open(b, connect(b, startCluster(b, 1)...))
+	for b.Loop() {
+		l, err := s.Acquire(b.Context(), request("k", "client:1", time.Minute))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Release(b.Context(), l); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
