@@ -1,0 +1,54 @@
+// Package etcdstore keeps locks in etcd. It supports Mutex, Reentrant, Multi and Election, with
+// first-come-first-served waiters, fencing tokens, inspection, listing and metadata.
+//
+//	store, err := etcdstore.New(etcdClient, nil)
+//	...
+//	locks, err := lock.New(store, nil)
+//
+// The store needs etcd 3.4.26, 3.5.9 or newer: older leaders that have been replaced may still answer
+// renewals. It uses leases and transactions, not the package concurrency of the client. Other
+// kinds of locks, Terms.MinHold and Held.Export return errors.ErrUnsupported.
+//
+// # What the server keeps
+//
+// All locks of a store with the same TTL, rounded up to seconds, share one etcd lease. So one request
+// renews them all, and the server renews a few leases, however many locks there are. A lock is a
+// key that is attached to this lease. Its value names the owner, which is a secret. Its create
+// revision is the fencing token, so tokens rise over all releases, deletions and restarts.
+// A waiter has a key in the queue of its lock, and watches only the key before its own.
+//
+// A renewal of a batch is one keep-alive for each TTL in the batch, and one read-only transaction
+// for each 128 locks. The transaction shows locks that were deleted or taken away. The keep-alive
+// writes nothing to the log of the server, and neither does the transaction. To acquire a free lock, and
+// to release it, costs one transaction each, which is written to disk by a majority.
+//
+// # Deadlines
+//
+// The deadline of a holder counts from the sending of a keep-alive that was answered, never from the
+// remaining time that a server reports. A lock that is acquired later than the last keep-alive
+// has less than its TTL at first, but two thirds at least. After the election of a leader, etcd
+// counts the TTL of all leases again from the beginning. The holder does not rely on
+// that, and the others wait longer.
+//
+// After a crash of its holder, a lock lasts for up to two TTLs, rounded up to seconds, and 2 s more,
+// see [Store.TTLLimits]; usually it is one TTL. Changes of the leader add to that. A lock that its
+// holder no longer renews, such as one with Terms.Fixed, is removed when its TTL has passed
+// and the session is renewed for other locks.
+//
+// The TTL is at least 2 s with the default election timeout of a server. [Options.MinTTL] must
+// say so if the server has another one.
+//
+// # Faults
+//
+// A lock in etcd is as safe as the promises of this module are in general: a holder whose process
+// is paused may still act after its lease has ended, so pass the token to the resource. Without a
+// majority the server answers nothing, and locks end at their deadlines.
+//
+// A member that hangs without closing its connections is noticed by the client of etcd only if
+// Config.DialKeepAliveTime and DialKeepAliveTimeout are set, such as 10 s and 3 s. Set them, and
+// give the client several endpoints. A renewal without an answer is sent again to another member.
+//
+// Closing the store revokes its leases, so everything that it still holds becomes free. An
+// operator who revokes such a lease, or deletes a key, takes the locks away; the holders learn
+// of it at their next renewal.
+package etcdstore
