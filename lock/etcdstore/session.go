@@ -137,20 +137,19 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 }
 
 // retry calls f until it is answered, at most three times. The client chooses another member for
-// each call, so a member that hangs does not cost the lease. Nothing that f asks may take effect late.
+// each call, so a member that hangs does not cost the lease. The last call has all the time of
+// ctx. Nothing that f asks may take effect late.
 func retry(ctx context.Context, ttl time.Duration, f func(ctx context.Context) error) error {
-	const tries = 3
-	var err error
-	for range tries {
-		bounded, cancel := context.WithTimeout(ctx, min(ttl/(3*tries), maxRequest))
-		err = f(bounded)
+	for range 2 {
+		bounded, cancel := context.WithTimeout(ctx, min(ttl/9, maxRequest))
+		err := f(bounded)
 		overdue := bounded.Err() != nil && ctx.Err() == nil
 		cancel()
-		if !overdue {
+		if err == nil || !overdue {
 			return err
 		}
 	}
-	return err
+	return f(ctx)
 }
 
 func isLeaseNotFound(err error) bool {

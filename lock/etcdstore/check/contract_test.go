@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"encoding/hex"
 	"testing"
 	"time"
 
@@ -23,14 +24,17 @@ func waiting(t *testing.T, s driver.Store, key string) int {
 // die puts a waiter into the queue, and abandons it with its session.
 func die(t *testing.T, client *clientv3.Client, r driver.Request) {
 	s := open(t, client)
-	before := waiting(t, s, r.Key)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := s.Wait(ctx, r)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return waiting(t, s, r.Key) > before }, time.Minute, time.Millisecond)
+	place := "leasewheel/q/" + hex.EncodeToString([]byte(r.Key)) + "/" + r.Owner
+	require.Eventually(t, func() bool { // other dead waiters leave in the meantime
+		got, err := client.Get(t.Context(), place, clientv3.WithCountOnly())
+		return err == nil && got.Count == 1
+	}, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
@@ -48,7 +52,7 @@ func TestContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New:      func(t *testing.T) driver.Store { return open(t, client) },
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, client) },
-		TTL:      4 * time.Second,
+		TTL:      6 * time.Second,
 		Inspects: true,
 		Lists:    true,
 		Waiting:  waiting,
