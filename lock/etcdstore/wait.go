@@ -63,11 +63,10 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			return l, nil
 		}
 		w.failures = 0
-		if st.place == nil {
-			continue // it has just taken its place, or lost it with its session
-		}
 		driver.Queued(ctx)
-		w.watch(ctx, st)
+		if st.place != nil { // otherwise it has just taken its place
+			w.watch(ctx, st)
+		}
 	}
 }
 
