@@ -25,10 +25,16 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	return info, err
 }
 
-// Queues reports whether the store queues the waiters of a lock, so that Inspect shows them. A
+// Queues reports whether the store queues the waiters of a Mutex, so that Inspect shows them. A
 // wrapper of stores, such as [driver.Observe], counts as a queue whatever it wraps. Queues does
 // no IO.
-func (c *Client) Queues() bool { return c != nil && c.core != nil && c.waiter != nil }
+func (c *Client) Queues() bool {
+	if c == nil || c.core == nil || c.waiter == nil {
+		return false
+	}
+	unordered, ok := c.waiter.(driver.Unordered)
+	return !ok || !unordered.Unordered(driver.Exclusive)
+}
 
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants
 // it to the next waiters. Use it for a holder that hangs but is still renewed. The holders

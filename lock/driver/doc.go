@@ -3,11 +3,12 @@
 // database/sql/driver is for authors of SQL drivers. Programs that use locks need package lock
 // only, and [Observe] if they trace the calls of their store.
 //
-// A store needs the three methods of [Store]. It may also implement [Waiter],
+// A store needs the three methods of [Store]. It may also implement [Waiter], [Unordered],
 // [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Addresser],
-// [TTLLimiter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores implements
-// all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped store
-// lacks; Lane returns 0 then, Addresses nothing, CanKeep false and TTLLimits the zero value. [Observe] is such a wrapper: it
+// [TTLLimiter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores
+// implements all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped
+// store lacks; Lane returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits the
+// zero value. [Observe] is such a wrapper: it
 // traces the calls of any store.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through

@@ -91,8 +91,8 @@ type Waiter interface {
 	// at a time, in modes Read and Permit several, and in mode Members as many as it
 	// may have waiters.
 	//
-	// Places are served in the order in which they were taken. Dead waiters delay the
-	// waiters behind them by one TTL in all, however many die together. A lost message
+	// Places are served in the order in which they were taken, except by a store that is
+	// [Unordered] in that mode. Dead waiters delay the waiters behind them by one TTL in all, however many die together. A lost message
 	// keeps nobody waiting for ever.
 	//
 	// Wait must set Lease.Sent to an instant that is right however late a message

@@ -207,6 +207,11 @@ func (o *observedStore) CanKeep(m Mode) bool {
 
 func (o *observedStore) TTLLimits() TTLLimits { return LimitsOf(o.store) }
 
+func (o *observedStore) Unordered(m Mode) bool {
+	unordered, ok := o.store.(Unordered)
+	return ok && unordered.Unordered(m)
+}
+
 func (o *observedStore) Lane(l Lease) int {
 	if laner, ok := o.store.(renewal.Laner[Lease]); ok {
 		return laner.Lane(l)

@@ -50,7 +50,7 @@ var otherProcesses = []testCase{
 		assert.Empty(f, ex.Violations())
 		assert.Equal(f, 2*clients*rounds, ex.Entered())
 	}},
-	{name: "waiters_of_several_processes_are_served_in_order", needs: needsWaiting, run: func(f *fixture) {
+	{name: "waiters_of_several_processes_are_served_in_order", needs: needsOrder, run: func(f *fixture) {
 		sides := f.sides()
 		holder := f.acquire(f.request("k"))
 		var calls []*waitCall

@@ -194,6 +194,12 @@ func (f *Faulty) CanKeep(m driver.Mode) bool {
 	return ok && keeper.CanKeep(m)
 }
 
+// Unordered implements [driver.Unordered] if the underlying store does.
+func (f *Faulty) Unordered(m driver.Mode) bool {
+	unordered, ok := f.Store.(driver.Unordered)
+	return ok && unordered.Unordered(m)
+}
+
 // Lane returns the lane of the underlying store, or 0 if that has no lanes.
 func (f *Faulty) Lane(l driver.Lease) int {
 	if laner, ok := f.Store.(renewal.Laner[driver.Lease]); ok {

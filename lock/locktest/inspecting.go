@@ -73,7 +73,7 @@ var inspecting = []testCase{
 			assert.Equal(f, leases[i].Token, h.Token)
 		}
 	}},
-	{name: "waiters_are_shown", needs: needsWaiting, run: func(f *fixture) {
+	{name: "waiters_are_shown", needs: needsOrder, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		c := f.wait("k")
 		assert.Equal(f, 1, f.inspect("k").Waiting)
@@ -84,7 +84,7 @@ var inspecting = []testCase{
 		assert.Zero(f, info.Waiting)
 		assert.Empty(f, info.Places)
 	}},
-	{name: "places_are_shown_in_the_order_of_the_queue", needs: needsWaiting, run: func(f *fixture) {
+	{name: "places_are_shown_in_the_order_of_the_queue", needs: needsOrder, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		var waiters []*waitCall
 		var want []driver.Place
@@ -106,7 +106,7 @@ var inspecting = []testCase{
 			f.release(w.get())
 		}
 	}},
-	{name: "clients_of_waiters_are_shown_in_all_modes", needs: needsWaiting, run: func(f *fixture) {
+	{name: "clients_of_waiters_are_shown_in_all_modes", needs: needsOrder, run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			key := "k" + mode.String()
 			holder := f.acquire(f.against(mode, key))
@@ -188,7 +188,7 @@ var inspecting = []testCase{
 			f.acquire(f.any(l.Mode, key))
 		}
 	}},
-	{name: "ForceRelease_serves_waiters", needs: needsWaiting, run: func(f *fixture) {
+	{name: "ForceRelease_serves_waiters", needs: needsOrder, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		first, second := f.wait("k"), f.wait("k")
 		require.NoError(f, f.force("k"))

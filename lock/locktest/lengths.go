@@ -168,7 +168,7 @@ var lengths = []testCase{
 			require.ErrorIs(f, err, driver.ErrNotAcquired, r)
 		}
 	}},
-	{name: "L3_a_waiter_keeps_its_place", ends: true, needs: needsWaiting, run: func(f *fixture) {
+	{name: "L3_a_waiter_keeps_its_place", ends: true, needs: needsOrder, run: func(f *fixture) {
 		holder := f.acquire(f.lasting(f.request("k"), 100*f.TTL))
 		first := f.waitFor(f.lasting(f.request("k"), 2*f.TTL))
 		time.Sleep(f.TTL * 5 / 2)

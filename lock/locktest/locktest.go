@@ -72,6 +72,10 @@ type Config struct {
 	// no driver.Waiter.
 	Waiting func(t *testing.T, s driver.Store, key string) int
 
+	// Unordered is set for a driver.Waiter that is driver.Unordered in all modes. The cases about
+	// the order of waiters, and about their places, are skipped.
+	Unordered bool
+
 	// Die puts a waiter into the queue of a lock and then abandons it. If Die is nil, the
 	// cases that need it are skipped.
 	Die func(t *testing.T, s driver.Store, r driver.Request)
@@ -120,6 +124,7 @@ func (c Config) check(t *testing.T) {
 		given bool
 	}{
 		{"Waiting (all cases of driver.Waiter)", c.Waiting != nil},
+		{"Unordered, which must be false (the order of waiters)", !c.Unordered},
 		{"Inspects (all cases of driver.Inspector)", c.Inspects},
 		{"Lists (all cases of driver.Lister)", c.Lists},
 		{"Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
@@ -191,7 +196,7 @@ func groups() []group {
 		{needsModes(driver.Members), batching},
 		{needsWaiting, casesOf(perModeWaiting)},
 		{both(anyMode, needsWaiting), allModesWaiting},
-		{needsWaiting, queueing},
+		{needsOrder, queueing},
 		{needsWaiting, dying},
 		{nil, available},
 		{nil, endingContexts},

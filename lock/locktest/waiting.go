@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ var waiting = []testCase{
 		l, err := f.waiter().Wait(f.ctx, r)
 		require.NoError(f, err)
 		l = complete(l, r)
-		assert.NotZero(f, l.Token)
+		assert.Equal(f, f.Tokenless, l.Token == 0)
 		assert.False(f, l.Unanswered)
 		f.fresh(l, start)
 		f.heldByOther("k")
@@ -33,7 +34,7 @@ var waiting = []testCase{
 		require.NoError(f, f.store.Release(f.ctx, l))
 		f.acquire(f.request("k"))
 	}},
-	{name: "a_released_lock_is_handed_over_in_order", needs: needsWaiting, run: func(f *fixture) {
+	{name: "a_released_lock_is_handed_over_in_order", needs: needsOrder, run: func(f *fixture) {
 		const n = 8
 		holder := f.acquire(f.request("k"))
 		var calls []*waitCall
@@ -47,7 +48,7 @@ var waiting = []testCase{
 			}
 			require.NoError(f, f.store.Release(f.ctx, holder))
 			holder = c.get()
-			assert.Greater(f, holder.Token, last, "S3")
+			f.rises(last, holder.Token) // S3
 			last = holder.Token
 			assert.False(f, holder.Sent.After(time.Now()))
 			f.heldByOther("k")
@@ -56,7 +57,7 @@ var waiting = []testCase{
 		require.NoError(f, f.store.Release(f.ctx, holder))
 		f.acquire(f.request("k"))
 	}},
-	{name: "S4_a_waiter_is_not_overtaken", needs: needsWaiting, run: func(f *fixture) {
+	{name: "S4_a_waiter_is_not_overtaken", needs: needsOrder, run: func(f *fixture) {
 		holder := f.acquire(f.request("k"))
 		c := f.wait("k")
 		require.NoError(f, f.store.Release(f.ctx, holder))
@@ -105,6 +106,13 @@ var waiting = []testCase{
 		_, err := f.waiter().Wait(f.ctx, r)
 		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.request("k"))
+	}},
+	{name: "the_store_says_whether_its_waiters_have_an_order", needs: needsWaiting, run: func(f *fixture) {
+		var want []driver.Mode
+		if f.Unordered {
+			want = f.allModes()
+		}
+		assert.ElementsMatch(f, want, f.unorderedModes(), "Config.Unordered must agree with driver.Unordered")
 	}},
 	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
 		ctx, cancel := context.WithCancelCause(f.ctx)
@@ -221,8 +229,15 @@ var waitingForEnds = []testCase{
 }
 
 func needsWaiting(c Config) bool          { return c.Waiting != nil }
+func needsOrder(c Config) bool            { return c.Waiting != nil && !c.Unordered }
 func needsWaitingAndDelete(c Config) bool { return c.Waiting != nil && c.Delete != nil }
 func needsDie(c Config) bool              { return c.Waiting != nil && c.Die != nil }
+
+// unorderedModes returns the modes in which the store says that its waiters have no order.
+func (f *fixture) unorderedModes() []driver.Mode {
+	unordered, ok := f.store.(driver.Unordered)
+	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !ok || !unordered.Unordered(m) })
+}
 
 var errCancelled = errors.New("the waiter is cancelled")
 

@@ -39,6 +39,8 @@ type Subscription struct {
 	codec       Codec
 	prefix      string // of the channels
 	idleTimeout time.Duration
+	sharded     bool
+	message     func(channel, payload string)
 
 	ctx    context.Context // ends with Cancel
 	cancel context.CancelFunc
@@ -49,7 +51,8 @@ type Subscription struct {
 	running   bool       // run is running
 	listeners map[string]*Listener
 	channels  map[string]*channel
-	active    int // listeners that are active
+	leaving   map[string]int // of sharded channels: unsubscriptions that the server has not confirmed
+	active    int            // listeners that are active
 }
 
 // channel is the state of one Redis channel.
@@ -80,6 +83,16 @@ type Options struct {
 	// IdleTimeout is how long a connection outlives the last active listener, in whole
 	// seconds. Default 30 s.
 	IdleTimeout time.Duration
+
+	// Sharded uses SSUBSCRIBE: messages arrive at the node of a cluster that serves the slot of
+	// their channel. The subscription must be at that node. If a slot moves away, the connection
+	// ends, and all listeners are told that they may have missed a message.
+	Sharded bool
+
+	// Message, if it is set, gets all messages instead of the Codec, with the name of their channel
+	// without the prefix. Listeners are then only told when a message may have been missed. Message
+	// must not block.
+	Message func(channel, payload string)
 }
 
 // New returns a subscription, which must be closed. It does no IO.
@@ -93,8 +106,11 @@ func New(open OpenFunc, codec Codec, o Options) *Subscription {
 		prefix:      o.Prefix,
 		idleTimeout: o.IdleTimeout,
 		change:      make(chan struct{}, 1),
+		sharded:     o.Sharded,
+		message:     o.Message,
 		listeners:   make(map[string]*Listener),
 		channels:    make(map[string]*channel),
+		leaving:     make(map[string]int),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -245,6 +261,18 @@ func (s *Subscription) confirmed(name string) {
 	}
 }
 
+// unsubscribed notes that the server has ended the subscription to a sharded channel. It reports
+// whether the subscription had asked for that. Otherwise the node serves the channel no more.
+func (s *Subscription) unsubscribed(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.leaving[name] > 0
+	if s.leaving[name]--; s.leaving[name] <= 0 {
+		delete(s.leaving, name)
+	}
+	return asked
+}
+
 // disconnected notes that the connection has ended. If it had worked, every listener may
 // have missed a message.
 func (s *Subscription) disconnected(worked bool) {
@@ -256,6 +284,7 @@ func (s *Subscription) disconnected(worked bool) {
 		}
 		c.requested, c.on = false, false
 	}
+	clear(s.leaving)
 	for _, l := range s.listeners {
 		l.on = false
 		if worked {
@@ -275,6 +304,9 @@ func (s *Subscription) wanted() (on, off []string) {
 			delete(s.channels, name)
 			if c.requested {
 				off = append(off, s.prefix+name)
+				if s.sharded {
+					s.leaving[name]++
+				}
 			}
 		case !c.requested:
 			c.requested = true
@@ -301,6 +333,7 @@ func (s *Subscription) stop() bool {
 	}
 	s.running = false
 	clear(s.channels)
+	clear(s.leaving)
 	for _, l := range s.listeners {
 		l.on = false
 	}

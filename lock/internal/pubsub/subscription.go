@@ -94,16 +94,33 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 func (s *Subscription) adjust(ctx context.Context, ps *redis.PubSub) bool {
 	on, off := s.wanted()
 	return withTimeout(ctx, func(ctx context.Context) error {
+		subscribe, unsubscribe := ps.Subscribe, ps.Unsubscribe
+		if s.sharded {
+			subscribe, unsubscribe = sendEach(ps.SSubscribe), sendEach(ps.SUnsubscribe)
+		}
 		if len(off) > 0 {
-			if err := ps.Unsubscribe(ctx, off...); err != nil {
+			if err := unsubscribe(ctx, off...); err != nil {
 				return err
 			}
 		}
 		if len(on) > 0 {
-			return ps.Subscribe(ctx, on...)
+			return subscribe(ctx, on...)
 		}
 		return nil
 	})
+}
+
+// sendEach returns a function that sends a command for each channel. The channels of one command
+// must have the same slot.
+func sendEach(send func(context.Context, ...string) error) func(context.Context, ...string) error {
+	return func(ctx context.Context, channels ...string) error {
+		for _, name := range channels {
+			if err := send(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // withTimeout bounds f, which may dial and write, by PingInterval.
@@ -122,12 +139,22 @@ func (s *Subscription) read(ctx context.Context, ps *redis.PubSub, worked *atomi
 		case nil:
 			return
 		case *redis.Subscription:
-			if m.Kind == "subscribe" {
+			name := strings.TrimPrefix(m.Channel, s.prefix)
+			switch m.Kind {
+			case "subscribe", "ssubscribe":
 				worked.Store(true)
-				s.confirmed(strings.TrimPrefix(m.Channel, s.prefix))
+				s.confirmed(name)
+			case "sunsubscribe":
+				if !s.unsubscribed(name) {
+					return
+				}
 			}
 		case *redis.Message:
-			s.deliver(m.Payload)
+			if s.message != nil {
+				s.message(strings.TrimPrefix(m.Channel, s.prefix), m.Payload)
+			} else {
+				s.deliver(m.Payload)
+			}
 		}
 	}
 }

@@ -1,0 +1,2 @@
+// Package redisson shares locks with Redisson.
+package redisson

@@ -1,0 +1,93 @@
+package redisson
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// shared is the server of all tests that do not affect others. Each test has its own prefix.
+var shared testredis.Shared
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis prints each failed dial
+	goleak.VerifyTestMain(shared.Around(m))
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []Kind{Lock, FencedLock, FairLock} {
+		t.Run(kind.String(), func(t *testing.T) { t.Parallel(); contract(t, shared.Server(t).Client(t), kind) })
+	}
+}
+
+// contract runs the contract on stores of one kind.
+func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
+	t.Helper()
+	open := func(t *testing.T, prefix string) driver.Store {
+		return newStore(t, rdb, &Options{Kind: kind, Prefix: prefix})
+	}
+	name := func(s driver.Store, key string) string { return s.(*Store).options.Prefix + key }
+	c := locktest.Config{
+		New:       func(t *testing.T) driver.Store { return open(t, rand.Text()+":") },
+		Another:   func(t *testing.T, s driver.Store) driver.Store { return open(t, s.(*Store).options.Prefix) },
+		TTL:       3 * time.Second,
+		Tokenless: kind != FencedLock,
+		Unordered: kind != FairLock,
+		Inspects:  true,
+		Delete: func(t *testing.T, s driver.Store, key string) {
+			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
+		},
+		Spoil: func(t *testing.T, s driver.Store, key string) {
+			_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Del(t.Context(), name(s, key))
+				p.RPush(t.Context(), name(s, key), "not a lock")
+				return nil
+			})
+			require.NoError(t, err)
+		},
+		Spoiled: func(t *testing.T, s driver.Store, key string) bool {
+			return rdb.Type(t.Context(), name(s, key)).Val() == "list"
+		},
+		Waiting: func(t *testing.T, s driver.Store, key string) int {
+			w := s.(*Store).wakeups
+			return w.listening(lockChannel(name(s, key))) + w.listening(rwChannel(name(s, key)))
+		},
+	}
+	if kind == Lock {
+		c.Modes = []driver.Mode{driver.Read, driver.Write}
+	}
+	if kind == FairLock {
+		c.Waiting = func(t *testing.T, s driver.Store, key string) int {
+			info, err := s.(*Store).Inspect(t.Context(), key)
+			require.NoError(t, err)
+			return info.Waiting
+		}
+	}
+	locktest.TestStore(t, c)
+}
+
+// listening returns the number of sleepers of a channel that have asked the server.
+func (w *wakeups) listening(channel string) int { return w.count(channel) }
+
+// newStore returns a store that is closed when the test ends.
+func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
+	t.Helper()
+	s, err := New(rdb, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+var _ = context.Background

@@ -1,0 +1,249 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+// Kind is the class of Redisson with which a Store shares its locks in mode Exclusive.
+type Kind uint8
+
+const (
+	// Lock is RLock, without fencing tokens and without order. A Store of this kind also has the
+	// modes Read and Write, with the format of RReadWriteLock.
+	Lock Kind = iota
+
+	// FencedLock is RFencedLock, with fencing tokens and without order.
+	FencedLock
+
+	// FairLock is RFairLock, which serves waiters in order and has no fencing tokens.
+	FairLock
+)
+
+// String returns the name of the class in Redisson.
+func (k Kind) String() string {
+	switch k {
+	case Lock:
+		return "RLock"
+	case FencedLock:
+		return "RFencedLock"
+	case FairLock:
+		return "RFairLock"
+	}
+	return "unknown kind"
+}
+
+// Sharding says how the processes of a cluster tell each other of releases, as
+// ShardedSubscriptionMode does in Redisson.
+type Sharding uint8
+
+const (
+	// ShardingAuto uses SPUBLISH on a cluster that knows it, Redis 7 and later.
+	ShardingAuto Sharding = iota
+
+	// ShardingOn always uses SPUBLISH on a cluster.
+	ShardingOn
+
+	// ShardingOff always uses PUBLISH.
+	ShardingOff
+)
+
+const (
+	defaultTimeout  = 3 * time.Second
+	defaultPoolSize = 16
+	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
+	defaultFairWait = 300 * time.Second
+
+	// WatchdogTTL is lockWatchdogTimeout of Redisson's Config: the TTL of locks without a lease
+	// time. It also is the default TTL of package lock.
+	WatchdogTTL = 30 * time.Second
+
+	// tombstone is how long the server refuses an owner that was released with an unanswered
+	// request. It must exceed the longest time that such a request can be on its way.
+	tombstone = 60 * time.Second
+)
+
+// Options configure a Store. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	// Kind selects the format of locks in mode Exclusive. Default Lock.
+	Kind Kind
+
+	// Prefix is put before the names of all locks, semaphores and latches, as a NameMapper does in
+	// Redisson. Default none: the key is the name.
+	Prefix string
+
+	// Sharding must be as in the Config of Redisson. Otherwise a release wakes only the waiters that
+	// have made the same choice, and others wait until the lease ends. It has no effect without a
+	// cluster. Default ShardingAuto.
+	Sharding Sharding
+
+	// FairWait is fairLockWaitTimeout of Redisson's Config: a dead waiter of a FairLock delays the
+	// waiters behind it by at most the rest of the lease and FairWait. Redisson uses it as the change
+	// of all places after each grant, so it must be the same in all processes. Default 5 minutes.
+	FairWait time.Duration
+
+	// Timeout bounds one request. The ctx may end it earlier. Default 3 s.
+	Timeout time.Duration
+
+	// PoolSize bounds the connections to a node that carry acquires and releases. Default 16; at
+	// most 10,000.
+	PoolSize int
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	opts := *o
+	if opts.FairWait == 0 {
+		opts.FairWait = defaultFairWait
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = defaultTimeout
+	}
+	if opts.PoolSize == 0 {
+		opts.PoolSize = defaultPoolSize
+	}
+	switch {
+	case opts.Kind > FairLock:
+		return opts, fmt.Errorf("redisson: Options.Kind must be Lock, FencedLock or FairLock, got %d", opts.Kind)
+	case opts.Sharding > ShardingOff:
+		return opts, fmt.Errorf("redisson: Options.Sharding must be ShardingAuto, ShardingOn or ShardingOff, got %d", opts.Sharding)
+	case opts.FairWait < time.Millisecond:
+		return opts, fmt.Errorf("redisson: Options.FairWait must be at least 1ms, got %v", opts.FairWait)
+	case opts.Timeout < 0:
+		return opts, fmt.Errorf("redisson: Options.Timeout must be above 0, got %v", opts.Timeout)
+	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
+		return opts, fmt.Errorf("redisson: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
+	}
+	return opts, nil
+}
+
+// Store is a driver.Store whose locks exclude those of Redisson. It is also a driver.Waiter and a
+// driver.Inspector. Make it with New; methods of the zero Store return an error. Its methods are
+// safe for concurrent use. They return soon after their ctx has ended, even if the server hangs. The
+// server may still execute what they have sent.
+type Store struct {
+	closing basic.Closing
+	redis   *redisconn.Client // nil in the zero Store
+	options Options
+	wakeups *wakeups
+
+	sharded atomic.Int32 // whether SPUBLISH is used: one of the constants of Sharding, ShardingAuto until that is known
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// New returns a store on the server of a *redis.Client or on the cluster of a
+// *redis.ClusterClient. It makes its own connections from the options of rdb, does not use rdb
+// otherwise and never closes it. Other clients are refused with errors.ErrUnsupported. New does no
+// IO. The store must be closed; a lock.Client closes its store.
+func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize})
+	if err != nil {
+		return nil, fmt.Errorf("redisson: %w", err)
+	}
+	s := &Store{redis: client, options: opts}
+	s.sharded.Store(int32(opts.Sharding))
+	if !client.IsCluster() {
+		s.sharded.Store(int32(ShardingOff))
+	}
+	s.wakeups = newWakeups(client)
+	return s, nil
+}
+
+// String returns a text without the password of the server.
+func (s *Store) String() string {
+	return "redisson store of " + s.options.Kind.String() + " with prefix " + basic.Quote(s.options.Prefix)
+}
+
+// GoString returns the text of String for the verb %#v.
+func (s *Store) GoString() string { return "redisson.Store{" + s.String() + "}" }
+
+// Close calls [Store.Shutdown] with a ctx that ends after one second.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Shutdown closes the store, its semaphores and its latches. Calls under way and all later calls
+// return driver.ErrStoreClosed. Shutdown closes all connections, even if ctx has ended, and then
+// waits until all calls have returned or ctx ends. The client that was given to New stays open.
+// Shutdown and Close are idempotent: every call waits, and returns the same result.
+func (s *Store) Shutdown(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return fmt.Errorf("redisson: close: %w", basic.ErrNilContext)
+	case s.redis == nil:
+		return fmt.Errorf("redisson: close: %w", errZeroStore)
+	}
+	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
+}
+
+func (s *Store) shutdown(ctx context.Context) error {
+	s.redis.Cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.end() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended: // it has just ended
+		default:
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("redisson: close: %w", err)
+	}
+	return nil
+}
+
+const closeTimeout = time.Second
+
+var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
+
+// end closes everything and waits for it.
+func (s *Store) end() error {
+	subscriptions := s.wakeups.stop()
+	for _, sub := range subscriptions {
+		sub.Cancel()
+	}
+	err := s.redis.Close()
+	var wg sync.WaitGroup
+	for _, sub := range subscriptions {
+		wg.Go(sub.Close)
+	}
+	wg.Wait()
+	s.redis.Wait() // the calls end at once, because their connections are closed
+	return err
+}
+
+var _ driver.Addresser = (*Store)(nil)
+
+// Addresses implements [driver.Addresser]. It returns the address of the server, or the addresses
+// that the cluster client was given. It does not know servers behind Sentinel.
+func (s *Store) Addresses() []string {
+	if s.redis == nil {
+		return nil
+	}
+	return s.redis.Addresses()
+}
+
+var errZeroStore = errors.New("the Store was not made by New")

@@ -1,0 +1,244 @@
+package redisson
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/luascript"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+// luaFiles holds the scripts. The header of each file says what it does, its keys, arguments and
+// reply, the files that it requires, and a bound of its work.
+//
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+var (
+	acquireScript = newScript("acquire")
+	releaseScript = newScript("release")
+	renewScript   = newScript("renew")
+
+	fencedRenewScript = newScript("fenced_renew")
+
+	fairAcquireScript = newScript("fair_acquire")
+	fairReleaseScript = newScript("fair_release")
+
+	rwAcquireScript = newScript("rw_acquire")
+	rwReleaseScript = newScript("rw_release")
+	rwRenewScript   = newScript("rw_renew")
+
+	inspectScript = newScript("inspect")
+	forceScript   = newScript("force")
+)
+
+// newScript returns the script of a file and the files that it requires. It panics if one of them
+// does not exist.
+func newScript(name string) *redisconn.Script {
+	source, err := luascript.Assemble(name, readLua)
+	if err != nil {
+		panic(fmt.Sprint("redisson: ", err))
+	}
+	return redisconn.NewScript(source)
+}
+
+func readLua(name string) (string, error) {
+	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
+	return string(text), err
+}
+
+// call is a script with its keys and arguments.
+type call struct {
+	script *redisconn.Script
+	keys   []string
+	args   []any
+}
+
+// run runs a script on the node of its keys, within Options.Timeout. Errors do not show the secret.
+func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply, error) {
+	switch {
+	case ctx == nil:
+		return redisconn.Reply{}, basic.ErrNilContext
+	case s.redis == nil:
+		return redisconn.Reply{}, errZeroStore
+	}
+	args := make([]any, 3, 3+len(c.keys)+len(c.args)) // the client sets the first two
+	args[2] = len(c.keys)
+	for i := range c.keys {
+		args = append(args, &c.keys[i])
+	}
+	reply, err := s.redis.Run(ctx, c.script, secret, append(args, c.args...))
+	return reply, fromConn(err)
+}
+
+// publish returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
+// asks the node of the name whether it knows SPUBLISH, unless Options.Sharding says so.
+func (s *Store) publish(ctx context.Context, name string) (string, error) {
+	if s.redis == nil {
+		return "", errZeroStore
+	}
+	if Sharding(s.sharded.Load()) == ShardingAuto {
+		if err := s.probeSharding(ctx, name); err != nil {
+			return "", err
+		}
+	}
+	if Sharding(s.sharded.Load()) == ShardingOn {
+		return "SPUBLISH", nil
+	}
+	return "PUBLISH", nil
+}
+
+func (s *Store) probeSharding(ctx context.Context, name string) error {
+	if ctx == nil {
+		return basic.ErrNilContext
+	}
+	if err := s.redis.Begin(ctx); err != nil {
+		return fromConn(err)
+	}
+	defer s.redis.End()
+	node, err := s.redis.Master(ctx, redisconn.SlotOf(name))
+	if err != nil {
+		return fromConn(err)
+	}
+	probe := redisconn.NewCommand("PUBSUB", "SHARDNUMSUB")
+	if err := s.redis.Do(ctx, node, probe); err != nil {
+		return fromConn(err)
+	}
+	switch {
+	case probe.Err == nil:
+		s.sharded.Store(int32(ShardingOn))
+	case probe.Refused:
+		s.sharded.Store(int32(ShardingOff))
+	default:
+		return fromConn(probe.Err)
+	}
+	return nil
+}
+
+// Replies are parsed strictly: a reply that differs from the header of its script is an error.
+// Errors show only the shape of a reply, because its content may contain an owner.
+
+// verdict is the first element of a reply of an acquire script.
+type verdict int64
+
+const (
+	refused verdict = -1
+	taken   verdict = 0
+	granted verdict = 1
+)
+
+// answer is a reply of an acquire script.
+type answer struct {
+	verdict verdict
+	token   uint64        // if granted; 0 if the kind has no tokens
+	left    time.Duration // if taken; negative if the lock does not expire
+	sent    time.Time     // an instant before the request was sent
+}
+
+func parseAnswer(reply redisconn.Reply) (answer, error) {
+	items, ok := reply.Value.([]any)
+	a := answer{sent: reply.Sent}
+	numbers := make([]int64, len(items))
+	for i, item := range items {
+		var isNumber bool
+		numbers[i], isNumber = item.(int64)
+		ok = ok && isNumber
+	}
+	switch {
+	case !ok || len(numbers) == 0:
+		return answer{}, unexpected(reply.Value)
+	case numbers[0] == int64(refused) && len(numbers) == 1:
+		a.verdict = refused
+	case numbers[0] == int64(granted) && len(numbers) == 2 && numbers[1] >= 0:
+		a.verdict, a.token = granted, uint64(numbers[1])
+	case numbers[0] == int64(taken) && len(numbers) == 2:
+		a.verdict, a.left = taken, millis(numbers[1])
+	default:
+		return answer{}, unexpected(reply.Value)
+	}
+	return a, nil
+}
+
+// millis returns a number of milliseconds as a duration, which is as long as possible if the number
+// is too large.
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// parseDone reads the reply 1 or 0.
+func parseDone(reply any) (bool, error) {
+	n, ok := reply.(int64)
+	if !ok || n < 0 || n > 1 {
+		return false, unexpected(reply)
+	}
+	return n == 1, nil
+}
+
+// parseLost reads the reply of a renew script for n leases: indexes from 1 to n in rising order.
+func parseLost(reply any, n int) ([]any, error) {
+	lost, ok := reply.([]any)
+	last := int64(0)
+	for _, item := range lost {
+		index, isNumber := item.(int64)
+		ok = ok && isNumber && index > last && index <= int64(n)
+		last = index
+	}
+	if !ok {
+		return nil, unexpected(reply)
+	}
+	return lost, nil
+}
+
+func unexpected(reply any) error {
+	if items, ok := reply.([]any); ok {
+		return fmt.Errorf("the reply does not fit the script: %d elements", len(items))
+	}
+	return fmt.Errorf("the reply does not fit the script: %T", reply)
+}
+
+// failureError says which operation failed for which key. Error leaves out the prefix of package
+// lock.
+type failureError struct {
+	verb, key string
+	err       error
+}
+
+func failed(verb, key string, err error) error { return &failureError{verb, key, err} }
+
+func (e *failureError) Error() string {
+	return "redisson: " + e.verb + " " + basic.Quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
+}
+
+func (e *failureError) Unwrap() error { return e.err }
+
+// notSentError is the error of a call that has sent nothing.
+type notSentError struct{ error }
+
+func (e notSentError) Unwrap() error { return e.error }
+
+// Is reports whether target is one of the errors that such a call matches.
+func (notSentError) Is(target error) bool {
+	return target == driver.ErrNotSent || target == driver.ErrUnavailable
+}
+
+// fromConn replaces an error of package redisconn by its equivalent in package driver, if there is
+// one.
+func fromConn(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redisconn.ErrClosed):
+		return driver.ErrStoreClosed
+	case errors.Is(err, redisconn.ErrWrongType):
+		return driver.ErrWrongType
+	}
+	return err
+}
