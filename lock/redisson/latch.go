@@ -1,0 +1,122 @@
+package redisson
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+)
+
+var (
+	latchScript      = newScript("latch")
+	latchCountScript = newScript("latch_count")
+)
+
+// Latch is an RCountDownLatch. Its methods are safe for concurrent use. Errors are those of a
+// [Semaphore].
+//
+// A Latch sends a request a second time if the first one gets no answer. The server executes only one
+// of them.
+type Latch struct {
+	store *Store
+	key   string
+}
+
+// Latch returns the RCountDownLatch of that name. It does no IO. The latch uses the connections of the
+// store and ends with it.
+func (s *Store) Latch(name string) *Latch { return &Latch{s, name} }
+
+// TrySetCount sets the count, which must be at least 1, and reports true, if the latch has none.
+func (l *Latch) TrySetCount(ctx context.Context, count int64) (bool, error) {
+	if count < 1 {
+		return false, failed("set the count of", l.key, fmt.Errorf("the count must be at least 1, got %d", count))
+	}
+	return l.change(ctx, "set the count of", "set", count)
+}
+
+// CountDown lowers the count by 1. At 0 it opens the latch: all calls of Await return, and the count
+// may be set again. Without a count CountDown does nothing.
+func (l *Latch) CountDown(ctx context.Context) error {
+	_, err := l.change(ctx, "count down", "down", 0)
+	return err
+}
+
+// Delete removes the count, which opens the latch, and reports whether there was one.
+func (l *Latch) Delete(ctx context.Context) (bool, error) {
+	return l.change(ctx, "delete", "delete", 0)
+}
+
+// Count returns the count, 0 if the latch is open.
+func (l *Latch) Count(ctx context.Context) (int64, error) {
+	n, err := l.count(ctx)
+	if err != nil {
+		return 0, failed("read the count of", l.key, err)
+	}
+	return n, nil
+}
+
+// Await waits until the count is 0, or returns why it cannot: the cause of ctx, ErrStoreClosed, or
+// that the server does not answer.
+func (l *Latch) Await(ctx context.Context) error {
+	name := l.store.options.Prefix + l.key
+	err := l.store.await(ctx, name, latchChannel(name), func() (time.Duration, error) {
+		n, err := l.count(ctx)
+		if err == nil && n > 0 {
+			return maxSleep, nil
+		}
+		return 0, err
+	})
+	if err != nil {
+		return failed("wait for", l.key, err)
+	}
+	return nil
+}
+
+func (l *Latch) count(ctx context.Context) (int64, error) {
+	name, err := l.store.nameOf(l.key)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := l.store.run(ctx, call{script: latchCountScript, keys: []string{name}}, "")
+	if err != nil {
+		return 0, err
+	}
+	n, ok := reply.Value.(int64)
+	if !ok {
+		return 0, unexpected(reply.Value)
+	}
+	return max(n, 0), nil
+}
+
+// change runs the latch script, again if the first request gets no answer.
+func (l *Latch) change(ctx context.Context, verb, what string, count int64) (bool, error) {
+	done, err := l.changeOnce(ctx, what, count, rand.Text())
+	if err != nil {
+		return false, failed(verb, l.key, err)
+	}
+	return done, nil
+}
+
+func (l *Latch) changeOnce(ctx context.Context, what string, count int64, mark string) (bool, error) {
+	name, err := l.store.nameOf(l.key)
+	if err != nil {
+		return false, err
+	}
+	publish, err := l.store.publish(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	c := call{
+		script: latchScript,
+		keys:   []string{name, latchChannel(name), tombstoneKey(name, mark)},
+		args:   []any{publish, what, count, tombstone.Milliseconds()},
+	}
+	reply, err := l.store.run(ctx, c, "")
+	if err != nil && !isPermanent(err) && ctx != nil && ctx.Err() == nil {
+		reply, err = l.store.run(ctx, c, "")
+	}
+	if err != nil {
+		return false, err
+	}
+	return parseDone(reply.Value)
+}
