@@ -75,6 +75,7 @@ var acquiring = []testCase{
 		}
 		long := f.prefix + strings.Repeat("k", driver.MaxKeyLen-len(f.prefix)-1)
 		keys = append(keys, f.prefix, long, long+"1", long+"2")
+		keys = slices.DeleteFunc(keys, func(k string) bool { return !f.usable(k) })
 		tokens := map[string]driver.Lease{}
 		for _, k := range keys {
 			r := f.request("")

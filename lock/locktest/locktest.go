@@ -20,6 +20,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,6 +57,10 @@ type Config struct {
 	// Run runs a case. Use synctest.Test for a store that runs in virtual time. By
 	// default, a case runs in parallel with others, because most cases sleep.
 	Run func(t *testing.T, f func(t *testing.T))
+
+	// NoBraces is set for a store that refuses keys with braces, because its format of keys does not
+	// keep them in one slot of a Redis Cluster.
+	NoBraces bool
 
 	// Modes lists the modes that the store supports besides Exclusive, such as AllModes.
 	// Cases of other modes are skipped, except for the one that expects
@@ -285,6 +290,9 @@ func (f *fixture) heldByOther(key string) *driver.HeldError {
 	require.ErrorIs(f, err, driver.ErrNotAcquired)
 	return held
 }
+
+// usable reports whether the store accepts the bytes of a key.
+func (f *fixture) usable(key string) bool { return !f.NoBraces || !strings.ContainsAny(key, "{}") }
 
 // rises expects that after is greater than before, if the store has tokens.
 func (f *fixture) rises(before, after uint64) {

@@ -1,2 +1,67 @@
-// Package redisson shares locks with Redisson.
+// Package redisson shares locks, semaphores and latches with Redisson, the Redis client for Java. A Go
+// service that uses it and a Java service that uses Redisson exclude each other, and each wakes the
+// waiters of the other. The package follows the format of Redisson 4.7, with scripts of its own.
+//
+// Use it to join a system that locks with Redisson. Otherwise use package redisstore, which promises
+// more: order and fencing tokens in all modes, waiters that die delay others only shortly, and the
+// expiry of all keys.
+//
+//	constructor                          class of Redisson            keys for the name n
+//	New, Kind Lock, Client.Mutex         RLock                        n
+//	New, Kind FencedLock, Client.Mutex   RFencedLock                  n, redisson_lock_token:{n}
+//	New, Kind FairLock, Client.Mutex     RFairLock                    n, redisson_lock_queue:{n}, redisson_lock_timeout:{n}
+//	New, Kind Lock, Client.RWMutex       RReadWriteLock               n, {n}:owner:rwlock_timeout:1
+//	lock.Multi                           RMultiLock                   those of its members
+//	Store.Semaphore                      RPermitExpirableSemaphore    n, {n}:timeout
+//	Store.Latch                          RCountDownLatch              n
+//
+//	class            promises                        loses
+//	RLock            exclusion until the lease ends  order, fencing tokens
+//	RFencedLock      and fencing tokens              order; the key of the token is never deleted
+//	RFairLock        and order, without tokens       a dead waiter delays others by up to FairWait
+//	RReadWriteLock   readers share                   order, fencing tokens; readers may starve writers
+//	RMultiLock       all or none                     what its members lose
+//	RPermitExpir…    as many permits as set          renewal: a permit ends with its lease
+//	RCountDownLatch  opens at 0                      expiry: the count stays until it is 0
+//
+// # Owners
+//
+// The owner of a lock has the form of Redisson, "uuid:number". Both are digests of the owner of the
+// request. All owners of a lock.Client have the same uuid. The hold count on the server always is 1,
+// because package lock counts reentrant holds itself, so a repeated request is harmless.
+//
+// # Waiting
+//
+// A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
+// has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
+// see [driver.Unordered]. A process that waits for several seconds for messages and gets none may
+// have another Options.Sharding than the JVMs.
+//
+// # Clocks
+//
+// Redisson computes the ends of the places of an RFairLock and of permits with the wall clock of each
+// JVM. This package uses the clock of the Redis server. A JVM whose clock is fast ends places and
+// permits early; one whose clock is slow ends them late. The TTLs of locks do not depend on clocks.
+//
+// # What Redisson does not see
+//
+// A release of which the server may still get an earlier request leaves a tombstone for a minute, at
+// leasewheel_tombstone:{n}:owner. The metadata of a holder or waiter are at
+// leasewheel_metadata:{n}:owner, for at most a day. Redisson reads neither.
+//
+// Do not mix kinds at one name: to Redisson an RFairLock is a free RLock while its queue is not empty,
+// and the RFencedLock and RLock of one name are the same lock with and without a token. A
+// RReadWriteLock of Redisson takes a name over that an RLock holds; this package answers
+// ErrWrongType. The names "n" and "{n}" share all keys but the lock itself.
+//
+// # Cluster
+//
+// All keys and channels of a name are in one slot. A cluster refuses names whose braces prevent that,
+// with ErrBadKey. As Redisson does, the package publishes with SPUBLISH on a cluster that knows it.
+// Redis 7 and later do.
+//
+// # Rights
+//
+// A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, SUBSCRIBE or
+// SSUBSCRIBE, PING, PUBSUB on a cluster, and those of the scripts.
 package redisson

@@ -1,8 +1,8 @@
 package redisson
 
 import (
-	"context"
 	"crypto/rand"
+	"flag"
 	"testing"
 	"time"
 
@@ -22,6 +22,10 @@ var shared testredis.Shared
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis prints each failed dial
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // most of the tests wait for a lease to end
+		panic(err)
+	}
 	goleak.VerifyTestMain(shared.Around(m))
 }
 
@@ -62,12 +66,13 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 		},
 		Waiting: func(t *testing.T, s driver.Store, key string) int {
 			w := s.(*Store).wakeups
-			return w.listening(lockChannel(name(s, key))) + w.listening(rwChannel(name(s, key)))
+			return w.count(lockChannel(name(s, key))) + w.count(rwChannel(name(s, key)))
 		},
 	}
 	if kind == Lock {
 		c.Modes = []driver.Mode{driver.Read, driver.Write}
 	}
+	_, c.NoBraces = rdb.(*redis.ClusterClient)
 	if kind == FairLock {
 		c.Waiting = func(t *testing.T, s driver.Store, key string) int {
 			info, err := s.(*Store).Inspect(t.Context(), key)
@@ -78,9 +83,6 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 	locktest.TestStore(t, c)
 }
 
-// listening returns the number of sleepers of a channel that have asked the server.
-func (w *wakeups) listening(channel string) int { return w.count(channel) }
-
 // newStore returns a store that is closed when the test ends.
 func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	t.Helper()
@@ -89,5 +91,3 @@ func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
-
-var _ = context.Background
