@@ -28,7 +28,7 @@ func (l *Lock) Metadata() string { return l.value[l.tokenLen:] }
 
 // TTL returns the time until the lock expires, and 0 if it has expired or another holder has it.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	left, err := l.run(ctx, remaining, l.value)
+	left, err := l.run(ctx, nil, remaining, l.value)
 	return time.Duration(max(left, 0)) * time.Millisecond, err
 }
 
@@ -36,10 +36,10 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // It returns ErrNotObtained if the lock has expired or another holder has it. It refuses a ttl of
 // less than a millisecond. The Options are not used.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
-	if err := l.check(ctx, l.key, ttl); err != nil {
+	if err := l.checkTTL(l.key, ttl); err != nil {
 		return err
 	}
-	changed, err := l.run(ctx, refresh, l.value, milliseconds(ttl))
+	changed, err := l.run(ctx, nil, refresh, l.value, milliseconds(ttl))
 	if err == nil && changed != 1 {
 		err = ErrNotObtained
 	}
@@ -52,6 +52,9 @@ func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) err
 func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return ErrLockNotHeld
+	}
+	if err := l.checkContext(ctx, l.key); err != nil {
+		return err
 	}
 	freed, err := inTime(ctx, func() (int64, error) { return l.send(context.WithoutCancel(ctx), release, l.value) }, nil)
 	if err == nil && freed != 1 {
@@ -71,18 +74,20 @@ func (l *Lock) obtain(ctx context.Context, ttl time.Duration, fresh bool) error 
 			_, _ = l.send(ctx, release, l.value)
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	_, err := inTime(ctx, func() (int64, error) {
-		return l.send(ctx, obtain, l.value, l.tokenLen, milliseconds(ttl))
-	}, undo)
+	_, err := l.run(ctx, undo, obtain, l.value, l.tokenLen, milliseconds(ttl))
 	return err
 }
 
-// run sends a script and returns its answer, or the error of ctx if that ends before.
-func (l *Lock) run(ctx context.Context, script *redis.Script, args ...any) (int64, error) {
-	return inTime(ctx, func() (int64, error) { return l.send(ctx, script, args...) }, nil)
+// run sends a script and returns its answer, or the error of ctx if that ends before. It sends
+// nothing if ctx has ended already. For undo see inTime.
+func (l *Lock) run(ctx context.Context, undo func(), script *redis.Script, args ...any) (int64, error) {
+	if err := l.checkContext(ctx, l.key); err != nil {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return inTime(ctx, func() (int64, error) { return l.send(ctx, script, args...) }, undo)
 }
 
 // send sends a script. It may take longer than ctx, because a client of go-redis does not return

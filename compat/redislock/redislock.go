@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -81,7 +82,7 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration, opt 
 	if opt == nil {
 		opt = &Options{}
 	}
-	if err := c.check(ctx, key, ttl); err != nil {
+	if err := cmp.Or(c.checkContext(ctx, key), c.checkTTL(key, ttl)); err != nil {
 		return nil, err
 	}
 	token := opt.Token
@@ -116,14 +117,20 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration, opt 
 	}
 }
 
-// check returns what prevents a call with a TTL.
-func (c *Client) check(ctx context.Context, key string, ttl time.Duration) error {
+// checkContext returns what prevents any call.
+func (c *Client) checkContext(ctx context.Context, key string) error {
 	switch {
 	case ctx == nil:
 		return fmt.Errorf("redislock: lock %s: the context is nil", basic.Quote(key))
 	case c == nil || basic.IsNil(c.redis):
 		return fmt.Errorf("redislock: lock %s: the client of go-redis is nil", basic.Quote(key))
-	case ttl < time.Millisecond:
+	}
+	return nil
+}
+
+// checkTTL returns what is wrong with a TTL.
+func (*Client) checkTTL(key string, ttl time.Duration) error {
+	if ttl < time.Millisecond {
 		return fmt.Errorf("redislock: lock %s: %w: %v is below 1ms", basic.Quote(key), lock.ErrBadTTL, ttl)
 	}
 	return nil

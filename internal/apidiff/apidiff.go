@@ -4,7 +4,6 @@ package apidiff
 
 import (
 	"fmt"
-	"go/constant"
 	"go/importer"
 	"go/token"
 	"go/types"
@@ -102,7 +101,7 @@ func (s speller) object(o types.Object) []string {
 	name := s.qualify(o.Pkg()) + "." + o.Name()
 	switch o := o.(type) {
 	case *types.Const:
-		return []string{fmt.Sprintf("const %s %s = %s", name, s.text(o.Type()), constant.ToInt(o.Val()).ExactString())}
+		return []string{fmt.Sprintf("const %s %s = %s", name, s.text(o.Type()), o.Val().ExactString())}
 	case *types.Var:
 		return []string{"var " + name + " " + s.text(o.Type())}
 	case *types.Func:
