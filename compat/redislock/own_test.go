@@ -98,19 +98,22 @@ func (s *server) run(script, key, value string) (any, error) {
 }
 
 func (s *server) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
-	return redis.NewCmdResult(nil, noScript{})
+	return redis.NewCmdResult(nil, noScriptError{})
 }
 
-// noScript is the answer of a server that does not know a script.
-type noScript struct{}
+// noScriptError is the answer of a server that does not know a script.
+type noScriptError struct{}
 
-func (noScript) Error() string { return "NOSCRIPT No matching script." }
-func (noScript) RedisError()   {}
+func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
+func (noScriptError) RedisError()   {}
 
-func (s *server) EvalRO(context.Context, string, []string, ...any) *redis.Cmd    { panic("not used") }
+func (s *server) EvalRO(context.Context, string, []string, ...any) *redis.Cmd { panic("not used") }
+
 func (s *server) EvalShaRO(context.Context, string, []string, ...any) *redis.Cmd { panic("not used") }
-func (s *server) ScriptExists(context.Context, ...string) *redis.BoolSliceCmd    { panic("not used") }
-func (s *server) ScriptLoad(context.Context, string) *redis.StringCmd            { panic("not used") }
+
+func (s *server) ScriptExists(context.Context, ...string) *redis.BoolSliceCmd { panic("not used") }
+
+func (s *server) ScriptLoad(context.Context, string) *redis.StringCmd { panic("not used") }
 
 func TestACallReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,9 +189,9 @@ func TestALostAnswerLeavesNoLock(t *testing.T) {
 func TestAnAnswerThatIsAnErrorIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		s.hook(func() error { return noScript{} }, nil) // any error of the server
+		s.hook(func() error { return noScriptError{} }, nil) // any error of the server
 		_, err := redislock.Obtain(t.Context(), s, "k", time.Minute, nil)
-		assert.Equal(t, noScript{}, err)
+		assert.Equal(t, noScriptError{}, err)
 		synctest.Wait()
 		assert.Equal(t, 1, s.count(), "nothing to release")
 
@@ -259,7 +262,7 @@ func TestErrorsMatchThoseOfPackageLock(t *testing.T) {
 		{redislock.ErrLockNotHeld, lock.ErrNotHeld},
 	} {
 		for _, e := range []error{lock.ErrNotAcquired, lock.ErrLost, lock.ErrNotHeld, lock.ErrUnavailable, lock.ErrClosed} {
-			assert.Equal(t, e == c.want, errors.Is(c.err, e), "%v, %v", c.err, e)
+			assert.Equal(t, errors.Is(c.want, e), errors.Is(c.err, e), "%v, %v", c.err, e)
 		}
 	}
 }

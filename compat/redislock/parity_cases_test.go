@@ -27,14 +27,14 @@ func TestALockIsAKeyWithTheToken(t *testing.T) {
 		assertTTL(t, got, time.Hour)
 
 		_, err = l.obtain(ctx, rdb, key, time.Hour, nil)
-		assert.True(t, err == l.notObtained, "the very value: %v", err)
+		assert.Equal(t, l.notObtained, err, "not wrapped")
 
 		require.NoError(t, got.Release(ctx))
 		assert.Zero(t, rdb.Exists(ctx, key).Val())
 		again, err := l.obtain(ctx, rdb, key, time.Hour, nil)
 		require.NoError(t, err)
 		assert.NotEqual(t, got.Token(), again.Token())
-		assert.True(t, got.Release(ctx) == l.notHeld, "the very value")
+		assert.Equal(t, l.notHeld, got.Release(ctx), "not wrapped")
 	})
 }
 
@@ -92,13 +92,13 @@ func TestALockThatHasExpired(t *testing.T) {
 		left, err := got.TTL(ctx)
 		assert.Zero(t, left)
 		assert.NoError(t, err)
-		assert.True(t, got.refresh(ctx, time.Minute) == l.notObtained, "the very value")
-		assert.True(t, got.Release(ctx) == l.notHeld, "the very value")
+		assert.Equal(t, l.notObtained, got.refresh(ctx, time.Minute), "not wrapped")
+		assert.Equal(t, l.notHeld, got.Release(ctx), "not wrapped")
 
 		require.NoError(t, rdb.Set(ctx, key, "another", 0).Err())
 		assert.ErrorIs(t, got.Release(ctx), l.notHeld)
 		assert.Equal(t, "another", rdb.Get(ctx, key).Val())
-		assert.True(t, l.releaseNil(ctx) == l.notHeld, "the very value")
+		assert.Equal(t, l.notHeld, l.releaseNil(ctx), "not wrapped")
 	})
 }
 
@@ -157,12 +157,12 @@ func TestContextsEndObtain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = l.obtain(ctx, rdb, key, time.Hour, &options{retry: l.linear(time.Hour)})
-		assert.True(t, err == context.DeadlineExceeded, "the very value: %v", err) //nolint:errorlint // that is the point
+		assert.Equal(t, context.DeadlineExceeded, err, "not wrapped")
 
 		ctx, cancel = context.WithCancel(t.Context())
 		retry := &counted{strategy: l.linear(time.Hour), freeAt: 1, free: cancel}
 		_, err = l.obtain(ctx, rdb, key, time.Hour, &options{retry: retry})
-		assert.True(t, err == context.Canceled, "the very value: %v", err) //nolint:errorlint // that is the point
+		assert.Equal(t, context.Canceled, err, "not wrapped")
 		_, err = l.obtain(ctx, rdb, newKey(t), time.Hour, nil)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
@@ -174,12 +174,11 @@ func TestOneOfManyObtainsALock(t *testing.T) {
 		var winners atomic.Int64
 		together(100, func(int) {
 			_, err := l.obtain(t.Context(), rdb, key, time.Minute, nil)
-			switch {
-			case err == nil:
+			if err == nil {
 				winners.Add(1)
-			default:
-				assert.ErrorIs(t, err, l.notObtained)
+				return
 			}
+			assert.ErrorIs(t, err, l.notObtained)
 		})
 		assert.EqualValues(t, 1, winners.Load())
 	})

@@ -90,16 +90,15 @@ func genValue(f func() (string, error)) option {
 }
 func fixedValue(v string) option { return genValue(func() (string, error) { return v, nil }) }
 func failFast() option           { return option{original.WithFailFast(true), redsync.WithFailFast(true)} }
+
 func shuffle() option {
 	return option{original.WithShufflePools(true), redsync.WithShufflePools(true)}
 }
+
 func setNXOnExtend() option { return option{original.WithSetNXOnExtend(), redsync.WithSetNXOnExtend()} }
+
 func drift(f float64) option {
 	return option{original.WithDriftFactor(f), redsync.WithDriftFactor(f)}
-}
-
-func timeout(f float64) option {
-	return option{original.WithTimeoutFactor(f), redsync.WithTimeoutFactor(f)}
 }
 
 // library is the original or this package.

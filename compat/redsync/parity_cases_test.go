@@ -112,7 +112,7 @@ func TestLockTriesAsOftenAsItMay(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, []int{1, 2, 3}, delays)
 
-		assert.True(t, l.newMutex(servers, key, tries(0)).Lock() == l.failed, "the very value")
+		assert.Equal(t, l.failed, l.newMutex(servers, key, tries(0)).Lock(), "not wrapped")
 		assert.Equal(t, []string{"another"}, values(t, servers, key))
 	})
 }
@@ -335,7 +335,7 @@ func TestAContextThatHasEnded(t *testing.T) {
 		cancel()
 		m := l.newMutex(servers, key)
 		assert.ErrorIs(t, m.TryLockContext(ctx), context.Canceled)
-		assert.True(t, m.LockContext(ctx) == l.failed, "the very value")
+		assert.Equal(t, l.failed, m.LockContext(ctx), "not wrapped")
 		assert.Equal(t, []string{"", "", ""}, values(t, servers, key))
 
 		require.NoError(t, m.Lock())
@@ -357,7 +357,7 @@ func TestAContextThatEndsBetweenTries(t *testing.T) {
 			cancel()
 			return time.Hour
 		}))
-		assert.True(t, m.LockContext(ctx) == l.failed, "the very value")
+		assert.Equal(t, l.failed, m.LockContext(ctx), "not wrapped")
 	})
 }
 

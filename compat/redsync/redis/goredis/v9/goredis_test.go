@@ -3,7 +3,6 @@ package goredis_test
 import (
 	"context"
 	"crypto/sha1"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -159,7 +158,7 @@ func TestEveryKindOfClient(t *testing.T) {
 			m := redsync.New(pools.NewPool(client)).NewMutex("kinds")
 			require.NoError(t, m.Lock())
 			var taken *redsync.ErrTaken
-			assert.True(t, errors.As(redsync.New(pools.NewPool(client)).NewMutex("kinds").TryLock(), &taken))
+			assert.ErrorAs(t, redsync.New(pools.NewPool(client)).NewMutex("kinds").TryLock(), &taken)
 			ok, err := m.Extend()
 			assert.True(t, ok)
 			assert.NoError(t, err)
