@@ -15,6 +15,7 @@ import (
 
 // TestRealServersThatHang uses clients without timeouts, with which go-redis waits for ever.
 func TestRealServersThatHang(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	key := newKey(t)
 	var servers []*testredis.Server
 	var patient, healthy []*redis.Client

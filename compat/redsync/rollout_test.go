@@ -19,6 +19,7 @@ import (
 // TestOldAndNewProcessesExcludeEachOther runs one program with the original and with this package
 // in its place, beside each other, as during the rollout of a release.
 func TestOldAndNewProcessesExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	programs := map[string]string{"old": build(t, false), "new": build(t, true)}
 	for _, c := range []struct {
 		name            string
