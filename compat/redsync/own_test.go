@@ -277,6 +277,24 @@ func TestOneMutexForManyGoroutines(t *testing.T) {
 	})
 }
 
+// Two calls that wait for each other at two nodes end with the time of a try.
+func TestCallsOfOneMutexDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, rs := nodes(3)
+		m := rs.NewMutex("k", redsync.WithShufflePools(true))
+		start := time.Now()
+		together(4, func(int) {
+			for range 500 {
+				if m.TryLock() == nil {
+					_, err := m.Unlock()
+					assert.NoError(t, err)
+				}
+			}
+		})
+		assert.Zero(t, time.Since(start))
+	})
+}
+
 func TestNodesHaveTheIndicesOfNew(t *testing.T) {
 	list, rs := nodes(3)
 	list[1].keys["k"] = "another"
