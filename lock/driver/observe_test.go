@@ -38,6 +38,7 @@ type shutdowner interface {
 // optional lists the interfaces that a store may implement besides Store.
 var optional = map[string]reflect.Type{
 	"Waiter":         reflect.TypeFor[driver.Waiter](),
+	"Unordered":      reflect.TypeFor[driver.Unordered](),
 	"BulkReleaser":   reflect.TypeFor[driver.BulkReleaser](),
 	"Inspector":      reflect.TypeFor[driver.Inspector](),
 	"Lister":         reflect.TypeFor[driver.Lister](),
@@ -125,6 +126,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"Addresses", nil, driver.Op{}},
 		{"CanKeep", []any{driver.Members}, driver.Op{}},
 		{"TTLLimits", nil, driver.Op{}},
+		{"Unordered", []any{driver.Write}, driver.Op{}},
 	}
 	type span struct{}
 	tested := map[string]bool{}
@@ -199,6 +201,7 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	assert.Empty(t, s.(driver.Addresser).Addresses())
 	assert.False(t, s.(driver.Keeper).CanKeep(driver.Exclusive))
 	assert.Zero(t, s.(driver.TTLLimiter).TTLLimits())
+	assert.False(t, s.(driver.Unordered).Unordered(driver.Exclusive))
 	assert.Zero(t, s.(renewal.Laner[driver.Lease]).Lane(driver.Lease{}))
 	require.NoError(t, s.(io.Closer).Close())
 	require.NoError(t, s.(shutdowner).Shutdown(ctx))
@@ -431,4 +434,9 @@ func (*closer) Close() error { return io.EOF }
 func (s *completeStore) CanKeep(m driver.Mode) bool {
 	s.called = "CanKeep"
 	return m == driver.Members
+}
+
+func (s *completeStore) Unordered(m driver.Mode) bool {
+	s.called = "Unordered"
+	return m == driver.Write
 }

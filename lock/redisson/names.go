@@ -50,6 +50,7 @@ func readerKey(name, owner string) string { return readerPrefix(name) + owner + 
 func tombstoneKey(name, owner string) string {
 	return prefixed("leasewheel_tombstone", name) + ":" + owner
 }
+
 func metadataPrefix(name string) string { return prefixed("leasewheel_metadata", name) + ":" }
 
 // wireOwner returns the owner in the form of Redisson: "uuid:number". It is a digest, so it always

@@ -137,7 +137,9 @@ func TestOptions(t *testing.T) {
 		_, err := New(rdb, &o)
 		require.EqualError(t, err, want)
 	}
-	_, err := New(redis.NewRing(&redis.RingOptions{}), nil)
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer func() { assert.NoError(t, ring.Close()) }()
+	_, err := New(ring, nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	_, err = New(nil, nil)
 	require.Error(t, err)
