@@ -1,0 +1,206 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	maxBadConns   = 100 // connections of the pool that one call finds broken
+	maxRetryPause = 20 * time.Millisecond
+)
+
+// calls counts the calls under way, and ends them when the store is closed.
+type calls struct {
+	ctx    context.Context // ends with the store
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex // guards n and idle
+	n    int
+	idle chan struct{} // made by close, closed when n is 0
+}
+
+func (c *calls) init() { c.ctx, c.cancel = context.WithCancelCause(context.Background()) }
+
+// begin counts a call, unless the store is closed.
+func (c *calls) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return driver.ErrStoreClosed
+	}
+	c.n++
+	return nil
+}
+
+func (c *calls) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n == 0 && c.idle != nil {
+		close(c.idle)
+	}
+}
+
+// close ends all calls and waits until the driver has returned from them, or until ctx ends.
+func (c *calls) close(ctx context.Context) error {
+	c.mu.Lock()
+	c.cancel(driver.ErrStoreClosed)
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+		if c.n == 0 {
+			close(c.idle)
+		}
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	default:
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// call runs f on a connection of the pool, within Options.Timeout.
+func call[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
+	if err := cause(ctx); err != nil {
+		return *new(T), err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, noAnswerError(s.options.Timeout))
+	defer cancel()
+	return callWithin(ctx, s, f)
+}
+
+// work is what a call does on a connection.
+type work[T any] func(ctx context.Context, c *sql.Conn) (T, error)
+
+// The states of a call. A call that has sent nothing when its ctx ends never will.
+const (
+	callWaiting   int32 = iota // for a connection
+	callSent                   // f runs, or has returned
+	callAbandoned              // the ctx has ended before f ran
+)
+
+// callWithin runs f on a connection of the pool and returns its results, or the cause of ctx as
+// soon as that ends. Some drivers return from a Commit or a read only when the network does, so f
+// runs on a goroutine of its own and may still run then: it must not write to anything that the
+// caller has. An error matches driver.ErrNotSent if f did not run and will not.
+func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	if err := cause(ctx); err != nil {
+		return *new(T), err
+	}
+	if err := s.calls.begin(); err != nil {
+		return *new(T), err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.calls.ctx, func() { cancel(driver.ErrStoreClosed) })
+	var state atomic.Int32
+	done := make(chan result, 1)
+	go func() {
+		defer s.calls.end()
+		defer cancel(nil)
+		defer stop()
+		var r result
+		r.err = s.attempts(ctx, &state, func(ctx context.Context, c *sql.Conn) (err error) {
+			r.value, err = f(ctx, c)
+			return err
+		})
+		done <- r
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done: // an answer counts, even if it comes at the last moment
+		return r.value, r.err
+	default:
+	}
+	err := context.Cause(ctx)
+	if state.CompareAndSwap(callWaiting, callAbandoned) {
+		err = notSentError{err}
+	}
+	return *new(T), err
+}
+
+// attempts runs f until its error is not one after which the database wants the same again.
+func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx context.Context, c *sql.Conn) error) error {
+	sent := false
+	for try := 0; ; try++ {
+		err := s.attempt(ctx, state, f)
+		if err == nil || isAnswer(err) {
+			return err
+		}
+		unsent := errors.As(err, new(notSentError))
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else {
+			err = withoutNotSent(err)
+		}
+		switch {
+		case unsent && !sent:
+			return notSentError{err}
+		case unsent || ctx.Err() != nil:
+			return err
+		case errors.Is(err, sqldriver.ErrBadConn) && try < maxBadConns:
+			// The connection was broken before, and nothing was sent. The pool drops it.
+			state.CompareAndSwap(callSent, callWaiting)
+			continue
+		case !s.dialect.wantsRetry(err):
+			return err
+		}
+		sent = true
+		timer := time.NewTimer(rand.N(min(time.Millisecond<<min(try, 5), maxRetryPause)) + 1)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// attempt runs f once. Its error matches driver.ErrNotSent if there is no connection.
+func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx context.Context, c *sql.Conn) error) error {
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return notSentError{err}
+	}
+	defer func() { _ = c.Close() }() // gives it back to the pool
+	if !state.CompareAndSwap(callWaiting, callSent) && state.Load() == callAbandoned {
+		return notSentError{context.Cause(ctx)}
+	}
+	return f(ctx, c)
+}
+
+// isAnswer reports whether an error is made of what the database has answered.
+func isAnswer(err error) bool {
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrNotHeld)
+}
+
+// withoutNotSent returns the error inside a notSentError.
+func withoutNotSent(err error) error {
+	var unsent notSentError
+	if errors.As(err, &unsent) {
+		return unsent.error
+	}
+	return err
+}

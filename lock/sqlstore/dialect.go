@@ -1,0 +1,88 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Dialect says which database a *sql.DB is of. The zero Dialect is of none.
+type Dialect struct{ dialect }
+
+// String returns the name of the database.
+func (d Dialect) String() string {
+	if d.dialect == nil {
+		return "none"
+	}
+	return d.name()
+}
+
+// dialect is what differs between databases.
+type dialect interface {
+	name() string
+	hasSchemas() bool           // a table may have the name of a schema before its own
+	hasSynchronousCommit() bool // Options.SynchronousCommit
+	hasMessages() bool          // texts.notify is a statement
+	schema() string             // the name of the file with the tables
+
+	// expressions are what stands for the names in braces in the texts of statements. The
+	// names of the tables are added to them.
+	expressions(o Options) map[string]string
+
+	// adapt replaces the texts that the dialect writes differently, and sets its own ones.
+	adapt(t *texts)
+
+	// placeholder returns the n-th parameter of a statement, from 1.
+	placeholder(n int) string
+
+	// begin begins a transaction that sees what others have committed before each of its
+	// statements, or that no other writer overlaps.
+	begin(ctx context.Context, c *sql.Conn) (transaction, error)
+
+	// acquire is the optimistic way. It tries to decide a request without a transaction.
+	// decided is false if the key may have waiters or owners that were given up.
+	acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (a answer, decided bool, err error)
+
+	// renew extends leases, of which no two are equal, and calls renewed with the index of
+	// each one that is held.
+	renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error
+
+	// release releases leases whose keys have no waiters, and calls released with the index
+	// of each one.
+	release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error
+
+	// wantsRetry reports whether the database has rolled back a transaction because of
+	// others, so that it must be repeated.
+	wantsRetry(err error) bool
+
+	// existsAlready reports whether a statement that creates something has failed because
+	// another process has created it at the same time.
+	existsAlready(err error) bool
+}
+
+// querier is what connections and transactions have in common.
+type querier interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
+// transaction is a transaction under way. rollback after commit does nothing.
+type transaction interface {
+	querier
+	commit(ctx context.Context) error
+	rollback()
+}
+
+// renewItem is one lease of a batch that is to be renewed.
+type renewItem struct {
+	key, owner []byte
+	token, ttl int64 // ttl in ms
+}
+
+// releaseItem is one lease of a batch that is to be released, and kept for some ms.
+type releaseItem struct {
+	key, owner []byte
+	keep       int64
+}

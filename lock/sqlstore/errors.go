@@ -1,0 +1,76 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var (
+	errNilContext = errors.New("the context is nil")
+	errGivenUp    = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
+)
+
+// failureError says which operation failed for which key.
+type failureError struct {
+	verb, key string
+	err       error
+}
+
+func failed(verb, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failureError{verb, key, err}
+}
+
+func (e *failureError) Error() string {
+	return "sqlstore: " + e.verb + " " + quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
+}
+
+func (e *failureError) Unwrap() error { return e.err }
+
+// notSentError is the error of a call that has sent nothing. It matches driver.ErrNotSent.
+type notSentError struct{ error }
+
+func (e notSentError) Unwrap() error { return e.error }
+
+func (notSentError) Is(target error) bool {
+	return target == driver.ErrNotSent || target == driver.ErrUnavailable
+}
+
+// noAnswerError is the cause of a call that has reached Options.Timeout.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string {
+	return fmt.Sprintf("the database has not answered within %v", time.Duration(e))
+}
+
+func (noAnswerError) Is(target error) bool { return target == driver.ErrUnavailable }
+
+// isPermanent reports whether another try would return the same error.
+func isPermanent(err error) bool {
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.Is(err, driver.ErrStoreClosed)
+}
+
+// cause returns why ctx has ended, nil if it has not.
+func cause(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return context.Cause(ctx)
+}
+
+// quote returns a key as a quoted string, without the rest of a long one.
+func quote(key string) string {
+	const most = 100
+	if len(key) > most {
+		return strconv.Quote(key[:most]) + "..."
+	}
+	return strconv.Quote(key)
+}

@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var (
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.MetadataSetter = (*Store)(nil)
+)
+
+// Inspect implements [driver.Inspector], with one statement. Info.Token is that of the last
+// grant, until a Sweep removes the row.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	info, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (driver.Info, error) { return s.inspect(ctx, c, key) })
+	return info, failed("inspect", key, err)
+}
+
+func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driver.Info, err error) {
+	rows, err := c.QueryContext(ctx, s.texts.inspect, []byte(key), []byte(key), []byte(key))
+	if err != nil {
+		return info, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var kind, token, expires sql.NullInt64
+		var now int64
+		var owner, metadata, waiter, waiterMetadata []byte
+		if err := rows.Scan(&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata); err != nil {
+			return driver.Info{}, err
+		}
+		if kind.Int64 != 0 {
+			return driver.Info{}, driver.ErrWrongType
+		}
+		info.Token = uint64(token.Int64)
+		left := time.Duration(max(expires.Int64-now, 1)) * time.Millisecond
+		switch {
+		case len(owner) == 0 || expires.Int64 < now:
+		case string(owner) == keptOwner:
+			info.FreeIn = left
+		default:
+			info.Held = 1
+			info.Holders = []driver.Holder{{Token: info.Token, ExpiresIn: left, Metadata: string(metadata), Client: driver.ClientName(string(owner))}}
+		}
+		if waiter != nil {
+			info.Places = append(info.Places, driver.Place{Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter))})
+		}
+	}
+	return info, rows.Err()
+}
+
+// ForceRelease implements [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+		err := s.locked(ctx, c, key, false, func(k *lockedKey) error {
+			if !k.isTaken() {
+				return driver.ErrNotHeld
+			}
+			return k.handOver(ctx)
+		})
+		if errors.Is(err, errNoRow) {
+			err = driver.ErrNotHeld
+		}
+		return struct{}{}, err
+	})
+	return failed("force release of", key, err)
+}
+
+// SetMetadata implements [driver.MetadataSetter].
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if err := checkMode(l.Mode); err != nil {
+		return err
+	}
+	if !isOwner(l.Owner) {
+		return driver.ErrNotHeld
+	}
+	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+		result, err := c.ExecContext(ctx, s.texts.setMetadata, []byte(metadata), []byte(l.Key), []byte(l.Owner), int64(l.Token))
+		if err != nil {
+			return struct{}{}, err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return struct{}{}, errors.Join(err, driver.ErrNotHeld)
+		}
+		return struct{}{}, nil
+	})
+	return failed("set the metadata of", l.Key, err)
+}

@@ -1,0 +1,80 @@
+package testsql
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+)
+
+// Server is a server of a test binary.
+type Server interface{ Close() }
+
+// Shared is one server for all tests of a package. It starts with the first call of Get and
+// ends after the last test:
+//
+//	var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres)) }
+type Shared[S Server] struct {
+	Launch func() (S, error)
+
+	once    sync.Once
+	started bool
+	server  S
+	err     error
+}
+
+// Get returns the server. If the program is not installed, Get skips the test, or fails it if
+// the environment variable CI is set.
+func (s *Shared[S]) Get(t testing.TB) S {
+	t.Helper()
+	s.once.Do(func() {
+		s.server, s.err = s.Launch()
+		s.started = s.err == nil
+	})
+	Check(t, s.err)
+	return s.server
+}
+
+// Check skips the test if err is a MissingError and the environment variable CI is not set, and
+// fails it for any other error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if errors.As(err, new(*MissingError)) && os.Getenv("CI") == "" {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Shared[S]) close() {
+	if s.started {
+		s.server.Close()
+	}
+}
+
+// Closer is a Shared of any server.
+type Closer interface{ close() }
+
+// Around returns a runner that runs m and then closes servers.
+func Around(m Runner, servers ...Closer) Runner { return around{m, servers} }
+
+// Runner is the interface of a *testing.M.
+type Runner interface{ Run() int }
+
+type around struct {
+	Runner
+	servers []Closer
+}
+
+// Run implements Runner.
+func (a around) Run() int {
+	defer func() {
+		for _, s := range a.servers {
+			s.close()
+		}
+	}()
+	return a.Runner.Run()
+}

@@ -1,0 +1,67 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var _ driver.Lister = (*Store)(nil)
+
+// afterAllKeys is greater than every key.
+var afterAllKeys = []byte(strings.Repeat("\xff", driver.MaxKeyLen+1))
+
+// List implements [driver.Lister]. One call reads up to 1,000 rows with the prefix, in the order
+// of their keys. The cursor is the last of these keys.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
+		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", quote(cursor), quote(prefix))
+	}
+	type page struct {
+		keys []string
+		next string
+	}
+	p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (p page, err error) {
+		rows, err := c.QueryContext(ctx, s.texts.list, []byte(cursor), []byte(prefix), endOf(prefix))
+		if err != nil {
+			return p, err
+		}
+		defer func() { _ = rows.Close() }()
+		n := 0
+		for ; rows.Next(); n++ {
+			var key []byte
+			var taken int
+			if err := rows.Scan(&key, &taken); err != nil {
+				return p, err
+			}
+			if taken == 1 {
+				p.keys = append(p.keys, string(key))
+			}
+			p.next = string(key)
+		}
+		if n < pageSize {
+			p.next = ""
+		}
+		return p, rows.Err()
+	})
+	if err != nil {
+		return nil, "", failed("list keys with prefix", prefix, err)
+	}
+	return p.keys, p.next, nil
+}
+
+// endOf returns the first string of bytes after all that begin with a prefix.
+func endOf(prefix string) []byte {
+	end := []byte(prefix)
+	for len(end) > 0 && end[len(end)-1] == 0xff {
+		end = end[:len(end)-1]
+	}
+	if len(end) == 0 {
+		return afterAllKeys
+	}
+	end[len(end)-1]++
+	return end
+}

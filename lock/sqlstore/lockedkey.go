@@ -1,0 +1,286 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// lockedKey is the row of a key within a transaction that has locked it. Every change of the
+// queue or the tombstones of a key is made in such a transaction, so all of them have an order.
+//
+// A row is in one of these states. now is the clock of the database.
+//
+//	free      owner is empty
+//	held      owner is that of the lease, expires >= now
+//	expired   owner is that of the lease, expires < now: as free
+//	kept      owner is keptOwner, expires >= now: taken by nobody, after a release with Keep
+//
+// queuedUntil and refusedUntil are instants until which the other tables may have rows of the
+// key. Statements that see only the row of the lock leave a key alone that has such rows.
+type lockedKey struct {
+	store *Store
+	tx    transaction
+	key   string
+	now   int64 // ms
+	us    int64
+	floor int64 // of new tokens
+
+	kind                      int64
+	owner                     string
+	token, expires            int64
+	metadata                  []byte
+	queuedUntil, refusedUntil int64
+
+	changed bool     // save has something to write
+	wake    []string // owners whose calls of Wait must ask, after the commit
+}
+
+// first is the first live place of a queue.
+type first struct {
+	place, expires int64
+	owner, channel string
+	metadata       []byte
+}
+
+// locked runs f in a transaction that has locked the row of a key, and commits. If there is no
+// row, it makes one if create is true, and otherwise returns errNoRow.
+func (s *Store) locked(ctx context.Context, c *sql.Conn, key string, create bool, f func(k *lockedKey) error) error {
+	tx, err := s.dialect.begin(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer tx.rollback()
+	k := &lockedKey{store: s, tx: tx, key: key}
+	err = k.lock(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		if !create {
+			return errNoRow
+		}
+		// A Sweep may delete the new row before it is locked.
+		for try := 0; try < 10 && errors.Is(err, sql.ErrNoRows); try++ {
+			if _, err = tx.ExecContext(ctx, s.texts.createRow, []byte(key)); err == nil {
+				err = k.lock(ctx)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if k.kind != 0 {
+		return driver.ErrWrongType
+	}
+	if err := f(k); err != nil {
+		return err
+	}
+	if err := k.save(ctx); err != nil {
+		return err
+	}
+	if err := tx.commit(ctx); err != nil {
+		return err
+	}
+	s.wakeUp(k.wake)
+	return nil
+}
+
+var errNoRow = errors.New("sqlstore: the key has no row")
+
+// lock locks the row and reads it.
+func (k *lockedKey) lock(ctx context.Context) error {
+	var owner []byte
+	var synced any
+	err := k.tx.QueryRowContext(ctx, k.store.texts.lockRow, []byte(k.key)).Scan(&k.kind, &owner, &k.token, &k.expires,
+		&k.metadata, &k.queuedUntil, &k.refusedUntil, &k.us, &k.floor, &synced)
+	k.owner, k.now = string(owner), k.us/1000
+	return err
+}
+
+// save writes the row.
+func (k *lockedKey) save(ctx context.Context) error {
+	if !k.changed {
+		return nil
+	}
+	_, err := k.tx.ExecContext(ctx, k.store.texts.saveRow, []byte(k.owner), k.token, k.expires, k.metadata,
+		k.queuedUntil, k.refusedUntil, []byte(k.key))
+	return err
+}
+
+// isTaken reports whether the lock is held or kept.
+func (k *lockedKey) isTaken() bool { return k.owner != "" && k.expires >= k.now }
+
+// isHeldBy reports whether an owner holds the lock.
+func (k *lockedKey) isHeldBy(owner string) bool { return k.owner == owner && k.isTaken() }
+
+// left returns the ms until the lock may be granted.
+func (k *lockedKey) left() int64 { return max(k.expires-k.now, 1) }
+
+// grant gives the lock to an owner until an instant, with a new token.
+func (k *lockedKey) grant(owner string, until int64, metadata []byte) {
+	k.token = max(k.token+1, k.us, k.floor+1)
+	k.owner, k.expires, k.metadata = owner, until, metadata
+	k.changed = true
+}
+
+// extend moves the end of the lease to an instant, unless it is later already.
+func (k *lockedKey) extend(until int64) {
+	if until > k.expires {
+		k.expires, k.changed = until, true
+	}
+}
+
+// free makes the lock free.
+func (k *lockedKey) free() {
+	k.owner, k.expires, k.metadata = "", k.now, nil
+	k.changed = true
+}
+
+// look returns the first live place of the queue, nil if there is none, and whether an owner
+// was given up.
+func (k *lockedKey) look(ctx context.Context, owner string) (next *first, refused bool, err error) {
+	if k.queuedUntil < k.now && k.refusedUntil < k.now {
+		return nil, false, nil
+	}
+	var tombstones int64
+	var place, expires sql.NullInt64
+	var nextOwner, metadata []byte
+	var channel sql.NullString
+	err = k.tx.QueryRowContext(ctx, k.store.texts.look, []byte(k.key), []byte(owner), k.now, []byte(k.key), k.now).
+		Scan(&tombstones, &place, &nextOwner, &expires, &metadata, &channel)
+	if err != nil {
+		return nil, false, err
+	}
+	if place.Valid {
+		next = &first{place: place.Int64, expires: expires.Int64, owner: string(nextOwner), channel: channel.String, metadata: metadata}
+	}
+	return next, tombstones > 0, nil
+}
+
+// grantTo gives the lock to the first live place, for the rest of it, and tells its owner.
+func (k *lockedKey) grantTo(ctx context.Context, next *first) error {
+	k.grant(next.owner, next.expires, next.metadata)
+	if err := k.removePlaces(ctx, next); err != nil {
+		return err
+	}
+	return k.tell(ctx, next)
+}
+
+// removePlaces removes a place, and those before it, which have expired.
+func (k *lockedKey) removePlaces(ctx context.Context, next *first) error {
+	_, err := k.tx.ExecContext(ctx, k.store.texts.removePlaces, []byte(k.key), next.place)
+	return err
+}
+
+// tell makes the waiter of a place ask.
+func (k *lockedKey) tell(ctx context.Context, next *first) error {
+	k.wake = append(k.wake, next.owner)
+	if next.channel == "" || k.store.texts.notify == "" {
+		return nil
+	}
+	_, err := k.tx.ExecContext(ctx, k.store.texts.notify, next.channel, messageFor(next.owner))
+	return err
+}
+
+// handOver gives the lock to the first waiter, or makes it free.
+func (k *lockedKey) handOver(ctx context.Context) error {
+	next, _, err := k.look(ctx, "")
+	switch {
+	case err != nil:
+		return err
+	case next != nil:
+		return k.grantTo(ctx, next)
+	}
+	k.queuedUntil = 0
+	k.free()
+	return nil
+}
+
+// setPlace gives an owner a place at the end of the queue, or extends the one it has, and
+// returns how many live places are before it.
+func (k *lockedKey) setPlace(ctx context.Context, r driver.Request, length int64, channel string) (ahead int, err error) {
+	end := k.now + length
+	_, err = k.tx.ExecContext(ctx, k.store.texts.setPlace, []byte(k.key), []byte(r.Owner), end, metadataOf(r), channel, []byte(k.key))
+	if err != nil {
+		return 0, err
+	}
+	if k.queuedUntil < end { // later than needed, so that most requests need not write it
+		k.queuedUntil, k.changed = end+3*length, true
+	}
+	err = k.tx.QueryRowContext(ctx, k.store.texts.ahead, []byte(k.key), k.now, []byte(k.key), []byte(r.Owner)).Scan(&ahead)
+	return ahead, err
+}
+
+// giveUp refuses an owner for the time of a tombstone.
+func (k *lockedKey) giveUp(ctx context.Context, owner string) error {
+	end := k.now + ms(tombstone)
+	if _, err := k.tx.ExecContext(ctx, k.store.texts.setTombstone, []byte(k.key), []byte(owner), end); err != nil {
+		return err
+	}
+	k.refusedUntil, k.changed = max(k.refusedUntil, end), true
+	_, err := k.tx.ExecContext(ctx, k.store.texts.removeTombstones, []byte(k.key), k.now)
+	return err
+}
+
+// ask decides a request in a transaction. With a place above 0, in ms, a request that is not
+// granted enters the queue, and is told of a grant on the channel.
+func (s *Store) ask(ctx context.Context, c *sql.Conn, r driver.Request, place int64, channel string) (a answer, err error) {
+	err = s.locked(ctx, c, r.Key, true, func(k *lockedKey) error {
+		a, err = k.decide(ctx, r, place, channel)
+		return err
+	})
+	return a, err
+}
+
+func (k *lockedKey) decide(ctx context.Context, r driver.Request, place int64, channel string) (answer, error) {
+	until := k.now + ms(r.TTL)
+	if k.isHeldBy(r.Owner) {
+		k.extend(until)
+		return answer{granted: true, token: k.token}, nil
+	}
+	next, refused, err := k.look(ctx, r.Owner)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case refused:
+		return answer{}, errGivenUp
+	case k.isTaken():
+	case next == nil:
+		k.queuedUntil = 0
+		k.grant(r.Owner, until, metadataOf(r))
+		return answer{granted: true, token: k.token}, nil
+	case next.owner == r.Owner:
+		k.grant(r.Owner, until, next.metadata)
+		return answer{granted: true, token: k.token}, k.removePlaces(ctx, next)
+	default:
+		if err := k.grantTo(ctx, next); err != nil {
+			return answer{}, err
+		}
+		if place == 0 {
+			return answer{}, nil // only waiters were in the way
+		}
+	}
+	a := answer{left: k.left()}
+	if place > 0 {
+		a.entered = true
+		a.ahead, err = k.setPlace(ctx, r, place, channel)
+	}
+	return a, err
+}
+
+// metadataOf returns the metadata of a request as the value of a column.
+func metadataOf(r driver.Request) []byte {
+	if m := r.Metadata(); m != "" {
+		return []byte(m)
+	}
+	return nil
+}
+
+// messageFor returns the text that tells an owner to ask. It does not show the owner.
+func messageFor(owner string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "leasewheel message %s", owner))
+	return hex.EncodeToString(sum[:12])
+}

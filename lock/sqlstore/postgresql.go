@@ -1,0 +1,199 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// PostgreSQL is the dialect of PostgreSQL from version 14 on, by any driver that sends
+// placeholders of the form $1. The store uses neither advisory locks nor anything else that
+// belongs to a session, so it works behind PgBouncer in transaction mode. Older versions of
+// PgBouncer do not support prepared statements; with pgx, the parameter
+// default_query_exec_mode=exec of the DSN avoids them.
+func PostgreSQL() Dialect { return Dialect{postgreSQL{}} }
+
+type postgreSQL struct{}
+
+func (postgreSQL) name() string               { return "PostgreSQL" }
+func (postgreSQL) hasSchemas() bool           { return true }
+func (postgreSQL) hasSynchronousCommit() bool { return true }
+func (postgreSQL) hasMessages() bool          { return true }
+func (postgreSQL) schema() string             { return "postgresql.sql" }
+func (postgreSQL) placeholder(n int) string   { return "$" + strconv.Itoa(n) }
+
+// expressions uses clock_timestamp, because now() is the start of the transaction. In a statement that waits for a row
+// the clock may be read before it has waited: later than the request was sent in any case, so a
+// lease is never shorter than the client assumes, and never looks expired too early.
+func (postgreSQL) expressions(o Options) map[string]string {
+	sync := "true"
+	if o.SynchronousCommit != "" {
+		sync = "(SELECT set_config('synchronous_commit', '" + o.SynchronousCommit + "', true)) <> ''"
+	}
+	return map[string]string{
+		"now":      "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)",
+		"us":       "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
+		"sync":     sync,
+		"floor_of": "0",
+		"empty":    "decode('', 'hex')",
+		"kept":     "decode('00', 'hex')",
+		"bytes":    "bytea",
+		"int":      "bigint",
+		"text":     "text",
+		"lock":     "FOR NO KEY UPDATE",
+	}
+}
+
+func (postgreSQL) adapt(t *texts) {
+	// The INSERT does nothing, and locks nothing, if the lock is seen to be taken by another.
+	// The WHERE of its UPDATE is evaluated on the newest row, after waiting for it.
+	t.acquire = `WITH seen AS (
+			SELECT expires - {now} AS rest FROM {locks}
+			WHERE lock_key = $1::bytea AND kind = 0 AND owner <> {empty} AND owner <> $2::bytea AND expires >= {now}
+		), granted AS (
+			INSERT INTO {locks} AS l (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
+			SELECT $1::bytea, 0, $2::bytea, {us}, {now} + $3::bigint, $4::bytea, 0, 0
+			WHERE NOT EXISTS (SELECT FROM seen) AND {sync}
+			ON CONFLICT (lock_key) DO UPDATE SET
+				token    = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN l.token ELSE greatest(l.token + 1, {us}) END,
+				expires  = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN greatest(l.expires, {now} + $3::bigint) ELSE {now} + $3::bigint END,
+				metadata = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN l.metadata ELSE excluded.metadata END,
+				owner    = excluded.owner
+			WHERE l.kind = 0 AND (l.owner = excluded.owner AND l.expires >= {now}
+				OR (l.owner = {empty} OR l.expires < {now}) AND l.queued_until < {now} AND l.refused_until < {now})
+			RETURNING token
+		)
+		SELECT token, 0 FROM granted UNION ALL SELECT 0, rest FROM seen`
+
+	// All batches lock their rows in the order of the keys, so no two of them wait for each
+	// other. The rows of other owners are not locked.
+	t.renew = `WITH asked AS (
+			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[], $4::text::bigint[])
+				WITH ORDINALITY AS a (lock_key, owner, token, ttl, n)
+		), locked AS MATERIALIZED (
+			SELECT l.lock_key, a.ttl, a.n FROM asked a JOIN {locks} l
+				ON l.lock_key = a.lock_key AND l.owner = a.owner AND l.token = a.token AND l.kind = 0
+			ORDER BY l.lock_key FOR NO KEY UPDATE OF l
+		)
+		UPDATE {locks} l SET expires = greatest(l.expires, {now} + k.ttl) FROM locked k
+		WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND {sync} RETURNING k.n`
+	t.release = `WITH asked AS (
+			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[])
+				WITH ORDINALITY AS a (lock_key, owner, keep, n)
+		), locked AS MATERIALIZED (
+			SELECT l.lock_key, a.keep, a.n FROM asked a JOIN {locks} l
+				ON l.lock_key = a.lock_key AND l.owner = a.owner AND l.kind = 0
+			ORDER BY l.lock_key FOR NO KEY UPDATE OF l
+		)
+		UPDATE {locks} l SET owner = CASE WHEN k.keep > 0 THEN {kept} ELSE {empty} END,
+			expires = {now} + k.keep, metadata = NULL FROM locked k
+		WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND l.queued_until < {now} AND {sync} RETURNING k.n`
+	t.notify = `SELECT pg_notify(CAST(? AS text), CAST(? AS text))`
+}
+
+func (postgreSQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
+	tx, err := c.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, err
+	}
+	return standardTx{tx}, nil
+}
+
+// standardTx is a transaction of database/sql.
+type standardTx struct{ *sql.Tx }
+
+func (t standardTx) commit(context.Context) error { return t.Commit() }
+func (t standardTx) rollback()                    { _ = t.Rollback() }
+
+func (postgreSQL) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (answer, bool, error) {
+	var token, left int64
+	err := c.QueryRowContext(ctx, t.acquire, []byte(r.Key), []byte(r.Owner), ms(r.TTL), metadataOf(r)).Scan(&token, &left)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return answer{}, false, nil
+	case err != nil:
+		return answer{}, false, err
+	case token > 0:
+		return answer{granted: true, token: token}, true, nil
+	}
+	return answer{left: max(left, 1)}, true, nil
+}
+
+func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error {
+	var keys, owners, tokens, ttls arrayText
+	for _, l := range leases {
+		keys.addBytes(l.key)
+		owners.addBytes(l.owner)
+		tokens.addInt(l.token)
+		ttls.addInt(l.ttl)
+	}
+	return ordinals(ctx, c, renewed, t.renew, keys.end(), owners.end(), tokens.end(), ttls.end())
+}
+
+func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
+	var keys, owners, keeps arrayText
+	for _, l := range leases {
+		keys.addBytes(l.key)
+		owners.addBytes(l.owner)
+		keeps.addInt(l.keep)
+	}
+	return ordinals(ctx, c, released, t.release, keys.end(), owners.end(), keeps.end())
+}
+
+// ordinals runs a statement that returns numbers from 1, and calls each with each of them less 1.
+func ordinals(ctx context.Context, c *sql.Conn, each func(i int), text string, args ...any) error {
+	rows, err := c.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var n int
+		if err := rows.Scan(&n); err != nil {
+			return err
+		}
+		each(n - 1)
+	}
+	return rows.Err()
+}
+
+// wantsRetry implements dialect: serialization failures and deadlocks.
+func (postgreSQL) wantsRetry(err error) bool { return hasState(err, "40001", "40P01") }
+
+// existsAlready implements dialect: the table, or its type, or its name in the catalog.
+func (postgreSQL) existsAlready(err error) bool { return hasState(err, "42P07", "42710", "23505") }
+
+// hasState reports whether an error of any driver has one of some SQLSTATE codes.
+func hasState(err error, codes ...string) bool {
+	var state interface{ SQLState() string }
+	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
+}
+
+// arrayText is the text of a PostgreSQL array, which every driver can send.
+type arrayText []byte
+
+func (a *arrayText) next() {
+	if len(*a) == 0 {
+		*a = append(*a, '{')
+	} else {
+		*a = append(*a, ',')
+	}
+}
+
+func (a *arrayText) addBytes(b []byte) {
+	a.next()
+	*a = append(*a, `\\x`...)
+	*a = hex.AppendEncode(*a, b)
+}
+
+func (a *arrayText) addInt(n int64) {
+	a.next()
+	*a = strconv.AppendInt(*a, n, 10)
+}
+
+func (a *arrayText) end() string { return string(append(*a, '}')) }

@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Release implements [driver.Store]. A lock with waiters goes to the first of them whose place
+// has not expired, in the transaction that ends the lease. Otherwise, in the optimistic way, a
+// release is one statement.
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	if err := checkRelease(l); err != nil {
+		return err
+	}
+	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+		if !s.options.Pessimistic && !l.Unanswered {
+			released := false
+			err := s.dialect.release(ctx, c, s.texts, []releaseItem{itemOf(l)}, func(int) { released = true })
+			if err != nil || released {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, s.releaseLocked(ctx, c, l)
+	})
+	if errors.Is(err, driver.ErrNotHeld) {
+		return err
+	}
+	return failed("release", l.Key, err)
+}
+
+// checkRelease returns an error for a lease that is in no database.
+func checkRelease(l driver.Lease) error {
+	if err := checkMode(l.Mode); err != nil {
+		return err
+	}
+	if !isOwner(l.Owner) || l.Key == "" || len(l.Key) > driver.MaxKeyLen {
+		return fmt.Errorf("sqlstore: release %s: %w: no such key or owner", quote(l.Key), driver.ErrNotHeld)
+	}
+	return nil
+}
+
+func itemOf(l driver.Lease) releaseItem {
+	return releaseItem{[]byte(l.Key), []byte(l.Owner), ms(l.Keep())}
+}
+
+// releaseLocked releases a lease in a transaction. It returns driver.ErrNotHeld if the owner did
+// not hold the lock; then it has removed its place in the queue.
+func (s *Store) releaseLocked(ctx context.Context, c *sql.Conn, l driver.Lease) error {
+	held := false
+	err := s.locked(ctx, c, l.Key, l.Unanswered, func(k *lockedKey) (err error) {
+		if l.Unanswered {
+			if err := k.giveUp(ctx, l.Owner); err != nil {
+				return err
+			}
+		}
+		held = k.isHeldBy(l.Owner)
+		switch keep := ms(l.Keep()); {
+		case held && keep > 0:
+			return k.keep(ctx, keep)
+		case held:
+			return k.handOver(ctx)
+		}
+		return k.leave(ctx, l.Owner)
+	})
+	switch {
+	case errors.Is(err, errNoRow):
+		return driver.ErrNotHeld
+	case err == nil && !held:
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// keep ends the lease, and keeps the lock taken by nobody for some ms. The first waiter must
+// learn when it becomes free.
+func (k *lockedKey) keep(ctx context.Context, keep int64) error {
+	k.owner, k.expires, k.metadata, k.changed = keptOwner, k.now+keep, nil, true
+	next, _, err := k.look(ctx, "")
+	if err != nil || next == nil {
+		return err
+	}
+	return k.tell(ctx, next)
+}
+
+// leave removes the place of an owner. Its successor must know that it is the first, because
+// only the first waiter notices at once that a lease has expired.
+func (k *lockedKey) leave(ctx context.Context, owner string) error {
+	before, _, err := k.look(ctx, owner)
+	if err != nil {
+		return err
+	}
+	if _, err := k.tx.ExecContext(ctx, k.store.texts.removePlace, []byte(k.key), []byte(owner)); err != nil {
+		return err
+	}
+	if before == nil || before.owner != owner {
+		return nil
+	}
+	next, _, err := k.look(ctx, owner)
+	if err != nil || next == nil {
+		return err
+	}
+	return k.tell(ctx, next)
+}

@@ -1,0 +1,45 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var _ driver.BulkReleaser = (*Store)(nil)
+
+// ReleaseAll implements [driver.BulkReleaser]. One statement, or one transaction in SQLite,
+// releases the locks without waiters; the others are released one by one.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	done := make([]bool, len(batch))
+	var items []releaseItem
+	var index []int // of each item in the batch
+	seen := make(map[string]bool, len(batch))
+	for i, l := range batch {
+		if !s.options.Pessimistic && !l.Unanswered && checkRelease(l) == nil && !seen[l.Owner] {
+			seen[l.Owner] = true
+			items, index = append(items, itemOf(l)), append(index, i)
+		}
+	}
+	if len(items) > 0 {
+		released, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (released []int, err error) {
+			err = s.dialect.release(ctx, c, s.texts, items, func(i int) { released = append(released, i) })
+			return released, err
+		})
+		for _, i := range index {
+			out[i], done[i] = failed("release", batch[i].Key, err), err != nil
+		}
+		if err == nil {
+			for _, i := range released {
+				done[index[i]] = true
+			}
+		}
+	}
+	for i, l := range batch {
+		if !done[i] {
+			out[i] = s.Release(ctx, l)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// SQLite is the dialect of SQLite from version 3.35 on, for the processes of one machine. The
+// package documentation says which pragmas it needs. Stores that were made with the same
+// Dialect value write one after another, instead of waiting for the lock of the file.
+func SQLite() Dialect { return Dialect{sqlite{make(chan struct{}, 1)}} }
+
+type sqlite struct {
+	writer chan struct{} // has an element while one of the stores writes
+}
+
+func (sqlite) name() string               { return "SQLite" }
+func (sqlite) hasSchemas() bool           { return false }
+func (sqlite) hasSynchronousCommit() bool { return false }
+func (sqlite) hasMessages() bool          { return false }
+func (sqlite) schema() string             { return "sqlite.sql" }
+func (sqlite) placeholder(int) string     { return "?" }
+
+func (sqlite) expressions(Options) map[string]string {
+	return map[string]string{
+		"now":      "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
+		"us":       "1000 * {now}",
+		"sync":     "1",
+		"floor_of": "(SELECT token FROM {floor})",
+		"empty":    "x''",
+		"kept":     "x'00'",
+		"bytes":    "BLOB",
+		"int":      "INTEGER",
+		"text":     "TEXT",
+		"lock":     "",
+	}
+}
+
+func (sqlite) adapt(t *texts) {
+	t.acquire = `INSERT INTO {locks} AS l (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
+		VALUES (?1, 0, ?2, max({us}, 1 + {floor_of}), {now} + ?3, ?4, 0, 0)
+		ON CONFLICT (lock_key) DO UPDATE SET
+			token    = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN l.token ELSE max(l.token + 1, {us}) END,
+			expires  = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN max(l.expires, {now} + ?3) ELSE {now} + ?3 END,
+			metadata = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN l.metadata ELSE excluded.metadata END,
+			owner    = excluded.owner
+		WHERE l.kind = 0 AND (l.owner = excluded.owner AND l.expires >= {now}
+			OR (l.owner = {empty} OR l.expires < {now}) AND l.queued_until < {now} AND l.refused_until < {now})
+		RETURNING token`
+	t.renew = `UPDATE {locks} SET expires = max(expires, {now} + ?)
+		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
+	t.release = `UPDATE {locks} SET owner = CASE WHEN ?1 > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?1, metadata = NULL
+		WHERE lock_key = ?2 AND kind = 0 AND owner = ?3 AND expires >= {now} AND queued_until < {now}`
+}
+
+// write runs f while no other store of the dialect writes.
+func (d sqlite) write(ctx context.Context, f func() error) error {
+	select {
+	case d.writer <- struct{}{}:
+	case <-ctx.Done():
+		return notSentError{context.Cause(ctx)}
+	}
+	defer func() { <-d.writer }()
+	return f()
+}
+
+// begin begins with BEGIN IMMEDIATE: a transaction that reads first and becomes a writer later
+// fails if another has written in between.
+func (d sqlite) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
+	select {
+	case d.writer <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		<-d.writer
+		return nil, err
+	}
+	return &sqliteTx{Conn: c, writer: d.writer}, nil
+}
+
+// sqliteTx is a transaction that was begun by a statement.
+type sqliteTx struct {
+	*sql.Conn
+	writer chan struct{}
+	done   bool
+}
+
+func (t *sqliteTx) commit(ctx context.Context) error {
+	_, err := t.ExecContext(ctx, "COMMIT")
+	if err == nil {
+		t.end()
+	}
+	return err
+}
+
+// rollback closes the connection if it cannot be used again.
+func (t *sqliteTx) rollback() {
+	if t.done {
+		return
+	}
+	defer t.end()
+	if _, err := t.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		_ = t.Raw(func(any) error { return sqldriver.ErrBadConn })
+	}
+}
+
+func (t *sqliteTx) end() {
+	t.done = true
+	<-t.writer
+}
+
+func (d sqlite) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (a answer, decided bool, err error) {
+	err = c.QueryRowContext(ctx, t.seen, []byte(r.Key), []byte(r.Owner)).Scan(&a.left)
+	if err == nil {
+		a.left = max(a.left, 1)
+		return a, true, nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return answer{}, false, err
+	}
+	err = d.write(ctx, func() error {
+		return c.QueryRowContext(ctx, t.acquire, []byte(r.Key), []byte(r.Owner), ms(r.TTL), metadataOf(r)).Scan(&a.token)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return answer{}, false, nil
+	}
+	a.granted = err == nil
+	return a, a.granted, err
+}
+
+func (d sqlite) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error {
+	return d.each(ctx, c, t.renew, len(leases), func(i int) []any {
+		return []any{leases[i].ttl, leases[i].key, leases[i].owner, leases[i].token}
+	}, renewed)
+}
+
+func (d sqlite) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
+	return d.each(ctx, c, t.release, len(leases), func(i int) []any {
+		return []any{leases[i].keep, leases[i].key, leases[i].owner}
+	}, released)
+}
+
+// each runs a statement n times in one transaction, and calls changed for each run that has
+// changed a row.
+func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args func(i int) []any, changed func(i int)) error {
+	tx, err := d.begin(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer tx.rollback()
+	statement, err := c.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = statement.Close() }()
+	var found []int
+	for i := range n {
+		result, err := statement.ExecContext(ctx, args(i)...)
+		if err != nil {
+			return err
+		}
+		rows, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if rows > 0 {
+			found = append(found, i)
+		}
+	}
+	if err := tx.commit(ctx); err != nil {
+		return err
+	}
+	for _, i := range found {
+		changed(i)
+	}
+	return nil
+}
+
+// wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection.
+func (sqlite) wantsRetry(err error) bool {
+	var code interface{ Code() int }
+	if errors.As(err, &code) {
+		return code.Code()&0xff == 5
+	}
+	return strings.Contains(err.Error(), "database is locked")
+}
+
+// existsAlready implements dialect. Statements that create something run one after another.
+func (sqlite) existsAlready(error) bool { return false }

@@ -1,0 +1,153 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Store keeps locks in tables of a SQL database. It implements [driver.Store],
+// [driver.Waiter], [driver.BulkReleaser], [driver.Keeper], [driver.Inspector], [driver.Lister],
+// [driver.MetadataSetter], [driver.Exporter] and renewal.Explainer, in mode Exclusive. For the
+// other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
+type Store struct {
+	db      *sql.DB
+	dialect dialect
+	texts   *texts
+	options Options
+	calls   calls
+
+	mu      sync.Mutex               // guards waiters
+	waiters map[string]chan struct{} // the calls of Wait, by owner; a message makes one ask
+}
+
+var (
+	_ driver.Store        = (*Store)(nil)
+	_ driver.BulkReleaser = (*Store)(nil)
+	_ driver.Keeper       = (*Store)(nil)
+)
+
+// New returns a store on a database that has the tables; see [CreateSchema]. It does no IO. The
+// store does not close db. A nil options means the defaults.
+//
+// A store uses as many connections of db as it has calls under way. A db.SetMaxOpenConns below
+// that makes calls wait for one another, renewals too. SQLite needs more than one connection,
+// and the pragmas that the package documentation names.
+func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("sqlstore: the *sql.DB is nil")
+	}
+	if d.dialect == nil {
+		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL() or SQLite()")
+	}
+	o, err := options.checked(d.dialect)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, dialect: d.dialect, texts: newTexts(d.dialect, o), options: o, waiters: make(map[string]chan struct{})}
+	s.calls.init()
+	return s, nil
+}
+
+// Acquire implements [driver.Store]. In the optimistic way a lock that is free, taken or already
+// held by the owner costs one statement, which writes nothing if the lock is taken. A
+// transaction decides while the key has waiters or owners that were given up.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	if err := checkRequest(r); err != nil {
+		return driver.Lease{}, err
+	}
+	sent := time.Now()
+	a, err := s.acquire(ctx, r)
+	if err != nil {
+		return driver.Lease{}, failed("acquire", r.Key, err)
+	}
+	if !a.granted {
+		return driver.Lease{}, a.held(r.Key)
+	}
+	return driver.Lease{Request: r, Token: uint64(a.token), Sent: sent}, nil
+}
+
+// acquire tries once to take the lock.
+func (s *Store) acquire(ctx context.Context, r driver.Request) (answer, error) {
+	return call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
+		if !s.options.Pessimistic {
+			if a, decided, err := s.dialect.acquire(ctx, c, s.texts, r); err != nil || decided {
+				return a, err
+			}
+		}
+		return s.ask(ctx, c, r, 0, "")
+	})
+}
+
+// answer is what the database says to a request for a lock.
+type answer struct {
+	granted bool
+	token   int64 // if granted
+	left    int64 // otherwise: the ms until the blocking lease has ended, 0 if only waiters are in the way
+	entered bool  // the owner has a place in the queue
+	ahead   int   // if entered: how many live places are before it
+}
+
+// held returns the error of an Acquire that was not granted.
+func (a answer) held(key string) error {
+	return &driver.HeldError{Key: key, ExpiresIn: time.Duration(a.left) * time.Millisecond}
+}
+
+// CanKeep implements [driver.Keeper].
+func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+
+// Close ends all calls of the store, which then return [driver.ErrStoreClosed], as all later
+// ones do. It does not close the *sql.DB, which belongs to the caller of New. Close waits up to
+// 5 s for the driver to return from the calls. It is idempotent and returns nil unless that time
+// has passed.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 5*time.Second, errors.New("sqlstore: the driver has not returned from all calls"))
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Shutdown is Close with a context, which bounds how long it waits.
+func (s *Store) Shutdown(ctx context.Context) error { return s.calls.close(ctx) }
+
+// checkRequest returns an error for a request that no store can grant.
+func checkRequest(r driver.Request) error {
+	if err := checkMode(r.Mode); err != nil {
+		return err
+	}
+	switch {
+	case r.Key == "" || len(r.Key) > driver.MaxKeyLen:
+		return fmt.Errorf("sqlstore: %w: %s has %d bytes, want 1 to %d", driver.ErrBadKey, quote(r.Key), len(r.Key), driver.MaxKeyLen)
+	case !isOwner(r.Owner):
+		return fmt.Errorf("sqlstore: the owner of a request for %s has %d bytes, want 2 to %d", quote(r.Key), len(r.Owner), maxOwnerLen)
+	case r.TTL <= 0 || r.TTL > driver.MaxTTL:
+		return fmt.Errorf("sqlstore: %w: %v for %s, want up to %v", driver.ErrBadTTL, r.TTL, quote(r.Key), driver.MaxTTL)
+	case len(r.Metadata()) > driver.MaxMetadataLen:
+		return fmt.Errorf("sqlstore: the metadata of %s have %d bytes, want at most %d", quote(r.Key), len(r.Metadata()), driver.MaxMetadataLen)
+	}
+	return nil
+}
+
+func checkMode(m driver.Mode) error {
+	if m != driver.Exclusive {
+		return fmt.Errorf("sqlstore: mode %v: %w", m, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// maxOwnerLen is more than any client uses.
+const maxOwnerLen = 200
+
+// isOwner reports whether an owner may hold a lock. In the table, an empty owner means a free
+// lock, and the single byte of keptOwner one that is kept taken by nobody.
+func isOwner(owner string) bool { return len(owner) > 1 && len(owner) <= maxOwnerLen }
+
+// keptOwner is the owner of a lock that was released and is kept taken by nobody.
+const keptOwner = "\x00"
+
+// ms returns a duration in milliseconds, rounded up.
+func ms(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

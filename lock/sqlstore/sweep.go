@@ -1,0 +1,64 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// placesKept is for how long Sweep leaves a place that has ended. A waiter that was paused for
+// less keeps its position.
+const placesKept = 10 * time.Minute
+
+// Sweep deletes the rows of locks that have been free for Options.KeepTokens, of waiters that
+// died, and of owners that were given up, and returns how many rows of locks it has deleted.
+// Nothing else deletes the row of a lock, so a program that locks ever new keys should call
+// Sweep once a day or so, from any process; it is safe at any time. It reads the table of the
+// locks once, in statements for 1,000 rows each.
+func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
+	for _, t := range []struct {
+		text string
+		args []any
+	}{{s.texts.sweepPlaces, []any{ms(placesKept)}}, {s.texts.sweepTombstones, nil}} {
+		if _, err := s.sweep(ctx, t.text, t.args...); err != nil {
+			return 0, err
+		}
+	}
+	after := []byte{}
+	for {
+		last, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (last []byte, err error) {
+			err = c.QueryRowContext(ctx, s.texts.sweepPage, after).Scan(&last)
+			return last, err
+		})
+		end := errors.Is(err, sql.ErrNoRows)
+		if end {
+			last, err = afterAllKeys, nil
+		}
+		if err != nil {
+			return removed, fmt.Errorf("sqlstore: sweep: %w", err)
+		}
+		n, err := s.sweep(ctx, s.texts.sweepRows, after, last, ms(s.options.KeepTokens))
+		removed += n
+		if err != nil || end {
+			return removed, err
+		}
+		after = last
+	}
+}
+
+// sweep runs one statement that deletes rows, and returns how many.
+func (s *Store) sweep(ctx context.Context, text string, args ...any) (int64, error) {
+	n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
+		result, err := c.ExecContext(ctx, text, args...)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	})
+	if err != nil {
+		err = fmt.Errorf("sqlstore: sweep: %w", err)
+	}
+	return n, err
+}
