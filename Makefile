@@ -11,6 +11,11 @@ NEWEST_ROWS := hot-0,hot-1m,par-1m,replace,reset,fire,rearm,bytes,gc
 TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
 
+# The modules whose tests need database servers. SQLite is C that was translated to Go: the race
+# detector makes it ten times slower, and would find nothing of this project there.
+STORES     := lock/sqlstore
+STOREFLAGS := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -p=1 -parallel=16
+
 # Modules are built without a go.work file.
 export GOWORK := off
 
@@ -19,6 +24,9 @@ each = @set -e; for m in $(1); do echo "== $$m"; (cd "$$m" && $(2)); done
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup-stores: ## Install the database servers that test-stores needs
+	@.ci/setup-stores
 
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
@@ -57,8 +65,11 @@ examples: setup ## Run the examples in the documentation and the programs in exa
 test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
 
-nested: setup ## Build, vet and test the nested modules
-	$(call each,$(NESTED),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
+test-stores: setup setup-stores ## Build, vet and test the stores on databases, under the race detector
+	$(call each,$(STORES),go build ./... && go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...)
+
+nested: setup ## Build, vet and test the nested modules, except those of test-stores
+	$(call each,$(filter-out $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
 
 interop: setup ## Contend for locks with the libraries of other languages: needs python3, node and a JDK
 	cd interop && go test -race -count=1 $(ARGS)
@@ -104,4 +115,4 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup test test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo
+.PHONY: help setup setup-stores test test-stores test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo

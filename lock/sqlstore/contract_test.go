@@ -15,6 +15,12 @@ import (
 func TestContract(t *testing.T) {
 	t.Run("PostgreSQL/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{}) })
 	t.Run("PostgreSQL/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{Pessimistic: true}) })
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		t.Run("PgBouncer/"+mode, func(t *testing.T) {
+			t.Parallel()
+			testContract(t, newBouncer(t, "default_query_exec_mode="+mode), Options{Pessimistic: mode == "exec"})
+		})
+	}
 	t.Run("SQLite/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{}) })
 	t.Run("SQLite/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{Pessimistic: true}) })
 }

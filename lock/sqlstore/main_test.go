@@ -22,7 +22,16 @@ import (
 
 var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres)) }
+// bouncer is a PgBouncer in transaction mode before the shared server.
+var bouncer = testsql.Shared[*testsql.Bouncer]{Launch: func() (*testsql.Bouncer, error) {
+	server, err := postgres.Try()
+	if err != nil {
+		return nil, err
+	}
+	return testsql.LaunchBouncer(server)
+}}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &bouncer, &postgres)) }
 
 // database is a database with the tables of one test.
 type database struct {
@@ -35,6 +44,12 @@ type database struct {
 func newPostgres(t testing.TB, params ...string) *database {
 	t.Helper()
 	return newDatabase(t, "pgx", postgres.Get(t).DSN(params...), PostgreSQL(), "t"+strings.ToLower(rand.Text()))
+}
+
+// newBouncer returns tables of their own on the shared server, by way of the PgBouncer.
+func newBouncer(t testing.TB, params ...string) *database {
+	t.Helper()
+	return newDatabase(t, "pgx", bouncer.Get(t).DSN(params...), PostgreSQL(), "t"+strings.ToLower(rand.Text()))
 }
 
 // newSQLite returns a file of its own.
@@ -60,6 +75,9 @@ func newDatabase(t testing.TB, name, dsn string, d Dialect, table string) *datab
 func (d *database) store(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Table = d.table
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second // of a busy machine
+	}
 	if o.PollInterval == 0 {
 		o.PollInterval = 5 * time.Millisecond
 	}

@@ -29,12 +29,18 @@ type Shared[S Server] struct {
 // the environment variable CI is set.
 func (s *Shared[S]) Get(t testing.TB) S {
 	t.Helper()
+	server, err := s.Try()
+	Check(t, err)
+	return server
+}
+
+// Try returns the server, or why there is none.
+func (s *Shared[S]) Try() (S, error) {
 	s.once.Do(func() {
 		s.server, s.err = s.Launch()
 		s.started = s.err == nil
 	})
-	Check(t, s.err)
-	return s.server
+	return s.server, s.err
 }
 
 // Check skips the test if err is a MissingError and the environment variable CI is not set, and

@@ -1,0 +1,79 @@
+package testsql
+
+import (
+	"database/sql"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Bouncer is a PgBouncer in transaction mode before a PostgreSQL server.
+type Bouncer struct {
+	dir     string
+	port    int
+	process *process
+}
+
+// LaunchBouncer starts a PgBouncer.
+func LaunchBouncer(p *Postgres) (*Bouncer, error) {
+	path, err := find("pgbouncer", "/usr/sbin", "/usr/local/sbin")
+	if err != nil {
+		return nil, err
+	}
+	b := &Bouncer{}
+	if b.dir, err = folder(); err != nil {
+		return nil, err
+	}
+	if b.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	ini := filepath.Join(b.dir, "pgbouncer.ini")
+	text := fmt.Sprintf(`[databases]
+postgres = host=127.0.0.1 port=%d dbname=postgres user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 500
+ignore_startup_parameters = extra_float_digits
+`, p.port, b.port)
+	if err := os.WriteFile(ini, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	if err := give(ini); err != nil {
+		return nil, err
+	}
+	if b.process, err = start(path, ini); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("pgx", b.DSN("default_query_exec_mode=exec"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }()
+	for end := time.Now().Add(startTime); time.Now().Before(end) && !b.process.hasExited(); time.Sleep(20 * time.Millisecond) {
+		if err = db.Ping(); err == nil {
+			return b, nil
+		}
+	}
+	b.Close()
+	return nil, fmt.Errorf("testsql: pgbouncer does not answer: %w\n%s", err, b.process.output.String())
+}
+
+// DSN returns the URL of the database by way of the PgBouncer.
+func (b *Bouncer) DSN(params ...string) string {
+	return dsn(net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)), params)
+}
+
+// Close ends the PgBouncer and removes its folder.
+func (b *Bouncer) Close() {
+	_ = b.process.cmd.Process.Kill()
+	<-b.process.exited
+	_ = os.RemoveAll(b.dir)
+}

@@ -1,0 +1,233 @@
+// Package pglisten receives the notifications of PostgreSQL for the waiters of a sqlstore.Store,
+// so that a lock that is handed over arrives after one round trip instead of at the next poll:
+//
+//	listener, err := pglisten.New("postgres://…", nil)
+//	…
+//	defer listener.Close()
+//	store, err := sqlstore.New(db, sqlstore.PostgreSQL(), &sqlstore.Options{Listener: listener})
+//
+// A Listener has one connection of its own. LISTEN belongs to a session, so the connection must
+// not lead through PgBouncer in transaction mode; the database of the store may.
+//
+// The package is in the module of sqlstore, whose tests need pgx anyway. Programs that do not
+// import it compile nothing of pgx.
+package pglisten
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/sqlstore"
+)
+
+const (
+	pingEvery = 5 * time.Second // a connection that is silent for so long is tested
+	timeout   = 3 * time.Second // of a ping, and of everything until the server listens
+	minPause  = 100 * time.Millisecond
+	maxPause  = 5 * time.Second
+)
+
+// Options configure a Listener. A nil *Options means the defaults.
+type Options struct {
+	// Logger logs when the connection is lost and when it is back. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Listener is a sqlstore.Listener. Its methods are safe for concurrent use. It connects in the
+// background, and connects again after a failure; meanwhile the waiters poll.
+type Listener struct {
+	config  *pgx.ConnConfig
+	channel string // of this Listener
+	logger  *slog.Logger
+	cancel  context.CancelFunc
+	done    chan struct{} // closed after the goroutine has ended
+
+	mu          sync.Mutex // guards all below
+	listening   bool       // the server sends what is notified on the channel
+	subscribers map[string]map[int]func()
+	next        int // the id of the next subscriber
+}
+
+var _ sqlstore.Listener = (*Listener)(nil)
+
+// New returns a Listener for a database, and starts to connect. It returns an error if dsn, a URL
+// or a list of keywords and values, is malformed.
+func New(dsn string, options *Options) (*Listener, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("pglisten: bad DSN: %w", err) // does not show the password
+	}
+	l := &Listener{config: config, channel: newChannel(), logger: slog.Default(), done: make(chan struct{}), subscribers: map[string]map[int]func(){}}
+	if options != nil && options.Logger != nil {
+		l.logger = options.Logger
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	go l.run(ctx)
+	return l, nil
+}
+
+// newChannel returns a random name. Every Listener has its own, so that a notification wakes one
+// process only.
+func newChannel() string {
+	b := make([]byte, 12)
+	_, _ = rand.Read(b) // never fails
+	return "leasewheel_" + hex.EncodeToString(b)
+}
+
+// Channel implements sqlstore.Listener.
+func (l *Listener) Channel() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.listening {
+		return ""
+	}
+	return l.channel
+}
+
+// Subscribe implements sqlstore.Listener.
+func (l *Listener) Subscribe(text string, wake func()) (unsubscribe func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := l.next
+	l.next++
+	if l.subscribers[text] == nil {
+		l.subscribers[text] = map[int]func(){}
+	}
+	l.subscribers[text][id] = wake
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.subscribers[text], id)
+		if len(l.subscribers[text]) == 0 {
+			delete(l.subscribers, text)
+		}
+	}
+}
+
+// Close closes the connection. The waiters poll from then on. It is idempotent and returns nil.
+func (l *Listener) Close() error {
+	l.cancel()
+	<-l.done
+	return nil
+}
+
+// run connects and receives until ctx ends.
+func (l *Listener) run(ctx context.Context) {
+	defer close(l.done)
+	failed := false
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := l.session(ctx, func() {
+			if failed {
+				l.logger.Info("pglisten: connected again")
+			}
+			failed, pause = false, minPause
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if !failed {
+			l.logger.Warn("pglisten: not connected; waiters poll", "error", err)
+			failed = true
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// session connects, calls connected, and passes notifications on until the connection fails.
+func (l *Listener) session(ctx context.Context, connected func()) error {
+	conn, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(ending)
+	}()
+	l.setListening(true)
+	defer l.setListening(false)
+	connected()
+	for {
+		n, err := receive(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if n != "" {
+			l.deliver(n)
+		}
+	}
+}
+
+func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+l.channel); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// receive returns the text of the next notification, or "" if the server has answered a ping.
+func receive(ctx context.Context, conn *pgx.Conn) (string, error) {
+	quiet, cancel := context.WithTimeout(ctx, pingEvery)
+	defer cancel()
+	n, err := conn.WaitForNotification(quiet)
+	if err == nil {
+		return n.Payload, nil
+	}
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || conn.IsClosed() {
+		return "", err
+	}
+	ping, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return "", conn.Ping(ping)
+}
+
+// setListening changes the channel, and wakes all waiters, because messages may have been missed.
+func (l *Listener) setListening(listening bool) {
+	l.mu.Lock()
+	l.listening = listening
+	var all []func()
+	for _, some := range l.subscribers {
+		for _, wake := range some {
+			all = append(all, wake)
+		}
+	}
+	l.mu.Unlock()
+	for _, wake := range all {
+		wake()
+	}
+}
+
+// deliver wakes the waiters for a text.
+func (l *Listener) deliver(text string) {
+	l.mu.Lock()
+	var some []func()
+	for _, wake := range l.subscribers[text] {
+		some = append(some, wake)
+	}
+	l.mu.Unlock()
+	for _, wake := range some {
+		wake()
+	}
+}
