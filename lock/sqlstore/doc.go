@@ -1,6 +1,6 @@
 // Package sqlstore keeps locks in tables of a SQL database: PostgreSQL, or SQLite for the
-// processes of one machine. It is for programs that have such a database already and want no other server for
-// their locks. The user brings the *sql.DB and its driver; this package imports none.
+// processes of one machine. It is for programs that have such a database and want no other
+// server for their locks. The caller brings the *sql.DB and its driver; this package imports none.
 //
 //	db, err := sql.Open("pgx", "postgres://…")
 //	…
@@ -9,4 +9,44 @@
 //	store, err := sqlstore.New(db, sqlstore.PostgreSQL(), nil)
 //	…
 //	client, err := lock.New(store, nil)
+//
+// The page [locks in a database] says what such a store is good for, and how it solves the
+// problems that locks in databases have.
+//
+// # Modes
+//
+// The store has mode Exclusive, which Mutex, Reentrant, Multi, Do and Election use. A key has one
+// row, so that one statement can decide who holds it. Locks with several holders would need a row
+// for each of them, and a transaction for each request. Use redisstore for RWMutex, Semaphore and
+// Batch.
+//
+// # Clock
+//
+// Leases expire by the clock of the database: clock_timestamp() in PostgreSQL, and the clock of
+// the machine in SQLite, read in the statement that uses it. Clients send durations only. The
+// clock must be slewed. If it is stepped forward, leases end early by as much, before their
+// holders notice. If it is stepped back, leases last longer by as much.
+//
+// # Tokens
+//
+// A token is the instant of the grant in microseconds, or one more than the last token of the key
+// if that is greater. The row of a key stays after the release, so its tokens rise whatever the
+// clock does. [Store.Sweep] removes rows that have long been free.
+//
+// # PostgreSQL
+//
+// The store uses no advisory locks and nothing else of a session, so it works behind PgBouncer in
+// transaction mode. It works on the primary only. With asynchronous replicas, a fail-over may lose
+// a grant and give a lock two holders, which fencing tokens tell apart; synchronous replicas and
+// [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
+// them after a crash. A role needs SELECT, INSERT, UPDATE and DELETE on the three tables.
+//
+// # SQLite
+//
+// The file must be on a local disk, and all its users on one machine. Open it with a busy_timeout
+// and a write-ahead log; with the driver of modernc.org/sqlite:
+//
+//	file:locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)
+//
+// [locks in a database]: https://github.com/leasewheel/leasewheel/blob/main/docs/DATABASES.md
 package sqlstore
