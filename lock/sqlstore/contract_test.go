@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestContract(t *testing.T) {
 	t.Run("PostgreSQL/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{}) })
 	t.Run("PostgreSQL/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{Pessimistic: true}) })
-	for _, mode := range []string{"exec", "simple_protocol"} {
-		t.Run("PgBouncer/"+mode, func(t *testing.T) {
-			t.Parallel()
-			testContract(t, newBouncer(t, "default_query_exec_mode="+mode), Options{Pessimistic: mode == "exec"})
-		})
-	}
+	t.Run("PgBouncer", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, newBouncer(t, "default_query_exec_mode=exec"), Options{})
+	})
 	t.Run("SQLite/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{}) })
 	t.Run("SQLite/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{Pessimistic: true}) })
 }
@@ -57,4 +57,47 @@ func testContract(t *testing.T, d *database, o Options) {
 				AND expires = 0 AND queued_until = 0 AND refused_until = 0`, []byte(key)) == 1
 		},
 	})
+}
+
+// TestTheSimpleProtocol makes each kind of call by way of PgBouncer, in the protocol that has no
+// types of parameters.
+func TestTheSimpleProtocol(t *testing.T) {
+	for _, pessimistic := range []bool{false, true} {
+		s := newBouncer(t, "default_query_exec_mode=simple_protocol").store(t, Options{Pessimistic: pessimistic})
+		r := request("k\x00\xff'\\")
+		r.Attrs = &driver.Attrs{Metadata: "m\x00"}
+		l := acquire(t, s, r)
+		other := acquire(t, s, request("other"))
+		out := make([]renewal.Outcome, 3)
+		stranger := l
+		stranger.Owner += "0"
+		require.NoError(t, s.Renew(t.Context(), []driver.Lease{l, stranger, other}, out))
+		assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Lost, renewal.Renewed}, out)
+		require.NoError(t, s.SetMetadata(t.Context(), l, "n\x00"))
+		info, err := s.Inspect(t.Context(), r.Key)
+		require.NoError(t, err)
+		assert.Equal(t, "n\x00", info.Holders[0].Metadata)
+		keys, _, err := s.List(t.Context(), "k\x00", "")
+		require.NoError(t, err)
+		assert.Equal(t, []string{r.Key}, keys)
+
+		next := request(r.Key)
+		granted := make(chan error, 1)
+		go func() {
+			_, err := s.Wait(t.Context(), next)
+			granted <- err
+		}()
+		require.Eventually(t, func() bool {
+			info, err := s.Inspect(t.Context(), r.Key)
+			return err == nil && info.Waiting == 1
+		}, time.Minute, time.Millisecond)
+		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}))
+		require.NoError(t, <-granted)
+		require.NoError(t, s.ForceRelease(t.Context(), r.Key))
+		errs := make([]error, 1)
+		require.NoError(t, s.ReleaseAll(t.Context(), []driver.Lease{other}, errs))
+		require.NoError(t, errs[0])
+		_, err = s.Sweep(t.Context())
+		require.NoError(t, err)
+	}
 }

@@ -39,11 +39,15 @@ func TestFaults(t *testing.T) {
 				defer l.server.Continue()
 				l.allLost()
 			}},
-			{"the connections break", func(l *load) { l.proxy.Cut() }},
-			{"the network drops everything", func(l *load) {
-				l.proxy.Block()
-				defer l.proxy.Unblock()
-				l.allLost()
+			{"the connections break", func(l *load) {
+				for _, p := range l.proxies {
+					p.Cut()
+				}
+			}},
+			{"the network of one client drops everything", func(l *load) {
+				l.proxies[0].Block() // the other client takes over
+				defer l.proxies[0].Unblock()
+				l.progress()
 			}},
 		} {
 			t.Run(fmt.Sprintf("%s/pessimistic=%v", f.name, pessimistic), func(t *testing.T) {
@@ -60,11 +64,11 @@ func TestFaults(t *testing.T) {
 
 // load is several clients that lock a few keys, through a proxy to a server of its own.
 type load struct {
-	t      *testing.T
-	server *testsql.Postgres
-	proxy  *testsql.Proxy
-	ctx    context.Context
-	stop   func() // ends the load and checks the lost handles
+	t       *testing.T
+	server  *testsql.Postgres
+	proxies []*testsql.Proxy // one for each client
+	ctx     context.Context
+	stop    func() // ends the load and checks the lost handles
 
 	mu     sync.Mutex            // guards all below
 	inside map[string]*lock.Held // the latest holder of each key, until it unlocks
@@ -82,15 +86,16 @@ func newLoad(t *testing.T, pessimistic bool) *load {
 	l.server, err = testsql.LaunchPostgres()
 	testsql.Check(t, err)
 	t.Cleanup(l.server.Close)
-	l.proxy, err = testsql.NewProxy(l.server.Addr())
-	require.NoError(t, err)
-	t.Cleanup(l.proxy.Close)
 	var cancel context.CancelFunc
 	l.ctx, cancel = context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	var clients []*lock.Client
 	for range 2 {
-		db, err := sql.Open("pgx", l.proxy.DSN("connect_timeout=2"))
+		proxy, err := testsql.NewProxy(l.server.Addr())
+		require.NoError(t, err)
+		t.Cleanup(proxy.Close)
+		l.proxies = append(l.proxies, proxy)
+		db, err := sql.Open("pgx", proxy.DSN("connect_timeout=2"))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, db.Close()) })
 		require.NoError(t, CreateSchema(t.Context(), db, PostgreSQL(), nil))

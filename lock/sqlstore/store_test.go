@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -342,4 +343,45 @@ func TestTheClockOfTheDatabase(t *testing.T) {
 		assert.LessOrEqual(t, expires, time.Now().Add(l.TTL).UnixMilli())
 		assert.InDelta(t, before.UnixMicro(), int64(l.Token), 60e6)
 	})
+}
+
+// deafConnector is a driver that does not notice the end of a ctx.
+type deafConnector struct{ blocked chan struct{} }
+
+func (c deafConnector) Connect(context.Context) (sqldriver.Conn, error) {
+	<-c.blocked
+	return nil, errors.New("refused")
+}
+
+func (deafConnector) Driver() sqldriver.Driver { return nil }
+
+// TestADriverThatIgnoresContexts checks that calls return all the same, and send nothing later.
+func TestADriverThatIgnoresContexts(t *testing.T) {
+	c := deafConnector{make(chan struct{})}
+	db := sql.OpenDB(c)
+	defer func() { _ = db.Close() }()
+	s, err := New(db, PostgreSQL(), nil)
+	require.NoError(t, err)
+	gone := errors.New("the caller is gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, request("k"))
+		done <- err
+	}()
+	cancel(gone)
+	err = <-done
+	require.ErrorIs(t, err, gone)
+	if !errors.Is(err, driver.ErrNotSent) {
+		require.NotErrorIs(t, err, driver.ErrUnavailable, "the ctx ended before the call began")
+	}
+
+	s.options.Timeout = time.Millisecond
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, driver.ErrNotSent)
+	ended, end := context.WithCancelCause(t.Context())
+	end(gone)
+	require.ErrorIs(t, s.Shutdown(ended), gone, "the driver has not returned")
+	close(c.blocked)
+	require.NoError(t, s.Close())
 }
