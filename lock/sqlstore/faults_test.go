@@ -107,7 +107,7 @@ func newLoad(t *testing.T, pessimistic bool) *load {
 		for i := range 6 {
 			work.Go(func() {
 				for l.ctx.Err() == nil {
-					l.hold(client, fmt.Sprint("k", i%3), i < 3)
+					l.hold(client, fmt.Sprint("k", i%3), i == 0)
 				}
 			})
 		}
@@ -142,7 +142,7 @@ func (l *load) hold(c *lock.Client, key string, long bool) {
 	l.enter(key, h)
 	use := 2 * time.Millisecond
 	if long {
-		use = loadTTL / 4
+		use = 2 * loadTTL // renews, and holds on if the network fails
 	}
 	select {
 	case <-h.Done():

@@ -122,11 +122,11 @@ func (w *waiter) wait(ctx context.Context) error {
 		if granted {
 			return nil
 		}
-		pause := retryAfter
-		if err == nil {
-			pause = w.pause()
-		} else if pause, err = w.onError(ctx, err); err != nil {
-			return err
+		pause := w.pause()
+		if err != nil {
+			if pause, err = w.onError(ctx, err); err != nil {
+				return err
+			}
 		}
 		if woken, err = w.sleep(ctx, pause); err != nil {
 			return err

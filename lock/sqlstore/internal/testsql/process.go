@@ -41,9 +41,6 @@ func start(path string, args ...string) (*process, error) {
 // signal sends a signal to the program.
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// signalAll sends a signal to the program and its children.
-func (p *process) signalAll(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }
-
 func (p *process) hasExited() bool {
 	select {
 	case <-p.exited:
