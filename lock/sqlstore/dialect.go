@@ -52,6 +52,26 @@ type dialect interface {
 	// of each one.
 	release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error
 
+	// unguarded makes calls of Guard for a key wait until the transaction ends, and reports
+	// whether no other transaction guards the key. It does not wait for one that does; then the
+	// lock must not be granted. The transaction has locked the row of the key.
+	unguarded(ctx context.Context, tx querier, t *texts, key []byte) (bool, error)
+
+	// granted is called after unguarded, if the transaction gives the key a new token.
+	granted(ctx context.Context, tx querier, t *texts, key []byte, token int64) error
+
+	// forget is called when a lock is taken from its holder and given to nobody. It makes guard
+	// refuse the token, unless the lock is guarded now.
+	forget(ctx context.Context, tx querier, t *texts, key []byte) error
+
+	// guard is Guard. It reports whether the token is that of the holder, and makes unguarded
+	// return false until the transaction ends.
+	guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error)
+
+	// sweepRows deletes the rows of locks that have been free for some ms and are not guarded,
+	// of the keys after one and up to another one.
+	sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error)
+
 	// wantsRetry reports whether the database has rolled back a transaction because of
 	// others, so that it must be repeated.
 	wantsRetry(err error) bool

@@ -61,7 +61,10 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 			if !k.isTaken() {
 				return driver.ErrNotHeld
 			}
-			return k.handOver(ctx)
+			if err := k.handOver(ctx); err != nil || k.owner != "" {
+				return err
+			}
+			return s.dialect.forget(ctx, k.tx, s.texts, []byte(key))
 		})
 		if errors.Is(err, errNoRow) {
 			err = driver.ErrNotHeld
@@ -84,7 +87,11 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		if err != nil {
 			return struct{}{}, err
 		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
+		n, err := result.RowsAffected()
+		if err == nil && n == 0 && s.texts.mysql.isHeld != "" { // an equal row is not counted, or was not found
+			err = c.QueryRowContext(ctx, s.texts.mysql.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
+		}
+		if err != nil || n == 0 {
 			return struct{}{}, errors.Join(err, driver.ErrNotHeld)
 		}
 		return struct{}{}, nil

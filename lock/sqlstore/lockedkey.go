@@ -38,6 +38,7 @@ type lockedKey struct {
 	queuedUntil, refusedUntil int64
 
 	changed bool     // save has something to write
+	regrant bool     // save writes a new token
 	wake    []string // owners whose calls of Wait must ask, after the commit
 }
 
@@ -107,7 +108,10 @@ func (k *lockedKey) save(ctx context.Context) error {
 	}
 	_, err := k.tx.ExecContext(ctx, k.store.texts.saveRow, []byte(k.owner), k.token, k.expires, k.metadata,
 		k.queuedUntil, k.refusedUntil, []byte(k.key))
-	return err
+	if err != nil || !k.regrant {
+		return err
+	}
+	return k.store.dialect.granted(ctx, k.tx, k.store.texts, []byte(k.key), k.token)
 }
 
 // isTaken reports whether the lock is held or kept.
@@ -119,11 +123,19 @@ func (k *lockedKey) isHeldBy(owner string) bool { return k.owner == owner && k.i
 // left returns the ms until the lock may be granted.
 func (k *lockedKey) left() int64 { return max(k.expires-k.now, 1) }
 
-// grant gives the lock to an owner until an instant, with a new token.
+// isGuarded reports whether an open transaction keeps the lock from all but its last owner. If
+// not, calls of Guard wait until this transaction ends.
+func (k *lockedKey) isGuarded(ctx context.Context) (bool, error) {
+	ok, err := k.store.dialect.unguarded(ctx, k.tx, k.store.texts, []byte(k.key))
+	return !ok, err
+}
+
+// grant gives the lock to an owner until an instant, with a new token. The lock must not be
+// guarded.
 func (k *lockedKey) grant(owner string, until int64, metadata []byte) {
 	k.token = max(k.token+1, k.us, k.floor+1)
 	k.owner, k.expires, k.metadata = owner, until, metadata
-	k.changed = true
+	k.changed, k.regrant = true, true
 }
 
 // extend moves the end of the lease to an instant, unless it is later already.
@@ -185,18 +197,27 @@ func (k *lockedKey) tell(ctx context.Context, next *first) error {
 	return err
 }
 
-// handOver gives the lock to the first waiter, or makes it free.
+// handOver gives the lock to the first waiter, or makes it free. If it is guarded it becomes
+// free, and the first waiter asks until the guard has ended.
 func (k *lockedKey) handOver(ctx context.Context) error {
 	next, _, err := k.look(ctx, "")
 	switch {
 	case err != nil:
 		return err
-	case next != nil:
-		return k.grantTo(ctx, next)
+	case next == nil:
+		k.queuedUntil = 0
+		k.free()
+		return nil
 	}
-	k.queuedUntil = 0
-	k.free()
-	return nil
+	guarded, err := k.isGuarded(ctx)
+	switch {
+	case err != nil:
+		return err
+	case guarded:
+		k.free()
+		return k.tell(ctx, next)
+	}
+	return k.grantTo(ctx, next)
 }
 
 // setPlace gives an owner a place at the end of the queue, or extends the one it has, and
@@ -247,7 +268,15 @@ func (k *lockedKey) decide(ctx context.Context, r driver.Request, place int64, c
 		return answer{}, err
 	case refused:
 		return answer{}, errGivenUp
-	case k.isTaken():
+	}
+	var a answer
+	if k.isTaken() {
+		a.left = k.left()
+	} else if a.guarded, err = k.isGuarded(ctx); err != nil {
+		return answer{}, err
+	}
+	switch {
+	case a.left > 0 || a.guarded:
 	case next == nil:
 		k.queuedUntil = 0
 		k.grant(r.Owner, until, metadataOf(r))
@@ -262,8 +291,8 @@ func (k *lockedKey) decide(ctx context.Context, r driver.Request, place int64, c
 		if place == 0 {
 			return answer{}, nil // only waiters were in the way
 		}
+		a.left = k.left()
 	}
-	a := answer{left: k.left()}
 	if place > 0 {
 		a.entered = true
 		a.ahead, err = k.setPlace(ctx, r, place, channel)

@@ -31,7 +31,7 @@ var bouncer = testsql.Shared[*testsql.Bouncer]{Launch: func() (*testsql.Bouncer,
 	return testsql.LaunchBouncer(server)
 }}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &bouncer, &postgres)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &bouncer, &postgres, &mariaDB)) }
 
 // database is a database with the tables of one test.
 type database struct {

@@ -36,6 +36,8 @@ func (postgreSQL) expressions(o Options) map[string]string {
 		sync = "(SELECT set_config('synchronous_commit', '" + o.SynchronousCommit + "', true)) <> ''"
 	}
 	return map[string]string{
+		// A process that is paused within a transaction of the store must not keep the row locked.
+		"bounded":  "{sync} AND set_config('idle_in_transaction_session_timeout', '" + strconv.FormatInt(ms(o.Timeout), 10) + "', true) <> ''",
 		"now":      "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)",
 		"us":       "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
 		"sync":     sync,
@@ -50,6 +52,15 @@ func (postgreSQL) expressions(o Options) map[string]string {
 }
 
 func (postgreSQL) adapt(t *texts) {
+	// A transaction that guards the row has it FOR KEY SHARE, which only FOR UPDATE respects. The
+	// row is locked FOR NO KEY UPDATE already when SKIP LOCKED is evaluated, so nothing but
+	// guards can make it skip the row.
+	t.lockGrant = `SELECT 1 FROM {locks} WHERE lock_key = ? FOR UPDATE SKIP LOCKED`
+	t.guard = `SELECT 1 FROM {locks} WHERE lock_key = ? AND token = ? AND kind = 0
+		AND owner <> {empty} AND owner <> {kept} AND expires >= {now} FOR KEY SHARE`
+	t.sweepRows = `DELETE FROM {locks} WHERE lock_key IN (SELECT lock_key FROM {locks} WHERE lock_key > ? AND lock_key <= ? AND kind = 0
+		AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now} ORDER BY lock_key FOR UPDATE SKIP LOCKED)`
+
 	// The INSERT does nothing, and locks nothing, if the lock is seen to be taken by another.
 	// The WHERE of its UPDATE is evaluated on the newest row, after waiting for it.
 	t.acquire = `WITH seen AS (
@@ -65,7 +76,8 @@ func (postgreSQL) adapt(t *texts) {
 				metadata = CASE WHEN l.owner = excluded.owner AND l.expires >= {now} THEN l.metadata ELSE excluded.metadata END,
 				owner    = excluded.owner
 			WHERE l.kind = 0 AND (l.owner = excluded.owner AND l.expires >= {now}
-				OR (l.owner = {empty} OR l.expires < {now}) AND l.queued_until < {now} AND l.refused_until < {now})
+				OR (l.owner = {empty} OR l.expires < {now}) AND l.queued_until < {now} AND l.refused_until < {now}
+					AND EXISTS (SELECT FROM {locks} AS g WHERE g.lock_key = $1::bytea FOR UPDATE SKIP LOCKED))
 			RETURNING token
 		)
 		SELECT token, 0 FROM granted UNION ALL SELECT 0, rest FROM seen`
@@ -109,6 +121,32 @@ type standardTx struct{ *sql.Tx }
 
 func (t standardTx) commit(context.Context) error { return t.Commit() }
 func (t standardTx) rollback()                    { _ = t.Rollback() }
+
+func (postgreSQL) unguarded(ctx context.Context, tx querier, t *texts, key []byte) (bool, error) {
+	return hasRow(tx.QueryRowContext(ctx, t.lockGrant, key))
+}
+
+func (postgreSQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error) {
+	return affected(c.ExecContext(ctx, t.sweepRows, after, last, free))
+}
+
+func (postgreSQL) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
+
+func (postgreSQL) forget(context.Context, querier, *texts, []byte) error { return nil }
+
+func (postgreSQL) guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error) {
+	return hasRow(tx.QueryRowContext(ctx, t.guard, key, token))
+}
+
+// hasRow reports whether there is a row.
+func hasRow(row *sql.Row) (bool, error) {
+	var one int
+	err := row.Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 func (postgreSQL) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (answer, bool, error) {
 	var token, left int64

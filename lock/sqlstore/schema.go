@@ -17,7 +17,7 @@ var schemas embed.FS
 // migrations instead.
 func Schema(d Dialect, options *Options) ([]string, error) {
 	if d.dialect == nil {
-		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL() or SQLite()")
+		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL(), MySQL() or SQLite()")
 	}
 	o, err := options.checked(d.dialect)
 	if err != nil {

@@ -31,6 +31,7 @@ func (sqlite) expressions(Options) map[string]string {
 		"now":      "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
 		"us":       "1000 * {now}",
 		"sync":     "1",
+		"bounded":  "1",
 		"floor_of": "(SELECT token FROM {floor})",
 		"empty":    "x''",
 		"kept":     "x'00'",
@@ -52,6 +53,8 @@ func (sqlite) adapt(t *texts) {
 		WHERE l.kind = 0 AND (l.owner = excluded.owner AND l.expires >= {now}
 			OR (l.owner = {empty} OR l.expires < {now}) AND l.queued_until < {now} AND l.refused_until < {now})
 		RETURNING token`
+	t.guard = `UPDATE {locks} SET token = token WHERE lock_key = ? AND token = ? AND kind = 0
+		AND owner <> {empty} AND owner <> {kept} AND expires >= {now}`
 	t.renew = `UPDATE {locks} SET expires = max(expires, {now} + ?)
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
 	t.release = `UPDATE {locks} SET owner = CASE WHEN ?1 > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?1, metadata = NULL
@@ -113,6 +116,28 @@ func (t *sqliteTx) rollback() {
 func (t *sqliteTx) end() {
 	t.done = true
 	<-t.writer
+}
+
+// unguarded needs no statement: a transaction that guards a lock is the only writer.
+func (sqlite) unguarded(context.Context, querier, *texts, []byte) (bool, error) { return true, nil }
+
+func (sqlite) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error) {
+	return affected(c.ExecContext(ctx, t.sweepRows, after, last, free))
+}
+
+func (sqlite) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
+
+func (sqlite) forget(context.Context, querier, *texts, []byte) error { return nil }
+
+// guard changes nothing. It makes the transaction the only writer, and fails if another has
+// written since the transaction has read.
+func (sqlite) guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error) {
+	result, err := tx.ExecContext(ctx, t.guard, key, token)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
 func (d sqlite) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (a answer, decided bool, err error) {

@@ -43,7 +43,7 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 		return nil, errors.New("sqlstore: the *sql.DB is nil")
 	}
 	if d.dialect == nil {
-		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL() or SQLite()")
+		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL(), MySQL() or SQLite()")
 	}
 	o, err := options.checked(d.dialect)
 	if err != nil {
@@ -88,7 +88,8 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (answer, error) {
 type answer struct {
 	granted bool
 	token   int64 // if granted
-	left    int64 // otherwise: the ms until the blocking lease has ended, 0 if only waiters are in the way
+	left    int64 // otherwise: the ms until the blocking lease has ended, 0 if only waiters or a guard are in the way
+	guarded bool  // an open transaction of the last holder is in the way
 	entered bool  // the owner has a place in the queue
 	ahead   int   // if entered: how many live places are before it
 }

@@ -39,8 +39,13 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 		if err != nil {
 			return removed, fmt.Errorf("sqlstore: sweep: %w", err)
 		}
-		n, err := s.sweep(ctx, s.texts.sweepRows, after, last, ms(s.options.KeepTokens))
+		n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
+			return s.dialect.sweepRows(ctx, c, s.texts, after, last, ms(s.options.KeepTokens))
+		})
 		removed += n
+		if err != nil {
+			err = fmt.Errorf("sqlstore: sweep: %w", err)
+		}
 		if err != nil || end {
 			return removed, err
 		}
@@ -51,14 +56,18 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 // sweep runs one statement that deletes rows, and returns how many.
 func (s *Store) sweep(ctx context.Context, text string, args ...any) (int64, error) {
 	n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
-		result, err := c.ExecContext(ctx, text, args...)
-		if err != nil {
-			return 0, err
-		}
-		return result.RowsAffected()
+		return affected(c.ExecContext(ctx, text, args...))
 	})
 	if err != nil {
 		err = fmt.Errorf("sqlstore: sweep: %w", err)
 	}
 	return n, err
+}
+
+// affected returns the number of rows that a statement has changed.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

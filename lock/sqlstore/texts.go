@@ -7,6 +7,7 @@ import "strings"
 //
 //	{now}      the clock of the database, in ms; {us} in µs
 //	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction
+//	{bounded}  the same, and bounds how long the transaction may be idle
 //	{floor_of} a token that was granted to any key, below which no token of a new row may be
 //	{empty}    the owner of a free lock; {kept} that of a lock that is kept taken by nobody
 //	{bytes}, {int}, {text} types for CAST
@@ -30,6 +31,9 @@ type texts struct {
 	release string // of the dialect
 	explain string // key
 
+	guard     string // key, token; in MySQL only the key
+	lockGrant string // key; see dialect.unguarded
+
 	setMetadata string // metadata, key, owner, token
 	inspect     string // key, key, key, key
 	list        string // after this key, from this key, before this key
@@ -39,6 +43,8 @@ type texts struct {
 	sweepRows       string // after this key, to this key, ms since they have been free
 	sweepPlaces     string // ms since they have ended
 	sweepTombstones string
+
+	mysql mysqlTexts
 }
 
 // pageSize is how many rows one statement of List and Sweep reads.
@@ -47,7 +53,7 @@ const pageSize = 1000
 // commonTexts returns the statements that most dialects can use.
 func commonTexts() texts {
 	return texts{
-		lockRow: `SELECT kind, owner, token, expires, metadata, queued_until, refused_until, {us}, {floor_of}, {sync}
+		lockRow: `SELECT kind, owner, token, expires, metadata, queued_until, refused_until, {us}, {floor_of}, {bounded}
 			FROM {locks} WHERE lock_key = ? {lock}`,
 		createRow: `INSERT INTO {locks} (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
 			VALUES (?, 0, {empty}, 0, {now}, NULL, 0, 0) ON CONFLICT (lock_key) DO NOTHING`,
@@ -103,11 +109,11 @@ func newTexts(d dialect, o Options) *texts {
 	t := commonTexts()
 	d.adapt(&t)
 	r := replacer(d, o)
-	for _, text := range []*string{
+	for _, text := range append(t.mysql.all(),
 		&t.lockRow, &t.createRow, &t.saveRow, &t.look, &t.setPlace, &t.ahead, &t.removePlaces, &t.removePlace,
-		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.renew, &t.release, &t.explain,
+		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.renew, &t.release, &t.explain, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
-	} {
+	) {
 		*text = numbered(d, r.Replace(r.Replace(*text))) // an expression may contain a name
 	}
 	return &t
@@ -119,7 +125,7 @@ func replacer(d dialect, o Options) *strings.Replacer {
 	for name, value := range d.expressions(o) {
 		pairs = append(pairs, "{"+name+"}", value)
 	}
-	for _, table := range []string{"locks", "places", "tombstones", "floor"} {
+	for _, table := range []string{"locks", "places", "tombstones", "floor", "grants"} {
 		pairs = append(pairs, "{"+table+"}", o.Table+"_"+table)
 	}
 	return strings.NewReplacer(pairs...)

@@ -180,6 +180,9 @@ func (w *waiter) step(ctx context.Context, woken bool) (granted bool, err error)
 		return true, nil
 	}
 	w.left = time.Duration(a.left) * time.Millisecond
+	if a.guarded { // nobody tells that the transaction has ended
+		w.left = w.store.options.PollInterval
+	}
 	if a.entered {
 		w.lastExtend, w.ahead, w.channel = sent, a.ahead, channel
 		if !w.queued {

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Grant is what [Store.Guard] needs to know of a lock that is held. A *lock.Held is a Grant.
+type Grant interface {
+	Key() string
+	Token() uint64 // identifies the grant: no two grants of a key have the same one
+	Err() error    // nil while the lock is held, as far as its client knows
+}
+
+// Guard binds a lock to a transaction of the caller: if it returns nil, the lock is granted to
+// nobody else until the transaction has ended, even if the lease ends, the process stalls, or the
+// lock is released. So a commit of the transaction comes before all that the next holder does.
+// No column in the tables of the caller is needed, as fencing tokens would.
+//
+//	held, err := client.Mutex("reports").Lock(ctx)
+//	...
+//	tx, err := db.BeginTx(ctx, nil)
+//	...
+//	defer tx.Rollback()
+//	if err := store.Guard(ctx, tx, held); err != nil {
+//		return err // matches lock.ErrLost if the lock is no longer held
+//	}
+//	... statements that need the lock
+//	return tx.Commit()
+//
+// Call Guard first in the transaction. Each holder of the lock must do so in each transaction that
+// needs the lock: a late holder that writes without Guard is not stopped. tx must be of the
+// database that has the tables of the store, and its user must be able to read and update them.
+//
+// # Errors
+//
+// The error is that of held.Err if the client knows that the lock is not held, such as
+// lock.ErrNotHeld after Unlock. It matches lock.ErrLost if the database says so. Any other error is
+// that of the database; it may report a deadlock, a serialization failure or that it is busy, and
+// then the whole transaction can be repeated. After any error the transaction must be rolled
+// back. For a lock.Multi guard each of its Handles.
+//
+// PostgreSQL and SQLite also refuse a lease that has ended by their clock, and one that was
+// released by another process. MySQL and MariaDB compare the token only, so they may accept
+// such a lease as long as nobody else was granted the lock. A transaction with a snapshot that
+// is older than the last renewal may be refused although the lock is held.
+//
+// # Until the transaction ends
+//
+//   - Renewals go on and are not delayed, except in SQLite, where all writers wait for one
+//     another: there a transaction that writes for longer than the TTL loses all leases of its
+//     process. Its own commit stays protected.
+//   - A lock whose lease has ended counts as taken. Acquire returns a *lock.HeldError whose
+//     ExpiresIn is 0, and waiters keep their places and ask again every Options.PollInterval. In
+//     SQLite they wait for the writer.
+//   - Unlock takes effect: the handle ends and the lease too. The next holder gets the lock
+//     after the transaction. Commit first, so that nobody has to poll for it. Terms.MinHold
+//     counts as ever.
+//   - ForceRelease ends the lease, too. It neither ends the transaction nor waits for it, and the
+//     next holder gets the lock after the transaction.
+//   - Sweep leaves the row alone.
+//   - Locks of other keys are not affected.
+//
+// So a lock may stay taken after its lease has ended, until the transaction ends too. Bound that
+// on the server, which may notice late that a client is gone: with transaction_timeout in
+// PostgreSQL 17, idle_in_transaction_session_timeout before, idle_transaction_timeout in MariaDB,
+// and wait_timeout in MySQL.
+//
+// # Details
+//
+// Several transactions may guard one lock at a time, and one transaction several locks, in any
+// order. Guard waits only for a grant of the same lock that is under way, which takes milliseconds.
+// A rollback to a savepoint that was set before Guard ends the guard in PostgreSQL, and may end
+// it in MySQL. A read-only transaction can be guarded in MySQL and SQLite only. Guard is one
+// statement with parameters, so behind PgBouncer it needs the same settings as the other statements
+// of the caller.
+//
+// In PostgreSQL the transaction has the lock FOR KEY SHARE of the row of the key; in MySQL it has
+// the lock in share mode of the row in the table leasewheel_grants, which only grants change; in
+// SQLite it has the write lock of the file. Do not lock these rows in any stronger mode yourself:
+// renewals would wait for it.
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Grant) error {
+	switch {
+	case ctx == nil:
+		return errors.New("sqlstore: guard: the context is nil")
+	case tx == nil:
+		return errors.New("sqlstore: guard: the transaction is nil")
+	case held == nil:
+		return errors.New("sqlstore: guard: the lock is nil")
+	}
+	if err := held.Err(); err != nil {
+		return failed("guard", held.Key(), err)
+	}
+	key, token := held.Key(), held.Token()
+	if token == 0 || token > math.MaxInt64 {
+		return failed("guard", key, fmt.Errorf("its token is %d: a lock of another store, or of several keys", token))
+	}
+	if err := cause(ctx); err != nil {
+		return failed("guard", key, err)
+	}
+	ok, err := s.dialect.guard(ctx, tx, s.texts, []byte(key), int64(token))
+	switch why := context.Cause(ctx); {
+	case err != nil && why != nil && !errors.Is(err, why):
+		return failed("guard", key, fmt.Errorf("%w: %w", err, why))
+	case err != nil:
+		return failed("guard", key, err)
+	case !ok:
+		return failed("guard", key, fmt.Errorf("%w: the grant with token %d has ended", driver.ErrLost, token))
+	}
+	return nil
+}
