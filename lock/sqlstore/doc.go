@@ -1,5 +1,5 @@
-// Package sqlstore keeps locks in tables of a SQL database: PostgreSQL, or SQLite for the
-// processes of one machine. It is for programs that have such a database and want no other
+// Package sqlstore keeps locks in tables of a SQL database: PostgreSQL, MariaDB,
+// MySQL, or SQLite for the processes of one machine. It is for programs that have such a database and want no other
 // server for their locks. The caller brings the *sql.DB and its driver; this package imports none.
 //
 //	db, err := sql.Open("pgx", "postgres://…")
@@ -39,7 +39,22 @@
 // transaction mode. It works on the primary only. With asynchronous replicas, a fail-over may lose
 // a grant and give a lock two holders, which fencing tokens tell apart; synchronous replicas and
 // [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
-// them after a crash. A role needs SELECT, INSERT, UPDATE and DELETE on the three tables.
+// them after a crash. A role needs SELECT, INSERT, UPDATE and DELETE on the tables.
+//
+// # MariaDB and MySQL
+//
+// The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
+// rows. It works with any sql_mode, time zone and isolation of the sessions. Its transactions are
+// READ COMMITTED, so the binary log must not have the format STATEMENT. The dialect has a fourth
+// table, leasewheel_grants, for [Store.Guard]. A process that is paused within a transaction of the
+// store, in the midst of an acquisition for example, keeps one key locked until it goes on or the
+// server ends its session: set idle_transaction_timeout in MariaDB, or a wait_timeout of minutes in
+// MySQL. PostgreSQL ends such transactions after [Options.Timeout]. In a Galera cluster or a group,
+// send all calls to one node.
+//
+// # Transactions
+//
+// [Store.Guard] binds a lock to a transaction of the caller, so that a late holder cannot write.
 //
 // # SQLite
 //
