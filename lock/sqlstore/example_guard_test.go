@@ -44,10 +44,7 @@ func ExampleStore_Guard() {
 		log.Fatal(err)
 	}
 	defer func() { _ = client.Close(ctx) }()
-	paused, err := client.With(lock.Terms{TTL: 200 * time.Millisecond, Fixed: true}) // whose leases are not renewed
-	if err != nil {
-		log.Fatal(err)
-	}
+	paused := client.With(lock.Terms{TTL: 200 * time.Millisecond, Fixed: true}) // its leases are not renewed
 
 	// set writes a number that was computed under the lock.
 	set := func(held *lock.Held, n int) error {
