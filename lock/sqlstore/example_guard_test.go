@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,28 +19,28 @@ func ExampleStore_Guard() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "stock.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = db.Close() }()
 	dialect := sqlstore.SQLite()
 	if err := sqlstore.CreateSchema(ctx, db, dialect, nil); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if _, err := db.Exec("CREATE TABLE stock (item TEXT PRIMARY KEY, n INTEGER NOT NULL); INSERT INTO stock VALUES ('apples', 10)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	store, err := sqlstore.New(db, dialect, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second}})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = client.Close(ctx) }()
 	paused := client.With(lock.Terms{TTL: 200 * time.Millisecond, Fixed: true}) // its leases are not renewed
@@ -64,11 +63,11 @@ func ExampleStore_Guard() {
 
 	late, err := paused.Mutex("stock").Lock(ctx)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	next, err := client.Mutex("stock").Lock(ctx) // waits until the lease of the first holder has ended
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println("the next holder has written:", set(next, 7) == nil)
 	fmt.Println("the late holder is refused:", errors.Is(set(late, 9), lock.ErrLost))

@@ -215,8 +215,8 @@ func (d mySQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewI
 			grants = append(grants, leases[i].key, leases[i].owner, leases[i].token)
 		}
 		where := marks(len(keys)) + " AND (lock_key, owner, token) IN (" + strings.Repeat("(?,?,?),", len(keys)-1) + "(?,?,?))"
-		args := append(keys, grants...)
-		n, err := affected(c.ExecContext(ctx, t.renew+where, append([]any{ttl}, args...)...))
+		args := slices.Concat(keys, grants)
+		n, err := affected(c.ExecContext(ctx, t.renew+where, slices.Concat([]any{ttl}, args)...))
 		if err != nil {
 			return err
 		}

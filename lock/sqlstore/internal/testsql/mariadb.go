@@ -43,9 +43,11 @@ func LaunchMariaDB(settings ...string) (*MariaDB, error) {
 		return nil, fmt.Errorf("testsql: mariadb-install-db: %w\n%s", err, out)
 	}
 	// A killed process loses nothing that the kernel has, so tests need no flush at each commit.
-	m.args = []string{"--no-defaults", "--datadir=" + m.data(), "--socket=" + m.socket(), "--skip-networking",
+	m.args = []string{
+		"--no-defaults", "--datadir=" + m.data(), "--socket=" + m.socket(), "--skip-networking",
 		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
-		"--innodb-flush-log-at-trx-commit=2", "--max-connections=300"}
+		"--innodb-flush-log-at-trx-commit=2", "--max-connections=300",
+	}
 	for _, s := range settings {
 		m.args = append(m.args, "--"+s)
 	}
