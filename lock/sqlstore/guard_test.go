@@ -33,6 +33,8 @@ func onEachWay(t *testing.T, f func(t *testing.T, g guardCase)) {
 	onEachGuardEngine(t, func(t *testing.T, e guardEngine) {
 		for way, pessimistic := range map[string]bool{"optimistic": false, "pessimistic": true} {
 			t.Run(way, func(t *testing.T) {
+				e.table += "_" + way
+				require.NoError(t, CreateSchema(t.Context(), e.db, e.dialect, e.options(false)))
 				f(t, guardCase{e, e.store(t, pessimistic), "key of " + way})
 			})
 		}

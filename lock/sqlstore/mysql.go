@@ -67,21 +67,23 @@ func (mySQL) adapt(t *texts) {
 
 	t.sweepRows = `SELECT lock_key FROM {locks} WHERE lock_key > ? AND lock_key <= ? AND kind = 0
 		AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now} ORDER BY lock_key FOR UPDATE SKIP LOCKED`
-	t.mysql.keysOfGrants = `SELECT lock_key FROM {grants} WHERE lock_key IN (`
-	t.mysql.deleteGrants = `DELETE FROM {grants} WHERE lock_key IN (`
-	t.mysql.deleteLocks = `DELETE FROM {locks} WHERE lock_key IN (`
+	t.mysql.keysOfGrants = `SELECT lock_key FROM {grants} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
+	t.mysql.deleteGrant = `DELETE FROM {grants} WHERE lock_key = ?`
+	t.mysql.deleteLock = `DELETE FROM {locks} WHERE lock_key = ?`
 	t.mysql.isHeld = `SELECT count(*) FROM {locks}
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
 
 	t.acquire = `UPDATE {locks} SET owner = ?, token = ?, expires = {now} + ?, metadata = ?
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires = ?
 			AND queued_until < {now} AND refused_until < {now}`
-	t.renew = `UPDATE {locks} SET expires = GREATEST(expires, {now} + ?)
+	// Without FORCE INDEX a list of keys may be looked up by reading the whole table, which waits for
+	// rows of other keys.
+	t.renew = `UPDATE {locks} FORCE INDEX (PRIMARY) SET expires = GREATEST(expires, {now} + ?)
 		WHERE kind = 0 AND expires >= {now} AND lock_key IN (`
-	t.mysql.held = `SELECT lock_key, owner, token FROM {locks} WHERE kind = 0 AND expires >= {now} AND lock_key IN (`
-	t.mysql.lockMany = `SELECT lock_key, owner, token FROM {locks}
+	t.mysql.held = `SELECT lock_key, owner, token FROM {locks} FORCE INDEX (PRIMARY) WHERE kind = 0 AND expires >= {now} AND lock_key IN (`
+	t.mysql.lockMany = `SELECT lock_key, owner, token FROM {locks} FORCE INDEX (PRIMARY)
 		WHERE kind = 0 AND expires >= {now} AND queued_until < {now} AND lock_key IN (`
-	t.mysql.end = `UPDATE {locks} SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
+	t.mysql.end = `UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
 		WHERE lock_key IN (`
 	t.release = t.mysql.end + `?) AND owner = ? AND kind = 0 AND expires >= {now} AND queued_until < {now}`
 	t.mysql.read = `SELECT kind, owner, token, expires, queued_until, refused_until, {us} FROM {locks} WHERE lock_key = ?`
@@ -104,12 +106,12 @@ type mysqlTexts struct {
 	createGrant  string // key
 	saveGrant    string // token, key
 	keysOfGrants string
-	deleteGrants string
-	deleteLocks  string
+	deleteGrant  string // key
+	deleteLock   string // key
 }
 
 func (t *mysqlTexts) all() []*string {
-	return []*string{&t.read, &t.isHeld, &t.held, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrants, &t.deleteLocks}
+	return []*string{&t.read, &t.isHeld, &t.held, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
 func (mySQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
@@ -336,14 +338,14 @@ func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	if _, err := tx.ExecContext(ctx, t.mysql.deleteGrants+marks(len(keys)), keys...); err != nil {
-		return 0, err
+	for _, key := range keys { // a DELETE of a list may read the whole table, and wait for guarded rows
+		for _, text := range []string{t.mysql.deleteGrant, t.mysql.deleteLock} {
+			if _, err := tx.ExecContext(ctx, text, key); err != nil {
+				return 0, err
+			}
+		}
 	}
-	n, err := affected(tx.ExecContext(ctx, t.mysql.deleteLocks+marks(len(keys)), keys...))
-	if err != nil {
-		return 0, err
-	}
-	return n, tx.commit(ctx)
+	return int64(len(keys)), tx.commit(ctx)
 }
 
 // keysOf returns the keys that a query has found, each as a []byte.
