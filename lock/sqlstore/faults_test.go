@@ -45,6 +45,7 @@ func TestFaults(t *testing.T) {
 				}
 			}},
 			{"the network of one client drops everything", func(l *load) {
+				l.renewedBy(0)
 				l.proxies[0].Block() // the other client takes over
 				defer l.proxies[0].Unblock()
 				l.progress()
@@ -75,7 +76,12 @@ type load struct {
 	last   map[string]uint64     // the latest token of each key
 	grants int
 	lost   []*lock.Held
+	client int       // of the latest holder of longKey
+	since  time.Time // when it got the lock
 }
+
+// longKey is the key that some holders hold for longer than a TTL.
+const longKey = "k0"
 
 const loadTTL = 1500 * time.Millisecond
 
@@ -90,7 +96,7 @@ func newLoad(t *testing.T, pessimistic bool) *load {
 	l.ctx, cancel = context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	var clients []*lock.Client
-	for range 2 {
+	for n := range 2 {
 		proxy, err := testsql.NewProxy(l.server.Addr())
 		require.NoError(t, err)
 		t.Cleanup(proxy.Close)
@@ -107,7 +113,7 @@ func newLoad(t *testing.T, pessimistic bool) *load {
 		for i := range 6 {
 			work.Go(func() {
 				for l.ctx.Err() == nil {
-					l.hold(client, fmt.Sprint("k", i%3), i == 0)
+					l.hold(n, client, fmt.Sprint("k", i%3), i == 0)
 				}
 			})
 		}
@@ -129,7 +135,7 @@ func newLoad(t *testing.T, pessimistic bool) *load {
 }
 
 // hold acquires a key, uses it, and unlocks it.
-func (l *load) hold(c *lock.Client, key string, long bool) {
+func (l *load) hold(n int, c *lock.Client, key string, long bool) {
 	m := c.Mutex(key)
 	h, err := m.Lock(l.ctx)
 	if err != nil {
@@ -139,7 +145,7 @@ func (l *load) hold(c *lock.Client, key string, long bool) {
 		}
 		return
 	}
-	l.enter(key, h)
+	l.enter(n, key, h)
 	use := 2 * time.Millisecond
 	if long {
 		use = 2 * loadTTL // renews, and holds on if the network fails
@@ -154,7 +160,7 @@ func (l *load) hold(c *lock.Client, key string, long bool) {
 }
 
 // enter checks a grant.
-func (l *load) enter(key string, h *lock.Held) {
+func (l *load) enter(n int, key string, h *lock.Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before := l.inside[key]; before != nil {
@@ -163,6 +169,9 @@ func (l *load) enter(key string, h *lock.Held) {
 	assert.Greater(l.t, h.Token(), l.last[key], key)
 	l.inside[key], l.last[key] = h, h.Token()
 	l.grants++
+	if key == longKey {
+		l.client, l.since = n, time.Now()
+	}
 }
 
 func (l *load) leave(key string, h *lock.Held, lost bool) {
@@ -187,6 +196,17 @@ func (l *load) progress() {
 		defer l.mu.Unlock()
 		return l.grants >= want
 	}, 2*time.Minute, 10*time.Millisecond, "the load goes on")
+}
+
+// renewedBy waits until a client holds longKey and has renewed it.
+func (l *load) renewedBy(n int) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		h := l.inside[longKey]
+		return h != nil && h.Valid() && l.client == n && time.Since(l.since) > loadTTL
+	}, time.Minute, time.Millisecond, "the client holds the key")
 }
 
 // allLost waits until no lock is held although the server answers nothing.
