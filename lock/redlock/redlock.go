@@ -205,17 +205,28 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 			return released(held, err)
 		}
 	}
+	reply, err := s.run(ctx, releaseScript, l.Owner, releaseArgs(l, k)...)
+	if err != nil {
+		return err
+	}
+	return parseReleased(reply.Value)
+}
+
+// releaseArgs returns the arguments of the release script. The first two are nil, because the client
+// sets them.
+func releaseArgs(l *driver.Lease, k keys) []any {
 	owner, refuse := l.Owner, time.Duration(0)
 	if l.Unanswered {
 		refuse = tombstone
 	}
-	reply, err := s.run(ctx, releaseScript, l.Owner, nil, nil, 2, &k.lock, &k.tombstone, &owner, refuse.Milliseconds())
-	if err != nil {
-		return err
-	}
-	code, ok := reply.Value.(int64)
+	return []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, refuse.Milliseconds()}
+}
+
+// parseReleased returns the error that a reply of the release script means.
+func parseReleased(reply any) error {
+	code, ok := reply.(int64)
 	if !ok || code != 0 && code != 1 {
-		return unexpected(reply.Value)
+		return unexpected(reply)
 	}
 	return released(code == 1, nil)
 }

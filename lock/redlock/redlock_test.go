@@ -160,7 +160,7 @@ func TestAServerWithoutMemory(t *testing.T) {
 	require.NoError(t, s.Release(t.Context(), l))
 }
 
-// The leases of a slot that moves to another node are renewed there.
+// The leases of a slot that moves to another node are renewed there, and released after it moves back.
 func TestLeasesOfASlotThatMoves(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 2, false)
@@ -180,9 +180,15 @@ func TestLeasesOfASlotThatMoves(t *testing.T) {
 	require.NoError(t, cluster.Move(t.Context(), slot, from, to))
 	out := make([]renewal.Outcome, len(batch))
 	require.NoError(t, s.Renew(t.Context(), batch, out))
-	for i, l := range batch {
+	for i := range batch {
 		assert.Equal(t, renewal.Renewed, out[i])
-		require.NoError(t, s.Release(t.Context(), l))
+	}
+	require.NoError(t, cluster.Move(t.Context(), slot, to, from))
+	released := make([]error, len(batch))
+	require.NoError(t, s.ReleaseAll(t.Context(), batch, released))
+	for i, l := range batch {
+		require.NoError(t, released[i])
+		assert.Zero(t, rdb.Exists(t.Context(), l.Key).Val())
 	}
 }
 

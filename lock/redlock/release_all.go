@@ -1,0 +1,127 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+var _ driver.BulkReleaser = (*Store)(nil)
+
+const (
+	releasesAtATime = 1000 // leases in one round trip to a node
+	movedAtATime    = 8    // leases with another node that are released concurrently
+)
+
+// ReleaseAll implements [driver.BulkReleaser]. It sends the script of Release for each lease. Many
+// scripts share a round trip. Options.Timeout bounds each 1,000 leases of a node.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	r := &bulkRelease{store: s, batch: batch, out: out}
+	var wg sync.WaitGroup
+	for n, items := range r.load(ctx) {
+		wg.Go(func() {
+			for chunk := range slices.Chunk(items, releasesAtATime) {
+				r.onNode(ctx, n, chunk)
+			}
+		})
+	}
+	wg.Wait()
+	r.releaseMoved(ctx)
+	return nil
+}
+
+// bulkRelease is one call of ReleaseAll.
+type bulkRelease struct {
+	store *Store
+	batch []driver.Lease
+	out   []error
+
+	mu    sync.Mutex // guards moved
+	moved []int      // indexes of leases that were redirected or have no known node
+}
+
+// releaseItem is a lease to be released.
+type releaseItem struct {
+	index int // in the batch
+	args  []any
+}
+
+// fail sets the error of a lease.
+func (r *bulkRelease) fail(index int, err error) {
+	r.out[index] = failed("release", r.batch[index].Key, err)
+}
+
+// load returns the leases by node. It fails the invalid ones.
+func (r *bulkRelease) load(ctx context.Context) map[*redisconn.Node][]releaseItem {
+	s := r.store
+	byNode := make(map[*redisconn.Node][]releaseItem)
+	for i := range r.batch {
+		l := &r.batch[i]
+		r.out[i] = nil
+		err := s.usable(ctx)
+		var k keys
+		if err == nil {
+			k, err = s.keys(&l.Request)
+		}
+		if err != nil {
+			r.fail(i, err)
+			continue
+		}
+		n := s.redis.Serving(redisconn.SlotOf(k.lock))
+		if n == nil {
+			r.moved = append(r.moved, i)
+			continue
+		}
+		byNode[n] = append(byNode[n], releaseItem{index: i, args: releaseArgs(l, k)})
+	}
+	return byNode
+}
+
+// onNode releases leases of one node in one round trip.
+func (r *bulkRelease) onNode(ctx context.Context, n *redisconn.Node, items []releaseItem) {
+	conn := r.store.redis
+	calls := make([]*redisconn.Call, len(items))
+	for i, it := range items {
+		calls[i] = &redisconn.Call{Script: releaseScript, Args: it.args}
+	}
+	until, err := conn.RunAll(ctx, n, calls)
+	if err != nil {
+		for _, it := range items {
+			r.fail(it.index, fromConn(err))
+		}
+		return
+	}
+	for i, it := range items {
+		err := calls[i].Err
+		switch {
+		case err == nil:
+			if err = parseReleased(calls[i].Reply); err != nil {
+				r.fail(it.index, err)
+			}
+		case conn.HasMoved(n, err):
+			r.mu.Lock()
+			r.moved = append(r.moved, it.index)
+			r.mu.Unlock()
+		default:
+			r.fail(it.index, fromConn(conn.Explain(ctx, until, err, r.batch[it.index].Owner)))
+		}
+	}
+}
+
+// releaseMoved releases the leases that were redirected or have no known node. Release follows the
+// redirections.
+func (r *bulkRelease) releaseMoved(ctx context.Context) {
+	var wg sync.WaitGroup
+	for k := range min(movedAtATime, len(r.moved)) {
+		wg.Go(func() {
+			for i := k; i < len(r.moved); i += movedAtATime {
+				at := r.moved[i]
+				r.out[at] = r.store.Release(ctx, r.batch[at])
+			}
+		})
+	}
+	wg.Wait()
+}
