@@ -43,7 +43,8 @@ func permitsKey(name string) string       { return suffixed(name, "timeout") }
 func latchChannel(name string) string { return "redisson_countdownlatch__channel__{" + name + "}" }
 
 // readerPrefix and readerKey name the leases of the readers of an RReadWriteLock.
-func readerPrefix(name string) string     { return suffixed(name, "") }
+func readerPrefix(name string) string { return suffixed(name, "") }
+
 func readerKey(name, owner string) string { return readerPrefix(name) + owner + ":rwlock_timeout:1" }
 
 // Keys that Redisson does not know.
