@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/testsql"
+	"github.com/leasewheel/leasewheel/internal/testsql"
 )
 
 var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}

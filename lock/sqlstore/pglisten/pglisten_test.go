@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
-	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/sqlstore/pglisten"
 )
 

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 )
 
 // MariaDB is a MariaDB server with an empty database, which listens on a socket only.

@@ -1,5 +1,6 @@
 // Package testsql starts the database servers that the tests need: each in a temporary folder and
 // on a free port, so that tests neither need nor disturb a server of the machine.
+// Its users import the drivers: pgx/v5/stdlib and go-sql-driver/mysql.
 package testsql
 
 import (
