@@ -60,6 +60,9 @@ func (s *server) hang() chan struct{} {
 
 // Eval executes the scripts of the package.
 func (s *server) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	if ctx.Err() != nil { // as go-redis before it sends anything
+		return redis.NewCmdResult(nil, ctx.Err())
+	}
 	s.mu.Lock()
 	s.calls++
 	before, after := s.before, s.after

@@ -28,21 +28,16 @@ func LimitRetry(s RetryStrategy, retries int) RetryStrategy {
 }
 
 type limited struct {
-	of   RetryStrategy
-	max  int64
-	used atomic.Int64
+	of    RetryStrategy
+	max   int64
+	calls atomic.Int64
 }
 
 func (l *limited) NextBackoff() time.Duration {
-	for {
-		used := l.used.Load()
-		if used >= l.max {
-			return 0
-		}
-		if l.used.CompareAndSwap(used, used+1) {
-			return l.of.NextBackoff()
-		}
+	if l.calls.Add(1) > l.max {
+		return 0
 	}
+	return l.of.NextBackoff()
 }
 
 // ExponentialBackoff returns a strategy whose times double, from 4 ms on, within the bounds. A

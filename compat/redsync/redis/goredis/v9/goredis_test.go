@@ -132,6 +132,14 @@ func TestAScriptIsSentInFullOnce(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{"set": 3, "evalsha": 9, "eval": 3}, withoutHandshake(c))
+
+	conn, err := pools.NewPool(client).Get(t.Context())
+	require.NoError(t, err)
+	failing := redis.NewScript(0, "return redis.error_reply('OOPS')", "")
+	require.NoError(t, conn.ScriptLoad(failing))
+	_, err = conn.Eval(failing)
+	assert.ErrorContains(t, err, "OOPS")
+	assert.Equal(t, 3, withoutHandshake(c)["eval"], "other errors are not tried again")
 }
 
 // withoutHandshake returns the counts of the commands that the tests cause.
