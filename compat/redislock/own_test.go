@@ -60,13 +60,13 @@ func (s *server) hang() chan struct{} {
 
 // Eval executes the scripts of the package.
 func (s *server) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	if ctx.Err() != nil { // as go-redis before it sends anything
-		return redis.NewCmdResult(nil, ctx.Err())
-	}
 	s.mu.Lock()
 	s.calls++
 	before, after := s.before, s.after
 	s.mu.Unlock()
+	if ctx.Err() != nil { // as go-redis before it sends anything
+		return redis.NewCmdResult(nil, ctx.Err())
+	}
 	if before != nil {
 		if err := before(); err != nil {
 			return redis.NewCmdResult(nil, err)
@@ -160,6 +160,22 @@ func TestObtainWithoutADeadlineReturnsAfterATTL(t *testing.T) {
 		close(hung)
 		synctest.Wait()
 		assert.Empty(t, s.value("k"))
+	})
+}
+
+func TestADeadlineReplacesTheLimitOfATTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.keys["k"] = "another"
+		time.AfterFunc(5*time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.keys, "k")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := redislock.Obtain(ctx, s, "k", time.Second, &redislock.Options{RetryStrategy: redislock.LinearBackoff(600 * time.Millisecond)})
+		assert.NoError(t, err)
 	})
 }
 
