@@ -239,17 +239,20 @@ func TestReleaseIsSentAfterItsContextHasEnded(t *testing.T) {
 }
 
 func TestACallWithAContextThatHasEndedSendsNothing(t *testing.T) {
-	s := newServer()
-	ctx, cancel := context.WithCancel(t.Context())
-	got, err := redislock.Obtain(ctx, s, "held", time.Minute, nil)
-	require.NoError(t, err)
-	cancel()
-	_, err = redislock.Obtain(ctx, s, "k", time.Minute, nil)
-	assert.Equal(t, context.Canceled, err)
-	_, err = got.TTL(ctx)
-	assert.Equal(t, context.Canceled, err)
-	assert.Equal(t, context.Canceled, got.Refresh(ctx, time.Minute, nil))
-	assert.Equal(t, 1, s.count())
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		ctx, cancel := context.WithCancel(t.Context())
+		got, err := redislock.Obtain(ctx, s, "held", time.Minute, nil)
+		require.NoError(t, err)
+		cancel()
+		_, err = redislock.Obtain(ctx, s, "k", time.Minute, nil)
+		assert.Equal(t, context.Canceled, err)
+		_, err = got.TTL(ctx)
+		assert.Equal(t, context.Canceled, err)
+		assert.Equal(t, context.Canceled, got.Refresh(ctx, time.Minute, nil))
+		synctest.Wait()
+		assert.Equal(t, 1, s.count())
+	})
 }
 
 func TestBadInputIsRefusedBeforeIO(t *testing.T) {
