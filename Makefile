@@ -13,7 +13,7 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 
 # The modules whose tests need database servers. SQLite is C that was translated to Go: the race
 # detector makes it ten times slower, and would find nothing of this project there.
-STORES     := lock/sqlstore
+STORES     := lock/sqlstore lock/etcdstore lock/etcdstore/check lock/natsstore
 STOREFLAGS := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -p=1 -parallel=16
 
 # Modules are built without a go.work file.
@@ -65,8 +65,8 @@ examples: setup ## Run the examples in the documentation and the programs in exa
 test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
 
-test-stores: setup setup-stores ## Build, vet and test the stores on databases, under the race detector
-	$(call each,$(STORES),go build ./... && go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...)
+test-stores: setup setup-stores ## Vet and test the stores on databases, under the race detector
+	$(call each,$(STORES),go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...)
 
 nested: setup ## Build, vet and test the nested modules, except those of test-stores
 	$(call each,$(filter-out $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)

@@ -262,13 +262,14 @@ func TestForcedReleases(t *testing.T) {
 	})
 }
 
-// The answers to our requests are lost. The lock that the server has granted is given back.
+// Our requests have no answer, and are executed after the call has ended. The lock is given back long
+// before its TTL ends.
 func TestLostAnswers(t *testing.T) {
 	forEach(t, func(t *testing.T, r runtime) {
 		server := shared.Server(t)
 		proxy := testredis.StartProxy(t, server)
 		p := start(t, r.command(t), server.Addr())
-		client := newClient(t, proxy.Client(t), ttl)
+		client := newClient(t, proxy.Client(t), long)
 		warm, err := client.Mutex(rand.Text()).TryLock(t.Context()) // connects
 		require.NoError(t, err)
 		require.NoError(t, warm.Unlock(t.Context()))
@@ -279,7 +280,7 @@ func TestLostAnswers(t *testing.T) {
 		_, err = client.Mutex(key).TryLock(ctx)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		proxy.Unblock() // the server executes the late request, or its release comes first
-		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: enough.Milliseconds()}).Held)
+		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: (long / 2).Milliseconds()}).Held)
 		assert.True(t, p.ask(request{Do: "release", Key: key}).Held)
 	})
 }

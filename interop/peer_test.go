@@ -35,20 +35,18 @@ type answer struct {
 
 // runtime is a library in its language.
 type runtime struct {
-	name     string
-	watches  bool // the library renews locks by itself
-	extends  bool // a peer can extend a lock that it holds
-	validity bool // the library gives up a lock that it got after its validity, as the Redlock page says
-	command  func(t *testing.T) *exec.Cmd
+	name    string
+	watches bool // the library renews locks by itself
+	command func(t *testing.T) *exec.Cmd
 }
 
 // runtimes are the libraries whose locks have the format of lock/redlock.
 func runtimes() []runtime {
 	return []runtime{
-		{name: "redsync", extends: true, command: goPeer("redsync")},
-		{name: "redislock", extends: true, command: goPeer("redislock")},
-		{name: "redis-py", extends: true, command: pythonPeer},
-		{name: "node", extends: true, watches: true, command: nodePeer},
+		{name: "redsync", command: goPeer("redsync")},
+		{name: "redislock", command: goPeer("redislock")},
+		{name: "redis-py", command: pythonPeer},
+		{name: "node", watches: true, command: nodePeer},
 	}
 }
 
@@ -125,15 +123,15 @@ func nodePeer(t *testing.T) *exec.Cmd {
 		missing(t, "node", err)
 	}
 	dir := cache(t, "node")
-	list, err := filepath.Abs("peers/node/package.json")
+	list, err := filepath.Abs("peers/node/package-lock.json")
 	require.NoError(t, err)
-	for _, file := range []string{"package.json", "peer.mjs"} {
+	for _, file := range []string{"package.json", "package-lock.json", "peer.mjs"} {
 		text, err := os.ReadFile(filepath.Join("peers/node", file))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
 	}
 	installed(t, dir, list, func() error {
-		return run(dir, "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
+		return run(dir, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 	})
 	return exec.Command(node, filepath.Join(dir, "peer.mjs"))
 }

@@ -11,7 +11,7 @@
 //
 // The store is good for programs that run NATS already, with some hundred or thousand locks. Each
 // renewal is a message that the stream stores and replicates. The store has no queue: clients that
-// wait for a lock ask again after [lock.Options.Backoff]. It supports mode Exclusive only.
+// wait for a lock ask again after lock.Options.Backoff. It supports mode Exclusive only.
 //
 // A stream with one replica loses its locks with its server. Use three or five. By default a NATS
 // server syncs its files to the disk every two minutes, so a power failure of a majority forgets

@@ -17,9 +17,9 @@
 //
 // # What the format cannot do
 //
-//   - There is no queue. A client that waits asks again after [lock.Options.Backoff], and nobody
+//   - There is no queue. A client that waits asks again after lock.Options.Backoff, and nobody
 //     knows who is next.
-//   - There is no fencing token: [lock.Held.Token] returns 0.
+//   - There is no fencing token: lock.Held.Token returns 0.
 //   - There are no metadata, and no MinHold.
 //   - Locks have one mode, Exclusive: Mutex, Reentrant and Multi work, RWMutex, Semaphore and Batch
 //     return errors.ErrUnsupported.
