@@ -108,13 +108,13 @@ func TestTheProgramOfTheReadmeRuns(t *testing.T) {
 	assert.Contains(t, string(out), "shipping with fencing token ")
 }
 
-// TestThePagesOfSuitesNameCases checks the names of cases in STORES.md and ENGINES.md.
+// TestThePagesOfSuitesNameCases checks the names of cases in WRITING-A-STORE.md and ENGINES.md.
 func TestThePagesOfSuitesNameCases(t *testing.T) {
 	for page, suite := range map[string]struct {
 		dir  string
 		name *regexp.Regexp
 	}{
-		"docs/STORES.md":  {"lock/locktest", named},
+		"docs/WRITING-A-STORE.md":  {"lock/locktest", named},
 		"docs/ENGINES.md": {"schedule/scheduletest", firstField},
 	} {
 		cases := map[string]bool{}

@@ -47,5 +47,5 @@
 // method of a closed store returns ErrStoreClosed.
 //
 // [locktest]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/locktest
-// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/WRITING-A-STORE.md
 package driver

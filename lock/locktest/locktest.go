@@ -105,7 +105,7 @@ type Config struct {
 // wait for leases to end. In virtual time, with Run: synctest.Test, it takes seconds.
 //
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md
-// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/WRITING-A-STORE.md
 func TestStore(t *testing.T, c Config) {
 	c.check(t)
 	if c.Run != nil {

@@ -63,5 +63,5 @@
 //
 //	file:locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)
 //
-// [locks in a database]: https://github.com/leasewheel/leasewheel/blob/main/docs/DATABASES.md
+// [locks in a database]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md
 package sqlstore
