@@ -105,14 +105,18 @@ bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick or A
 bench-locks: setup ## Lock, hand over and lock many at once beside other clients, ARGS=-quick for a short run
 	cd benchmarks && go run ./locks $(ARGS)
 
+bench-stores: setup setup-stores ## Compare the stores: a lock, a hand-over, renewals; ARGS=-quick for a short run
+	cd benchmarks/stores && go run . $(ARGS)
+
 bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks/results
 	cd benchmarks && if [ -f results/timers.json ]; then go run ./timers -render results/timers.json -docs ../docs \
 		$(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) >/dev/null; fi
 	cd benchmarks && if [ -f results/leases.json ]; then go run ./leases -print results/leases.json -docs ../docs >/dev/null; fi
 	cd benchmarks && if [ -f results/lease-scale.json ]; then go run ./leases -scale -print results/lease-scale.json -docs ../docs >/dev/null; fi
+	cd benchmarks/stores && if [ -f ../results/stores.json ]; then go run . -print ../results/stores.json -docs ../../docs >/dev/null; fi
 	cd benchmarks && if [ -f results/locks.json ]; then go run ./locks -print results/locks.json -docs ../docs >/dev/null; fi
 
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores test test-stores test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-page demo
+.PHONY: help setup setup-stores test test-stores test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo

@@ -35,6 +35,11 @@ func candidates() []candidate {
 	return []candidate{
 		{name: "memory", start: startMemory},
 		{name: "redis", start: startRedis},
+		{name: "postgres", limit: 10_000, start: startPostgres},
+		{name: "mariadb", limit: 10_000, start: startMariaDB},
+		{name: "sqlite", limit: 10_000, start: startSQLite},
+		{name: "etcd", start: startEtcd},
+		{name: "nats", limit: 10_000, start: startNATS},
 	}
 }
 

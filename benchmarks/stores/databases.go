@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/etcdstore"
+	"github.com/leasewheel/leasewheel/lock/natsstore"
+	"github.com/leasewheel/leasewheel/lock/sqlstore"
+)
+
+func startSQLite(ctx context.Context) (*server, error) {
+	dir, err := os.MkdirTemp("", "bench-sqlite")
+	if err != nil {
+		return nil, err
+	}
+	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
+	s, err := onSQL(ctx, "sqlite", dsn, sqlstore.SQLite(), "SELECT 'SQLite ' || sqlite_version()")
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	s.stop = func() { _ = os.RemoveAll(dir) }
+	return s, nil
+}
+
+func startPostgres(ctx context.Context) (*server, error) {
+	p, err := testsql.LaunchPostgres("fsync=on", "synchronous_commit=on")
+	if err != nil {
+		return nil, orMissing(err)
+	}
+	s, err := onSQL(ctx, "pgx", p.DSN(), sqlstore.PostgreSQL(), "SELECT 'PostgreSQL ' || current_setting('server_version')")
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	s.stop = p.Close
+	return s, nil
+}
+
+func startMariaDB(ctx context.Context) (*server, error) {
+	m, err := testsql.LaunchMariaDB()
+	if err != nil {
+		return nil, orMissing(err)
+	}
+	s, err := onSQL(ctx, "mysql", m.DSN(), sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())")
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	s.stop = m.Close
+	return s, nil
+}
+
+// orMissing makes the error of a server that is not installed match errMissing.
+func orMissing(err error) error {
+	if errors.As(err, new(*testsql.MissingError)) {
+		return errors.Join(errMissing, err)
+	}
+	return err
+}
+
+// onSQL creates the tables in a database and returns the server without its stop.
+func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, version string) (*server, error) {
+	db, err := sql.Open(driverName, dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }()
+	if err := sqlstore.CreateSchema(ctx, db, d, nil); err != nil {
+		return nil, err
+	}
+	s := &server{connect: func() (driver.Store, func(), error) {
+		db, err := sql.Open(driverName, dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		db.SetMaxOpenConns(acquirers)
+		db.SetMaxIdleConns(acquirers)
+		store, err := sqlstore.New(db, d, nil)
+		return store, func() { _ = db.Close() }, err
+	}}
+	if err := db.QueryRowContext(ctx, version).Scan(&s.version); err != nil {
+		return nil, err
+	}
+	s.version, _, _ = strings.Cut(s.version, " (")
+	s.version, _, _ = strings.Cut(s.version, "-")
+	return s, nil
+}
+
+func startEtcd(ctx context.Context) (*server, error) {
+	addr, stop, err := startChild("etcd")
+	if err != nil {
+		return nil, err
+	}
+	connect := func() (*clientv3.Client, error) {
+		return clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+	}
+	client, err := connect()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	status, err := client.Status(ctx, addr)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return &server{version: "etcd " + status.Version, stop: stop, connect: func() (driver.Store, func(), error) {
+		client, err := connect()
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := etcdstore.New(client, nil)
+		return store, func() { _ = client.Close() }, err
+	}}, nil
+}
+
+func startNATS(ctx context.Context) (*server, error) {
+	addr, stop, err := startChild("nats")
+	if err != nil {
+		return nil, err
+	}
+	connect := func() (jetstream.JetStream, func(), error) {
+		nc, err := nats.Connect("nats://" + addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		js, err := jetstream.New(nc)
+		return js, nc.Close, err
+	}
+	js, disconnect, err := connect()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	defer disconnect()
+	if err := natsstore.CreateStream(ctx, js, nil); err != nil {
+		stop()
+		return nil, err
+	}
+	version := js.Conn().ConnectedServerVersion()
+	return &server{version: "NATS " + version, stop: stop, connect: func() (driver.Store, func(), error) {
+		js, disconnect, err := connect()
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := natsstore.New(ctx, js, nil)
+		return store, disconnect, err
+	}}, nil
+}
