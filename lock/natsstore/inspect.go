@@ -93,8 +93,8 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	return fmt.Errorf("natsstore: %d attempts to set the metadata met other requests", maxConflicts)
 }
 
-// listed is the number of locks that one call of List reads.
-const listed = 100
+// listed is the number of messages that one call of List reads.
+const listed = 1000
 
 // List implements [driver.Lister]. The cursor is the sequence of the next message. A renewal gives a
 // lock a higher sequence, so a lock may be returned twice.
@@ -108,19 +108,16 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 			return nil, "", fmt.Errorf("natsstore: List: bad cursor %q", cursor)
 		}
 	}
-	all := s.prefix + ".k."
-	for range listed {
-		m, err := s.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(all+"*"))
-		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return keys, "", nil
-		case ctx.Err() != nil:
-			return nil, "", context.Cause(ctx)
-		case err != nil:
-			return nil, "", fmt.Errorf("natsstore: list: %w", err)
+	messages, more, err := s.read(ctx, seq)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
+		return nil, "", fmt.Errorf("natsstore: list: %w", err)
+	}
+	for _, m := range messages {
 		seq = m.Sequence + 1
-		key, err := decodeName(strings.TrimPrefix(m.Subject, all))
+		key, err := decodeName(strings.TrimPrefix(m.Subject, s.prefix+".k."))
 		if err != nil || !strings.HasPrefix(key, prefix) {
 			continue
 		}
@@ -128,7 +125,48 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 			keys = append(keys, key)
 		}
 	}
+	if !more {
+		return keys, "", nil
+	}
 	return keys, strconv.FormatUint(seq, 10), nil
+}
+
+// read returns the first messages of locks from a sequence on, and whether there are more.
+func (s *Store) read(ctx context.Context, seq uint64) (messages []*jetstream.RawStreamMsg, more bool, err error) {
+	consumer, err := s.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
+		FilterSubject: s.prefix + ".k.*", MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerTTL,
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = s.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) // otherwise the server does after consumerTTL
+	}()
+	batch, err := consumer.FetchNoWait(listed)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		var m jetstream.Msg
+		var open bool
+		select {
+		case m, open = <-batch.Messages():
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+		if !open {
+			return messages, more, batch.Error()
+		}
+		at, err := m.Metadata()
+		if err != nil {
+			return nil, false, err
+		}
+		messages = append(messages, &jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: at.Sequence.Stream, Data: m.Data(), Time: at.Timestamp})
+		more = at.NumPending > 0
+	}
 }
 
 // Export implements [driver.Exporter]. Another process needs nothing but the fields of the lease.

@@ -19,10 +19,11 @@ const (
 	defaultPrefix = "leasewheel"
 	markerTTL     = time.Second // of the message of a free lock; the least that the server allows
 	tombstoneTTL  = time.Minute
-	duplicates    = 2 * time.Minute // in which the server knows the ids of messages; at least tombstoneTTL
-	clockAge      = time.Minute     // how long the difference of the clocks is used
-	expirySlack   = 2 * time.Second // in which the server removes an expired message
-	maxConflicts  = 10              // attempts against concurrent requests, before a call gives up
+	duplicates    = 2 * time.Minute  // in which the server knows the ids of messages; at least tombstoneTTL
+	clockAge      = time.Minute      // how long the difference of the clocks is used
+	expirySlack   = 2 * time.Second  // in which the server removes an expired message
+	consumerTTL   = 10 * time.Second // of the consumer of a List that does not end
+	maxConflicts  = 10               // attempts against concurrent requests, before a call gives up
 )
 
 // Options are the settings of a store. The zero value is valid.
