@@ -114,8 +114,8 @@ func TestThePagesOfSuitesNameCases(t *testing.T) {
 		dir  string
 		name *regexp.Regexp
 	}{
-		"docs/WRITING-A-STORE.md":  {"lock/locktest", named},
-		"docs/ENGINES.md": {"schedule/scheduletest", firstField},
+		"docs/WRITING-A-STORE.md": {"lock/locktest", named},
+		"docs/ENGINES.md":         {"schedule/scheduletest", firstField},
 	} {
 		cases := map[string]bool{}
 		walk(t, func(path string) {

@@ -36,6 +36,7 @@ func candidates() []candidate {
 		{name: "memory", start: startMemory},
 		{name: "redis", start: startRedis},
 		{name: "postgres", limit: 10_000, start: startPostgres},
+		{name: "postgres-listen", limit: 1000, start: startListening},
 		{name: "mariadb", limit: 10_000, start: startMariaDB},
 		{name: "sqlite", limit: 10_000, start: startSQLite},
 		{name: "etcd", start: startEtcd},

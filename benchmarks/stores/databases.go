@@ -21,6 +21,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 	"github.com/leasewheel/leasewheel/lock/natsstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/lock/sqlstore/pglisten"
 )
 
 func startSQLite(ctx context.Context) (*server, error) {
@@ -29,7 +30,7 @@ func startSQLite(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
-	s, err := onSQL(ctx, "sqlite", dsn, sqlstore.SQLite(), "SELECT 'SQLite ' || sqlite_version()")
+	s, err := onSQL(ctx, "sqlite", dsn, sqlstore.SQLite(), "SELECT 'SQLite ' || sqlite_version()", false)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -38,12 +39,17 @@ func startSQLite(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-func startPostgres(ctx context.Context) (*server, error) {
+func startPostgres(ctx context.Context) (*server, error) { return startPostgresWith(ctx, false) }
+
+// startListening is startPostgres with a Listener for each client.
+func startListening(ctx context.Context) (*server, error) { return startPostgresWith(ctx, true) }
+
+func startPostgresWith(ctx context.Context, listen bool) (*server, error) {
 	p, err := testsql.LaunchPostgres("fsync=on", "synchronous_commit=on")
 	if err != nil {
 		return nil, orMissing(err)
 	}
-	s, err := onSQL(ctx, "pgx", p.DSN(), sqlstore.PostgreSQL(), "SELECT 'PostgreSQL ' || current_setting('server_version')")
+	s, err := onSQL(ctx, "pgx", p.DSN(), sqlstore.PostgreSQL(), "SELECT 'PostgreSQL ' || current_setting('server_version')", listen)
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -57,7 +63,7 @@ func startMariaDB(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, orMissing(err)
 	}
-	s, err := onSQL(ctx, "mysql", m.DSN(), sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())")
+	s, err := onSQL(ctx, "mysql", m.DSN(), sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())", false)
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -74,8 +80,9 @@ func orMissing(err error) error {
 	return err
 }
 
-// onSQL creates the tables in a database and returns the server without its stop.
-func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, version string) (*server, error) {
+// onSQL creates the tables in a database and returns the server without its stop. The stores have a
+// Listener if listen is true.
+func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, version string, listen bool) (*server, error) {
 	db, err := sql.Open(driverName, dsn)
 	if err != nil {
 		return nil, err
@@ -91,8 +98,19 @@ func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, vers
 		}
 		db.SetMaxOpenConns(acquirers)
 		db.SetMaxIdleConns(acquirers)
-		store, err := sqlstore.New(db, d, nil)
-		return store, func() { _ = db.Close() }, err
+		o, stop := &sqlstore.Options{}, func() {}
+		if listen {
+			listener, err := pglisten.New(dsn, nil)
+			if err != nil {
+				return nil, nil, errors.Join(err, db.Close())
+			}
+			o.Listener, stop = listener, func() { _ = listener.Close() }
+		}
+		store, err := sqlstore.New(db, d, o)
+		return store, func() {
+			stop()
+			_ = db.Close()
+		}, err
 	}}
 	if err := db.QueryRowContext(ctx, version).Scan(&s.version); err != nil {
 		return nil, err

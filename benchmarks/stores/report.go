@@ -110,7 +110,7 @@ func (r *results) chart() string {
 			return f.Renewals[n].ClientCPU + f.Renewals[n].ServerCPU
 		}})
 	}
-	const left, width, gap, top, step, height = 90, 150, 66, 40, 26, 16
+	const left, width, gap, top, step, height = 120, 150, 66, 40, 26, 16
 	var b strings.Builder
 	bottom := top + step*len(names)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img">`+"\n",
