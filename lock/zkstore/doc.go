@@ -1,0 +1,32 @@
+// Package zkstore is a lock store on Apache ZooKeeper 3.5 and later, with the client
+// github.com/go-zookeeper/zk.
+//
+//	store, err := zkstore.New(ctx, []string{"zk1:2181", "zk2:2181", "zk3:2181"}, nil)
+//	locks, err := lock.New(store, nil)
+//
+// # What it is good at
+//
+// Use it where ZooKeeper is there already. A quorum of the ensemble confirms each grant, and no grant
+// is lost with one server. The fencing token is the transaction that created the lock, so it rises
+// for all keys together. Waiters are served in their order, and a release wakes one of them. A client
+// that is closed gives back all of its locks at once.
+//
+// # What it is bad at
+//
+// Only locks of mode Exclusive are supported: a Mutex, an Election, Reentrant and Multi. Locks are not
+// kept after a release (Terms.MinHold), and cannot be resumed by another process. Each acquisition,
+// release and renewal of a batch is a write to the log of the ensemble.
+//
+// All locks of a Store belong to its session, which the client keeps alive. After a crash of the
+// process they last until the session expires: up to the session timeout, 40 s by default, whatever
+// the TTL is. While the process runs, the Store removes each lease that nobody has renewed for its TTL.
+//
+// The longest TTL is half of the session timeout that the server grants, 20 s by default. A server
+// learns late what another one has heard of a session. The tickTime of the servers must be at most a
+// sixth of the session timeout; that of the default settings is 2 s. If the session expires, all
+// locks of the Store are lost together. If the connected server hangs, the client looks for another
+// one after two thirds of the session timeout, which is longer than any TTL.
+//
+// An owner that was given up after an Acquire without an answer is refused by its own Store for a
+// minute. Other Stores do not know that, and need not: no other Store has requests of this owner.
+package zkstore

@@ -1,0 +1,207 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	maxPlaces = 100 // shown by Inspect
+	listPage  = 100 // keys of one List
+)
+
+// fresh returns the nodes of a lock, not older than the call.
+func (s *Store) fresh(ctx context.Context, key string) ([]node, error) {
+	if err := s.sync(ctx, s.lockPath(key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	return s.lockNodes(ctx, key)
+}
+
+// Inspect implements [driver.Inspector]. The token of a free lock is 0. ExpiresIn is the TTL of the
+// acquisition, because the server does not know when the holder has renewed its lease.
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer end()
+	for range attempts {
+		var all []node
+		if all, err = s.fresh(ctx, key); err != nil {
+			break
+		}
+		var info driver.Info
+		if info, err = s.infoOf(ctx, key, all); !errors.Is(err, zk.ErrNoNode) {
+			if err == nil {
+				return info, nil
+			}
+			break
+		}
+	}
+	return driver.Info{}, failed(ctx, "inspect", key, err)
+}
+
+// infoOf reads the nodes of a lock.
+func (s *Store) infoOf(ctx context.Context, key string, all []node) (driver.Info, error) {
+	var info driver.Info
+	if len(all) == 0 {
+		return info, nil
+	}
+	shown := all[:min(len(all), 1+maxPlaces)]
+	got := make([]seen, len(shown))
+	err := s.each(len(shown), func(i int) error {
+		var err error
+		got[i], err = s.get(ctx, s.lockPath(key)+"/"+shown[i].name)
+		return err
+	})
+	if err != nil {
+		return info, err
+	}
+	info.Token = uint64(got[0].stat.Czxid) //nolint:gosec // a transaction is above 0
+	info.Held, info.Waiting = 1, len(all)-1
+	info.Holders = []driver.Holder{{
+		Token:     info.Token,
+		ExpiresIn: time.Duration(got[0].content.TTL) * time.Millisecond,
+		Metadata:  string(got[0].content.Metadata),
+		Client:    driver.ClientName(shown[0].owner),
+	}}
+	for i, n := range shown[1:] {
+		info.Places = append(info.Places, driver.Place{Metadata: string(got[i+1].content.Metadata), Client: driver.ClientName(n.owner)})
+	}
+	return info, nil
+}
+
+// ForceRelease implements [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	all, err := s.fresh(ctx, key)
+	if err == nil && len(all) == 0 {
+		return driver.ErrNotHeld
+	}
+	if err == nil {
+		err = s.remove(ctx, s.lockPath(key)+"/"+all[0].name)
+		if errors.Is(err, zk.ErrNoNode) {
+			return driver.ErrNotHeld
+		}
+	}
+	if err != nil {
+		return failed(ctx, "force release of", key, err)
+	}
+	return nil
+}
+
+// SetMetadata implements [driver.MetadataSetter].
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if l.Mode != driver.Exclusive {
+		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, ErrUnsupported)
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for range attempts { // another SetMetadata may come between
+		err = s.setMetadata(ctx, l, metadata)
+		if !errors.Is(err, zk.ErrBadVersion) {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		return failed(ctx, "set metadata of", l.Key, err)
+	}
+	return err
+}
+
+func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	all, err := s.fresh(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	if find(all, l.Owner) != 0 {
+		return driver.ErrNotHeld
+	}
+	path := s.lockPath(l.Key) + "/" + all[0].name
+	got, err := s.get(ctx, path)
+	if err == nil {
+		if uint64(got.stat.Czxid) != l.Token { //nolint:gosec // a transaction is above 0
+			return driver.ErrNotHeld
+		}
+		data := contentOf(time.Duration(got.content.TTL)*time.Millisecond, metadata)
+		_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, data, got.stat.Version) })
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// List implements [driver.Lister]. The cursor is the last key. Each call reads the names of all
+// locks below the root, because a server gives no part of them.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
+		return nil, "", fmt.Errorf("zkstore: list %q: the cursor is not of this prefix", prefix)
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
+	page, next, err := s.page(ctx, prefix, cursor)
+	if err != nil {
+		return nil, "", failed(ctx, "list", prefix, err)
+	}
+	held := make([]bool, len(page))
+	err = s.each(len(page), func(i int) error {
+		all, _, err := s.nodes(ctx, page[i])
+		held[i] = len(all) > 0
+		return err
+	})
+	if err != nil {
+		return nil, "", failed(ctx, "list", prefix, err)
+	}
+	for i, key := range page {
+		if held[i] {
+			keys = append(keys, key)
+		}
+	}
+	return keys, next, nil
+}
+
+// page returns the next keys after a cursor, whether they are held or not.
+func (s *Store) page(ctx context.Context, prefix, cursor string) (page []string, next string, err error) {
+	if err := s.sync(ctx, s.root); err != nil {
+		return nil, "", err
+	}
+	names, err := ask(ctx, s.link, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(s.root)
+		return names, err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range names {
+		key, err := encoding.DecodeString(name)
+		if err == nil && strings.HasPrefix(string(key), prefix) && string(key) > cursor {
+			page = append(page, string(key))
+		}
+	}
+	slices.Sort(page)
+	if len(page) > listPage {
+		page = page[:listPage]
+		next = page[listPage-1]
+	}
+	return page, next, nil
+}

@@ -1,0 +1,131 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// Release implements [driver.Store]. A Release with Unanswered is remembered by this Store only: the
+// requests of a session are executed in order, so no other Store has a late Acquire of the owner.
+func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if l.Unanswered {
+		s.giveUp(l.Owner)
+	}
+	err = s.release(ctx, l)
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		return failed(ctx, "release", l.Key, err)
+	}
+	return err
+}
+
+func (s *Store) release(ctx context.Context, l driver.Lease) error {
+	k := leaseKey{l.Key, l.Owner}
+	if path := s.heldPath(k); path != "" && !l.Unanswered {
+		err := s.remove(ctx, path)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			err = driver.ErrNotHeld
+			fallthrough
+		case err == nil:
+			s.forget(k, path)
+		}
+		return err
+	}
+	if err := s.sync(ctx, s.lockPath(l.Key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	all, _, err := s.nodes(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	had := false
+	for i, n := range all {
+		if n.owner != l.Owner {
+			continue
+		}
+		path := s.lockPath(l.Key) + "/" + n.name
+		err := s.remove(ctx, path)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		s.forget(k, path)
+		had = had || i == 0 && err == nil
+	}
+	if !had {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// heldPath returns the path of a lease that this store holds, "" if it holds none.
+func (s *Store) heldPath(k leaseKey) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.records[k]; rec != nil && rec.token != 0 {
+		return rec.path
+	}
+	return ""
+}
+
+// ReleaseAll implements [driver.BulkReleaser]. It removes the nodes in one transaction for each
+// 400 kB of paths. If one of them is missing already, it removes those of the transaction one by one.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	var at []int
+	var paths []string
+	bytes, seen := 0, make(map[string]bool)
+	flush := func() {
+		if len(at) > 0 {
+			s.releaseSome(ctx, batch, at, paths, out)
+		}
+		at, paths, bytes = nil, nil, 0
+		clear(seen)
+	}
+	for i := range batch {
+		l := &batch[i]
+		path := s.heldPath(leaseKey{l.Key, l.Owner})
+		if path == "" || l.Unanswered || seen[path] {
+			flush() // keeps the order of two releases of one lease
+			out[i] = s.Release(ctx, *l)
+			continue
+		}
+		if bytes += len(path) + 20; bytes > maxBytes || len(at) == maxOps {
+			flush()
+			bytes = len(path) + 20
+		}
+		at, paths = append(at, i), append(paths, path)
+		seen[path] = true
+	}
+	flush()
+	return nil
+}
+
+// releaseSome removes the nodes of the leases at the given places of a batch.
+func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
+	inner, end, err := s.begin(ctx)
+	if err == nil {
+		ops := make([]any, len(paths))
+		for n, path := range paths {
+			ops[n] = &zk.DeleteRequest{Path: path, Version: -1}
+		}
+		_, err = ask(inner, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		end()
+	}
+	for n, i := range at {
+		l := &batch[i]
+		if err != nil {
+			out[i] = s.Release(ctx, *l)
+			continue
+		}
+		s.forget(leaseKey{l.Key, l.Owner}, paths[n])
+		out[i] = nil
+	}
+}

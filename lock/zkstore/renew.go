@@ -1,0 +1,170 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+const (
+	maxBytes = 400_000 // of the paths in one transaction; a server accepts a megabyte by default
+	maxOps   = 1000    // in one transaction
+	maxReads = 32      // under way at one time
+	attempts = 3       // of a request whose connection broke
+)
+
+// Renew implements [renewal.Renewer]. One transaction checks that all nodes of the batch exist. It
+// changes nothing, but a quorum confirms it, and the leader refuses it from a session that has
+// expired.
+func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	start := time.Now()
+	paths := make([]string, len(batch))
+	var chunks [][]int // places in the batch
+	bytes := maxBytes
+	for i := range batch {
+		l := &batch[i]
+		rec, ok := s.touch(leaseKey{l.Key, l.Owner}, l.Token, start.Add(l.TTL))
+		if !ok || rec.token == 0 {
+			out[i] = renewal.Lost
+			continue
+		}
+		paths[i] = rec.path
+		if bytes += len(rec.path) + 20; bytes > maxBytes || len(chunks[len(chunks)-1]) == maxOps {
+			chunks = append(chunks, nil)
+			bytes = len(rec.path) + 20
+		}
+		chunks[len(chunks)-1] = append(chunks[len(chunks)-1], i)
+	}
+	errs := make([]error, len(chunks))
+	var wg sync.WaitGroup
+	for n, at := range chunks {
+		wg.Go(func() { errs[n] = s.renewSome(ctx, batch, paths, at, start, out) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("zkstore: renew %d leases: %w", len(batch), err)
+	}
+	return nil
+}
+
+// renewSome renews the leases at the given places of a batch.
+func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []string, at []int, start time.Time, out []renewal.Outcome) error {
+	paths := make([]string, len(at))
+	for n, i := range at {
+		paths[n] = all[i]
+	}
+	missing, err := s.checkNodes(ctx, paths)
+	if err != nil && !errors.Is(err, errEndedMeanwhile) {
+		return err
+	}
+	session := s.link.current()
+	for n, i := range at {
+		l := &batch[i]
+		k := leaseKey{l.Key, l.Owner}
+		if missing[paths[n]] {
+			s.forget(k, paths[n])
+			out[i] = renewal.Lost
+			continue
+		}
+		out[i] = renewal.Lost
+		if s.granted(k, paths[n], l.Token, session, start.Add(l.TTL)) {
+			out[i] = renewal.Renewed
+		}
+	}
+	return nil
+}
+
+// checkNodes asks a quorum whether nodes exist. It returns those that are missing, with
+// errEndedMeanwhile, if there are any.
+func (s *Store) checkNodes(ctx context.Context, paths []string) (missing map[string]bool, err error) {
+	missing = make(map[string]bool)
+	for failures := 0; ; {
+		var ops []any
+		for _, path := range paths {
+			if !missing[path] {
+				ops = append(ops, &zk.CheckVersionRequest{Path: path, Version: -1})
+			}
+		}
+		if len(ops) == 0 {
+			return missing, errEndedMeanwhile
+		}
+		session := s.link.current()
+		_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		switch {
+		case err == nil && session != s.link.current():
+			return nil, errEndedMeanwhile
+		case err == nil && len(missing) > 0:
+			return missing, errEndedMeanwhile
+		case err == nil:
+			return missing, nil
+		case errors.Is(err, zk.ErrNoNode):
+			// The failed transaction is in the log, so this server knows what is missing.
+			if err := s.findMissing(ctx, paths, missing); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionMoved):
+			return nil, err
+		}
+		if failures++; failures > attempts {
+			return nil, fmt.Errorf("no answer after %d attempts: %w", attempts, err)
+		}
+	}
+}
+
+// findMissing adds the paths without a node to missing.
+func (s *Store) findMissing(ctx context.Context, paths []string, missing map[string]bool) error {
+	exists := make([]bool, len(paths))
+	err := s.each(len(paths), func(i int) error {
+		var err error
+		exists[i], err = ask(ctx, s.link, func(c *zk.Conn) (bool, error) {
+			ok, _, err := c.Exists(paths[i])
+			return ok, err
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, path := range paths {
+		if !exists[i] {
+			missing[path] = true
+		}
+	}
+	return nil
+}
+
+// each calls f for 0 to n-1, for some at a time, and returns the first error.
+func (s *Store) each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	busy := make(chan struct{}, maxReads)
+	var wg sync.WaitGroup
+	for i := range n {
+		busy <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-busy }()
+			errs[i] = f(i)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

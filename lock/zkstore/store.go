@@ -1,0 +1,255 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// ErrUnsupported is returned for modes other than Exclusive. It is errors.ErrUnsupported.
+var ErrUnsupported = errors.ErrUnsupported
+
+// Options configures a Store. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	// Root is the path of the node below which all locks are, by default "/leasewheel". All
+	// processes that share locks must have the same one. Missing nodes of it are created.
+	Root string
+
+	// SessionTimeout is the session timeout that the store asks for, by default 40 s. The server
+	// may grant another one, between its minSessionTimeout and its maxSessionTimeout. The longest
+	// TTL is half of what it grants.
+	SessionTimeout time.Duration
+
+	// Logger receives the messages of the ZooKeeper client. By default they are dropped.
+	Logger zk.Logger
+}
+
+const (
+	defaultRoot           = "/leasewheel"
+	maxRootLen            = 256
+	defaultSessionTimeout = 40 * time.Second
+	closeTimeout          = 3 * time.Second
+)
+
+// Store keeps locks in ZooKeeper. It implements [driver.Store], [driver.Waiter],
+// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
+// [driver.TTLLimiter] and [driver.Addresser]. Its methods are safe for concurrent use. The zero
+// Store is not usable: use New.
+type Store struct {
+	link    *link
+	servers []string
+	root    string
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running gate           // the calls under way
+	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
+	wake    chan struct{}  // tells it that there is an earlier end
+	closing chan error     // holds the result of the first Close once that is known
+
+	mu      sync.Mutex           // guards all below
+	records map[leaseKey]*record // of this store, until they are released or removed
+	dying   map[string]int64     // paths of nodes that are being removed, with their sessions
+	givenUp map[string]time.Time // owners that get nothing any more, and until when
+	ended   map[int64]struct{}   // sessions that have expired
+	begun   bool                 // Close has begun
+}
+
+var (
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Waiter         = (*Store)(nil)
+	_ driver.BulkReleaser   = (*Store)(nil)
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.MetadataSetter = (*Store)(nil)
+	_ driver.TTLLimiter     = (*Store)(nil)
+	_ driver.Addresser      = (*Store)(nil)
+)
+
+// New connects to the servers, each of the form host:port, and returns a store when the first
+// session is there and the root node exists. If ctx ends before, New returns an error. The Store
+// owns its connection, which Close ends. The error names the bad argument or field of Options.
+func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Root == "" {
+		opts.Root = defaultRoot
+	}
+	if opts.SessionTimeout == 0 {
+		opts.SessionTimeout = defaultSessionTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = noLogger{}
+	}
+	switch {
+	case len(servers) == 0:
+		return nil, errors.New("zkstore: there are no servers")
+	case !isRoot(opts.Root):
+		return nil, fmt.Errorf("zkstore: Options.Root must be an absolute path of at most %d letters, digits, '.', '_', '-' and '/', got %q", maxRootLen, opts.Root)
+	case opts.SessionTimeout < time.Second || opts.SessionTimeout > 24*time.Hour:
+		return nil, fmt.Errorf("zkstore: Options.SessionTimeout must be 1 s to 24 h, got %v", opts.SessionTimeout)
+	}
+	s := &Store{
+		servers: append([]string(nil), servers...),
+		root:    opts.Root,
+		wake:    make(chan struct{}, 1),
+		closing: make(chan error, 1),
+		records: make(map[leaseKey]*record),
+		dying:   make(map[string]int64),
+		givenUp: make(map[string]time.Time),
+		ended:   make(map[int64]struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var err error
+	s.link, err = dial(servers, opts.SessionTimeout, opts.Logger, s.sessionEnded)
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("zkstore: connect: %w", err)
+	}
+	s.sweeper.Go(s.sweep)
+	err = s.link.ready(ctx)
+	if err == nil {
+		err = s.makePath(ctx, s.root)
+	}
+	if err != nil {
+		_ = s.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("zkstore: connect to %s: %w", strings.Join(servers, ","), err)
+	}
+	return s, nil
+}
+
+// isRoot reports whether a path may be the root.
+func isRoot(path string) bool {
+	if len(path) < 2 || len(path) > maxRootLen || path[0] != '/' {
+		return false
+	}
+	for name := range strings.SplitSeq(path[1:], "/") {
+		if name == "" || name == "." || name == ".." {
+			return false
+		}
+		for _, c := range []byte(name) {
+			if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+type noLogger struct{}
+
+func (noLogger) Printf(string, ...any) {}
+
+// TTLLimits implements [driver.TTLLimiter]. The longest TTL is half of the session timeout that
+// the server has granted last.
+func (s *Store) TTLLimits() driver.TTLLimits {
+	timeout := s.link.timeout()
+	return driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout}
+}
+
+// Addresses implements [driver.Addresser].
+func (s *Store) Addresses() []string { return append([]string(nil), s.servers...) }
+
+// begin is called by each method that asks the server. The function that it returns must be
+// called when the method returns; the context ends with the Store, too.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if !s.running.enter() {
+		return nil, nil, driver.ErrStoreClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		s.running.leave()
+	}, nil
+}
+
+// failed returns the error of a call about a key: the cause of ctx if that has ended.
+func failed(ctx context.Context, verb, key string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("zkstore: %s %q: %w", verb, key, err)
+}
+
+// check refuses a request that the store cannot serve, before any IO.
+func (s *Store) check(r driver.Request) error {
+	if r.Mode != driver.Exclusive {
+		return fmt.Errorf("zkstore: %v: %w", r.Mode, ErrUnsupported)
+	}
+	if err := s.TTLLimits().Check(r.TTL); err != nil {
+		return fmt.Errorf("zkstore: %q: %w", r.Key, err)
+	}
+	return nil
+}
+
+// Close ends all calls that are under way, and the session: everything that the store still holds
+// becomes free. Close waits for the server for at most about 3 s. If the server does not answer,
+// the locks end with the session, after its timeout.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Shutdown is Close. The ZooKeeper client takes no context, so it waits for the server for up to
+// 3 s even if ctx has ended.
+func (s *Store) Shutdown(context.Context) error {
+	s.mu.Lock()
+	first := !s.begun
+	s.begun = true
+	s.mu.Unlock()
+	if !first {
+		err := <-s.closing
+		s.closing <- err
+		return err
+	}
+	s.cancel()
+	s.running.close()
+	s.sweeper.Wait()
+	s.link.close()
+	s.closing <- nil
+	return nil
+}
+
+// gate counts calls, and waits for them once it is closed.
+type gate struct {
+	mu      sync.Mutex // guards all below
+	running sync.WaitGroup
+	closed  bool
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.running.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.running.Done() }
+
+// close refuses further calls and returns when none is under way.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
+}
