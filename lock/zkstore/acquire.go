@@ -13,6 +13,7 @@ import (
 
 var (
 	errGivenUp        = fmt.Errorf("zkstore: %w: the acquisition was given up", driver.ErrNotAcquired)
+	errNewSession     = fmt.Errorf("%w: the session ended during the request", driver.ErrUnavailable)
 	errEndedMeanwhile = fmt.Errorf("%w: the lease of this owner ended during the request", driver.ErrUnavailable)
 )
 

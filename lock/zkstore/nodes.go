@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -199,6 +198,3 @@ func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (
 	}
 	return "", errors.New("the node of the lock is removed all the time")
 }
-
-// baseName returns the last part of a path.
-func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

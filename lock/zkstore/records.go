@@ -69,6 +69,20 @@ func (s *Store) granted(k leaseKey, path string, token uint64, session int64, un
 	return true
 }
 
+// renewed extends a lease whose node was there in a session. It reports whether the store holds it.
+func (s *Store) renewed(k leaseKey, path string, session int64, until time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[k]
+	if rec == nil || rec.path != path || rec.session != session {
+		return false
+	}
+	if until.After(rec.until) {
+		rec.until = until
+	}
+	return true
+}
+
 // touch returns a copy of a record, and keeps the lease from being removed until then, because its
 // renewal begins. It is not ok if the store does not hold the lease.
 func (s *Store) touch(k leaseKey, token uint64, until time.Time) (record, bool) {

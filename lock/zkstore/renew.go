@@ -68,11 +68,11 @@ func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []strin
 	for n, i := range at {
 		paths[n] = all[i]
 	}
+	session := s.link.current()
 	missing, err := s.checkNodes(ctx, paths)
 	if err != nil && !errors.Is(err, errEndedMeanwhile) {
 		return err
 	}
-	session := s.link.current()
 	for n, i := range at {
 		l := &batch[i]
 		k := leaseKey{l.Key, l.Owner}
@@ -82,7 +82,7 @@ func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []strin
 			continue
 		}
 		out[i] = renewal.Lost
-		if s.granted(k, paths[n], l.Token, session, start.Add(l.TTL)) {
+		if s.renewed(k, paths[n], session, start.Add(l.TTL)) {
 			out[i] = renewal.Renewed
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Store) checkNodes(ctx context.Context, paths []string) (missing map[str
 		_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 		switch {
 		case err == nil && session != s.link.current():
-			return nil, errEndedMeanwhile
+			return nil, errNewSession
 		case err == nil && len(missing) > 0:
 			return missing, errEndedMeanwhile
 		case err == nil:

@@ -1,0 +1,96 @@
+package zkstore_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/zkstore/internal/testzk"
+)
+
+func lockPath(key string) string {
+	return "/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte(key))
+}
+
+func waiting(t *testing.T, s driver.Store, key string) int {
+	info, err := s.(driver.Inspector).Inspect(t.Context(), key)
+	require.NoError(t, err)
+	return info.Waiting
+}
+
+// clear deletes the nodes of a lock.
+func clear(t *testing.T, c *zk.Conn, key string) {
+	names, _, err := c.Children(lockPath(key))
+	if errors.Is(err, zk.ErrNoNode) {
+		return
+	}
+	require.NoError(t, err)
+	for _, name := range names {
+		if err := c.Delete(lockPath(key)+"/"+name, -1); !errors.Is(err, zk.ErrNoNode) {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestContract(t *testing.T) {
+	members := testzk.Start(t, 1)
+	c := connect(t, members...)
+	s := open(t, sessionTimeout, members...)
+	locktest.TestStore(t, locktest.Config{
+		New:      func(*testing.T) driver.Store { return s },
+		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, sessionTimeout, members...) },
+		TTL:      4 * time.Second,
+		Inspects: true,
+		Lists:    true,
+		Waiting:  waiting,
+		Die: func(t *testing.T, _ driver.Store, r driver.Request) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := s.Wait(ctx, r)
+				ended <- err
+			}()
+			prefix := base64.RawURLEncoding.EncodeToString([]byte(r.Owner)) + "-"
+			require.Eventually(t, func() bool {
+				names, _, err := c.Children(lockPath(r.Key))
+				for _, name := range names {
+					if strings.HasPrefix(name, prefix) {
+						return err == nil
+					}
+				}
+				return false
+			}, time.Minute, time.Millisecond)
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+		},
+		Delete: func(t *testing.T, _ driver.Store, key string) { clear(t, c, key) },
+		Spoil: func(t *testing.T, _ driver.Store, key string) {
+			_, err := c.Create(lockPath(key), nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			if !errors.Is(err, zk.ErrNodeExists) {
+				require.NoError(t, err)
+			}
+			_, err = c.Create(lockPath(key)+"/foreign", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			names, _, err := c.Children(lockPath(key))
+			require.NoError(t, err)
+			for _, name := range names {
+				if name != "foreign" {
+					_ = c.Delete(lockPath(key)+"/"+name, -1)
+				}
+			}
+		},
+		Spoiled: func(t *testing.T, _ driver.Store, key string) bool {
+			ok, _, err := c.Exists(lockPath(key) + "/foreign")
+			require.NoError(t, err)
+			return ok
+		},
+	})
+}
