@@ -1,0 +1,53 @@
+package zkstore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/zkstore"
+	"github.com/leasewheel/leasewheel/lock/zkstore/internal/testzk"
+)
+
+func TestNewRefusesBadArguments(t *testing.T) {
+	_, err := zkstore.New(t.Context(), nil, nil)
+	require.EqualError(t, err, "zkstore: there are no servers")
+	for field, o := range map[string]zkstore.Options{
+		"Options.Root":           {Root: "locks"},
+		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
+	} {
+		_, err = zkstore.New(t.Context(), []string{"127.0.0.1:1"}, &o)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestLimitsAndClose(t *testing.T) {
+	t.Parallel()
+	members := testzk.Start(t, 1)
+	s := open(t, 100*time.Millisecond+time.Second, members...)
+	require.Equal(t, []string{members[0].Address}, s.Addresses())
+	assert.Equal(t, driver.TTLLimits{Max: 550 * time.Millisecond, Shared: true, Slack: 1100 * time.Millisecond}, s.TTLLimits())
+	_, err := s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Second})
+	require.ErrorIs(t, err, driver.ErrBadTTL)
+	require.ErrorContains(t, err, "orders")
+	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 100 * time.Millisecond, Mode: driver.Permit})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+
+	granted := open(t, time.Hour, members...) // the server grants ten minutes
+	assert.Equal(t, 5*time.Minute, granted.TTLLimits().Max)
+	r := driver.Request{Key: "orders", Owner: "o", TTL: time.Minute}
+	_, err = granted.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, granted.Close())
+	require.NoError(t, granted.Close())
+	_, err = granted.Acquire(t.Context(), r)
+	require.ErrorIs(t, err, driver.ErrStoreClosed)
+
+	another := open(t, time.Hour, members...)
+	_, err = another.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "p", TTL: time.Minute})
+	require.NoError(t, err, "a closed store gives back its locks at once")
+}
