@@ -3,6 +3,7 @@ package testzk
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -125,9 +126,17 @@ func (m *Member) Signal(t testing.TB, s syscall.Signal) {
 
 // Mode returns leader, follower or standalone, and "" if the server does not serve.
 func (m *Member) Mode() string {
-	stats, ok := zk.FLWSrvr([]string{m.Address}, time.Second)
-	if !ok || len(stats) == 0 {
+	c, err := net.DialTimeout("tcp", m.Address, time.Second)
+	if err != nil {
 		return ""
 	}
-	return stats[0].Mode.String()
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("srvr")); err != nil {
+		return ""
+	}
+	answer, _ := io.ReadAll(c)
+	_, mode, _ := strings.Cut(string(answer), "Mode: ")
+	mode, _, _ = strings.Cut(mode, "\n")
+	return mode
 }
