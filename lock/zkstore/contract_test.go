@@ -26,8 +26,8 @@ func waiting(t *testing.T, s driver.Store, key string) int {
 	return info.Waiting
 }
 
-// clear deletes the nodes of a lock.
-func clear(t *testing.T, c *zk.Conn, key string) {
+// deleteNodes deletes the nodes of a lock.
+func deleteNodes(t *testing.T, c *zk.Conn, key string) {
 	names, _, err := c.Children(lockPath(key))
 	if errors.Is(err, zk.ErrNoNode) {
 		return
@@ -47,7 +47,7 @@ func TestContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New:      func(*testing.T) driver.Store { return s },
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, sessionTimeout, members...) },
-		TTL:      4 * time.Second,
+		TTL:      3 * time.Second,
 		Inspects: true,
 		Lists:    true,
 		Waiting:  waiting,
@@ -71,7 +71,7 @@ func TestContract(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, <-ended, context.Canceled)
 		},
-		Delete: func(t *testing.T, _ driver.Store, key string) { clear(t, c, key) },
+		Delete: func(t *testing.T, _ driver.Store, key string) { deleteNodes(t, c, key) },
 		Spoil: func(t *testing.T, _ driver.Store, key string) {
 			_, err := c.Create(lockPath(key), nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 			if !errors.Is(err, zk.ErrNodeExists) {

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const sessionTimeout = 12 * time.Second
+// sessionTimeout gives the cases that do not wait for ends a TTL of 15 s.
+const sessionTimeout = 30 * time.Second
 
 func open(t testing.TB, timeout time.Duration, members ...*testzk.Member) *zkstore.Store {
 	t.Helper()
