@@ -13,7 +13,7 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 
 # The modules whose tests need database servers. SQLite is C that was translated to Go: the race
 # detector makes it ten times slower, and would find nothing of this project there.
-STORES     := lock/sqlstore lock/etcdstore lock/etcdstore/check lock/natsstore
+STORES     := lock/sqlstore lock/etcdstore lock/etcdstore/check lock/natsstore lock/zkstore
 STOREFLAGS := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -p=1 -parallel=16
 
 # Modules are built without a go.work file.

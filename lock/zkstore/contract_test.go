@@ -11,9 +11,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/zkstore/internal/testzk"
 )
 
 func lockPath(key string) string {

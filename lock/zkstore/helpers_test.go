@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/zkstore"
-	"github.com/leasewheel/leasewheel/lock/zkstore/internal/testzk"
 )
 
 func TestMain(m *testing.M) {

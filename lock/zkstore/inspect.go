@@ -106,7 +106,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 // SetMetadata implements [driver.MetadataSetter].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if l.Mode != driver.Exclusive {
-		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, ErrUnsupported)
+		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {

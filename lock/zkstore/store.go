@@ -13,9 +13,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ErrUnsupported is returned for modes other than Exclusive. It is errors.ErrUnsupported.
-var ErrUnsupported = errors.ErrUnsupported
-
 // Options configures a Store. A nil *Options and zero fields mean the defaults.
 type Options struct {
 	// Root is the path of the node below which all locks are, by default "/leasewheel". All
@@ -190,7 +187,7 @@ func failed(ctx context.Context, verb, key string, err error) error {
 // check refuses a request that the store cannot serve, before any IO.
 func (s *Store) check(r driver.Request) error {
 	if r.Mode != driver.Exclusive {
-		return fmt.Errorf("zkstore: %v: %w", r.Mode, ErrUnsupported)
+		return fmt.Errorf("zkstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
 	if err := s.TTLLimits().Check(r.TTL); err != nil {
 		return fmt.Errorf("zkstore: %q: %w", r.Key, err)

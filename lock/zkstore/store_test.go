@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/zkstore"
-	"github.com/leasewheel/leasewheel/lock/zkstore/internal/testzk"
 )
 
 func TestNewRefusesBadArguments(t *testing.T) {

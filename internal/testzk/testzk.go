@@ -1,7 +1,8 @@
-// Package testzk starts ZooKeeper servers for tests.
+// Package testzk starts ZooKeeper servers for tests and benchmarks.
 package testzk
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,18 +10,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
 const (
-	jars = "/usr/share/java" // of the Debian package zookeeper
-	tick = 200               // milliseconds
+	jars      = "/usr/share/java" // of the Debian package libzookeeper-java
+	tick      = 200               // milliseconds
+	startTime = 2 * time.Minute   // on a busy machine
 )
+
+// ErrMissing is the error of Launch without ZooKeeper.
+var ErrMissing = errors.New("ZOOKEEPER IS MISSING: install the packages libzookeeper-java and default-jre-headless")
 
 // Member is one server, in a process of its own.
 type Member struct {
@@ -33,63 +36,102 @@ type Member struct {
 // ZooKeeper the test is skipped, or fails if the environment variable CI is set.
 func Start(t testing.TB, n int) []*Member {
 	t.Helper()
+	members, err := Launch(n)
+	if errors.Is(err, ErrMissing) && os.Getenv("CI") == "" {
+		t.Skip("SKIPPED: " + err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { Close(members) })
+	return members
+}
+
+// Launch starts an ensemble of n servers, and returns when they answer. The caller closes it.
+func Launch(n int) (members []*Member, err error) {
 	_, errJar := os.Stat(filepath.Join(jars, "zookeeper.jar"))
 	_, errJava := exec.LookPath("java")
 	if errJar != nil || errJava != nil {
-		require.Empty(t, os.Getenv("CI"), "ZOOKEEPER IS MISSING: install the packages zookeeper and default-jre-headless")
-		t.Skip("SKIPPED: ZOOKEEPER IS MISSING: install the packages zookeeper and default-jre-headless")
+		return nil, ErrMissing
 	}
-	free := freePorts(t, 3*n)
+	defer func() {
+		if err != nil {
+			Close(members)
+			members = nil
+		}
+	}()
+	free, err := freePorts(3 * n)
+	if err != nil {
+		return nil, err
+	}
 	var servers strings.Builder
 	for i := range n {
 		if n > 1 {
 			fmt.Fprintf(&servers, "server.%d=127.0.0.1:%d:%d\n", i+1, free[3*i+1], free[3*i+2])
 		}
 	}
-	var members []*Member
-	var addresses []string
 	for i := range n {
-		m := &Member{Address: fmt.Sprintf("127.0.0.1:%d", free[3*i]), dir: t.TempDir()}
-		config := fmt.Sprintf("tickTime=%d\ninitLimit=50\nsyncLimit=15\nminSessionTimeout=%d\nmaxSessionTimeout=600000\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n%s",
+		m := &Member{Address: fmt.Sprintf("127.0.0.1:%d", free[3*i])}
+		if m.dir, err = os.MkdirTemp("", "testzk"); err != nil {
+			return members, err
+		}
+		members = append(members, m)
+		config := fmt.Sprintf("tickTime=%d\ninitLimit=50\nsyncLimit=15\nminSessionTimeout=%d\nmaxSessionTimeout=600000\ndataDir=%s\n"+
+			"clientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n%s",
 			tick, 4*tick, m.dir, free[3*i], servers.String())
-		require.NoError(t, os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(config), 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(m.dir, "myid"), fmt.Appendf(nil, "%d", i+1), 0o600))
-		m.Run(t)
-		t.Cleanup(m.Kill)
-		members, addresses = append(members, m), append(addresses, m.Address)
+		if err := os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(config), 0o600); err != nil {
+			return members, err
+		}
+		if err := os.WriteFile(filepath.Join(m.dir, "myid"), fmt.Appendf(nil, "%d", i+1), 0o600); err != nil {
+			return members, err
+		}
+		if err := m.launch(); err != nil {
+			return members, err
+		}
 	}
-	conn, _, err := zk.Connect(addresses, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
-	require.NoError(t, err)
-	defer conn.Close()
-	require.Eventually(t, func() bool {
-		_, _, err := conn.Exists("/")
-		return err == nil
-	}, 2*time.Minute, 50*time.Millisecond)
-	for _, m := range members {
-		require.Eventually(t, func() bool { return m.Mode() != "" }, 2*time.Minute, 50*time.Millisecond)
+	for end := time.Now().Add(startTime); ; time.Sleep(20 * time.Millisecond) {
+		ready := 0
+		for _, m := range members {
+			if m.Mode() != "" {
+				ready++
+			}
+		}
+		switch {
+		case ready == n:
+			return members, nil
+		case time.Now().After(end):
+			return members, fmt.Errorf("%d of %d ZooKeeper servers have started within %v", ready, n, startTime)
+		}
 	}
-	return members
 }
 
-type silent struct{}
+// Close kills the servers and removes their files.
+func Close(members []*Member) {
+	for _, m := range members {
+		m.Kill()
+		_ = os.RemoveAll(m.dir)
+	}
+}
 
-func (silent) Printf(string, ...any) {}
-
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
+func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		defer func() { _ = l.Close() }()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports
+	return ports, nil
 }
 
-// Run starts the server, also after Kill.
+// Run starts the server again, after Kill.
 func (m *Member) Run(t testing.TB) {
 	t.Helper()
+	require.NoError(t, m.launch())
+}
+
+// launch starts the process.
+func (m *Member) launch() error {
 	var path []string
 	for _, name := range []string{
 		"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "commons-cli", "snappy-java", "metrics-core", "log4j-1.2",
@@ -100,26 +142,32 @@ func (m *Member) Run(t testing.TB) {
 		path = append(path, filepath.Join(jars, name+".jar"))
 	}
 	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = log.Close() }()
 	m.process = exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true",
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-cp", strings.Join(path, ":"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"))
 	m.process.Stdout, m.process.Stderr = log, log
-	m.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, m.process.Start())
+	detach(m.process)
+	if err := m.process.Start(); err != nil {
+		m.process = nil
+		return err
+	}
+	return nil
 }
 
 // Kill ends the server without warning. It does nothing if the server has ended.
 func (m *Member) Kill() {
-	if m.process.ProcessState == nil {
+	if m.process != nil && m.process.ProcessState == nil {
 		_ = m.process.Process.Kill()
 		_ = m.process.Wait()
 	}
 }
 
 // Signal sends a signal to the server, such as SIGSTOP.
-func (m *Member) Signal(t testing.TB, s syscall.Signal) {
+func (m *Member) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	require.NoError(t, m.process.Process.Signal(s))
 }
