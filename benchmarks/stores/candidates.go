@@ -40,6 +40,7 @@ func candidates() []candidate {
 		{name: "mariadb", limit: 10_000, start: startMariaDB},
 		{name: "sqlite", limit: 10_000, start: startSQLite},
 		{name: "etcd", start: startEtcd},
+		{name: "zookeeper", limit: 10_000, start: startZooKeeper},
 		{name: "nats", limit: 10_000, start: startNATS},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -17,11 +18,13 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 	"github.com/leasewheel/leasewheel/lock/natsstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore/pglisten"
+	"github.com/leasewheel/leasewheel/lock/zkstore"
 )
 
 func startSQLite(ctx context.Context) (*server, error) {
@@ -147,6 +150,27 @@ func startEtcd(ctx context.Context) (*server, error) {
 		store, err := etcdstore.New(client, nil)
 		return store, func() { _ = client.Close() }, err
 	}}, nil
+}
+
+func startZooKeeper(context.Context) (*server, error) {
+	members, err := testzk.Launch(1)
+	if errors.Is(err, testzk.ErrMissing) {
+		return nil, errors.Join(errMissing, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &server{
+		version: "ZooKeeper, one server, without fsync",
+		stop:    func() { testzk.Close(members) },
+		connect: func() (driver.Store, func(), error) {
+			// The context bounds the connecting only.
+			ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+			defer cancel()
+			store, err := zkstore.New(ctx, []string{members[0].Address}, &zkstore.Options{SessionTimeout: 70 * time.Second})
+			return store, func() {}, err
+		},
+	}, nil
 }
 
 func startNATS(ctx context.Context) (*server, error) {

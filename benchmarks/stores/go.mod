@@ -7,6 +7,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/leasewheel/leasewheel v0.0.0
 	github.com/leasewheel/leasewheel/benchmarks v0.0.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -26,6 +27,7 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
@@ -107,4 +109,5 @@ replace (
 	github.com/leasewheel/leasewheel/lock/etcdstore => ../../lock/etcdstore
 	github.com/leasewheel/leasewheel/lock/natsstore => ../../lock/natsstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../lock/sqlstore
+	github.com/leasewheel/leasewheel/lock/zkstore => ../../lock/zkstore
 )

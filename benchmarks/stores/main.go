@@ -47,7 +47,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.SetOutput(w)
 	quick := f.Bool("quick", false, "measure for a shorter time, and 100 leases only: less precise")
 	only := f.String("only", "", "comma-separated `names` of stores (default: all)")
-	leases := f.String("leases", "", "comma-separated `numbers` of leases (default 1000,100000)")
+	leases := f.String("leases", "", "comma-separated `numbers` of leases (default 1000,10000,100000)")
 	f.StringVar(&c.json, "json", "", "`file` for the results; other figures in it are kept and printed (default ../results/stores.json, none with -quick)")
 	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
 	f.StringVar(&c.docs, "docs", "", "`folder` whose "+page+" and bench/stores.svg to update")
@@ -66,7 +66,7 @@ func parse(args []string, w io.Writer) (config, error) {
 
 // fill sets what the flags left open and checks all values.
 func (c *config) fill(quick bool, only, leases string) error {
-	c.window, c.ttl, c.leases = 5*time.Second, 30*time.Second, []int{1000, 100_000}
+	c.window, c.ttl, c.leases = 5*time.Second, 30*time.Second, []int{1000, 10_000, 100_000}
 	if quick {
 		c.window, c.ttl, c.leases = 300*time.Millisecond, 6*time.Second, []int{100}
 	}

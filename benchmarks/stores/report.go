@@ -56,11 +56,22 @@ func (r *results) renewalTable() bench.Table {
 				continue
 			}
 			t = append(t, []string{
-				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), number(f.ServerCPU), number(f.LateP99), fmt.Sprint(f.Lost),
+				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), serverCPU(n, f), number(f.LateP99), fmt.Sprint(f.Lost),
 			})
 		}
 	}
 	return t
+}
+
+// manyLeases is the number of leases from which on the renewals keep the server busy. With fewer, most
+// of the processor time of other processes is not that of the server.
+const manyLeases = 10_000
+
+func serverCPU(n int, f renewals) string {
+	if n < manyLeases {
+		return "–"
+	}
+	return number(f.ServerCPU)
 }
 
 // numbers returns the numbers of leases that were measured.
@@ -104,8 +115,8 @@ func (r *results) chart() string {
 		{"lock and unlock, µs", func(f *figures) float64 { return f.Pair.P50 }},
 		{"hand-over, µs", func(f *figures) float64 { return f.HandOver.P50 }},
 	}
-	if len(numbers) > 0 {
-		n := numbers[0]
+	if i := slices.IndexFunc(numbers, func(n int) bool { return n >= manyLeases }); i >= 0 {
+		n := numbers[i]
 		columns = append(columns, column{fmt.Sprintf("CPU of a renewal, µs, %d leases", n), func(f *figures) float64 {
 			return f.Renewals[n].ClientCPU + f.Renewals[n].ServerCPU
 		}})

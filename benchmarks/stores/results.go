@@ -110,16 +110,23 @@ func (r *results) load(path string) error {
 	return nil
 }
 
-// save writes the results to a file. It keeps the figures of the file for stores that this run did
-// not measure.
+// save writes the results to a file. It keeps the figures of the file for stores and numbers of leases
+// that this run did not measure.
 func (r *results) save(path string) error {
 	var before results
 	if err := before.load(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for name, f := range before.Stores {
-		if r.Stores[name] == nil {
+		now := r.Stores[name]
+		if now == nil {
 			r.Stores[name] = f
+			continue
+		}
+		for n, renewals := range f.Renewals {
+			if _, measured := now.Renewals[n]; !measured {
+				now.Renewals[n] = renewals
+			}
 		}
 	}
 	return bench.Save(path, r)

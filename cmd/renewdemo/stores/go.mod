@@ -8,6 +8,7 @@ require (
 	github.com/leasewheel/leasewheel v0.0.0
 	github.com/leasewheel/leasewheel/lock/etcdstore v0.0.0
 	github.com/leasewheel/leasewheel/lock/sqlstore v0.0.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	modernc.org/sqlite v1.61.1
@@ -19,6 +20,7 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
@@ -50,4 +52,5 @@ replace (
 	github.com/leasewheel/leasewheel => ../../..
 	github.com/leasewheel/leasewheel/lock/etcdstore => ../../../lock/etcdstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../../lock/sqlstore
+	github.com/leasewheel/leasewheel/lock/zkstore => ../../../lock/zkstore
 )

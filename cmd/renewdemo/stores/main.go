@@ -30,6 +30,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/lock/zkstore"
 )
 
 func main() { os.Exit(demo.Main(stores())) }
@@ -43,6 +44,7 @@ func stores() demo.Stores {
 		"mysql":      openMySQL,
 		"mariadb":    openMySQL,
 		"etcd":       openEtcd,
+		"zk":         openZooKeeper,
 	}
 }
 
@@ -125,6 +127,20 @@ func openEtcd(ctx context.Context, text string) (*demo.Backend, error) {
 		return nil, err
 	}
 	return backend(store, "etcd at "+u.Host, func() { _ = client.Close() }), nil
+}
+
+func openZooKeeper(ctx context.Context, text string) (*demo.Backend, error) {
+	u, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := zkstore.New(ctx, strings.Split(u.Host, ","), nil)
+	if err != nil {
+		return nil, fmt.Errorf("no ZooKeeper server at %s: %w", u.Host, err)
+	}
+	return backend(store, "ZooKeeper at "+u.Host, func() {}), nil
 }
 
 // parse parses a URL with a host.
