@@ -9,7 +9,9 @@ require (
 	github.com/leasewheel/leasewheel/lock/etcdstore v0.0.0
 	github.com/leasewheel/leasewheel/lock/sqlstore v0.0.0
 	github.com/leasewheel/leasewheel/lock/zkstore v0.0.0
+	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
+	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
 	modernc.org/sqlite v1.61.1
 )
@@ -35,6 +37,7 @@ require (
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

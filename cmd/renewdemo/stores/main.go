@@ -5,6 +5,7 @@
 //	go run . -leases 1000 -store sqlite:locks.db
 //	go run . -leases 1000 -store postgres://user:password@localhost/database
 //	go run . -leases 1000 -store mysql://user:password@localhost/database
+//	go run . -leases 1000 -store 'mysql://user@localhost/database?socket=/run/mysqld/mysqld.sock'
 //	go run . -leases 1000 -store etcd://localhost:2379
 //	go run . -leases 1000 -ttl 15s -store zk://localhost:2181
 package main
@@ -76,6 +77,9 @@ func openMySQL(ctx context.Context, text string) (*demo.Backend, error) {
 	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	if u.Port() == "" {
 		c.Addr += ":3306"
+	}
+	if socket := u.Query().Get("socket"); socket != "" {
+		c.Net, c.Addr = "unix", socket
 	}
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
