@@ -73,6 +73,7 @@ nested: setup ## Build, vet and test the nested modules, except those of test-st
 
 interop: setup ## Contend for locks with the libraries of other languages: needs python3, node and a JDK
 	cd interop && go test -race -count=1 $(ARGS)
+	cd interop/redisson && go test -race -count=1 $(ARGS)
 
 verify: setup ## Verify the protocols and the code, TIER=long, nightly or release for more
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \

@@ -285,6 +285,39 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// The answer to the acquire of the peer is lost. We get the lock when its TTL ends.
+func TestLostAnswersOfThePeer(t *testing.T) {
+	forEach(t, func(t *testing.T, r runtime) {
+		server := shared.Server(t)
+		rdb := server.Client(t)
+		proxy := testredis.StartProxy(t, server)
+		p := start(t, r.command(t), proxy.Client(t).Options().Addr)
+		client := newClient(t, rdb, ttl)
+		other, key := rand.Text(), rand.Text()
+		require.True(t, p.ask(request{Do: "acquire", Key: other, TTL: long.Milliseconds()}).Held)
+		require.True(t, p.ask(request{Do: "release", Key: other}).Held, "the scripts are loaded")
+		proxy.Delay(5 * ttl)
+		type outcome struct {
+			answer
+			err error
+		}
+		done := make(chan outcome, 1)
+		go func() {
+			a, err := p.try(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()})
+			done <- outcome{a, err}
+		}()
+		require.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 1 }, enough, time.Millisecond)
+		proxy.Delay(0)
+		proxy.Reset()
+		<-done // an error, or the outcome of another attempt; both are right
+		ctx, cancel := context.WithTimeout(t.Context(), enough)
+		defer cancel()
+		held, err := client.Mutex(key).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
 // TestQuorum lets our quorum and redsync with three servers contend for a lock.
 func TestQuorum(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,13 @@ package redisson
 
 import (
 	"context"
+	_ "embed" // pom.xml has the version
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +36,7 @@ func TestMain(m *testing.M) {
 	if hold := os.Getenv(holdEnv); hold != "" {
 		holdForever(hold)
 	}
+	say("%s, %s", redissonVersion(), runtime.Version())
 	code := m.Run()
 	if java.folder != "" {
 		_ = os.RemoveAll(java.folder)
@@ -44,6 +49,17 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+//go:embed java/pom.xml
+var pom string
+
+// redissonVersion returns the version that pom.xml names.
+func redissonVersion() string {
+	return "Redisson " + regexp.MustCompile(`<artifactId>redisson</artifactId>\s*<version>(.*)</version>`).FindStringSubmatch(pom)[1]
+}
+
+// say prints a line for make interop.
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // holdForever locks and prints a line once it has the lock.
 func holdForever(what string) {
@@ -220,7 +236,7 @@ func handOvers(p *pair) {
 		}
 		for to, took := range map[string][]time.Duration{"Go to Java": toJava, "Java to Go": toGo} {
 			slices.Sort(took)
-			p.Logf("%s, %s: median %v, maximum %v, of %d", kind, to, took[rounds/2], took[rounds-1], rounds)
+			say("%s, %s: median %v, maximum %v, of %d hand-overs", kind, to, took[rounds/2], took[rounds-1], rounds)
 			assert.Less(p, took[rounds-1], watchdog, "%s: %s: the message must wake the waiter before the lease ends", kind, to)
 		}
 	}
@@ -423,7 +439,7 @@ func (p *pair) contend(kind string, rounds int, l lock.Locker) {
 	for _, c := range done {
 		p.java.await(c, "contend")
 	}
-	p.Logf("%d rounds in %v", 2*rounds, time.Since(start))
+	say("%d contended rounds in %v", 2*rounds, time.Since(start))
 	p.counted(counter, 2*rounds)
 }
 
@@ -488,7 +504,7 @@ func lostReplies(p *pair) {
 	close(stop)
 	wg.Wait()
 	p.java.await(done, "contend")
-	p.Logf("%d calls failed", failures)
+	say("%d calls failed while replies were lost", failures)
 	p.counted("counter lost", 2*rounds)
 }
 
