@@ -65,8 +65,16 @@ examples: setup ## Run the examples in the documentation and the programs in exa
 test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
 
+# Two modules at a time, because most of their tests wait. The output of a module comes at its end.
 test-stores: setup setup-stores ## Vet and test the stores on databases, under the race detector
-	$(call each,$(STORES),go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(STORES:%=store/%)
+
+store/%:
+	@echo "== $*"; cd $* && go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...
+
+build-tests: setup ## Build the tests of the nested modules, so that they start sooner
+	$(call each,$(STORES),go test -exec true $(STOREFLAGS) ./...)
+	$(call each,$(filter-out $(STORES),$(NESTED)),go test -exec true ./...)
 
 nested: setup ## Build, vet and test the nested modules, except those of test-stores
 	$(call each,$(filter-out $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(ARGS) ./...)
@@ -120,4 +128,4 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores test test-stores test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
+.PHONY: help setup setup-stores test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
