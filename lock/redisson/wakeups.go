@@ -75,7 +75,10 @@ func (w *wakeups) subscribe(l *sleeper, n *redisconn.Node) {
 		}
 	}
 	l.node, l.subscription = id, sub
-	l.listener = sub.Join(listenerName(), l.channel)
+	name := listenerName()
+	if l.listener = sub.Join(name, l.channel); l.listener == nil {
+		l.listener = pubsub.NewListener(name, l.channel)
+	}
 }
 
 // listen subscribes to the channel of a sleeper. If a message may have been missed, its listener
