@@ -3,9 +3,7 @@
 // kills and restarts the server. The history of what the users of these clients saw is
 // checked.
 //
-// One checker searches an order of all operations on a key in which one user has the
-// lock at a time and tokens rise. A lease ends in its Unlock, or otherwise not before
-// the last instant at which Valid was true. The other checker is a counter that only
+// One checker is that of package histories. The other is a counter that only
 // holders increment and that rejects tokens below the highest one so far. At the end it
 // must equal the number of acknowledged writes.
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/verify/histories"
 	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
@@ -72,7 +73,7 @@ func (p plan) run(ctx context.Context, server *testredis.Server) (result, error)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	defer func() { _ = admin.Close() }()
 
-	s := &runState{plan: p, history: newHistory(), tally: newTally(), registers: map[string]*register{}}
+	s := &runState{plan: p, history: histories.New(), tally: newTally(), registers: map[string]*register{}}
 	for i := range keys {
 		s.keys = append(s.keys, fmt.Sprint("key ", i))
 		s.registers[s.keys[i]] = new(register)
@@ -100,15 +101,15 @@ func (p plan) run(ctx context.Context, server *testredis.Server) (result, error)
 func (s *runState) awaitCalm(ctx context.Context, admin *redis.Client) (calm int64) {
 	const interval = 5 * time.Millisecond
 	for end := time.Now().Add(s.calm); time.Now().Before(end) && ctx.Err() == nil; {
-		calm = s.history.now()
+		calm = s.history.Now()
 		admin.Ping(ctx)
 		sleep(ctx, interval)
-		if time.Duration(s.history.now()-calm) > s.ttl/5 {
+		if time.Duration(s.history.Now()-calm) > s.ttl/5 {
 			sleep(ctx, time.Until(end))
 			return calm
 		}
 	}
-	return s.history.now()
+	return s.history.Now()
 }
 
 // closeAll closes the clients. Each Close must succeed, because no fault is left.
@@ -139,7 +140,7 @@ type runState struct {
 	plan
 	keys      []string
 	registers map[string]*register
-	history   *history
+	history   *histories.History
 	tally     *tally
 }
 
@@ -165,12 +166,13 @@ func (s *runState) startUsers(ctx context.Context, made []*lock.Client) (stop fu
 
 // check runs the checkers.
 func (s *runState) check(calm int64) result {
-	model := lockModel
+	model := histories.Locks
 	if !s.durable {
-		model, calm = tokenModel, 0
+		model = histories.Tokens
 	}
+	s.history.EndCalm(calm)
 	r := result{counts: s.tally.counts, wrong: s.tally.wrong}
-	r.wrong = append(r.wrong, s.history.violations(model, calm)...)
+	r.wrong = append(r.wrong, s.history.Violations(model)...)
 	for key, reg := range s.registers {
 		if n := reg.lostWrites(); n != 0 {
 			r.wrong = append(r.wrong, fmt.Sprintf("%s: %d acknowledged writes are lost", key, n))
@@ -218,11 +220,11 @@ func (p plan) missing(r result) []string {
 
 // missingOperations lists the operations of users that were too rare.
 func (p plan) missingOperations(counts map[string]int) (out []string) {
-	out = p.floor(out, "granted", counts[string(granted)], 60)
-	out = p.floor(out, "taken", counts[string(taken)], 10)
-	out = p.floor(out, "unknown", counts[string(unknown)], 10)
-	out = p.floor(out, "unlocked", counts[string(unlocked)], 20)
-	out = p.floor(out, "lost", counts[string(lost)], 2)
+	out = p.floor(out, "granted", counts[string(histories.Granted)], 60)
+	out = p.floor(out, "taken", counts[string(histories.Taken)], 10)
+	out = p.floor(out, "unknown", counts[string(histories.Unknown)], 10)
+	out = p.floor(out, "unlocked", counts[string(histories.Unlocked)], 20)
+	out = p.floor(out, "lost", counts[string(histories.Lost)], 2)
 	return p.floor(out, "write", counts["write"], 100)
 }
 

@@ -2,13 +2,13 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/verify/histories"
 	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
@@ -19,7 +19,7 @@ type user struct {
 	client    *lock.Client
 	keys      []string
 	registers map[string]*register
-	history   *history
+	history   *histories.History
 	tally     *tally
 	ttl       time.Duration
 	dice      simrand.Rand
@@ -71,44 +71,32 @@ func (u *user) useOne(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	t := tenure{user: u.number, asked: u.history.now()}
+	t := histories.Tenure{User: u.number, Asked: u.history.Now()}
 	held, err := ask(u.client.Mutex(key), ctx)
-	t.replied = u.history.now()
-	t.outcome = outcomeOf(err)
-	u.tally.count(string(t.outcome))
+	t.Replied = u.history.Now()
+	t.Outcome = histories.OutcomeOf(err)
+	u.tally.count(string(t.Outcome))
 	if held != nil {
-		t.token, t.valid = held.Token(), t.asked
+		t.Token, t.Valid = held.Token(), t.Asked
 		u.use(held, u.registers[key], &t)
 		u.unlock(held, &t)
 	}
-	u.history.add(key, t)
-}
-
-func outcomeOf(err error) outcome {
-	var held *lock.HeldError
-	switch {
-	case err == nil:
-		return granted
-	case errors.As(err, &held):
-		return taken
-	default:
-		return unknown
-	}
+	u.history.Add(key, t)
 }
 
 // use holds the lock for a while and checks all the time whether it is valid.
-func (u *user) use(held *lock.Held, r *register, t *tenure) {
+func (u *user) use(held *lock.Held, r *register, t *histories.Tenure) {
 	length := u.dice.UpTo(u.ttl / 10)
 	if u.dice.Chance(200) {
 		length = u.dice.UpTo(3 * u.ttl)
 	}
 	for end := time.Now().Add(length); time.Now().Before(end) && u.checkValid(held, t); {
-		wrote := r.increment(t.token, func() { time.Sleep(u.dice.UpTo(2 * time.Millisecond)) })
+		wrote := r.increment(t.Token, func() { time.Sleep(u.dice.UpTo(2 * time.Millisecond)) })
 		switch {
 		case wrote:
 			u.tally.count("write")
 		case u.checkValid(held, t) && u.durable:
-			u.tally.violation("%v: its token %d was refused while it was held", held, t.token)
+			u.tally.violation("%v: its token %d was refused while it was held", held, t.Token)
 			return
 		default:
 			u.tally.count("write refused")
@@ -122,7 +110,7 @@ func (u *user) use(held *lock.Held, r *register, t *tenure) {
 	if u.dice.Chance(500) {
 		time.Sleep(u.dice.UpTo(2 * u.ttl))
 	}
-	if r.increment(t.token, func() {}) {
+	if r.increment(t.Token, func() {}) {
 		u.tally.count("late write accepted")
 	} else {
 		u.tally.count("late write refused")
@@ -131,10 +119,10 @@ func (u *user) use(held *lock.Held, r *register, t *tenure) {
 
 // checkValid returns Valid and records the instant before the call. After false, Err must
 // be set and Valid must stay false.
-func (u *user) checkValid(held *lock.Held, t *tenure) bool {
-	now := u.history.now()
+func (u *user) checkValid(held *lock.Held, t *histories.Tenure) bool {
+	now := u.history.Now()
 	if held.Valid() {
-		t.valid = now
+		t.Valid = now
 		return true
 	}
 	if held.Err() == nil || held.Valid() {
@@ -144,20 +132,13 @@ func (u *user) checkValid(held *lock.Held, t *tenure) bool {
 }
 
 // unlock unlocks and records the result.
-func (u *user) unlock(held *lock.Held, t *tenure) {
-	t.leaving = u.history.now()
+func (u *user) unlock(held *lock.Held, t *histories.Tenure) {
+	t.Leaving = u.history.Now()
 	err := held.Unlock(context.Background())
-	t.left = u.history.now()
-	switch {
-	case err == nil:
-		t.ending = unlocked
-	case errors.Is(err, lock.ErrLost):
-		t.ending = lost
-	default:
-		t.ending = uncertain
-	}
+	t.Left = u.history.Now()
+	t.Ending = histories.EndingOf(err)
 	if held.Valid() {
 		u.tally.violation("%v: valid after Unlock", held)
 	}
-	u.tally.count(string(t.ending))
+	u.tally.count(string(t.Ending))
 }

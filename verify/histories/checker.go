@@ -1,4 +1,4 @@
-package real
+package histories
 
 import (
 	"cmp"
@@ -18,8 +18,11 @@ type state struct {
 
 const nobody = -1
 
-// lockModel allows one holder at a time and rising tokens.
-var lockModel = porcupine.Model{
+// Model is what a history must satisfy.
+type Model struct{ model porcupine.Model }
+
+// Locks is the model of a lock: one holder at a time, and tokens that rise.
+var Locks = Model{porcupine.Model{
 	Init: func() any { return state{holder: nobody} },
 	Step: func(s, input, _ any) (bool, any) {
 		now, e := s.(state), input.(event)
@@ -32,10 +35,10 @@ var lockModel = porcupine.Model{
 			return now.holder != nobody, now
 		}
 	},
-}
+}}
 
-// tokenModel requires only rising tokens, for a server that may lose its data.
-var tokenModel = porcupine.Model{
+// Tokens requires only rising tokens, for a server that may lose its data.
+var Tokens = Model{porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(s, input, _ any) (bool, any) {
 		last, e := s.(uint64), input.(event)
@@ -44,20 +47,21 @@ var tokenModel = porcupine.Model{
 		}
 		return e.token > last, e.token
 	},
-}
+}}
 
 // searchTime bounds the search for an order. A search that does not finish counts as a
 // violation.
 const searchTime = time.Minute
 
-// violations checks each key of a history. No fault occurred before calm.
-func (h *history) violations(model porcupine.Model, calm int64) []string {
+// Violations searches an order for each key, and returns a text for each key without one. Tenures
+// that have not been added, because their users still run, may make a history look wrong.
+func (h *History) Violations(m Model) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []string
 	for key, of := range h.keys {
-		ops := operations(of, calm)
-		verdict, how := porcupine.CheckOperationsVerbose(model, ops, searchTime)
+		ops := operations(of, h.calm)
+		verdict, how := porcupine.CheckOperationsVerbose(m.model, ops, searchTime)
 		if verdict != porcupine.Ok {
 			out = append(out, fmt.Sprintf("%s: no order of the operations is valid: %s\n%s", key, verdict, explain(of, ops, how)))
 		}
@@ -68,7 +72,7 @@ func (h *history) violations(model porcupine.Model, calm int64) []string {
 
 // explain shows the end of the longest valid order and the first operations that do not
 // fit.
-func explain(of []tenure, ops []porcupine.Operation, how porcupine.LinearizationInfo) string {
+func explain(of []Tenure, ops []porcupine.Operation, how porcupine.LinearizationInfo) string {
 	var best []int
 	for _, partition := range how.PartialLinearizations() {
 		for _, order := range partition {
@@ -95,12 +99,12 @@ func explain(of []tenure, ops []porcupine.Operation, how porcupine.Linearization
 	return strings.Join(lines, "\n")
 }
 
-func format(of []tenure, op porcupine.Operation) string {
+func format(of []Tenure, op porcupine.Operation) string {
 	e := op.Input.(event)
 	to := "open"
 	if op.Return != never {
 		to = time.Duration(op.Return).String()
 	}
 	t := of[e.tenure]
-	return fmt.Sprintf("%v to %s: user %d, tenure %d %s, token %d, %s", time.Duration(op.Call), to, t.user, e.tenure, e.kind, t.token, t.ending)
+	return fmt.Sprintf("%v to %s: user %d, tenure %d %s, token %d, %s", time.Duration(op.Call), to, t.User, e.tenure, e.kind, t.Token, t.Ending)
 }

@@ -1,0 +1,52 @@
+package histories
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestCheckersRejectInvalidHistories checks histories that are invalid, and some that are
+// valid.
+func TestCheckersRejectInvalidHistories(t *testing.T) {
+	get := func(user int, asked, replied int64, token uint64) Tenure {
+		return Tenure{User: user, Asked: asked, Replied: replied, Outcome: Granted, Token: token, Valid: replied, Ending: Lost}
+	}
+	unlocks := func(t Tenure, leaving, left int64) Tenure {
+		t.Ending, t.Leaving, t.Left, t.Valid = Unlocked, leaving, left, leaving-1
+		return t
+	}
+	valid := func(t Tenure, until int64) Tenure {
+		t.Valid = until
+		return t
+	}
+	const calm = 1000
+	for _, c := range []struct {
+		name                   string
+		tenures                []Tenure
+		lockValid, tokensValid bool
+	}{
+		{"one after another", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), unlocks(get(2, 50, 60, 6), 70, 80)}, true, true},
+		{"the second asks while the first unlocks", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), unlocks(get(2, 5, 38, 6), 70, 80)}, true, true},
+		{"a lease that ends before the next grant", []Tenure{valid(get(1, 10, 20, 5), 100), get(2, 50, 101, 6)}, true, true},
+		{"two holders", []Tenure{valid(get(1, 10, 20, 5), 102), get(2, 50, 101, 6)}, false, true},
+		{"two holders, the first of whom unlocks", []Tenure{unlocks(get(1, 10, 20, 5), 100, 110), unlocks(get(2, 30, 40, 6), 50, 60)}, false, true},
+		{"a token twice", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), get(2, 50, 60, 5)}, false, false},
+		{"a token that falls", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), get(2, 50, 60, 4)}, false, false},
+		{"tokens of concurrent grants", []Tenure{get(1, 10, 60, 6), get(2, 20, 50, 5)}, true, true},
+		{"taken while it is held", []Tenure{get(1, 10, 20, 5), {User: 2, Asked: 30, Replied: 40, Outcome: Taken}}, true, true},
+		{"taken while it is free", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), {User: 2, Asked: 50, Replied: 60, Outcome: Taken}}, false, true},
+		{"taken by a grant without an answer", []Tenure{{User: 1, Asked: 10, Replied: 20, Outcome: Unknown}, {User: 2, Asked: 50, Replied: 60, Outcome: Taken}}, true, true},
+		{"taken after the first fault", []Tenure{{User: 2, Asked: 999, Replied: 1001, Outcome: Taken}}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := New()
+			h.EndCalm(calm)
+			for _, one := range c.tenures {
+				h.Add("key", one)
+			}
+			assert.Equal(t, c.lockValid, len(h.Violations(Locks)) == 0)
+			assert.Equal(t, c.tokensValid, len(h.Violations(Tokens)) == 0)
+		})
+	}
+}
