@@ -14,47 +14,60 @@ import (
 // an outage.
 var available = []testCase{
 	{name: "a_taken_lock_is_no_outage", run: func(f *fixture) {
-		held := f.acquire(f.request("k"))
-		c := f.newClient()
-		_, err := c.Mutex(held.Key).TryLock(f.ctx)
+		held := f.lock(f.newClient().Mutex(f.prefix + "k"))
+		_, err := f.newClient().Mutex(held.Key()).TryLock(f.ctx)
 		f.contention(err)
-		ctx, cancel := context.WithTimeout(f.ctx, f.answerTime())
-		defer cancel()
-		_, err = c.Mutex(held.Key).Lock(ctx)
-		f.contention(err)
-		assert.ErrorIs(f, err, context.DeadlineExceeded)
-	}},
-	{name: "a_waiter_in_the_queue_is_no_outage", needs: needsWaiting, run: func(f *fixture) {
-		held := f.acquire(f.request("k"))
-		c := f.newClient()
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		defer cancel(nil)
-		failed := make(chan error, 2)
+		_, err = f.newHookedClient(func() { cancel(errCancelled) }).Mutex(held.Key()).Lock(ctx)
+		f.contention(err)
+		assert.ErrorIs(f, err, errCancelled)
+	}},
+	{name: "a_waiter_in_the_queue_is_no_outage", needs: needsWaiting, run: func(f *fixture) {
+		held := f.lock(f.newClient().Mutex(f.prefix + "k"))
+		told := make(chan struct{}, 2)
+		c := f.newHookedClient(func() { told <- struct{}{} })
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		defer cancel(nil)
+		failed := make(chan error, cap(told))
 		for range cap(failed) { // the second one waits in the client
 			go func() {
-				_, err := c.Mutex(held.Key).Lock(ctx)
+				_, err := c.Mutex(held.Key()).Lock(ctx)
 				failed <- err
 			}()
 		}
-		for end := time.Now().Add(f.patience()); f.Waiting(f.T, f.store, held.Key) == 0 || c.Stats().Waiting < 2; time.Sleep(time.Millisecond) {
-			require.True(f, time.Now().Before(end), "Lock is not in the queue")
+		for range cap(told) {
+			select {
+			case <-told:
+			case <-time.After(f.patience()):
+				require.Fail(f, "Wait did not call driver.Queued")
+			}
 		}
-		time.Sleep(f.answerTime())
+		assert.NotZero(f, f.Waiting(f.T, f.store, held.Key()), "in the queue")
 		cancel(errCancelled)
 		for range cap(failed) {
 			err := <-failed
-			f.contention(err, "Wait must call driver.Queued")
+			f.contention(err)
 			assert.ErrorIs(f, err, errCancelled)
 		}
 	}},
 }
 
-// answerTime is long enough for an answer of the store.
-func (f *fixture) answerTime() time.Duration { return min(f.TTL/2, 500*time.Millisecond) }
+// newHookedClient is newClient with a hook that is called when a Lock knows that it has to wait.
+func (f *fixture) newHookedClient(waiting func()) *lock.Client {
+	f.Helper()
+	c, err := lock.New(withoutClose(f.store), &lock.Options{
+		Terms: lock.Terms{TTL: f.TTL},
+		Hooks: &lock.Hooks{Waiting: func(context.Context, lock.HookInfo) { waiting() }},
+	})
+	require.NoError(f, err)
+	f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
+	return c
+}
 
 // contention expects an error that says that the lock is taken.
-func (f *fixture) contention(err error, about ...any) {
+func (f *fixture) contention(err error) {
 	f.Helper()
-	assert.ErrorIs(f, err, lock.ErrNotAcquired, about...)
-	assert.NotErrorIs(f, err, lock.ErrUnavailable, about...)
+	assert.ErrorIs(f, err, lock.ErrNotAcquired)
+	assert.NotErrorIs(f, err, lock.ErrUnavailable)
 }
