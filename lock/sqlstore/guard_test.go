@@ -54,14 +54,52 @@ func (g guardCase) acquire(t *testing.T, ttl time.Duration) driver.Lease {
 	return l
 }
 
-// guarded returns a transaction that guards a lease.
-func (g guardCase) guarded(t *testing.T, l driver.Lease) *sql.Tx {
+// guarded returns a transaction that guards leases.
+func (g guardCase) guarded(t *testing.T, leases ...driver.Lease) *sql.Tx {
+	t.Helper()
+	tx, err := g.guard(t, leases...)
+	require.NoError(t, err)
+	return tx
+}
+
+// guard is guarded that may fail. It leaves no transaction then.
+func (g guardCase) guard(t *testing.T, leases ...driver.Lease) (*sql.Tx, error) {
 	t.Helper()
 	tx, err := g.db.BeginTx(context.Background(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
-	require.NoError(t, g.s.Guard(t.Context(), tx, grant{l.Key, l.Token}))
-	return tx
+	for _, l := range leases {
+		if err := g.s.Guard(t.Context(), tx, grant{l.Key, l.Token}); err != nil {
+			require.NoError(t, tx.Rollback())
+			return nil, err
+		}
+	}
+	return tx, nil
+}
+
+// guardedBriefly returns a lease that will soon end, and a transaction that guards it.
+func (g guardCase) guardedBriefly(t *testing.T) (l driver.Lease, tx *sql.Tx) {
+	t.Helper()
+	withShortTTL(t, func(ttl time.Duration) (err error) {
+		l = g.acquire(t, ttl)
+		tx, err = g.guard(t, l)
+		return err
+	})
+	return l, tx
+}
+
+// withShortTTL calls f with a short TTL, and again with a longer one each time that a lease of f
+// has ended too early, as on a busy machine.
+func withShortTTL(t *testing.T, f func(ttl time.Duration) error) {
+	t.Helper()
+	for ttl := shortTTL; ttl < time.Minute; ttl *= 2 {
+		err := f(ttl)
+		if err == nil {
+			return
+		}
+		require.ErrorIs(t, err, lock.ErrLost)
+	}
+	require.Fail(t, "every lease ended too early")
 }
 
 // untilFree waits until the lease has ended by the clock of the database.
@@ -97,8 +135,7 @@ func (g guardCase) isGranted(t *testing.T, after driver.Lease) driver.Lease {
 func TestAnExpiredLockIsNotTakenFromItsTransaction(t *testing.T) {
 	onEachWay(t, func(t *testing.T, g guardCase) {
 		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
-			l := g.acquire(t, shortTTL)
-			tx := g.guarded(t, l)
+			l, tx := g.guardedBriefly(t)
 			g.untilFree(t)
 			g.isRefused(t)
 			g.isRefused(t)
@@ -115,8 +152,7 @@ func TestAGuardAlsoExcludesANewGrantToItsOwner(t *testing.T) {
 		if g.isSQLite() {
 			t.Skip("there is only one writer")
 		}
-		l := g.acquire(t, shortTTL)
-		tx := g.guarded(t, l)
+		l, tx := g.guardedBriefly(t)
 		g.untilFree(t)
 		_, err := g.s.Acquire(t.Context(), l.Request)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
@@ -271,7 +307,7 @@ func TestGuardRefusesALockThatIsNotHeld(t *testing.T) {
 		if g.driver != "mysql" {
 			g.isNotHeld(t, grant{next.Key, next.Token})
 		}
-		last := g.acquire(t, shortTTL)
+		last := g.acquire(t, longTTL)
 		g.isNotHeld(t, grant{next.Key, next.Token})
 		require.NoError(t, g.s.Release(t.Context(), last))
 	})
@@ -282,9 +318,18 @@ func TestSeveralTransactionsGuardOneLock(t *testing.T) {
 		if g.isSQLite() {
 			t.Skip("there is only one writer")
 		}
-		l := g.acquire(t, shortTTL)
-		first, second := g.guarded(t, l), g.guarded(t, l)
-		require.NoError(t, g.s.Guard(t.Context(), first, grant{l.Key, l.Token}), "again")
+		var l driver.Lease
+		var first, second *sql.Tx
+		withShortTTL(t, func(ttl time.Duration) (err error) {
+			l = g.acquire(t, ttl)
+			if first, err = g.guard(t, l, l); err != nil {
+				return err
+			}
+			if second, err = g.guard(t, l); err != nil {
+				require.NoError(t, first.Rollback())
+			}
+			return err
+		})
 		g.untilFree(t)
 		require.NoError(t, first.Commit())
 		g.isRefused(t)
@@ -295,12 +340,17 @@ func TestSeveralTransactionsGuardOneLock(t *testing.T) {
 
 func TestOneTransactionGuardsSeveralLocks(t *testing.T) {
 	onEachWay(t, func(t *testing.T, g guardCase) {
-		l := g.acquire(t, shortTTL)
 		other := g
 		other.key = g.key + " 2"
-		second := other.acquire(t, shortTTL)
-		tx := g.guarded(t, l)
-		require.NoError(t, g.s.Guard(t.Context(), tx, grant{second.Key, second.Token}))
+		var l, second driver.Lease
+		var tx *sql.Tx
+		withShortTTL(t, func(ttl time.Duration) (err error) {
+			other.untilFree(t)
+			g.untilFree(t)
+			l, second = g.acquire(t, ttl), other.acquire(t, ttl)
+			tx, err = g.guard(t, l, second)
+			return err
+		})
 		g.untilFree(t)
 		other.untilFree(t)
 		g.isRefused(t)
@@ -318,8 +368,7 @@ func TestOneTransactionGuardsSeveralLocks(t *testing.T) {
 
 func TestARollbackToALaterSavepointKeepsTheGuard(t *testing.T) {
 	onEachWay(t, func(t *testing.T, g guardCase) {
-		l := g.acquire(t, shortTTL)
-		tx := g.guarded(t, l)
+		l, tx := g.guardedBriefly(t)
 		for _, text := range []string{"SAVEPOINT later", "ROLLBACK TO SAVEPOINT later"} {
 			_, err := tx.Exec(text)
 			require.NoError(t, err)
