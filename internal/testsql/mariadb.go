@@ -82,8 +82,17 @@ func (m *MariaDB) Start() (err error) {
 
 // DSN returns the name of the database for the driver. Further arguments are parameters, such as
 // "interpolateParams=true".
-func (m *MariaDB) DSN(params ...string) string {
-	text, separator := "root@unix("+m.socket()+")/test", "?"
+func (m *MariaDB) DSN(params ...string) string { return mariaDSN("unix("+m.socket()+")", params) }
+
+// Proxy starts a proxy to the server, which must be closed. Its clients use TCP.
+func (m *MariaDB) Proxy() (*Proxy, error) {
+	return newProxy("unix", m.socket(), func(addr string, params []string) string {
+		return mariaDSN("tcp("+addr+")", params)
+	})
+}
+
+func mariaDSN(addr string, params []string) string {
+	text, separator := "root@"+addr+"/test", "?"
 	for _, p := range params {
 		text += separator + p
 		separator = "&"

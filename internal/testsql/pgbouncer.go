@@ -68,7 +68,7 @@ ignore_startup_parameters = extra_float_digits
 
 // DSN returns the URL of the database by way of the PgBouncer.
 func (b *Bouncer) DSN(params ...string) string {
-	return dsn(net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)), params)
+	return postgresDSN(net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)), params)
 }
 
 // Close ends the PgBouncer and removes its folder.

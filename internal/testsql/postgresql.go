@@ -82,9 +82,12 @@ func (p *Postgres) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.
 
 // DSN returns the URL of the database. Further arguments are added to it, such as
 // "default_query_exec_mode=exec".
-func (p *Postgres) DSN(params ...string) string { return dsn(p.Addr(), params) }
+func (p *Postgres) DSN(params ...string) string { return postgresDSN(p.Addr(), params) }
 
-func dsn(addr string, params []string) string {
+// Proxy starts a proxy to the server, which must be closed.
+func (p *Postgres) Proxy() (*Proxy, error) { return newProxy("tcp", p.Addr(), postgresDSN) }
+
+func postgresDSN(addr string, params []string) string {
 	text := "postgres://postgres@" + addr + "/postgres?sslmode=disable"
 	for _, param := range params {
 		text += "&" + param

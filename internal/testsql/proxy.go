@@ -1,117 +1,17 @@
 package testsql
 
-import (
-	"net"
-	"sync"
-)
+import "github.com/leasewheel/leasewheel/internal/testproxy"
 
-// Proxy is a TCP proxy between clients and a server that simulates faults of a network. Its
-// methods are safe for concurrent use.
+// Proxy is a proxy to a server, with the name of the database by way of it.
 type Proxy struct {
-	target   string
-	listener net.Listener
-	work     sync.WaitGroup
-
-	mu     sync.Mutex // guards all below
-	conns  map[net.Conn]struct{}
-	flow   chan struct{} // closed while bytes may pass
-	closed bool
+	*testproxy.Proxy
+	dsn func(addr string, params []string) string
 }
 
-// NewProxy starts a proxy to an address.
-func NewProxy(target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{target: target, listener: l, conns: map[net.Conn]struct{}{}, flow: make(chan struct{})}
-	close(p.flow)
-	p.work.Go(p.accept)
-	return p, nil
+func newProxy(network, target string, dsn func(addr string, params []string) string) (*Proxy, error) {
+	p, err := testproxy.New(network, target)
+	return &Proxy{p, dsn}, err
 }
 
-// DSN returns the URL of a PostgreSQL database by way of the proxy.
-func (p *Proxy) DSN(params ...string) string { return dsn(p.listener.Addr().String(), params) }
-
-// Block stops all bytes in both directions, without closing a connection, until Unblock.
-func (p *Proxy) Block() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flow = make(chan struct{})
-}
-
-// Unblock lets the bytes pass again.
-func (p *Proxy) Unblock() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.flow:
-	default:
-		close(p.flow)
-	}
-}
-
-// Cut closes all connections. New ones work.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		_ = c.Close()
-	}
-}
-
-// Close ends the proxy.
-func (p *Proxy) Close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	_ = p.listener.Close()
-	p.Unblock()
-	p.Cut()
-	p.work.Wait()
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		closed := p.closed
-		p.mu.Unlock()
-		if closed {
-			_, _ = client.Close(), server.Close()
-		}
-		p.work.Go(func() { p.copy(server, client) })
-		p.work.Go(func() { p.copy(client, server) })
-	}
-}
-
-// copy copies one direction of a connection.
-func (p *Proxy) copy(to, from net.Conn) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		p.mu.Lock()
-		flow := p.flow
-		p.mu.Unlock()
-		<-flow
-		if err == nil {
-			_, err = to.Write(buffer[:n])
-		}
-		if err != nil {
-			_, _ = to.Close(), from.Close()
-			p.mu.Lock()
-			delete(p.conns, from)
-			p.mu.Unlock()
-			return
-		}
-	}
-}
+// DSN is that of the server, by way of the proxy.
+func (p *Proxy) DSN(params ...string) string { return p.dsn(p.Addr(), params) }

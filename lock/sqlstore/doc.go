@@ -47,10 +47,14 @@
 // rows. It works with any sql_mode, time zone and isolation of the sessions. Its transactions are
 // READ COMMITTED, so the binary log must not have the format STATEMENT. The dialect has a fourth
 // table, leasewheel_grants, for [Store.Guard]. A process that is paused within a transaction of the
-// store, in the midst of an acquisition for example, keeps one key locked until it goes on or the
-// server ends its session: set idle_transaction_timeout in MariaDB, or a wait_timeout of minutes in
-// MySQL. PostgreSQL ends such transactions after [Options.Timeout]. In a Galera cluster or a group,
-// send all calls to one node.
+// store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
+// locked until it goes on or the server ends its session. By default that takes hours. Let the server
+// end it after some seconds: open the pool with the parameter idle_transaction_timeout=5 for MariaDB,
+//
+//	user:password@tcp(db:3306)/app?idle_transaction_timeout=5&interpolateParams=true
+//
+// or a wait_timeout of minutes for MySQL, which has no other. PostgreSQL ends such transactions
+// after [Options.Timeout]. In a Galera cluster or a group, send all calls to one node.
 //
 // # Transactions
 //

@@ -11,6 +11,8 @@ require (
 	modernc.org/sqlite v1.61.1
 )
 
+require github.com/anishathalye/porcupine v1.3.1 // indirect
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
@@ -18,6 +20,7 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/leasewheel/leasewheel/verify/histories v0.0.0
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
@@ -31,3 +34,5 @@ require (
 )
 
 replace github.com/leasewheel/leasewheel => ../..
+
+replace github.com/leasewheel/leasewheel/verify/histories => ../../verify/histories

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -151,7 +150,7 @@ func TestARefusedDialSendsNothing(t *testing.T) {
 // outcome is unknown.
 func TestAServerThatHangs(t *testing.T) {
 	server := postgres.Get(t)
-	proxy, err := testsql.NewProxy(server.Addr())
+	proxy, err := server.Proxy()
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
 	d := newDatabase(t, "pgx", proxy.DSN(), PostgreSQL(), "hangs")
