@@ -11,10 +11,13 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
+require github.com/anishathalye/porcupine v1.3.1 // indirect
+
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/leasewheel/leasewheel/verify/histories v0.0.0
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
@@ -25,3 +28,5 @@ require (
 )
 
 replace github.com/leasewheel/leasewheel => ../..
+
+replace github.com/leasewheel/leasewheel/verify/histories => ../../verify/histories

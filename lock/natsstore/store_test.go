@@ -70,6 +70,9 @@ func TestNewRefusesAnUnsafeStream(t *testing.T) {
 	js := testnats.Connect(t, testnats.Start(t))
 	_, err := natsstore.New(t.Context(), js, nil)
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	safe, err := js.Stream(t.Context(), "LEASEWHEEL")
+	require.NoError(t, err)
 	for setting, change := range map[string]func(*jetstream.StreamConfig){
 		"AllowMsgTTL":       func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false },
 		"MaxMsgsPerSubject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
@@ -81,12 +84,8 @@ func TestNewRefusesAnUnsafeStream(t *testing.T) {
 	} {
 		t.Run(setting, func(t *testing.T) {
 			js := testnats.Connect(t, testnats.Start(t))
-			require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
-			stream, err := js.Stream(t.Context(), "LEASEWHEEL")
-			require.NoError(t, err)
-			config := stream.CachedInfo().Config
+			config := safe.CachedInfo().Config
 			change(&config)
-			require.NoError(t, js.DeleteStream(t.Context(), "LEASEWHEEL"))
 			_, err = js.CreateStream(t.Context(), config)
 			require.NoError(t, err)
 			_, err = natsstore.New(t.Context(), js, nil)

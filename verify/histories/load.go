@@ -44,8 +44,8 @@ const (
 	// renewed.
 	longKey = 0
 
-	use   = 2 * time.Millisecond  // how long the others hold a key
-	pause = 20 * time.Millisecond // at most, between two calls of a user; bounds the length of a history
+	use   = 2 * time.Millisecond   // how long the others hold a key
+	pause = 100 * time.Millisecond // at most, between two calls of a user; bounds the length of a history
 
 	// patience is the time for what must happen in the end, even on a busy machine.
 	patience = 2 * time.Minute

@@ -3,8 +3,8 @@ package check
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,9 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/verify/histories"
 )
 
 const faultTTL = 3 * time.Second
@@ -42,7 +43,7 @@ func leaderOf(t *testing.T, client *clientv3.Client, members []*member) (leader 
 
 func newLocks(t *testing.T, members ...*member) *lock.Client {
 	t.Helper()
-	locks, err := lock.New(open(t, connect(t, members...)), &lock.Options{Terms: lock.Terms{TTL: faultTTL}})
+	locks, err := lock.New(open(t, connect(t, members...)), &lock.Options{Terms: lock.Terms{TTL: faultTTL}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -52,62 +53,73 @@ func newLocks(t *testing.T, members ...*member) *lock.Client {
 	return locks
 }
 
-// work holds one lock again and again, and reports what it holds.
-func work(ctx context.Context, m *lock.Mutex, ex *locktest.Exclusion, entered *atomic.Int64) {
-	for ctx.Err() == nil {
-		bounded, cancel := context.WithTimeout(ctx, 2*faultTTL)
-		held, err := m.Lock(bounded)
-		cancel()
-		if err != nil {
-			continue // also while the cluster has no leader
-		}
-		if held.Valid() {
-			ex.Enter(m.Key(), held.Token())
-			entered.Add(1)
-			select {
-			case <-held.Done():
-			case <-time.After(time.Millisecond):
-			}
-			ex.Leave(m.Key(), held.Token())
-		}
-		bounded, cancel = context.WithTimeout(context.WithoutCancel(ctx), faultTTL)
-		_ = held.Unlock(bounded)
-		cancel()
-	}
-}
-
-func TestTheLeaderIsKilledUnderLoad(t *testing.T) {
+func TestTheLeaderFailsUnderLoad(t *testing.T) {
 	t.Parallel()
 	members := startCluster(t, 3)
 	client := connect(t, members...)
-	ex, entered := locktest.NewExclusion(), new(atomic.Int64)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var workers sync.WaitGroup
-	for range 4 {
-		locks := newLocks(t, members...)
-		workers.Go(func() { work(ctx, locks.Mutex("k"), ex, entered) })
-	}
-	progress := func(why string) {
-		t.Helper()
-		before := entered.Load()
-		require.Eventually(t, func() bool { return entered.Load() > before+10 }, time.Minute, 10*time.Millisecond, why)
-	}
-	progress("before the fault")
+	l := histories.NewLoad(t, faultTTL, newLocks(t, members...), newLocks(t, members...))
+	l.Progress()
 	leader, _ := leaderOf(t, client, members)
-	leader.kill()
-	progress("with a new leader")
+	l.Fault(leader.kill)
+	l.Progress() // with a new leader
 	leader.start(t)
-	progress("with all members")
+	l.Progress() // with all members
 	leader, _ = leaderOf(t, client, members)
 	leader.signal(t, syscall.SIGSTOP)
-	progress("while the leader is stopped")
+	l.Progress()
 	leader.signal(t, syscall.SIGCONT)
-	progress("after the old leader has come back")
-	cancel()
-	workers.Wait()
-	assert.Empty(t, ex.Violations())
-	t.Logf("%d holders", entered.Load())
+	l.Progress() // after the old leader has come back
+	l.Stop()
+}
+
+// One client reaches only the leader, which loses its peers and believes for a while that it leads.
+// The other client goes on with a new leader.
+func TestTheLeaderIsCutOffUnderLoad(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 3)
+	client := connect(t, members...)
+	leader, others := leaderOf(t, client, members)
+	l := histories.NewLoad(t, faultTTL, newLocks(t, leader), newLocks(t, others...))
+	l.Progress()
+	l.Renewed(0)
+	heal := func() {}
+	l.Fault(func() { heal = cutOff(t, client, leader, others...) })
+	leaderOf(t, connect(t, others...), others) // a new one
+	l.Progress()
+	l.Renewed(1)
+	heal()
+	l.Progress()
+	l.Renewed(0)
+	l.Stop()
+}
+
+// The network between one client and all members drops everything.
+func TestAClientIsCutOffUnderLoad(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 3)
+	var links []*testproxy.Proxy
+	var behind []*member
+	for _, m := range members {
+		link, err := testproxy.New("tcp", strings.TrimPrefix(m.Client, "http://"))
+		require.NoError(t, err)
+		t.Cleanup(link.Close)
+		links, behind = append(links, link), append(behind, &member{Client: "http://" + link.Addr()})
+	}
+	l := histories.NewLoad(t, faultTTL, newLocks(t, behind...), newLocks(t, members...))
+	l.Progress()
+	l.Renewed(0)
+	l.Fault(func() {
+		for _, link := range links {
+			link.Block()
+		}
+	})
+	l.Renewed(1)
+	for _, link := range links {
+		link.Unblock()
+	}
+	l.Renewed(0)
+	l.Progress()
+	l.Stop()
 }
 
 // The holder knows only the leader, which stops. The others choose a new leader, and another

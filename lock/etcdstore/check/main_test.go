@@ -41,10 +41,12 @@ func TestMain(m *testing.M) {
 
 // member is one server, in a process of its own, so that it can be killed and stopped.
 type member struct {
-	Name, Dir, Client, Peer, Cluster string
-	ElectionMs                       uint // 500 unless it is set, so that the shortest TTL is a second
-	process                          *exec.Cmd
-	input                            interface{ Close() error }
+	Name, Dir, Client, Cluster string
+	Peer, ListenPeer           string // the URLs at which others reach it, and at which it listens for them
+	ElectionMs                 uint   // 500 unless it is set, so that the shortest TTL is a second
+	gate                       *gate  // listens at Peer
+	process                    *exec.Cmd
+	input                      interface{ Close() error }
 }
 
 // serve runs a server until the standard input ends.
@@ -56,7 +58,7 @@ func serve(settings string) {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster = m.Name, m.Dir, m.Cluster
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(m.Client), urls(m.Client)
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.Peer), urls(m.Peer)
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.ListenPeer), urls(m.Peer)
 	cfg.TickMs, cfg.ElectionMs = 50, cmp.Or(m.ElectionMs, 500)
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "fatal"
@@ -121,7 +123,9 @@ func startWith(t testing.TB, n int, electionMs uint) []*member {
 			continue
 		}
 		m := members[i/2]
-		m.Peer = "http://" + address
+		m.ListenPeer = "http://" + address
+		m.gate = newGate(t, address)
+		m.Peer = "http://" + m.gate.addr()
 		cluster = append(cluster, m.Name+"="+m.Peer)
 	}
 	for _, m := range members {

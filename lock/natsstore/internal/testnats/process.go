@@ -2,8 +2,10 @@ package testnats
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,23 +20,56 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serverEnv is set in the environment of a process that is a server. Its value is the port and the
-// folder.
+// serverEnv is set in the environment of a process that is a server. Its value is the settings.
 const serverEnv = "TESTNATS_SERVER"
 
-// Main runs a server and does not return, if this process is one that StartProcess has started.
+// settings are those of a server.
+type settings struct {
+	Name   string
+	Port   int
+	Dir    string
+	Peers  int      // the port for other servers of an ensemble; 0 if there is none
+	Routes []string // URLs of the other servers
+}
+
+// options returns the settings as the server wants them.
+func (s settings) options() (*server.Options, error) {
+	o := &server.Options{ServerName: s.Name, Host: "127.0.0.1", Port: s.Port, JetStream: true, StoreDir: s.Dir, NoLog: true, NoSigs: true}
+	if s.Peers == 0 {
+		return o, nil
+	}
+	o.Cluster = server.ClusterOpts{
+		Name: "test", Host: "127.0.0.1", Port: s.Peers,
+		NoAdvertise:  true,          // to clients
+		Advertise:    "127.0.0.1:1", // to servers: nobody listens there, so that they use their routes
+		PingInterval: pingInterval, MaxPingsOut: 2,
+	}
+	for _, r := range s.Routes {
+		u, err := url.Parse(r)
+		if err != nil {
+			return nil, err
+		}
+		o.Routes = append(o.Routes, u)
+	}
+	return o, nil
+}
+
+// Main runs a server and does not return, if this process is one that this package has started.
 // TestMain calls it first.
 func Main() {
 	value := os.Getenv(serverEnv)
 	if value == "" {
 		return
 	}
-	port, dir, _ := strings.Cut(value, ",")
-	number, err := strconv.Atoi(port)
+	var of settings
+	if err := json.Unmarshal([]byte(value), &of); err != nil {
+		panic(err)
+	}
+	options, err := of.options()
 	if err != nil {
 		panic(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: number, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	s, err := server.NewServer(options)
 	if err != nil {
 		panic(err)
 	}
@@ -49,9 +84,8 @@ func Main() {
 
 // Process is a server in a process of its own, which can be killed and stopped.
 type Process struct {
-	t    testing.TB
-	port string
-	dir  string
+	t        testing.TB
+	settings settings
 
 	mu  sync.Mutex // guards cmd
 	cmd *exec.Cmd
@@ -60,26 +94,36 @@ type Process struct {
 // StartProcess starts a server on a free port. It ends with the test.
 func StartProcess(t testing.TB) *Process {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	p := &Process{t: t, port: port, dir: t.TempDir()}
+	return newProcess(t, settings{Port: freePort(t), Dir: t.TempDir()})
+}
+
+func newProcess(t testing.TB, s settings) *Process {
+	t.Helper()
+	p := &Process{t: t, settings: s}
 	p.Start()
 	t.Cleanup(p.Kill)
 	return p
 }
 
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
 // Start starts the server again, on the same port and with the same files.
 func (p *Process) Start() {
 	p.t.Helper()
+	text, err := json.Marshal(p.settings)
+	require.NoError(p.t, err)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serverEnv+"="+p.port+","+p.dir)
+	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	// A process in a group of its own stays stopped if this one's group loses its shell.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	_, err := cmd.StdinPipe()
+	_, err = cmd.StdinPipe()
 	require.NoError(p.t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(p.t, err)
@@ -112,15 +156,28 @@ func (p *Process) Signal(s os.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
+// Addr returns the address of the server.
+func (p *Process) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.settings.Port)) }
+
+// Name returns the name that the server has in an ensemble.
+func (p *Process) Name() string { return p.settings.Name }
+
 // Connect returns a JetStream context on a connection that reconnects at once and without end. It is
 // closed at the end of the test.
 func (p *Process) Connect() jetstream.JetStream {
 	p.t.Helper()
-	nc, err := nats.Connect("nats://127.0.0.1:"+p.port, nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1))
-	require.NoError(p.t, err)
-	p.t.Cleanup(nc.Close)
+	return ConnectTo(p.t, p.Addr())
+}
+
+// ConnectTo is Connect for addresses of servers or of proxies to them. The connection goes to the
+// first one that answers, and does not learn of others.
+func ConnectTo(t testing.TB, addresses ...string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect("nats://"+strings.Join(addresses, ",nats://"), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	require.NoError(p.t, err)
+	require.NoError(t, err)
 	return js
 }
