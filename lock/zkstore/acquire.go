@@ -112,6 +112,9 @@ func (s *Store) grant(ctx context.Context, r driver.Request, path string, start 
 	if !s.granted(leaseKey{r.Key, r.Owner}, path, token, got.stat.EphemeralOwner, start.Add(r.TTL)) {
 		return driver.Lease{}, errEndedMeanwhile
 	}
+	if err := s.link.lasts(ctx, got.stat.EphemeralOwner, start.Add(r.TTL)); err != nil {
+		return driver.Lease{}, err
+	}
 	return driver.Lease{Request: r, Token: token, Sent: start}, nil
 }
 

@@ -21,11 +21,13 @@
 // process they last until the session expires: up to the session timeout, 40 s by default, whatever
 // the TTL is. While the process runs, the Store removes each lease that nobody has renewed for its TTL.
 //
-// The longest TTL is half of the session timeout that the server grants, 20 s by default. A server
-// learns late what another one has heard of a session. The tickTime of the servers must be at most a
-// sixth of the session timeout; that of the default settings is 2 s. If the session expires, all
-// locks of the Store are lost together. If the connected server hangs, the client looks for another
-// one after two thirds of the session timeout, which is longer than any TTL.
+// The longest TTL is half of the session timeout that the server grants, 20 s by default. The leader
+// learns late what another server has heard of a session, and that server may die before. The Store
+// grants and renews a lease only if the session lasts longer for certain, so after a process has
+// stood still for long the first acquisition may take a sixth of the session timeout. The tickTime
+// of the servers must be at most a sixth of it; that of the default settings is 2 s. If the session
+// expires, all locks of the Store are lost together. If the connected server hangs, the client looks
+// for another one after two thirds of the session timeout, which is longer than any TTL.
 //
 // An owner that was given up after an Acquire without an answer is refused by its own Store for a
 // minute. Other Stores do not know that, and need not: no other Store has requests of this owner.

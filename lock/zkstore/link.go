@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -21,6 +20,8 @@ type link struct {
 	mu        sync.Mutex    // guards all below
 	session   int64         // 0: there is none
 	granted   time.Duration // its timeout
+	confirmed time.Time     // the leader has heard of the session since then
+	pings     []ping        // answered since then, the latest ones in their order
 	connected bool
 	changed   chan struct{} // is closed when the fields above change
 	open      net.Conn      // the connection that was dialed last
@@ -50,42 +51,15 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		return nil, errClosed
 	}
 	l.open = c
-	return &observed{Conn: c, link: l}, nil
+	return &observed{Conn: c, link: l, dialed: time.Now()}, nil
 }
 
-// observed reads the session and its timeout from the first answer of a connection, because the
-// client does not tell the timeout.
-type observed struct {
-	net.Conn
-	link  *link
-	first []byte // of the answer; only the reading goroutine uses it
-	done  bool
-}
-
-// The first answer is its length, the version of the protocol, the timeout in milliseconds, of 4
-// bytes each, and the session, of 8 bytes.
-const firstAnswer = 20
-
-func (o *observed) Read(p []byte) (int, error) {
-	n, err := o.Conn.Read(p)
-	if !o.done {
-		o.first = append(o.first, p[:n]...)
-		if len(o.first) >= firstAnswer {
-			o.done = true
-			timeout := time.Duration(binary.BigEndian.Uint32(o.first[8:])) * time.Millisecond
-			o.link.hasSession(int64(binary.BigEndian.Uint64(o.first[12:])), timeout) //nolint:gosec // a session is any int64
-			o.first = nil
-		}
-	}
-	return n, err
-}
-
-// hasSession records the answer of a server to a connection. The session is 0 if the last one has
-// expired.
-func (l *link) hasSession(session int64, timeout time.Duration) {
+// hasSession records the answer of a server to a connection that was dialed at an instant. The
+// leader has confirmed the session since. The session is 0 if the last one has expired.
+func (l *link) hasSession(session int64, timeout time.Duration, dialed time.Time) {
 	l.mu.Lock()
 	old := l.session
-	l.session = session
+	l.session, l.confirmed, l.pings = session, dialed, nil
 	if session != 0 && timeout > 0 {
 		l.granted = timeout
 	}

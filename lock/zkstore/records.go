@@ -59,8 +59,8 @@ func (s *Store) granted(k leaseKey, path string, token uint64, session int64, un
 	if rec == nil || rec.path != path {
 		return false
 	}
-	if _, ended := s.ended[session]; ended {
-		return false
+	if session != s.link.current() {
+		return false // sessionEnded has forgotten the records of the session, or will
 	}
 	rec.token, rec.session = token, session
 	if until.After(rec.until) {
@@ -118,7 +118,6 @@ func (s *Store) isDying(path string) bool {
 func (s *Store) sessionEnded(session int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended[session] = struct{}{}
 	for k, rec := range s.records {
 		if rec.session == session {
 			delete(s.records, k)

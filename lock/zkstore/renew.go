@@ -65,12 +65,17 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 // renewSome renews the leases at the given places of a batch.
 func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []string, at []int, start time.Time, out []renewal.Outcome) error {
 	paths := make([]string, len(at))
+	var longest time.Duration
 	for n, i := range at {
 		paths[n] = all[i]
+		longest = max(longest, batch[i].TTL)
 	}
 	session := s.link.current()
 	missing, err := s.checkNodes(ctx, paths)
 	if err != nil && !errors.Is(err, errEndedMeanwhile) {
+		return err
+	}
+	if err := s.link.lasts(ctx, session, start.Add(longest)); err != nil {
 		return err
 	}
 	for n, i := range at {

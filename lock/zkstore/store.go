@@ -48,13 +48,12 @@ type Store struct {
 	running gate           // the calls under way
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
-	closing chan error     // holds the result of the first Close once that is known
+	closed  chan struct{}  // is closed when everything has ended
 
 	mu      sync.Mutex           // guards all below
 	records map[leaseKey]*record // of this store, until they are released or removed
 	dying   map[string]int64     // paths of nodes that are being removed, with their sessions
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
-	ended   map[int64]struct{}   // sessions that have expired
 	begun   bool                 // Close has begun
 }
 
@@ -98,11 +97,10 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		servers: append([]string(nil), servers...),
 		root:    opts.Root,
 		wake:    make(chan struct{}, 1),
-		closing: make(chan error, 1),
+		closed:  make(chan struct{}),
 		records: make(map[leaseKey]*record),
 		dying:   make(map[string]int64),
 		givenUp: make(map[string]time.Time),
-		ended:   make(map[int64]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
@@ -198,30 +196,35 @@ func (s *Store) check(r driver.Request) error {
 // Close ends all calls that are under way, and the session: everything that the store still holds
 // becomes free. Close waits for the server for at most about 3 s. If the server does not answer,
 // the locks end with the session, after its timeout.
-func (s *Store) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return s.Shutdown(ctx)
-}
+func (s *Store) Close() error { return s.Shutdown(context.Background()) }
 
-// Shutdown is Close. The ZooKeeper client takes no context, so it waits for the server for up to
-// 3 s even if ctx has ended.
-func (s *Store) Shutdown(context.Context) error {
+// Shutdown is Close, and returns the cause of ctx if that ends earlier. The Store then closes in the
+// background, within about 3 s.
+func (s *Store) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.begun
 	s.begun = true
 	s.mu.Unlock()
-	if !first {
-		err := <-s.closing
-		s.closing <- err
-		return err
+	if first {
+		s.cancel()
+		go func() {
+			s.running.close()
+			s.sweeper.Wait()
+			s.link.close()
+			close(s.closed)
+		}()
 	}
-	s.cancel()
-	s.running.close()
-	s.sweeper.Wait()
-	s.link.close()
-	s.closing <- nil
-	return nil
+	select {
+	case <-s.closed:
+		return nil
+	default:
+	}
+	select {
+	case <-s.closed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // gate counts calls, and waits for them once it is closed.

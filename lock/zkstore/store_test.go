@@ -1,7 +1,9 @@
 package zkstore_test
 
 import (
+	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,4 +52,20 @@ func TestLimitsAndClose(t *testing.T) {
 	another := open(t, time.Hour, members...)
 	_, err = another.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "p", TTL: time.Minute})
 	require.NoError(t, err, "a closed store gives back its locks at once")
+}
+
+func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	members := testzk.Start(t, 1)
+	s := open(t, sessionTimeout, members...)
+	members[0].Signal(t, syscall.SIGSTOP) // Close waits for it, for some seconds
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("no time")
+	cancel(reason)
+	require.ErrorIs(t, s.Shutdown(ctx), reason)
+	require.ErrorIs(t, s.Shutdown(ctx), reason)
+	_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "c:1", TTL: time.Second})
+	require.ErrorIs(t, err, driver.ErrStoreClosed)
+	require.NoError(t, s.Close(), "it ends in the background")
+	require.NoError(t, s.Shutdown(ctx), "it has ended")
 }

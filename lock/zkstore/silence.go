@@ -1,0 +1,172 @@
+package zkstore
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// The leader of the ensemble ends a session when it has not heard of it for the session timeout.
+// Other servers tell it which sessions they have heard of only once in a while. So a request may be
+// answered, and the session may still end sooner than a session timeout later, if its server dies
+// before it has told the leader. That matters if the client was silent before, because its process
+// stood still. A lease is granted or renewed only if it ends before the session can.
+
+// told is the part of the session timeout within which a server tells the leader that it has
+// heard of a session: half a tickTime, if the tickTime is at most a sixth of the timeout, and time
+// to spare.
+const told = 6
+
+// keptPings is the number of answered pings that a link remembers. The client sends three within
+// the session timeout.
+const keptPings = 8
+
+// ping is a ping of the client that was answered.
+type ping struct{ sent, answered time.Time }
+
+// answered records an answered ping.
+func (l *link) answered(p ping) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pings) == keptPings {
+		l.pings = append(l.pings[:0], l.pings[1:]...)
+	}
+	l.pings = append(l.pings, p)
+	l.notify()
+}
+
+// end returns an instant before which the session does not end, and the next instant at which
+// more will be known, zero if there is none. mu is locked.
+func (l *link) end(now time.Time) (end, next time.Time) {
+	heard := l.confirmed
+	for _, p := range l.pings {
+		known := p.answered.Add(l.granted / told)
+		if known.After(now) {
+			next = known
+			break
+		}
+		if p.sent.After(heard) {
+			heard = p.sent
+		}
+	}
+	return heard.Add(l.granted), next
+}
+
+// lasts returns when it is known that a session lasts until an instant. Mostly that is at once. It
+// returns errNewSession if there is another session, and the cause of ctx if that ends.
+func (l *link) lasts(ctx context.Context, session int64, until time.Time) error {
+	for {
+		l.mu.Lock()
+		current, changed := l.session, l.changed
+		now := time.Now()
+		end, next := l.end(now)
+		l.mu.Unlock()
+		switch {
+		case current != session:
+			return errNewSession
+		case !until.After(end):
+			return nil
+		}
+		var known <-chan time.Time
+		if !next.IsZero() {
+			timer := time.NewTimer(next.Sub(now))
+			defer timer.Stop()
+			known = timer.C
+		}
+		select {
+		case <-changed:
+		case <-known:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// observed reads what the ZooKeeper client does not tell: the session timeout that a server has
+// granted, and when pings were sent and answered.
+type observed struct {
+	net.Conn
+	link   *link
+	dialed time.Time
+
+	greeted bool   // the first answer was read; only the reading goroutine uses the fields up to here
+	head    []byte // of the answer that is being read
+	rest    int    // bytes of the answer after its head
+
+	mu   sync.Mutex  // guards sent
+	sent []time.Time // of pings without an answer
+}
+
+// Each packet begins with its length, of 4 bytes. Then the first answer has the version of the
+// protocol, the timeout in milliseconds, of 4 bytes each, and the session, of 8 bytes. All others,
+// and all requests but the first, have a number, which is that of the request.
+const (
+	firstHead  = 20
+	otherHead  = 8
+	pingNumber = -2
+)
+
+// Write implements [net.Conn]. The client writes one packet at a time.
+func (o *observed) Write(p []byte) (int, error) {
+	if len(p) >= otherHead && numberOf(p) == pingNumber {
+		o.mu.Lock()
+		o.sent = append(o.sent, time.Now())
+		o.mu.Unlock()
+	}
+	return o.Conn.Write(p)
+}
+
+func (o *observed) Read(p []byte) (int, error) {
+	n, err := o.Conn.Read(p)
+	o.parse(p[:n])
+	return n, err
+}
+
+// parse reads the next bytes of the answers.
+func (o *observed) parse(p []byte) {
+	for len(p) > 0 {
+		if o.rest > 0 {
+			n := min(o.rest, len(p))
+			o.rest -= n
+			p = p[n:]
+			continue
+		}
+		size := otherHead
+		if !o.greeted {
+			size = firstHead
+		}
+		n := min(size-len(o.head), len(p))
+		o.head = append(o.head, p[:n]...)
+		p = p[n:]
+		if len(o.head) == size {
+			o.rest = max(int(binary.BigEndian.Uint32(o.head))+4-size, 0)
+			o.headRead()
+			o.head = o.head[:0]
+		}
+	}
+}
+
+func (o *observed) headRead() {
+	if !o.greeted {
+		o.greeted = true
+		timeout := time.Duration(binary.BigEndian.Uint32(o.head[8:])) * time.Millisecond
+		o.link.hasSession(int64(binary.BigEndian.Uint64(o.head[12:])), timeout, o.dialed) //nolint:gosec // a session is any int64
+		return
+	}
+	if numberOf(o.head) != pingNumber {
+		return
+	}
+	o.mu.Lock()
+	if len(o.sent) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	sent := o.sent[0]
+	o.sent = o.sent[1:]
+	o.mu.Unlock()
+	o.link.answered(ping{sent, time.Now()})
+}
+
+func numberOf(packet []byte) int32 { return int32(binary.BigEndian.Uint32(packet[4:])) } //nolint:gosec // a number is any int32
