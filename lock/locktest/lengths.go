@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,6 +29,23 @@ func (f *fixture) accepted(ttl time.Duration) time.Duration {
 
 // longest returns how long a lease with this TTL may last after its last renewal.
 func (f *fixture) longest(ttl time.Duration) time.Duration { return f.limits.Longest(ttl) }
+
+// keep renews leases, if a store with an upper bound of TTLs may need longer for a case.
+func (f *fixture) keep(leases []driver.Lease) {
+	if f.limits.Max == 0 {
+		return
+	}
+	for some := range slices.Chunk(leases, 500) {
+		f.renew(some...)
+	}
+}
+
+// keepSome is keep for leases that are acquired one after another: it renews them now and then.
+func (f *fixture) keepSome(leases []driver.Lease) {
+	if len(leases)%100 == 0 {
+		f.keep(leases)
+	}
+}
 
 // left returns the remaining time of the leases that block a request, as the store
 // reports it.

@@ -111,21 +111,11 @@ var listing = []testCase{
 		const n = 2500 // more than one call of List returns
 		var want []string
 		var leases []driver.Lease
-		keep := func() { // a store with an upper bound of TTLs may need longer for the case
-			if f.limits.Max == 0 {
-				return
-			}
-			for some := range slices.Chunk(leases, 500) {
-				f.renew(some...)
-			}
-		}
 		for i := range n {
 			key := fmt.Sprintf("kept %04d", i)
 			leases = append(leases, f.acquire(f.request(key)))
 			want = append(want, key)
-			if i%500 == 499 {
-				keep()
-			}
+			f.keepSome(leases)
 		}
 		done, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -147,7 +137,7 @@ var listing = []testCase{
 		}()
 		for range 3 {
 			assert.Equal(f, want, f.list("kept"))
-			keep()
+			f.keep(leases)
 		}
 		close(done)
 		<-stopped

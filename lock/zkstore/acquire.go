@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -40,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 }
 
 func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	all, err := s.lockNodes(ctx, r.Key)
+	all, err := s.nodesFor(ctx, r)
 	switch {
 	case err != nil:
 		return driver.Lease{}, err
@@ -48,37 +49,73 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, errGivenUp
 	}
 	switch own := find(all, r.Owner); {
-	case own == 0:
-		return s.confirm(ctx, r, s.lockPath(r.Key)+"/"+all[0].name)
-	case len(all) > 0:
-		return driver.Lease{}, s.heldBy(ctx, r.Key, all[0])
+	case own >= 0 && before(all, own, all[own].mode) < 0:
+		return s.again(ctx, r, all, own)
+	case own >= 0, before(all, len(all), r.Mode) >= 0:
+		return driver.Lease{}, s.taken(ctx, r.Key, all)
 	}
 	start := time.Now()
 	path, err := s.create(ctx, r, start)
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	all, err = s.lockNodes(ctx, r.Key)
+	all, err = s.nodesFor(ctx, r)
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	switch own := find(all, r.Owner); {
+	own := find(all, r.Owner)
+	switch {
 	case own < 0:
 		return driver.Lease{}, errEndedMeanwhile
-	case own > 0: // another was faster
+	case before(all, own, r.Mode) >= 0: // another was faster
 		if err := s.remove(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return driver.Lease{}, err
 		}
 		s.forget(leaseKey{r.Key, r.Owner}, path)
-		return driver.Lease{}, s.heldBy(ctx, r.Key, all[0])
+		return driver.Lease{}, s.taken(ctx, r.Key, all)
 	}
 	if s.isGivenUp(r.Owner) {
 		return driver.Lease{}, errGivenUp
 	}
-	return s.grant(ctx, r, s.lockPath(r.Key)+"/"+all[0].name, start)
+	return s.grant(ctx, r, s.lockPath(r.Key)+"/"+all[own].name, start)
 }
 
-// confirm grants the lock to the owner of the first node, or extends the lease that it has. It asks
+// again answers a request of an owner that holds the lock. A Read turns the writer into a reader. A
+// Write by a reader is a message that comes late.
+func (s *Store) again(ctx context.Context, r driver.Request, all []node, own int) (driver.Lease, error) {
+	path := s.lockPath(r.Key) + "/" + all[own].name
+	switch {
+	case r.Mode == driver.Write && all[own].mode == driver.Read:
+		return driver.Lease{}, s.taken(ctx, r.Key, all)
+	case r.Mode == driver.Read && all[own].mode == driver.Write:
+		if err := s.turn(ctx, path); err != nil {
+			return driver.Lease{}, err
+		}
+	}
+	return s.confirm(ctx, r, path)
+}
+
+// turn makes the writer with a node a reader. Readers that wait for the writer watch the node.
+func (s *Store) turn(ctx context.Context, path string) error {
+	for range attempts { // SetMetadata may come between
+		got, err := s.get(ctx, path)
+		if err == nil && !got.content.Reader {
+			got.content.Reader = true
+			_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) {
+				return c.Set(path, got.content.encode(), got.stat.Version)
+			})
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return errEndedMeanwhile
+		case !errors.Is(err, zk.ErrBadVersion):
+			return err
+		}
+	}
+	return errors.New("the data of the node changes all the time")
+}
+
+// confirm grants the lock to the owner of a node that holds it, or extends the lease that it has. It asks
 // a quorum first whether the node is still there, because reads may be old.
 func (s *Store) confirm(ctx context.Context, r driver.Request, path string) (driver.Lease, error) {
 	start := time.Now()
@@ -108,7 +145,7 @@ func (s *Store) grant(ctx context.Context, r driver.Request, path string, start 
 		s.forget(leaseKey{r.Key, r.Owner}, path)
 		return driver.Lease{}, errEndedMeanwhile
 	}
-	token := uint64(got.stat.Czxid) //nolint:gosec // a transaction is above 0
+	token := tokenOf(got)
 	if !s.granted(leaseKey{r.Key, r.Owner}, path, token, got.stat.EphemeralOwner, start.Add(r.TTL)) {
 		return driver.Lease{}, errEndedMeanwhile
 	}
@@ -118,11 +155,20 @@ func (s *Store) grant(ctx context.Context, r driver.Request, path string, start 
 	return driver.Lease{Request: r, Token: token, Sent: start}, nil
 }
 
-// heldBy returns the error for a lock that another owner has.
-func (s *Store) heldBy(ctx context.Context, key string, holder node) error {
-	got, err := s.get(ctx, s.lockPath(key)+"/"+holder.name)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+// taken returns the error for a lock that others have: the longest TTL of the first holders.
+func (s *Store) taken(ctx context.Context, key string, all []node) error {
+	shown := all[:min(holders(all), maxHolders)]
+	ttls := make([]time.Duration, len(shown))
+	err := s.each(len(shown), func(i int) error {
+		got, err := s.get(ctx, s.lockPath(key)+"/"+shown[i].name)
+		ttls[i] = time.Duration(got.content.TTL) * time.Millisecond
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	return &driver.HeldError{Key: key, ExpiresIn: time.Duration(got.content.TTL) * time.Millisecond}
+	return &driver.HeldError{Key: key, ExpiresIn: slices.Max(ttls)}
 }

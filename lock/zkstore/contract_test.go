@@ -51,6 +51,7 @@ func TestContract(t *testing.T) {
 		Inspects: true,
 		Lists:    true,
 		Waiting:  waiting,
+		Modes:    []driver.Mode{driver.Read, driver.Write},
 		Die: func(t *testing.T, _ driver.Store, r driver.Request) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -62,7 +63,7 @@ func TestContract(t *testing.T) {
 			require.Eventually(t, func() bool {
 				names, _, err := c.Children(lockPath(r.Key))
 				for _, name := range names {
-					if strings.HasPrefix(name, prefix) {
+					if strings.Contains(name, prefix) {
 						return err == nil
 					}
 				}

@@ -8,14 +8,14 @@
 //
 // Use it where ZooKeeper is there already. A quorum of the ensemble confirms each grant, and no grant
 // is lost with one server. The fencing token is the transaction that created the lock, so it rises
-// for all keys together. Waiters are served in their order, and a release wakes one of them. A client
-// that is closed gives back all of its locks at once.
+// for all keys together. Waiters are served in their order, and a release wakes one of them, or the
+// readers up to the next writer. A client that is closed gives back all of its locks at once.
 //
 // # What it is bad at
 //
-// Only locks of mode Exclusive are supported: a Mutex, an Election, Reentrant and Multi. Locks are not
-// kept after a release (Terms.MinHold), and cannot be resumed by another process. Each acquisition,
-// release and renewal of a batch is a write to the log of the ensemble.
+// Semaphores and batches are not supported. Locks are not kept after a release (Terms.MinHold), and
+// cannot be resumed by another process. Each acquisition, release and renewal of a batch is a write
+// to the log of the ensemble.
 //
 // All locks of a Store belong to its session, which the client keeps alive. After a crash of the
 // process they last until the session expires: up to the session timeout, 40 s by default, whatever

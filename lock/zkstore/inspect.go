@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	maxPlaces = 100 // shown by Inspect
-	listPage  = 100 // keys of one List
+	maxHolders = 16  // shown by Inspect
+	maxPlaces  = 100 // shown by Inspect
+	listPage   = 100 // keys of one List
 )
 
 // fresh returns the nodes of a lock, not older than the call.
@@ -56,7 +57,9 @@ func (s *Store) infoOf(ctx context.Context, key string, all []node) (driver.Info
 	if len(all) == 0 {
 		return info, nil
 	}
-	shown := all[:min(len(all), 1+maxPlaces)]
+	held := holders(all)
+	first, places := all[:min(held, maxHolders)], all[held:min(len(all), held+maxPlaces)]
+	shown := slices.Concat(first, places, all[held-1:held])
 	got := make([]seen, len(shown))
 	err := s.each(len(shown), func(i int) error {
 		var err error
@@ -66,21 +69,28 @@ func (s *Store) infoOf(ctx context.Context, key string, all []node) (driver.Info
 	if err != nil {
 		return info, err
 	}
-	info.Token = uint64(got[0].stat.Czxid) //nolint:gosec // a transaction is above 0
-	info.Held, info.Waiting = 1, len(all)-1
-	info.Holders = []driver.Holder{{
-		Token:     info.Token,
-		ExpiresIn: time.Duration(got[0].content.TTL) * time.Millisecond,
-		Metadata:  string(got[0].content.Metadata),
-		Client:    driver.ClientName(shown[0].owner),
-	}}
-	for i, n := range shown[1:] {
-		info.Places = append(info.Places, driver.Place{Metadata: string(got[i+1].content.Metadata), Client: driver.ClientName(n.owner)})
+	info.Held, info.Waiting = held, len(all)-held
+	info.Token = tokenOf(got[len(got)-1])
+	for i, n := range first {
+		info.Holders = append(info.Holders, driver.Holder{
+			Mode:      n.mode,
+			Token:     tokenOf(got[i]),
+			ExpiresIn: time.Duration(got[i].content.TTL) * time.Millisecond,
+			Metadata:  string(got[i].content.Metadata),
+			Client:    driver.ClientName(n.owner),
+		})
+	}
+	for i, n := range places {
+		info.Places = append(info.Places, driver.Place{
+			Mode: n.mode, Metadata: string(got[len(first)+i].content.Metadata), Client: driver.ClientName(n.owner),
+		})
 	}
 	return info, nil
 }
 
-// ForceRelease implements [driver.Inspector].
+func tokenOf(n seen) uint64 { return uint64(n.stat.Czxid) } //nolint:gosec // a transaction is above 0
+
+// ForceRelease implements [driver.Inspector]. It removes the nodes of all holders, one by one.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -88,24 +98,27 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	}
 	defer end()
 	all, err := s.fresh(ctx, key)
-	if err == nil && len(all) == 0 {
-		return driver.ErrNotHeld
-	}
-	if err == nil {
-		err = s.remove(ctx, s.lockPath(key)+"/"+all[0].name)
-		if errors.Is(err, zk.ErrNoNode) {
-			return driver.ErrNotHeld
+	had := false
+	for _, n := range all[:holders(all)] {
+		if err = s.remove(ctx, s.lockPath(key)+"/"+n.name); err == nil {
+			had = true
+		} else if !errors.Is(err, zk.ErrNoNode) {
+			break
 		}
+		err = nil
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return failed(ctx, "force release of", key, err)
+	case !had:
+		return driver.ErrNotHeld
 	}
 	return nil
 }
 
 // SetMetadata implements [driver.MetadataSetter].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	if l.Mode != driver.Exclusive {
+	if _, ok := letters[l.Mode]; !ok {
 		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
 	ctx, end, err := s.begin(ctx)
@@ -130,17 +143,20 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 	if err != nil {
 		return err
 	}
-	if find(all, l.Owner) != 0 {
+	own := find(all, l.Owner)
+	if own < 0 || own >= holders(all) {
 		return driver.ErrNotHeld
 	}
-	path := s.lockPath(l.Key) + "/" + all[0].name
+	path := s.lockPath(l.Key) + "/" + all[own].name
 	got, err := s.get(ctx, path)
 	if err == nil {
-		if uint64(got.stat.Czxid) != l.Token { //nolint:gosec // a transaction is above 0
+		if tokenOf(got) != l.Token {
 			return driver.ErrNotHeld
 		}
-		data := contentOf(time.Duration(got.content.TTL)*time.Millisecond, metadata)
-		_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, data, got.stat.Version) })
+		got.content.Metadata = []byte(metadata)
+		_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) {
+			return c.Set(path, got.content.encode(), got.stat.Version)
+		})
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return driver.ErrNotHeld

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,6 +20,10 @@ import (
 // A lock is a container node, ROOT/KEY, and each of its holders and waiters is an ephemeral
 // sequential node below it, OWNER-NNNNNNNNNN. Keys and owners are in base64 for URLs. The node with
 // the lowest number holds the lock. Its creation is the token.
+//
+// The nodes of readers are r.OWNER-NNNNNNNNNN and those of writers w.OWNER-NNNNNNNNNN. A reader holds
+// the lock if there is no writer with a lower number. A writer that has become a reader keeps its
+// node, whose data says so. It is the first node then, and stays it.
 
 var encoding = base64.RawURLEncoding.Strict()
 
@@ -29,17 +34,24 @@ func (s *Store) lockPath(key string) string {
 	return s.root + "/" + encoding.EncodeToString([]byte(key))
 }
 
-// prefixPath returns the path of the nodes of an owner, without their numbers.
-func (s *Store) prefixPath(key, owner string) string {
-	return s.lockPath(key) + "/" + encoding.EncodeToString([]byte(owner)) + "-"
+// letters begin the names of the nodes of a mode.
+var letters = map[driver.Mode]string{driver.Exclusive: "", driver.Read: "r.", driver.Write: "w."}
+
+// prefixPath returns the path of the node of a request, without its number.
+func (s *Store) prefixPath(r driver.Request) string {
+	return s.lockPath(r.Key) + "/" + letters[r.Mode] + encoding.EncodeToString([]byte(r.Owner)) + "-"
 }
 
 // node is a holder or a waiter.
 type node struct {
-	name   string
-	owner  string
-	number int
+	name    string
+	owner   string
+	number  int
+	mode    driver.Mode
+	version int32 // of the data that says that the mode is still Write; noVersion if it was not read
 }
+
+const noVersion = -1
 
 // parseNode returns the node of a name. It is not ok for a name that this package has not made.
 func parseNode(name string) (node, bool) {
@@ -47,7 +59,13 @@ func parseNode(name string) (node, bool) {
 	if at < 1 || name[at] != '-' {
 		return node{}, false
 	}
-	owner, err := encoding.DecodeString(name[:at])
+	mode, text := driver.Exclusive, name[:at]
+	for m, letter := range letters {
+		if rest, ok := strings.CutPrefix(text, letter); ok && letter != "" {
+			mode, text = m, rest
+		}
+	}
+	owner, err := encoding.DecodeString(text)
 	if err != nil {
 		return node{}, false
 	}
@@ -55,17 +73,18 @@ func parseNode(name string) (node, bool) {
 	if err != nil {
 		return node{}, false
 	}
-	return node{name: name, owner: string(owner), number: number}, true
+	return node{name: name, owner: string(owner), number: number, mode: mode, version: noVersion}, true
 }
 
 // content is the data of a node.
 type content struct {
-	TTL      int64  `json:"ttl"` // milliseconds
+	TTL      int64  `json:"ttl"`              // milliseconds
+	Reader   bool   `json:"reader,omitempty"` // a writer has become a reader
 	Metadata []byte `json:"metadata,omitempty"`
 }
 
-func contentOf(ttl time.Duration, metadata string) []byte {
-	data, err := json.Marshal(content{TTL: ttl.Milliseconds(), Metadata: []byte(metadata)})
+func (c content) encode() []byte {
+	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // no value of the type fails
 	}
@@ -105,10 +124,33 @@ func (s *Store) nodes(ctx context.Context, key string) (all []node, foreign bool
 	return all, foreign, nil
 }
 
-// lockNodes is nodes for a lock that must not have foreign data.
+// lockNodes is nodes for a lock that must not have foreign data. If the first node is that of a
+// writer which has become a reader, its mode is Read.
 func (s *Store) lockNodes(ctx context.Context, key string) ([]node, error) {
 	all, foreign, err := s.nodes(ctx, key)
 	if err == nil && foreign {
+		err = driver.ErrWrongType
+	}
+	if err != nil || len(all) == 0 || all[0].mode != driver.Write {
+		return all, err
+	}
+	got, err := s.get(ctx, s.lockPath(key)+"/"+all[0].name)
+	switch {
+	case errors.Is(err, zk.ErrNoNode): // it has gone just now
+	case err != nil:
+		return nil, err
+	case got.content.Reader:
+		all[0].mode = driver.Read
+	default:
+		all[0].version = got.stat.Version
+	}
+	return all, nil
+}
+
+// nodesFor is lockNodes for a request. The lock must not be held in another family of modes.
+func (s *Store) nodesFor(ctx context.Context, r driver.Request) ([]node, error) {
+	all, err := s.lockNodes(ctx, r.Key)
+	if err == nil && len(all) > 0 && (all[0].mode == driver.Exclusive) != (r.Mode == driver.Exclusive) {
 		err = driver.ErrWrongType
 	}
 	return all, err
@@ -117,6 +159,27 @@ func (s *Store) lockNodes(ctx context.Context, key string) ([]node, error) {
 // find returns the place of the first node of an owner, -1 if there is none.
 func find(all []node, owner string) int {
 	return slices.IndexFunc(all, func(n node) bool { return n.owner == owner })
+}
+
+// before returns the place of the node that must go before the node at a place holds the lock, -1
+// if it holds the lock. The place may be the one after the last.
+func before(all []node, at int, mode driver.Mode) int {
+	if at == 0 || mode != driver.Read {
+		return at - 1
+	}
+	for at--; at >= 0 && all[at].mode == driver.Read; at-- {
+		continue
+	}
+	return at
+}
+
+// holders returns the number of nodes that hold the lock. They are the first ones.
+func holders(all []node) int {
+	n := 0
+	for n < len(all) && before(all, n, all[n].mode) < 0 {
+		n++
+	}
+	return n
 }
 
 // seen is a node with its data.
@@ -174,7 +237,8 @@ func (s *Store) makePath(ctx context.Context, path string) error {
 // create creates a node for a request, and the lock node if that is missing. When the node is
 // there, it is recorded, even if ctx has ended.
 func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (path string, err error) {
-	lock, prefix, data := s.lockPath(r.Key), s.prefixPath(r.Key, r.Owner), contentOf(r.TTL, r.Metadata())
+	lock, prefix := s.lockPath(r.Key), s.prefixPath(r)
+	data := content{TTL: r.TTL.Milliseconds(), Metadata: []byte(r.Metadata())}.encode()
 	for range 3 {
 		path, err = ask(ctx, s.link, func(c *zk.Conn) (string, error) {
 			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))

@@ -43,11 +43,11 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	if err := s.sync(ctx, s.lockPath(l.Key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
-	all, _, err := s.nodes(ctx, l.Key)
-	if err != nil {
+	all, err := s.lockNodes(ctx, l.Key)
+	if err != nil && !errors.Is(err, driver.ErrWrongType) {
 		return err
 	}
-	had := false
+	held, had := holders(all), false
 	for i, n := range all {
 		if n.owner != l.Owner {
 			continue
@@ -58,7 +58,7 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 			return err
 		}
 		s.forget(k, path)
-		had = had || i == 0 && err == nil
+		had = had || i < held && err == nil
 	}
 	if !had {
 		return driver.ErrNotHeld

@@ -184,7 +184,7 @@ func failed(ctx context.Context, verb, key string, err error) error {
 
 // check refuses a request that the store cannot serve, before any IO.
 func (s *Store) check(r driver.Request) error {
-	if r.Mode != driver.Exclusive {
+	if _, ok := letters[r.Mode]; !ok {
 		return fmt.Errorf("zkstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
 	if err := s.TTLLimits().Check(r.TTL); err != nil {

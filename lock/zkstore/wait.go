@@ -18,7 +18,8 @@ const (
 )
 
 // Wait implements [driver.Waiter]. A waiter watches the node before its own, so a release wakes one
-// waiter only. It also asks again after a third of its TTL or 10 s. A waiter whose session expires
+// waiter only. A reader watches the writer before it, so a writer wakes the readers that follow it,
+// together. A waiter also asks again after a third of its TTL or 10 s. A waiter whose session expires
 // starts again at the end of the queue.
 func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := s.check(r); err != nil {
@@ -43,13 +44,13 @@ type waiter struct {
 	unanswered bool // a request may still be executed
 	failures   int  // in a row
 
-	watched string // the path that is watched
+	watched string // the name of the node that is watched
 	gone    <-chan zk.Event
 }
 
 func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 	for {
-		l, before, err := w.ask(ctx)
+		l, next, err := w.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return driver.Lease{}, w.cancelled(ctx)
@@ -66,7 +67,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		}
 		w.failures = 0
 		driver.Queued(ctx)
-		w.watch(ctx, before)
+		w.watch(ctx, next)
 	}
 }
 
@@ -78,74 +79,77 @@ func (w *waiter) cancelled(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// ask takes a place in the queue if the owner has none, and the lock if the place is the first one.
-// It returns the path of the node before.
-func (w *waiter) ask(ctx context.Context) (driver.Lease, string, error) {
+// ask takes a place in the queue if the owner has none, and the lock if the place holds it. Otherwise
+// it returns the node that must go before.
+func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
 	bounded, cancel := context.WithTimeout(ctx, min(w.request.TTL/2, maxRequest))
 	defer cancel()
-	l, before, err := w.store.takePlace(bounded, w.request)
+	l, next, err := w.store.takePlace(bounded, w.request)
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
 		if ctx.Err() == nil && bounded.Err() != nil {
 			err = errors.New("no answer in time")
 		}
 	}
-	return l, before, err
+	return l, next, err
 }
 
-func (s *Store) takePlace(ctx context.Context, r driver.Request) (driver.Lease, string, error) {
+func (s *Store) takePlace(ctx context.Context, r driver.Request) (driver.Lease, node, error) {
 	for range attempts {
 		start := time.Now()
-		all, err := s.lockNodes(ctx, r.Key)
+		all, err := s.nodesFor(ctx, r)
 		switch {
 		case err != nil:
-			return driver.Lease{}, "", err
+			return driver.Lease{}, node{}, err
 		case s.isGivenUp(r.Owner):
-			return driver.Lease{}, "", errGivenUp
+			return driver.Lease{}, node{}, errGivenUp
 		}
 		own := find(all, r.Owner)
 		if own < 0 {
 			if _, err := s.create(ctx, r, start); err != nil {
-				return driver.Lease{}, "", err
+				return driver.Lease{}, node{}, err
 			}
 			continue
 		}
-		path := s.lockPath(r.Key) + "/" + all[own].name
-		if own == 0 {
-			l, err := s.confirm(ctx, r, path)
-			return l, "", err
+		next := before(all, own, all[own].mode)
+		if next < 0 {
+			l, err := s.again(ctx, r, all, own)
+			return l, node{}, err
 		}
+		path := s.lockPath(r.Key) + "/" + all[own].name
 		if s.isDying(path) {
-			return driver.Lease{}, "", errEndedMeanwhile
+			return driver.Lease{}, node{}, errEndedMeanwhile
 		}
 		s.hold(leaseKey{r.Key, r.Owner}, path, start.Add(r.TTL))
-		return driver.Lease{}, s.lockPath(r.Key) + "/" + all[own-1].name, nil
+		return driver.Lease{}, all[next], nil
 	}
-	return driver.Lease{}, "", errEndedMeanwhile
+	return driver.Lease{}, node{}, errEndedMeanwhile
 }
 
-// watch returns when the node before the waiter has gone, when the waiter must ask again, or when
+// watch returns when a node has gone or its data has changed, when the waiter must ask again, or when
 // ctx ends.
-func (w *waiter) watch(ctx context.Context, before string) {
-	if w.watched != before {
+func (w *waiter) watch(ctx context.Context, n node) {
+	if w.watched != n.name {
 		type answer struct {
 			exists bool
+			stat   *zk.Stat
 			gone   <-chan zk.Event
 		}
+		path := w.store.lockPath(w.request.Key) + "/" + n.name
 		bounded, cancel := context.WithTimeout(ctx, w.poll)
 		a, err := ask(bounded, w.store.link, func(c *zk.Conn) (answer, error) {
-			exists, _, gone, err := c.ExistsW(before)
-			return answer{exists, gone}, err
+			exists, stat, gone, err := c.ExistsW(path)
+			return answer{exists, stat, gone}, err
 		})
 		cancel()
-		if err != nil {
+		switch {
+		case err != nil:
 			pause(ctx, min(failurePause, w.poll))
 			return
-		}
-		if !a.exists {
+		case !a.exists, n.version != noVersion && n.version != a.stat.Version:
 			return
 		}
-		w.watched, w.gone = before, a.gone
+		w.watched, w.gone = n.name, a.gone
 	}
 	timer := time.NewTimer(w.poll)
 	defer timer.Stop()
