@@ -11,7 +11,8 @@ import (
 // Lock is a lock that was obtained. It expires unless it is refreshed; nothing refreshes it in
 // the background. It is safe for concurrent use.
 type Lock struct {
-	*Client
+	*Client // embedded because programs of bsm/redislock may call Obtain of a Lock
+
 	key      string
 	value    string
 	tokenLen int
@@ -26,15 +27,16 @@ func (l *Lock) Token() string { return l.value[:l.tokenLen] }
 // Metadata returns the metadata that Obtain has stored.
 func (l *Lock) Metadata() string { return l.value[l.tokenLen:] }
 
-// TTL returns the time until the lock expires, and 0 if it has expired or another holder has it.
+// TTL returns the time until the lock expires, and 0 if it has expired or another holder has it. The
+// error is that of ctx or of go-redis.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	left, err := l.run(ctx, nil, remaining, l.value)
 	return time.Duration(max(left, 0)) * time.Millisecond, err
 }
 
 // Refresh makes the lock expire after ttl, counted from now. That may be earlier than before.
-// It returns ErrNotObtained if the lock has expired or another holder has it. It refuses a ttl of
-// less than a millisecond. The Options are not used.
+// It returns ErrNotObtained if the lock has expired or another holder has it, otherwise the error of
+// ctx or of go-redis. It refuses a ttl of less than a millisecond. The Options are not used.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
 	if err := l.checkTTL(l.key, ttl); err != nil {
 		return err

@@ -54,7 +54,7 @@ type Options struct {
 
 	// Token identifies the holder. Whoever knows the token of a lock can obtain it again. No token
 	// may begin with another one, because the server does not know where a token ends. The default
-	// are 16 random bytes in base64.
+	// is 16 random bytes in base64.
 	Token string
 }
 
@@ -67,14 +67,14 @@ type Client struct {
 // New returns a Client. It does no IO. With a nil client every call fails.
 func New(client RedisClient) *Client { return &Client{client} }
 
-// Obtain is Obtain of a new Client.
+// Obtain calls [Client.Obtain] of a new Client.
 func Obtain(ctx context.Context, client RedisClient, key string, ttl time.Duration, opt *Options) (*Lock, error) {
 	return New(client).Obtain(ctx, key, ttl, opt)
 }
 
 // Obtain acquires the lock with the given key, which expires after ttl. It returns ErrNotObtained
-// if the lock is taken and there is no further try, the error of ctx if ctx ends before, and the error
-// of the client, or of the server, if a try fails. It refuses a ttl of less than a millisecond.
+// if the lock is taken and there is no further try, the error of ctx if ctx ends first, and the error
+// of go-redis if a try fails. It refuses a ttl of less than a millisecond.
 //
 // If ctx has no deadline, Obtain tries for one ttl at most. It returns soon after the end of ctx.
 // A lock that the server grants later is released in the background, unless Options.Token is set.

@@ -8,7 +8,7 @@ import (
 // RetryStrategy says when Obtain tries again. The strategies of this package are safe for
 // concurrent use, and those that count have one count for all calls of Obtain that use them.
 type RetryStrategy interface {
-	// NextBackoff returns the time before the next try. With less than a nanosecond there is none.
+	// NextBackoff returns the time before the next try. If it is 0 or less, there is no further try.
 	NextBackoff() time.Duration
 }
 
@@ -22,7 +22,7 @@ type linear time.Duration
 
 func (l linear) NextBackoff() time.Duration { return time.Duration(l) }
 
-// LimitRetry returns a strategy that is s for the given number of retries, and then ends.
+// LimitRetry returns a strategy that asks s for the given number of retries, and then ends.
 func LimitRetry(s RetryStrategy, retries int) RetryStrategy {
 	return &limited{of: s, max: int64(retries)}
 }
@@ -40,8 +40,8 @@ func (l *limited) NextBackoff() time.Duration {
 	return l.of.NextBackoff()
 }
 
-// ExponentialBackoff returns a strategy whose times double, from 4 ms on, within the bounds. A
-// longest of 0 means about 19 hours.
+// ExponentialBackoff returns a strategy whose times begin with 4 ms and double, within the bounds. If
+// longest is 0, they grow up to about 19 hours.
 func ExponentialBackoff(shortest, longest time.Duration) RetryStrategy {
 	return &exponential{shortest: shortest, longest: longest}
 }

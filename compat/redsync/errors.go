@@ -35,7 +35,7 @@ func (e matching) Error() string { return e.text }
 // Is implements the interface of errors.Is.
 func (e matching) Is(target error) bool { return target == e.as }
 
-// ErrTaken means that a majority of the servers, or as many, have another value for the key.
+// ErrTaken means that at least a majority of the servers have another value for the key.
 // Errors have the type *ErrTaken. It matches lock.ErrNotAcquired.
 type ErrTaken struct { //nolint:errname // the name is part of the interface
 	Nodes []int // indices of these servers, in the order of their answers
@@ -49,7 +49,7 @@ func (err ErrTaken) Error() string {
 // Is makes an ErrTaken match lock.ErrNotAcquired.
 func (err ErrTaken) Is(target error) bool { return target == lock.ErrNotAcquired }
 
-// ErrNodeTaken means that one server, of too few to decide, has another value for the key.
+// ErrNodeTaken means that one server has another value for the key, and that fewer than a majority do.
 // Errors have the type *ErrNodeTaken, and are joined with those of other servers.
 type ErrNodeTaken struct { //nolint:errname // the name is part of the interface
 	Node int // index of the server

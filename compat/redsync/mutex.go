@@ -110,23 +110,23 @@ func (m *Mutex) try(ctx context.Context, value string) (bool, error) {
 	start := time.Now()
 	t := &attempt{
 		m: m, value: value,
-		votes:    make(chan vote, len(m.pools)),
-		verdict:  make(chan struct{}),
+		answers:  make(chan answer, len(m.pools)),
+		decided:  make(chan struct{}),
 		released: make(chan struct{}),
 	}
 	limited, cancel := context.WithTimeout(ctx, m.timeout())
-	m.each(func() { cancel(); close(t.released) }, func(node int, turn <-chan struct{}) {
+	m.forEachNode(func() { cancel(); close(t.released) }, func(node int, turn <-chan struct{}) {
 		t.run(limited, node, turn)
 	})
-	n, err := m.collect(limited, t.votes)
+	n, err := m.collect(limited, t.answers)
 	until := m.validUntil(start)
 	if n >= m.quorum() && time.Now().Before(until) {
 		m.locked(value, until)
 		t.won = true
-		close(t.verdict)
+		close(t.decided)
 		return true, nil
 	}
-	close(t.verdict)
+	close(t.decided)
 	m.awaitRelease(ctx, t.released)
 	return false, err
 }
@@ -135,27 +135,27 @@ func (m *Mutex) try(ctx context.Context, value string) (bool, error) {
 type attempt struct {
 	m        *Mutex
 	value    string
-	votes    chan vote
-	won      bool          // written before verdict is closed
-	verdict  chan struct{} // closed when won is certain
+	answers  chan answer
+	won      bool          // written before decided is closed
+	decided  chan struct{} // closed when won is set
 	released chan struct{} // closed when nothing is left to do for any node
 }
 
 // run acquires the lock from one node, and releases it if the attempt fails.
 func (t *attempt) run(ctx context.Context, node int, turn <-chan struct{}) {
-	v, sent := t.m.cast(ctx, t.votes, node, turn, func(conn redis.Conn) (bool, error) {
+	a, sent := t.m.call(ctx, t.answers, node, turn, func(conn redis.Conn) (bool, error) {
 		return conn.SetNX(t.m.name, t.value, t.m.expiry)
 	})
-	<-t.verdict
+	<-t.decided
 	// A client may have sent the request twice, so a key that is taken may have the value of
 	// this attempt. A value that a function of the user has made may be that of another mutex.
-	unsafe := v.refused() && t.m.genValue != nil
+	unsafe := a.refused() && t.m.genValue != nil
 	if t.won || !sent || unsafe {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.m.patience())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.m.requestTimeout())
 	defer cancel()
-	_, _ = t.m.cast(ctx, make(chan vote, 1), node, turn, t.m.release(t.value))
+	_, _ = t.m.call(ctx, make(chan answer, 1), node, turn, t.m.release(t.value))
 }
 
 // awaitRelease waits until the nodes of a failed try have answered the release, at most for the
@@ -184,7 +184,7 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	if err := m.checkPools(); err != nil {
 		return false, err
 	}
-	n, err := m.ask(ctx, context.WithoutCancel(ctx), m.release(m.Value()))
+	n, err := m.callAll(ctx, context.WithoutCancel(ctx), m.release(m.Value()))
 	if n < m.quorum() {
 		return false, err
 	}
@@ -210,9 +210,9 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 		}
 	}
 	start := time.Now()
-	n, err := m.ask(ctx, ctx, func(conn redis.Conn) (bool, error) {
-		answer, err := conn.Eval(script, m.name, value, int(m.expiry/time.Millisecond))
-		return answer == done, err
+	n, err := m.callAll(ctx, ctx, func(conn redis.Conn) (bool, error) {
+		reply, err := conn.Eval(script, m.name, value, int(m.expiry/time.Millisecond))
+		return reply == done, err
 	})
 	if n < m.quorum() {
 		return false, err
@@ -241,21 +241,21 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	value := m.Value()
-	n, err := m.ask(ctx, ctx, func(conn redis.Conn) (bool, error) {
+	n, err := m.callAll(ctx, ctx, func(conn redis.Conn) (bool, error) {
 		found, err := conn.Get(m.name)
 		return found == value && value != "" && err == nil, err
 	})
 	return n >= m.quorum(), err
 }
 
-// release returns the request that deletes the key if it has the value.
+// release returns the request that deletes the key if its value is value.
 func (m *Mutex) release(value string) request {
 	return func(conn redis.Conn) (bool, error) {
-		answer, err := conn.Eval(releaseScript, m.name, value)
-		if err == nil && answer == missing {
+		reply, err := conn.Eval(releaseScript, m.name, value)
+		if err == nil && reply == missing {
 			err = ErrLockAlreadyExpired
 		}
-		return err == nil && answer == done, err
+		return err == nil && reply == done, err
 	}
 }
 
@@ -298,14 +298,15 @@ func (m *Mutex) check() error {
 
 func (m *Mutex) quorum() int { return len(m.pools)/2 + 1 }
 
-// timeout returns for how long a try waits for the servers.
+// timeout returns how long a try waits for the servers.
 func (m *Mutex) timeout() time.Duration { return share(m.expiry, m.timeoutFactor) }
 
-// patience bounds all other requests. After the expiry they change nothing.
-func (m *Mutex) patience() time.Duration { return max(m.expiry, minPatience) }
+// requestTimeout bounds all other requests. A request that arrives after the expiry changes nothing.
+func (m *Mutex) requestTimeout() time.Duration { return max(m.expiry, minRequestTimeout) }
 
-// minPatience lets a mutex of WithValue, whose expiry may be that of no lock, be unlocked.
-const minPatience = time.Second
+// minRequestTimeout is for a mutex that gets a lock from WithValue and only unlocks it. The expiry of
+// that mutex may be too short for a request, because it is not that of the lock.
+const minRequestTimeout = time.Second
 
 // validUntil returns the end of the validity of a lock whose requests were sent after start.
 func (m *Mutex) validUntil(start time.Time) time.Time {

@@ -55,7 +55,7 @@ func (r *Redsync) NewMutex(name string, options ...Option) *Mutex {
 	return m
 }
 
-// An Option sets something of a new Mutex.
+// An Option is a setting of a new Mutex.
 type Option interface {
 	// Apply is called by NewMutex.
 	Apply(*Mutex)
@@ -93,21 +93,21 @@ func WithRetryDelayFunc(delayFunc DelayFunc) Option {
 	return OptionFunc(func(m *Mutex) { m.delay = delayFunc })
 }
 
-// WithSetNXOnExtend makes Extend set the key again on servers that no longer have it. It helps
-// after the restart of a server that lost its data. Between the expiry of the lock and Extend another
-// process may have held it.
+// WithSetNXOnExtend makes Extend set the key again on servers that no longer have it, as after a
+// restart without data. It weakens the lock: if the lock has expired, Extend takes it again, although
+// another process may have held it meanwhile.
 func WithSetNXOnExtend() Option {
 	return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true })
 }
 
-// WithDriftFactor sets the share of the expiry that is taken off for clocks that differ; see
-// Until. The default is 0.01.
+// WithDriftFactor sets the share of the expiry that Until leaves out, because clocks run at different
+// rates. The default is 0.01, which is 1 %.
 func WithDriftFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
 }
 
 // WithTimeoutFactor sets the share of the expiry for which a try of Lock waits for the servers.
-// The default is 0.05. Unlock and Extend wait as long for the remaining servers after a majority
+// The default is 0.05, which is 400 ms of the default expiry. Unlock and Extend wait as long for the remaining servers after a majority
 // has answered.
 func WithTimeoutFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.timeoutFactor = factor })
@@ -115,7 +115,7 @@ func WithTimeoutFactor(factor float64) Option {
 
 // WithGenValueFunc sets a function that returns the value of the key for each Lock. Values must
 // be unique: two mutexes with the same value release and extend each other's lock. The error of
-// the function is that of Lock. The default are 16 random bytes in base64.
+// the function is that of Lock. The default is 16 random bytes in base64.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 	return OptionFunc(func(m *Mutex) { m.genValue = genValueFunc })
 }
@@ -133,7 +133,7 @@ func WithFailFast(b bool) Option {
 }
 
 // WithShufflePools makes the mutex send its requests to the servers in a random order, which is
-// drawn once. Node indices in errors are those of the arguments of New all the same.
+// drawn once. Node indices in errors still are those of the arguments of New.
 func WithShufflePools(b bool) Option {
 	return OptionFunc(func(m *Mutex) { m.shuffle = b })
 }
@@ -144,8 +144,6 @@ func randomDelay(int) time.Duration { return minDelay + mathrand.N(maxDelay-minD
 // randomValue is the default generator of values.
 func randomValue() (string, error) {
 	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
+	_, _ = rand.Read(b[:]) // never fails
 	return base64.StdEncoding.EncodeToString(b[:]), nil
 }
