@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Acquire implements [driver.Store]. It does not overtake the waiters of a FairLock.
@@ -17,7 +18,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		err = failed("acquire", r.Key, err)
 	}
 	if errors.Is(err, redisconn.ErrNotSent) {
-		err = notSentError{err}
+		err = rediskit.NotSent(err)
 	}
 	return lease, err
 }

@@ -4,22 +4,22 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // await calls try until that returns 0 or an error: at first, once the channel is subscribed, after
 // each message, and when the time that try has returned has passed, but at least every 30 seconds.
 func (s *Store) await(ctx context.Context, name, channel string, try func() (time.Duration, error)) error {
 	if ctx == nil {
-		return basic.ErrNilContext
+		return rediskit.ErrNilContext
 	}
 	publish, err := s.publish(ctx, name)
 	if err != nil {
 		return err
 	}
 	if err := s.redis.Begin(ctx); err != nil {
-		return fromConn(err)
+		return rediskit.FromConn(err)
 	}
 	defer s.redis.End()
 	sharded := publish == "SPUBLISH"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var _ driver.Inspector = (*Store)(nil)
@@ -52,7 +53,7 @@ func (s *Store) nameOf(key string) (string, error) {
 func (s *Store) parseInfo(reply any) (driver.Info, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 6 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	holders, okHolders := items[1].([]any)
 	token, okToken := items[2].(string)
@@ -60,7 +61,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 	places, okPlaces := items[4].([]any)
 	mode, okMode := items[5].(string)
 	if !okHolders || !okToken || !okWaiting || !okPlaces || !okMode || len(holders)%3 != 0 || len(places)%2 != 0 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	var info driver.Info
 	if s.options.Kind == FencedLock && token != "" {
@@ -75,7 +76,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 		owner, okOwner := places[0].(string)
 		metadata, okMetadata := places[1].(string)
 		if !okOwner || !okMetadata {
-			return driver.Info{}, unexpected(reply)
+			return driver.Info{}, rediskit.UnexpectedReply(reply)
 		}
 		info.Places = append(info.Places, driver.Place{Metadata: metadata, Client: clientName(owner)})
 	}
@@ -84,7 +85,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 		ms, okMS := holders[1].(int64)
 		metadata, okMetadata := holders[2].(string)
 		if !okOwner || !okMS || !okMetadata {
-			return driver.Info{}, unexpected(reply)
+			return driver.Info{}, rediskit.UnexpectedReply(reply)
 		}
 		if info.Held++; info.Held > 16 {
 			continue

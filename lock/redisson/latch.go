@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var (
@@ -83,7 +85,7 @@ func (l *Latch) count(ctx context.Context) (int64, error) {
 	}
 	n, ok := reply.Value.(int64)
 	if !ok {
-		return 0, unexpected(reply.Value)
+		return 0, rediskit.UnexpectedReply(reply.Value)
 	}
 	return max(n, 0), nil
 }

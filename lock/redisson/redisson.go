@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Kind is the class of Redisson with which a Store shares its locks in mode Exclusive.
@@ -175,11 +175,7 @@ func (s *Store) String() string {
 func (s *Store) GoString() string { return "redisson.Store{" + s.String() + "}" }
 
 // Close calls [Store.Shutdown] with a ctx that ends after one second.
-func (s *Store) Close() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
-	defer cancel()
-	return s.Shutdown(ctx)
-}
+func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 
 // Shutdown closes the store, its semaphores and its latches. Calls under way and all later calls
 // return driver.ErrStoreClosed. Shutdown closes all connections, even if ctx has ended, and then
@@ -188,36 +184,20 @@ func (s *Store) Close() error {
 func (s *Store) Shutdown(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return fmt.Errorf("redisson: close: %w", basic.ErrNilContext)
+		return fmt.Errorf("redisson: close: %w", rediskit.ErrNilContext)
 	case s.redis == nil:
-		return fmt.Errorf("redisson: close: %w", errZeroStore)
+		return fmt.Errorf("redisson: close: %w", rediskit.ErrZeroStore)
 	}
 	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
 }
 
 func (s *Store) shutdown(ctx context.Context) error {
 	s.redis.Cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.end() }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		select {
-		case err = <-ended: // it has just ended
-		default:
-			err = context.Cause(ctx)
-		}
-	}
-	if err != nil {
+	if err := rediskit.Shutdown(ctx, s.end); err != nil {
 		return fmt.Errorf("redisson: close: %w", err)
 	}
 	return nil
 }
-
-const closeTimeout = time.Second
-
-var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
 
 // end closes everything and waits for it.
 func (s *Store) end() error {
@@ -245,5 +225,3 @@ func (s *Store) Addresses() []string {
 	}
 	return s.redis.Addresses()
 }
-
-var errZeroStore = errors.New("the Store was not made by New")

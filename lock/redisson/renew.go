@@ -12,6 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -44,9 +45,9 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	case len(batch) == 0:
 		return nil
 	case ctx == nil:
-		r.fail(len(batch), basic.ErrNilContext)
+		r.fail(len(batch), rediskit.ErrNilContext)
 	case s.redis == nil:
-		r.fail(len(batch), errZeroStore)
+		r.fail(len(batch), rediskit.ErrZeroStore)
 	case ctx.Err() != nil:
 		clear(out[:len(batch)])
 		r.fail(len(batch), context.Cause(ctx))
@@ -121,7 +122,7 @@ func (r *renewCall) round(ctx context.Context, out []renewal.Outcome) {
 	}
 	var wg sync.WaitGroup
 	for _, b := range batches {
-		wg.Go(func() { b.err = fromConn(b.batch.Send(ctx)) })
+		wg.Go(func() { b.err = rediskit.FromConn(b.batch.Send(ctx)) })
 	}
 	wg.Wait()
 	for _, b := range batches {
@@ -139,7 +140,7 @@ func (r *renewCall) route(ctx context.Context) []renewItem {
 			it.node, err = r.store.redis.Master(ctx, it.slot)
 		}
 		if it.node == nil {
-			r.fail(1, fromConn(err))
+			r.fail(1, rediskit.FromConn(err))
 			continue
 		}
 		found = append(found, it)
@@ -231,7 +232,7 @@ func (r *renewCall) settle(ctx context.Context, b *renewBatch, out []renewal.Out
 		first := items[0] // on a cluster a script has only one
 		to, asking, ok := conn.Follow(b.batch.Node(), err, first.slot)
 		if !ok || first.hops == redisconn.MaxRedirects {
-			r.fail(len(items), fromConn(conn.Explain(ctx, time.Time{}, err, owners(items)...)))
+			r.fail(len(items), rediskit.FromConn(conn.Explain(ctx, time.Time{}, err, owners(items)...)))
 			continue
 		}
 		first.node, first.asking, first.hops = to, asking, first.hops+1

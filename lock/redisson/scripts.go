@@ -3,17 +3,14 @@ package redisson
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
-	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/luascript"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // luaFiles holds the scripts. The header of each file says what it does, its keys, arguments and
@@ -66,9 +63,9 @@ type call struct {
 func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply, error) {
 	switch {
 	case ctx == nil:
-		return redisconn.Reply{}, basic.ErrNilContext
+		return redisconn.Reply{}, rediskit.ErrNilContext
 	case s.redis == nil:
-		return redisconn.Reply{}, errZeroStore
+		return redisconn.Reply{}, rediskit.ErrZeroStore
 	}
 	args := make([]any, 3, 3+len(c.keys)+len(c.args)) // the client sets the first two
 	args[2] = len(c.keys)
@@ -76,14 +73,14 @@ func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply
 		args = append(args, &c.keys[i])
 	}
 	reply, err := s.redis.Run(ctx, c.script, secret, append(args, c.args...))
-	return reply, fromConn(err)
+	return reply, rediskit.FromConn(err)
 }
 
 // publish returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
 // asks the node of the name whether it knows SPUBLISH, unless Options.Sharding says so.
 func (s *Store) publish(ctx context.Context, name string) (string, error) {
 	if s.redis == nil {
-		return "", errZeroStore
+		return "", rediskit.ErrZeroStore
 	}
 	if Sharding(s.sharded.Load()) == ShardingAuto {
 		if err := s.probeSharding(ctx, name); err != nil {
@@ -98,19 +95,19 @@ func (s *Store) publish(ctx context.Context, name string) (string, error) {
 
 func (s *Store) probeSharding(ctx context.Context, name string) error {
 	if ctx == nil {
-		return basic.ErrNilContext
+		return rediskit.ErrNilContext
 	}
 	if err := s.redis.Begin(ctx); err != nil {
-		return fromConn(err)
+		return rediskit.FromConn(err)
 	}
 	defer s.redis.End()
 	node, err := s.redis.Master(ctx, redisconn.SlotOf(name))
 	if err != nil {
-		return fromConn(err)
+		return rediskit.FromConn(err)
 	}
 	probe := redisconn.NewCommand("PUBSUB", "SHARDNUMSUB")
 	if err := s.redis.Do(ctx, node, probe); err != nil {
-		return fromConn(err)
+		return rediskit.FromConn(err)
 	}
 	switch {
 	case probe.Err == nil:
@@ -118,7 +115,7 @@ func (s *Store) probeSharding(ctx context.Context, name string) error {
 	case probe.Refused:
 		s.sharded.Store(int32(ShardingOff))
 	default:
-		return fromConn(probe.Err)
+		return rediskit.FromConn(probe.Err)
 	}
 	return nil
 }
@@ -154,7 +151,7 @@ func parseAnswer(reply redisconn.Reply) (answer, error) {
 	}
 	switch {
 	case !ok || len(numbers) == 0:
-		return answer{}, unexpected(reply.Value)
+		return answer{}, rediskit.UnexpectedReply(reply.Value)
 	case numbers[0] == int64(refused) && len(numbers) == 1:
 		a.verdict = refused
 	case numbers[0] == int64(granted) && len(numbers) == 2 && numbers[1] >= 0:
@@ -162,7 +159,7 @@ func parseAnswer(reply redisconn.Reply) (answer, error) {
 	case numbers[0] == int64(taken) && len(numbers) == 2:
 		a.verdict, a.left = taken, millis(numbers[1])
 	default:
-		return answer{}, unexpected(reply.Value)
+		return answer{}, rediskit.UnexpectedReply(reply.Value)
 	}
 	return a, nil
 }
@@ -177,7 +174,7 @@ func millis(n int64) time.Duration {
 func parseDone(reply any) (bool, error) {
 	n, ok := reply.(int64)
 	if !ok || n < 0 || n > 1 {
-		return false, unexpected(reply)
+		return false, rediskit.UnexpectedReply(reply)
 	}
 	return n == 1, nil
 }
@@ -192,53 +189,10 @@ func parseLost(reply any, n int) ([]any, error) {
 		last = index
 	}
 	if !ok {
-		return nil, unexpected(reply)
+		return nil, rediskit.UnexpectedReply(reply)
 	}
 	return lost, nil
 }
 
-func unexpected(reply any) error {
-	if items, ok := reply.([]any); ok {
-		return fmt.Errorf("the reply does not fit the script: %d elements", len(items))
-	}
-	return fmt.Errorf("the reply does not fit the script: %T", reply)
-}
-
-// failureError says which operation failed for which key. Error leaves out the prefix of package
-// lock.
-type failureError struct {
-	verb, key string
-	err       error
-}
-
-func failed(verb, key string, err error) error { return &failureError{verb, key, err} }
-
-func (e *failureError) Error() string {
-	return "redisson: " + e.verb + " " + basic.Quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
-}
-
-func (e *failureError) Unwrap() error { return e.err }
-
-// notSentError is the error of a call that has sent nothing.
-type notSentError struct{ error }
-
-func (e notSentError) Unwrap() error { return e.error }
-
-// Is reports whether target is one of the errors that such a call matches.
-func (notSentError) Is(target error) bool {
-	return target == driver.ErrNotSent || target == driver.ErrUnavailable
-}
-
-// fromConn replaces an error of package redisconn by its equivalent in package driver, if there is
-// one.
-func fromConn(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, redisconn.ErrClosed):
-		return driver.ErrStoreClosed
-	case errors.Is(err, redisconn.ErrWrongType):
-		return driver.ErrWrongType
-	}
-	return err
-}
+// failed returns an error that says which operation failed for which key.
+func failed(verb, key string, err error) error { return rediskit.Failed("redisson", verb, key, err) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var (
@@ -71,7 +72,7 @@ func (m *Semaphore) count(ctx context.Context, set ...any) (done bool, free, hel
 		ok = ok && isNumber
 	}
 	if !ok || len(numbers) != 3 {
-		return false, 0, 0, unexpected(reply)
+		return false, 0, 0, rediskit.UnexpectedReply(reply)
 	}
 	return numbers[0] == 1, int(numbers[1]), int(numbers[2]), nil
 }
@@ -160,7 +161,7 @@ func (p *permits) acquire(ctx context.Context) ([]string, error) {
 			return nil, &driver.HeldError{Key: p.of.key, ExpiresIn: max(millis(ms), 0)}
 		}
 	}
-	return nil, unexpected(reply)
+	return nil, rediskit.UnexpectedReply(reply)
 }
 
 // abandonAfter releases, in the background, the permits of an acquisition that has failed with err, if
@@ -190,7 +191,7 @@ func (m *Semaphore) Release(ctx context.Context, ids ...string) error {
 			n, ok := reply.(int64)
 			switch {
 			case !ok || n < 0 || n > int64(len(ids)):
-				err = unexpected(reply)
+				err = rediskit.UnexpectedReply(reply)
 			case n < int64(len(ids)):
 				err = driver.ErrNotHeld
 			}

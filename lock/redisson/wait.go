@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 const (
@@ -47,7 +47,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 	if err != nil {
 		err = failed("wait for", r.Key, err)
 		if errors.Is(err, redisconn.ErrNotSent) && !w.unanswered && !w.queued {
-			err = notSentError{err}
+			err = rediskit.NotSent(err)
 		}
 	}
 	return lease, err
@@ -117,10 +117,10 @@ func (w *waiter) begin(ctx context.Context) (sharded bool, err error) {
 		return false, err
 	}
 	if ctx == nil {
-		return false, basic.ErrNilContext
+		return false, rediskit.ErrNilContext
 	}
 	if err := s.redis.Begin(ctx); err != nil {
-		return false, fromConn(err)
+		return false, rediskit.FromConn(err)
 	}
 	sharded = publish == "SPUBLISH"
 	w.sleeper = s.wakeups.join(s.waitChannel(w.request.Mode, w.state), w.state.slot, sharded, w.request.Mode != driver.Exclusive)

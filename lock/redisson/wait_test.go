@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -149,7 +150,7 @@ func TestTheZeroStoreAndClosedStores(t *testing.T) {
 	t.Parallel()
 	closed, _ := own(t, Options{})
 	require.NoError(t, closed.Close())
-	for want, s := range map[error]*Store{errZeroStore: new(Store), driver.ErrStoreClosed: closed} {
+	for want, s := range map[error]*Store{rediskit.ErrZeroStore: new(Store), driver.ErrStoreClosed: closed} {
 		r := request(ann, "k", driver.Exclusive)
 		_, acquired := s.Acquire(t.Context(), r)
 		_, waited := s.Wait(t.Context(), r)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // CheckOptions configure a [Store.Check]. A nil *CheckOptions and zero fields mean the
@@ -63,13 +64,13 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 	case report.TTL < driver.MinTTL || report.TTL > driver.MaxTTL:
 		return fmt.Errorf("%w: CheckOptions.TTL must be %v to %v, got %v", driver.ErrBadTTL, driver.MinTTL, driver.MaxTTL, report.TTL)
 	case ctx == nil:
-		return errNilContext
+		return rediskit.ErrNilContext
 	case s.redis == nil:
-		return errZeroStore
+		return rediskit.ErrZeroStore
 	}
 	masters, err := s.redis.Masters(ctx)
 	if err != nil {
-		return fromConn(err)
+		return rediskit.FromConn(err)
 	}
 	checks := make([]*serverCheck, len(masters))
 	var wg sync.WaitGroup
@@ -90,7 +91,7 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 		report.Servers = append(report.Servers, c.facts)
 		report.Findings = append(report.Findings, c.findings...)
 	}
-	return fromConn(err)
+	return rediskit.FromConn(err)
 }
 
 // serverCheck is the check of one server.
@@ -198,7 +199,7 @@ func (c *serverCheck) readInfo(ctx context.Context) error {
 	} else {
 		c.infoErr = info.Err
 		if c.infoErr == nil {
-			c.infoErr = unexpected(info.Reply)
+			c.infoErr = rediskit.UnexpectedReply(info.Reply)
 		}
 	}
 	if len(c.store.Addresses()) > 0 || c.store.redis.IsCluster() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // rightsGroup is a group of commands that some operations need.
@@ -211,7 +212,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 	}
 	answers, ok := command.Reply.([]any)
 	if !ok || len(answers) != len(forms) {
-		return unexpected(command.Reply)
+		return rediskit.UnexpectedReply(command.Reply)
 	}
 	for i, answer := range answers {
 		if text, _ := answer.(string); text != "" {

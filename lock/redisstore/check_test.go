@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // checked returns the report of a check, which must succeed.
@@ -277,9 +278,9 @@ func TestACheckRefusesMisuse(t *testing.T) {
 	t.Parallel()
 	s, rdb := sharedStore(t)
 	_, err := s.Check(nil, nil) //nolint:staticcheck // the mistake of a user
-	require.ErrorIs(t, err, errNilContext)
+	require.ErrorIs(t, err, rediskit.ErrNilContext)
 	_, err = new(Store).Check(t.Context(), nil)
-	require.ErrorIs(t, err, errZeroStore)
+	require.ErrorIs(t, err, rediskit.ErrZeroStore)
 	for _, ttl := range []time.Duration{-1, time.Millisecond, driver.MaxTTL + 1} {
 		_, err = s.Check(t.Context(), &CheckOptions{TTL: ttl})
 		require.ErrorIs(t, err, driver.ErrBadTTL)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -209,7 +210,7 @@ func (x *replyChecker) acquire(ctx context.Context) {
 // orElse replaces a nil error, because secretless needs an error.
 func orElse(err error) error {
 	if err == nil {
-		return errNilContext
+		return rediskit.ErrNilContext
 	}
 	return err
 }

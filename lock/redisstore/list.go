@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var _ driver.Lister = (*Store)(nil)
@@ -34,13 +35,13 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	switch {
 	case ctx == nil:
-		return nil, "", errNilContext
+		return nil, "", rediskit.ErrNilContext
 	case s.redis == nil:
-		return nil, "", errZeroStore
+		return nil, "", rediskit.ErrZeroStore
 	}
 	masters, err := s.redis.AllMasters(ctx, cursor == "")
 	if err != nil {
-		return nil, "", fromConn(err)
+		return nil, "", rediskit.FromConn(err)
 	}
 	at, err := parseCursor(cursor, masters)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *Store) scan(ctx context.Context, n *redisconn.Node, cursor, pattern str
 		return nil, "", err
 	}
 	if call.Err != nil {
-		return nil, "", fromConn(s.redis.Explain(ctx, until, call.Err))
+		return nil, "", rediskit.FromConn(s.redis.Explain(ctx, until, call.Err))
 	}
 	return parseScan(call.Reply)
 }
@@ -82,17 +83,17 @@ func (s *Store) scan(ctx context.Context, n *redisconn.Node, cursor, pattern str
 func parseScan(reply any) (names []string, next string, err error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 2 {
-		return nil, "", unexpected(reply)
+		return nil, "", rediskit.UnexpectedReply(reply)
 	}
 	next, okNext := items[0].(string)
 	list, okList := items[1].([]any)
 	if _, bad := strconv.ParseUint(next, 10, 64); !okNext || bad != nil || !okList {
-		return nil, "", unexpected(reply)
+		return nil, "", rediskit.UnexpectedReply(reply)
 	}
 	names = make([]string, len(list))
 	for i, item := range list {
 		if names[i], ok = item.(string); !ok {
-			return nil, "", unexpected(reply)
+			return nil, "", rediskit.UnexpectedReply(reply)
 		}
 	}
 	return names, next, nil

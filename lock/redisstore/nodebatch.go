@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // keysPerScript bounds the leases that one script renews. The server executes nothing else
@@ -70,7 +71,7 @@ func (r *nodeBatch) add(from, to int) {
 }
 
 // send sends the scripts and waits for the answers.
-func (r *nodeBatch) send(ctx context.Context) { r.err = fromConn(r.batch.Send(ctx)) }
+func (r *nodeBatch) send(ctx context.Context) { r.err = rediskit.FromConn(r.batch.Send(ctx)) }
 
 // lost returns the indexes, from 1, of the items of script i that are not held. It returns
 // an error if their state is unknown.

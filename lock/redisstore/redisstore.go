@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -156,11 +157,7 @@ func (s *Store) String() string { return "redisstore with prefix " + basic.Quote
 func (s *Store) GoString() string { return "redisstore.Store{" + s.String() + "}" }
 
 // Close calls [Store.Shutdown] with a ctx that ends after one second.
-func (s *Store) Close() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
-	defer cancel()
-	return s.Shutdown(ctx)
-}
+func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 
 // Shutdown closes the store. Calls under way and all later calls return driver.ErrStoreClosed.
 // Shutdown closes all connections, even if ctx has ended, and then waits until all calls
@@ -172,36 +169,20 @@ func (s *Store) Close() error {
 func (s *Store) Shutdown(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return fmt.Errorf("redisstore: close: %w", errNilContext)
+		return fmt.Errorf("redisstore: close: %w", rediskit.ErrNilContext)
 	case s.redis == nil:
-		return fmt.Errorf("redisstore: close: %w", errZeroStore)
+		return fmt.Errorf("redisstore: close: %w", rediskit.ErrZeroStore)
 	}
 	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
 }
 
 func (s *Store) shutdown(ctx context.Context) error {
 	s.redis.Cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.end() }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		select {
-		case err = <-ended: // it has just ended
-		default:
-			err = context.Cause(ctx)
-		}
-	}
-	if err != nil {
+	if err := rediskit.Shutdown(ctx, s.end); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
 	}
 	return nil
 }
-
-const closeTimeout = time.Second
-
-var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
 
 // end closes everything and waits for it.
 func (s *Store) end() error {
@@ -220,7 +201,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		err = failed("acquire", r.Key, err)
 	}
 	if errors.Is(err, redisconn.ErrNotSent) {
-		err = notSentError{err}
+		err = rediskit.NotSent(err)
 	}
 	return lease, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -57,7 +58,7 @@ func TestTheZeroStoreReturnsErrors(t *testing.T) {
 		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), l),
 		unknown(t.Context(), t, s, l), unknown(t.Context(), t, s, l, l), s.Close(),
 	} {
-		require.ErrorIs(t, err, errZeroStore)
+		require.ErrorIs(t, err, rediskit.ErrZeroStore)
 	}
 	assert.Zero(t, s.Lane(l))
 	assert.Empty(t, s.Addresses())

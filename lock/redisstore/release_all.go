@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var _ driver.BulkReleaser = (*Store)(nil)
@@ -67,7 +68,7 @@ func (r *bulkRelease) load() map[*redisconn.Node][]releaseItem {
 		l := &r.batch[i]
 		r.out[i] = nil
 		if r.store.redis == nil {
-			r.fail(i, errZeroStore)
+			r.fail(i, rediskit.ErrZeroStore)
 			continue
 		}
 		st, err := r.store.stateOf(l)
@@ -193,7 +194,7 @@ func (r *bulkRelease) settle(ctx context.Context, n *redisconn.Node, until time.
 		return nil
 	}
 	for _, it := range p.items {
-		r.fail(it.index, fromConn(s.redis.Explain(ctx, until, err, it.state.holder())))
+		r.fail(it.index, rediskit.FromConn(s.redis.Explain(ctx, until, err, it.state.holder())))
 	}
 	return nil
 }

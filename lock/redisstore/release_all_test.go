@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // releaseAll releases leases in one call and returns the error of each.
@@ -126,10 +127,10 @@ func TestReleaseAllRejectsInvalidLeases(t *testing.T) {
 	require.NoError(t, out[2])
 	var zero Store
 	for _, err := range releaseAll(t.Context(), t, &zero, good...) {
-		require.ErrorIs(t, err, errZeroStore)
+		require.ErrorIs(t, err, rediskit.ErrZeroStore)
 	}
 	for _, err := range releaseAll(nil, t, s, good[1]) { //nolint:staticcheck // a nil ctx is an error
-		require.ErrorIs(t, err, errNilContext)
+		require.ErrorIs(t, err, rediskit.ErrNilContext)
 	}
 	require.NoError(t, s.Release(t.Context(), good[1]))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -68,9 +69,9 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 func (f *renewCall) run(ctx context.Context, s *Store, out []renewal.Outcome) {
 	switch {
 	case ctx == nil:
-		f.drop(errNilContext)
+		f.drop(rediskit.ErrNilContext)
 	case s.redis == nil:
-		f.drop(errZeroStore)
+		f.drop(rediskit.ErrZeroStore)
 	}
 	for len(f.items) > 0 {
 		f.route(ctx, s)
@@ -169,7 +170,7 @@ func (f *renewCall) find(ctx context.Context, s *Store) {
 		}
 		if it.node == nil && err == nil {
 			it.node, err = s.redis.Master(ctx, it.slot)
-			err = fromConn(err)
+			err = rediskit.FromConn(err)
 		}
 		if it.node == nil {
 			f.fail(1, err)
@@ -231,7 +232,7 @@ func (f *renewCall) settle(ctx context.Context, s *Store, out []renewal.Outcome)
 			}
 			more, ok := s.reroute(items, err, r.batch.Node())
 			if !ok {
-				f.fail(len(items), fromConn(s.redis.Explain(ctx, time.Time{}, err, owners(items)...)))
+				f.fail(len(items), rediskit.FromConn(s.redis.Explain(ctx, time.Time{}, err, owners(items)...)))
 			}
 			again = append(again, more...)
 		}

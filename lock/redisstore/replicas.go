@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -176,5 +177,5 @@ func (r *nodeBatch) acknowledged(ctx context.Context) acknowledged {
 	default:
 		s.acks.tooFew.Add(1)
 	}
-	return acknowledged{n, fromConn(err)}
+	return acknowledged{n, rediskit.FromConn(err)}
 }

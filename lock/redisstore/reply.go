@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Replies are parsed strictly: a reply that differs from the header of its script is an
@@ -51,11 +51,11 @@ func parsedAcquire(reply redisconn.Reply, err error) (acquired, error) {
 func parseAcquired(reply any) (acquired, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) == 0 {
-		return acquired{}, unexpected(reply)
+		return acquired{}, rediskit.UnexpectedReply(reply)
 	}
 	code, ok := items[0].(int64)
 	if !ok {
-		return acquired{}, unexpected(reply)
+		return acquired{}, rediskit.UnexpectedReply(reply)
 	}
 	a := acquired{verdict: verdict(code)}
 	switch {
@@ -74,7 +74,7 @@ func parseAcquired(reply any) (acquired, error) {
 		ok = false
 	}
 	if !ok {
-		return acquired{}, unexpected(reply)
+		return acquired{}, rediskit.UnexpectedReply(reply)
 	}
 	return a, nil
 }
@@ -90,7 +90,7 @@ func isUnsent(reply any) bool {
 func parseCode(reply any, most int64) (int64, error) {
 	code, ok := reply.(int64)
 	if !ok || code < 0 || code > most {
-		return 0, unexpected(reply)
+		return 0, rediskit.UnexpectedReply(reply)
 	}
 	return code, nil
 }
@@ -112,7 +112,7 @@ func parseReleased(reply any) error {
 func parseDenied(reply any, n int) ([]any, error) {
 	lost, ok := reply.([]any)
 	if !ok || len(lost) > n {
-		return nil, unexpected(reply)
+		return nil, rediskit.UnexpectedReply(reply)
 	}
 	var last int64
 	for _, item := range lost {
@@ -121,7 +121,7 @@ func parseDenied(reply any, n int) ([]any, error) {
 			index = -index
 		}
 		if !ok || index <= last || index > int64(n) {
-			return nil, unexpected(reply)
+			return nil, rediskit.UnexpectedReply(reply)
 		}
 		last = index
 	}
@@ -133,13 +133,13 @@ func parseDenied(reply any, n int) ([]any, error) {
 func parseLost(reply any, n int) ([]any, error) {
 	lost, ok := reply.([]any)
 	if !ok || len(lost) > n {
-		return nil, unexpected(reply)
+		return nil, rediskit.UnexpectedReply(reply)
 	}
 	var last int64
 	for _, item := range lost {
 		index, ok := item.(int64)
 		if !ok || index <= last || index > int64(n) {
-			return nil, unexpected(reply)
+			return nil, rediskit.UnexpectedReply(reply)
 		}
 		last = index
 	}
@@ -150,13 +150,13 @@ func parseLost(reply any, n int) ([]any, error) {
 func parseInfo(reply any) (driver.Info, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 6 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	waiting, okWaiting := items[2].(int64)
 	places, okPlaces := parsePlaces(items[3])
 	token, okToken := parseTokenOrNone(items[4])
 	if !okWaiting || !okPlaces || !okToken || waiting < 0 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	info := driver.Info{Waiting: int(waiting), Places: places, Token: token}
 	if items[0] == nil {
@@ -171,7 +171,7 @@ func parseInfo(reply any) (driver.Info, error) {
 		h.Metadata = metadata
 	}
 	if h.ExpiresIn, ok = parseExpiry(items[1]); !ok {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	if items[1] == int64(0) {
 		h.ExpiresIn = time.Millisecond // less than a millisecond is left
@@ -240,11 +240,4 @@ func parseExpiry(item any) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(max(ms, 0)) * time.Millisecond, true
-}
-
-func unexpected(reply any) error {
-	if items, ok := reply.([]any); ok {
-		return fmt.Errorf("the reply does not fit the script: %d elements of %T", len(items), items)
-	}
-	return fmt.Errorf("the reply does not fit the script: %T", reply)
 }

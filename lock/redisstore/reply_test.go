@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 func list(items ...any) []any { return items }
@@ -121,8 +122,8 @@ func TestParseInspectReplies(t *testing.T) {
 }
 
 func TestErrorsHideUnexpectedReplies(t *testing.T) {
-	secretless(t, unexpected("the owner"), "the owner")
-	secretless(t, unexpected(list("the owner")), "the owner")
+	secretless(t, rediskit.UnexpectedReply("the owner"), "the owner")
+	secretless(t, rediskit.UnexpectedReply(list("the owner")), "the owner")
 }
 
 func TestParseForceSharedReplies(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // luaFiles holds the files of the scripts. The header of each file says what the script does, its
@@ -61,20 +62,20 @@ func eager(script *redisconn.Script) *redisconn.Script {
 func (s *Store) begin(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return errNilContext
+		return rediskit.ErrNilContext
 	case s.redis == nil:
-		return errZeroStore
+		return rediskit.ErrZeroStore
 	}
-	return fromConn(s.redis.Begin(ctx))
+	return rediskit.FromConn(s.redis.Begin(ctx))
 }
 
 // runAll runs scripts on one node; see [redisconn.Client.RunAll].
 func (s *Store) runAll(ctx context.Context, n *redisconn.Node, calls []*redisconn.Call) (until time.Time, err error) {
 	if ctx == nil {
-		return time.Time{}, errNilContext
+		return time.Time{}, rediskit.ErrNilContext
 	}
 	until, err = s.redis.RunAll(ctx, n, calls)
-	return until, fromConn(err)
+	return until, rediskit.FromConn(err)
 }
 
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements
@@ -90,10 +91,10 @@ func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, arg
 func (s *Store) runTimed(ctx context.Context, sc *redisconn.Script, owner string, args []any) (redisconn.Reply, error) {
 	switch {
 	case ctx == nil:
-		return redisconn.Reply{}, errNilContext
+		return redisconn.Reply{}, rediskit.ErrNilContext
 	case s.redis == nil:
-		return redisconn.Reply{}, errZeroStore
+		return redisconn.Reply{}, rediskit.ErrZeroStore
 	}
 	reply, err := s.redis.Run(ctx, sc, owner, args)
-	return reply, fromConn(err)
+	return reply, rediskit.FromConn(err)
 }

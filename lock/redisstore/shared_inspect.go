@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // inspectShared reads a lock in one of the shared modes. The result seen is the highest
@@ -52,11 +53,11 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 func parseForced(reply any) (done int64, cursor string, err error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 2 {
-		return 0, "", unexpected(reply)
+		return 0, "", rediskit.UnexpectedReply(reply)
 	}
 	cursor, ok = items[1].(string)
 	if _, bad := strconv.ParseUint(cursor, 10, 64); !ok || cursor != "" && bad != nil {
-		return 0, "", unexpected(reply)
+		return 0, "", rediskit.UnexpectedReply(reply)
 	}
 	done, err = parseCode(items[0], maxToken)
 	return done, cursor, err
@@ -66,7 +67,7 @@ func parseForced(reply any) (done int64, cursor string, err error) {
 func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 7 {
-		return driver.Info{}, 0, unexpected(reply)
+		return driver.Info{}, 0, rediskit.UnexpectedReply(reply)
 	}
 	held, okHeld := items[0].(int64)
 	waiting, okWaiting := items[1].(int64)
@@ -76,13 +77,13 @@ func parseShared(reply any) (info driver.Info, seen uint64, err error) {
 	freeIn, okFree := parseExpiry(items[5])
 	places, okPlaces := parseSharedPlaces(items[6])
 	if !okHeld || !okWaiting || !okLast || !okHighest || !okHolders || !okFree || !okPlaces || held < int64(len(holders)) || waiting < int64(len(places)) {
-		return driver.Info{}, 0, unexpected(reply)
+		return driver.Info{}, 0, rediskit.UnexpectedReply(reply)
 	}
 	info = driver.Info{Held: int(held), Waiting: int(waiting), Places: places, Token: last, FreeIn: freeIn}
 	for _, item := range holders {
 		h, ok := parseHolder(item)
 		if !ok {
-			return driver.Info{}, 0, unexpected(reply)
+			return driver.Info{}, 0, rediskit.UnexpectedReply(reply)
 		}
 		info.Holders = append(info.Holders, h)
 	}

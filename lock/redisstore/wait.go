@@ -11,6 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 const (
@@ -43,7 +44,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 	if err != nil {
 		err = failed("wait for", r.Key, err)
 		if errors.Is(err, redisconn.ErrNotSent) && !lease.Unanswered && !answered {
-			err = notSentError{err}
+			err = rediskit.NotSent(err)
 		}
 		return driver.Lease{Unanswered: lease.Unanswered}, err
 	}

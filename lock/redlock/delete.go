@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // deleter is how a server deletes a key that has a certain value.
@@ -62,7 +63,7 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 			return false, false, nil
 		}
 		if err := s.redis.Do(ctx, n, c); err != nil {
-			return true, false, fromConn(err)
+			return true, false, rediskit.FromConn(err)
 		}
 		switch {
 		case c.Err == nil:
@@ -73,7 +74,7 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 		case c.Refused:
 			return false, false, nil // the script finds out why: the key has moved, or is of another type
 		default:
-			return true, false, fromConn(c.Err)
+			return true, false, rediskit.FromConn(c.Err)
 		}
 	}
 }
@@ -81,7 +82,7 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 func parseDeleted(reply any) (held bool, err error) {
 	n, ok := reply.(int64)
 	if !ok || n != 0 && n != 1 {
-		return false, unexpected(reply)
+		return false, rediskit.UnexpectedReply(reply)
 	}
 	return n == 1, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -34,11 +35,11 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owne
 		return info, "", nil
 	}
 	if !ok || len(items) != 2 {
-		return info, "", unexpected(reply.Value)
+		return info, "", rediskit.UnexpectedReply(reply.Value)
 	}
 	owner, ok = items[0].(string)
 	if !ok {
-		return info, "", unexpected(reply.Value)
+		return info, "", rediskit.UnexpectedReply(reply.Value)
 	}
 	left, err := parseLeft(items[1])
 	if err != nil {

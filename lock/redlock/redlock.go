@@ -11,13 +11,13 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 const (
 	defaultTimeout  = 3 * time.Second
 	defaultPoolSize = 16
 	maxPoolSize     = 10_000
-	closeTimeout    = time.Second
 
 	// tombstone is how long the server refuses an owner that was given up. It must exceed the longest
 	// time that a request can be on its way.
@@ -94,13 +94,7 @@ func (s *Store) String() string { return "redlock with prefix " + basic.Quote(s.
 func (s *Store) GoString() string { return "redlock.Store{" + s.String() + "}" }
 
 // Close calls [Store.Shutdown] with a ctx that ends after one second.
-func (s *Store) Close() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
-	defer cancel()
-	return s.Shutdown(ctx)
-}
-
-var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
+func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 
 // Shutdown closes the store. Calls under way and all later calls return driver.ErrStoreClosed.
 // Shutdown closes all connections, even if ctx has ended, and then waits until all calls have
@@ -109,39 +103,26 @@ var errStillRunning = fmt.Errorf("a function of the redis.Options is still runni
 func (s *Store) Shutdown(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return fmt.Errorf("redlock: close: %w", errNilContext)
+		return fmt.Errorf("redlock: close: %w", rediskit.ErrNilContext)
 	case s.redis == nil:
-		return fmt.Errorf("redlock: close: %w", errZeroStore)
+		return fmt.Errorf("redlock: close: %w", rediskit.ErrZeroStore)
 	}
 	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
 }
 
 func (s *Store) shutdown(ctx context.Context) error {
 	s.redis.Cancel()
-	ended := make(chan error, 1)
-	go func() {
-		err := s.redis.Close()
-		s.redis.Wait() // the calls end at once, because their connections are closed
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		return closeError(err)
-	case <-ctx.Done():
+	if err := rediskit.Shutdown(ctx, s.end); err != nil {
+		return fmt.Errorf("redlock: close: %w", err)
 	}
-	select {
-	case err := <-ended: // it has just ended
-		return closeError(err)
-	default:
-		return closeError(context.Cause(ctx))
-	}
+	return nil
 }
 
-func closeError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("redlock: close: %w", err)
+// end closes the connections and waits for the calls.
+func (s *Store) end() error {
+	err := s.redis.Close()
+	s.redis.Wait() // the calls end at once, because their connections are closed
+	return err
 }
 
 // Addresses implements [driver.Addresser]. It does not know servers behind Sentinel.
@@ -159,7 +140,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		err = failed("acquire", r.Key, err)
 	}
 	if errors.Is(err, redisconn.ErrNotSent) {
-		err = notSentError{err}
+		err = rediskit.NotSent(err)
 	}
 	return l, err
 }
@@ -226,7 +207,7 @@ func releaseArgs(l *driver.Lease, k keys) []any {
 func parseReleased(reply any) error {
 	code, ok := reply.(int64)
 	if !ok || code != 0 && code != 1 {
-		return unexpected(reply)
+		return rediskit.UnexpectedReply(reply)
 	}
 	return released(code == 1, nil)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -224,9 +225,9 @@ func TestInputIsCheckedBeforeAnyIO(t *testing.T) {
 	}
 	var zero Store
 	_, err = zero.Acquire(t.Context(), request("k"))
-	require.ErrorIs(t, err, errZeroStore)
-	require.ErrorIs(t, zero.Renew(t.Context(), []driver.Lease{{Request: request("k")}}, make([]renewal.Outcome, 1)), errZeroStore)
-	require.ErrorIs(t, zero.Close(), errZeroStore)
+	require.ErrorIs(t, err, rediskit.ErrZeroStore)
+	require.ErrorIs(t, zero.Renew(t.Context(), []driver.Lease{{Request: request("k")}}, make([]renewal.Outcome, 1)), rediskit.ErrZeroStore)
+	require.ErrorIs(t, zero.Close(), rediskit.ErrZeroStore)
 	_, err = s.Import(driver.Lease{Request: request("k"), Token: 1}, nil)
 	require.ErrorContains(t, err, "token must be 0")
 	_, err = s.Import(driver.Lease{Request: request("k")}, []byte("x"))

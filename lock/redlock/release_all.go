@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 var _ driver.BulkReleaser = (*Store)(nil)
@@ -90,7 +91,7 @@ func (r *bulkRelease) onNode(ctx context.Context, n *redisconn.Node, items []rel
 	until, err := conn.RunAll(ctx, n, calls)
 	if err != nil {
 		for _, it := range items {
-			r.fail(it.index, fromConn(err))
+			r.fail(it.index, rediskit.FromConn(err))
 		}
 		return
 	}
@@ -106,7 +107,7 @@ func (r *bulkRelease) onNode(ctx context.Context, n *redisconn.Node, items []rel
 			r.moved = append(r.moved, it.index)
 			r.mu.Unlock()
 		default:
-			r.fail(it.index, fromConn(conn.Explain(ctx, until, err, r.batch[it.index].Owner)))
+			r.fail(it.index, rediskit.FromConn(conn.Explain(ctx, until, err, r.batch[it.index].Owner)))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -105,7 +106,7 @@ func (c *renewCall) load(ctx context.Context) map[*redisconn.Node][]*leaseItem {
 		it := &leaseItem{index: i, key: s.prefix + l.Key, owner: l.Owner, ttl: l.TTL.Milliseconds()}
 		n, err := s.redis.Master(ctx, redisconn.SlotOf(it.key))
 		if err != nil {
-			c.fail(1, fromConn(err))
+			c.fail(1, rediskit.FromConn(err))
 			continue
 		}
 		byNode[n] = append(byNode[n], it)
@@ -134,7 +135,7 @@ func (c *renewCall) onNode(ctx context.Context, n *redisconn.Node, items []*leas
 		from = to
 	}
 	if err := batch.Send(ctx); err != nil {
-		c.fail(len(items), fromConn(err))
+		c.fail(len(items), rediskit.FromConn(err))
 		return
 	}
 	for i, part := range parts {
@@ -172,7 +173,7 @@ func (c *renewCall) settle(ctx context.Context, n *redisconn.Node, items []*leas
 	for i, it := range items {
 		owners[i] = it.owner
 	}
-	c.fail(len(items), fromConn(c.store.redis.Explain(ctx, time.Time{}, err, owners...)))
+	c.fail(len(items), rediskit.FromConn(c.store.redis.Explain(ctx, time.Time{}, err, owners...)))
 }
 
 // judge sets the outcomes of leases that a node has answered for.

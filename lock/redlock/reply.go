@@ -1,8 +1,9 @@
 package redlock
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Replies are parsed strictly: a reply that differs from the header of its script is an error, never
@@ -20,7 +21,7 @@ const (
 func parseAcquired(reply any) (a answer, left time.Duration, err error) {
 	items, _ := reply.([]any)
 	if len(items) == 0 {
-		return 0, 0, unexpected(reply)
+		return 0, 0, rediskit.UnexpectedReply(reply)
 	}
 	code, ok := items[0].(int64)
 	a = answer(code)
@@ -31,7 +32,7 @@ func parseAcquired(reply any) (a answer, left time.Duration, err error) {
 		left, err = parseLeft(items[1])
 		return a, left, err
 	}
-	return 0, 0, unexpected(reply)
+	return 0, 0, rediskit.UnexpectedReply(reply)
 }
 
 // parseLeft returns the time until a lock expires, 0 if it has no expiry.
@@ -39,7 +40,7 @@ func parseLeft(item any) (time.Duration, error) {
 	ms, ok := item.(int64)
 	switch {
 	case !ok || ms < -1:
-		return 0, unexpected(item)
+		return 0, rediskit.UnexpectedReply(item)
 	case ms == -1:
 		return 0, nil
 	}
@@ -50,23 +51,16 @@ func parseLeft(item any) (time.Duration, error) {
 func parseDenied(reply any, n int) ([]int64, error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) > n {
-		return nil, unexpected(reply)
+		return nil, rediskit.UnexpectedReply(reply)
 	}
 	lost := make([]int64, len(items))
 	last := int64(0)
 	for i, item := range items {
 		index, ok := item.(int64)
 		if !ok || max(index, -index) <= last || max(index, -index) > int64(n) {
-			return nil, unexpected(reply)
+			return nil, rediskit.UnexpectedReply(reply)
 		}
 		lost[i], last = index, max(index, -index)
 	}
 	return lost, nil
-}
-
-func unexpected(reply any) error {
-	if items, ok := reply.([]any); ok {
-		return fmt.Errorf("unexpected reply with %d elements", len(items))
-	}
-	return fmt.Errorf("unexpected reply type %T", reply)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // luaFiles holds the files of the scripts. The header of each file says what the script does, its
@@ -46,15 +47,15 @@ func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, arg
 		return redisconn.Reply{}, err
 	}
 	reply, err := s.redis.Run(ctx, sc, owner, args)
-	return reply, fromConn(err)
+	return reply, rediskit.FromConn(err)
 }
 
 func (s *Store) usable(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return errNilContext
+		return rediskit.ErrNilContext
 	case s.redis == nil:
-		return errZeroStore
+		return rediskit.ErrZeroStore
 	}
 	return nil
 }

@@ -1,0 +1,67 @@
+// Package rediskit is shared by the stores on Redis: packages redisstore, redlock and redisson. It
+// makes their errors and shuts them down.
+package rediskit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+)
+
+// Errors of calls that cannot be sent.
+var (
+	ErrNilContext = errors.New("the context is nil")
+	ErrZeroStore  = errors.New("the Store was not made by New")
+)
+
+// Failed returns an error that says which operation of a store failed for which key. Its text leaves
+// out the prefix of package lock. err must not be nil.
+func Failed(store, verb, key string, err error) error { return &failure{store, verb, key, err} }
+
+// failure makes its text when it is shown, because an outage makes very many failures at a time.
+type failure struct {
+	store, verb, key string
+	err              error
+}
+
+func (f *failure) Error() string {
+	return f.store + ": " + f.verb + " " + basic.Quote(f.key) + ": " + basic.Unprefixed(f.err).Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// NotSent returns the error of a call that has sent nothing: err, which then also matches
+// driver.ErrNotSent and driver.ErrUnavailable.
+func NotSent(err error) error { return notSent{err} }
+
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+func (notSent) Is(target error) bool {
+	return target == driver.ErrNotSent || target == driver.ErrUnavailable
+}
+
+// FromConn returns the error of package driver that an error of package redisconn corresponds to, or
+// err itself if there is none.
+func FromConn(err error) error {
+	switch {
+	case errors.Is(err, redisconn.ErrClosed):
+		return driver.ErrStoreClosed
+	case errors.Is(err, redisconn.ErrWrongType):
+		return driver.ErrWrongType
+	}
+	return err
+}
+
+// UnexpectedReply returns the error of a reply that the script does not return. It shows only the
+// shape of the reply, because the content may be an owner.
+func UnexpectedReply(reply any) error {
+	if items, ok := reply.([]any); ok {
+		return fmt.Errorf("unexpected reply with %d elements", len(items))
+	}
+	return fmt.Errorf("unexpected reply type %T", reply)
+}
