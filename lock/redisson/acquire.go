@@ -50,12 +50,12 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 	}
 	switch {
 	case r.Mode != driver.Exclusive:
-		publish, err := "PUBLISH", error(nil)
+		publish := ""              // the script publishes nothing for a writer
 		if r.Mode == driver.Read { // it may turn a writer into a reader
-			publish, err = s.publish(ctx, st.name)
-		}
-		if err != nil {
-			return answer{}, notSent(err)
+			var err error
+			if publish, err = s.publishCommand(ctx, st.name); err != nil {
+				return answer{}, notSent(err)
+			}
 		}
 		c.script = rwAcquireScript
 		c.keys = append(c.keys, st.reader, rwChannel(st.name))
@@ -96,7 +96,7 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	if err != nil {
 		return err
 	}
-	publish, err := s.publish(ctx, st.name)
+	publish, err := s.publishCommand(ctx, st.name)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func shardedMessages(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClien
 	}
 	assert.Empty(t, channels(t, c, "CHANNELS"))
 	s := newStore(t, rdb, nil)
-	publish, err := s.publish(t.Context(), "n")
+	publish, err := s.publishCommand(t.Context(), "n")
 	require.NoError(t, err)
 	assert.Equal(t, "SPUBLISH", publish)
 }

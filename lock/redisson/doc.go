@@ -3,8 +3,8 @@
 // waiters of the other. The package follows the format of Redisson 4.7, with scripts of its own.
 //
 // Use it to join a system that locks with Redisson. Otherwise use package redisstore, which promises
-// more: order and fencing tokens in all modes, waiters that die delay others only shortly, and the
-// expiry of all keys.
+// more: all modes have order and fencing tokens, a dead waiter delays others by seconds, and all keys
+// expire.
 //
 //	constructor                          class of Redisson            keys for the name n
 //	New, Kind Lock, Client.Mutex         RLock                        n
@@ -34,8 +34,8 @@
 //
 // A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
 // has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
-// see [driver.Unordered]. A process that waits for several seconds for messages and gets none may
-// have another Options.Sharding than the JVMs.
+// see [driver.Unordered]. If waiters get the lock only when leases end, compare [Options.Sharding] with
+// the setting of the JVMs.
 //
 // # Clocks
 //
@@ -45,13 +45,13 @@
 //
 // # What Redisson does not see
 //
-// A release of which the server may still get an earlier request leaves a tombstone for a minute, at
-// leasewheel_tombstone:{n}:owner. The metadata of a holder or waiter are at
+// If the server may still get an earlier request of an owner, Release writes a tombstone, which refuses
+// the owner for a minute, at leasewheel_tombstone:{n}:owner. The metadata of a holder or waiter are at
 // leasewheel_metadata:{n}:owner, for at most a day. Redisson reads neither.
 //
 // Do not mix kinds at one name: to Redisson an RFairLock is a free RLock while its queue is not empty,
-// and the RFencedLock and RLock of one name are the same lock with and without a token. A
-// RReadWriteLock of Redisson takes a name over that an RLock holds; this package answers
+// and the RFencedLock and RLock of one name are the same lock with and without a token. An
+// RReadWriteLock of Redisson takes over a name that an RLock holds; this package returns
 // ErrWrongType. The names "n" and "{n}" share all keys but the lock itself.
 //
 // # Cluster

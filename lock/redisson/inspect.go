@@ -12,6 +12,9 @@ import (
 
 var _ driver.Inspector = (*Store)(nil)
 
+// maxHolders is the number of holders that Inspect shows, the same for all stores.
+const maxHolders = 16
+
 // Inspect implements [driver.Inspector]. It shows a lock of any kind, whatever the Kind of the store.
 // Client is the ClientName of a Go owner, and the beginning of the client id of a Redisson owner.
 // Holders are in the order of the hash on the server. Token is 0 unless the store is of kind
@@ -87,7 +90,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 		if !okOwner || !okMS || !okMetadata {
 			return driver.Info{}, rediskit.UnexpectedReply(reply)
 		}
-		if info.Held++; info.Held > 16 {
+		if info.Held++; info.Held > maxHolders {
 			continue
 		}
 		h := driver.Holder{ExpiresIn: max(millis(ms), time.Millisecond), Metadata: metadata, Token: info.Token}
@@ -105,7 +108,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 }
 
 // ForceRelease implements [driver.Inspector], as forceUnlock does in Redisson. It frees a lock of any
-// kind. A Redisson client whose lock was taken away learns of it when it unlocks.
+// kind. Redisson does not notify the holder: its unlock fails.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	if err := s.forceRelease(ctx, key); err != nil {
 		return failed("force the release of", key, err)
@@ -118,7 +121,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	publish, err := s.publish(ctx, name)
+	publish, err := s.publishCommand(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ var (
 	latchCountScript = newScript("latch_count")
 )
 
-// Latch is an RCountDownLatch. Its methods are safe for concurrent use. Errors are those of a
-// [Semaphore].
+// Latch is an RCountDownLatch. Its methods are safe for concurrent use. They return the errors that
+// [Semaphore] lists.
 //
 // A Latch sends a request a second time if the first one gets no answer. The server executes only one
 // of them.
@@ -25,10 +25,11 @@ type Latch struct {
 }
 
 // Latch returns the RCountDownLatch of that name. It does no IO. The latch uses the connections of the
-// store and ends with it.
+// store, and fails with driver.ErrStoreClosed after the store was closed.
 func (s *Store) Latch(name string) *Latch { return &Latch{s, name} }
 
-// TrySetCount sets the count, which must be at least 1, and reports true, if the latch has none.
+// TrySetCount sets the count if the latch has none, and reports whether it did. count must be at least
+// 1.
 func (l *Latch) TrySetCount(ctx context.Context, count int64) (bool, error) {
 	if count < 1 {
 		return false, failed("set the count of", l.key, fmt.Errorf("the count must be at least 1, got %d", count))
@@ -57,11 +58,11 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// Await waits until the count is 0, or returns why it cannot: the cause of ctx, ErrStoreClosed, or
-// that the server does not answer.
+// Await waits until the count is 0. It returns an error if ctx ends, the store is closed, or the server
+// gives no answer: the first two requests fail, or requests fail for 5 seconds.
 func (l *Latch) Await(ctx context.Context) error {
 	name := l.store.options.Prefix + l.key
-	err := l.store.await(ctx, name, latchChannel(name), func() (time.Duration, error) {
+	err := l.store.tryUntilDone(ctx, name, latchChannel(name), func() (time.Duration, error) {
 		n, err := l.count(ctx)
 		if err == nil && n > 0 {
 			return maxSleep, nil
@@ -104,7 +105,7 @@ func (l *Latch) changeOnce(ctx context.Context, what string, count int64, mark s
 	if err != nil {
 		return false, err
 	}
-	publish, err := l.store.publish(ctx, name)
+	publish, err := l.store.publishCommand(ctx, name)
 	if err != nil {
 		return false, err
 	}

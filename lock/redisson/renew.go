@@ -53,7 +53,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		r.fail(len(batch), context.Cause(ctx))
 	default:
 		for len(r.items) > 0 {
-			r.round(ctx, out)
+			r.sendAll(ctx, out)
 		}
 	}
 	switch {
@@ -70,7 +70,7 @@ type renewCall struct {
 	store   *Store
 	items   []renewItem // to be sent
 	unknown int         // leases without an answer
-	err     error       // why the first of them has none
+	err     error       // of the first of them
 }
 
 // renewItem is a lease of the batch and the node that it is sent to.
@@ -107,8 +107,8 @@ func (r *renewCall) fail(n int, err error) {
 	}
 }
 
-// round sends all items once. Those that were redirected are left for the next round.
-func (r *renewCall) round(ctx context.Context, out []renewal.Outcome) {
+// sendAll sends all items once. It leaves the redirected items in r.items.
+func (r *renewCall) sendAll(ctx context.Context, out []renewal.Outcome) {
 	items := r.route(ctx)
 	r.items = nil
 	var batches []*renewBatch
@@ -126,11 +126,11 @@ func (r *renewCall) round(ctx context.Context, out []renewal.Outcome) {
 	}
 	wg.Wait()
 	for _, b := range batches {
-		r.settle(ctx, b, out)
+		r.handleReplies(ctx, b, out)
 	}
 }
 
-// route finds the node of each item that was not redirected, and sorts the items so that those of
+// route finds the node of each item that was not redirected. It sorts the items so that the items of
 // one script follow each other.
 func (r *renewCall) route(ctx context.Context) []renewItem {
 	found := r.items[:0]
@@ -161,14 +161,14 @@ type renewBatch struct {
 
 // newRenewBatch returns a batch for items of one node.
 func newRenewBatch(s *Store, items []renewItem) *renewBatch {
-	b, most := new(renewBatch), leasesPerScript
+	b, limit := new(renewBatch), leasesPerScript
 	if s.redis.IsCluster() {
-		most = 1
+		limit = 1
 	}
 	b.batch.Begin(s.redis, items[0].node, 8*len(items)) // an upper bound of the arguments
 	for len(items) > 0 {
 		n := 1
-		for n < min(len(items), most) && items[n].kind == items[0].kind && items[n].ttl == items[0].ttl {
+		for n < min(len(items), limit) && items[n].kind == items[0].kind && items[n].ttl == items[0].ttl {
 			n++
 		}
 		b.add(items[:n])
@@ -210,8 +210,8 @@ func (b *renewBatch) add(items []renewItem) {
 	b.scripts = append(b.scripts, items)
 }
 
-// settle sets the outcomes of a batch, and keeps the items that must be sent again.
-func (r *renewCall) settle(ctx context.Context, b *renewBatch, out []renewal.Outcome) {
+// handleReplies sets the outcomes of a batch, and keeps the items that must be sent again.
+func (r *renewCall) handleReplies(ctx context.Context, b *renewBatch, out []renewal.Outcome) {
 	conn := r.store.redis
 	for i, items := range b.scripts {
 		if b.err != nil {
@@ -226,7 +226,7 @@ func (r *renewCall) settle(ctx context.Context, b *renewBatch, out []renewal.Out
 			}
 		}
 		if err == nil {
-			r.judge(items, lost, out)
+			r.setOutcomes(items, lost, out)
 			continue
 		}
 		first := items[0] // on a cluster a script has only one
@@ -240,9 +240,9 @@ func (r *renewCall) settle(ctx context.Context, b *renewBatch, out []renewal.Out
 	}
 }
 
-// judge sets the outcomes of items that a node has answered. A node that does not serve the slot yet
-// may not have the key, so its denial is not final.
-func (r *renewCall) judge(items []renewItem, lost []any, out []renewal.Outcome) {
+// setOutcomes sets the outcomes of items from the reply of a node. A node that does not serve the slot
+// yet may not have the key, so an item that it denies is sent again.
+func (r *renewCall) setOutcomes(items []renewItem, lost []any, out []renewal.Outcome) {
 	for i, it := range items {
 		gone := len(lost) > 0 && lost[0] == int64(i+1)
 		if gone {

@@ -76,9 +76,9 @@ func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply
 	return reply, rediskit.FromConn(err)
 }
 
-// publish returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
+// publishCommand returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
 // asks the node of the name whether it knows SPUBLISH, unless Options.Sharding says so.
-func (s *Store) publish(ctx context.Context, name string) (string, error) {
+func (s *Store) publishCommand(ctx context.Context, name string) (string, error) {
 	if s.redis == nil {
 		return "", rediskit.ErrZeroStore
 	}

@@ -26,19 +26,20 @@ const MaxPermits = 1000
 // is released. Nothing renews permits, neither here nor in Redisson. The keys of a semaphore last
 // until they are deleted. Its methods are safe for concurrent use.
 //
-// Errors are those of the store: ErrBadKey, ErrWrongType, ErrStoreClosed, the cause of ctx if that
-// has ended, or any other if the server gave no answer.
+// Each method can return driver.ErrBadKey, driver.ErrWrongType and driver.ErrStoreClosed, and the cause
+// of ctx if that has ended. Any other error that its comment does not name means that the server gave
+// no usable answer.
 type Semaphore struct {
 	store *Store
 	key   string
 }
 
 // Semaphore returns the RPermitExpirableSemaphore of that name. It does no IO. The semaphore uses the
-// connections of the store and ends with it.
+// connections of the store, and fails with driver.ErrStoreClosed after the store was closed.
 func (s *Store) Semaphore(name string) *Semaphore { return &Semaphore{s, name} }
 
-// TrySetPermits sets the number of permits, and reports true, if the semaphore has none yet. n must
-// be at least 1.
+// TrySetPermits sets the number of permits if none was set, and reports whether it did. n must be at
+// least 1.
 func (m *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	if n < 1 {
 		return false, failed("set the permits of", m.key, fmt.Errorf("the number must be at least 1, got %d", n))
@@ -77,10 +78,11 @@ func (m *Semaphore) count(ctx context.Context, set ...any) (done bool, free, hel
 	return numbers[0] == 1, int(numbers[1]), int(numbers[2]), nil
 }
 
-// TryAcquire acquires n permits, from 1 to MaxPermits, and returns their ids. If too few are free it
-// takes none and returns a *driver.HeldError, whose ExpiresIn is the end of the first lease. The permits
-// end after lease, or only by Release if lease is 0. If the outcome is unknown, the permits are
-// released again, or end with their lease.
+// TryAcquire acquires n permits, from 1 to MaxPermits, and returns their ids. The permits end after
+// lease, or only by Release if lease is 0. If too few permits are free, TryAcquire takes none and
+// returns a *driver.HeldError. Its ExpiresIn is the time until the first lease ends, 0 if none of them
+// ends. If the outcome is unknown, the permits are released in the background, or end with their
+// lease.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int, lease time.Duration) (ids []string, err error) {
 	p, err := m.newPermits(n, lease)
 	if err != nil {
@@ -91,7 +93,7 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int, lease time.Duration) 
 	return ids, m.acquireError(err)
 }
 
-// Acquire is TryAcquire, but waits until enough permits are free. Waiters have no order.
+// Acquire is TryAcquire, but waits until enough permits are free or ctx ends. Waiters have no order.
 func (m *Semaphore) Acquire(ctx context.Context, n int, lease time.Duration) ([]string, error) {
 	p, err := m.newPermits(n, lease)
 	if err != nil {
@@ -99,7 +101,7 @@ func (m *Semaphore) Acquire(ctx context.Context, n int, lease time.Duration) ([]
 	}
 	var ids []string
 	name := m.store.options.Prefix + m.key
-	err = m.store.await(ctx, name, semaphoreChannel(name), func() (time.Duration, error) {
+	err = m.store.tryUntilDone(ctx, name, semaphoreChannel(name), func() (time.Duration, error) {
 		ids, err = p.acquire(ctx)
 		var held *driver.HeldError
 		if errors.As(err, &held) {
@@ -248,7 +250,7 @@ func (m *Semaphore) run(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	publish, err := m.store.publish(ctx, name)
+	publish, err := m.store.publishCommand(ctx, name)
 	if err != nil {
 		return nil, err
 	}

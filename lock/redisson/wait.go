@@ -30,9 +30,9 @@ func (s *Store) Unordered(m driver.Mode) bool {
 	return m != driver.Exclusive || s.options.Kind != FairLock
 }
 
-// Wait implements [driver.Waiter]. It tries, subscribes to the channel of the lock, tries again once
-// the server has confirmed that, and then tries after each message, and when the lease that it was
-// told of has ended. It polls no more often than that, but at least every 30 seconds.
+// Wait implements [driver.Waiter]. It tries, subscribes to the channel of the lock, tries again when
+// the server has confirmed the subscription, and then tries after each message, and when the lease
+// that the server reported has ended, but at least every 30 seconds.
 //
 // Without a queue on the server, a message wakes one waiter of each process, and the first of them to
 // ask gets the lock. In mode Read or Write it wakes all waiters of the process. A waiter of a
@@ -55,15 +55,15 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 
 // waiter is one call of Wait.
 type waiter struct {
-	store   *Store
-	request *driver.Request
-	state   *leaseState
-	sleeper *sleeper
+	store      *Store
+	request    *driver.Request
+	state      *leaseState
+	subscriber *subscriber
 
-	queued     bool      // the server has answered that the lock is taken
-	unanswered bool      // the server may still execute a request
-	failing    time.Time // the first failure in a row
-	retry      time.Duration
+	queued     bool          // the server has answered that the lock is taken
+	unanswered bool          // the server may still execute a request
+	failing    time.Time     // when the current series of failures began; zero if the last request was answered
+	retry      time.Duration // the latest pause of that series
 }
 
 func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
@@ -77,7 +77,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 	}
 	defer s.redis.End()
 	served := false
-	defer func() { s.wakeups.leave(w.sleeper, served) }()
+	defer func() { s.wakeups.leave(w.subscriber, served) }()
 	for {
 		began := time.Now()
 		a, err := s.send(ctx, w.request, w.state, true)
@@ -91,7 +91,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		pause := sleepFor(a.left)
 		if err != nil {
 			if pause, err = w.onError(ctx, err, began); err != nil {
-				s.wakeups.passOn(w.sleeper)
+				s.wakeups.wakeNext(w.subscriber)
 				return driver.Lease{}, err
 			}
 		} else {
@@ -100,7 +100,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 				w.queued = true
 				driver.Queued(ctx)
 			}
-			s.wakeups.listen(w.sleeper, sharded)
+			s.wakeups.listen(w.subscriber, sharded)
 		}
 		if err := w.sleep(ctx, pause); err != nil {
 			return driver.Lease{}, err
@@ -112,7 +112,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 func (w *waiter) begin(ctx context.Context) (sharded bool, err error) {
 	s := w.store
 	w.state = s.newState(w.request, 0)
-	publish, err := s.publish(ctx, w.state.name) // the store may be the zero Store
+	publish, err := s.publishCommand(ctx, w.state.name) // the store may be the zero Store
 	if err != nil {
 		return false, err
 	}
@@ -123,7 +123,7 @@ func (w *waiter) begin(ctx context.Context) (sharded bool, err error) {
 		return false, rediskit.FromConn(err)
 	}
 	sharded = publish == "SPUBLISH"
-	w.sleeper = s.wakeups.join(s.waitChannel(w.request.Mode, w.state), w.state.slot, sharded, w.request.Mode != driver.Exclusive)
+	w.subscriber = s.wakeups.join(s.waitChannel(w.request.Mode, w.state), w.state.slot, sharded, w.request.Mode != driver.Exclusive)
 	return sharded, nil
 }
 
@@ -182,12 +182,51 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 		return context.Cause(ctx)
 	case <-w.store.redis.Closing():
 		return driver.ErrStoreClosed
-	case <-w.sleeper.wake:
-	case <-w.sleeper.missed():
-		w.sleeper.taken()
+	case <-w.subscriber.wake:
+	case <-w.subscriber.missed():
+		w.subscriber.clearMissed()
 	case <-timer.C:
 	}
 	return nil
+}
+
+// tryUntilDone calls try until try returns 0 or an error. It calls try at once, again when the channel
+// is subscribed, after each message, and when the time that try returned has passed, which it limits
+// to maxSleep.
+func (s *Store) tryUntilDone(ctx context.Context, name, channel string, try func() (time.Duration, error)) error {
+	if ctx == nil {
+		return rediskit.ErrNilContext
+	}
+	publish, err := s.publishCommand(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := s.redis.Begin(ctx); err != nil {
+		return rediskit.FromConn(err)
+	}
+	defer s.redis.End()
+	sharded := publish == "SPUBLISH"
+	w := &waiter{store: s, subscriber: s.wakeups.join(channel, redisconn.SlotOf(name), sharded, true)}
+	defer s.wakeups.leave(w.subscriber, false)
+	for {
+		began := time.Now()
+		pause, err := try()
+		switch {
+		case err != nil:
+			if pause, err = w.onError(ctx, err, began); err != nil {
+				return err
+			}
+		case pause == 0:
+			return nil
+		default:
+			w.failing, w.retry, w.queued = time.Time{}, 0, true
+			s.wakeups.listen(w.subscriber, sharded)
+			pause = sleepFor(pause)
+		}
+		if err := w.sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
 }
 
 // isPermanent reports whether another try would return the same error.

@@ -72,7 +72,7 @@ func TestAWaiterThatLeavesPassesItsMessageOn(t *testing.T) {
 	assert.Empty(t, third.wake)
 	s.wakeups.leave(second, true)
 	assert.Empty(t, third.wake, "the second has the lock")
-	s.wakeups.passOn(&sleeper{channel: "c"})
+	s.wakeups.wakeNext(&subscriber{channel: "c"})
 	assert.Len(t, third.wake, 1)
 	s.wakeups.leave(third, true)
 	assert.Zero(t, s.wakeups.count("c"))

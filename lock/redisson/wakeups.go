@@ -13,22 +13,22 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
-// wakeups delivers the messages of Redisson's channels to the sleepers of this process. It has one
+// wakeups delivers the messages of Redisson's channels to the subscribers of this process. It has one
 // subscription, or one for each node of a cluster with sharded channels.
 type wakeups struct {
 	redis *redisconn.Client
 
-	mu            sync.Mutex // guards all below, and sleeper.subscription and sleeper.listener
+	mu            sync.Mutex // guards all below, and subscriber.subscription and subscriber.listener
 	stopped       bool
 	subscriptions map[int]*pubsub.Subscription // by Node.ID; 0 for channels that are not sharded
-	channels      map[string][]*sleeper        // in the order of their arrival
+	channels      map[string][]*subscriber     // in the order of their arrival
 }
 
-// sleeper is one call that waits for messages of a channel.
-type sleeper struct {
+// subscriber is one call that waits for messages of a channel.
+type subscriber struct {
 	channel string
 	slot    uint16
-	each    bool          // every message wakes all sleepers of the channel
+	all     bool          // every message wakes all subscribers of the channel
 	wake    chan struct{} // holds an element after a message
 
 	node         int // of the subscription
@@ -37,13 +37,13 @@ type sleeper struct {
 }
 
 func newWakeups(c *redisconn.Client) *wakeups {
-	return &wakeups{redis: c, subscriptions: make(map[int]*pubsub.Subscription), channels: make(map[string][]*sleeper)}
+	return &wakeups{redis: c, subscriptions: make(map[int]*pubsub.Subscription), channels: make(map[string][]*subscriber)}
 }
 
-// join returns a sleeper, which must leave. It gets the messages from now on if the channel is
-// subscribed already. Otherwise listen subscribes.
-func (w *wakeups) join(channel string, slot uint16, sharded, each bool) *sleeper {
-	l := &sleeper{channel: channel, slot: slot, each: each, wake: make(chan struct{}, 1)}
+// join returns a subscriber, which the caller must pass to leave. If the channel is subscribed already,
+// the subscriber gets its messages from now on. Otherwise the caller must call listen.
+func (w *wakeups) join(channel string, slot uint16, sharded, all bool) *subscriber {
+	l := &subscriber{channel: channel, slot: slot, all: all, wake: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.channels[channel] = append(w.channels[channel], l)
@@ -60,14 +60,14 @@ func (w *wakeups) nodeFor(slot uint16, sharded bool) *redisconn.Node {
 }
 
 // subscribe joins the subscription of a node. The caller holds mu.
-func (w *wakeups) subscribe(l *sleeper, n *redisconn.Node) {
+func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
 	id, open := 0, pubsub.OpenFunc(w.redis.Subscribe)
 	if n != nil {
 		id, open = n.ID(), func(ctx context.Context) (*redis.PubSub, func() bool) { return w.redis.SubscribeAt(ctx, n) }
 	}
 	sub := w.subscriptions[id]
 	if sub == nil {
-		sub = pubsub.New(open, unread{}, pubsub.Options{Sharded: n != nil, Message: w.deliver})
+		sub = pubsub.New(open, rawCodec{}, pubsub.Options{Sharded: n != nil, Message: w.deliver})
 		if w.stopped {
 			sub.Cancel() // never opens a connection
 		} else {
@@ -81,9 +81,9 @@ func (w *wakeups) subscribe(l *sleeper, n *redisconn.Node) {
 	}
 }
 
-// listen subscribes to the channel of a sleeper. If a message may have been missed, its listener
+// listen subscribes to the channel of a subscriber. If a message may have been missed, its listener
 // is told later. When the slot of a sharded channel has moved, listen changes the subscription.
-func (w *wakeups) listen(l *sleeper, sharded bool) {
+func (w *wakeups) listen(l *subscriber, sharded bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodeFor(l.slot, sharded); n != nil && n.ID() != l.node || n == nil && l.node == 0 && sharded {
@@ -93,13 +93,13 @@ func (w *wakeups) listen(l *sleeper, sharded bool) {
 	l.subscription.Listen(l.listener)
 }
 
-// leave ends a sleeper. If it was woken and does not have what it waited for, the next sleeper is
-// woken in its place.
-func (w *wakeups) leave(l *sleeper, served bool) {
+// leave removes a subscriber. If it was woken and not served, leave wakes the next subscriber instead,
+// because a message wakes only one.
+func (w *wakeups) leave(l *subscriber, served bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.subscription.Leave(l.listener)
-	rest := slices.DeleteFunc(w.channels[l.channel], func(other *sleeper) bool { return other == l })
+	rest := slices.DeleteFunc(w.channels[l.channel], func(other *subscriber) bool { return other == l })
 	w.channels[l.channel] = rest
 	if len(rest) == 0 {
 		delete(w.channels, l.channel)
@@ -109,9 +109,8 @@ func (w *wakeups) leave(l *sleeper, served bool) {
 	}
 }
 
-// passOn wakes the next sleeper in place of one that was woken and failed. It is called before
-// leave.
-func (w *wakeups) passOn(l *sleeper) {
+// wakeNext wakes another subscriber for one that was woken and failed. It is called before leave.
+func (w *wakeups) wakeNext(l *subscriber) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, other := range w.channels[l.channel] {
@@ -121,24 +120,24 @@ func (w *wakeups) passOn(l *sleeper) {
 	}
 }
 
-// lockWakesAll is the message that wakes all waiters of a lock. Any other wakes one.
-const lockWakesAll = "1"
+// wakeAllMessage is the message that wakes all waiters of a lock. Any other wakes one.
+const wakeAllMessage = "1"
 
-// deliver takes a message.
+// deliver is called for each message of a channel.
 func (w *wakeups) deliver(channel, payload string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sleepers := w.channels[channel]
-	if payload != lockWakesAll && len(sleepers) > 0 && !sleepers[0].each {
+	subscribers := w.channels[channel]
+	if payload != wakeAllMessage && len(subscribers) > 0 && !subscribers[0].all {
 		w.wakeOne(channel)
 		return
 	}
-	for _, l := range sleepers {
+	for _, l := range subscribers {
 		l.signal()
 	}
 }
 
-// wakeOne wakes the first sleeper that has not been woken. The caller holds mu.
+// wakeOne wakes the first subscriber that has not been woken. The caller holds mu.
 func (w *wakeups) wakeOne(channel string) {
 	for _, l := range w.channels[channel] {
 		if l.signal() {
@@ -147,8 +146,8 @@ func (w *wakeups) wakeOne(channel string) {
 	}
 }
 
-// signal reports whether the sleeper had no message.
-func (l *sleeper) signal() bool {
+// signal wakes the subscriber. It returns false if the subscriber was woken before and has not run yet.
+func (l *subscriber) signal() bool {
 	select {
 	case l.wake <- struct{}{}:
 		return true
@@ -158,19 +157,19 @@ func (l *sleeper) signal() bool {
 }
 
 // missed returns a channel that holds an element when a message may have been missed. The caller
-// must call taken after it has received that.
-func (l *sleeper) missed() <-chan struct{} { return l.listener.Wake() }
+// must call clearMissed after it has received the element.
+func (l *subscriber) missed() <-chan struct{} { return l.listener.Wake() }
 
-func (l *sleeper) taken() { l.subscription.Take(l.listener) }
+func (l *subscriber) clearMissed() { l.subscription.Take(l.listener) }
 
-// count returns the number of sleepers of a channel.
+// count returns the number of subscribers of a channel.
 func (w *wakeups) count(channel string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.channels[channel])
 }
 
-// stop returns all subscriptions. There are no others later.
+// stop returns all subscriptions, and prevents further ones.
 func (w *wakeups) stop() []*pubsub.Subscription {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,16 +181,16 @@ func (w *wakeups) stop() []*pubsub.Subscription {
 	return all
 }
 
-// unread is the Codec of the subscriptions, whose messages deliver reads.
-type unread struct{}
+// rawCodec is the Codec of the subscriptions. It parses nothing, because deliver gets the messages.
+type rawCodec struct{}
 
-func (unread) ID(name string) string               { return name }
-func (unread) Parse(string) (string, uint64, bool) { return "", 0, false }
-func (unread) Verify(string, string) bool          { return false }
+func (rawCodec) ID(name string) string               { return name }
+func (rawCodec) Parse(string) (string, uint64, bool) { return "", 0, false }
+func (rawCodec) Verify(string, string) bool          { return false }
 
-// listenerName names a listener of its own for each sleeper.
+// listenerName returns a name that no other listener of this process has.
 func listenerName() string {
-	return strconv.FormatUint(sleepers.Add(1), 10)
+	return strconv.FormatUint(subscribers.Add(1), 10)
 }
 
-var sleepers atomic.Uint64
+var subscribers atomic.Uint64

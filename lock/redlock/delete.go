@@ -18,8 +18,8 @@ const (
 	script                 // every server
 )
 
-// deleters knows the deleter of each server. A server that is replaced by an older one, after a
-// fail-over, refuses its command without executing anything, and the next deleter is tried.
+// deleters holds the deleter of each server. After a fail-over an older server may refuse the command.
+// It then has executed nothing, and the next deleter is tried.
 type deleters struct {
 	mu     sync.Mutex // guards byNode
 	byNode map[int]deleter

@@ -17,21 +17,24 @@
 //
 // # What the format cannot do
 //
-//   - There is no queue. A client that waits asks again after lock.Options.Backoff, and nobody
-//     knows who is next.
+//   - There is no queue. A client that waits asks again after lock.Options.Backoff. The first client
+//     that asks after a release gets the lock.
 //   - There is no fencing token: lock.Held.Token returns 0.
-//   - There are no metadata, and no MinHold.
-//   - Locks have one mode, Exclusive: Mutex, Reentrant and Multi work, RWMutex, Semaphore and Batch
-//     return errors.ErrUnsupported.
-//   - Inspect does not show who holds the lock. It shows locks of other libraries, too.
+//   - There are no metadata, and no MinHold. So Election.Leader and Observe show no names, and
+//     Proclaim and Candidates return errors.ErrUnsupported.
+//   - Locks have one mode, Exclusive: Mutex, Reentrant, Multi and Election work. RWMutex, Semaphore
+//     and Batch return errors.ErrUnsupported.
+//   - Inspect shows that a lock is held, also by another library, and a hash of its owner.
 //
-// Package redisstore has all of that. Its keys differ, so both kinds do not exclude each other.
+// Package redisstore has all of that. Its keys differ, so its locks do not exclude locks of this
+// package.
 //
 // # Other keys
 //
-// If the client gives up a request without knowing whether the server will still execute it, the
-// store writes a tombstone of a minute for its owner, under a key of its own in the slot of the lock.
-// Other libraries do not know tombstones, and their own late requests take a lock until it expires.
+// If a client gives up a request that the server may still execute, Release writes a tombstone, which
+// refuses that owner for a minute. Its key is in the slot of the lock.
+// Other libraries ignore tombstones. A late request of such a library takes the lock until the TTL
+// ends.
 //
 // # Servers
 //

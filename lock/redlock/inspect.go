@@ -10,9 +10,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Inspect implements [driver.Inspector]. It shows a holder that uses another library, too. The name
-// of its client is made from the value of the key and does not show it. ExpiresIn is 0 for a lock
-// without an expiry.
+// Inspect implements [driver.Inspector]. It shows holders that use other libraries, too. Holder.Client
+// is made from a hash of the value of the key, which is a secret. ExpiresIn is 0 for a lock without an expiry.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, _, err := s.inspect(ctx, key)
 	if err != nil {
@@ -58,7 +57,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	case err == nil && info.Held == 0:
 		err = driver.ErrNotHeld
 	case err == nil:
-		l := driver.Lease{Request: driver.Request{Key: key, Owner: owner, TTL: time.Second}}
+		l := driver.Lease{Request: driver.Request{Key: key, Owner: owner, TTL: time.Second}} // a release ignores the TTL
 		err = s.release(ctx, &l)
 	}
 	if err != nil {

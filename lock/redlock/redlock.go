@@ -30,8 +30,8 @@ type Options struct {
 	// redis-py and node-redlock.
 	Prefix string
 
-	// Timeout bounds one request. The ctx may end it earlier. Renewals are bounded by the deadline of
-	// their ctx. Default 3 s.
+	// Timeout bounds one request other than a renewal. The ctx may end it earlier. Renewals are bounded
+	// by their ctx alone. Default 3 s.
 	Timeout time.Duration
 
 	// PoolSize bounds the connections for acquires and releases, per node of a cluster. Renewals have
@@ -59,8 +59,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a driver.Store without tokens and without a queue. Make it with New; methods of the zero
-// Store return an error. Its methods are safe for concurrent use. They return soon after their ctx
+// Store is a driver.Store without tokens and without a queue. It is also a driver.Inspector, Exporter
+// and BulkReleaser. Make it with New; methods of the zero Store return an error. Its methods are safe for concurrent use. They return soon after their ctx
 // has ended, even if the server hangs. The server may still execute what they have sent.
 type Store struct {
 	closing  basic.Closing

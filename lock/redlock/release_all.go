@@ -13,8 +13,8 @@ import (
 var _ driver.BulkReleaser = (*Store)(nil)
 
 const (
-	releasesAtATime = 1000 // leases in one round trip to a node
-	movedAtATime    = 8    // leases with another node that are released concurrently
+	maxBulk  = 1000 // leases in one round trip to a node
+	maxMoved = 8    // redirected leases that are released concurrently
 )
 
 // ReleaseAll implements [driver.BulkReleaser]. It sends the script of Release for each lease. Many
@@ -22,9 +22,9 @@ const (
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	r := &bulkRelease{store: s, batch: batch, out: out}
 	var wg sync.WaitGroup
-	for n, items := range r.load(ctx) {
+	for n, items := range r.byNode(ctx) {
 		wg.Go(func() {
-			for chunk := range slices.Chunk(items, releasesAtATime) {
+			for chunk := range slices.Chunk(items, maxBulk) {
 				r.onNode(ctx, n, chunk)
 			}
 		})
@@ -55,10 +55,10 @@ func (r *bulkRelease) fail(index int, err error) {
 	r.out[index] = failed("release", r.batch[index].Key, err)
 }
 
-// load returns the leases by node. It fails the invalid ones.
-func (r *bulkRelease) load(ctx context.Context) map[*redisconn.Node][]releaseItem {
+// byNode returns the leases by the nodes that serve them. It fails the invalid leases.
+func (r *bulkRelease) byNode(ctx context.Context) map[*redisconn.Node][]releaseItem {
 	s := r.store
-	byNode := make(map[*redisconn.Node][]releaseItem)
+	nodes := make(map[*redisconn.Node][]releaseItem)
 	for i := range r.batch {
 		l := &r.batch[i]
 		r.out[i] = nil
@@ -76,9 +76,9 @@ func (r *bulkRelease) load(ctx context.Context) map[*redisconn.Node][]releaseIte
 			r.moved = append(r.moved, i)
 			continue
 		}
-		byNode[n] = append(byNode[n], releaseItem{index: i, args: releaseArgs(l, k)})
+		nodes[n] = append(nodes[n], releaseItem{index: i, args: releaseArgs(l, k)})
 	}
-	return byNode
+	return nodes
 }
 
 // onNode releases leases of one node in one round trip.
@@ -116,9 +116,9 @@ func (r *bulkRelease) onNode(ctx context.Context, n *redisconn.Node, items []rel
 // redirections.
 func (r *bulkRelease) releaseMoved(ctx context.Context) {
 	var wg sync.WaitGroup
-	for k := range min(movedAtATime, len(r.moved)) {
+	for k := range min(maxMoved, len(r.moved)) {
 		wg.Go(func() {
-			for i := k; i < len(r.moved); i += movedAtATime {
+			for i := k; i < len(r.moved); i += maxMoved {
 				at := r.moved[i]
 				r.out[at] = r.store.Release(ctx, r.batch[at])
 			}

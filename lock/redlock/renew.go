@@ -40,7 +40,7 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 		return nil
 	}
 	c := &renewCall{store: s, batch: batch, out: out, why: why}
-	for n, items := range c.load(ctx) {
+	for n, items := range c.byNode(ctx) {
 		c.running.Go(func() { c.onNode(ctx, n, items) })
 	}
 	c.running.Wait()
@@ -63,12 +63,12 @@ type renewCall struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex   // guards all fields below
-	moved   []*leaseItem // a node has sent them elsewhere
+	moved   []*leaseItem // redirected by a node
 	unknown int          // leases without an answer
-	err     error        // why the first of them has none
+	err     error        // of the first of them
 }
 
-// leaseItem is a lease of the batch as the script needs it.
+// leaseItem holds what the script needs of a lease of the batch.
 type leaseItem struct {
 	index      int // in the batch
 	key, owner string
@@ -85,10 +85,10 @@ func (c *renewCall) fail(n int, err error) {
 	}
 }
 
-// load returns the leases by the nodes that serve them. It fails those that cannot be sent.
-func (c *renewCall) load(ctx context.Context) map[*redisconn.Node][]*leaseItem {
+// byNode returns the leases by the nodes that serve them. It fails the leases that cannot be sent.
+func (c *renewCall) byNode(ctx context.Context) map[*redisconn.Node][]*leaseItem {
 	s := c.store
-	byNode := make(map[*redisconn.Node][]*leaseItem)
+	nodes := make(map[*redisconn.Node][]*leaseItem)
 	for i := range c.batch {
 		l := &c.batch[i]
 		err := s.usable(ctx)
@@ -109,38 +109,38 @@ func (c *renewCall) load(ctx context.Context) map[*redisconn.Node][]*leaseItem {
 			c.fail(1, rediskit.FromConn(err))
 			continue
 		}
-		byNode[n] = append(byNode[n], it)
+		nodes[n] = append(nodes[n], it)
 	}
-	return byNode
+	return nodes
 }
 
-// onNode renews leases of one node in one round trip. The batch is not used again, because a request
-// may still be under way after an error.
+// onNode renews leases of one node in one round trip. It does not reuse the redisconn.Batch, because a
+// request may still be under way after an error.
 func (c *renewCall) onNode(ctx context.Context, n *redisconn.Node, items []*leaseItem) {
-	most := keysPerScript
+	limit := keysPerScript
 	if c.store.redis.IsCluster() {
-		most = 1
+		limit = 1
 	}
 	slices.SortStableFunc(items, func(a, b *leaseItem) int { return int(a.ttl - b.ttl) })
 	var batch redisconn.Batch
-	batch.Begin(c.store.redis, n, 6*len(items))
-	var parts [][]*leaseItem
+	batch.Begin(c.store.redis, n, argCount(1)*len(items)) // an upper bound of the arguments
+	var scripts [][]*leaseItem
 	for from := 0; from < len(items); {
 		to := from + 1
-		for to < len(items) && to < from+most && items[to].ttl == items[from].ttl {
+		for to < len(items) && to < from+limit && items[to].ttl == items[from].ttl {
 			to++
 		}
 		fill(batch.Add(renewScript, argCount(to-from), false), items[from:to])
-		parts = append(parts, items[from:to])
+		scripts = append(scripts, items[from:to])
 		from = to
 	}
 	if err := batch.Send(ctx); err != nil {
 		c.fail(len(items), rediskit.FromConn(err))
 		return
 	}
-	for i, part := range parts {
+	for i, script := range scripts {
 		reply, err := batch.Reply(i)
-		c.settle(ctx, n, part, reply, err)
+		c.handleReply(ctx, n, script, reply, err)
 	}
 }
 
@@ -157,10 +157,10 @@ func fill(args []any, items []*leaseItem) {
 	}
 }
 
-// settle sets the outcomes of a script.
-func (c *renewCall) settle(ctx context.Context, n *redisconn.Node, items []*leaseItem, reply any, err error) {
+// handleReply sets the outcomes of a script, or leaves its leases to followMoved.
+func (c *renewCall) handleReply(ctx context.Context, n *redisconn.Node, items []*leaseItem, reply any, err error) {
 	if err == nil {
-		c.judge(items, reply)
+		c.setOutcomes(items, reply)
 		return
 	}
 	if c.store.redis.HasMoved(n, err) || len(items) > 1 && redisconn.IsNoKey(err) {
@@ -176,8 +176,8 @@ func (c *renewCall) settle(ctx context.Context, n *redisconn.Node, items []*leas
 	c.fail(len(items), rediskit.FromConn(c.store.redis.Explain(ctx, time.Time{}, err, owners...)))
 }
 
-// judge sets the outcomes of leases that a node has answered for.
-func (c *renewCall) judge(items []*leaseItem, reply any) {
+// setOutcomes sets the outcomes of leases from the reply of a node.
+func (c *renewCall) setOutcomes(items []*leaseItem, reply any) {
 	lost, err := parseDenied(reply, len(items))
 	if err != nil {
 		c.fail(len(items), err)
@@ -195,7 +195,7 @@ func (c *renewCall) judge(items []*leaseItem, reply any) {
 	}
 }
 
-// followMoved renews the leases one by one that a node has sent elsewhere. Run follows redirections.
+// followMoved renews the leases that a node has redirected, one by one. Run follows redirections.
 func (c *renewCall) followMoved(ctx context.Context) {
 	for _, it := range c.moved {
 		args := make([]any, argCount(1))
@@ -205,6 +205,6 @@ func (c *renewCall) followMoved(ctx context.Context) {
 			c.fail(1, err)
 			continue
 		}
-		c.judge([]*leaseItem{it}, reply.Value)
+		c.setOutcomes([]*leaseItem{it}, reply.Value)
 	}
 }

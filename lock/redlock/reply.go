@@ -35,7 +35,7 @@ func parseAcquired(reply any) (a answer, left time.Duration, err error) {
 	return 0, 0, rediskit.UnexpectedReply(reply)
 }
 
-// parseLeft returns the time until a lock expires, 0 if it has no expiry.
+// parseLeft returns the time until a lock expires: 0 if it has no expiry, otherwise at least 1 ms.
 func parseLeft(item any) (time.Duration, error) {
 	ms, ok := item.(int64)
 	switch {

@@ -19,29 +19,29 @@ var (
 
 // Failed returns an error that says which operation of a store failed for which key. Its text leaves
 // out the prefix of package lock. err must not be nil.
-func Failed(store, verb, key string, err error) error { return &failure{store, verb, key, err} }
+func Failed(store, verb, key string, err error) error { return &failureError{store, verb, key, err} }
 
-// failure makes its text when it is shown, because an outage makes very many failures at a time.
-type failure struct {
+// failureError makes its text when it is shown, because an outage makes very many failures at a time.
+type failureError struct {
 	store, verb, key string
 	err              error
 }
 
-func (f *failure) Error() string {
+func (f *failureError) Error() string {
 	return f.store + ": " + f.verb + " " + basic.Quote(f.key) + ": " + basic.Unprefixed(f.err).Error()
 }
 
-func (f *failure) Unwrap() error { return f.err }
+func (f *failureError) Unwrap() error { return f.err }
 
 // NotSent returns the error of a call that has sent nothing: err, which then also matches
 // driver.ErrNotSent and driver.ErrUnavailable.
-func NotSent(err error) error { return notSent{err} }
+func NotSent(err error) error { return notSentError{err} }
 
-type notSent struct{ error }
+type notSentError struct{ error }
 
-func (e notSent) Unwrap() error { return e.error }
+func (e notSentError) Unwrap() error { return e.error }
 
-func (notSent) Is(target error) bool {
+func (notSentError) Is(target error) bool {
 	return target == driver.ErrNotSent || target == driver.ErrUnavailable
 }
 

@@ -8,10 +8,14 @@
 -- ARGV 1 the prefix of the keys of the readers' leases
 --      2 the prefix of the keys of metadata
 --
--- Returns {ms, holders, token, waiting, places, mode}: the TTL of the lock, for each live holder its field,
--- its TTL and its metadata, the token or an empty string, the length of the queue, and for each of
--- the first 100 waiters its owner and its metadata, and the mode of an RReadWriteLock. Holders beyond the first 16 have the TTL 0 and no
--- metadata.
+-- Returns {ms, holders, token, waiting, places, mode}:
+--   ms       the TTL of the lock
+--   holders  for each live holder its field, its TTL and its metadata; holders beyond the first 16
+--            have the TTL 0 and no metadata
+--   token    the token, or an empty string
+--   waiting  the length of the queue
+--   places   for each of the first 100 waiters its owner and its metadata
+--   mode     the mode of an RReadWriteLock, otherwise an empty string
 --
 -- Bound: five commands, two for each holder, one for each hold of a reader, and one for each waiter
 -- that is shown.

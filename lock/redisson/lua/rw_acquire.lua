@@ -13,7 +13,7 @@
 --      3 metadata, or an empty string
 --      4 read or write
 --      5 the prefix of the keys of the readers' leases
---      6 PUBLISH or SPUBLISH
+--      6 PUBLISH or SPUBLISH; not used for write
 --
 -- Returns {-1}    refused: the owner has a tombstone
 --         {1, 0}  granted
