@@ -9,8 +9,8 @@ var wideMutants = mutant.List{
 		"pollCtx, cancel := context.WithCancel(ctx)", "pollCtx, cancel := context.WithTimeout(ctx, min(w.store.timeout, w.place/pollsPerPlace))",
 	},
 	{
-		"Close ignores its context while connections are made", "lock/redisstore/redisstore.go",
-		"\tcase <-ctx.Done():\n\t\tselect {\n\t\tcase err = <-ended: // it has just ended\n\t\tdefault:\n", "\tcase <-ctx.Done():\n\t\tselect {\n\t\tcase err = <-ended: // it has just ended\n",
+		"Close ignores its context while connections are made", "lock/internal/rediskit/shutdown.go",
+		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
 	},
 	{
 		"an unanswered request does not make other connections suspect", "lock/internal/redisconn/trust.go",
