@@ -62,7 +62,12 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
 	}
-	var cur entry // of a lock that was never taken
+	return s.acquire(ctx, r, entry{})
+}
+
+// acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:
+// the server refuses the request then, and acquire reads the lock.
+func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (driver.Lease, error) {
 	id := r.Owner
 	for range maxConflicts {
 		l, err := s.take(ctx, r, cur, id)

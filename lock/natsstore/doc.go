@@ -10,8 +10,17 @@
 // to two seconds late: see [Store.TTLLimits]. The holder relies on the TTL that it asked for.
 //
 // The store is good for programs that run NATS already, with some hundred or thousand locks. Each
-// renewal is a message that the stream stores and replicates. The store has no queue: clients that
-// wait for a lock ask again after lock.Options.Backoff. It supports mode Exclusive only.
+// renewal is a message that the stream stores and replicates. The store supports mode Exclusive only.
+//
+// A release sends a message of core NATS, outside of the stream, on the subject of the lock's waiters.
+// Each process that waits for the lock subscribes to it, and asks again when the message arrives.
+// The server has no queue, so the first process to ask gets the lock, and waiters are served in no
+// order. A waiter also asks when the lease that it was told of has ended, and at least every two
+// seconds. So a lost message, a holder that crashed, or a client that must not publish to these
+// subjects delays a hand-over by about that.
+//
+// An account with permissions must publish and subscribe to the subjects of Options.Prefix: PREFIX.k.*
+// for locks, PREFIX.x.* for owners that were given up, and PREFIX.w.* for waiters.
 //
 // A stream with one replica loses its locks with its server. Use three or five. By default a NATS
 // server syncs its files to the disk every two minutes, so a power failure of a majority forgets

@@ -51,6 +51,9 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 			return driver.ErrNotHeld
 		}
 		_, err = s.publish(ctx, s.message(key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, ""))
+		if err == nil {
+			s.announce(key)
+		}
 		if !errors.Is(err, errConflict) {
 			return err
 		}

@@ -31,6 +31,9 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 			return driver.ErrNotHeld
 		}
 		_, err = s.publish(ctx, s.ending(l, cur))
+		if err == nil {
+			s.announce(l.Key)
+		}
 		if !errors.Is(err, errConflict) {
 			return err
 		}
@@ -107,6 +110,7 @@ func (s *Store) released(ctx context.Context, l driver.Lease, sending sending) e
 	if err == nil {
 		select {
 		case <-sending.ack.Ok():
+			s.announce(l.Key)
 			return nil
 		case err = <-sending.ack.Err():
 			err = publishError(ctx, err)

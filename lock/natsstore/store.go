@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -96,8 +96,11 @@ type Store struct {
 	stream jetstream.Stream
 	prefix string
 	name   string
-	closed atomic.Bool
 	clock  clock
+	poll   time.Duration // lastPoll, except in tests
+
+	closing chan struct{} // closed by close
+	close   func()
 }
 
 // New returns a store that uses a stream, which CreateStream has created. It asks the server for the
@@ -118,7 +121,11 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	if err := check(stream.CachedInfo().Config, o); err != nil {
 		return nil, err
 	}
-	return &Store{js: js, stream: stream, prefix: o.Prefix, name: o.Stream}, nil
+	closing := make(chan struct{})
+	return &Store{
+		js: js, stream: stream, prefix: o.Prefix, name: o.Stream, poll: lastPoll,
+		closing: closing, close: sync.OnceFunc(func() { close(closing) }),
+	}, nil
 }
 
 // check returns an error if locks are not safe in a stream with these settings.
@@ -149,10 +156,10 @@ func check(c jetstream.StreamConfig, o Options) error {
 	return nil
 }
 
-// Close closes the store. Later calls of other methods return driver.ErrStoreClosed. It does not
-// close the connection, and does not wait for calls under way.
+// Close closes the store. Calls of Wait and later calls of other methods return driver.ErrStoreClosed.
+// It does not close the connection, and does not wait for calls under way.
 func (s *Store) Close() error {
-	s.closed.Store(true)
+	s.close()
 	return nil
 }
 
@@ -179,18 +186,22 @@ func (s *Store) TTLLimits() driver.TTLLimits {
 
 // begin returns the reason not to begin a call, if there is one.
 func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case s.closed.Load():
+	}
+	select {
+	case <-s.closing:
 		return driver.ErrStoreClosed
-	case mode != driver.Exclusive:
+	default:
+	}
+	if mode != driver.Exclusive {
 		return errors.ErrUnsupported
 	}
 	return nil
 }
 
 func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }
+func (s *Store) releases(key string) string    { return s.prefix + ".w." + encodeName(key) }
 func (s *Store) tombstone(owner string) string { return s.prefix + ".x." + encodeName(owner) }
 
 // message returns a message for a lock that the server accepts only after the message after.

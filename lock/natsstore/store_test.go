@@ -36,16 +36,35 @@ func subject(key string) string {
 	return "leasewheel.k." + base64.RawURLEncoding.EncodeToString([]byte(key))
 }
 
+// waiters returns the number of subscriptions to the releases of a lock.
+func waiters(t *testing.T, at *server.Server, s driver.Store, key string) int {
+	t.Helper()
+	require.NoError(t, s.(*natsstore.Store).Flush())
+	name := "leasewheel.w." + base64.RawURLEncoding.EncodeToString([]byte(key))
+	of, err := at.Subsz(&server.SubszOptions{Subscriptions: true, Test: name, Limit: 100_000})
+	require.NoError(t, err)
+	n := 0
+	for _, sub := range of.Subs {
+		if sub.Subject == name {
+			n++
+		}
+	}
+	return n
+}
+
 func TestContract(t *testing.T) {
+	t.Parallel()
 	s := testnats.Start(t)
 	js := testnats.Connect(t, s)
 	foreign := []byte("not a lock")
 	locktest.TestStore(t, locktest.Config{
-		New:      func(t *testing.T) driver.Store { return open(t, s) },
-		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, s) },
-		TTL:      3 * time.Second,
-		Inspects: true,
-		Lists:    true,
+		New:       func(t *testing.T) driver.Store { return open(t, s) },
+		Another:   func(t *testing.T, _ driver.Store) driver.Store { return open(t, s) },
+		TTL:       3 * time.Second,
+		Inspects:  true,
+		Lists:     true,
+		Unordered: true,
+		Waiting:   func(t *testing.T, of driver.Store, key string) int { return waiters(t, s, of, key) },
 		Delete: func(t *testing.T, _ driver.Store, key string) {
 			stream, err := js.Stream(t.Context(), "LEASEWHEEL")
 			require.NoError(t, err)

@@ -1,0 +1,9 @@
+package natsstore
+
+import "time"
+
+// SetPoll makes waiters ask at least once in d.
+func (s *Store) SetPoll(d time.Duration) { s.poll = d }
+
+// Flush returns when the server has executed what the store has sent to it.
+func (s *Store) Flush() error { return s.js.Conn().Flush() }
