@@ -285,6 +285,17 @@ func (f *fixture) waitFor(r driver.Request) *waitCall {
 	return c
 }
 
+// race returns two calls, the one that ends first before the other.
+func (f *fixture) race(a, b *waitCall) (first, second *waitCall) {
+	select {
+	case <-b.done:
+		return b, a
+	case <-a.done:
+	case <-time.After(f.patience()):
+	}
+	return a, b
+}
+
 func (c *waitCall) over() bool {
 	select {
 	case <-c.done:
