@@ -24,6 +24,7 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 	at := testnats.Start(t)
 	here, there := open(t, at).(*natsstore.Store), open(t, at).(*natsstore.Store)
 	there.SetPoll(time.Hour)
+	nc := testnats.Connect(t, at).Conn()
 	for name, release := range map[string]func(l driver.Lease) error{
 		"Release": func(l driver.Lease) error { return here.Release(t.Context(), l) },
 		"ReleaseAll": func(l driver.Lease) error {
@@ -43,6 +44,9 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 			r := driver.Request{Key: name, Owner: "here:" + name, TTL: time.Hour}
 			l, err := here.Acquire(t.Context(), r)
 			require.NoError(t, err)
+			reads, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + stream)
+			require.NoError(t, err)
+			require.NoError(t, nc.Flush())
 			got := make(chan waitResult, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -50,7 +54,12 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 				l, err := there.Wait(ctx, driver.Request{Key: name, Owner: "there:" + name, TTL: time.Hour})
 				got <- waitResult{l, err}
 			}()
-			require.Eventually(t, func() bool { return waiters(t, at, there, name) == 1 }, patience, time.Millisecond)
+			for range 2 { // before and after it has subscribed
+				_, err := reads.NextMsg(patience)
+				require.NoError(t, err)
+			}
+			require.NoError(t, reads.Unsubscribe())
+			assert.Equal(t, 1, waiters(t, at, there, name))
 			require.NoError(t, release(l))
 			next := <-got
 			require.NoError(t, next.err)
