@@ -102,7 +102,10 @@ func (w *waiter) try(ctx context.Context) (driver.Lease, error) {
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	if !cur.isFree() && !cur.heldBy(w.request.Owner) {
+	switch {
+	case cur.heldBy(w.request.Owner): // by a request without an answer, which acquire looks for
+		cur = entry{}
+	case !cur.isFree():
 		return driver.Lease{}, &driver.HeldError{Key: w.request.Key, ExpiresIn: cur.left(w.store.serverNow(bounded))}
 	}
 	return w.store.acquire(bounded, w.request, cur)
