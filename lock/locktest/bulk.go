@@ -69,12 +69,12 @@ var bulk = []testCase{
 		var leases, next []driver.Lease
 		for i := range 300 {
 			leases = append(leases, f.acquire(f.request(fmt.Sprint(i))))
-			f.keepSome(leases)
+			f.keep(leases)
 		}
 		assert.Equal(f, make([]error, len(leases)), f.releaseAll(f.ctx, leases...))
 		for i := range leases {
 			next = append(next, f.acquire(f.request(fmt.Sprint(i))))
-			f.keepSome(next)
+			f.keep(next)
 		}
 		for _, err := range f.releaseAll(f.ctx, leases...) {
 			require.ErrorIs(f, err, driver.ErrNotHeld)

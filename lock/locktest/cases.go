@@ -150,7 +150,7 @@ var renewing = []testCase{
 				batch = append(batch, f.acquire(r))
 				want = append(want, renewed)
 			}
-			f.keepSome(batch)
+			f.keep(batch)
 		}
 		before := slices.Clone(batch)
 		for i, got := range f.renew(batch...) {

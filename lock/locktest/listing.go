@@ -115,7 +115,7 @@ var listing = []testCase{
 			key := fmt.Sprintf("kept %04d", i)
 			leases = append(leases, f.acquire(f.request(key)))
 			want = append(want, key)
-			f.keepSome(leases)
+			f.keep(leases)
 		}
 		done, stopped := make(chan struct{}), make(chan struct{})
 		go func() {

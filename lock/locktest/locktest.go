@@ -237,6 +237,7 @@ type fixture struct {
 	client string // of the owners
 	limits driver.TTLLimits
 	serial atomic.Uint64 // of the owners
+	kept   time.Time     // the last keep; only the goroutine of the case uses it
 }
 
 func newFixture(t *testing.T, c Config) *fixture {
@@ -250,7 +251,7 @@ func newFixture(t *testing.T, c Config) *fixture {
 	require.NoError(t, limits.Check(c.TTL), "Config.TTL")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*limits.Longest(c.TTL), errEndless)
 	t.Cleanup(cancel)
-	return &fixture{T: t, Config: c, store: store, ctx: ctx, prefix: rand.Text(), client: rand.Text(), limits: limits}
+	return &fixture{T: t, Config: c, store: store, ctx: ctx, prefix: rand.Text(), client: rand.Text(), limits: limits, kept: time.Now()}
 }
 
 var errEndless = errors.New("locktest: case timed out")

@@ -21,7 +21,8 @@ import (
 
 const (
 	faultTTL = 3 * time.Second
-	patience = time.Minute // until a state is reached that must come
+	stream   = "LEASEWHEEL" // of a store without options
+	patience = time.Minute  // until a state is reached that must come
 )
 
 // newClient returns a client with a connection of its own.
@@ -160,11 +161,11 @@ func leaderOf(t *testing.T, js jetstream.JetStream) (name string) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		stream, err := js.Stream(ctx, "LEASEWHEEL")
+		of, err := js.Stream(ctx, stream)
 		if err != nil {
 			return false
 		}
-		cluster := stream.CachedInfo().Cluster
+		cluster := of.CachedInfo().Cluster
 		if cluster != nil {
 			name = cluster.Leader
 		}
