@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "32") // most cases of the contract sleep
+	_ = flag.Set("test.parallel", "24") // most cases of the contract sleep
 	goleak.VerifyTestMain(m)
 }
 
