@@ -46,6 +46,22 @@ func (l *leaseState) stored(seq uint64, meta []byte, sent time.Time, ttl time.Du
 	}
 }
 
+// rest returns a time that is not less than what is left of the lease, whose last message is cur. It
+// does not use the clock of the server, which this process may know wrong: if a message came that
+// the state does not know, or if there is no state, it is the whole TTL of that message.
+func (l *leaseState) rest(cur entry) time.Duration {
+	ttl := time.Duration(cur.TTL) * time.Millisecond
+	if l == nil {
+		return ttl
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seq != cur.seq {
+		return ttl
+	}
+	return min(max(time.Until(l.ends), time.Millisecond), ttl)
+}
+
 // next returns the sequence after which the next message must come, its metadata, and its TTL, which
 // is not less than what is left of the lease.
 func (l *leaseState) next(ttl time.Duration) (seq uint64, meta []byte, lasts time.Duration) {
@@ -120,7 +136,7 @@ func (s *Store) take(ctx context.Context, r driver.Request, cur entry, id string
 // extend renews the lease of a repeated Acquire.
 func (s *Store) extend(ctx context.Context, r driver.Request, cur entry) (driver.Lease, error) {
 	rec := cur.record
-	ttl := max(r.TTL, cur.left(s.serverNow(ctx)))
+	ttl := max(r.TTL, (*leaseState)(nil).rest(cur))
 	rec.TTL = ttl.Milliseconds()
 	sent := time.Now()
 	ack, err := s.publish(ctx, s.message(r.Key, rec, ttl, cur.seq, ""))

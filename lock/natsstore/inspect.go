@@ -66,7 +66,8 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 }
 
 // SetMetadata implements [driver.MetadataSetter]. The expiry of the lease may move forward by up to a
-// second, because the server counts seconds.
+// second, because the server counts seconds. That of a lease whose last message this Store has not
+// sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if err := s.begin(ctx, l.Mode); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		case err != nil || !cur.heldBy(l.Owner) || cur.Token != l.Token:
 			return driver.ErrNotHeld
 		}
-		left := cur.left(s.serverNow(ctx))
+		left := stateOf(l).rest(cur)
 		rec := cur.record
 		rec.Metadata, rec.TTL = []byte(metadata), left.Milliseconds()
 		sent := time.Now()

@@ -99,7 +99,7 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
 			return renewal.Lost, renewal.DeniedTaken, nil
 		}
-		ttl := max(l.TTL, cur.left(s.serverNow(ctx)))
+		ttl := max(l.TTL, stateOf(l).rest(cur))
 		sent := time.Now()
 		ack, err := s.publish(ctx, s.message(l.Key, renewed(l, cur.Metadata, ttl), ttl, cur.seq, ""))
 		switch {
