@@ -121,7 +121,7 @@ func (s *Store) grantOps(r driver.Request, id clientv3.LeaseID) []clientv3.Op {
 }
 
 func (s *Store) granted(r driver.Request, of *session, revision int64, sent time.Time) driver.Lease {
-	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL))
+	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL), revision, 0)
 	return driver.Lease{Request: r, Token: uint64(revision), Sent: sent} //nolint:gosec // a revision is above 0
 }
 

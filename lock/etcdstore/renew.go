@@ -52,10 +52,11 @@ type sessionRenewal struct {
 func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	start := time.Now()
 	sessions := make(map[time.Duration]*sessionRenewal)
+	ending := make([]bool, len(batch))
 	var wg sync.WaitGroup
 	for i := range batch {
 		l := &batch[i]
-		s.touch(l, start)
+		ending[i] = !s.touch(l, start)
 		if sessions[l.TTL] == nil {
 			of := &sessionRenewal{session: s.sessionFor(l.TTL)}
 			sessions[l.TTL] = of
@@ -73,6 +74,9 @@ func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			out[i] = renewal.Lost
 			explain(why, i, kvs[i])
 			s.forget(leaseKey{batch[i].Key, batch[i].Owner})
+		case ending[i]:
+			out[i] = renewal.Lost
+			explain(why, i, nil)
 		case of.err != nil:
 			err = of.err
 		default:
@@ -92,15 +96,6 @@ func firstOf(errs []error) error {
 		}
 	}
 	return nil
-}
-
-// touch keeps removeEnded from removing a lease whose renewal has begun.
-func (s *Store) touch(l *driver.Lease, start time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if rec := s.leases[leaseKey{l.Key, l.Owner}]; rec != nil {
-		rec.asked = start.Add(l.TTL)
-	}
 }
 
 // read returns the locks of a batch, nil for those that are missing, and an error for each
@@ -162,19 +157,21 @@ func explain(why []renewal.Denial, i int, kv *mvccpb.KeyValue) {
 func (s *Store) extend(ctx context.Context, l *driver.Lease, of *sessionRenewal, kv *mvccpb.KeyValue, start time.Time) (renewal.Outcome, error) {
 	k, until := leaseKey{l.Key, l.Owner}, start.Add(l.TTL)
 	for range 3 {
-		if kv.Lease == int64(of.id) {
-			s.hold(k, of.session, until)
-			return renewal.Renewed, nil
+		to := of.id
+		if kv.Lease != int64(of.id) && !s.promised(k).Before(until) {
+			to = clientv3.LeaseID(kv.Lease)
 		}
-		if !s.promised(k).Before(until) {
-			return renewal.Renewed, nil
+		written := kv.Lease == int64(to) && !s.mayMove(k)
+		if !written {
+			var err error
+			if written, err = s.move(ctx, l, to, kv); err != nil {
+				return renewal.Unknown, err
+			}
 		}
-		moved, err := s.move(ctx, l, of.id, kv)
-		if err != nil {
-			return renewal.Unknown, err
-		}
-		if moved {
-			s.hold(k, of.session, until)
+		if written {
+			if to == of.id {
+				s.hold(k, of.session, until, kv.CreateRevision, 0)
+			}
 			return renewal.Renewed, nil
 		}
 		got, err := s.client.Get(ctx, s.lockKey(l.Key))
@@ -204,6 +201,8 @@ func (s *Store) move(ctx context.Context, l *driver.Lease, id clientv3.LeaseID, 
 		seen = got.Kvs[0].ModRevision
 		ops = append(ops, clientv3.OpPut(meta, string(got.Kvs[0].Value), clientv3.WithLease(id)))
 	}
+	k := leaseKey{l.Key, l.Owner}
+	number := s.beginMove(k)
 	answer, err := s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision),
 		clientv3.Compare(clientv3.ModRevision(meta), "=", seen),
@@ -211,5 +210,6 @@ func (s *Store) move(ctx context.Context, l *driver.Lease, id clientv3.LeaseID, 
 	if err != nil {
 		return false, err
 	}
+	s.endMove(k, number, answer.Succeeded)
 	return answer.Succeeded, nil
 }

@@ -60,6 +60,7 @@ func (of *session) set(id clientv3.LeaseID, sent time.Time) {
 		for k, rec := range of.store.leases {
 			if rec.session == of {
 				delete(of.store.leases, k)
+				delete(of.store.moves, k)
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func (of *session) set(id clientv3.LeaseID, sent time.Time) {
 
 // renewedSince returns the etcd lease, with a renewal that was sent at the given instant or later,
 // and the instant of sending of that renewal. Calls that come at the same time share one request.
-// Before a renewal, leases that their holders no longer renew are removed.
+// After a renewal, leases that their holders no longer renew are removed.
 func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
 	select {
 	case of.turn <- struct{}{}:
@@ -81,7 +82,6 @@ func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clien
 		return id, sent, nil
 	}
 	if id != clientv3.NoLease && of != of.store.tombs {
-		of.store.removeEnded(ctx, of)
 		err := retry(ctx, time.Duration(of.seconds)*time.Second, func(ctx context.Context) error {
 			sent = time.Now()
 			return of.store.keepAlive(ctx, id)
@@ -89,6 +89,9 @@ func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clien
 		switch {
 		case err == nil:
 			of.set(id, sent)
+			bounded, cancel := context.WithTimeout(ctx, min(time.Duration(of.seconds)*time.Second/9, maxRequest))
+			of.store.removeEnded(bounded, of)
+			cancel()
 			return id, sent, nil
 		case !isLeaseNotFound(err):
 			return 0, time.Time{}, err
@@ -154,63 +157,4 @@ func retry(ctx context.Context, ttl time.Duration, f func(ctx context.Context) e
 
 func isLeaseNotFound(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
-}
-
-// hold records that a lease or a place is held until then, in a session.
-func (s *Store) hold(k leaseKey, of *session, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec := s.leases[k]
-	if rec == nil {
-		rec = new(record)
-		s.leases[k] = rec
-	}
-	rec.session = of
-	if until.After(rec.until) {
-		rec.until = until
-	}
-}
-
-// promised returns until when a lease is held at least, as far as this store knows.
-func (s *Store) promised(k leaseKey) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if rec := s.leases[k]; rec != nil {
-		return rec.until
-	}
-	return time.Time{}
-}
-
-func (s *Store) forget(k leaseKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.leases, k)
-}
-
-// removeEnded removes the locks and places of a session that nobody has renewed in time. They
-// would last as long as the session otherwise. What fails is tried again at the next renewal.
-func (s *Store) removeEnded(ctx context.Context, of *session) {
-	now := time.Now()
-	var ended []leaseKey
-	s.mu.Lock()
-	for k, rec := range s.leases {
-		if rec.session == of && !now.Before(rec.until) && !now.Before(rec.asked) {
-			ended = append(ended, k)
-		}
-	}
-	s.mu.Unlock()
-	for len(ended) > 0 {
-		some := ended[:min(len(ended), maxReleases)]
-		ended = ended[len(some):]
-		ops := make([]clientv3.Op, len(some))
-		for i, k := range some {
-			ops[i] = s.releaseOp(k)
-		}
-		if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
-			return
-		}
-		for _, k := range some {
-			s.forget(k)
-		}
-	}
 }

@@ -58,16 +58,8 @@ type Store struct {
 	sessions map[int64]*session   // by their TTL in seconds
 	leases   map[leaseKey]*record // of this store, until they are released or removed
 	begun    bool                 // Close has begun
-}
-
-// leaseKey identifies a lease or a place in a queue.
-type leaseKey struct{ key, owner string }
-
-// record is what the store knows of a lease or of a place in a queue.
-type record struct {
-	session *session
-	until   time.Time // the latest end that was promised to the holder; then the store removes it
-	asked   time.Time // until when it is not removed, because its renewal has begun
+	lastMove uint64
+	moves    map[leaseKey]map[uint64]struct{} // the numbers of those that were not answered
 }
 
 var (
@@ -111,6 +103,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		closing:  make(chan error, 1),
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
+		moves:    make(map[leaseKey]map[uint64]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -84,7 +85,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
 	defer cancel()
 	l, st, err := w.store.tryAcquire(bounded, w.request)
 	if err == nil && l.Token == 0 {
-		err = w.store.keepPlace(bounded, w.request, st.place == nil)
+		err = w.store.keepPlace(bounded, w.request, st.place)
 	}
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
@@ -96,13 +97,16 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
 }
 
 // keepPlace records that the owner still waits. It takes a place first if the owner has none.
-func (s *Store) keepPlace(ctx context.Context, r driver.Request, take bool) error {
+func (s *Store) keepPlace(ctx context.Context, r driver.Request, has *mvccpb.KeyValue) error {
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {
 		return err
 	}
-	if take {
+	var rank int64
+	if has != nil {
+		rank = has.CreateRevision
+	} else {
 		place, tomb := s.placeKey(r.Key, r.Owner), s.tombKey(r.Owner)
 		answer, err := s.client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
@@ -117,8 +121,11 @@ func (s *Store) keepPlace(ctx context.Context, r driver.Request, take bool) erro
 		if !answer.Succeeded && answer.Responses[0].GetResponseRange().Count > 0 {
 			return errGivenUp
 		}
+		if answer.Succeeded {
+			rank = answer.Header.Revision
+		}
 	}
-	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL))
+	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL), 0, rank)
 	return nil
 }
 
