@@ -19,7 +19,8 @@
 --
 -- Fails with WRONGTYPE, and writes nothing, if the key holds something else.
 --
--- Bound: it removes the places that have ended, and a grant changes all places.
+-- Bound: it removes the places that have ended. A grant changes all places, and a waiter that moves the
+-- end of its place those behind it.
 
 local key, owner, queue, places = KEYS[1], ARGV[1], KEYS[4], KEYS[5]
 local wait = tonumber(ARGV[5])
@@ -61,7 +62,7 @@ if ARGV[4] == '1' then
     redis.call('RPUSH', queue, owner)
   end
   if not ends or tonumber(ends) < least then
-    redis.call('ZADD', places, string.format('%.0f', least), owner)
+    set_place(queue, places, owner, least, wait)
   end
   keep_metadata(KEYS[3], ARGV[3])
 end

@@ -24,6 +24,24 @@ local function live_head(queue, places, now)
   end
 end
 
+-- set_place sets the end of the place of an owner. Each place behind it ends at least one wait after
+-- the one before, because each grant takes one wait from all of them.
+local function set_place(queue, places, owner, ends, wait)
+  redis.call('ZADD', places, string.format('%.0f', ends), owner)
+  local behind = false
+  for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    local place = behind and redis.call('ZSCORE', places, other)
+    if place then
+      ends = ends + wait
+      if tonumber(place) >= ends then
+        return
+      end
+      redis.call('ZADD', places, string.format('%.0f', ends), other)
+    end
+    behind = behind or other == owner
+  end
+end
+
 -- advance moves the ends of places back by one wait, because an owner before them has left.
 local function advance(places, owners, first, wait)
   for i = first, #owners do
