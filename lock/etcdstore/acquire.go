@@ -196,8 +196,8 @@ var errEndedMeanwhile = fmt.Errorf("%w: the lease of this owner ended during the
 
 // ended forgets an etcd lease that the server does not know any more.
 func (s *Store) ended(of *session, id clientv3.LeaseID, err error) {
-	if isLeaseNotFound(err) && of.current() == id {
-		of.set(clientv3.NoLease, time.Time{})
+	if isLeaseNotFound(err) {
+		of.end(id)
 	}
 }
 

@@ -14,7 +14,10 @@
 // All locks of a store with the same TTL, rounded up to seconds, share one etcd lease. So one request
 // renews them all, and the server renews a few leases, however many locks there are. A lock is a
 // key that is attached to this lease. Its value names the owner, which is a secret. Its create
-// revision is the fencing token, so tokens rise over all releases, deletions and restarts.
+// revision is the fencing token, so tokens rise over all releases, deletions and restarts. After a
+// restore from a snapshot they begin again where the snapshot was taken, and a resource that checks
+// tokens then refuses the new holders: restore with etcdutl and its flags --bump-revision and
+// --mark-compacted.
 // A waiter has a key in the queue of its lock, and watches only the key before its own.
 //
 // A renewal of a batch is one keep-alive for each TTL in the batch, and one read-only transaction

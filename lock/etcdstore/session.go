@@ -52,19 +52,28 @@ func (of *session) state() (clientv3.LeaseID, time.Time) {
 	return of.id, of.sent
 }
 
-// set records an answer. A lease that has ended takes its locks with it.
+// set records an answer.
 func (of *session) set(id clientv3.LeaseID, sent time.Time) {
 	of.store.mu.Lock()
 	defer of.store.mu.Unlock()
-	if id == clientv3.NoLease {
-		for k, rec := range of.store.leases {
-			if rec.session == of {
-				delete(of.store.leases, k)
-				delete(of.store.moves, k)
-			}
+	of.id, of.sent = id, sent
+}
+
+// end records that an etcd lease has ended, and its locks with it. It does nothing if the session has
+// another lease by now.
+func (of *session) end(id clientv3.LeaseID) {
+	of.store.mu.Lock()
+	defer of.store.mu.Unlock()
+	if of.id != id {
+		return
+	}
+	for k, rec := range of.store.leases {
+		if rec.session == of {
+			delete(of.store.leases, k)
+			delete(of.store.moves, k)
 		}
 	}
-	of.id, of.sent = id, sent
+	of.id, of.sent = clientv3.NoLease, time.Time{}
 }
 
 // renewedSince returns the etcd lease, with a renewal that was sent at the given instant or later,
@@ -96,7 +105,7 @@ func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clien
 		case !isLeaseNotFound(err):
 			return 0, time.Time{}, err
 		}
-		of.set(clientv3.NoLease, time.Time{})
+		of.end(id)
 	}
 	sent = time.Now()
 	granted, err := of.store.client.Grant(ctx, of.seconds)

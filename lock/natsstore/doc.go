@@ -4,7 +4,9 @@
 // server accepts only if the subject has none, and renews it by publishing a message that the server
 // accepts only after the last one. The TTL of the message is that of the lease, so the server removes
 // a lease that is not renewed, by its own clock. The token is the sequence of the message that
-// granted the lock. It comes from the stream and rises over all locks.
+// granted the lock. It comes from the stream and rises over all locks. A stream that was deleted and
+// created again, or restored from a backup, begins with lower ones, and a resource that checks tokens
+// then refuses the new holders: create such a stream with a FirstSeq above the last token.
 //
 // TTLs of messages are whole seconds. A lease is therefore rounded up, and the server removes it up
 // to two seconds late: see [Store.TTLLimits]. The holder relies on the TTL that it asked for.

@@ -33,6 +33,9 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 	}
 	sendings := make([]sending, len(batch))
 	for i, l := range batch {
+		if ctx.Err() != nil { // the client blocks while too many messages have no answer
+			return context.Cause(ctx)
+		}
 		sendings[i] = s.send(l)
 	}
 	var errs error

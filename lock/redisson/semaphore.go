@@ -168,7 +168,7 @@ func (p *permits) acquire(ctx context.Context) ([]string, error) {
 
 // abandonAfter releases, in the background, the permits of an acquisition that has failed with err, if
 // the server may have granted them. A request that is executed later still takes the permits, until
-// their lease ends.
+// their lease ends, or for ever if they have none.
 func (p *permits) abandonAfter(ctx context.Context, err error) {
 	s := p.of.store
 	if err == nil || isPermanent(err) || ctx == nil || s.redis == nil {
