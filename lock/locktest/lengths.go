@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -50,6 +51,31 @@ func (f *fixture) left(r driver.Request) time.Duration {
 	var held *driver.HeldError
 	require.ErrorAs(f, err, &held, r)
 	return held.ExpiresIn
+}
+
+// shortens checks that a renewal shortly before the end of a lease gives it its new, shorter TTL. It
+// returns false if a request took so long that the lease may have ended.
+func (f *fixture) shortens(mode driver.Mode, key string) bool {
+	f.Helper()
+	long := f.acquire(f.lasting(f.any(mode, key), f.TTL/2))
+	short := long
+	short.TTL = f.accepted(f.TTL / 4)
+	time.Sleep(f.TTL * 3 / 8)
+	asked := time.Now()
+	outcomes := f.renew(short)
+	if outcomes[0] != renewed && time.Since(long.Sent) >= long.TTL {
+		return false
+	}
+	assert.Equal(f, []outcome{renewed}, outcomes, mode)
+	_, err := f.store.Acquire(f.ctx, f.against(mode, key))
+	if err == nil && time.Since(asked) >= short.TTL {
+		return false
+	}
+	var held *driver.HeldError
+	require.ErrorAs(f, err, &held, mode)
+	assert.LessOrEqual(f, held.ExpiresIn, f.longest(f.TTL/4), "%v: the lease has its new TTL", mode)
+	f.release(short)
+	return true
 }
 
 // lengths has cases about the duration of leases, places and tombstones.
@@ -110,13 +136,9 @@ var lengths = []testCase{
 			assert.Greater(f, left, time.Until(long.Sent.Add(long.TTL-f.TTL/20)), "%v: the lease keeps what it has", mode)
 			f.release(short)
 
-			long = f.acquire(f.lasting(f.any(mode, mode.String()), f.TTL/2))
-			short = long
-			short.TTL = f.accepted(f.TTL / 4)
-			time.Sleep(f.TTL * 3 / 8)
-			assert.Equal(f, []outcome{renewed}, f.renew(short), mode)
-			assert.LessOrEqual(f, f.left(f.against(mode, mode.String())), f.longest(f.TTL/4), "%v: the lease has its new TTL", mode)
-			f.release(short)
+			for tries := 1; !f.shortens(mode, fmt.Sprint(mode, tries)); tries++ {
+				require.Less(f, tries, 10, "the machine is too busy for leases of %v", f.TTL/4)
+			}
 		}
 	}},
 	{name: "a_TTL_is_of_milliseconds", run: func(f *fixture) {

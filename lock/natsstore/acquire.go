@@ -78,7 +78,8 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
 	}
-	return s.acquire(ctx, r, entry{})
+	l, err := s.acquire(ctx, r, entry{})
+	return l, failed(ctx, "acquire", r.Key, err)
 }
 
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:
@@ -96,7 +97,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (drive
 				return driver.Lease{}, err
 			}
 			if given {
-				return driver.Lease{}, fmt.Errorf("natsstore: the owner was released before: %w", driver.ErrNotAcquired)
+				return driver.Lease{}, fmt.Errorf("the owner was released before: %w", driver.ErrNotAcquired)
 			}
 			id = r.Owner + ":" + nuid.Next() // an owner that held the lock before
 		}
@@ -113,11 +114,11 @@ func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (drive
 			return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: cur.left(s.serverNow(ctx))}
 		}
 	}
-	return driver.Lease{}, fmt.Errorf("natsstore: %d attempts to take the lock met other requests: %w", maxConflicts, driver.ErrUnavailable)
+	return driver.Lease{}, fmt.Errorf("%d attempts met other requests: %w", maxConflicts, driver.ErrUnavailable)
 }
 
 // errDuplicate says that the server has stored a message with the same id before.
-var errDuplicate = errors.New("natsstore: the request was executed before")
+var errDuplicate = errors.New("the request was executed before")
 
 // take publishes the message that grants a free lock.
 func (s *Store) take(ctx context.Context, r driver.Request, cur entry, id string) (driver.Lease, error) {
@@ -163,5 +164,5 @@ func (s *Store) wasGivenUp(ctx context.Context, owner string) (bool, error) {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	}
-	return false, fmt.Errorf("natsstore: read the tombstone: %w", err)
+	return false, fmt.Errorf("read the tombstone: %w", err)
 }

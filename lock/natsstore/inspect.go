@@ -20,7 +20,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	cur, err := s.last(ctx, key)
 	if err != nil {
-		return driver.Info{}, err
+		return driver.Info{}, failed(ctx, "inspect", key, err)
 	}
 	info := driver.Info{Token: cur.Token}
 	switch {
@@ -39,6 +39,10 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 
 // ForceRelease implements [driver.Inspector].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
+	return failed(ctx, "force the release of", key, s.forceRelease(ctx, key))
+}
+
+func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return err
 	}
@@ -62,13 +66,17 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 			return driver.ErrNotHeld // the holder that this call saw is gone
 		}
 	}
-	return fmt.Errorf("natsstore: %d attempts to release the lock met other requests", maxConflicts)
+	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // SetMetadata implements [driver.MetadataSetter]. The expiry of the lease may move forward by up to a
 // second, because the server counts seconds. That of a lease whose last message this Store has not
 // sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	return failed(ctx, "set the metadata of", l.Key, s.setMetadata(ctx, l, metadata))
+}
+
+func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if err := s.begin(ctx, l.Mode); err != nil {
 		return err
 	}
@@ -94,7 +102,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 			return err
 		}
 	}
-	return fmt.Errorf("natsstore: %d attempts to set the metadata met other requests", maxConflicts)
+	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // listed is the number of messages that one call of List reads.

@@ -14,6 +14,10 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
+	return failed(ctx, "release", l.Key, s.release(ctx, l))
+}
+
+func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return err
 	}
@@ -38,7 +42,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 			return err
 		}
 	}
-	return fmt.Errorf("natsstore: %d attempts to release the lock met other requests", maxConflicts)
+	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // ending returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.
@@ -121,5 +125,5 @@ func (s *Store) released(ctx context.Context, l driver.Lease, sending sending) e
 	if errors.Is(err, errConflict) {
 		return s.Release(ctx, l)
 	}
-	return err
+	return failed(ctx, "release", l.Key, err)
 }

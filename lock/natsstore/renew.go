@@ -46,6 +46,9 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 			errs = err // one says enough, because they have one cause as a rule
 		}
 	}
+	if errs != nil && ctx.Err() == nil {
+		errs = fmt.Errorf("natsstore: renew %d leases: %w", len(batch), errs)
+	}
 	return errs
 }
 
@@ -115,5 +118,5 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 			return renewal.Unknown, 0, err
 		}
 	}
-	return renewal.Unknown, 0, fmt.Errorf("natsstore: %d renewals met other requests", maxConflicts)
+	return renewal.Unknown, 0, fmt.Errorf("%d attempts met other requests", maxConflicts)
 }

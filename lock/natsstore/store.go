@@ -200,6 +200,17 @@ func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 	return nil
 }
 
+// failed returns the error of a call about a key. Answers about locks, and reasons why the call did
+// not begin, have no more to say.
+func failed(ctx context.Context, verb, key string, err error) error {
+	switch {
+	case err == nil, ctx.Err() != nil, errors.As(err, new(*driver.HeldError)),
+		errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrStoreClosed), errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	return fmt.Errorf("natsstore: %s %q: %w", verb, key, err)
+}
+
 func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }
 func (s *Store) releases(key string) string    { return s.prefix + ".w." + encodeName(key) }
 func (s *Store) tombstone(owner string) string { return s.prefix + ".x." + encodeName(owner) }
@@ -227,7 +238,7 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, er
 }
 
 // errConflict says that a subject has another last message than the expected one.
-var errConflict = errors.New("natsstore: another request came first")
+var errConflict = errors.New("another request came first")
 
 // publishError makes the error of a publication one of this package.
 func publishError(ctx context.Context, err error) error {
@@ -239,9 +250,9 @@ func publishError(ctx context.Context, err error) error {
 		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errConflict
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: natsstore: no server answers for the stream: %w", driver.ErrNotSent, err)
+		return fmt.Errorf("%w: no server answers for the stream: %w", driver.ErrNotSent, err)
 	}
-	return fmt.Errorf("natsstore: publish: %w", err)
+	return fmt.Errorf("publish: %w", err)
 }
 
 // last returns the last message of a lock, as the leader of the stream has it.
@@ -253,7 +264,7 @@ func (s *Store) last(ctx context.Context, key string) (entry, error) {
 	case ctx.Err() != nil:
 		return entry{}, context.Cause(ctx)
 	case err != nil:
-		return entry{}, fmt.Errorf("natsstore: read the lock: %w", err)
+		return entry{}, fmt.Errorf("read the lock: %w", err)
 	}
 	return decode(m)
 }

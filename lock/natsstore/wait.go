@@ -111,7 +111,7 @@ func (w *waiter) try(ctx context.Context) (driver.Lease, error) {
 	return w.store.acquire(bounded, w.request, cur)
 }
 
-var errNoAnswer = fmt.Errorf("natsstore: no answer within %v", maxRequest)
+var errNoAnswer = fmt.Errorf("no answer within %v", maxRequest)
 
 // failed returns the error that ends the wait after an attempt has failed, nil to try again.
 func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
