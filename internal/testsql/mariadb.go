@@ -34,7 +34,7 @@ func LaunchMariaDB(settings ...string) (*MariaDB, error) {
 	}
 	m := &MariaDB{path: path, dir: dir}
 	command := exec.Command(install, "--no-defaults", "--datadir="+m.data(), "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--innodb-log-file-size=8M")
+		"--skip-test-db", "--innodb-log-file-size=8M", "--tmpdir="+dir)
 	command.Dir, command.SysProcAttr = dir, attributes()
 	if out, err := command.CombinedOutput(); err != nil {
 		m.Close()
@@ -42,7 +42,7 @@ func LaunchMariaDB(settings ...string) (*MariaDB, error) {
 	}
 	// A killed process loses nothing that the kernel has, so tests need no flush at each commit.
 	m.args = []string{
-		"--no-defaults", "--datadir=" + m.data(), "--socket=" + m.socket(), "--skip-networking",
+		"--no-defaults", "--datadir=" + m.data(), "--tmpdir=" + dir, "--socket=" + m.socket(), "--skip-networking",
 		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
 		"--innodb-flush-log-at-trx-commit=2", "--max-connections=300",
 	}
