@@ -57,7 +57,7 @@ func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 		for range 2 {
 			key := start("no guard")
 			require.Equal(t, "ready", holder.hear(t))
-			holder.signal(t, syscall.SIGSTOP)
+			holder.stop(t, e)
 			e.writeUnderLock(t, rival, store, key) // waits for the end of the lease
 			holder.signal(t, syscall.SIGCONT)
 			holder.say(t, "write")
@@ -67,7 +67,7 @@ func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 
 		key := start("late guard")
 		require.Equal(t, "ready", holder.hear(t))
-		holder.signal(t, syscall.SIGSTOP)
+		holder.stop(t, e)
 		e.writeUnderLock(t, rival, store, key)
 		holder.signal(t, syscall.SIGCONT)
 		holder.say(t, "write")
@@ -146,6 +146,34 @@ func (h *holder) hear(t *testing.T) string {
 func (h *holder) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	require.NoError(t, h.process.Signal(s))
+}
+
+// stop stops the holder while it does not write to SQLite, for example to renew its lease. Otherwise
+// it would keep all others from writing.
+func (h *holder) stop(t *testing.T, e guardEngine) {
+	t.Helper()
+	for {
+		h.signal(t, syscall.SIGSTOP)
+		if !e.isSQLite() || e.canWrite(t) {
+			return
+		}
+		h.signal(t, syscall.SIGCONT)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// canWrite reports whether a transaction of SQLite that writes can begin.
+func (e guardEngine) canWrite(t *testing.T) bool {
+	t.Helper()
+	c, err := e.db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		return false
+	}
+	_, err = c.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	return true
 }
 
 // TestHolderProcess is the holder of the test above.
