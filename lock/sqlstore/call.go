@@ -188,7 +188,12 @@ func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx con
 	if !state.CompareAndSwap(callWaiting, callSent) && state.Load() == callAbandoned {
 		return notSentError{context.Cause(ctx)}
 	}
-	return f(ctx, c)
+	err = f(ctx, c)
+	if err != nil && s.dialect.isReadOnly(err) {
+		// A fail-over has made a replica of the server. The pool must not use the connection again.
+		_ = c.Raw(func(any) error { return sqldriver.ErrBadConn })
+	}
+	return err
 }
 
 // isAnswer reports whether an error is made of what the database has answered.

@@ -76,6 +76,10 @@ type dialect interface {
 	// others, so that it must be repeated.
 	wantsRetry(err error) bool
 
+	// isReadOnly reports whether the server of the connection takes no writes, although the
+	// server of another connection may.
+	isReadOnly(err error) bool
+
 	// existsAlready reports whether a statement that creates something has failed because
 	// another process has created it at the same time.
 	existsAlready(err error) bool

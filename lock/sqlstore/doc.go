@@ -41,12 +41,19 @@
 // [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
 // them after a crash. A role needs SELECT, INSERT, UPDATE and DELETE on the tables.
 //
+// # Fail-over
+//
+// If a server answers that it is read-only, as a primary that has become a replica does, the store
+// closes the connection. The next call gets another one of the pool, or makes it open one. So the
+// name of the data source should lead to the primary: with pgx list all servers and set
+// target_session_attrs=read-write.
+//
 // # MariaDB and MySQL
 //
 // The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
-// rows. It works with any sql_mode, time zone and isolation of the sessions. Its transactions are
-// READ COMMITTED, so the binary log must not have the format STATEMENT. The dialect has a fourth
-// table, leasewheel_grants, for [Store.Guard]. A process that is paused within a transaction of the
+// rows. It works with any sql_mode, time zone and isolation of the sessions. Acquisitions fail if
+// autocommit is off in them. Its transactions are READ COMMITTED, so the binary log must not have the
+// format STATEMENT. The dialect has a fourth table, leasewheel_grants, for [Store.Guard]. A process that is paused within a transaction of the
 // store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
 // locked until it goes on or the server ends its session. By default that takes hours. Let the server
 // end it after some seconds: open the pool with the parameter idle_transaction_timeout=5 for MariaDB,

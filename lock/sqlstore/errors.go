@@ -14,6 +14,9 @@ import (
 var (
 	errNilContext = errors.New("the context is nil")
 	errGivenUp    = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
+
+	// errNoAutocommit prevents renewals that are rolled back when their connection is closed.
+	errNoAutocommit = errors.New("autocommit is off in the sessions of the *sql.DB, and the store needs it")
 )
 
 // failureError says which operation failed for which key.
@@ -55,7 +58,7 @@ func (noAnswerError) Is(target error) bool { return target == driver.ErrUnavaila
 
 // isPermanent reports whether another try would return the same error.
 func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.Is(err, driver.ErrStoreClosed)
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.Is(err, errNoAutocommit) || errors.Is(err, driver.ErrStoreClosed)
 }
 
 // cause returns why ctx has ended, nil if it has not.

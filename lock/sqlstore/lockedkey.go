@@ -94,10 +94,13 @@ var errNoRow = errors.New("sqlstore: the key has no row")
 // lock locks the row and reads it.
 func (k *lockedKey) lock(ctx context.Context) error {
 	var owner []byte
-	var synced any
+	var autocommit bool // false only in MySQL
 	err := k.tx.QueryRowContext(ctx, k.store.texts.lockRow, []byte(k.key)).Scan(&k.kind, &owner, &k.token, &k.expires,
-		&k.metadata, &k.queuedUntil, &k.refusedUntil, &k.us, &k.floor, &synced)
+		&k.metadata, &k.queuedUntil, &k.refusedUntil, &k.us, &k.floor, &autocommit)
 	k.owner, k.now = string(owner), k.us/1000
+	if err == nil && !autocommit {
+		return errNoAutocommit
+	}
 	return err
 }
 

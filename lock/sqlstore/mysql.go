@@ -17,9 +17,10 @@ import (
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
 // The store works with any sql_mode, time zone and default isolation of the sessions, and with
-// or without the parameter clientFoundRows of the driver. Its transactions are READ COMMITTED,
-// so the binary log must not have the format STATEMENT. With github.com/go-sql-driver/mysql the
-// parameter interpolateParams=true saves the round trips that prepare statements.
+// or without the parameter clientFoundRows of the driver. Acquisitions fail if autocommit is off. Its
+// transactions are READ COMMITTED, so the binary log must not have the format STATEMENT. With
+// github.com/go-sql-driver/mysql the parameter interpolateParams=true saves the round trips that
+// prepare statements.
 //
 // The clock is UTC_TIMESTAMP, the start of a statement. UNIX_TIMESTAMP(SYSDATE(6)) would be
 // the later instant at which it is evaluated, but goes back by one hour when the time zone of
@@ -43,7 +44,7 @@ func (mySQL) expressions(Options) map[string]string {
 		"us":       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		"now":      "({us} DIV 1000)",
 		"sync":     "1",
-		"bounded":  "1",
+		"bounded":  "@@autocommit",
 		"floor_of": "0",
 		"empty":    "X''",
 		"kept":     "X'00'",
@@ -114,8 +115,13 @@ func (t *mysqlTexts) all() []*string {
 	return []*string{&t.read, &t.isHeld, &t.held, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
+// begin returns errNoAutocommit if a read of the same call has begun a transaction.
 func (mySQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
-	return postgreSQL{}.begin(ctx, c) // also READ COMMITTED
+	tx, err := postgreSQL{}.begin(ctx, c) // also READ COMMITTED
+	if err != nil && errorNumber(err) == 1568 {
+		return nil, errNoAutocommit
+	}
+	return tx, err
 }
 
 // acquire reads the row without locking it. If the lock is free, a transaction compares what was
@@ -381,6 +387,13 @@ func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",
 func (mySQL) wantsRetry(err error) bool {
 	n := errorNumber(err)
 	return n == 1213 || n == 1205 || n == 1020
+}
+
+// isReadOnly implements dialect: a server with read_only, as a replica has; a transaction that is
+// read-only by default; a server that was started so.
+func (mySQL) isReadOnly(err error) bool {
+	n := errorNumber(err)
+	return n == 1290 || n == 1792 || n == 1836
 }
 
 // existsAlready reports whether another process has created a table at the same time.

@@ -203,6 +203,9 @@ func ordinals(ctx context.Context, c *sql.Conn, each func(i int), text string, a
 // wantsRetry implements dialect: serialization failures and deadlocks.
 func (postgreSQL) wantsRetry(err error) bool { return hasState(err, "40001", "40P01") }
 
+// isReadOnly implements dialect: a server in recovery, or a session that is read-only by default.
+func (postgreSQL) isReadOnly(err error) bool { return hasState(err, "25006") }
+
 // existsAlready implements dialect: the table, or its type, or its name in the catalog.
 func (postgreSQL) existsAlready(err error) bool { return hasState(err, "42P07", "42710", "23505") }
 

@@ -216,5 +216,8 @@ func (sqlite) wantsRetry(err error) bool {
 	return strings.Contains(err.Error(), "database is locked")
 }
 
+// isReadOnly implements dialect. Another connection would open the same file.
+func (sqlite) isReadOnly(error) bool { return false }
+
 // existsAlready implements dialect. Statements that create something run one after another.
 func (sqlite) existsAlready(error) bool { return false }

@@ -7,7 +7,7 @@ import "strings"
 //
 //	{now}      the clock of the database, in ms; {us} in µs
 //	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction
-//	{bounded}  the same, and bounds how long the transaction may be idle
+//	{bounded}  the same, and bounds how long the transaction may be idle; in MySQL autocommit, which must be on
 //	{floor_of} a token that was granted to any key, below which no token of a new row may be
 //	{empty}    the owner of a free lock; {kept} that of a lock that is kept taken by nobody
 //	{bytes}, {int}, {text} types for CAST
