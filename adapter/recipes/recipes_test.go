@@ -2,20 +2,25 @@ package recipes_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/hibiken/asynq"
+	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/leasewheel/leasewheel/adapter/recipes"
 	"github.com/leasewheel/leasewheel/internal/testredis"
@@ -39,7 +44,7 @@ func newClient(t *testing.T, store driver.Store) *lock.Client {
 func TestTheGuideQuotesTheRecipes(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/GUIDE.md")
 	require.NoError(t, err)
-	for _, file := range []string{"asynq.go", "river.go", "watermill.go"} {
+	for _, file := range []string{"asynq.go", "goose.go", "river.go", "watermill.go"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		_, recipe, found := strings.Cut(string(text), "\nfunc ")
@@ -124,6 +129,51 @@ func TestOneAtATime(t *testing.T) {
 			return nil, nil
 		})(m)
 		assert.ErrorIs(t, err, lock.ErrLost)
+	})
+}
+
+// TestMigrate runs the migrations of one database in two processes. The second one waits for the
+// first one, and stops when its own lock is lost.
+func TestMigrate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "app.db"))
+		require.NoError(t, err)
+		defer func() { _ = db.Close() }()
+		provider := func(migrations ...*goose.Migration) *goose.Provider {
+			p, err := goose.NewProvider(goose.DialectSQLite3, db, nil, goose.WithGoMigrations(migrations...), goose.WithDisableGlobalRegistry(true))
+			require.NoError(t, err)
+			return p
+		}
+		store := memstore.New()
+		tables := 0
+		first := goose.NewGoMigration(1, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			tables++
+			time.Sleep(time.Hour) // longer than any TTL
+			_, err := tx.ExecContext(ctx, "CREATE TABLE first (n INTEGER)")
+			return err
+		}}, nil)
+		var processes sync.WaitGroup
+		for range 2 {
+			l := newClient(t, store).Mutex("migrations")
+			processes.Go(func() { assert.NoError(t, recipes.Migrate(t.Context(), l, provider(first))) })
+		}
+		processes.Wait()
+		assert.Equal(t, 1, tables)
+
+		second := goose.NewGoMigration(2, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "CREATE TABLE second (n INTEGER)")
+			assert.NoError(t, err)
+			store.Delete("migrations")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}, nil)
+		both := provider(first, second)
+		assert.ErrorIs(t, recipes.Migrate(t.Context(), newClient(t, store).Mutex("migrations"), both), lock.ErrLost)
+		version, err := both.GetDBVersion(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, version)
+		_, err = db.ExecContext(t.Context(), "SELECT n FROM second")
+		assert.ErrorContains(t, err, "no such table")
 	})
 }
 
