@@ -22,7 +22,7 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	if l.Unanswered {
-		if err := s.bury(ctx, l.Owner); err != nil {
+		if err := s.addTombstone(ctx, l.Owner); err != nil {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		case err != nil || !cur.heldBy(l.Owner):
 			return driver.ErrNotHeld
 		}
-		_, err = s.publish(ctx, s.ending(l, cur))
+		_, err = s.publish(ctx, s.endMessage(l, cur))
 		if err == nil {
 			s.announce(l.Key)
 		}
@@ -45,18 +45,18 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
-// ending returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.
-func (s *Store) ending(l driver.Lease, cur entry) *nats.Msg {
+// endMessage returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.
+func (s *Store) endMessage(l driver.Lease, cur entry) *nats.Msg {
 	if keep := l.Keep(); keep > 0 {
 		return s.message(l.Key, record{State: kept, Token: cur.Token, TTL: keep.Milliseconds()}, keep, cur.seq, "")
 	}
 	return s.message(l.Key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, "")
 }
 
-// bury makes sure that a message of the owner which takes a lock is not stored any more. The message
-// may still be under way. It has the owner as its id, and so has the tombstone, which the server
-// stores first.
-func (s *Store) bury(ctx context.Context, owner string) error {
+// addTombstone makes sure that no message of the owner which takes a lock is stored any more. Such a
+// message may still be under way. It has the owner as its id, and so has the tombstone, which the
+// server stores first.
+func (s *Store) addTombstone(ctx context.Context, owner string) error {
 	duplicate, err := s.publishTombstone(ctx, owner, owner)
 	if err == nil && duplicate {
 		// The message was stored already. The tombstone keeps out an Acquire that begins later.
@@ -91,32 +91,32 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return err
 	}
-	sendings := make([]sending, len(batch))
+	messages := make([]pending, len(batch))
 	for i, l := range batch {
 		state := stateOf(l)
 		if state == nil || l.Unanswered {
-			sendings[i].err = errConflict
+			messages[i].err = errConflict
 			continue
 		}
 		seq, _, _ := state.next(0)
-		ack, err := s.js.PublishMsgAsync(s.ending(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.name))
-		sendings[i] = sending{ack: ack, err: err}
+		ack, err := s.js.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.name))
+		messages[i] = pending{ack: ack, err: err}
 	}
 	for i, l := range batch {
-		out[i] = s.released(ctx, l, sendings[i])
+		out[i] = s.released(ctx, l, messages[i])
 	}
 	return nil
 }
 
 // released waits for the answer to the message that ends a lease.
-func (s *Store) released(ctx context.Context, l driver.Lease, sending sending) error {
-	err := sending.err
+func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
+	err := m.err
 	if err == nil {
 		select {
-		case <-sending.ack.Ok():
+		case <-m.ack.Ok():
 			s.announce(l.Key)
 			return nil
-		case err = <-sending.ack.Err():
+		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
 		case <-ctx.Done():
 			err = context.Cause(ctx)

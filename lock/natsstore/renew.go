@@ -18,12 +18,12 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	return s.RenewExplained(ctx, batch, out, make([]renewal.Denial, len(batch)))
 }
 
-// sending is a renewal whose message was sent.
-type sending struct {
+// pending is a message whose answer has not been read.
+type pending struct {
 	ack  jetstream.PubAckFuture
-	meta []byte
-	sent time.Time
-	err  error
+	meta []byte    // of a renewal: the metadata in the message
+	sent time.Time // of a renewal
+	err  error     // the message was not sent
 }
 
 // RenewExplained implements [renewal.Explainer].
@@ -31,16 +31,16 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return err
 	}
-	sendings := make([]sending, len(batch))
+	messages := make([]pending, len(batch))
 	for i, l := range batch {
 		if ctx.Err() != nil { // the client blocks while too many messages have no answer
 			return context.Cause(ctx)
 		}
-		sendings[i] = s.send(l)
+		messages[i] = s.send(l)
 	}
 	var errs error
 	for i, l := range batch {
-		outcome, denial, err := s.outcome(ctx, l, sendings[i])
+		outcome, denial, err := s.outcome(ctx, l, messages[i])
 		out[i], why[i] = outcome, denial
 		if err != nil {
 			errs = err // one says enough, because they have one cause as a rule
@@ -53,16 +53,16 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 }
 
 // send sends the message that renews a lease, unless its state is not known.
-func (s *Store) send(l driver.Lease) sending {
+func (s *Store) send(l driver.Lease) pending {
 	state := stateOf(l)
 	if state == nil {
-		return sending{err: errConflict}
+		return pending{err: errConflict}
 	}
 	seq, meta, ttl := state.next(l.TTL)
 	now := time.Now()
 	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
 	ack, err := s.js.PublishMsgAsync(m, jetstream.WithExpectStream(s.name))
-	return sending{ack: ack, meta: meta, sent: now, err: err}
+	return pending{ack: ack, meta: meta, sent: now, err: err}
 }
 
 // renewed returns the record of a lease that was renewed for ttl.
@@ -71,14 +71,14 @@ func renewed(l driver.Lease, meta []byte, ttl time.Duration) record {
 }
 
 // outcome waits for the answer to a renewal.
-func (s *Store) outcome(ctx context.Context, l driver.Lease, sending sending) (renewal.Outcome, renewal.Denial, error) {
-	err := sending.err
+func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal.Outcome, renewal.Denial, error) {
+	err := m.err
 	if err == nil {
 		select {
-		case ack := <-sending.ack.Ok():
-			stateOf(l).stored(ack.Sequence, sending.meta, sending.sent, l.TTL)
+		case ack := <-m.ack.Ok():
+			stateOf(l).stored(ack.Sequence, m.meta, m.sent, l.TTL)
 			return renewal.Renewed, 0, nil
-		case err = <-sending.ack.Err():
+		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
 		case <-ctx.Done():
 			err = context.Cause(ctx)

@@ -91,7 +91,8 @@ type observed struct {
 	link   *link
 	dialed time.Time
 
-	greeted bool   // the first answer was read; only the reading goroutine uses the fields up to here
+	// Only the goroutine that reads uses these.
+	greeted bool   // the first answer was read
 	head    []byte // of the answer that is being read
 	rest    int    // bytes of the answer after its head
 
