@@ -81,7 +81,9 @@ func (r Request) Metadata() string {
 
 // Keep returns for how long from now a Release must keep the lock taken, rounded up to whole
 // milliseconds, or 0 if it must free the lock. A store calls it for each request that it
-// sends, because the time gets shorter while an earlier request waits for an answer.
+// sends, because the time gets shorter while an earlier request waits for an answer, and before
+// anything reads the clock to which it adds the time, because the lock must not become free
+// too early.
 func (r Request) Keep() time.Duration {
 	if r.Attrs == nil || r.Attrs.KeepUntil.IsZero() {
 		return 0

@@ -197,6 +197,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 		// the tombstone, but then its lease is found below.
 		s.addTombstone(l.Owner)
 	}
+	keep := l.Keep() // before s.lock reads the clock, so that the lock does not become free too early
 	k, now, err := s.lock(l.Key, 0)
 	if err != nil {
 		return err
@@ -209,7 +210,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if h == nil {
 		return driver.ErrNotHeld
 	}
-	if keep := l.Keep(); keep > 0 {
+	if keep > 0 {
 		k.holders.keep(h, now.Add(keep))
 		return nil
 	}

@@ -51,6 +51,9 @@ func itemOf(l driver.Lease) releaseItem {
 // not hold the lock; then it has removed its place in the queue.
 func (s *Store) releaseLocked(ctx context.Context, c *sql.Conn, l driver.Lease) error {
 	held := false
+	// The time to keep it is counted from an instant before the transaction reads the clock of the
+	// database. Otherwise the lock would become free too early, by the time in between.
+	keep := ms(l.Keep())
 	err := s.locked(ctx, c, l.Key, l.Unanswered, func(k *lockedKey) (err error) {
 		if l.Unanswered {
 			if err := k.giveUp(ctx, l.Owner); err != nil {
@@ -58,7 +61,7 @@ func (s *Store) releaseLocked(ctx context.Context, c *sql.Conn, l driver.Lease) 
 			}
 		}
 		held = k.isHeldBy(l.Owner)
-		switch keep := ms(l.Keep()); {
+		switch {
 		case held && keep > 0:
 			return k.keep(ctx, keep)
 		case held:

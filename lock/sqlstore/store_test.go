@@ -209,6 +209,33 @@ func TestATombstoneIsSeenAfterWaitingForTheRow(t *testing.T) {
 	acquire(t, s, request("k"))
 }
 
+// TestASlowReleaseKeepsTheLockLongEnough delays a release after it has read the clock of the
+// database. The time in between must not shorten the time for which the lock is kept.
+func TestASlowReleaseKeepsTheLockLongEnough(t *testing.T) {
+	d := newPostgres(t)
+	s := d.store(t, Options{})
+	l := acquire(t, s, request("k"))
+	until := time.Now().Add(time.Hour)
+	l.Unanswered, l.Attrs = true, &driver.Attrs{KeepUntil: until}
+
+	tx, err := d.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.expand("LOCK TABLE {tombstones} IN EXCLUSIVE MODE"))
+	require.NoError(t, err)
+	released := make(chan error, 1)
+	go func() { released <- s.Release(context.Background(), l) }()
+	require.Eventually(t, func() bool {
+		return s.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+d.table+"%'") > 0
+	}, time.Minute, time.Millisecond)
+	waits := time.Now()
+	require.Eventually(t, func() bool { return time.Since(waits) > 100*time.Millisecond }, time.Minute, time.Millisecond)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-released)
+	info, err := s.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.False(t, time.Now().Add(info.FreeIn+2*time.Millisecond).Before(until), "it becomes free too early: %v", info.FreeIn)
+}
+
 // TestBatchesInOppositeOrderDoNotBlockEachOther renews the same leases in two orders.
 func TestBatchesInOppositeOrderDoNotBlockEachOther(t *testing.T) {
 	d := newPostgres(t)
