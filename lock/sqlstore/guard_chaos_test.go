@@ -82,14 +82,15 @@ func newChaos(t *testing.T, e guardEngine, guarded bool) *chaos {
 	return &chaos{t: t, e: e, guarded: guarded, store: e.store(t, false)}
 }
 
-// run lets workers write until so many of them have stalled and committed.
+// run lets workers write until so many of them have stalled and committed, and with Guard one has
+// been refused.
 func (c *chaos) run(rounds int64) {
 	var wg sync.WaitGroup
 	for worker := range 2 * chaosKeys {
 		terms := lock.Terms{TTL: chaosTTL, Fixed: true}
 		client, rival := c.e.client(c.t, worker%2 == 0, terms), c.e.client(c.t, worker%2 == 1, terms)
 		wg.Go(func() {
-			for n := worker; c.committed.Load() < rounds && !c.t.Failed(); n++ {
+			for n := worker; (c.committed.Load() < rounds || c.guarded && c.lost.Load() == 0) && !c.t.Failed(); n++ {
 				err := c.work(client, rival, n%chaosKeys, n/chaosKeys)
 				if err != nil && !c.e.isTransient(err) {
 					assert.NoError(c.t, err)
