@@ -227,14 +227,14 @@ func (a *acquisition) ask(ctx context.Context) (driver.Lease, error) {
 	}
 	began := time.Now()
 	lease, err := a.waiter.Wait(ctx, a.request)
-	a.unanswered = a.unanswered || lease.Unanswered && !errors.Is(err, driver.ErrNotSent)
+	a.unanswered = a.unanswered || lease.Unanswered
 	a.client.health.record(err, began, a.taken.Load())
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		a.waiter, a.state = nil, asking
 		return a.askOnce(ctx)
 	case err != nil:
-		a.left = a.left || !errors.Is(err, driver.ErrNotSent)
+		a.left = a.left || a.taken.Load() || !errors.Is(err, driver.ErrNotSent) // with a place in the queue, something was sent
 		return lease, err
 	case a.suffices(lease):
 		return lease, nil

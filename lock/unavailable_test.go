@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -303,6 +304,38 @@ func TestAnAcquireThatWasNotSentLeavesNothing(t *testing.T) {
 		b.loseRequests(func(context.Context, locktest.Op) error { return driver.ErrNotSent })
 		require.NoError(t, b.Close(ctx))
 	})
+}
+
+// A store that makes the mistake to return ErrNotSent for its last request only.
+func TestAWaitThatHasSentSomethingIsReleased(t *testing.T) {
+	for name, s := range map[string]forgetfulWaiter{
+		"a place in the queue": {queued: true},
+		"an unanswered grant":  {unanswered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waiting(t, nil, func(t *testing.T, b *bench) {
+				s.Store = b.mem
+				b.store.Store = s
+				_, err := b.Mutex("k").Lock(ctx)
+				unavailability(t, err)
+				synctest.Wait()
+				assert.Equal(t, 1, b.calls(locktest.Release))
+			})
+		})
+	}
+}
+
+// forgetfulWaiter has a Wait whose last request is not sent.
+type forgetfulWaiter struct {
+	driver.Store
+	queued, unanswered bool
+}
+
+func (w forgetfulWaiter) Wait(ctx context.Context, _ driver.Request) (driver.Lease, error) {
+	if w.queued {
+		driver.Queued(ctx)
+	}
+	return driver.Lease{Unanswered: w.unanswered}, driver.ErrNotSent
 }
 
 // A second try that is not sent does not undo the first.

@@ -22,7 +22,8 @@ var (
 	ErrUnavailable = errors.New("lock: store unavailable")
 
 	// ErrNotSent may be matched by an error of Acquire or Wait if no request of that call
-	// was sent, and none will be. The client then releases nothing for the owner.
+	// was sent, and none will be. The client then releases nothing for the owner. A Wait
+	// that has sent a request before must not return it, even if its last one was not sent.
 	ErrNotSent = fmt.Errorf("%w: nothing was sent", ErrUnavailable)
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never

@@ -57,7 +57,7 @@ func (f *Faulty) Wait(ctx context.Context, r driver.Request) (driver.Lease, erro
 		return driver.Lease{}, errors.ErrUnsupported
 	}
 	if err := call(ctx, f.Before, Wait); err != nil {
-		return driver.Lease{Unanswered: true}, err
+		return driver.Lease{Unanswered: !errors.Is(err, driver.ErrNotSent)}, err
 	}
 	l, err := waiter.Wait(ctx, r)
 	if lost := call(ctx, f.After, Wait); lost != nil {

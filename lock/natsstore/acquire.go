@@ -79,7 +79,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	l, err := s.acquire(ctx, r, entry{})
-	return l, failed(ctx, "acquire", r.Key, err)
+	return l, failed(ctx, "acquire", r.Key, notSent(err))
 }
 
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:

@@ -250,9 +250,20 @@ func publishError(ctx context.Context, err error) error {
 		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errConflict
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: no server answers for the stream: %w", driver.ErrNotSent, err)
+		return fmt.Errorf("%w: %w", errNoServer, err)
 	}
 	return fmt.Errorf("publish: %w", err)
+}
+
+// errNoServer says that a message has reached no server that could store it.
+var errNoServer = errors.New("no server answers for the stream")
+
+// notSent makes the error of a call that no server has received match driver.ErrNotSent.
+func notSent(err error) error {
+	if errors.Is(err, errNoServer) {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return err
 }
 
 // last returns the last message of a lock, as the leader of the stream has it.

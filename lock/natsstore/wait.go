@@ -123,13 +123,16 @@ func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
 	if first {
 		w.failing = began
 	}
-	w.unanswered = w.unanswered || !errors.Is(err, driver.ErrNotSent)
+	w.unanswered = w.unanswered || !errors.Is(err, errNoServer)
 	switch {
 	case ctx.Err() != nil && w.queued && first && time.Since(began) < overdue:
 		return context.Cause(ctx)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 	case !w.queued && !first, time.Since(w.failing) >= tolerance:
+		if !w.queued && !w.unanswered { // all its requests count
+			err = notSent(err)
+		}
 		return fmt.Errorf("natsstore: wait for %q: %w", w.request.Key, err)
 	}
 	return nil

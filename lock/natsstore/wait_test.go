@@ -2,6 +2,7 @@ package natsstore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -84,4 +85,24 @@ func TestCloseEndsAWait(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, <-got, driver.ErrStoreClosed)
 	assert.Zero(t, waiters(t, at, s, "k"))
+}
+
+// The stream does not answer the first request, and no server receives the second one. A third Wait
+// sends nothing at all.
+func TestAWaitTellsWhatItHasSent(t *testing.T) {
+	at := testnats.Start(t)
+	s := open(t, at)
+	js := testnats.Connect(t, at)
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
+	sub, err := js.Conn().SubscribeSync(subject("k"))
+	require.NoError(t, err)
+	require.NoError(t, sub.AutoUnsubscribe(1))
+	require.NoError(t, js.Conn().Flush())
+	for _, answered := range []bool{false, true} {
+		r := driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour}
+		l, err := s.(driver.Waiter).Wait(t.Context(), r)
+		require.Error(t, err)
+		assert.Equal(t, answered, errors.Is(err, driver.ErrNotSent))
+		assert.Equal(t, !answered, l.Unanswered)
+	}
 }

@@ -200,9 +200,6 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
 		err = failed("acquire", r.Key, err)
 	}
-	if errors.Is(err, redisconn.ErrNotSent) {
-		err = rediskit.NotSent(err)
-	}
 	return lease, err
 }
 
@@ -211,7 +208,10 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	answer, err := s.sendAcquire(ctx, r, 0)
-	if err != nil {
+	switch {
+	case errors.Is(err, redisconn.ErrNotSent):
+		return driver.Lease{}, rediskit.NotSent(err)
+	case err != nil:
 		return driver.Lease{}, err
 	}
 	switch answer.verdict {

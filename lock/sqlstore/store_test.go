@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -410,4 +411,32 @@ func TestADriverThatIgnoresContexts(t *testing.T) {
 	require.ErrorIs(t, s.Shutdown(ended), gone, "the driver has not returned")
 	close(c.blocked)
 	require.NoError(t, s.Close())
+}
+
+// TestAWaitThatWasSentBefore cancels a Wait whose next request has no connection yet. The owner has
+// a place in the queue, so the error must not say that nothing was sent.
+func TestAWaitThatWasSentBefore(t *testing.T) {
+	d := newSQLite(t)
+	d.db.SetMaxOpenConns(1)
+	s := d.store(t, Options{})
+	held := acquire(t, s, request("k"))
+	ctx, cancel := context.WithCancel(t.Context())
+	queued := make(chan struct{})
+	waiting := context.WithValue(ctx, basic.QueuedKey{}, func() { close(queued) })
+	waited := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(waiting, request("k"))
+		waited <- err
+	}()
+	<-queued
+	conn, err := d.db.Conn(t.Context()) // the only one
+	require.NoError(t, err)
+	before := d.db.Stats().WaitCount
+	require.Eventually(t, func() bool { return d.db.Stats().WaitCount > before }, time.Minute, time.Millisecond)
+	cancel()
+	err = <-waited
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, driver.ErrNotSent)
+	require.NoError(t, conn.Close())
+	require.NoError(t, s.Release(t.Context(), held))
 }

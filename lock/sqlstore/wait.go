@@ -163,11 +163,12 @@ func (w *waiter) step(ctx context.Context, woken bool) (granted bool, err error)
 		extends = extends || channel != w.channel
 	}
 	a, err := w.send(ctx, extends, woken, channel)
-	if !errors.As(err, new(notSentError)) {
+	switch {
+	case !errors.As(err, new(notSentError)):
 		w.sent = true
-		if err != nil && !isAnswer(err) {
-			w.unanswered = true
-		}
+		w.unanswered = w.unanswered || err != nil && !isAnswer(err)
+	case w.sent: // the error of Wait is about all its requests
+		err = withoutNotSent(err)
 	}
 	if err != nil {
 		w.overdueError(ctx, sent, &err)

@@ -31,11 +31,8 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	defer end()
 	l, err := s.acquire(ctx, r)
 	var held *driver.HeldError
-	switch {
-	case err == nil, errors.As(err, &held):
+	if err == nil || errors.As(err, &held) {
 		return l, err
-	case errors.Is(err, zk.ErrNoServer) && ctx.Err() == nil:
-		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return driver.Lease{}, failed(ctx, "acquire", r.Key, err)
 }
@@ -43,6 +40,8 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	all, err := s.nodesFor(ctx, r)
 	switch {
+	case errors.Is(err, zk.ErrNoServer) && ctx.Err() == nil: // later, a node may have been created
+		return driver.Lease{}, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	case err != nil:
 		return driver.Lease{}, err
 	case s.isGivenUp(r.Owner):
