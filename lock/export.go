@@ -16,7 +16,9 @@ import (
 // has a few hundred bytes, at most about 4,000, and for a [Batch] its members in addition, at
 // most about 1.5 MB. It is of use as long as the lease is held: renewals, by any process, do
 // not change it. It has no TTL and no [Terms], because those of the resuming client count,
-// but it has the metadata and the end of a MinHold, which is an instant of the wall clock.
+// but it has the metadata and what is left of the MinHold. That is a duration, because the
+// clock of another process may differ: the time between Export and Resume does not count. So
+// export the lease when you send the string, not long before.
 //
 // Of a [Reentrant] or [Batch] that was entered again, Export exports the lease that all its
 // handles share. A [Multi] has several leases: export each of its Handles. The error is that of
@@ -79,7 +81,8 @@ func (s *heldLease) exportLease() (string, error) {
 	case len(state) > driver.MaxStateLen:
 		return "", fmt.Errorf("the store exports %d bytes, the limit is %d", len(state), driver.MaxStateLen)
 	}
-	return encodeLease(&lease, state), nil
+	e := exportedLease{lease: lease, rest: lease.Keep(), state: state}
+	return e.encode(), nil
 }
 
 var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", errors.ErrUnsupported)

@@ -19,7 +19,7 @@ import (
 //	1          mode
 //	1          flags: 1 = Unanswered
 //	varint     token
-//	varint     KeepUntil in ms since 1970, rounded up; 0 = none
+//	varint     what was left of the MinHold at Export, in ms; 0 = none
 //	varint     limit, then permits
 //	text       key, owner, metadata: each a varint with its length, and its bytes
 //	varint     number of members, and a text for each
@@ -34,8 +34,16 @@ const (
 	maxExport    = 2 << 20
 )
 
-// encodeLease returns the string of a lease.
-func encodeLease(l *driver.Lease, state []byte) string {
+// exportedLease is what the string of Held.Export says.
+type exportedLease struct {
+	lease driver.Lease  // without a KeepUntil, which is an instant on the clock of one process
+	rest  time.Duration // for how long a release at the moment of Export would have kept the lock, in whole ms
+	state []byte        // of the store
+}
+
+// encode returns the string.
+func (e *exportedLease) encode() string {
+	l := &e.lease
 	b := []byte{byte(l.Mode), 0}
 	if l.Unanswered {
 		b[1] = 1
@@ -45,11 +53,7 @@ func encodeLease(l *driver.Lease, state []byte) string {
 	if l.Attrs != nil {
 		attrs = *l.Attrs
 	}
-	keep := uint64(0)
-	if !attrs.KeepUntil.IsZero() {
-		keep = uint64(max(attrs.KeepUntil.Add(time.Millisecond-1).UnixMilli(), 0))
-	}
-	for _, n := range []uint64{keep, uint64(attrs.Limit), uint64(attrs.Permits)} {
+	for _, n := range []uint64{uint64(e.rest / time.Millisecond), uint64(attrs.Limit), uint64(attrs.Permits)} {
 		b = binary.AppendUvarint(b, n)
 	}
 	for _, text := range []string{l.Key, l.Owner, attrs.Metadata} {
@@ -59,7 +63,7 @@ func encodeLease(l *driver.Lease, state []byte) string {
 	for _, member := range attrs.Members {
 		b = appendText(b, member)
 	}
-	b = appendText(b, string(state))
+	b = appendText(b, string(e.state))
 	b = append(b, exportDigest(b)...)
 	return exportPrefix + base64.RawURLEncoding.EncodeToString(b)
 }
@@ -75,23 +79,26 @@ func exportDigest(b []byte) []byte {
 	return h.Sum(nil)[:exportSum]
 }
 
-// decodeLease reads a string of encodeLease. It accepts only what encodeLease returns for the
-// lease of a client. Its errors do not show the string.
-func decodeLease(text string) (l driver.Lease, state []byte, err error) {
+// decodeExported reads a string of encode. It accepts only what encode returns for the lease of a
+// client. Its errors do not show the string.
+func decodeExported(text string) (*exportedLease, error) {
 	encoded, ok := strings.CutPrefix(text, exportPrefix)
 	if !ok || len(text) > maxExport || strings.ContainsAny(encoded, "\r\n") { // base64 skips line ends
-		return l, nil, ErrBadExport
+		return nil, ErrBadExport
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
 	if err != nil || len(b) < exportSum || string(exportDigest(b[:len(b)-exportSum])) != string(b[len(b)-exportSum:]) {
-		return l, nil, ErrBadExport
+		return nil, ErrBadExport
 	}
 	r := exportReader{rest: b[:len(b)-exportSum]}
+	var e exportedLease
+	l := &e.lease
 	l.Mode = driver.Mode(r.byte())
 	flags := r.byte()
 	l.Unanswered = flags == 1
 	l.Token = r.number()
-	keep := r.number()
+	rest := r.number()
+	e.rest = time.Duration(min(rest, maxRest)) * time.Millisecond
 	var attrs driver.Attrs
 	attrs.Limit, attrs.Permits = r.int(MaxPermits), r.int(MaxPermits)
 	l.Key, l.Owner, attrs.Metadata = r.text(), r.text(), r.text()
@@ -101,27 +108,25 @@ func decodeLease(text string) (l driver.Lease, state []byte, err error) {
 			attrs.Members[i] = r.text()
 		}
 	}
-	state = []byte(r.text())
-	if keep > 0 {
-		attrs.KeepUntil = time.UnixMilli(int64(min(keep, maxInstant)))
-	}
-	if attrs.Limit != 0 || attrs.Permits != 0 || attrs.Metadata != "" || attrs.Members != nil || keep > 0 {
+	e.state = []byte(r.text())
+	if attrs.Limit != 0 || attrs.Permits != 0 || attrs.Metadata != "" || attrs.Members != nil {
 		l.Attrs = &attrs
 	}
-	if r.err != nil || len(r.rest) > 0 || flags > 1 || keep > maxInstant || len(state) > driver.MaxStateLen {
-		return driver.Lease{}, nil, ErrBadExport
+	if r.err != nil || len(r.rest) > 0 || flags > 1 || rest > maxRest || len(e.state) > driver.MaxStateLen {
+		return nil, ErrBadExport
 	}
-	if err := checkExported(&l, &attrs); err != nil {
-		return driver.Lease{}, nil, fmt.Errorf("%w: %w", ErrBadExport, basic.Unprefixed(err))
+	if err := e.check(&attrs); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadExport, basic.Unprefixed(err))
 	}
-	return l, state, nil
+	return &e, nil
 }
 
-// maxInstant is the latest KeepUntil, in ms: about the year 5000.
-const maxInstant = 96_000_000_000_000
+// maxRest is the highest MinHold, in ms.
+const maxRest = uint64(MaxTTL / time.Millisecond)
 
-// checkExported checks what a client checks before it acquires a lock.
-func checkExported(l *driver.Lease, attrs *driver.Attrs) error {
+// check checks what a client checks before it acquires a lock.
+func (e *exportedLease) check(attrs *driver.Attrs) error {
+	l := &e.lease
 	if err := checkKey(l.Key); err != nil {
 		return err
 	}
@@ -136,6 +141,8 @@ func checkExported(l *driver.Lease, attrs *driver.Attrs) error {
 		return errors.New("bad permits")
 	case (l.Mode == driver.Members) != (len(attrs.Members) > 0):
 		return errors.New("bad members")
+	case e.rest > 0 && !canHaveMinHold(l.Mode):
+		return errors.New("bad MinHold")
 	case l.Mode != driver.Members:
 		return nil
 	}

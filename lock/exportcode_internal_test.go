@@ -25,69 +25,70 @@ func exportable() []driver.Lease {
 	for i := range many {
 		many[i] = fmt.Sprintf("%05d%s", i, strings.Repeat("m", MaxMemberBytes/MaxMembers-5))
 	}
-	keep := time.UnixMilli(1_700_000_000_123)
 	return []driver.Lease{
 		request(driver.Exclusive, nil),
 		request(driver.Exclusive, &driver.Attrs{Metadata: strings.Repeat("m", MaxMetadataLen)}),
-		request(driver.Exclusive, &driver.Attrs{KeepUntil: keep}),
 		request(driver.Read, nil),
 		request(driver.Write, &driver.Attrs{Metadata: "\n"}),
 		request(driver.Permit, &driver.Attrs{Limit: 1}),
 		request(driver.Permit, &driver.Attrs{Limit: MaxPermits, Permits: MaxPermits}),
 		request(driver.Members, &driver.Attrs{Members: []string{"\x00", "a", "b"}}),
-		request(driver.Members, &driver.Attrs{Members: many, Metadata: "many", KeepUntil: keep}),
+		request(driver.Members, &driver.Attrs{Members: many, Metadata: "many"}),
 	}
 }
 
 func TestAnExportedLeaseIsTheSame(t *testing.T) {
 	for _, want := range exportable() {
 		for _, state := range [][]byte{{}, []byte("state"), make([]byte, driver.MaxStateLen)} {
-			for _, unanswered := range []bool{false, true} {
-				want.Unanswered = unanswered
-				text := encodeLease(&want, state)
+			for _, rest := range []time.Duration{0, time.Millisecond, MaxTTL} {
+				want.Unanswered = rest > 0
+				e := exportedLease{lease: want, state: state}
+				if canHaveMinHold(want.Mode) {
+					e.rest = rest
+				}
+				text := e.encode()
 				assert.LessOrEqual(t, len(text), maxExport)
-				got, gotState, err := decodeLease(text)
+				got, err := decodeExported(text)
 				require.NoError(t, err)
-				assert.True(t, reflect.DeepEqual(want, got), "%v", want)
-				assert.Equal(t, state, gotState)
-				assert.Equal(t, text, encodeLease(&got, gotState))
+				assert.True(t, reflect.DeepEqual(&e, got), "%v", want)
+				assert.Equal(t, text, got.encode())
 			}
 		}
 	}
-	l := exportable()[0]
-	assert.LessOrEqual(t, len(encodeLease(&l, nil)), 200)
+	e := exportedLease{lease: exportable()[0]}
+	assert.LessOrEqual(t, len(e.encode()), 200)
 }
 
 func TestADamagedExportIsRefused(t *testing.T) {
-	l := exportable()[1]
-	text := encodeLease(&l, []byte("state"))
+	e := exportedLease{lease: exportable()[1], state: []byte("state")}
+	text := e.encode()
 	for i := range len(text) {
 		for _, bad := range []string{text[:i], text[i+1:], text[:i] + "A" + text[i:], text[:i] + string(text[i]^1) + text[i+1:], text[:i] + text[i+1:]} {
 			if bad == text {
 				continue
 			}
-			got, state, err := decodeLease(bad)
+			got, err := decodeExported(bad)
 			require.ErrorIs(t, err, ErrBadExport, "%d", i)
-			assert.Zero(t, got)
-			assert.Nil(t, state)
+			assert.Nil(t, got)
 		}
 	}
 	for _, bad := range []string{"", text + text, text + "\n", " " + text, strings.Repeat("x", 10), exportPrefix, exportPrefix + strings.Repeat("A", maxExport)} {
-		_, _, err := decodeLease(bad)
+		_, err := decodeExported(bad)
 		require.ErrorIs(t, err, ErrBadExport)
 	}
 }
 
 // A string whose digest is right is refused if no client can have made it.
 func TestAnExportThatNoClientMakesIsRefused(t *testing.T) {
-	change := func(f func(l *driver.Lease)) string {
-		l := exportable()[7]
-		attrs := *l.Attrs
+	changed := func(f func(e *exportedLease)) string {
+		e := &exportedLease{lease: exportable()[6]}
+		attrs := *e.lease.Attrs
 		attrs.Members = slices.Clone(attrs.Members)
-		l.Attrs = &attrs
-		f(&l)
-		return encodeLease(&l, nil)
+		e.lease.Attrs = &attrs
+		f(e)
+		return e.encode()
 	}
+	change := func(f func(l *driver.Lease)) string { return changed(func(e *exportedLease) { f(&e.lease) }) }
 	for name, text := range map[string]string{
 		"no key":           change(func(l *driver.Lease) { l.Key = "" }),
 		"long key":         change(func(l *driver.Lease) { l.Key = strings.Repeat("k", MaxKeyLen+1) }),
@@ -109,28 +110,32 @@ func TestAnExportThatNoClientMakesIsRefused(t *testing.T) {
 		"permits":          change(func(l *driver.Lease) { l.Mode, l.Attrs = driver.Permit, &driver.Attrs{Limit: 1, Permits: 2} }),
 		"no limit":         change(func(l *driver.Lease) { l.Mode, l.Attrs = driver.Permit, &driver.Attrs{} }),
 		"high limit":       change(func(l *driver.Lease) { l.Mode, l.Attrs = driver.Permit, &driver.Attrs{Limit: MaxPermits + 1} }),
-		"late keep":        change(func(l *driver.Lease) { l.Attrs.KeepUntil = time.UnixMilli(maxInstant + 1) }),
+		"long MinHold":     changed(func(e *exportedLease) { e.rest = MaxTTL + time.Millisecond }),
+		"MinHold of a reader": changed(func(e *exportedLease) {
+			e.lease.Mode, e.lease.Attrs, e.rest = driver.Read, nil, time.Millisecond
+		}),
+		"long state": changed(func(e *exportedLease) { e.state = make([]byte, driver.MaxStateLen+1) }),
 	} {
-		_, _, err := decodeLease(text)
+		_, err := decodeExported(text)
 		require.ErrorIs(t, err, ErrBadExport, name)
 	}
-	l := exportable()[0]
-	_, _, err := decodeLease(encodeLease(&l, make([]byte, driver.MaxStateLen+1)))
-	require.ErrorIs(t, err, ErrBadExport)
+	_, err := decodeExported(changed(func(*exportedLease) {}))
+	require.NoError(t, err)
 }
 
-// FuzzDecodeLease: any bytes with the right digest are refused, or are what encodeLease returns.
-func FuzzDecodeLease(f *testing.F) {
-	for _, l := range exportable()[:8] {
-		raw, err := base64.RawURLEncoding.DecodeString(encodeLease(&l, []byte("s"))[len(exportPrefix):])
+// FuzzDecodeExported: any bytes with the right digest are refused, or are what encode returns.
+func FuzzDecodeExported(f *testing.F) {
+	for _, l := range exportable()[:7] {
+		e := exportedLease{lease: l, state: []byte("s")}
+		raw, err := base64.RawURLEncoding.DecodeString(e.encode()[len(exportPrefix):])
 		require.NoError(f, err)
 		f.Add(raw[:len(raw)-exportSum])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text := exportPrefix + base64.RawURLEncoding.EncodeToString(append(slices.Clone(b), exportDigest(b)...))
-		l, state, err := decodeLease(text)
+		e, err := decodeExported(text)
 		if err == nil {
-			assert.Equal(t, text, encodeLease(&l, state))
+			assert.Equal(t, text, e.encode())
 		} else {
 			require.ErrorIs(t, err, ErrBadExport)
 		}

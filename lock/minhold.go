@@ -23,13 +23,15 @@ func (c *Client) checkKept(m driver.Mode) error {
 	switch {
 	case c.terms.MinHold == 0 || m == driver.Exclusive:
 		return nil
-	case m != driver.Members:
+	case !canHaveMinHold(m):
 		return fmt.Errorf("a lock of mode %v cannot have a MinHold: %w", m, errors.ErrUnsupported)
 	case !c.canKeep(m):
 		return fmt.Errorf("the store cannot keep a batch after its release (Terms.MinHold): %w", errors.ErrUnsupported)
 	}
 	return nil
 }
+
+func canHaveMinHold(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
 
 func (c *core) canKeep(m driver.Mode) bool {
 	keeper, ok := c.store.(driver.Keeper)

@@ -34,10 +34,15 @@ type Terms struct {
 
 	// MinHold keeps the lock taken for at least so long from the arrival of the store's answer
 	// that granted it, shortly before Lock or TryLock returns. A hook that blocks, and the
-	// other locks of a Multi, lie in between: each lock of a Multi counts from its own answer. If Unlock, or Close of the client, releases it earlier, it stays
-	// taken by nobody for the rest: nobody can acquire it, waiters keep their places, and
-	// Info.FreeIn shows the rest. So a job that several replicas start at about the same time
-	// runs once per period, even if it ends before the clock of the last replica starts it.
+	// other locks of a Multi, lie in between: each lock of a Multi counts from its own answer. If
+	// Unlock, or Close of the client, releases it earlier, it stays taken by nobody for the rest:
+	// nobody can acquire it, waiters keep their places, and Info.FreeIn shows the rest. So a job
+	// that several replicas start at about the same time runs once per period, even if it ends
+	// before the clock of the last replica starts it.
+	//
+	// MinHold counts on the monotonic clock of the holder, and the rest after the release on the
+	// clock of the store. Of a lock that another process resumes, Export passes on what is left;
+	// see [Client.Resume].
 	//
 	// MinHold does not delay others after a failure: the lock is free after one TTL if the
 	// holder crashes, and at once when the holder unlocks a lock that it has lost, except

@@ -18,6 +18,11 @@ import (
 // of the lease. The [Terms] of this client count from now on: a longer TTL extends the lease, a
 // shorter one takes nothing away, and MaxHold and Fixed count from Resume.
 //
+// The MinHold of the handle is the longer one of what was left of the exporter's at Export, and
+// that of this client. It counts on the monotonic clock of this process from the arrival of the
+// answer to Resume. No clocks of two processes are compared, so a clock that is wrong frees the
+// lock neither too early nor too late; the time between Export and Resume does not count.
+//
 // If the exporter has kept its handle, both processes hold the lock, and only they know that.
 // The first Unlock releases it for both. The other one is told by its next renewal, by default
 // within a third of its TTL, and until then believes that it holds the lock: as after
@@ -29,7 +34,8 @@ import (
 // in this store; it was released, lost, or taken away. It is ErrBadExport for a string that was
 // cut off or changed, before any IO; ErrUnavailable if the store gave no answer, of which one
 // failure is tolerated; ErrClosed; the cause of ctx if that ended; and errors.ErrUnsupported if
-// the store cannot resume leases. After an error the lease is as it was, or renewed once
+// the store cannot resume leases, or if this client has a MinHold and the lease is of a kind that
+// cannot have one. After an error the lease is as it was, or renewed once
 // more. Resume returns at the latest after one TTL for each of its two requests. No error shows
 // the string, which is a secret.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
@@ -39,27 +45,31 @@ func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if ctx == nil {
 		return nil, basic.ErrNilContext
 	}
-	lease, state, err := decodeLease(exported)
+	e, err := decodeExported(exported)
 	switch {
 	case err != nil:
 		return nil, err
 	case c.wrong != nil:
 		return nil, c.wrong
 	}
+	key, mode := e.lease.Key, e.lease.Mode
+	if err := c.checkKept(mode); err != nil {
+		return nil, failed("resume", key, err)
+	}
 	resume := func(ctx context.Context) (*Held, error) {
-		held, err := c.resume(ctx, lease, state)
+		held, err := c.resume(ctx, e)
 		if err != nil {
-			return nil, failed("resume", lease.Key, err)
+			return nil, failed("resume", key, err)
 		}
 		return held, nil
 	}
-	if o := c.observe(resumeKind(lease.Mode)); o != nil {
-		return o.call(ctx, lease.Key, resume)
+	if o := c.observe(resumeKind(mode)); o != nil {
+		return o.call(ctx, key, resume)
 	}
 	return resume(ctx)
 }
 
-func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (*Held, error) {
+func (c *Client) resume(ctx context.Context, e *exportedLease) (*Held, error) {
 	if ctx.Err() != nil {
 		return nil, causeOf(ctx)
 	}
@@ -71,8 +81,8 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (
 	if !ok {
 		return nil, errCannotExport
 	}
-	lease.TTL = c.terms.TTL
-	imported, err := exporter.Import(lease, state)
+	e.lease.TTL = c.terms.TTL
+	imported, err := exporter.Import(e.lease, e.state)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil, errCannotExport
@@ -84,7 +94,7 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (
 	defer stop()
 	err = &outcomeError{kind: ErrUnavailable}
 	for range 1 + maxFailures {
-		held, failure := c.tryResume(ctx, imported)
+		held, failure := c.tryResume(ctx, imported, max(e.rest, c.terms.MinHold))
 		switch {
 		case failure == nil:
 			return held, nil
@@ -100,7 +110,7 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease, state []byte) (
 }
 
 // tryResume renews the lease once and registers it with the watchdog.
-func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, error) {
+func (c *Client) tryResume(ctx context.Context, lease driver.Lease, minHold time.Duration) (*Held, error) {
 	bound := c.watchdog.Validity(lease.TTL)
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
 	defer cancel()
@@ -112,6 +122,9 @@ func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, erro
 	case renewal.Lost:
 		return nil, ErrNotHeld
 	case renewal.Renewed:
+		if minHold > 0 {
+			lease = keptUntil(lease, time.Now().Add(minHold)) // from the arrival of the answer, as for a grant
+		}
 		return c.register(lease, lease.Sent)
 	}
 	return nil, cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
