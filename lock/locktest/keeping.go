@@ -1,7 +1,6 @@
 package locktest
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -247,7 +246,7 @@ var keeping = []testCase{
 		f.pending(blocked)
 	})},
 	{name: "a_batch_with_MinHold", run: ifKeepsBatches(func(f *fixture) {
-		c := f.newKeepingClient(2 * f.TTL)
+		c := f.newClient().With(lock.Terms{MinHold: 2 * f.TTL})
 		require.NoError(f, f.lock(c.Batch(f.prefix+"g", "a", "b")).Unlock(f.ctx))
 		_, err := c.Batch(f.prefix+"g", "b", "c").TryLock(f.ctx)
 		require.ErrorIs(f, err, lock.ErrNotAcquired)
@@ -258,7 +257,7 @@ var keeping = []testCase{
 		f.acquire(f.batch("g", "d"))
 	})},
 	{name: "a_lock_with_MinHold", run: ifKeeper(func(f *fixture) {
-		c := f.newKeepingClient(2 * f.TTL)
+		c := f.newClient().With(lock.Terms{MinHold: 2 * f.TTL})
 		require.NoError(f, f.lock(c.Mutex(f.prefix+"k")).Unlock(f.ctx))
 		f.heldByOther("k")
 		// A lock that the caller did not get is not kept.
@@ -269,17 +268,4 @@ var keeping = []testCase{
 		require.NoError(f, h.Unlock(f.ctx))
 		f.acquire(f.request("a"))
 	})},
-}
-
-// newKeepingClient returns a client whose locks have a MinHold.
-func (f *fixture) newKeepingClient(minHold time.Duration) *lock.Client {
-	f.Helper()
-	store := struct {
-		driver.Store
-		driver.Keeper
-	}{f.store, f.store.(driver.Keeper)}
-	c, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: f.TTL, MinHold: minHold}})
-	require.NoError(f, err)
-	f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
-	return c
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,18 @@ var listing = []testCase{
 		f.expire()
 		assert.Empty(f, f.list(""))
 	}},
+	{name: "a_kept_lock_is_listed_until_it_is_free", ends: true, run: ifKeeper(func(f *fixture) {
+		var want []string
+		for _, mode := range f.keptModes() {
+			for name, keep := range map[string]time.Duration{"long": 100 * f.TTL, "short": f.TTL / 4} {
+				f.release(kept(f.acquire(f.any(mode, mode.String()+name)), keep))
+			}
+			want = append(want, mode.String()+"long")
+		}
+		time.Sleep(f.longest(f.TTL/4) + f.TTL/20 + 2*time.Millisecond)
+		slices.Sort(want)
+		assert.Equal(f, want, f.list(""))
+	})},
 	{name: "only_locks_are_listed", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			r := f.any(mode, mode.String())

@@ -39,8 +39,9 @@ func withoutClose(s driver.Store) driver.Store {
 		driver.Inspector
 		driver.Lister
 		driver.Exporter
+		driver.Keeper
 		driver.TTLLimiter
-	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.TTLLimiter)}
+	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Keeper), all.(driver.TTLLimiter)}
 }
 
 // lock acquires a lock and waits for it if necessary.

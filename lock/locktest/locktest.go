@@ -10,9 +10,11 @@
 //	}
 //
 // What the client does for every store alike has no case here, because a store cannot change
-// it: hooks, the text of an exported lease, MaxHold, and who waits for whom across keys. What
-// only some servers have, such as replicas that confirm and the check of a server's settings,
-// is tested with the store that has it.
+// it: hooks, the text of an exported lease, MaxHold, waits across keys, and what a loss does to
+// the work of the holder. Work under Held.Context is cancelled, and other work goes on and asks
+// Held.Valid. What only some servers have, such as replicas that confirm and the check of a
+// server's settings, is tested with the store that has it. So is driver.EventSource, because the
+// events that a store reports depend on the faults of its server.
 package locktest
 
 import (

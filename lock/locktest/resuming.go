@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -99,6 +100,28 @@ var resuming = []testCase{
 			require.NoError(f, next.Unlock(f.ctx))
 		}
 	})},
+	{name: "H1_a_resumed_lock_is_kept_after_its_release", run: ifKeeper(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+		long, none := lock.Terms{MinHold: 2 * f.TTL}, lock.Terms{MinHold: lock.NoMinHold}
+		for name, terms := range map[string]struct{ exporter, resumer lock.Terms }{"exporter": {long, none}, "resumer": {none, long}} {
+			c := f.newClient().With(terms.exporter)
+			locks := map[driver.Mode]lock.Locker{driver.Exclusive: c.Mutex(f.prefix + driver.Exclusive.String() + name)}
+			if slices.Contains(f.keptModes(), driver.Members) {
+				locks[driver.Members] = c.Batch(f.prefix+driver.Members.String()+name, "a", "b")
+			}
+			for mode, l := range locks {
+				h := f.lock(l)
+				secret, err := h.Export()
+				require.NoError(f, err)
+				r, err := other.With(terms.resumer).Resume(f.ctx, secret)
+				require.NoError(f, err)
+				require.NoError(f, h.Detach())
+				require.NoError(f, r.Unlock(f.ctx))
+				left := f.left(f.against(mode, mode.String()+name))
+				assert.LessOrEqual(f, left, 2*f.TTL+2*time.Millisecond, l)
+				assert.Greater(f, left, f.TTL*3/2, l)
+			}
+		}
+	}))},
 	{name: "an_export_keeps_its_store", run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
 		l := f.acquire(f.request("k"))
 		exporter := f.store.(driver.Exporter)
