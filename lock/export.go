@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -43,7 +44,8 @@ func (h *Held) Export() (string, error) {
 // reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a
 // [Multi] ends the handles of all its locks. Detach returns an error, and changes nothing, if the
 // handle had ended before: that of Err, or ErrNotHeld after Unlock. Unlock then releases the locks
-// that a Multi still holds.
+// that a Multi still holds. A lock of a Multi that is lost while Detach runs counts as lost after
+// it: Detach returns nil, and the process that has resumed the lock is told by its next renewal.
 func (h *Held) Detach() error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -107,12 +109,32 @@ func (g *multiHandle) export() (string, error) {
 	return "", failed("export", g.key(), fmt.Errorf("a Multi has several leases, export each of Held.Handles: %w", errors.ErrUnsupported))
 }
 
+// detach ends the handle first, unless it has ended before. So either all members are detached,
+// or none is and Unlock releases them.
 func (g *multiHandle) detach() error {
-	if err := g.err(); err != nil { // the other members stay held until Unlock
-		return err
-	}
+	_ = g.err() // records a loss before Detach
 	g.end(ErrDetached)
-	return forEach(g.members, (*Held).Detach)
+	if reason := context.Cause(g.ctx); reason != ErrDetached { //nolint:errorlint // the Detach of one member is another reason, with its key
+		return reason
+	}
+	g.detachMembers()
+	return nil
+}
+
+// detachMembers detaches all members that have not ended. A member that ends meanwhile counts as
+// ended after Detach, so its error does not keep the others.
+func (g *multiHandle) detachMembers() {
+	for _, h := range g.members {
+		inner, several := h.handle.(*multiHandle)
+		if !several {
+			_ = h.Detach()
+			continue
+		}
+		if h.used.CompareAndSwap(false, true) {
+			inner.end(ErrDetached)
+			inner.detachMembers()
+		}
+	}
 }
 
 // resumeKind returns the kind of lock that Hooks see for a lease in a mode. What the exporting
