@@ -39,6 +39,7 @@ func steppedOnce(c *Config)  { c.StepBack, c.Memory = 1, 2 }
 func queueEnds(c *Config)    { c.QueueEnds = true }
 func flights(c *Config)      { c.MaxDelay, c.Tombstone = 3, 3 }
 func minHold(c *Config)      { c.MinHold = 3 }
+func longLease(c *Config)    { c.TTL, c.Renews = 2, false }
 func someDrains(c *Config)   { c.Every = 16 }
 
 // Spaces are the configurations that are searched.
@@ -57,6 +58,7 @@ var Spaces = []Space{
 	space("the end of tombstones", bare, 82672, flights),
 	space("a minimum hold", bare, 134754, minHold, renews),
 	space("a lease that is resumed", resuming, 1723915, someDrains),
+	space("a lease that is resumed, a minimum hold", resumingKept, 673378, someDrains),
 	space("three owners", three, 2694271, noCrashes, someDrains),
 
 	long(space("a place that lasts as long as the lock, doubles", two, 1595963, placeOfTTL)),
@@ -68,6 +70,7 @@ var Spaces = []Space{
 	long(space("a minimum hold, a forced release", bare, 353556, minHold, forcedOnce)),
 	long(space("a minimum hold, the clock set back", bare, 1060713, minHold, steppedOnce, noCrashes)),
 	long(space("a minimum hold, three owners", three, 5982183, minHold, noCrashes, someDrains)),
+	long(space("a lease that is resumed, a minimum hold, two ticks", resumingKept, 3149020, longLease, noCrashes, someDrains)),
 	long(space("three owners that crash", three, 3024510, someDrains)),
 	long(space("three owners that crash and give up", three, 3979547, cancels, someDrains)),
 }

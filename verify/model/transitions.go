@@ -205,8 +205,5 @@ func (m *Model) clientTick(s *State) {
 			}
 		}
 	}
-	pass(&s.Guest.Left)
-	if call := &s.Guest.Renew; call.Stage != None && call.Age < m.TTL {
-		call.Age++
-	}
+	s.Guest.tick(m.TTL)
 }
