@@ -25,6 +25,9 @@ func (r *results) goals() bench.Table {
 		add("one goroutine, pairs/s ÷ redsync", "≥ 1", fmt.Sprintf("%.2f", own.Rate/peer.Rate), own.Rate >= peer.Rate)
 		add("one goroutine, client CPU ÷ redsync", "≤ 0.8", fmt.Sprintf("%.2f", own.ClientCPU/peer.ClientCPU), own.ClientCPU <= 0.8*peer.ClientCPU)
 	}
+	if peer = r.Uncontended[1][redislockPeer.name]; own.Rate > 0 && peer.Rate > 0 {
+		add("one goroutine, client CPU ÷ redislock", "≤ 1", fmt.Sprintf("%.2f", own.ClientCPU/peer.ClientCPU), own.ClientCPU <= peer.ClientCPU)
+	}
 	for _, n := range []int{2, 8, 64} {
 		h := r.HandOvers[n][leasewheelCandidate.name]
 		if h.Rate == 0 {
