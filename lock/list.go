@@ -23,8 +23,12 @@ import (
 // After an error, which comes with the key "", the loop ends. Errors are
 // errors.ErrUnsupported if the store cannot list its locks, ErrBadKey for a prefix with which
 // no key can begin, ErrClosed, the cause of ctx if that ended, and ErrUnavailable if the store
-// gave no answer or can no longer find all locks, for example because the masters of a
-// cluster changed meanwhile. Each loop over the iterator starts from the beginning.
+// gave no answer or can no longer find all locks, for example because a slot of a Redis Cluster
+// got another master meanwhile, or the server was restarted. Some changes of a server are seen by
+// no store: [redisstore.Store.List] names those of Redis, after which locks may be missing without
+// an error. Each loop over the iterator starts from the beginning.
+//
+// [redisstore.Store.List]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Store.List
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(key string, err error) bool) {
 		shown := make(map[string]struct{})

@@ -22,6 +22,7 @@ func TestContractOnACluster(t *testing.T) {
 	rdb := c.Client(t)
 	t.Run("contract", func(t *testing.T) { contract(t, rdb, rdb) })
 	t.Run("list", func(t *testing.T) { listingTheMasters(t, c, rdb) })
+	t.Run("list while slots move", func(t *testing.T) { listingMovedSlots(t, c, rdb) })
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
 	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })

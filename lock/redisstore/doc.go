@@ -101,8 +101,9 @@
 //	+hget +hset +hdel +hlen +hmget +hscan +unlink
 //
 // [Store.Inspect] needs +lrange, [Store.List] needs +scan, and [Options].Replicas needs
-// +wait. A database other than 0 needs +select, and a client
-// name needs +client|setname (+client before Redis 7). A cluster also needs
+// +wait. With +info, [Store.List] notices that the server was restarted or replaced, and so does
+// a loss that names its cause ([Store.ReportEvents]). A database other than 0 needs +select, and a
+// client name needs +client|setname (+client before Redis 7). A cluster also needs
 //
 //	+cluster|slots +asking
 //

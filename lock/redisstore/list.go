@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,9 +19,21 @@ var _ driver.Lister = (*Store)(nil)
 const keysPerScan = 500
 
 // List implements [driver.Lister] with SCAN. The calls visit all keys of the database, on
-// a cluster those of one master after another. Options.Timeout bounds each call. The first
-// call asks a cluster for its masters, and a later one returns an error if these have changed.
-// If a single server has been replaced or restarted between two calls, keys may be missing.
+// a cluster those of one master after another. Options.Timeout bounds each request: a call is
+// one, and on a cluster the first call and the last one of each master are two.
+//
+// List returns an error if locks may be missing because
+//
+//   - a slot of the cluster, or all slots of a master, have got another master since the first
+//     call. Each master is asked which slots it serves when all its keys have been visited;
+//   - a server was restarted or replaced while its keys were visited, for example by a
+//     fail-over of Sentinel, since a cursor of SCAN means nothing to another process. To notice
+//     that, the user needs the right to INFO. Without it, such a change goes unnoticed.
+//
+// Two changes of a cluster always go unnoticed, and locks may be missing after them. While a slot
+// is being moved, MIGRATE takes its keys to the new master one by one, before that master owns
+// the slot: List misses a key that was taken from a master that it has not visited to one that it
+// has. And a slot may be moved away and back. So do not rely on a List during a resharding.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	keys, next, err = s.list(ctx, prefix, cursor)
 	if err != nil {
@@ -39,15 +49,15 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 	case s.redis == nil:
 		return nil, "", rediskit.ErrZeroStore
 	}
-	masters, err := s.redis.AllMasters(ctx, cursor == "")
+	masters, owners, err := s.redis.AllMasters(ctx, cursor == "")
 	if err != nil {
 		return nil, "", rediskit.FromConn(err)
 	}
-	at, err := parseCursor(cursor, masters)
+	at, err := parseCursor(cursor, len(masters), owners)
 	if err != nil {
 		return nil, "", err
 	}
-	names, scanned, err := s.scan(ctx, masters[at.node], at.scan, s.listPattern(prefix))
+	names, at, err := s.scan(ctx, masters[at.node], at, s.listPattern(prefix))
 	if err != nil {
 		return nil, "", err
 	}
@@ -56,9 +66,11 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 			keys = append(keys, key)
 		}
 	}
-	at.scan = scanned
 	if at.scan == scanEnd {
-		at.node++
+		if err := s.checkOwners(ctx, masters[at.node], at.owners); err != nil {
+			return nil, "", err
+		}
+		at = listCursor{node: at.node + 1, scan: scanEnd, owners: at.owners}
 	}
 	if at.node < len(masters) {
 		next = at.String()
@@ -66,38 +78,68 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 	return keys, next, nil
 }
 
-// scan runs one SCAN on a node.
-func (s *Store) scan(ctx context.Context, n *redisconn.Node, cursor, pattern string) (names []string, next string, err error) {
-	call := &redisconn.Call{Script: listScript, Args: []any{nil, nil, 0, &cursor, &pattern, keysPerScan}}
-	until, err := s.runAll(ctx, n, []*redisconn.Call{call})
-	if err != nil {
-		return nil, "", err
+// checkOwners returns an error if a node knows of another distribution of the slots. It is called
+// when the keys of the node have been visited. A slot that the node had lost before goes to a
+// node that may have been visited already.
+func (s *Store) checkOwners(ctx context.Context, n *redisconn.Node, owners uint64) error {
+	now, err := s.redis.OwnersAt(ctx, n)
+	switch {
+	case err != nil:
+		return rediskit.FromConn(err)
+	case now != owners:
+		return errMastersChanged
 	}
-	if call.Err != nil {
-		return nil, "", rediskit.FromConn(s.redis.Explain(ctx, until, call.Err))
-	}
-	return parseScan(call.Reply)
+	return nil
 }
 
-// parseScan reads the reply of SCAN.
-func parseScan(reply any) (names []string, next string, err error) {
+// scan runs one SCAN on a node, at a cursor. It returns an error if the server is not the
+// process that the cursor comes from.
+func (s *Store) scan(ctx context.Context, n *redisconn.Node, at listCursor, pattern string) (names []string, next listCursor, err error) {
+	ask := ""
+	if at.scan == scanEnd || at.process != "" { // a server that has refused to tell is not asked again
+		ask = "1"
+	}
+	call := &redisconn.Call{Script: listScript, Args: []any{nil, nil, 0, &at.scan, &pattern, keysPerScan, &ask}}
+	until, err := s.runAll(ctx, n, []*redisconn.Call{call})
+	if err != nil {
+		return nil, at, err
+	}
+	if call.Err != nil {
+		return nil, at, rediskit.FromConn(s.redis.Explain(ctx, until, call.Err))
+	}
+	names, scan, process, err := parseScan(call.Reply)
+	switch {
+	case err != nil:
+		return nil, at, err
+	case at.scan != scanEnd && process != at.process:
+		return nil, at, errServerReplaced
+	}
+	return names, listCursor{node: at.node, scan: scan, owners: at.owners, process: process}, nil
+}
+
+// parseScan reads the reply of the list script.
+func parseScan(reply any) (names []string, next, process string, err error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 2 {
-		return nil, "", rediskit.UnexpectedReply(reply)
+	if !ok || len(items) != 3 {
+		return nil, "", "", rediskit.UnexpectedReply(reply)
 	}
 	next, okNext := items[0].(string)
 	list, okList := items[1].([]any)
-	if _, bad := strconv.ParseUint(next, 10, 64); !okNext || bad != nil || !okList {
-		return nil, "", rediskit.UnexpectedReply(reply)
+	process, okProcess := items[2].(string)
+	if _, bad := strconv.ParseUint(next, 10, 64); !okNext || bad != nil || !okList || !okProcess || len(process) > maxProcess {
+		return nil, "", "", rediskit.UnexpectedReply(reply)
 	}
 	names = make([]string, len(list))
 	for i, item := range list {
 		if names[i], ok = item.(string); !ok {
-			return nil, "", rediskit.UnexpectedReply(reply)
+			return nil, "", "", rediskit.UnexpectedReply(reply)
 		}
 	}
-	return names, next, nil
+	return names, next, process, nil
 }
+
+// maxProcess bounds the run_id of a server, which has 40 characters. A cursor has at most 1,024.
+const maxProcess = 100
 
 // listPattern returns the pattern of SCAN for the locks whose names begin with prefix. The
 // key of a lock ends with a brace, and the suffixes of all other keys do not; see keys.
@@ -123,46 +165,43 @@ const scanEnd = "0"
 type listCursor struct {
 	node    int    // index of a master
 	scan    string // cursor of SCAN there
-	masters uint64 // a hash of the addresses of all masters
+	owners  uint64 // a hash of the owners of all slots
+	process string // run_id of the server that scan comes from; "" at the start, or if it is not known
 }
 
 // String returns the cursor as text.
-func (c listCursor) String() string { return fmt.Sprintf("%x.%d.%s", c.masters, c.node, c.scan) }
+func (c listCursor) String() string {
+	return fmt.Sprintf("%x.%d.%s.%s", c.owners, c.node, c.scan, c.process)
+}
 
-// parseCursor reads a cursor. It returns an error if the masters are not those that
-// the cursor was made for.
-func parseCursor(text string, masters []*redisconn.Node) (listCursor, error) {
-	at := listCursor{scan: scanEnd, masters: hashOf(masters)}
+// parseCursor reads a cursor. It returns an error if the owners of the slots are not those that
+// the cursor was made for. masters is the number of masters.
+func parseCursor(text string, masters int, owners uint64) (listCursor, error) {
+	at := listCursor{scan: scanEnd, owners: owners}
 	if text == "" {
 		return at, nil
 	}
 	var of listCursor
 	parts := strings.Split(text, ".")
-	bad := len(parts) != 3
+	bad := len(parts) != 4
 	if !bad {
 		var errs [3]error
-		of.masters, errs[0] = strconv.ParseUint(parts[0], 16, 64)
+		of.owners, errs[0] = strconv.ParseUint(parts[0], 16, 64)
 		of.node, errs[1] = strconv.Atoi(parts[1])
 		_, errs[2] = strconv.ParseUint(parts[2], 10, 64)
-		of.scan = parts[2]
+		of.scan, of.process = parts[2], parts[3]
 		bad = errors.Join(errs[:]...) != nil
 	}
 	switch {
 	case bad:
 		return at, errors.New("the cursor is not one of List")
-	case of.masters != at.masters, of.node < 0, of.node >= len(masters):
+	case of.owners != at.owners, of.node < 0, of.node >= masters:
 		return at, errMastersChanged
 	}
 	return of, nil
 }
 
-var errMastersChanged = errors.New("the masters of the cluster have changed; list again from the start")
-
-// hashOf returns a hash of the addresses of nodes.
-func hashOf(nodes []*redisconn.Node) uint64 {
-	h := fnv.New64a()
-	for _, n := range nodes {
-		_, _ = h.Write(slices.Concat([]byte(n.Addr()), []byte{0}))
-	}
-	return h.Sum64()
-}
+var (
+	errMastersChanged = errors.New("slots of the cluster have changed their masters; list again from the start")
+	errServerReplaced = errors.New("the server was restarted or replaced; list again from the start")
+)

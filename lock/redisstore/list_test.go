@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -111,28 +113,113 @@ func listingTheMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterCli
 	_, next, err := s.List(t.Context(), "", "")
 	require.NoError(t, err)
 	require.NotEmpty(t, next)
-	masters, err := s.redis.AllMasters(t.Context(), false)
+	_, owners, err := s.redis.AllMasters(t.Context(), false)
 	require.NoError(t, err)
-	_, _, err = s.List(t.Context(), "", listCursor{scan: "0", masters: hashOf(masters[1:])}.String())
+	_, _, err = s.List(t.Context(), "", listCursor{scan: "0", owners: owners + 1}.String())
 	require.ErrorIs(t, err, errMastersChanged)
-	_, _, err = s.List(t.Context(), "", listCursor{scan: "0", node: len(masters), masters: hashOf(masters)}.String())
+	_, _, err = s.List(t.Context(), "", listCursor{scan: "0", node: len(c.Masters), owners: owners}.String())
 	require.ErrorIs(t, err, errMastersChanged)
+}
+
+// listingMovedSlots moves a slot, between two calls of List, from a master whose keys have not
+// been visited to the one whose keys have. The set of masters stays the same, and the store
+// does not hear of the move. The end of the List would miss the lock in the slot.
+func listingMovedSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	s := newStore(t, rdb, &Options{Timeout: long, Prefix: "moved:"})
+	acquireAll(t, s, "k", 30)
+	masters, _, err := s.redis.AllMasters(t.Context(), true)
+	require.NoError(t, err)
+	server := func(n *redisconn.Node) *testredis.Server {
+		return c.Masters[slices.IndexFunc(c.Masters, func(m *testredis.Server) bool { return m.Addr() == n.Addr() })]
+	}
+	for _, from := range masters[1:] {
+		moving := "k0"
+		for i := 1; serverOf(t, c, s.lockKey(moving)) != server(from); i++ {
+			moving = fmt.Sprint("k", i)
+		}
+		first, next, err := s.List(t.Context(), "", "")
+		require.NoError(t, err)
+		require.NotContains(t, first, moving)
+		require.True(t, strings.Contains(next, ".1.0."), "the first master is complete: %q", next)
+
+		slot := int(redisconn.SlotOf(s.lockKey(moving)))
+		require.NoError(t, c.Move(t.Context(), slot, server(from), server(masters[0])))
+		for err == nil && next != "" {
+			_, next, err = s.List(t.Context(), "", next)
+		}
+		require.ErrorIs(t, err, errMastersChanged)
+		require.NoError(t, c.Agree(t.Context(), slot, server(masters[0])))
+		assert.Contains(t, listAll(t, s, ""), moving, "another List finds it")
+	}
+}
+
+// manyKeys makes keys that are no locks, so that a List takes several calls.
+func manyKeys(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range 5 * keysPerScan {
+			p.Set(ctx, fmt.Sprint("other", i), "", 0)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// A cursor of SCAN means nothing to another process, which may also have lost keys.
+func TestAListDoesNotGoOnOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	rdb := srv.Client(t)
+	manyKeys(t, rdb)
+	s := newStore(t, rdb, &Options{Timeout: long})
+	_, next, err := s.List(t.Context(), "", "")
+	require.NoError(t, err)
+	_, next, err = s.List(t.Context(), "", next)
+	require.NoError(t, err, "the same server")
+	require.NoError(t, srv.Restart())
+	require.Eventually(t, func() bool { // the first requests may fail with the connections to the old process
+		_, _, err = s.List(t.Context(), "", next)
+		return err == nil || errors.Is(err, errServerReplaced)
+	}, 30*time.Second, time.Millisecond)
+	require.ErrorIs(t, err, errServerReplaced)
+}
+
+// A user who may not ask which process answers is refused once in each List.
+func TestAListWithoutTheRightToInfo(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	admin := srv.Client(t)
+	if !hasUsers(t, admin) {
+		t.Skip("there are no rights before Redis 6")
+	}
+	manyKeys(t, admin)
+	s := newStore(t, limited(t, admin), &Options{Prefix: "lw:"})
+	acquire(t, s, request("k"))
+	assert.Equal(t, []string{"k"}, listAll(t, s, ""))
+	var refused int64
+	for _, entry := range admin.ACLLog(t.Context(), 100).Val() {
+		if entry.Object == "info" {
+			refused += entry.Count
+		}
+	}
+	assert.EqualValues(t, 1, refused)
 }
 
 func TestListCursors(t *testing.T) {
 	t.Parallel()
-	s, _ := sharedStore(t)
-	one := []*redisconn.Node{s.redis.SingleNode()}
-	at, err := parseCursor(listCursor{scan: "17", masters: hashOf(one)}.String(), one)
+	want := listCursor{scan: "17", owners: 0xabc, process: "0f"}
+	at, err := parseCursor(want.String(), 1, 0xabc)
 	require.NoError(t, err)
-	assert.Equal(t, "17", at.scan)
-	hash := fmt.Sprintf("%x", hashOf(one))
-	for _, bad := range []string{".", "..", "0", hash, hash + ".0", hash + ".0.", hash + ".0.-1", hash + ".0.x", hash + ".x.0", "x.0.0", hash + ".0.0.0"} {
-		_, err := parseCursor(bad, one)
+	assert.Equal(t, want, at)
+	for _, bad := range []string{
+		".", "..", "...", "0", "abc", "abc.0", "abc.0.", "abc.0.0", "abc.0..", "abc.0.-1.", "abc.0.x.", "abc.x.0.", "x.0.0.", "abc.0.0.0.0",
+	} {
+		_, err := parseCursor(bad, 1, 0xabc)
 		require.ErrorContains(t, err, "not one of List", bad)
 	}
-	for _, moved := range []string{hash + ".1.0", hash + ".-1.0", "1.0.0"} {
-		_, err := parseCursor(moved, one)
+	for _, moved := range []string{"abc.1.0.", "abc.-1.0.", "1.0.0."} {
+		_, err := parseCursor(moved, 1, 0xabc)
 		require.ErrorIs(t, err, errMastersChanged, moved)
 	}
 }
@@ -143,21 +230,25 @@ func TestStrangeRepliesToList(t *testing.T) {
 		nil, "0", int64(0),
 		[]any{},
 		[]any{"0"},
-		[]any{"0", "k"},
-		[]any{int64(0), []any{}},
-		[]any{"-1", []any{}},
-		[]any{"", []any{}},
-		[]any{"0", []any{int64(1)}},
-		[]any{"0", []any{"k", nil}},
-		[]any{"0", []any{}, "0"},
+		[]any{"0", []any{}},
+		[]any{"0", "k", ""},
+		[]any{int64(0), []any{}, ""},
+		[]any{"-1", []any{}, ""},
+		[]any{"", []any{}, ""},
+		[]any{"0", []any{int64(1)}, ""},
+		[]any{"0", []any{"k", nil}, ""},
+		[]any{"0", []any{}, int64(0)},
+		[]any{"0", []any{}, strings.Repeat("a", 101)},
+		[]any{"0", []any{}, "", "0"},
 	} {
-		_, _, err := parseScan(reply)
+		_, _, _, err := parseScan(reply)
 		require.Error(t, err, "%v", reply)
 	}
-	names, next, err := parseScan([]any{"18446744073709551615", []any{"a", "b"}})
+	names, next, process, err := parseScan([]any{"18446744073709551615", []any{"a", "b"}, "0f"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b"}, names)
 	assert.Equal(t, "18446744073709551615", next)
+	assert.Equal(t, "0f", process)
 }
 
 func TestListOfAStoreThatCannotBeUsed(t *testing.T) {

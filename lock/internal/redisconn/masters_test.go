@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 func addrsOf(nodes []*Node) []string {
@@ -22,11 +24,14 @@ func addrsOf(nodes []*Node) []string {
 func TestMastersOfOneServer(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, shared.Server(t).Client(t), Options{})
-	nodes, err := c.AllMasters(t.Context(), true)
+	nodes, _, err := c.AllMasters(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, []*Node{c.SingleNode()}, nodes)
+	owners, err := c.OwnersAt(t.Context(), c.SingleNode())
+	require.NoError(t, err)
+	assert.Zero(t, owners)
 	require.NoError(t, closeClient(c))
-	_, err = c.AllMasters(t.Context(), true)
+	_, _, err = c.AllMasters(t.Context(), true)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -53,25 +58,87 @@ func TestMastersOfACluster(t *testing.T) {
 		slots.Store(&all)
 	}
 	c := newClient(t, rdb, Options{})
-	_, err := c.AllMasters(t.Context(), true)
+	_, _, err := c.AllMasters(t.Context(), true)
 	require.ErrorIs(t, err, errNoSlots)
-	_, err = c.AllMasters(t.Context(), false)
+	_, _, err = c.AllMasters(t.Context(), false)
 	require.ErrorContains(t, err, "no node of the cluster serves slot 0")
 
 	serve(SlotCount-1, "b:1", "c:1", "b:1", "a:1")
-	nodes, err := c.AllMasters(t.Context(), true)
+	nodes, _, err := c.AllMasters(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, addrsOf(nodes))
 
 	serve(SlotCount-1, "b:1", "d:1")
-	nodes, err = c.AllMasters(t.Context(), false)
+	nodes, _, err = c.AllMasters(t.Context(), false)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, addrsOf(nodes), "the cluster is not asked")
-	nodes, err = c.AllMasters(t.Context(), true)
+	nodes, _, err = c.AllMasters(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b:1", "d:1"}, addrsOf(nodes))
 
 	serve(SlotCount-2, "b:1", "d:1")
-	_, err = c.AllMasters(t.Context(), true)
+	_, _, err = c.AllMasters(t.Context(), true)
 	require.ErrorContains(t, err, "no node of the cluster serves slot 16383")
+}
+
+// The hash says which node serves which slot, however the ranges are cut.
+func TestOwnersOfSlots(t *testing.T) {
+	t.Parallel()
+	var slots []redis.ClusterSlot
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }})
+	defer rdb.Close()
+	c := newClient(t, rdb, Options{})
+	serve := func(lasts []int, addrs ...string) {
+		slots = nil
+		start := 0
+		for i, last := range append(lasts, SlotCount-1) {
+			slots = append(slots, redis.ClusterSlot{Start: start, End: last, Nodes: []redis.ClusterNode{{Addr: addrs[i]}}})
+			start = last + 1
+		}
+	}
+	serve([]int{99}, "a:1", "b:1")
+	nodes, owners, err := c.AllMasters(t.Context(), true)
+	require.NoError(t, err)
+	asked := func() uint64 {
+		got, err := c.OwnersAt(t.Context(), nodes[0])
+		require.NoError(t, err)
+		return got
+	}
+	assert.Equal(t, owners, asked())
+	serve([]int{50, 99, 1000}, "a:1", "a:1", "b:1", "b:1")
+	assert.Equal(t, owners, asked(), "the same in other ranges")
+	serve([]int{100}, "a:1", "b:1")
+	assert.NotEqual(t, owners, asked(), "a slot has moved")
+	serve([]int{99}, "b:1", "a:1")
+	assert.NotEqual(t, owners, asked(), "all slots have moved")
+	serve([]int{99}, "a:1", "c:1")
+	assert.NotEqual(t, owners, asked(), "another node")
+	_, same, err := c.AllMasters(t.Context(), false)
+	require.NoError(t, err)
+	assert.Equal(t, owners, same, "the client goes on with the slots that it knows")
+	serve([]int{99}, "a:1", "b:1")
+	slots = slots[1:]
+	assert.NotEqual(t, owners, asked(), "a slot without a master")
+}
+
+func TestOwnersThatANodeNames(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 2, false)
+	c := newClient(t, cluster.Client(t), Options{})
+	nodes, owners, err := c.AllMasters(t.Context(), true)
+	require.NoError(t, err)
+	for _, n := range nodes {
+		got, err := c.OwnersAt(t.Context(), n)
+		require.NoError(t, err)
+		assert.Equal(t, owners, got)
+	}
+	require.NoError(t, cluster.Move(t.Context(), 0, cluster.Masters[0], cluster.Masters[1]))
+	for _, n := range nodes {
+		got, err := c.OwnersAt(t.Context(), n)
+		require.NoError(t, err)
+		assert.NotEqual(t, owners, got)
+	}
+	require.NoError(t, closeClient(c))
+	_, err = c.OwnersAt(t.Context(), nodes[0])
+	require.ErrorIs(t, err, ErrClosed)
 }

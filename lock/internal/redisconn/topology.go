@@ -225,20 +225,13 @@ func (c *cluster) readSlotsFrom(n *Node) ([]redis.ClusterSlot, error) {
 func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 	var masters [SlotCount]*Node
 	serving := make(map[*Node]bool)
-	for _, r := range slots {
-		if len(r.Nodes) == 0 || r.Start < 0 || r.End >= SlotCount {
-			continue
-		}
-		addr, ok := resolveAddr(source, r.Nodes[0].Addr) // the first node is the master
-		if !ok {
-			continue
-		}
+	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
 		n := c.node(addr)
 		serving[n] = true
 		for slot := r.Start; slot <= r.End; slot++ {
 			masters[slot] = n
 		}
-	}
+	})
 	if len(serving) == 0 {
 		return errors.New("no slot of the cluster has a known master")
 	}
@@ -257,6 +250,19 @@ func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 	c.noteReplicas(source, slots)
 	c.retire(serving)
 	return nil
+}
+
+// eachMaster calls f with each range of slots that has a known master, and the address of
+// that. source is the node that has returned the slots.
+func eachMaster(slots []redis.ClusterSlot, source string, f func(r redis.ClusterSlot, addr string)) {
+	for _, r := range slots {
+		if len(r.Nodes) == 0 || r.Start < 0 || r.End >= SlotCount {
+			continue
+		}
+		if addr, ok := resolveAddr(source, r.Nodes[0].Addr); ok { // the first node is the master
+			f(r, addr)
+		}
+	}
 }
 
 // retire records which nodes serve slots. It closes nodes that have not served any for

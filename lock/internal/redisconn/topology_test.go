@@ -58,8 +58,11 @@ func TestARequestDuringARefreshIsAnsweredByAnother(t *testing.T) {
 
 func TestMastersAreReadAfterTheCall(t *testing.T) {
 	for name, read := range map[string]func(context.Context, *Client) ([]*Node, error){
-		"AllMasters": func(ctx context.Context, c *Client) ([]*Node, error) { return c.AllMasters(ctx, true) },
-		"Masters":    func(ctx context.Context, c *Client) ([]*Node, error) { return c.Masters(ctx) },
+		"AllMasters": func(ctx context.Context, c *Client) ([]*Node, error) {
+			nodes, _, err := c.AllMasters(ctx, true)
+			return nodes, err
+		},
+		"Masters": func(ctx context.Context, c *Client) ([]*Node, error) { return c.Masters(ctx) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c, slots := newSlowCluster(t)
