@@ -139,7 +139,8 @@ func (h *Held) Token() uint64 {
 	return h.handle.token()
 }
 
-// Replicas returns how many replicas of the server had confirmed the lock when it was acquired.
+// Replicas returns how many replicas of the server had confirmed the lock when it was acquired, or
+// resumed by [Client.Resume].
 // It reports false if that is not known, because the store was not told to ask
 // ([redisstore.Options].Replicas) or got no answer. A replica that has confirmed the lock may
 // not be the one that a fail-over promotes. For a [Multi] Replicas returns the least of its

@@ -30,6 +30,11 @@ import (
 // process call [Held.Detach] once the other one has resumed the lease. While two processes
 // have the lease, neither may call [RWMutex.Downgrade].
 //
+// A store that asks replicas to confirm a lock asks them to confirm the renewal, too, and
+// [Held.Replicas] tells how many have. If more are required, the error is ErrUnavailable. The lock
+// is not released then: it belongs to the exporter, who may still hold it. Resume can be called
+// again.
+//
 // The error is ErrNotHeld if the store says that the lease is not held any more, or never was
 // in this store; it was released, lost, or taken away. It is ErrBadExport for a string that was
 // cut off or changed, before any IO; ErrUnavailable if the store gave no answer, of which one
@@ -102,30 +107,45 @@ func (c *Client) resume(ctx context.Context, e *exportedLease) (*Held, error) {
 			return nil, failure
 		}
 		err = failure
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.As(err, new(*driver.ReplicasError)) { // another try would find no more replicas
 			break
 		}
 	}
 	return nil, c.reveal(caller, err)
 }
 
-// tryResume renews the lease once and registers it with the watchdog.
+// tryResume asks the store once and registers the lease with the watchdog.
 func (c *Client) tryResume(ctx context.Context, lease driver.Lease, minHold time.Duration) (*Held, error) {
 	bound := c.watchdog.Validity(lease.TTL)
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
 	defer cancel()
 	lease.Sent = time.Now()
+	resumed, err := c.askResume(ctx, lease)
+	c.health.record(err, lease.Sent, false)
+	if err != nil {
+		return nil, err
+	}
+	if minHold > 0 {
+		resumed = keptUntil(resumed, time.Now().Add(minHold)) // from the arrival of the answer, as for a grant
+	}
+	return c.register(resumed, resumed.Sent)
+}
+
+// askResume calls Resume of the store, or Renew if the store has none.
+func (c *Client) askResume(ctx context.Context, lease driver.Lease) (driver.Lease, error) {
+	if resumer, ok := c.store.(driver.Resumer); ok {
+		resumed, err := resumer.Resume(ctx, lease)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return resumed, err
+		}
+	}
 	var out [1]renewal.Outcome
 	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])
-	c.health.record(err, lease.Sent, false)
 	switch out[0] {
 	case renewal.Lost:
-		return nil, ErrNotHeld
+		return lease, ErrNotHeld
 	case renewal.Renewed:
-		if minHold > 0 {
-			lease = keptUntil(lease, time.Now().Add(minHold)) // from the arrival of the answer, as for a grant
-		}
-		return c.register(lease, lease.Sent)
+		return lease, nil
 	}
-	return nil, cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
+	return lease, cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
 }

@@ -4,7 +4,7 @@
 // only, and [Observe] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [Unordered],
-// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Addresser],
+// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer], [Addresser],
 // [TTLLimiter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores
 // implements all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped
 // store lacks; Lane returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits the

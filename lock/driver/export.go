@@ -1,5 +1,7 @@
 package driver
 
+import "context"
+
 // MaxStateLen is the maximum number of bytes that Export of an Exporter returns.
 const MaxStateLen = 64 << 10
 
@@ -18,4 +20,17 @@ type Exporter interface {
 	// held. The fields of the lease, and state, come from a string that anyone may have
 	// changed: Import returns an error for what no Export returns.
 	Import(l Lease, state []byte) (Lease, error)
+}
+
+// Resumer is implemented by a Store for which a lease that another process takes over is more than
+// one more renewal: its replicas confirm an acquisition, for example, and Resume is one.
+type Resumer interface {
+	// Resume renews a lease that Import has returned, as Renew does, and then does what Acquire
+	// does after a grant. It returns the lease with Sent, and with Replicas if they were asked.
+	//
+	// The error is ErrNotHeld if the lease is not held, and a *ReplicasError if too few replicas
+	// have confirmed it. After any error the lease may have been renewed. The client never
+	// releases it then, because it still belongs to the process that has exported it. If Resume
+	// returns errors.ErrUnsupported, the client calls Renew.
+	Resume(ctx context.Context, l Lease) (Lease, error)
 }

@@ -25,7 +25,8 @@ var errNotReturned = errors.New("lock: the store has not returned from the call"
 // may be nil.
 //
 // A "renew" is one call for a batch of leases, of which Op.Count is the number. Its error
-// is nil if the store has answered, even if leases are lost. A "release" of several
+// is nil if the store has answered, even if leases are lost. The Resume of a Resumer is a "renew"
+// too, with the error ErrNotHeld for a lease that is lost. A "release" of several
 // leases has the first error of a lease. A "wait" lasts until the lock is granted. Many
 // errors are not faults of the store: *HeldError, ErrNotHeld and the causes of contexts.
 //
@@ -191,6 +192,18 @@ func (o *observedStore) Import(l Lease, state []byte) (Lease, error) {
 		return exporter.Import(l, state)
 	}
 	return Lease{}, errors.ErrUnsupported
+}
+
+func (o *observedStore) Resume(ctx context.Context, l Lease) (resumed Lease, err error) {
+	resumer, ok := o.store.(Resumer)
+	if !ok {
+		return Lease{}, errors.ErrUnsupported
+	}
+	err = o.call(ctx, Op{"renew", l.Key, 1}, func(ctx context.Context) error {
+		resumed, err = resumer.Resume(ctx, l)
+		return err
+	})
+	return resumed, err
 }
 
 func (o *observedStore) Addresses() []string {

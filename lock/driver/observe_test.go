@@ -45,6 +45,7 @@ var optional = map[string]reflect.Type{
 	"MetadataSetter": reflect.TypeFor[driver.MetadataSetter](),
 	"Keeper":         reflect.TypeFor[driver.Keeper](),
 	"Exporter":       reflect.TypeFor[driver.Exporter](),
+	"Resumer":        reflect.TypeFor[driver.Resumer](),
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
 	"Explainer":      reflect.TypeFor[renewal.Explainer[driver.Lease]](),
 	"Addresser":      reflect.TypeFor[driver.Addresser](),
@@ -123,6 +124,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"Lane", []any{one[0]}, driver.Op{}},
 		{"Export", []any{one[0]}, driver.Op{}},
 		{"Import", []any{one[0], []byte("state")}, driver.Op{}},
+		{"Resume", []any{one[0]}, driver.Op{Name: "renew", Key: "k", Count: 1}},
 		{"Addresses", nil, driver.Op{}},
 		{"CanKeep", []any{driver.Members}, driver.Op{}},
 		{"TTLLimits", nil, driver.Op{}},
@@ -197,6 +199,8 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	_, err = s.(driver.Exporter).Export(driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	_, err = s.(driver.Exporter).Import(driver.Lease{}, nil)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = s.(driver.Resumer).Resume(ctx, driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.Empty(t, s.(driver.Addresser).Addresses())
 	assert.False(t, s.(driver.Keeper).CanKeep(driver.Exclusive))
@@ -414,6 +418,10 @@ func (s *completeStore) Export(driver.Lease) ([]byte, error) {
 
 func (s *completeStore) Import(driver.Lease, []byte) (driver.Lease, error) {
 	return driver.Lease{}, s.record(context.Background(), "Import")
+}
+
+func (s *completeStore) Resume(ctx context.Context, _ driver.Lease) (driver.Lease, error) {
+	return driver.Lease{}, s.record(ctx, "Resume")
 }
 
 func (s *completeStore) TTLLimits() driver.TTLLimits {

@@ -2,9 +2,10 @@ package driver
 
 import "fmt"
 
-// ReplicasError is the error of an Acquire, a Wait or a Renew that too few replicas of the
-// server have confirmed. It matches ErrUnavailable. The server has the lock, so the client
-// calls Release for the owner. After a Renew the client still holds the lock.
+// ReplicasError is the error of an Acquire, a Wait, a Resume or a Renew that too few replicas of
+// the server have confirmed. It matches ErrUnavailable. The server has the lock, so the client
+// calls Release for the owner. After a Renew the client still holds the lock, and after a Resume
+// the process that has exported it does.
 type ReplicasError struct {
 	Want, Got int
 	Err       error // why it is not known how many have; nil if Got have

@@ -224,6 +224,23 @@ func (f *Faulty) Import(l driver.Lease, state []byte) (driver.Lease, error) {
 	return driver.Lease{}, errors.ErrUnsupported
 }
 
+// Resume implements [driver.Resumer] if the underlying store does. It calls Before and After with
+// Renew.
+func (f *Faulty) Resume(ctx context.Context, l driver.Lease) (driver.Lease, error) {
+	resumer, ok := f.Store.(driver.Resumer)
+	if !ok {
+		return driver.Lease{}, errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Renew); err != nil {
+		return driver.Lease{}, err
+	}
+	resumed, err := resumer.Resume(ctx, l)
+	if lost := call(ctx, f.After, Renew); lost != nil {
+		return driver.Lease{}, lost
+	}
+	return resumed, err
+}
+
 // Close closes the underlying store if it can be closed.
 func (f *Faulty) Close() error {
 	if closer, ok := f.Store.(io.Closer); ok {

@@ -40,8 +40,12 @@ func withoutClose(s driver.Store) driver.Store {
 		driver.Lister
 		driver.Exporter
 		driver.Keeper
+		driver.Resumer
 		driver.TTLLimiter
-	}{all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Keeper), all.(driver.TTLLimiter)}
+	}{
+		all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Keeper),
+		all.(driver.Resumer), all.(driver.TTLLimiter),
+	}
 }
 
 // lock acquires a lock and waits for it if necessary.

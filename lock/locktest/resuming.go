@@ -122,6 +122,30 @@ var resuming = []testCase{
 			}
 		}
 	}))},
+	{name: "a_lease_that_is_resumed_is_that_of_its_exporter", run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
+		resumer := withoutClose(f.store).(driver.Resumer)
+		for _, mode := range f.allModes() {
+			l := f.acquire(f.any(mode, mode.String()))
+			bare := driver.Lease{Request: l.Request, Token: l.Token}
+			state, err := f.store.(driver.Exporter).Export(l)
+			require.NoError(f, err)
+			imported, err := f.store.(driver.Exporter).Import(bare, state)
+			require.NoError(f, err)
+			began := time.Now()
+			resumed, err := resumer.Resume(f.ctx, imported)
+			if errors.Is(err, errors.ErrUnsupported) {
+				f.Log("skipped: the store is no driver.Resumer")
+				return
+			}
+			require.NoError(f, err, mode)
+			assert.Equal(f, []any{l.Request, l.Token}, []any{resumed.Request, resumed.Token}, mode)
+			assert.False(f, resumed.Sent.Before(began), mode)
+			assert.Equal(f, []outcome{renewed, renewed}, f.renew(resumed, l), mode)
+			require.NoError(f, f.store.Release(f.ctx, l))
+			_, err = resumer.Resume(f.ctx, imported)
+			require.ErrorIs(f, err, driver.ErrNotHeld, mode)
+		}
+	})},
 	{name: "an_export_keeps_its_store", run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
 		l := f.acquire(f.request("k"))
 		exporter := f.store.(driver.Exporter)

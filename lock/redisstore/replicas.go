@@ -14,6 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
+var _ driver.Resumer = (*Store)(nil)
+
 // Replicas is a policy: how many replicas must confirm a lock. The zero value asks none of
 // them. Confirmations make it rarer that a fail-over forgets a lock; they do not exclude it,
 // because the promoted replica may be one that has not confirmed. Fencing tokens still
@@ -29,8 +31,9 @@ type Replicas struct {
 
 	// Require makes an acquisition fail if fewer have confirmed it in time, or if it is not
 	// known how many have. The error is a *driver.ReplicasError, which matches
-	// driver.ErrUnavailable, and the client gives the lock back at once. Without Require the
-	// number is only reported, by Held.Replicas and by [Store.ReplicaStats].
+	// driver.ErrUnavailable, and the client gives the lock back at once, except after
+	// Client.Resume: then the lock belongs to the process that has exported it. Without Require
+	// the number is only reported, by Held.Replicas and by [Store.ReplicaStats].
 	Require bool
 
 	// Renewals asks for each batch of renewals, too. With Require, renewals that are not
@@ -105,30 +108,10 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))
 	bounded, cancel := context.WithTimeoutCause(ctx, bound, redisconn.NoAnswerError(bound))
 	defer cancel()
-	var out [1]renewal.Outcome
-	f := renewCalls.Get().(*renewCall)
-	f.acks = true
-	sent := time.Now()
-	f.load(s, []driver.Lease{*l})
-	f.run(bounded, s, out[:])
-	acked, err := f.acked, f.err
-	f.reset()
-	renewCalls.Put(f)
-
-	if out[0] == renewal.Lost {
+	outcome, short, err := s.renewConfirmed(bounded, l)
+	switch {
+	case outcome == renewal.Lost:
 		return errGoneAgain
-	}
-	if err != nil {
-		s.acks.unanswered.Add(1)
-		acked.err = err
-	}
-	if out[0] == renewal.Renewed {
-		l.Sent = sent
-		if acked.err == nil {
-			l.ReplicasKnown, l.Replicas = true, int32(min(acked.replicas, math.MaxInt16))
-		}
-	}
-	switch short := acked.short(s); {
 	case short == nil:
 		return nil
 	case ctx.Err() != nil:
@@ -139,6 +122,66 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 		return short
 	}
 	return nil
+}
+
+// Resume implements [driver.Resumer]. Replicas confirm the renewal if they confirm acquisitions.
+// Only ctx bounds it, as a renewal.
+func (s *Store) Resume(ctx context.Context, l driver.Lease) (driver.Lease, error) {
+	if err := s.resume(ctx, &l); err != nil {
+		return driver.Lease{}, failed("resume", l.Key, err)
+	}
+	return l, nil
+}
+
+func (s *Store) resume(ctx context.Context, l *driver.Lease) error {
+	switch {
+	case ctx == nil:
+		return rediskit.ErrNilContext
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	outcome, short, err := s.renewConfirmed(ctx, l)
+	switch {
+	case outcome == renewal.Lost:
+		return driver.ErrNotHeld
+	case outcome == renewal.Unknown && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case outcome == renewal.Unknown:
+		return err
+	case s.replicas.Require:
+		return short
+	}
+	return nil
+}
+
+// renewConfirmed renews a lease and asks the replicas, if the policy says so. If the lease is
+// renewed, it sets Sent and Replicas. short says why the replicas do not meet the policy, and is
+// nil if they do. err says why the outcome is unknown.
+func (s *Store) renewConfirmed(ctx context.Context, l *driver.Lease) (outcome renewal.Outcome, short, err error) {
+	var out [1]renewal.Outcome
+	f := renewCalls.Get().(*renewCall)
+	f.acks = s.replicas.Count > 0
+	sent := time.Now()
+	f.load(s, []driver.Lease{*l})
+	f.run(ctx, s, out[:])
+	acked, err := f.acked, f.err
+	f.reset()
+	renewCalls.Put(f)
+
+	if out[0] == renewal.Renewed {
+		l.Sent = sent
+	}
+	if s.replicas.Count == 0 {
+		return out[0], nil, err
+	}
+	if err != nil {
+		s.acks.unanswered.Add(1)
+		acked.err = err
+	}
+	if out[0] == renewal.Renewed && acked.err == nil {
+		l.ReplicasKnown, l.Replicas = true, int32(min(acked.replicas, math.MaxInt16))
+	}
+	return out[0], acked.short(s), err
 }
 
 // errGoneAgain means that the server does not have a lease any more that was just granted. It
