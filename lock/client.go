@@ -174,6 +174,10 @@ type Stats struct {
 	Renewal   renewal.Stats // of the watchdog: what is held, renewed and lost
 	Waiting   int           // calls of Lock that do not have their lock yet
 	Releasing int           // leases that are being released in the background: of acquisitions given up, of Unlocks not confirmed
+
+	// Replicas counts the answers of the replicas that a store asks to confirm locks, such as
+	// those of redisstore.Options.Replicas. It is zero for a store that does not ask.
+	Replicas driver.ReplicaStats
 }
 
 // Stats returns a snapshot. It is safe for concurrent use and after Close.
@@ -181,11 +185,15 @@ func (c *Client) Stats() Stats {
 	if c == nil || c.core == nil {
 		return Stats{}
 	}
-	return Stats{
+	s := Stats{
 		Renewal:   c.watchdog.Stats(),
 		Waiting:   c.queues.len(),
 		Releasing: c.releaser.Len(),
 	}
+	if counter, ok := c.store.(driver.ReplicaCounter); ok {
+		s.Replicas = counter.ReplicaStats()
+	}
+	return s
 }
 
 // String and GoString keep the first part of the client's owners out of messages.

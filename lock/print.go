@@ -220,5 +220,7 @@ func (s Stats) String() string {
 
 // LogValue returns all figures as a group.
 func (s Stats) LogValue() slog.Value {
-	return slog.GroupValue(slog.Int("waiting", s.Waiting), slog.Int("releasing", s.Releasing), slog.Any("renewal", s.Renewal))
+	r := s.Replicas
+	replicas := slog.Group("replicas", slog.Uint64("enough", r.Enough), slog.Uint64("tooFew", r.TooFew), slog.Uint64("unanswered", r.Unanswered))
+	return slog.GroupValue(slog.Int("waiting", s.Waiting), slog.Int("releasing", s.Releasing), replicas, slog.Any("renewal", s.Renewal))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // logJSON returns the attribute x of a record of the JSON handler.
@@ -109,6 +110,8 @@ func TestAClientIsPrinted(t *testing.T) {
 		assert.Regexp(t, `^0 waiting, 0 releasing, 1 held, `, stats.String())
 		assert.Equal(t, stats.String(), fmt.Sprintf("%v", stats))
 		assert.Contains(t, logJSON(t, stats), `"renewal":{"held":1`)
+		stats.Replicas = driver.ReplicaStats{Enough: 5, TooFew: 3, Unanswered: 2}
+		assert.Contains(t, logJSON(t, stats), `"replicas":{"enough":5,"tooFew":3,"unanswered":2}`)
 		assert.Contains(t, marshalled(t, stats), `"Late":{"count":`)
 		require.NoError(t, held.Unlock(t.Context()))
 	})

@@ -5,11 +5,10 @@
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [Unordered],
 // [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer], [Addresser],
-// [TTLLimiter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores
+// [TTLLimiter], [ReplicaCounter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores
 // implements all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped
-// store lacks; Lane returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits the
-// zero value. [Observe] is such a wrapper: it
-// traces the calls of any store.
+// store lacks; Lane returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits and
+// ReplicaStats the zero value. [Observe] is such a wrapper: it traces the calls of any store.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
 // it, from the three methods to everything that a store may offer.

@@ -218,6 +218,13 @@ func (o *observedStore) CanKeep(m Mode) bool {
 	return ok && keeper.CanKeep(m)
 }
 
+func (o *observedStore) ReplicaStats() ReplicaStats {
+	if counter, ok := o.store.(ReplicaCounter); ok {
+		return counter.ReplicaStats()
+	}
+	return ReplicaStats{}
+}
+
 func (o *observedStore) TTLLimits() TTLLimits { return LimitsOf(o.store) }
 
 func (o *observedStore) Unordered(m Mode) bool {

@@ -49,6 +49,7 @@ var optional = map[string]reflect.Type{
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
 	"Explainer":      reflect.TypeFor[renewal.Explainer[driver.Lease]](),
 	"Addresser":      reflect.TypeFor[driver.Addresser](),
+	"ReplicaCounter": reflect.TypeFor[driver.ReplicaCounter](),
 	"TTLLimiter":     reflect.TypeFor[driver.TTLLimiter](),
 	"Laner":          reflect.TypeFor[renewal.Laner[driver.Lease]](),
 	"Closer":         reflect.TypeFor[io.Closer](),
@@ -127,6 +128,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"Resume", []any{one[0]}, driver.Op{Name: "renew", Key: "k", Count: 1}},
 		{"Addresses", nil, driver.Op{}},
 		{"CanKeep", []any{driver.Members}, driver.Op{}},
+		{"ReplicaStats", nil, driver.Op{}},
 		{"TTLLimits", nil, driver.Op{}},
 		{"Unordered", []any{driver.Write}, driver.Op{}},
 	}
@@ -163,6 +165,8 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 			assert.Equal(t, 7, last)
 		case driver.TTLLimits:
 			assert.Equal(t, driver.TTLLimits{Step: time.Second}, last)
+		case driver.ReplicaStats:
+			assert.Equal(t, driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3}, last)
 		case []string:
 			assert.Equal(t, []string{"host:1"}, last)
 		}
@@ -205,6 +209,7 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	assert.Empty(t, s.(driver.Addresser).Addresses())
 	assert.False(t, s.(driver.Keeper).CanKeep(driver.Exclusive))
 	assert.Zero(t, s.(driver.TTLLimiter).TTLLimits())
+	assert.Zero(t, s.(driver.ReplicaCounter).ReplicaStats())
 	assert.False(t, s.(driver.Unordered).Unordered(driver.Exclusive))
 	assert.Zero(t, s.(renewal.Laner[driver.Lease]).Lane(driver.Lease{}))
 	require.NoError(t, s.(io.Closer).Close())
@@ -422,6 +427,11 @@ func (s *completeStore) Import(driver.Lease, []byte) (driver.Lease, error) {
 
 func (s *completeStore) Resume(ctx context.Context, _ driver.Lease) (driver.Lease, error) {
 	return driver.Lease{}, s.record(ctx, "Resume")
+}
+
+func (s *completeStore) ReplicaStats() driver.ReplicaStats {
+	s.called = "ReplicaStats"
+	return driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3}
 }
 
 func (s *completeStore) TTLLimits() driver.TTLLimits {

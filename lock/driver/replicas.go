@@ -24,3 +24,17 @@ func (e *ReplicasError) Is(target error) bool { return target == ErrUnavailable 
 
 // Unwrap returns Err.
 func (e *ReplicasError) Unwrap() error { return e.Err }
+
+// ReplicaStats counts the answers of replicas to acquisitions, and to batches of renewals if the
+// store asks for those, too.
+type ReplicaStats struct {
+	Enough     uint64 // as many as the store wants had confirmed in time
+	TooFew     uint64 // fewer had
+	Unanswered uint64 // it is not known how many had
+}
+
+// ReplicaCounter is implemented by a Store that asks replicas. ReplicaStats does no IO. It is safe
+// after Close.
+type ReplicaCounter interface {
+	ReplicaStats() ReplicaStats
+}

@@ -188,6 +188,14 @@ func (f *Faulty) SetMetadata(ctx context.Context, l driver.Lease, metadata strin
 // TTLLimits implements [driver.TTLLimiter]. The limits are those of the underlying store.
 func (f *Faulty) TTLLimits() driver.TTLLimits { return driver.LimitsOf(f.Store) }
 
+// ReplicaStats implements [driver.ReplicaCounter]. The counters are those of the underlying store.
+func (f *Faulty) ReplicaStats() driver.ReplicaStats {
+	if counter, ok := f.Store.(driver.ReplicaCounter); ok {
+		return counter.ReplicaStats()
+	}
+	return driver.ReplicaStats{}
+}
+
 // CanKeep implements [driver.Keeper] if the underlying store does.
 func (f *Faulty) CanKeep(m driver.Mode) bool {
 	keeper, ok := f.Store.(driver.Keeper)

@@ -113,6 +113,7 @@ func TestMissingReplicasAreAskedOnce(t *testing.T) {
 	_, err = c.Mutex("k").TryLock(t.Context())
 	tooFew(t, err, 1, 0)
 	assert.Equal(t, ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, ReplicaStats{TooFew: 1}, c.Stats().Replicas)
 }
 
 // A Lock that waited gives the lock back, too, and the next one gets it.

@@ -14,7 +14,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ driver.Resumer = (*Store)(nil)
+var (
+	_ driver.Resumer        = (*Store)(nil)
+	_ driver.ReplicaCounter = (*Store)(nil)
+)
 
 // Replicas is a policy: how many replicas must confirm a lock. The zero value asks none of
 // them. Confirmations make it rarer that a fail-over forgets a lock; they do not exclude it,
@@ -33,7 +36,7 @@ type Replicas struct {
 	// known how many have. The error is a *driver.ReplicasError, which matches
 	// driver.ErrUnavailable, and the client gives the lock back at once, except after
 	// Client.Resume: then the lock belongs to the process that has exported it. Without Require
-	// the number is only reported, by Held.Replicas and by [Store.ReplicaStats].
+	// the number is only reported, by Held.Replicas and by the Stats of the client.
 	Require bool
 
 	// Renewals asks for each batch of renewals, too. With Require, renewals that are not
@@ -65,18 +68,13 @@ func (r Replicas) withDefaults() (Replicas, error) {
 }
 
 // ReplicaStats counts the answers of replicas to acquisitions, and to batches of renewals if
-// Replicas.Renewals is set.
-type ReplicaStats struct {
-	Enough     uint64 // Replicas.Count or more had confirmed in time
-	TooFew     uint64 // fewer had
-	Unanswered uint64 // it is not known how many had
-}
+// Replicas.Renewals is set. Replicas.Count of them are enough.
+type ReplicaStats = driver.ReplicaStats
 
 // ackCounters are the counters of ReplicaStats.
 type ackCounters struct{ enough, tooFew, unanswered atomic.Uint64 }
 
-// ReplicaStats returns the counters of the store. It is safe for concurrent use and after
-// Close.
+// ReplicaStats implements [driver.ReplicaCounter]. It is safe for concurrent use and after Close.
 func (s *Store) ReplicaStats() ReplicaStats {
 	return ReplicaStats{Enough: s.acks.enough.Load(), TooFew: s.acks.tooFew.Load(), Unanswered: s.acks.unanswered.Load()}
 }

@@ -29,6 +29,7 @@
 //	leasewheel.renewal.due.age         gauge          s          how long the oldest of them has been due
 //	leasewheel.renewal.inflight        updowncounter  {call}     calls of the store under way
 //	leasewheel.release.pending         updowncounter  {lease}
+//	leasewheel.replica.confirmations   counter        {answer}   outcome: enough, too_few, unanswered
 //	leasewheel.hook.drops              counter        {event}    batches that are missing in the batch metrics
 //	leasewheel.election.leading        updowncounter  {election} (name)
 //	leasewheel.election.transitions    counter        {transition} (name)

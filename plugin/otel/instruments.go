@@ -64,7 +64,8 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 // observed are the instruments that are read from Stats.
 type observed struct {
 	waiter, held, due, inFlight, pending, timers metric.Int64ObservableUpDownCounter
-	leases, drops, fired, panics, wakeups        metric.Int64ObservableCounter
+	leases, replicas                             metric.Int64ObservableCounter
+	drops, fired, panics, wakeups                metric.Int64ObservableCounter
 	age, lateMax, taskMax                        metric.Float64ObservableGauge
 
 	all []metric.Observable
@@ -96,6 +97,7 @@ func newObserved(meter metric.Meter) (observed, error) {
 		pending:  number("release.pending", "{lease}", "Leases that are being released in the background."),
 		timers:   number("timer.pending", "{timer}", "Timers that are pending or running."),
 		leases:   counter("renewal.leases", "{lease}", "Renewals of leases by their outcome."),
+		replicas: counter("replica.confirmations", "{answer}", "Answers of the replicas that were asked to confirm locks, by their outcome."),
 		drops:    counter("hook.drops", "{event}", "Batches of renewals that are not in the metrics of batches."),
 		fired:    counter("timer.fired", "{timer}", "Timers that have fired."),
 		panics:   counter("timer.panics", "{panic}", "Tasks of timers that have panicked."),

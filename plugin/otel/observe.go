@@ -13,9 +13,11 @@ func (t *Telemetry) observe(i observed) metric.Callback {
 		return metric.WithAttributeSet(attribute.NewSet(append(more, t.store)...))
 	}
 	store := attributes()
-	renewed := attributes(attribute.String("leasewheel.outcome", "renewed"))
-	notOwned := attributes(attribute.String("leasewheel.outcome", "not_owned"))
-	unknown := attributes(attribute.String("leasewheel.outcome", "unknown"))
+	outcome := func(name string) metric.MeasurementOption {
+		return attributes(attribute.String("leasewheel.outcome", name))
+	}
+	renewed, notOwned, unknown := outcome("renewed"), outcome("not_owned"), outcome("unknown")
+	enough, tooFew, unanswered := outcome("enough"), outcome("too_few"), outcome("unanswered")
 	return func(_ context.Context, o metric.Observer) error {
 		if c := t.client.Load(); c != nil {
 			s := c.Stats()
@@ -28,6 +30,9 @@ func (t *Telemetry) observe(i observed) metric.Callback {
 			o.ObserveInt64(i.leases, int64(r.Renewed), renewed)
 			o.ObserveInt64(i.leases, int64(r.NotOwned), notOwned)
 			o.ObserveInt64(i.leases, int64(r.Unknown), unknown)
+			o.ObserveInt64(i.replicas, int64(s.Replicas.Enough), enough)
+			o.ObserveInt64(i.replicas, int64(s.Replicas.TooFew), tooFew)
+			o.ObserveInt64(i.replicas, int64(s.Replicas.Unanswered), unanswered)
 			o.ObserveInt64(i.drops, int64(r.DroppedHooks), store)
 			o.ObserveFloat64(i.age, r.Oldest.Seconds(), store)
 		}

@@ -24,6 +24,7 @@
 //	leasewheel_renewal_due_age_seconds        gauge      how long the oldest of them has been due
 //	leasewheel_renewals_inflight              gauge      calls of the store under way
 //	leasewheel_releases_pending               gauge
+//	leasewheel_replica_confirmations_total    counter    outcome: enough, too_few, unanswered
 //	leasewheel_hook_drops_total               counter    batches that are missing in the batch metrics
 //	leasewheel_election_leading               gauge      (name)
 //	leasewheel_election_transitions_total     counter    (name)

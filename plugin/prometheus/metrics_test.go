@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	leaseprom "github.com/leasewheel/leasewheel/plugin/prometheus"
@@ -502,4 +503,27 @@ func TestBadOptions(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.NewClient(nil, nil)
 	require.Error(t, err)
+}
+
+// askingStore is a store that has asked replicas.
+type askingStore struct{ *memstore.Store }
+
+func (askingStore) ReplicaStats() driver.ReplicaStats {
+	return driver.ReplicaStats{Enough: 5, TooFew: 3, Unanswered: 2}
+}
+
+func TestConfirmationsByReplicas(t *testing.T) {
+	bubble(t, nil, lock.Options{}, func(t *testing.T, b *bench) {
+		c, err := lock.New(askingStore{memstore.New()}, nil)
+		require.NoError(t, err)
+		defer c.Close(ctx)
+		count := func(outcome string) float64 {
+			return b.value("leasewheel_replica_confirmations_total", "outcome="+outcome)
+		}
+		assert.InDelta(t, 0, count("too_few"), 0, "a store that does not ask")
+		b.metrics.Watch(c)
+		assert.InDelta(t, 5, count("enough"), 0)
+		assert.InDelta(t, 3, count("too_few"), 0)
+		assert.InDelta(t, 2, count("unanswered"), 0)
+	})
 }

@@ -13,7 +13,7 @@ import (
 // snapshotDescs describe the metrics that are read from Stats.
 type snapshotDescs struct {
 	waiters, held, due, age, inFlight, pending *prometheus.Desc
-	leases, lateness, drops                    *prometheus.Desc
+	leases, lateness, drops, replicas          *prometheus.Desc
 
 	timers, fired, panics, wakeups, lateMax, taskMax *prometheus.Desc
 }
@@ -31,6 +31,7 @@ func newSnapshotDescs(constant prometheus.Labels) snapshotDescs {
 		pending:  desc("releases_pending", "Leases that are being released in the background."),
 		leases:   desc("renewal_leases_total", "Renewals of leases by their outcome.", "outcome"),
 		lateness: desc("renewal_lateness_seconds", "How late renewals were sent."),
+		replicas: desc("replica_confirmations_total", "Answers of the replicas that were asked to confirm locks, by their outcome.", "outcome"),
 		drops:    desc("hook_drops_total", "Batches of renewals that are not in the metrics of batches."),
 
 		timers:  desc("timers_pending", "Timers that are pending or running.", "engine"),
@@ -45,7 +46,7 @@ func newSnapshotDescs(constant prometheus.Labels) snapshotDescs {
 // describe sends all descriptions.
 func (d *snapshotDescs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.waiters, d.held, d.due, d.age, d.inFlight, d.pending, d.leases, d.lateness, d.drops,
+		d.waiters, d.held, d.due, d.age, d.inFlight, d.pending, d.leases, d.lateness, d.drops, d.replicas,
 		d.timers, d.fired, d.panics, d.wakeups, d.lateMax, d.taskMax,
 	} {
 		ch <- desc
@@ -65,6 +66,9 @@ func (d *snapshotDescs) collect(ch chan<- prometheus.Metric, s lock.Stats) {
 	send.counter(d.leases, r.Renewed, "renewed")
 	send.counter(d.leases, r.NotOwned, "not_owned")
 	send.counter(d.leases, r.Unknown, "unknown")
+	send.counter(d.replicas, s.Replicas.Enough, "enough")
+	send.counter(d.replicas, s.Replicas.TooFew, "too_few")
+	send.counter(d.replicas, s.Replicas.Unanswered, "unanswered")
 	send.counter(d.drops, r.DroppedHooks)
 	ch <- prometheus.MustNewConstHistogram(d.lateness, r.Late.Count(), r.Late.Sum().Seconds(), cumulated(r.Late, latenessBuckets))
 }
