@@ -105,6 +105,10 @@ var advised = map[string]advice{
 		"The replicas cannot be asked. With Options.Replicas.Require, no lock can be acquired.",
 		"Give the user the command, or leave Options.Replicas empty.",
 	},
+	"rights-explaining": {
+		"No lock is at risk. A loss cannot name a fail-over or a restart of the server as its cause, except a fail-over of a cluster, and List does not notice that the server was restarted or replaced.",
+		"Give the user the command.",
+	},
 	"rights-cluster": {
 		"Requests fail while a slot moves to another node.",
 		"Give the user the command.",

@@ -47,6 +47,10 @@ var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking"}}
 // replicaRights has the command that only Options.Replicas needs.
 var replicaRights = rightsGroup{"rights-replicas", Unsafe, []string{"wait 0 1"}}
 
+// explainingRights has the command that [Store.ReportEvents] and [Store.List] need to notice that
+// another server process answers. readInfo has called it.
+var explainingRights = rightsGroup{"rights-explaining", Warning, []string{"info"}}
+
 // tryRights adds findings about the commands that the user may not call.
 func (c *serverCheck) tryRights(ctx context.Context) error {
 	if c.has("no-script") {
@@ -60,7 +64,12 @@ func (c *serverCheck) tryRights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range slices.Concat(rightsNeeded, []rightsGroup{clusterRights, replicaRights}) {
+	if c.infoErr != nil {
+		if why := refusal(c.infoErr.Error()); why != "" {
+			refused[explainingRights.code] = []string{"info: " + why}
+		}
+	}
+	for _, g := range slices.Concat(rightsNeeded, []rightsGroup{clusterRights, replicaRights, explainingRights}) {
 		if list := refused[g.code]; len(list) > 0 {
 			c.add(g.severity, g.code, strings.Join(list, "; "))
 		}

@@ -38,7 +38,7 @@ func TestACheckFindsMissingRights(t *testing.T) {
 		t.Skip("there are no rights before Redis 6")
 	}
 	const keys = "~lw:* &lw:* -@all "
-	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect, rightToList}, " ")
+	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect, rightToList, rightToExplain}, " ")
 	for _, asking := range []string{"", " +acl|whoami +acl|dryrun"} { // the user may try, or may ask
 		if asking != "" && !testredis.Since(7, 0) {
 			break
@@ -53,7 +53,7 @@ func TestACheckFindsMissingRights(t *testing.T) {
 		for code, rights := range map[string]string{
 			"rights-locks": rightsOfAStore, "rights-waiting": "+rpush +lindex", "rights-messages": rightsOfSignals,
 			"rights-sharing":    "+zcount +zrange +zrevrange +zscan +pexpireat +hget +hset +hdel +hlen +hmget +hscan +unlink",
-			"rights-inspecting": rightToInspect + " " + rightToList,
+			"rights-inspecting": rightToInspect + " " + rightToList, "rights-explaining": rightToExplain,
 		} {
 			for right := range strings.SplitSeq(rights, " ") {
 				if right == "+unsubscribe" && asking == "" || right == "+rpush" && !testredis.Since(7, 0) {
@@ -63,6 +63,8 @@ func TestACheckFindsMissingRights(t *testing.T) {
 				assert.Contains(t, got[code].Seen, strings.TrimPrefix(right, "+")+": no permission", "without %s %s", right, asking)
 			}
 		}
+		got = rightsOf(t, srv, keys+without(all, rightToExplain)+asking)
+		assert.Equal(t, Warning, got["rights-explaining"].Severity, "it explains only")
 		got = rightsOf(t, srv, "~other:* &lw:* -@all "+all+asking)
 		assert.Equal(t, Unsafe, got["rights-locks"].Severity, "the keys")
 		if testredis.Since(6, 2) {
@@ -86,7 +88,7 @@ func TestACheckFindsRemovedCommands(t *testing.T) {
 // The commands that are tried are those of the package comment.
 func TestACheckTriesTheDocumentedRights(t *testing.T) {
 	tried := map[string][]string{}
-	for _, g := range append(append([]rightsGroup{clusterRights}, rightsNeeded...), directRights...) {
+	for _, g := range append(append([]rightsGroup{clusterRights, explainingRights}, rightsNeeded...), directRights...) {
 		for _, form := range g.forms {
 			tried[g.code] = append(tried[g.code], "+"+nameOf(form))
 		}
@@ -94,7 +96,8 @@ func TestACheckTriesTheDocumentedRights(t *testing.T) {
 	for code, rights := range map[string]string{
 		"rights-locks": rightsOfAStore, "rights-waiting": rightsOfWaiters, "rights-messages": rightsOfSignals,
 		"rights-sharing": rightsOfSharing, "rights-inspecting": rightToInspect + " " + rightToList,
-		"rights-cluster": strings.TrimPrefix(rightsOnACluster, "+cluster|slots "),
+		"rights-explaining": rightToExplain,
+		"rights-cluster":    strings.TrimPrefix(rightsOnACluster, "+cluster|slots "),
 	} {
 		assert.ElementsMatch(t, strings.Fields(rights), tried[code], code)
 	}

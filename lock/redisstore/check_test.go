@@ -181,6 +181,7 @@ func TestACheckReportsWhatItCannotSee(t *testing.T) {
 	if !testredis.Since(7, 0) {
 		want = append([]string{"not known version-old"}, want...) // scripts do not see it either
 	}
+	want = append([]string{"warning rights-explaining"}, want...)
 	assert.Equal(t, want, found(report), "%v", report)
 	s := report.Servers[0]
 	assert.Equal(t, []any{"", "", "", -1}, []any{s.Role, s.Eviction, s.Persistence, s.Replicas})

@@ -21,8 +21,9 @@ var events = [...]renewal.EventKind{
 }
 
 // ReportEvents implements [driver.EventSource]. The store then asks each server for its run_id
-// with the first renewals after a new connection, by INFO server. A user without the right to that command is
-// refused once for each server. Fail-overs are then noticed on a cluster only.
+// with the first renewals after a new connection, by INFO server. A user without the right to that
+// command is refused once for each server, and [Store.Check] finds it. Fail-overs are then noticed on
+// a cluster only.
 func (s *Store) ReportEvents(report func(renewal.Event)) {
 	if s.redis == nil || report == nil {
 		return

@@ -26,6 +26,7 @@ const (
 	rightsOfSignals = "+publish +subscribe +unsubscribe +ping"
 	rightToInspect  = "+lrange"
 	rightToList     = "+scan"
+	rightToExplain  = "+info"
 
 	rightsOfSharing = "+zadd +zcount +zrange +zrangebyscore +zrevrange +zscan +pexpireat +hget +hset +hdel +hlen +hmget +hscan +unlink"
 
@@ -38,7 +39,7 @@ func TestThePackageCommentNamesTheRights(t *testing.T) {
 	text := regexp.MustCompile(`[\s/]+`).ReplaceAllString(string(doc), " ")
 	for _, rights := range []string{
 		"-@all " + rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightsOnACluster, "[Store.Inspect] needs " + rightToInspect,
-		"[Store.List] needs " + rightToList,
+		"[Store.List] needs " + rightToList, "With " + rightToExplain + ", [Store.List] notices",
 	} {
 		assert.Contains(t, text, rights)
 	}
