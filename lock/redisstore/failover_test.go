@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -76,6 +77,45 @@ func TestARequiredReplicaDoesNotPreventTheOtherFromBeingPromoted(t *testing.T) {
 	assert.True(t, first.Valid())
 	assert.True(t, second.Valid(), "both hold the lock until the renewals of the first fail")
 	assert.Greater(t, second.Token(), first.Token())
+}
+
+// A replica has confirmed the lock. Then it is cut off, so that its copy expires a TTL after that,
+// and promoted. The old master goes on renewing: unless its renewals must be confirmed, the holder
+// relies on them when the replica grants the lock to another.
+func TestConfirmedRenewalsPreventAnOlderExpiry(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy  Replicas
+		holders int
+	}{
+		"grants":   {Replicas{Count: 1, Require: true}, 2},
+		"renewals": {Replicas{Count: 1, Require: true, Renewals: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReplicated(t, 1)
+			old := clientOf(t, r.rdb, unhurried(test.policy)).With(lock.Terms{TTL: 6 * time.Second})
+			first, err := old.Mutex("k").TryLock(t.Context())
+			require.NoError(t, err)
+			promoted := r.detach(t, 0)
+			assert.EqualValues(t, 1, promoted.Exists(t.Context(), "lw:{k}").Val(), "the replica has the lock")
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			second, err := clientOf(t, promoted, &Options{Prefix: "lw:"}).Mutex("k").Lock(ctx)
+			require.NoError(t, err)
+			holders := 0
+			for _, h := range []*lock.Held{first, second} {
+				if h.Valid() {
+					holders++
+				}
+			}
+			assert.Equal(t, test.holders, holders)
+			if test.policy.Renewals {
+				require.ErrorIs(t, first.Err(), lock.ErrLost)
+			}
+		})
+	}
 }
 
 func TestAHandleKnowsItsReplicas(t *testing.T) {
