@@ -120,8 +120,12 @@ func (e Event) String() string {
 		}
 	case EventEngineLate:
 		fmt.Fprintf(&b, " by %v", basic.Round(e.Late))
-	case EventStalled, EventReady, EventGCPause:
+	case EventStalled:
 		fmt.Fprintf(&b, " for %v", basic.Round(e.Took))
+	case EventGCPause:
+		fmt.Fprintf(&b, " of %v or more", basic.Round(e.Took))
+	case EventReady:
+		fmt.Fprintf(&b, " after %v", basic.Round(e.Took))
 	case EventClockStep:
 		fmt.Fprintf(&b, " by %v", basic.Round(e.Took))
 	case EventSignal:

@@ -40,7 +40,7 @@ type monitor[L any] struct {
 	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
 	stallSeen            int64         // the value of comparedAt for which a stall was recorded, plus 1
 	stepSeen             int64         // the same for a step of a clock
-	gcPauses             uint64        // long pauses of the garbage collector in this process, so far
+	gcPauses             uint64        // long pauses of the garbage collector in this process, when they were counted last
 	lateRecorded         int64         // the instant of the latest EventEngineLate
 	comparedAt           int64         // when the clocks were compared last, on the monotonic clock
 	minOffset, maxOffset int64         // the range of the clock offset since the last step
@@ -73,6 +73,7 @@ func (w *Watchdog[L]) wakeMonitor(at int64, now instant) {
 	}
 	if m.wakeAt == asleep {
 		m.minOffset, m.maxOffset, m.comparedAt = now.clockOffset(), now.clockOffset(), now.mono
+		m.gcPauses = w.longGCPauses()
 		at = min(at, now.mono+int64(compareInterval))
 	}
 	m.wakeAt = at

@@ -64,8 +64,8 @@ func (w *Watchdog[L]) noteEngineLate(late time.Duration, now instant) {
 // noteGC records that the garbage collector has stopped the process for long.
 func (w *Watchdog[L]) noteGC(now instant) {
 	m := &w.monitor
-	pauses := longGCPauses()
-	if pauses > m.gcPauses && m.ranBefore != 0 { // not the first time
+	pauses := w.longGCPauses()
+	if pauses > m.gcPauses {
 		w.recorder.add(Event{Kind: EventGCPause, At: w.clock.timeOf(now.mono), Lane: AllLanes, Took: longGCPause})
 	}
 	m.gcPauses = pauses
@@ -79,9 +79,9 @@ var gc struct {
 	sample [1]metrics.Sample
 }
 
-// longGCPauses returns how many times the garbage collector has stopped this process for
+// readLongGCPauses returns how many times the garbage collector has stopped this process for
 // longGCPause or more. It does not stop the process, and allocates the first time only.
-func longGCPauses() uint64 {
+func readLongGCPauses() uint64 {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
 	gc.sample[0].Name = "/sched/pauses/total/gc:seconds"
@@ -89,7 +89,11 @@ func longGCPauses() uint64 {
 	if gc.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
 		return 0
 	}
-	pauses := gc.sample[0].Value.Float64Histogram()
+	return countLong(gc.sample[0].Value.Float64Histogram())
+}
+
+// countLong returns the number of pauses of longGCPause or more.
+func countLong(pauses *metrics.Float64Histogram) uint64 {
 	var n uint64
 	for i, count := range pauses.Counts {
 		if pauses.Buckets[i] >= longGCPause.Seconds() {

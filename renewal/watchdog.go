@@ -31,6 +31,8 @@ type Watchdog[L any] struct {
 	recorder recorder
 	onYield  func() // called between two parts of a pass; set by tests only
 
+	longGCPauses func() uint64 // readLongGCPauses; tests set another one
+
 	// mu guards all fields below, and the fields of Entry and lane that name it. It is
 	// held while the engine is called, whose mutexes are taken after it, and while
 	// Laner.Lane is called. It is never held while Renew, a hook or the logger is called.
@@ -93,8 +95,10 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 		reports: reporter[L]{hooks: opts.Hooks, log: log},
 		lanes:   make(map[int]*lane[L]),
 		drained: make(chan struct{}),
-		monitor: monitor[L]{wakeAt: asleep, tolerance: math.MaxInt64},
-		phase:   firstPhase(),
+
+		longGCPauses: readLongGCPauses,
+		monitor:      monitor[L]{wakeAt: asleep, tolerance: math.MaxInt64},
+		phase:        firstPhase(),
 	}, nil
 }
 
