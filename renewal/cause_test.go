@@ -362,3 +362,17 @@ func TestACauseIsNotThatOfAnOlderError(t *testing.T) {
 		require.NoError(t, lost.Err)
 	})
 }
+
+// A story has the renewals since an earlier loss of another lease.
+func TestTheStoryOfASecondLoss(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		watchdog := newWatchdog(t, e, new(store), nil)
+		first, second := register(t, watchdog, "a"), register(t, watchdog, "b")
+		advance(time.Minute)
+		require.True(t, first.Lost(nil))
+		assert.Contains(t, kinds(lossOf(t, first).Story()), renewal.EventRenewed)
+		advance(time.Minute)
+		require.True(t, second.Lost(nil))
+		assert.Contains(t, kinds(lossOf(t, second).Story()), renewal.EventRenewed)
+	})
+}

@@ -18,6 +18,7 @@ type recorder struct {
 	n        uint64     // events added
 	notable  uint64     // the value of n after the latest event that is not counted together
 	counted  [8]tally   // the latest events of their kinds and lanes that count others
+	changes  uint64     // events added or counted
 	snapshot *snapshot  // the latest one
 }
 
@@ -31,8 +32,15 @@ type tally struct {
 // snapshot is a copy of the ring. It never changes.
 type snapshot struct {
 	events  []Event // in the order in which they were added
+	at      int64   // when it was made, on the monotonic clock
 	notable uint64
+	changes uint64
 }
+
+// snapshotAge bounds how long losses share a snapshot while renewals are counted. The loss of
+// many leases then takes at most 100 copies a second for them, and a story lacks only the
+// renewals of this last time.
+const snapshotAge = 10 * time.Millisecond
 
 // add adds an event.
 func (r *recorder) add(e Event) {
@@ -52,6 +60,7 @@ func (r *recorder) count(e Event) {
 		same := &r.ring[(c.at-1)%recorderSize]
 		same.At, same.Count, same.Leases = e.At, same.Count+1, same.Leases+e.Leases
 		same.Late, same.Took = max(same.Late, e.Late), max(same.Took, e.Took)
+		r.changes++
 		return
 	}
 	e.Count = 1
@@ -66,23 +75,36 @@ func (r *recorder) push(e Event) {
 	}
 	r.ring[r.n%recorderSize] = e
 	r.n++
+	r.changes++
 }
 
-// take returns the events so far. Losses between which nothing notable happened share a
-// snapshot, so that the loss of a million leases takes a few copies.
-func (r *recorder) take() *snapshot {
+// take returns the events so far, for a loss at an instant on the monotonic clock. Losses
+// between which nothing has happened share a snapshot, so that the loss of a million leases takes
+// a few copies. If events were only counted between them, they share it for snapshotAge.
+func (r *recorder) take(at int64) *snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.snapshot != nil && r.snapshot.notable == r.notable {
+	if r.snapshot.serves(r, at) {
 		return r.snapshot
 	}
 	size := min(r.n, recorderSize)
-	s := &snapshot{events: make([]Event, 0, size), notable: r.notable}
+	s := &snapshot{events: make([]Event, 0, size), at: at, notable: r.notable, changes: r.changes}
 	for i := r.n - size; i < r.n; i++ {
 		s.events = append(s.events, r.ring[i%recorderSize])
 	}
 	r.snapshot = s
 	return s
+}
+
+// serves reports whether a loss at that instant can share the snapshot. The caller holds mu.
+func (s *snapshot) serves(r *recorder, at int64) bool {
+	switch {
+	case s == nil || s.notable != r.notable:
+		return false
+	case s.changes == r.changes:
+		return true
+	}
+	return at-s.at < int64(snapshotAge)
 }
 
 // Record adds an event of the store to the flight recorder, from which a [LostError] tells

@@ -92,7 +92,7 @@ func (w *Watchdog[L]) recordLoss(e *Entry[L], reason Reason, now instant) *lossR
 		clock: w.clock, timing: e.timing, lane: int(e.lane), at: now.mono, deadline: deadline, due: e.renewAt, state: e.state, stepped: e.stepped,
 		byWall: now.wall >= deadline.wall && deadline.mono-now.mono > int64(e.margin),
 		late:   e.state == waiting && w.monitor.lastRan() > e.renewAt+int64(e.margin),
-		events: w.recorder.take().events,
+		events: w.recorder.take(now.mono).events,
 	}
 	switch e.state {
 	case renewing:
