@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"context"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +39,11 @@ func TestTheCauseOfALossOnAServer(t *testing.T) {
 			srv.Kill()
 			require.NoError(t, srv.Restart())
 		}, renewal.CauseFailover, renewal.EventServerChanged},
+		"the server is demoted in place": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
+			host, port, err := net.SplitHostPort(testredis.Start(t).Addr())
+			require.NoError(t, err)
+			require.NoError(t, srv.Client(t).ReplicaOf(t.Context(), host, port).Err())
+		}, renewal.CauseFailover, renewal.EventServerChanged},
 		"the server is down": {func(_ *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			srv.Kill()
 		}, renewal.CauseNetwork, renewal.EventUnreachable},
@@ -48,21 +56,61 @@ func TestTheCauseOfALossOnAServer(t *testing.T) {
 			t.Parallel()
 			srv := testredis.Start(t)
 			s := newStore(t, srv.Client(t), nil)
-			client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 5 * time.Second}})
-			require.NoError(t, err)
-			defer client.Close(t.Context())
-			held, err := client.Mutex("k").Lock(t.Context())
-			require.NoError(t, err)
-			for client.Stats().Renewal.Renewed == 0 { // the store has a connection for renewals
-				time.Sleep(10 * time.Millisecond)
-			}
-			c.inject(t, srv, s, "k")
-			<-held.Done()
-			var lost *renewal.LostError
-			require.ErrorAs(t, held.Err(), &lost)
-			t.Logf("%v\n%v", lost.Cause(), lost.Story())
+			lost := loseAfter(t, s, func() { c.inject(t, srv, s, "k") })
 			assert.Equal(t, c.want, lost.Cause())
 			assert.Contains(t, lost.Story().String(), c.tells.String())
 		})
 	}
+}
+
+// loseAfter holds the lock k until it is lost after inject.
+func loseAfter(t *testing.T, s *Store, inject func()) *renewal.LostError {
+	t.Helper()
+	renewed := make(chan struct{}, 1)
+	hooks := &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
+		if b.Renewed > 0 {
+			select {
+			case renewed <- struct{}{}:
+			default:
+			}
+		}
+	}}
+	client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 5 * time.Second}, Renewal: renewal.Options{Hooks: hooks}})
+	require.NoError(t, err)
+	defer client.Close(t.Context())
+	held, err := client.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	<-renewed // the store has a connection for renewals
+	inject()
+	<-held.Done()
+	var lost *renewal.LostError
+	require.ErrorAs(t, held.Err(), &lost)
+	t.Logf("%v\n%v", lost.Cause(), lost.Story())
+	return lost
+}
+
+// The network drops all packets: connections are silent, and none can be opened.
+func TestANetworkThatDropsPacketsIsTheCause(t *testing.T) {
+	t.Parallel()
+	proxy := testredis.StartProxy(t, testredis.Start(t))
+	drops := make(chan struct{})
+	options := *proxy.Client(t).Options()
+	options.DialTimeout = 500 * time.Millisecond
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		select {
+		case <-drops: // SYN packets, too
+			<-ctx.Done()
+			return nil, ctx.Err()
+		default:
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}
+	rdb := redis.NewClient(&options)
+	defer rdb.Close()
+	lost := loseAfter(t, newStore(t, rdb, nil), func() {
+		close(drops)
+		proxy.Block()
+	})
+	assert.Equal(t, renewal.CauseNetwork, lost.Cause())
+	assert.Contains(t, lost.Story().String(), renewal.EventUnreachable.String())
 }

@@ -281,8 +281,12 @@ func (c *Client) Suspect(n *Node) {
 	}
 }
 
-// noteResult tells a cluster the result of a request to a node.
+// noteResult takes the result of a script of a Batch or of RunAll. A cluster suspects a node that
+// does not serve.
 func (c *Client) noteResult(n *Node, err error) {
+	if isReadOnly(err) {
+		n.connector.handshaker.notices.noteDemotion()
+	}
 	if c.cluster != nil {
 		c.cluster.noteResult(n, err)
 	}

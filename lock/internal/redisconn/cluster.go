@@ -201,7 +201,7 @@ func (c *cluster) follow(to redirection, slot uint16) *Node {
 		_ = n.close()
 	}
 	if !to.asking {
-		c.slots[slot].Store(n)
+		c.noteMove(int(slot), c.slots[slot].Swap(n), n)
 		c.requestRefresh() // other slots have probably moved too
 	}
 	return n

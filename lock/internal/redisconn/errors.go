@@ -67,6 +67,16 @@ func isWrongType(reply string) bool {
 	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.Contains(reply, ": WRONGTYPE ")
 }
 
+// isReadOnly reports whether err is the refusal of a write by a replica. Servers up to Redis 6 put
+// the position in the script before the code.
+func isReadOnly(err error) bool {
+	if err == nil {
+		return false
+	}
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "READONLY ") || strings.Contains(reply.Error(), ": -READONLY "))
+}
+
 // isNoAuth reports whether an error reply means that the client must authenticate. Servers
 // since Redis 6.2 send it for a command that is too long before authentication.
 func isNoAuth(reply string) bool {

@@ -14,23 +14,26 @@ type moves struct {
 	told     [2]*Node          // the masters of the latest notice, before and after
 }
 
-// noteMove tells that a slot has another master. Slots that move together are told once.
+// noteMove tells that a slot has another master. Slots that move together are told once, as a
+// notice of either node: renewals of the slot may have been meant for the one before.
 func (c *cluster) noteMove(slot int, before, after *Node) {
-	if before == nil || after == nil {
+	if before == nil || after == nil || before == after {
 		return
 	}
 	c.moves.mu.Lock()
 	told, promoted := c.moves.told == [2]*Node{before, after}, c.moves.masterOf[after.addr] == before.addr
 	c.moves.told = [2]*Node{before, after}
 	c.moves.mu.Unlock()
-	detail := fmt.Sprintf("serves slot %d and perhaps others, which %s has served", slot, before.addr)
-	switch {
-	case told:
-	case promoted:
-		after.connector.handshaker.notices.tell(ServerChanged, 0, "was a replica of "+before.addr+" and is the master now")
-	default:
-		after.connector.handshaker.notices.tell(Moved, 0, detail)
+	if told {
+		return
 	}
+	what, detail := Moved, fmt.Sprintf("serves slot %d and perhaps others, which %s has served", slot, before.addr)
+	if promoted {
+		what, detail = ServerChanged, "was a replica of "+before.addr+" and is the master now"
+	}
+	notices := &after.connector.handshaker.notices
+	notices.tellAs(before.id, what, 0, detail)
+	notices.tellAs(after.id, what, 0, detail)
 }
 
 // noteReplicas remembers the replicas of each master, and ends the notice of a move.

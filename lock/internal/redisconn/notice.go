@@ -21,7 +21,7 @@ const (
 	Ready                       // the server has answered the handshake
 	Unreachable                 // a dial failed
 	DeadConn                    // a connection gave no answer, but the server answers on another one
-	ServerChanged               // another server process answers, or a replica has become the master
+	ServerChanged               // another server process answers, or its role has changed
 	Moved                       // another master serves some slots
 )
 
@@ -42,8 +42,9 @@ type notices struct {
 	linked  atomic.Bool // there is a new connection, so the server may be another one
 	refused atomic.Bool // the server refuses INFO
 
-	mu    sync.Mutex // guards runID
-	runID string     // of the server process, "" while it is not known
+	mu        sync.Mutex // guards all below
+	runID     string     // of the server process, "" while it is not known
+	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
 
 // on reports whether somebody is told.
@@ -51,6 +52,11 @@ func (n *notices) on() bool { return n.calls != nil && n.calls.onNotice.Load() !
 
 // tell tells of a notice. detail is added to the address.
 func (n *notices) tell(what Notice, took time.Duration, detail string) {
+	n.tellAs(n.node, what, took, detail)
+}
+
+// tellAs tells of a notice that concerns the renewals of the node with that number.
+func (n *notices) tellAs(node int, what Notice, took time.Duration, detail string) {
 	if !n.on() {
 		return
 	}
@@ -58,7 +64,7 @@ func (n *notices) tell(what Notice, took time.Duration, detail string) {
 	if detail != "" {
 		text += ": " + detail
 	}
-	(*n.calls.onNotice.Load())(what, n.node, took, text)
+	(*n.calls.onNotice.Load())(what, node, took, text)
 }
 
 // identify adds the question which process the server is to a pipeline, if there is a new
@@ -99,3 +105,25 @@ func (n *notices) identified(answer *redis.StringCmd) {
 		n.tell(ServerChanged, 0, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
 	}
 }
+
+// noteDemotion tells that the server refuses writes because it is a replica. A server that is
+// demoted keeps its connections, so identify does not notice. It is told once a second, so that
+// the failures of many leases do not push it out of a flight recorder.
+func (n *notices) noteDemotion() {
+	if !n.on() {
+		return
+	}
+	now := time.Now()
+	n.mu.Lock()
+	told := now.Sub(n.demotedAt) < demotionInterval
+	if !told {
+		n.demotedAt = now
+	}
+	n.mu.Unlock()
+	if !told {
+		n.tell(ServerChanged, 0, "refuses writes, because it is a replica now")
+	}
+}
+
+// demotionInterval is the least time between two notices of noteDemotion.
+const demotionInterval = time.Second

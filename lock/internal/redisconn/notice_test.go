@@ -1,7 +1,11 @@
 package redisconn
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,16 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// recordNotices returns the texts of the notices of a client from now on.
+func recordNotices(cs *calls) *[]string {
+	var told []string
+	f := NoticeFunc(func(n Notice, node int, _ time.Duration, detail string) {
+		told = append(told, fmt.Sprintf("%d %s %s", node, map[Notice]string{ServerChanged: "changed", Moved: "moved"}[n], detail))
+	})
+	cs.onNotice.Store(&f)
+	return &told
+}
+
 // A replica that becomes the master of the slots of its own master has taken over. Any other new
-// master has slots that were moved. Slots that move together are told once.
+// master has slots that were moved. Slots that move together are told once, for both nodes.
 func TestAFailOverIsToldFromAMove(t *testing.T) {
 	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
 	defer func() { require.NoError(t, c.close()) }()
-	var told []string
-	f := NoticeFunc(func(n Notice, _ int, _ time.Duration, detail string) {
-		told = append(told, map[Notice]string{ServerChanged: "changed ", Moved: "moved "}[n]+detail)
-	})
-	c.calls.onNotice.Store(&f)
+	told := recordNotices(c.calls)
 	serve := func(nodes ...string) {
 		r := redis.ClusterSlot{End: SlotCount - 1}
 		for _, addr := range nodes {
@@ -27,12 +37,70 @@ func TestAFailOverIsToldFromAMove(t *testing.T) {
 		require.NoError(t, c.applySlots([]redis.ClusterSlot{r}, ""))
 	}
 	serve("a:1", "b:1")
-	assert.Empty(t, told)
+	assert.Empty(t, *told)
 	serve("b:1")
 	serve("c:1", "b:1")
 	serve("c:1", "b:1")
 	assert.Equal(t, []string{
-		"changed b:1: was a replica of a:1 and is the master now",
-		"moved c:1: serves slot 0 and perhaps others, which b:1 has served",
-	}, told)
+		"1 changed b:1: was a replica of a:1 and is the master now",
+		"2 changed b:1: was a replica of a:1 and is the master now",
+		"2 moved c:1: serves slot 0 and perhaps others, which b:1 has served",
+		"3 moved c:1: serves slot 0 and perhaps others, which b:1 has served",
+	}, *told)
+}
+
+// A master that was demoted redirects calls. That is told before the slots are read again, because
+// the new master answers the call before that.
+func TestAFailOverIsToldByARedirection(t *testing.T) {
+	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
+	defer func() { require.NoError(t, c.close()) }()
+	told := recordNotices(c.calls)
+	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "a:1"}, {Addr: "b:1"}}}}, ""))
+	c.refresh = newRefresh() // otherwise a refresher would ask for the slots
+	c.follow(redirection{addr: "b:1", asking: true}, 7)
+	assert.Empty(t, *told, "ASK is about a single call")
+	for slot := range uint16(3) {
+		c.follow(redirection{addr: "b:1"}, slot)
+	}
+	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "b:1"}, {Addr: "a:1"}}}}, ""))
+	c.follow(redirection{addr: "b:1"}, 0) // a late answer of a:1
+	assert.Equal(t, []string{
+		"1 changed b:1: was a replica of a:1 and is the master now",
+		"2 changed b:1: was a replica of a:1 and is the master now",
+	}, *told)
+}
+
+// A server that refuses writes because it is a replica is told once a second.
+func TestADemotedServerIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "a:1"})
+		defer func() { require.NoError(t, rdb.Close()) }()
+		c, err := New(rdb, Options{PoolSize: 1, Timeout: time.Second})
+		require.NoError(t, err)
+		defer func() {
+			c.Cancel()
+			require.NoError(t, c.Close())
+			c.Wait()
+		}()
+		told := recordNotices(c.calls)
+		for _, err := range []error{
+			nil, errors.New("READONLY is no reply of a server"), serverError("ERR unknown command READONLY"), context.DeadlineExceeded,
+		} {
+			c.noteResult(c.node, err)
+		}
+		assert.Empty(t, *told)
+		demoted := []string{"0 changed a:1: refuses writes, because it is a replica now"}
+		for _, reply := range []string{
+			"READONLY You can't write against a read only replica. script: 123, on @user_script:17.",
+			"ERR Error running script (call to f_123): @user_script:17: @user_script: 17: -READONLY You can't write against a read only replica.",
+			"@user_script: 38: -READONLY You can't write against a read only replica.",
+		} {
+			for range 3 {
+				c.noteResult(c.node, serverError(reply))
+			}
+			assert.Equal(t, demoted, *told, reply)
+			*told = nil
+			time.Sleep(demotionInterval)
+		}
+	})
 }
