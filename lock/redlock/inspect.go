@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -66,25 +65,5 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// events maps the notices of connections to events.
-var events = [...]renewal.EventKind{
-	redisconn.Connected:     renewal.EventConnected,
-	redisconn.Ready:         renewal.EventReady,
-	redisconn.Unreachable:   renewal.EventUnreachable,
-	redisconn.DeadConn:      renewal.EventDeadConn,
-	redisconn.ServerChanged: renewal.EventServerChanged,
-	redisconn.Moved:         renewal.EventMoved,
-}
-
 // ReportEvents implements [driver.EventSource].
-func (s *Store) ReportEvents(report func(renewal.Event)) {
-	if s.redis == nil || report == nil {
-		return
-	}
-	s.redis.OnNotice(func(n redisconn.Notice, node int, took time.Duration, detail string) {
-		if !s.redis.IsCluster() {
-			node = 0 // as Lane
-		}
-		report(renewal.Event{Kind: events[n], Lane: node, Took: took, Detail: detail})
-	})
-}
+func (s *Store) ReportEvents(report func(renewal.Event)) { rediskit.ReportEvents(s.redis, report) }
