@@ -5,9 +5,11 @@ package redisstore
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
@@ -40,6 +43,8 @@ func TestAHolderPausedForTwoTTLsIsInvalidAtOnce(t *testing.T) {
 	h.pause(t, 2*holderTTL)
 	assert.Equal(t, "valid 0", h.line(t), "no handle is valid at the first check, even if no timer has run yet")
 	assert.Equal(t, "lost 200", h.line(t))
+	assert.Equal(t, "process paused 200", h.line(t), "the causes of the losses")
+	assert.Equal(t, "process stalled 200", h.line(t), "the stories with such an event")
 }
 
 // holder is a separate process that holds locks.
@@ -122,13 +127,26 @@ func hold(addr string) {
 	}
 	fmt.Println("valid", valid)
 	time.Sleep(holderTTL)
-	lost := 0
+	lost, stalled, causes := 0, 0, make(map[renewal.Cause]int)
 	for _, h := range held {
-		if h.Err() != nil {
-			lost++
+		if h.Err() == nil {
+			continue
+		}
+		lost++
+		var loss *renewal.LostError
+		if !errors.As(h.Err(), &loss) {
+			continue
+		}
+		causes[loss.Cause()]++
+		if slices.ContainsFunc(loss.Story(), func(e renewal.Event) bool { return e.Kind == renewal.EventStalled }) {
+			stalled++
 		}
 	}
 	fmt.Println("lost", lost)
+	for cause, n := range causes {
+		fmt.Println(cause, n)
+	}
+	fmt.Println(renewal.EventStalled, stalled)
 }
 
 func must(err error) {
