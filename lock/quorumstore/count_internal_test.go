@@ -150,6 +150,7 @@ func TestARenewalIsDecidedAsSoonAsPossible(t *testing.T) {
 				for i, kind := range seq {
 					p := tl.parts[i]
 					p.out = []renewal.Outcome{[]renewal.Outcome{renewal.Renewed, renewal.Lost, renewal.Unknown}[kind]}
+					p.why = make([]renewal.Denial, 1)
 					tl.add(answer[*memberBatch]{at: i, value: p})
 				}
 				v := &tl.votes[0]
@@ -279,7 +280,7 @@ func TestTheCallsOfAMemberAreBounded(t *testing.T) {
 			_, err := m.acquire(t.Context(), driver.Request{})
 			return err
 		}},
-		"renew":   {&m.renews, maxMemberRenews, func() error { return m.renew(t.Context(), nil, nil) }},
+		"renew":   {&m.renews, maxMemberRenews, func() error { return m.renew(t.Context(), nil, nil, nil) }},
 		"release": {&m.calls, maxMemberCalls, func() error { return m.release(t.Context(), driver.Lease{}) }},
 	} {
 		op.counter.Store(op.most - 1)

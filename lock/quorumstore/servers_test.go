@@ -60,11 +60,32 @@ func (s ownTokens) Acquire(ctx context.Context, r driver.Request) (driver.Lease,
 }
 
 func (s ownTokens) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	return s.RenewExplained(ctx, batch, out, nil)
+}
+
+func (s ownTokens) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	batch = slices.Clone(batch)
 	for i := range batch {
 		batch[i].Token -= s.above
 	}
-	return s.Store.Renew(ctx, batch, out)
+	return s.Store.RenewExplained(ctx, batch, out, why)
+}
+
+// RenewExplained is Renew, with reasons if nobody has replaced the store of the server.
+func (s *server) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+	own, ok := s.Store.(ownTokens)
+	if !ok {
+		return s.Renew(ctx, batch, out)
+	}
+	if err := s.Before(ctx, locktest.Renew); err != nil {
+		return err
+	}
+	err := own.RenewExplained(ctx, batch, out, why)
+	if lost := s.After(ctx, locktest.Renew); lost != nil {
+		clear(out)
+		return lost
+	}
+	return err
 }
 
 // losesRequests makes requests fail before they are executed, and losesAnswers
@@ -92,7 +113,8 @@ func (s servers) quorum(t *testing.T) *quorumstore.Store {
 			driver.Lister
 			driver.BulkReleaser
 			driver.Keeper
-		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty}
+			renewal.Explainer[driver.Lease]
+		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i]}
 	}
 	q, err := quorumstore.New(stores...)
 	require.NoError(t, err)
