@@ -8,9 +8,13 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ driver.Inspector = (*Store)(nil)
+var (
+	_ driver.Inspector   = (*Store)(nil)
+	_ driver.EventSource = (*Store)(nil)
+)
 
 // maxHolders is the number of holders that Inspect shows, the same for all stores.
 const maxHolders = 16
@@ -139,3 +143,6 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	}
 	return err
 }
+
+// ReportEvents implements [driver.EventSource].
+func (s *Store) ReportEvents(report func(renewal.Event)) { rediskit.ReportEvents(s.redis, report) }

@@ -129,8 +129,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a driver.Store whose locks exclude those of Redisson. It is also a driver.Waiter and a
-// driver.Inspector. Make it with New; methods of the zero Store return an error. Its methods are
+// Store is a driver.Store whose locks exclude those of Redisson. It is also a driver.Waiter, a
+// driver.Inspector and a driver.EventSource. Make it with New; methods of the zero Store return an error. Its methods are
 // safe for concurrent use. They return soon after their ctx has ended, even if the server hangs. The
 // server may still execute what they have sent.
 type Store struct {

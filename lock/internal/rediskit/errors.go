@@ -1,5 +1,5 @@
 // Package rediskit is shared by the stores on Redis: packages redisstore, redlock and redisson. It
-// makes their errors and shuts them down.
+// makes their errors, reports the events of their connections, and shuts them down.
 package rediskit
 
 import (
