@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 // The tests of this file run with the original and with this package.
@@ -249,6 +251,32 @@ func TestSetNXOnExtend(t *testing.T) {
 		_, taken := l.taken(err)
 		assert.True(t, taken)
 		assert.Equal(t, "another", values(t, servers, key)[0])
+	})
+}
+
+func TestExtendOnServersThatAreOutOfMemory(t *testing.T) {
+	both(t, func(t *testing.T, l library) {
+		server := testredis.Start(t)
+		servers, key := []*redis.Client{server.Client(t)}, newKey(t)
+		plain := l.newMutex(servers, key, expiry(time.Hour))
+		restoring := l.newMutex(servers, key+"-restoring", setNXOnExtend(), expiry(time.Hour))
+		require.NoError(t, plain.Lock())
+		require.NoError(t, restoring.Lock())
+		require.NoError(t, servers[0].ConfigSet(t.Context(), "maxmemory", "1").Err())
+		for _, m := range []mutex{plain, restoring} {
+			require.NoError(t, servers[0].PExpire(t.Context(), m.Name(), time.Minute).Err())
+			ok, err := m.Extend()
+			require.NoError(t, err, m.Name())
+			assert.True(t, ok)
+			assert.Greater(t, servers[0].PTTL(t.Context(), m.Name()).Val(), time.Minute)
+		}
+		expire(t, restoring.Name(), servers...)
+		ok, err := restoring.Extend()
+		assert.False(t, ok)
+		assert.ErrorContains(t, err, "OOM", "the server does not store the key again")
+		ok, err = plain.Unlock()
+		assert.True(t, ok)
+		assert.NoError(t, err)
 	})
 }
 

@@ -24,9 +24,10 @@ var extendScript = newScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then retu
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 // restoreScript sets the expiry of the key if it has the value, and sets the key again if there
-// is none.
+// is none. A server that is out of memory refuses SET and allows PEXPIRE.
 var restoreScript = newScript(`local found = redis.call('GET', KEYS[1])
-if found and found ~= ARGV[1] then return 0 end
+if found == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if found then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
 
