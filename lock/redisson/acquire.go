@@ -24,7 +24,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 }
 
 func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	if err := s.check(&r); err != nil {
+	if err := s.checkNew(&r); err != nil {
 		return driver.Lease{}, err
 	}
 	a, err := s.send(ctx, &r, s.newState(&r, 0), false)
@@ -36,7 +36,16 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	case a.verdict == taken:
 		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: max(a.left, 0)}
 	}
-	return driver.Lease{}, errGivenUp
+	return driver.Lease{}, s.refusal(a)
+}
+
+// refusal returns the error of an answer that is neither a grant nor says that the lock is taken.
+func (s *Store) refusal(a answer) error {
+	if a.verdict == tooLong {
+		return fmt.Errorf("%w: the writer's lease has %v left, more than a reader may have (Options.WatchdogTTL %v)",
+			driver.ErrBadTTL, a.left, s.options.WatchdogTTL)
+	}
+	return errGivenUp
 }
 
 var errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
@@ -59,7 +68,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 		}
 		c.script = rwAcquireScript
 		c.keys = append(c.keys, st.reader, rwChannel(st.name))
-		c.args = append(c.args, r.Mode.String(), readerPrefix(st.name), publish)
+		c.args = append(c.args, r.Mode.String(), readerPrefix(st.name), publish, s.options.WatchdogTTL.Milliseconds())
 	case s.options.Kind == FairLock:
 		place := 0
 		if wait {
@@ -142,6 +151,23 @@ func (s *Store) check(r *driver.Request) error {
 		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", len(r.Metadata()), driver.MaxMetadataLen)
 	}
 	return s.checkTerms(r)
+}
+
+// checkNew checks a request for a lease.
+func (s *Store) checkNew(r *driver.Request) error {
+	if err := s.check(r); err != nil {
+		return err
+	}
+	return s.checkReader(r)
+}
+
+// checkReader refuses a reader whose lease may outlast the lock; see [Options.WatchdogTTL]. A release
+// is not refused.
+func (s *Store) checkReader(r *driver.Request) error {
+	if limit := s.options.WatchdogTTL; r.Mode == driver.Read && r.TTL > limit {
+		return fmt.Errorf("%w: the TTL of a reader must be at most %v (Options.WatchdogTTL), got %v", driver.ErrBadTTL, limit, r.TTL)
+	}
+	return nil
 }
 
 // checkTerms checks the mode and the TTL.

@@ -18,11 +18,13 @@
 //	class            promises                        loses
 //	RLock            exclusion until the lease ends  order, fencing tokens
 //	RFencedLock      and fencing tokens              order; the key of the token is never deleted
-//	RFairLock        and order, without tokens       a dead waiter delays others by up to FairWait
+//	RFairLock        and order, without tokens       a killed waiter keeps its place; see Fair locks
 //	RReadWriteLock   readers share                   order, fencing tokens; readers may starve writers
 //	RMultiLock       all or none                     what its members lose
 //	RPermitExpir…    as many permits as set          renewal: a permit ends with its lease
 //	RCountDownLatch  opens at 0                      expiry: the count stays until it is 0
+//
+// The [protocol] page lists the schedules in which each class loses something.
 //
 // # Owners
 //
@@ -36,6 +38,26 @@
 // has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
 // see [driver.Unordered]. If waiters get the lock only when leases end, compare [Options.Sharding] with
 // the setting of the JVMs.
+//
+// # Fair locks
+//
+// A waiter of an RFairLock that is killed keeps its place until its place ends: after the rest of the
+// lease, as of its last request, and Options.FairWait. If it is the first in the queue, nobody gets
+// the lock until then, although the lock is free. Go waiters behind it ask every 30 seconds. A JVM that
+// asks in that time gets the answer 0 ms, and asks again without a pause: one waiter of Redisson 4.7
+// sends thousands of scripts per second. A shorter fairLockWaitTimeout in all processes limits both.
+//
+// A waiter of Redisson that gives up publishes nothing. If it was the first and the lock is free, a Go
+// waiter behind it finds that out when it asks again, after at most 30 seconds.
+//
+// # Readers
+//
+// The lock of readers is one key, and a renewal of a JVM sets its expiry to lockWatchdogTimeout,
+// whatever the leases of other readers. So a Go reader with a longer TTL could lose the lock to a
+// writer without notice: a JVM renews and is killed, the lock expires, and a writer gets it before the
+// next renewal of the Go reader. The package therefore refuses readers with a TTL above
+// [Options.WatchdogTTL], and the change of a writer with more left into a reader, with ErrBadTTL. Such
+// a lock.RWMutex.Downgrade releases the lock. Writers may have any TTL.
 //
 // # Clocks
 //
@@ -52,16 +74,20 @@
 // Do not mix kinds at one name: to Redisson an RFairLock is a free RLock while its queue is not empty,
 // and the RFencedLock and RLock of one name are the same lock with and without a token. An
 // RReadWriteLock of Redisson takes over a name that an RLock holds; this package returns
-// ErrWrongType. The names "n" and "{n}" share all keys but the lock itself.
+// ErrWrongType. The names "n" and "{n}" share all keys but the lock itself. Package redlock uses the same
+// key, so each package gets ErrWrongType while a lock of the other is held.
 //
 // # Cluster
 //
-// All keys and channels of a name are in one slot. A cluster refuses names whose braces prevent that,
-// with ErrBadKey. As Redisson does, the package publishes with SPUBLISH on a cluster that knows it.
-// Redis 7 and later do.
+// All keys and channels of a name must be in one slot. On a cluster the package refuses names whose
+// braces prevent that with ErrBadKey, before any IO. The name of a latch must have no braces there,
+// because its channel has braces of its own. As Redisson does, the package publishes with SPUBLISH on
+// a cluster that knows it. Redis 7 and later do.
 //
 // # Rights
 //
 // A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, SUBSCRIBE or
 // SSUBSCRIBE, PING, PUBSUB on a cluster, and those of the scripts.
+//
+// [protocol]: https://github.com/leasewheel/leasewheel/blob/main/docs/PROTOCOL.md#foreign-protocols
 package redisson

@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 	t.Helper()
 	open := func(t *testing.T, prefix string) driver.Store {
-		return newStore(t, rdb, &Options{Kind: kind, Prefix: prefix})
+		return newStore(t, rdb, &Options{Kind: kind, Prefix: prefix, WatchdogTTL: driver.MaxTTL})
 	}
 	name := func(s driver.Store, key string) string { return s.(*Store).options.Prefix + key }
 	c := locktest.Config{

@@ -64,8 +64,8 @@ const (
 	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
 	defaultFairWait = 300 * time.Second
 
-	// WatchdogTTL is lockWatchdogTimeout of Redisson's Config: the TTL of locks without a lease
-	// time. It also is the default TTL of package lock.
+	// WatchdogTTL is the default of lockWatchdogTimeout in Redisson's Config: the TTL of locks without
+	// a lease time. It also is the default TTL of package lock.
 	WatchdogTTL = 30 * time.Second
 
 	// tombstone is how long the server refuses an owner that was released with an unanswered
@@ -87,10 +87,17 @@ type Options struct {
 	// cluster. Default ShardingAuto.
 	Sharding Sharding
 
-	// FairWait is fairLockWaitTimeout of Redisson's Config: a dead waiter of a FairLock delays the
-	// waiters behind it by at most the rest of the lease and FairWait. Redisson uses it as the change
+	// FairWait is fairLockWaitTimeout of Redisson's Config: a killed waiter of a FairLock keeps its
+	// place for at most the rest of the lease and FairWait. Redisson uses it as the change
 	// of all places after each grant, so it must be the same in all processes. Default 5 minutes.
 	FairWait time.Duration
+
+	// WatchdogTTL is lockWatchdogTimeout of Redisson's Config, or the shortest of them if the JVMs
+	// differ. A reader of an RReadWriteLock must not have a longer TTL, because a renewal of a JVM
+	// sets the expiry of the whole lock to that time. Acquire, Wait and Renew refuse such a reader
+	// with ErrBadTTL; see "Readers" in the documentation of the package. At least driver.MinTTL.
+	// Default [WatchdogTTL], 30 s.
+	WatchdogTTL time.Duration
 
 	// Timeout bounds one request. The ctx may end it earlier. Default 3 s.
 	Timeout time.Duration
@@ -108,6 +115,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.FairWait == 0 {
 		opts.FairWait = defaultFairWait
 	}
+	if opts.WatchdogTTL == 0 {
+		opts.WatchdogTTL = WatchdogTTL
+	}
 	if opts.Timeout == 0 {
 		opts.Timeout = defaultTimeout
 	}
@@ -121,6 +131,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, fmt.Errorf("redisson: Options.Sharding must be ShardingAuto, ShardingOn or ShardingOff, got %d", opts.Sharding)
 	case opts.FairWait < time.Millisecond:
 		return opts, fmt.Errorf("redisson: Options.FairWait must be at least 1ms, got %v", opts.FairWait)
+	case opts.WatchdogTTL < driver.MinTTL:
+		return opts, fmt.Errorf("redisson: Options.WatchdogTTL must be at least %v, got %v", driver.MinTTL, opts.WatchdogTTL)
 	case opts.Timeout < 0:
 		return opts, fmt.Errorf("redisson: Options.Timeout must be above 0, got %v", opts.Timeout)
 	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:

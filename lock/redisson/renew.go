@@ -89,6 +89,9 @@ func (r *renewCall) add(index int, l *driver.Lease, out []renewal.Outcome) {
 		return
 	}
 	st, err := r.store.stateOf(l)
+	if err == nil {
+		err = r.store.checkReader(&l.Request)
+	}
 	switch {
 	case err != nil:
 		r.fail(1, err)

@@ -127,6 +127,7 @@ func (s *Store) probeSharding(ctx context.Context, name string) error {
 type verdict int64
 
 const (
+	tooLong verdict = -2 // the lease of a writer that is to become a reader
 	refused verdict = -1
 	taken   verdict = 0
 	granted verdict = 1
@@ -136,7 +137,7 @@ const (
 type answer struct {
 	verdict verdict
 	token   uint64        // if granted; 0 if the kind has no tokens
-	left    time.Duration // if taken; negative if the lock does not expire
+	left    time.Duration // if taken or too long; negative if the lock does not expire
 	sent    time.Time     // an instant before the request was sent
 }
 
@@ -156,8 +157,8 @@ func parseAnswer(reply redisconn.Reply) (answer, error) {
 		a.verdict = refused
 	case numbers[0] == int64(granted) && len(numbers) == 2 && numbers[1] >= 0:
 		a.verdict, a.token = granted, uint64(numbers[1])
-	case numbers[0] == int64(taken) && len(numbers) == 2:
-		a.verdict, a.left = taken, millis(numbers[1])
+	case (numbers[0] == int64(taken) || numbers[0] == int64(tooLong)) && len(numbers) == 2:
+		a.verdict, a.left = verdict(numbers[0]), millis(numbers[1])
 	default:
 		return answer{}, rediskit.UnexpectedReply(reply.Value)
 	}

@@ -68,7 +68,7 @@ type waiter struct {
 
 func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 	s := w.store
-	if err := s.check(w.request); err != nil {
+	if err := s.checkNew(w.request); err != nil {
 		return driver.Lease{}, err
 	}
 	sharded, err := w.begin(ctx)
@@ -85,8 +85,8 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			served = true
 			return s.lease(w.request, a), nil
 		}
-		if err == nil && a.verdict == refused {
-			err = errGivenUp
+		if err == nil && a.verdict != taken {
+			err = s.refusal(a)
 		}
 		pause := sleepFor(a.left)
 		if err != nil {
@@ -231,6 +231,6 @@ func (s *Store) tryUntilDone(ctx context.Context, name, channel string, try func
 
 // isPermanent reports whether another try would return the same error.
 func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrBadKey) || errors.Is(err, driver.ErrNotAcquired) ||
-		errors.Is(err, driver.ErrStoreClosed)
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrBadKey) || errors.Is(err, driver.ErrBadTTL) ||
+		errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrStoreClosed)
 }

@@ -132,6 +132,7 @@ func TestOptions(t *testing.T) {
 		"redisson: Options.Kind must be Lock, FencedLock or FairLock, got 3":                {Kind: 3},
 		"redisson: Options.Sharding must be ShardingAuto, ShardingOn or ShardingOff, got 3": {Sharding: 3},
 		"redisson: Options.FairWait must be at least 1ms, got -1ns":                         {FairWait: -1},
+		"redisson: Options.WatchdogTTL must be at least 100ms, got 99ms":                    {WatchdogTTL: 99 * time.Millisecond},
 		"redisson: Options.Timeout must be above 0, got -1ns":                               {Timeout: -1},
 		"redisson: Options.PoolSize must be 1 to 10000, got 10001":                          {PoolSize: 10_001},
 	} {

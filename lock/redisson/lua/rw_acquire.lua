@@ -1,5 +1,6 @@
 -- Acquires an RReadWriteLock for a reader or a writer. A repeated request of the owner is the same
--- grant. A read request of the writer turns its lease into that of a reader.
+-- grant. A read request of the writer turns its lease into that of a reader, unless too much of it
+-- is left.
 --
 -- requires: extend, metadata, readers
 --
@@ -14,14 +15,16 @@
 --      4 read or write
 --      5 the prefix of the keys of the readers' leases
 --      6 PUBLISH or SPUBLISH; not used for write
+--      7 the longest lease of a reader in ms
 --
 -- Returns {-1}    refused: the owner has a tombstone
 --         {1, 0}  granted
 --         {0, ms} other owners hold the lock for ms; -1 if the lock does not expire
+--         {-2, ms} refused: the writer's lease has ms left, more than a reader may have
 --
 -- Fails with WRONGTYPE, and writes nothing, if the key holds something else.
 --
--- Bound: twelve commands, and for a writer one for each hold of a reader.
+-- Bound: thirteen commands, and for a writer one for each hold of a reader.
 
 local key, owner, writer, ttl = KEYS[1], ARGV[1], ARGV[1] .. ':write', ARGV[2]
 if redis.call('EXISTS', KEYS[2]) == 1 then
@@ -51,6 +54,10 @@ if ARGV[4] == 'write' then
     redis.call('PEXPIRE', key, ttl)
   end
 elseif found[3] then
+  local left = redis.call('PTTL', key)
+  if left > tonumber(ARGV[7]) then
+    return {-2, left}
+  end
   extend(key, ttl)
   redis.call('HSET', key, 'mode', 'read', owner, 1)
   redis.call('HDEL', key, writer)
