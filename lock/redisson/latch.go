@@ -15,7 +15,8 @@ var (
 )
 
 // Latch is an RCountDownLatch. Its methods are safe for concurrent use. They return the errors that
-// [Semaphore] lists.
+// [Semaphore] lists. On a cluster they return driver.ErrBadKey for a name with braces, because the
+// channel of the latch would be in another slot.
 //
 // A Latch sends a request a second time if the first one gets no answer. The server executes only one
 // of them.
@@ -44,14 +45,20 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	return err
 }
 
-// Delete removes the count, which opens the latch, and reports whether there was one.
+// Delete removes the count, which opens the latch, and reports whether there was one. It wakes all
+// waiters, also those of Redisson. The delete of an RCountDownLatch itself wakes only the Go waiters:
+// a JVM in await waits on.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	return l.change(ctx, "delete", "delete", 0)
 }
 
 // Count returns the count, 0 if the latch is open.
 func (l *Latch) Count(ctx context.Context) (int64, error) {
-	n, err := l.count(ctx)
+	name, err := l.name()
+	var n int64
+	if err == nil {
+		n, err = l.count(ctx, name)
+	}
 	if err != nil {
 		return 0, failed("read the count of", l.key, err)
 	}
@@ -61,9 +68,12 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 // Await waits until the count is 0. It returns an error if ctx ends, the store is closed, or the server
 // gives no answer: the first two requests fail, or requests fail for 5 seconds.
 func (l *Latch) Await(ctx context.Context) error {
-	name := l.store.options.Prefix + l.key
-	err := l.store.tryUntilDone(ctx, name, latchChannel(name), func() (time.Duration, error) {
-		n, err := l.count(ctx)
+	name, err := l.name()
+	if err != nil {
+		return failed("wait for", l.key, err)
+	}
+	err = l.store.tryUntilDone(ctx, name, latchChannel(name), func() (time.Duration, error) {
+		n, err := l.count(ctx, name)
 		if err == nil && n > 0 {
 			return maxSleep, nil
 		}
@@ -75,11 +85,16 @@ func (l *Latch) Await(ctx context.Context) error {
 	return nil
 }
 
-func (l *Latch) count(ctx context.Context) (int64, error) {
+// name returns the name with the prefix.
+func (l *Latch) name() (string, error) {
 	name, err := l.store.nameOf(l.key)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = l.store.checkSlot(name, latchChannel(name))
 	}
+	return name, err
+}
+
+func (l *Latch) count(ctx context.Context, name string) (int64, error) {
 	reply, err := l.store.run(ctx, call{script: latchCountScript, keys: []string{name}}, "")
 	if err != nil {
 		return 0, err
@@ -101,7 +116,7 @@ func (l *Latch) change(ctx context.Context, verb, what string, count int64) (boo
 }
 
 func (l *Latch) changeOnce(ctx context.Context, what string, count int64, mark string) (bool, error) {
-	name, err := l.store.nameOf(l.key)
+	name, err := l.name()
 	if err != nil {
 		return false, err
 	}

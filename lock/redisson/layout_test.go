@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redlock"
 )
 
 // The owners of these tests.
@@ -308,6 +309,28 @@ func TestAKeyHoldsOneKindOfLock(t *testing.T) {
 	l.release(plain)
 }
 
+// Package redlock has the same key for a name, of another type.
+func TestALockOfPackageRedlockAtTheSameName(t *testing.T) {
+	l := newLayout(t, Lock)
+	other, err := redlock.New(l.rdb, nil)
+	require.NoError(l, err)
+	defer func() { assert.NoError(l, other.Close()) }()
+	mine, theirs := request(ann, "n", driver.Exclusive), request(bob, "n", driver.Exclusive)
+	lease := l.acquire(mine)
+	_, err = other.Acquire(l.Context(), theirs)
+	require.ErrorIs(l, err, driver.ErrWrongType)
+	l.release(lease)
+	taken, err := other.Acquire(l.Context(), theirs)
+	require.NoError(l, err)
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Read, driver.Write} {
+		mine.Mode = mode
+		_, err = l.store.Acquire(l.Context(), mine)
+		require.ErrorIs(l, err, driver.ErrWrongType, mode)
+	}
+	require.NoError(l, other.Release(l.Context(), taken))
+	l.holds(none)
+}
+
 func TestKeysOfAnRPermitExpirableSemaphore(t *testing.T) {
 	l := newLayout(t, Lock)
 	s := l.store.Semaphore("n")
@@ -348,4 +371,12 @@ func TestKeysOfAnRCountDownLatch(t *testing.T) {
 	require.NoError(l, latch.CountDown(l.Context()))
 	l.published("redisson_countdownlatch__channel__{n}", "0")
 	assert.Zero(l, l.rdb.Exists(l.Context(), "n").Val())
+	set, err = latch.TrySetCount(l.Context(), 1)
+	require.NoError(l, err)
+	assert.True(l, set)
+	l.published("redisson_countdownlatch__channel__{n}", "1")
+	deleted, err := latch.Delete(l.Context())
+	require.NoError(l, err)
+	assert.True(l, deleted)
+	l.published("redisson_countdownlatch__channel__{n}", "0") // 1 wakes no waiter of Redisson
 }

@@ -86,10 +86,15 @@ func clientName(owner string) string {
 
 // checkName refuses names whose keys a cluster would put into different slots.
 func (s *Store) checkName(name string) error {
-	switch {
-	case name == "":
+	if name == "" {
 		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
-	case s.redis != nil && s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)):
+	}
+	return s.checkSlot(name, tokenKey(name))
+}
+
+// checkSlot refuses a name if a cluster would put a derived key or channel into another slot.
+func (s *Store) checkSlot(name, derived string) error {
+	if s.redis != nil && s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(derived) {
 		return fmt.Errorf("%w: its braces spread the keys of Redisson over several slots of the cluster", driver.ErrBadKey)
 	}
 	return nil

@@ -27,7 +27,7 @@ elseif count then
   changed = 1
   if ARGV[2] == 'delete' then
     redis.call('DEL', KEYS[1])
-    message = '1'
+    message = '0' -- Redisson publishes 1, which wakes none of its own waiters
   elseif redis.call('DECR', KEYS[1]) <= 0 then
     redis.call('DEL', KEYS[1])
     message = '0'
