@@ -2,8 +2,10 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -14,31 +16,58 @@ type deleter uint8
 
 const (
 	delex   deleter = iota // DELEX key IFEQ value, of Redis 8.4; tried first
-	delifeq                // DELIFEQ key value, of Valkey 9.0
+	delifeq                // DELIFEQ key value, of Valkey 9.0; tried second
 	script                 // every server
 )
 
-// deleters holds the deleter of each server. After a fail-over an older server may refuse the command.
+// probeAgain is how long a server that has refused a command is spared it: it may be upgraded, or
+// its user may get the right, while the store is open.
+const probeAgain = 10 * time.Minute
+
+// deleters holds the deleter of each server. After a fail-over another server may refuse the command.
 // It then has executed nothing, and the next deleter is tried.
 type deleters struct {
 	mu     sync.Mutex // guards byNode
-	byNode map[int]deleter
+	byNode map[int]knownDeleter
 }
 
+// knownDeleter is the deleter that a server has accepted.
+type knownDeleter struct {
+	by    deleter
+	since time.Time // when the others before it were refused
+}
+
+// of returns the deleter to try first. Once in probeAgain that is the very first one.
 func (d *deleters) of(n *redisconn.Node) deleter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.byNode[n.ID()]
+	k, ok := d.byNode[n.ID()]
+	if ok && time.Since(k.since) >= probeAgain {
+		d.byNode[n.ID()] = knownDeleter{k.by, time.Now()} // others keep theirs until this call has an answer
+		return delex
+	}
+	return k.by
 }
 
-// refused records that a server does not know the command of a deleter.
-func (d *deleters) refused(n *redisconn.Node, by deleter) {
+// accepted records the deleter of a server.
+func (d *deleters) accepted(n *redisconn.Node, by deleter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.byNode == nil {
-		d.byNode = make(map[int]deleter)
+	if d.byNode[n.ID()].by == by {
+		return
 	}
-	d.byNode[n.ID()] = max(d.byNode[n.ID()], by+1)
+	if d.byNode == nil {
+		d.byNode = make(map[int]knownDeleter)
+	}
+	d.byNode[n.ID()] = knownDeleter{by, time.Now()}
+}
+
+// command returns the command of a deleter that is no script.
+func (by deleter) command(key, owner string) *redisconn.Command {
+	if by == delex {
+		return redisconn.NewCommand("DELEX", key, "IFEQ", owner)
+	}
+	return redisconn.NewCommand("DELIFEQ", key, owner)
 }
 
 // deleteIfEqual deletes the key if the owner holds it, by a command of newer servers. It reports
@@ -51,32 +80,25 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 	if n == nil {
 		return false, false, nil
 	}
-	for {
-		by := s.deleters.of(n)
-		var c *redisconn.Command
-		switch by {
-		case delex:
-			c = redisconn.NewCommand("DELEX", key, "IFEQ", owner)
-		case delifeq:
-			c = redisconn.NewCommand("DELIFEQ", key, owner)
-		default:
-			return false, false, nil
-		}
+	for by := s.deleters.of(n); by < script; by++ {
+		c := by.command(key, owner)
 		if err := s.redis.Do(ctx, n, c); err != nil {
 			return true, false, rediskit.FromConn(err)
 		}
 		switch {
 		case c.Err == nil:
+			s.deleters.accepted(n, by)
 			held, err := parseDeleted(c.Reply)
 			return true, held, err
-		case isUnknownCommand(c):
-			s.deleters.refused(n, by)
+		case isUnsupported(c): // the next deleter may be known
 		case c.Refused:
 			return false, false, nil // the script finds out why: the key has moved, or is of another type
 		default:
 			return true, false, rediskit.FromConn(c.Err)
 		}
 	}
+	s.deleters.accepted(n, script)
+	return false, false, nil
 }
 
 func parseDeleted(reply any) (held bool, err error) {
@@ -87,11 +109,13 @@ func parseDeleted(reply any) (held bool, err error) {
 	return n == 1, nil
 }
 
-// isUnknownCommand reports whether the server does not know the command, or its user may not use it.
-func isUnknownCommand(c *redisconn.Command) bool {
+// isUnsupported reports whether the server does not know the command, or not in this form, or its user
+// may not use it. It has executed nothing then.
+func isUnsupported(c *redisconn.Command) bool {
 	if !c.Refused {
 		return false
 	}
 	text := c.Err.Error()
-	return strings.Contains(text, "unknown command") || strings.Contains(text, "NOPERM")
+	return slices.ContainsFunc([]string{"unknown command", "wrong number of arguments", "syntax error", "NOPERM"},
+		func(reason string) bool { return strings.Contains(text, reason) })
 }

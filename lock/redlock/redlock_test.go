@@ -121,18 +121,6 @@ func TestADeleterThatTheServerLacksIsTriedOnce(t *testing.T) {
 	assert.Equal(t, known, s.deleters.of(s.redis.SingleNode()))
 }
 
-func TestTheDeleterSurvivesAServerOfAnotherVersion(t *testing.T) {
-	t.Parallel()
-	rdb := shared.Server(t).Client(t)
-	s := newStore(t, rdb, rand.Text())
-	n := s.redis.SingleNode()
-	s.deleters.byNode = map[int]deleter{n.ID(): delex}
-	l, err := s.Acquire(t.Context(), request("k"))
-	require.NoError(t, err)
-	require.NoError(t, s.Release(t.Context(), l), "the command is refused, and the script deletes")
-	assert.Greater(t, s.deleters.of(n), delex)
-}
-
 func TestTombstonesAreInTheSlotOfTheLock(t *testing.T) {
 	for _, name := range []string{"a", "{a}b", "a{b}c", "{}a", "a}b", "}{", "{a", "a{}b{c}", "{a}{b}", "}", "{}"} {
 		k := tombstoneKey(name, "owner")

@@ -19,6 +19,10 @@ const (
 
 // ReleaseAll implements [driver.BulkReleaser]. It sends the script of Release for each lease. Many
 // scripts share a round trip. Options.Timeout bounds each 1,000 leases of a node.
+//
+// ReleaseAll does not use DELEX or DELIFEQ. A lease with a tombstone needs the script, and each lease
+// whose command is refused, because its slot has moved or the key has another type, needs it too. So
+// a call would take two round trips instead of one.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	r := &bulkRelease{store: s, batch: batch, out: out}
 	var wg sync.WaitGroup
