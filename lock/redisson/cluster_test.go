@@ -2,7 +2,10 @@ package redisson
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +23,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, false)
 	rdb := c.Client(t)
-	t.Run("sharded", func(t *testing.T) { shardedMessages(t, c, rdb) })
+	t.Run("automatic", func(t *testing.T) { automaticMessages(t, c, rdb) })
 	t.Run("not sharded", func(t *testing.T) { plainMessages(t, c, rdb) })
 	t.Run("braces", func(t *testing.T) { namesWithBraces(t, rdb) })
 	t.Run("renewals", func(t *testing.T) { renewalsOnAllMasters(t, c, rdb) })
@@ -83,15 +86,82 @@ func handOver(t *testing.T, c *testredis.Cluster, o Options, what string) {
 	}
 }
 
-func shardedMessages(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
-	for _, kind := range []Kind{Lock, FairLock} {
-		handOver(t, c, Options{Kind: kind, Prefix: kind.String()}, "SHARDCHANNELS")
+// automatic returns the command that ShardingAuto selects, and the PUBSUB command that lists its
+// channels: those of a server before Redis 7 are not sharded.
+func automatic(t *testing.T, c *testredis.Cluster) (publish, list string) {
+	t.Helper()
+	if c.Masters[0].Client(t).Do(t.Context(), "PUBSUB", "SHARDNUMSUB").Err() != nil {
+		return "PUBLISH", "CHANNELS"
 	}
-	assert.Empty(t, channels(t, c, "CHANNELS"))
+	return "SPUBLISH", "SHARDCHANNELS"
+}
+
+func automaticMessages(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
+	want, list := automatic(t, c)
+	for _, kind := range []Kind{Lock, FairLock} {
+		handOver(t, c, Options{Kind: kind, Prefix: kind.String()}, list)
+	}
+	if want == "SPUBLISH" {
+		assert.Empty(t, channels(t, c, "CHANNELS"))
+	}
 	s := newStore(t, rdb, nil)
 	publish, err := s.publishCommand(t.Context(), "n")
 	require.NoError(t, err)
-	assert.Equal(t, "SPUBLISH", publish)
+	assert.Equal(t, want, publish)
+}
+
+// A cluster before Redis 7 does not know SPUBLISH.
+func TestAClusterWithoutShardedChannels(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards probes
+	probes := 0
+	published, subscribed := make(chan string, 10), make(chan []string, 10)
+	server := &testredis.Wire{Answer: func(command []string) string {
+		switch strings.ToLower(command[0]) {
+		case "pubsub":
+			mu.Lock()
+			defer mu.Unlock()
+			probes++
+			return "-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n"
+		case "eval", "evalsha":
+			if i := slices.IndexFunc(command, func(word string) bool { return strings.HasSuffix(word, "PUBLISH") }); i > 0 {
+				published <- command[i]
+				return ":1\r\n"
+			}
+			return "*2\r\n:0\r\n:30000\r\n" // taken for 30 s
+		case "subscribe", "ssubscribe":
+			subscribed <- command
+			return fmt.Sprintf("*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(command[1]), command[1])
+		}
+		return "+OK\r\n"
+	}}
+	addr := server.Client(t, redis.Options{}).Options().Addr
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: redisconn.SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	s := newStore(t, rdb, nil)
+	for range 3 {
+		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: request(ann, "n", driver.Exclusive)}))
+		assert.Equal(t, "PUBLISH", <-published)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(ctx, request(bob, "n", driver.Exclusive))
+		done <- err
+	}()
+	select {
+	case command := <-subscribed:
+		assert.Equal(t, []string{"subscribe", lockChannel("n")}, command)
+	case <-time.After(maxSleep * 2 / 3):
+		assert.Fail(t, "the waiter has not subscribed")
+	}
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, 1, probes, "the store remembers the answer")
 }
 
 func plainMessages(t *testing.T, c *testredis.Cluster, _ *redis.ClusterClient) {
@@ -152,7 +222,8 @@ func waitWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterC
 	a, b := newStore(t, rdb, nil), newStore(t, c.Client(t), nil)
 	l, err := a.Acquire(t.Context(), request(ann, "moving", driver.Exclusive))
 	require.NoError(t, err)
-	done := waitFor(t, c, b, request(bob, "moving", driver.Exclusive), "SHARDCHANNELS")
+	_, list := automatic(t, c)
+	done := waitFor(t, c, b, request(bob, "moving", driver.Exclusive), list)
 	slot := int(redisconn.SlotOf("moving"))
 	owner, err := rdb.MasterForKey(t.Context(), "moving")
 	require.NoError(t, err)
@@ -169,8 +240,8 @@ func waitWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterC
 	require.NoError(t, a.Renew(t.Context(), []driver.Lease{l}, out))
 	assert.Equal(t, renewal.Renewed, out[0])
 	require.Eventually(t, func() bool {
-		all, err := to.Client(t).Do(context.WithoutCancel(t.Context()), "PUBSUB", "SHARDCHANNELS").StringSlice()
-		return err == nil && strings.Contains(strings.Join(all, " "), "{moving}")
+		all, err := to.Client(t).Do(context.WithoutCancel(t.Context()), "PUBSUB", list).StringSlice()
+		return list == "CHANNELS" || err == nil && strings.Contains(strings.Join(all, " "), "{moving}")
 	}, 20*time.Second, 10*time.Millisecond, "the waiter subscribes at the new master")
 	require.NoError(t, a.Release(t.Context(), l))
 	soon(t, done)
