@@ -9,12 +9,14 @@
 //	node        Node.js   redlock, ioredis      lock/redlock
 //
 // The tests need python3 with venv, and node with npm. They install the libraries of the versions in
-// peers/ into the user's cache folder. A missing runtime is skipped with a message, or fails the test
-// if the environment variable CI is set. The peers in Go are this test program itself.
+// peers/ into the user's cache folder. If a runtime is missing, or its packages are out of reach, its
+// tests are skipped, and the report after the last test says so. The peers in Go are this test program
+// itself.
 //
 // # Protocol of the peers
 //
-// A peer gets the address of the Redis server, host:port, as its argument. It reads requests from its
+// A peer gets the address of the Redis server, host:port, as its argument, or those of a quorum with
+// commas between them. The counters are on the first server. It reads requests from its
 // standard input and writes one answer for each to its standard output. Both are lines of JSON. It
 // ends when its input ends. The fields of a request:
 //

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/interop/internal/report"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redlock"
 )
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		servePeer(library, os.Args[len(os.Args)-1])
 		return
 	}
-	goleak.VerifyTestMain(shared.Around(m))
+	goleak.VerifyTestMain(report.Around(shared.Around(m), "lock/redlock"))
 }
 
 // library is what a peer in Go does with its library. A lock is whatever the library returns.
@@ -51,10 +52,14 @@ type library struct {
 	release func(lock any) (held bool, err error)
 }
 
-// servePeer answers requests until the input ends.
-func servePeer(name, addr string) {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	l := map[string]func(*redis.Client) library{"redsync": useRedsync, "redislock": useRedislock, "leasewheel": useLeasewheel}[name](rdb)
+// servePeer answers requests until the input ends. The counters are on the first server.
+func servePeer(name, addrs string) {
+	var all []*redis.Client
+	for addr := range strings.SplitSeq(addrs, ",") {
+		all = append(all, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	rdb := all[0]
+	l := map[string]func(...*redis.Client) library{"redsync": useRedsync, "redislock": useRedislock, "leasewheel": useLeasewheel}[name](all...)
 	locks := map[string]any{}
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -139,8 +144,12 @@ func moduleVersion(path string) string {
 //go:embed go.mod
 var goMod string
 
-func useRedsync(rdb *redis.Client) library {
-	rs := redsync.New(goredis.NewPool(rdb))
+func useRedsync(rdbs ...*redis.Client) library {
+	var pools []redsyncredis.Pool
+	for _, rdb := range rdbs {
+		pools = append(pools, goredis.NewPool(rdb))
+	}
+	rs := redsync.New(pools...)
 	return library{
 		module: "github.com/go-redsync/redsync/v4",
 		acquire: func(ctx context.Context, key string, ttl time.Duration, wait bool) (any, bool, error) {
@@ -171,8 +180,8 @@ func ignoreTaken(err, is error) error {
 	return err
 }
 
-func useRedislock(rdb *redis.Client) library {
-	client := redislock.New(rdb)
+func useRedislock(rdbs ...*redis.Client) library {
+	client := redislock.New(rdbs[0])
 	return library{
 		module: "github.com/bsm/redislock",
 		acquire: func(ctx context.Context, key string, ttl time.Duration, wait bool) (any, bool, error) {
@@ -204,13 +213,13 @@ func useRedislock(rdb *redis.Client) library {
 }
 
 // useLeasewheel is our own client as a process that can be killed.
-func useLeasewheel(rdb *redis.Client) library {
+func useLeasewheel(rdbs ...*redis.Client) library {
 	clients := map[time.Duration]*lock.Client{}
 	return library{
 		module: "github.com/leasewheel/leasewheel",
 		acquire: func(ctx context.Context, key string, ttl time.Duration, _ bool) (any, bool, error) {
 			if clients[ttl] == nil {
-				store, err := redlock.New(rdb, nil)
+				store, err := redlock.New(rdbs[0], nil)
 				if err != nil {
 					return nil, false, err
 				}
@@ -221,24 +230,5 @@ func useLeasewheel(rdb *redis.Client) library {
 			held, err := clients[ttl].Mutex(key).Lock(ctx)
 			return held, err == nil, err
 		},
-	}
-}
-
-// quorumPeer returns a function that locks with redsync on several servers.
-func quorumPeer(rdbs []*redis.Client) func(ctx context.Context, key string) (unlock func() error, err error) {
-	var pools []redsyncredis.Pool
-	for _, rdb := range rdbs {
-		pools = append(pools, goredis.NewPool(rdb))
-	}
-	rs := redsync.New(pools...)
-	return func(ctx context.Context, key string) (func() error, error) {
-		m := rs.NewMutex(key, redsync.WithExpiry(long), redsync.WithTries(1_000_000), redsync.WithRetryDelay(retry))
-		if err := m.LockContext(ctx); err != nil {
-			return nil, err
-		}
-		return func() error {
-			_, err := m.Unlock()
-			return err
-		}, nil
 	}
 }

@@ -1,19 +1,12 @@
 package interop
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,12 +16,10 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/quorumstore"
 	"github.com/leasewheel/leasewheel/lock/redlock"
 )
 
 const (
-	rounds = 2500 // of each side
 	ttl    = time.Second
 	long   = time.Minute      // a TTL that no test outlasts
 	enough = 30 * time.Second // until something happens that must happen
@@ -60,108 +51,17 @@ func clientOn(t *testing.T, store driver.Store, terms time.Duration) *lock.Clien
 // forEach runs a test with each library.
 func forEach(t *testing.T, f func(t *testing.T, r runtime)) {
 	t.Helper()
-	for _, r := range runtimes() {
+	forEachOf(t, runtimes(), f)
+}
+
+func forEachOf(t *testing.T, all []runtime, f func(t *testing.T, r runtime)) {
+	t.Helper()
+	for _, r := range all {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			f(t, r)
 		})
 	}
-}
-
-// lines are the rows of the table that TestRounds prints.
-var lines struct {
-	mu   sync.Mutex // guards rows
-	rows []string
-}
-
-// TestRounds lets both sides contend for a lock. Each increments a counter by a read and a write.
-func TestRounds(t *testing.T) {
-	t.Cleanup(func() {
-		lines.mu.Lock()
-		defer lines.mu.Unlock()
-		slices.Sort(lines.rows)
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "peer\trounds\thand-overs to the peer\tmedian\tp99\tto us\tmedian\tp99\tversion")
-		fmt.Fprintln(w, strings.Join(lines.rows, "\n"))
-		_ = w.Flush()
-	})
-	t.Run("all", func(t *testing.T) { forEach(t, testRounds) })
-}
-
-func testRounds(t *testing.T, r runtime) {
-	t.Helper()
-	server := shared.Server(t)
-	rdb := server.Client(t)
-	p := start(t, r.command(t), server.Addr())
-	version := p.ask(request{Do: "hello"}).Version
-	client := newClient(t, rdb, long)
-	key, counter := rand.Text(), rand.Text()
-	var theirs, ours [][2]int64
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		a, err := p.try(request{Do: "rounds", Key: key, TTL: long.Milliseconds(), N: rounds, Counter: counter})
-		assert.NoError(t, err)
-		theirs = a.Turns
-	})
-	wg.Go(func() {
-		for range rounds {
-			held, err := client.Mutex(key).Lock(t.Context())
-			if !assert.NoError(t, err) {
-				return
-			}
-			begin := time.Now().UnixNano()
-			assert.NoError(t, increment(t.Context(), rdb, counter))
-			ours = append(ours, [2]int64{begin, time.Now().UnixNano()})
-			assert.NoError(t, held.Unlock(t.Context()))
-		}
-	})
-	wg.Wait()
-	require.Len(t, theirs, rounds)
-	require.Len(t, ours, rounds)
-	n, err := rdb.Get(t.Context(), counter).Int()
-	require.NoError(t, err)
-	assert.Equal(t, 2*rounds, n, "two holders at a time lose an update")
-	toThem, toUs := handOvers(theirs, ours)
-	assert.NotEmpty(t, toThem, "both sides contended")
-	assert.NotEmpty(t, toUs, "both sides contended")
-	row := fmt.Sprintf("%s\t%d\t%s\t%s\t%s", r.name, 2*rounds, quantiles(toThem), quantiles(toUs), version)
-	lines.mu.Lock()
-	defer lines.mu.Unlock()
-	lines.rows = append(lines.rows, row)
-}
-
-// handOvers returns the times from the release of one side to the next turn of the other.
-func handOvers(theirs, ours [][2]int64) (toThem, toUs []time.Duration) {
-	type turn struct {
-		begin, end int64
-		ours       bool
-	}
-	var turns []turn
-	for _, t := range theirs {
-		turns = append(turns, turn{t[0], t[1], false})
-	}
-	for _, t := range ours {
-		turns = append(turns, turn{t[0], t[1], true})
-	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.begin, b.begin) })
-	for i, next := range turns[min(1, len(turns)):] {
-		took := time.Duration(next.begin - turns[i].end)
-		switch {
-		case next.ours == turns[i].ours:
-		case next.ours:
-			toUs = append(toUs, took)
-		default:
-			toThem = append(toThem, took)
-		}
-	}
-	return toThem, toUs
-}
-
-// quantiles returns the number of durations, the median and the 99th percentile as cells.
-func quantiles(took []time.Duration) string {
-	slices.Sort(took)
-	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
-	return fmt.Sprintf("%d\t%v\t%v", len(took), round(took[len(took)/2]), round(took[len(took)*99/100]))
 }
 
 // A lock that our watchdog renews outlasts its first TTL for the peer, too.
@@ -316,51 +216,6 @@ func TestLostAnswersOfThePeer(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, held.Unlock(t.Context()))
 	})
-}
-
-// TestQuorum lets our quorum and redsync with three servers contend for a lock.
-func TestQuorum(t *testing.T) {
-	t.Parallel()
-	var rdbs []*redis.Client
-	var stores []driver.Store
-	for range 3 {
-		rdb := testredis.Start(t).Client(t)
-		store, err := redlock.New(rdb, nil)
-		require.NoError(t, err)
-		rdbs, stores = append(rdbs, rdb), append(stores, store)
-	}
-	quorum, err := quorumstore.New(stores...)
-	require.NoError(t, err)
-	client := clientOn(t, quorum, long)
-	peers := quorumPeer(rdbs)
-	const rounds = 300
-	counters := shared.Server(t).Client(t)
-	key, counter := rand.Text(), rand.Text()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for range rounds {
-			unlock, err := peers(t.Context(), key)
-			if !assert.NoError(t, err) {
-				return
-			}
-			assert.NoError(t, increment(t.Context(), counters, counter))
-			assert.NoError(t, unlock())
-		}
-	})
-	wg.Go(func() {
-		for range rounds {
-			held, err := client.Mutex(key).Lock(t.Context())
-			if !assert.NoError(t, err) {
-				return
-			}
-			assert.NoError(t, increment(t.Context(), counters, counter))
-			assert.NoError(t, held.Unlock(t.Context()))
-		}
-	})
-	wg.Wait()
-	n, err := counters.Get(t.Context(), counter).Int()
-	require.NoError(t, err)
-	assert.Equal(t, 2*rounds, n)
 }
 
 // A peer that does not start is an error with its name, not a test that hangs.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/interop/internal/report"
 )
 
 // request and answer are the lines of the protocol; see the package documentation.
@@ -37,26 +39,18 @@ type answer struct {
 type runtime struct {
 	name    string
 	watches bool // the library renews locks by itself
+	quorums bool // the library locks on several servers
 	command func(t *testing.T) *exec.Cmd
 }
 
 // runtimes are the libraries whose locks have the format of lock/redlock.
 func runtimes() []runtime {
 	return []runtime{
-		{name: "redsync", command: goPeer("redsync")},
+		{name: "redsync", quorums: true, command: goPeer("redsync")},
 		{name: "redislock", command: goPeer("redislock")},
 		{name: "redis-py", command: pythonPeer},
-		{name: "node", watches: true, command: nodePeer},
+		{name: "node", watches: true, quorums: true, command: nodePeer},
 	}
-}
-
-// missing skips the test because a runtime is not installed. In CI it fails.
-func missing(t *testing.T, what string, err error) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf("%s: %v", what, err)
-	}
-	t.Skipf("SKIPPED, %s is missing: %v", what, err)
 }
 
 // cache returns a folder for the libraries of a runtime.
@@ -69,8 +63,9 @@ func cache(t *testing.T, name string) string {
 	return dir
 }
 
-// installed runs install unless the file that lists the versions is the same as at the last time.
-func installed(t *testing.T, dir, versions string, install func() error) {
+// installed runs install unless the file that lists the versions is the same as at the last time. An
+// error skips the test, because the packages may be out of reach.
+func installed(t *testing.T, library, dir, versions string, install func() error) {
 	t.Helper()
 	wanted, err := os.ReadFile(versions)
 	require.NoError(t, err)
@@ -79,7 +74,7 @@ func installed(t *testing.T, dir, versions string, install func() error) {
 		return
 	}
 	if err := install(); err != nil {
-		missing(t, versions, err)
+		report.Missing(t, library, err)
 	}
 	require.NoError(t, os.WriteFile(mark, wanted, 0o600))
 }
@@ -100,16 +95,17 @@ func pythonPeer(t *testing.T) *exec.Cmd {
 	t.Helper()
 	installing.Lock()
 	defer installing.Unlock()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		missing(t, "python3", err)
-	}
+	const library = "redis-py"
+	report.Programs(t, library, "python3")
 	dir := cache(t, "python")
 	list, err := filepath.Abs("peers/python/requirements.txt")
 	require.NoError(t, err)
 	inside := filepath.Join(dir, "bin", "python")
-	installed(t, dir, list, func() error {
-		return errors.Join(run(dir, python, "-m", "venv", dir), run(dir, inside, "-m", "pip", "install", "--quiet", "--requirement", list))
+	installed(t, library, dir, list, func() error {
+		if err := run(dir, "python3", "-m", "venv", dir); err != nil {
+			return err
+		}
+		return run(dir, inside, "-m", "pip", "install", "--quiet", "--requirement", list)
 	})
 	return exec.Command(inside, "peers/python/peer.py")
 }
@@ -118,10 +114,8 @@ func nodePeer(t *testing.T) *exec.Cmd {
 	t.Helper()
 	installing.Lock()
 	defer installing.Unlock()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		missing(t, "node", err)
-	}
+	const library = "node-redlock"
+	report.Programs(t, library, "node", "npm")
 	dir := cache(t, "node")
 	list, err := filepath.Abs("peers/node/package-lock.json")
 	require.NoError(t, err)
@@ -130,10 +124,10 @@ func nodePeer(t *testing.T) *exec.Cmd {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
 	}
-	installed(t, dir, list, func() error {
+	installed(t, library, dir, list, func() error {
 		return run(dir, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 	})
-	return exec.Command(node, filepath.Join(dir, "peer.mjs"))
+	return exec.Command("node", filepath.Join(dir, "peer.mjs"))
 }
 
 // goPeer returns the command of a peer that is this program.
@@ -153,10 +147,11 @@ type peer struct {
 	out *bufio.Reader
 }
 
-// start starts a peer for a server. It ends with the test.
-func start(t *testing.T, cmd *exec.Cmd, addr string) *peer {
+// start starts a peer for a server, or for several with commas between their addresses. It ends with
+// the test.
+func start(t *testing.T, cmd *exec.Cmd, addrs string) *peer {
 	t.Helper()
-	cmd.Args = append(cmd.Args, addr)
+	cmd.Args = append(cmd.Args, addrs)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)

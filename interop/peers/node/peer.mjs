@@ -6,10 +6,26 @@ import { createInterface } from "node:readline";
 import Redis from "ioredis";
 import Redlock, { ExecutionError } from "redlock";
 
-const [host, port] = process.argv[2].split(":");
-const client = new Redis({ host, port: Number(port) });
-const redlock = new Redlock([client], { retryDelay: 1, retryJitter: 1, retryCount: 0 });
+const clients = process.argv[2].split(",").map((address) => {
+  const [host, port] = address.split(":");
+  return new Redis({ host, port: Number(port) }).on("error", () => {}); // the calls report it
+});
+const client = clients[0]; // of the counters
+const redlock = new Redlock(clients, { retryCount: 0 });
 const locks = new Map();
+
+// acquire makes the given number of attempts, -1 for any number. If node-redlock made them itself, it
+// would keep the servers of a failed attempt until its TTL ends, and not count them at the next one.
+async function acquire(key, ttl, attempts) {
+  for (;;) {
+    try {
+      return await redlock.acquire([key], ttl);
+    } catch (error) {
+      if (!(error instanceof ExecutionError) || --attempts === 0) throw error;
+    }
+    await new Promise((next) => setTimeout(next, 2 * Math.random()));
+  }
+}
 
 // version returns the version of a package. Not every package exports its description.
 const version = (name) =>
@@ -26,8 +42,8 @@ async function heldOr(call) {
   }
 }
 
-const now = () => Number(process.hrtime.bigint() + epoch);
-const epoch = BigInt(Date.now()) * 1000000n - process.hrtime.bigint();
+// now returns Unix nanoseconds. Date.now has whole milliseconds only.
+const now = () => Math.round((performance.timeOrigin + performance.now()) * 1e6);
 
 const actions = {
   hello: async () => ({
@@ -35,7 +51,7 @@ const actions = {
   }),
 
   acquire: ({ key, ttl, wait = 0 }) =>
-    heldOr(async () => locks.set(key, await redlock.acquire([key], ttl, { retryCount: wait }))),
+    heldOr(async () => locks.set(key, await acquire(key, ttl, wait + 1))),
 
   extend: ({ key, ttl }) => heldOr(async () => locks.set(key, await locks.get(key).extend(ttl))),
 
@@ -48,7 +64,7 @@ const actions = {
   rounds: async ({ key, ttl, counter, n }) => {
     const turns = [];
     for (let i = 0; i < n; i++) {
-      const lock = await redlock.acquire([key], ttl, { retryCount: -1 });
+      const lock = await acquire(key, ttl, -1);
       const begin = now();
       const value = Number((await client.get(counter)) ?? 0);
       await client.set(counter, value + 1);
@@ -70,7 +86,9 @@ const actions = {
     }),
 };
 
-for await (const line of createInterface({ input: process.stdin })) {
+const lines = createInterface({ input: process.stdin });
+lines.on("close", () => process.exit()); // also while a request waits
+for await (const line of lines) {
   let answer;
   try {
     const request = JSON.parse(line);
@@ -80,4 +98,3 @@ for await (const line of createInterface({ input: process.stdin })) {
   }
   process.stdout.write(JSON.stringify(answer) + "\n");
 }
-client.disconnect();
