@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,13 +17,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/interop/internal/report"
 )
+
+// library is what the report calls the peer.
+const library = "Redisson"
 
 // jvm builds the peer once and starts processes of it.
 type jvm struct {
 	once      sync.Once
 	classpath string
 	folder    string // temporary; removed by TestMain
+	missing   error  // the libraries are out of reach
 	err       error
 }
 
@@ -35,15 +42,18 @@ func (j *jvm) build() {
 	}
 	jars, classes := filepath.Join(j.folder, "jars"), filepath.Join(j.folder, "classes")
 	j.classpath = classes + string(os.PathListSeparator) + filepath.Join(jars, "*")
-	for _, command := range [][]string{
-		{"mvn", "-q", "-B", "-f", "java/pom.xml", "dependency:copy-dependencies", "-DoutputDirectory=" + jars},
-		{"javac", "-cp", filepath.Join(jars, "*"), "-d", classes, "java/RedissonPeer.java"},
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			j.err = fmt.Errorf("%s: %w: %s", command[0], err, out)
-			return
-		}
+	j.missing = command("mvn", "-q", "-B", "-f", "java/pom.xml", "dependency:copy-dependencies", "-DoutputDirectory="+jars)
+	if j.missing == nil {
+		j.err = command("javac", "-cp", filepath.Join(jars, "*"), "-d", classes, "java/RedissonPeer.java")
 	}
+}
+
+// command runs a program. Its error has the output.
+func command(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
 }
 
 // peer is a running process that uses Redisson.
@@ -60,22 +70,25 @@ type peer struct {
 
 type answer struct{ kind, text string }
 
-// startPeer starts a process that uses the server at addr, of the form single:host:port or
-// cluster:host:port. Its watchdog renews locks to the given TTL. It ends with the test.
-func startPeer(t testing.TB, addr string, watchdog time.Duration) *peer {
+// peerOptions say how a peer is started. Addresses have the form single:host:port or cluster:host:port.
+type peerOptions struct {
+	addr     string
+	counters string        // the server of counters and lists; default addr
+	fairWait time.Duration // fairLockWaitTimeout
+}
+
+// startPeer starts a process, which ends with the test. Its watchdog gives locks the TTL watchdog.
+func startPeer(t testing.TB, o peerOptions) *peer {
 	t.Helper()
-	for _, program := range []string{"java", "javac", "mvn"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") != "" {
-				require.NoError(t, err, "the tests with Redisson need %s", program)
-			}
-			t.Skipf("SKIPPED: the tests with Redisson need %s, and are not run without it", program)
-		}
-	}
+	report.Programs(t, library, "java", "javac", "mvn")
 	java.once.Do(java.build)
+	if java.missing != nil {
+		report.Missing(t, library, java.missing)
+	}
 	require.NoError(t, java.err)
 	p := &peer{t: t, ended: make(chan struct{}), answers: make(map[string]chan answer)}
-	p.command = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", java.classpath, "RedissonPeer", addr, strconv.FormatInt(watchdog.Milliseconds(), 10))
+	p.command = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", java.classpath, "RedissonPeer", o.addr,
+		millis(watchdog), millis(o.fairWait), cmp.Or(o.counters, o.addr))
 	var err error
 	p.input, err = p.command.StdinPipe()
 	require.NoError(t, err)
@@ -86,8 +99,11 @@ func startPeer(t testing.TB, addr string, watchdog time.Duration) *peer {
 	go p.read(output)
 	t.Cleanup(p.kill)
 	p.await(ready, "the start")
+	report.Note("%s", p.do("main", "hello"))
 	return p
 }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // read delivers the answers until the output ends.
 func (p *peer) read(output io.Reader) {
@@ -136,13 +152,24 @@ func (p *peer) start(thread string, words ...string) chan answer {
 // await returns the text of an answer, which must not be an error.
 func (p *peer) await(c chan answer, what string) string {
 	p.t.Helper()
+	return p.within(2*time.Minute, c, what)
+}
+
+// woken is await for a waiter that only a message can wake in time.
+func (p *peer) woken(c chan answer) string {
+	p.t.Helper()
+	return p.within(woken, c, "the message has not woken the peer")
+}
+
+func (p *peer) within(limit time.Duration, c chan answer, what string) string {
+	p.t.Helper()
 	select {
 	case a := <-c:
 		require.Equal(p.t, "ok", a.kind, "%s: %s", what, a.text)
 		return a.text
 	case <-p.ended:
 		require.Fail(p.t, "the peer has ended", what)
-	case <-time.After(2 * time.Minute):
+	case <-time.After(limit):
 		require.Fail(p.t, "no answer of the peer", what)
 	}
 	return ""

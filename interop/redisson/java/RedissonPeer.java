@@ -10,9 +10,13 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
+import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RList;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -24,26 +28,35 @@ import org.redisson.config.Config;
  * separated by tabs. Commands of one thread run in their order, those of others at the same time. Each
  * command is answered by one line: its number, "ok" or "error", and a text.
  *
- * <p>Arguments: single:ADDRESS or cluster:ADDRESS of the server, and the watchdog's timeout in ms.
+ * <p>Arguments: single:ADDRESS or cluster:ADDRESS of the server, the watchdog's timeout and the
+ * fairLockWaitTimeout in ms, and the server of counters and lists in the form of the first argument.
  */
 public final class RedissonPeer {
   private final RedissonClient client;
+  private final RedissonClient direct; // of counters and lists
   private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
 
-  private RedissonPeer(RedissonClient client) {
+  private RedissonPeer(RedissonClient client, RedissonClient direct) {
     this.client = client;
+    this.direct = direct;
   }
 
-  public static void main(String[] args) throws Exception {
+  private static RedissonClient connect(String address, String[] args) {
     Config config = new Config();
     config.setLockWatchdogTimeout(Long.parseLong(args[1]));
-    String[] server = args[0].split(":", 2);
+    config.setFairLockWaitTimeout(Long.parseLong(args[2]));
+    String[] server = address.split(":", 2);
     if (server[0].equals("cluster")) {
-      config.useClusterServers().addNodeAddress("redis://" + server[1]);
+      config.useClusterServers().addNodeAddress("redis://" + server[1]).setMasterConnectionMinimumIdleSize(2).setMasterConnectionPoolSize(8);
     } else {
       config.useSingleServer().setAddress("redis://" + server[1]).setConnectionMinimumIdleSize(4).setConnectionPoolSize(16);
     }
-    RedissonPeer peer = new RedissonPeer(Redisson.create(config));
+    return Redisson.create(config);
+  }
+
+  public static void main(String[] args) throws Exception {
+    RedissonClient client = connect(args[0], args);
+    RedissonPeer peer = new RedissonPeer(client, args[3].equals(args[0]) ? client : connect(args[3], args));
     answer("0", "ok", "ready");
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -80,6 +93,8 @@ public final class RedissonPeer {
         return client.getReadWriteLock(name).readLock();
       case "write":
         return client.getReadWriteLock(name).writeLock();
+      case "multi": // an RLock for each of the names, with commas between them
+        return client.getMultiLock(Arrays.stream(name.split(",")).map(client::getLock).toArray(RLock[]::new));
       default:
         throw new IllegalArgumentException(kind);
     }
@@ -92,6 +107,8 @@ public final class RedissonPeer {
 
   private String execute(String verb, String[] a) throws Exception {
     switch (verb) {
+      case "hello":
+        return "Redisson " + Redisson.class.getPackage().getImplementationVersion() + ", Java " + Runtime.version();
       case "lock": // kind, name, lease in ms or -1: the time at which it was acquired
         lock(a[0], a[1]).lock(Long.parseLong(a[2]), TimeUnit.MILLISECONDS);
         return micros();
@@ -110,7 +127,21 @@ public final class RedissonPeer {
       case "ttl":
         return Long.toString(lock(a[0], a[1]).remainTimeToLive());
       case "contend": // kind, name, counter, rounds
-        contend(lock(a[0], a[1]), client.getBucket(a[2], StringCodec.INSTANCE), Integer.parseInt(a[3]));
+        contend(lock(a[0], a[1]), bucket(a[2]), Integer.parseInt(a[3]));
+        return "done";
+      case "insist": // kind, name, counter, rounds, lease in ms: the number of calls that failed
+        return Integer.toString(insist(lock(a[0], a[1]), bucket(a[2]), Integer.parseInt(a[3]), Long.parseLong(a[4])));
+      case "tokens": // name, list, rounds
+        tokens(client.getFencedLock(a[0]), direct.getList(a[1], StringCodec.INSTANCE), Integer.parseInt(a[2]));
+        return "done";
+      case "writes": // name, two counters, rounds
+        writes(client.getReadWriteLock(a[0]), bucket(a[1]), bucket(a[2]), Integer.parseInt(a[3]));
+        return "done";
+      case "reads": // name, two counters, rounds
+        reads(client.getReadWriteLock(a[0]), bucket(a[1]), bucket(a[2]), Integer.parseInt(a[3]));
+        return "done";
+      case "share": // semaphore, counter of holders, number of permits, rounds
+        share(client.getPermitExpirableSemaphore(a[0]), direct.getAtomicLong(a[1]), Long.parseLong(a[2]), Integer.parseInt(a[3]));
         return "done";
       case "permits": // name, number
         return Boolean.toString(client.getPermitExpirableSemaphore(a[0]).trySetPermits(Integer.parseInt(a[1])));
@@ -139,15 +170,98 @@ public final class RedissonPeer {
     }
   }
 
-  /** Adds to a counter that is not atomic: an overlap of two holders loses one of their additions. */
+  private RBucket<String> bucket(String name) {
+    return direct.getBucket(name, StringCodec.INSTANCE);
+  }
+
+  /** Adds 1 to a counter that is not atomic: two at a time lose an addition. */
+  private static void add(RBucket<String> counter) {
+    String before = counter.get();
+    counter.set(Integer.toString(before == null ? 1 : Integer.parseInt(before) + 1));
+  }
+
   private static void contend(Lock lock, RBucket<String> counter, int rounds) {
     for (int i = 0; i < rounds; i++) {
       lock.lock();
       try {
-        String before = counter.get();
-        counter.set(Integer.toString(before == null ? 1 : Integer.parseInt(before) + 1));
+        add(counter);
       } finally {
         lock.unlock();
+      }
+    }
+  }
+
+  /** Adds within the lock although calls may fail. */
+  private static int insist(RLock lock, RBucket<String> counter, int rounds, long lease) {
+    int failed = 0;
+    for (int added = 0; added < rounds; ) {
+      try {
+        lock.lock(lease, TimeUnit.MILLISECONDS);
+      } catch (RuntimeException e) {
+        failed++;
+        continue;
+      }
+      add(counter);
+      added++;
+      try {
+        lock.unlock();
+      } catch (RuntimeException e) {
+        failed++; // the lease ends
+      }
+    }
+    return failed;
+  }
+
+  /** Appends the tokens of grants to a list. */
+  private static void tokens(RFencedLock lock, RList<String> list, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+      Long token = lock.lockAndGetToken();
+      try {
+        list.add(token.toString());
+      } finally {
+        lock.unlock();
+      }
+    }
+  }
+
+  /** Adds 1 to two counters, which readers see equal. */
+  private static void writes(RReadWriteLock lock, RBucket<String> one, RBucket<String> two, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+      lock.writeLock().lock();
+      try {
+        add(one);
+        add(two);
+      } finally {
+        lock.writeLock().unlock();
+      }
+    }
+  }
+
+  private static void reads(RReadWriteLock lock, RBucket<String> one, RBucket<String> two, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+      lock.readLock().lock();
+      try {
+        String first = one.get();
+        String second = two.get();
+        if (!String.valueOf(first).equals(String.valueOf(second))) {
+          throw new IllegalStateException("a reader sees half of a write: " + first + ", " + second);
+        }
+      } finally {
+        lock.readLock().unlock();
+      }
+    }
+  }
+
+  /** Counts the holders of permits while it has one. */
+  private static void share(RPermitExpirableSemaphore semaphore, RAtomicLong holders, long permits, int rounds)
+      throws InterruptedException {
+    for (int i = 0; i < rounds; i++) {
+      String id = semaphore.acquire(1, TimeUnit.MINUTES);
+      long now = holders.incrementAndGet();
+      holders.decrementAndGet();
+      semaphore.release(id);
+      if (now > permits) {
+        throw new IllegalStateException(now + " holders of " + permits + " permits");
       }
     }
   }
