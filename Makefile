@@ -32,6 +32,9 @@ help: ## List the targets
 setup-stores: ## Install the database servers that test-stores needs
 	@.ci/setup-stores
 
+setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js and Python
+	@.ci/setup-interop
+
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
@@ -78,14 +81,17 @@ store/%:
 
 build-tests: setup ## Build the tests of the nested modules, so that they start sooner
 	$(call each,$(STORES),go test -exec true $(STOREFLAGS) ./...)
-	$(call each,$(filter-out $(STORES),$(NESTED)),go test -exec true $(RACE) ./...)
+	$(call each,$(filter-out interop $(STORES),$(NESTED)),go test -exec true $(RACE) ./...)
+	$(call each,interop,go test -exec true -race ./...)
 
-nested: setup ## Build, vet and test the nested modules, except those of test-stores
-	$(call each,$(filter-out $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(RACE) $(ARGS) ./...)
+nested: setup ## Build, vet and test the nested modules, except interop and those of test-stores
+	$(call each,$(filter-out interop $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(RACE) $(ARGS) ./...)
 
-interop: setup ## Contend for locks with the libraries of other languages: needs python3, node and a JDK
-	cd interop && go test -race -count=1 $(ARGS)
-	cd interop/redisson && go test -race -count=1 $(ARGS)
+# One package at a time, because they measure latencies. The report comes last, even if tests fail.
+interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && go vet ./... && \
+	if INTEROP_REPORT="$$dir" go test -race -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
+	cat "$$dir"/*.txt; exit $$code
 
 verify: setup ## Verify the protocols and the code, TIER=long, nightly or release for more
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
@@ -132,4 +138,4 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
+.PHONY: help setup setup-stores setup-interop test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo

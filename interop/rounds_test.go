@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +21,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redlock"
 )
 
-var rounds = flag.Int("rounds", 5000, "contended rounds of each side with a lock of one server; those with a quorum are a tenth")
-
 // TestRounds lets both sides contend for a lock on one server.
 func TestRounds(t *testing.T) {
 	forEach(t, func(t *testing.T, r runtime) {
@@ -32,7 +29,7 @@ func TestRounds(t *testing.T) {
 		p := start(t, r.command(t), server.Addr())
 		report.Note("%s: %s", r.name, p.ask(request{Do: "hello"}).Version)
 		report.Note("server: Redis %s", serverVersion(t, rdb))
-		contend(t, p, newClient(t, rdb, long), rdb, r.name, "one server", *rounds)
+		contend(t, p, newClient(t, rdb, long), rdb, r.name, "one server", report.Rounds(1))
 	})
 }
 
@@ -63,7 +60,7 @@ func TestQuorum(t *testing.T) {
 		require.NoError(t, err)
 		client, rdb := clientOn(t, quorum, long), servers[0].Client(t)
 		p := start(t, r.command(t), strings.Join(addrs, ","))
-		contend(t, p, client, rdb, r.name, "three servers", max(*rounds/10, 1))
+		contend(t, p, client, rdb, r.name, "three servers", report.Rounds(10))
 
 		key := rand.Text()
 		held, err := client.Mutex(key).TryLock(t.Context())
@@ -104,7 +101,7 @@ func contend(t *testing.T, p *peer, client *lock.Client, rdb *redis.Client, name
 	toThem, toUs := handOvers(theirs, ours)
 	assert.NotEmpty(t, toThem, "both sides contended")
 	assert.NotEmpty(t, toUs, "both sides contended")
-	report.Rounds(name, what, rounds, time.Since(began))
+	report.Contended(name, what, rounds, time.Since(began))
 	report.HandOvers(name, what, toThem, toUs)
 }
 

@@ -98,7 +98,7 @@ func lostReplies(p *pair) {
 	q := *p
 	q.rdb = proxy.Client(p)
 	_, clients := q.more()
-	rounds := share(20)
+	rounds := report.Rounds(20)
 	done := p.java.start("a", "contend", "lock", "lost", "counter lost", strconv.Itoa(rounds))
 	stop := make(chan struct{})
 	stopped := make(chan struct{})

@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"context"
-	"flag"
 	"log/slog"
 	"os"
 	"runtime"
@@ -18,11 +17,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisson"
 )
-
-var rounds = flag.Int("rounds", 5000, "contended rounds of each side with an RLock; other kinds have a part of them")
-
-// share returns a part of the rounds, at least 2: one for each of two threads.
-func share(part int) int { return max(*rounds/part, 2) }
 
 const (
 	watchdog = 3 * time.Second  // the TTL of locks without a lease time, in both languages

@@ -17,11 +17,11 @@ func contendedRounds(p *pair) {
 		kind, java, goes string // the kind, and the key on each side
 		rounds           int
 	}{
-		{"lock", "contended lock", "contended lock", *rounds},
-		{"fair", "contended fair", "contended fair", share(5)},
-		{"fenced", "contended fenced", "contended fenced", share(5)},
-		{"write", "contended write", "contended write", share(5)},
-		{"multi", "contended 1,contended 2", "contended 2,contended 1", share(50)},
+		{"lock", "contended lock", "contended lock", report.Rounds(1)},
+		{"fair", "contended fair", "contended fair", report.Rounds(5)},
+		{"fenced", "contended fenced", "contended fenced", report.Rounds(5)},
+		{"write", "contended write", "contended write", report.Rounds(5)},
+		{"multi", "contended 1,contended 2", "contended 2,contended 1", report.Rounds(50)},
 	} {
 		counter, each := "counter "+c.kind, strconv.Itoa(c.rounds/2)
 		l := p.locker(c.kind, c.goes)
@@ -55,13 +55,13 @@ func (p *pair) contend(what string, each int, commands [][]string, functions ...
 	for _, c := range answers {
 		p.java.await(c, what)
 	}
-	report.Rounds(library, what, each, time.Since(began))
+	report.Contended(library, what, each, time.Since(began))
 }
 
 // contendedTokens appends the token of each grant to one list. They must rise.
 func contendedTokens(p *pair) {
 	const key, list = "contended tokens", "list of tokens"
-	n := share(20)
+	n := report.Rounds(20)
 	p.contend("fenced, tokens compared", n, [][]string{{"tokens", key, list, strconv.Itoa(n)}}, func() bool {
 		h, err := p.locker("fenced", key).Lock(p.Context())
 		if !assert.NoError(p, err) {
@@ -80,7 +80,7 @@ func contendedTokens(p *pair) {
 // which readers must see equal.
 func contendedReaders(p *pair) {
 	const key, one, two = "contended readers", "first counter", "second counter"
-	n := share(10) / 2
+	n := report.Rounds(10) / 2
 	each := strconv.Itoa(n)
 	write, read := p.locker("write", key), p.locker("read", key)
 	p.contend("read and write", 2*n, [][]string{{"writes", key, one, two, each}, {"reads", key, one, two, each}},
@@ -105,7 +105,7 @@ func contendedPermits(p *pair) {
 	set, err := s.TrySetPermits(p.Context(), permits)
 	require.NoError(p, err)
 	require.True(p, set)
-	n := share(10) / 2
+	n := report.Rounds(10) / 2
 	command := []string{"share", key, holders, strconv.Itoa(permits), strconv.Itoa(n)}
 	round := func() bool {
 		ids, err := s.Acquire(p.Context(), 1, lease)

@@ -4,6 +4,7 @@ package report
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,19 +24,24 @@ import (
 const Env = "INTEROP_REPORT"
 
 var collected struct {
-	mu       sync.Mutex // guards all below
-	notes    []string
-	rounds   []string
-	handOver []string
-	missing  []string
+	mu        sync.Mutex // guards all below
+	notes     []string
+	contended []string
+	handOver  []string
+	missing   []string
 }
+
+var rounds = flag.Int("rounds", 5000, "contended rounds of each side with the main lock of a library; others have a part of them")
+
+// Rounds returns how many contended rounds a test has whose share of the work is one part in so many.
+func Rounds(part int) int { return max(*rounds/part, 2) }
 
 // Note adds a line.
 func Note(format string, args ...any) { add(&collected.notes, fmt.Sprintf(format, args...)) }
 
-// Rounds adds contended rounds of a lock: so many of each side.
-func Rounds(peer, lock string, each int, took time.Duration) {
-	add(&collected.rounds, fmt.Sprintf("%s\t%s\t%d\t%v", peer, lock, each, took.Round(10*time.Millisecond)))
+// Contended adds contended rounds of a lock: so many of each side.
+func Contended(peer, lock string, each int, took time.Duration) {
+	add(&collected.contended, fmt.Sprintf("%s\t%s\t%d\t%v", peer, lock, each, took.Round(10*time.Millisecond)))
 }
 
 // HandOvers adds the times from a release on one side to the acquire that it enables on the other.
@@ -125,7 +131,7 @@ func write(out io.Writer, title string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "== "+title)
 	section(w, "", collected.notes)
-	section(w, "peer\tlock\tcontended rounds of each side\ttook", collected.rounds)
+	section(w, "peer\tlock\tcontended rounds of each side\ttook", collected.contended)
 	section(w, "peer\tlock\thand-overs to the peer\tmedian\tp99\tmax\tto us\tmedian\tp99\tmax", collected.handOver)
 	section(w, "", collected.missing)
 	return w.Flush()

@@ -24,7 +24,7 @@ func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(Env, dir)
 	Note("a version")
-	Rounds("peer", "lock", 5000, 1234567*time.Microsecond)
+	Contended("peer", "lock", 5000, 1234567*time.Microsecond)
 	HandOvers("peer", "lock", nil, []time.Duration{3 * time.Millisecond, time.Millisecond, 2 * time.Millisecond})
 	skipped := false
 	t.Run("skipped", func(t *testing.T) {
@@ -66,4 +66,10 @@ func words(text string) []string {
 		lines[i] = strings.Join(strings.Fields(line), " ")
 	}
 	return lines
+}
+
+func TestRounds(t *testing.T) {
+	*rounds = 100
+	assert.Equal(t, 50, Rounds(2))
+	assert.Equal(t, 2, Rounds(99), "one round of each of two threads")
 }
