@@ -6,6 +6,7 @@ import (
 	_ "embed" // go.mod has the versions
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	goruntime "runtime"
@@ -40,6 +41,10 @@ func TestMain(m *testing.M) {
 	if library := os.Getenv(peerEnv); library != "" {
 		servePeer(library, os.Args[len(os.Args)-1])
 		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // the parallel tests wait for leases to end
+		panic(err)
 	}
 	goleak.VerifyTestMain(report.Around(shared.Around(m), "lock/redlock"))
 }

@@ -48,15 +48,11 @@ func clientOn(t *testing.T, store driver.Store, terms time.Duration) *lock.Clien
 	return client
 }
 
-// forEach runs a test with each library.
+// forEach runs a test, which mostly waits, with each library.
 func forEach(t *testing.T, f func(t *testing.T, r runtime)) {
 	t.Helper()
-	forEachOf(t, runtimes(), f)
-}
-
-func forEachOf(t *testing.T, all []runtime, f func(t *testing.T, r runtime)) {
-	t.Helper()
-	for _, r := range all {
+	t.Parallel()
+	for _, r := range runtimes() {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			f(t, r)

@@ -23,7 +23,7 @@ import (
 
 // TestRounds lets both sides contend for a lock on one server.
 func TestRounds(t *testing.T) {
-	forEach(t, func(t *testing.T, r runtime) {
+	inTurn(t, runtimes(), func(t *testing.T, r runtime) {
 		server := shared.Server(t)
 		rdb := server.Client(t)
 		p := start(t, r.command(t), server.Addr())
@@ -31,6 +31,14 @@ func TestRounds(t *testing.T) {
 		report.Note("server: Redis %s", serverVersion(t, rdb))
 		contend(t, p, newClient(t, rdb, long), rdb, r.name, "one server", report.Rounds(1))
 	})
+}
+
+// inTurn runs a test that measures latencies, with one library after another.
+func inTurn(t *testing.T, all []runtime, f func(t *testing.T, r runtime)) {
+	t.Helper()
+	for _, r := range all {
+		t.Run(r.name, func(t *testing.T) { f(t, r) })
+	}
 }
 
 func serverVersion(t *testing.T, rdb *redis.Client) string {
@@ -46,7 +54,7 @@ func serverVersion(t *testing.T, rdb *redis.Client) string {
 // killed on the way.
 func TestQuorum(t *testing.T) {
 	withQuorums := slices.DeleteFunc(runtimes(), func(r runtime) bool { return !r.quorums })
-	forEachOf(t, withQuorums, func(t *testing.T, r runtime) {
+	inTurn(t, withQuorums, func(t *testing.T, r runtime) {
 		var addrs []string
 		var stores []driver.Store
 		var servers []*testredis.Server

@@ -155,18 +155,22 @@ func watchdogs(p *pair) {
 }
 
 func forceUnlock(p *pair) {
+	held := make(map[string]*lock.Held)
 	for _, kind := range all {
-		h := p.lock(kind, "force")
-		assert.Equal(p, "true", p.java.do("a", "force", kind, "force"), kind)
-		<-h.Done()
-		require.ErrorIs(p, h.Err(), lock.ErrLost, kind)
-		require.ErrorIs(p, h.Unlock(p.Context()), lock.ErrLost, kind)
+		held[kind] = p.lock(kind, "force "+kind)
+		assert.Equal(p, "true", p.java.do("a", "force", kind, "force "+kind), kind)
+	}
+	for _, kind := range all {
+		key := "force " + kind
+		<-held[kind].Done()
+		require.ErrorIs(p, held[kind].Err(), lock.ErrLost, kind)
+		require.ErrorIs(p, held[kind].Unlock(p.Context()), lock.ErrLost, kind)
 
-		p.java.do("a", "lock", kind, "force", "-1")
+		p.java.do("a", "lock", kind, key, "-1")
 		client := p.goes[strings.NewReplacer("read", "lock", "write", "lock").Replace(kind)]
-		require.NoError(p, client.ForceRelease(p.Context(), "force"), kind)
-		p.unlock(p.lock(rival(kind), "force"))
-		a := <-p.java.start("a", "unlock", kind, "force")
+		require.NoError(p, client.ForceRelease(p.Context(), key), kind)
+		p.unlock(p.lock(rival(kind), key))
+		a := <-p.java.start("a", "unlock", kind, key)
 		if kind == "fair" { // unlock of a free RFairLock is no error in Redisson
 			assert.Equal(p, "ok", a.kind, a.text)
 			continue

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"text/tabwriter"
 	"time"
 )
@@ -49,16 +48,22 @@ func HandOvers(peer, lock string, toPeer, toUs []time.Duration) {
 	add(&collected.handOver, fmt.Sprintf("%s\t%s\t%s\t%s", peer, lock, quantiles(toPeer), quantiles(toUs)))
 }
 
+// T is the part of a *testing.T that skips a test.
+type T interface {
+	Helper()
+	Skipf(format string, args ...any)
+}
+
 // Missing skips a test of a library because a program or a package that it needs is missing. The
 // report says so in capitals.
-func Missing(t testing.TB, library string, because error) {
+func Missing(t T, library string, because error) {
 	t.Helper()
 	add(&collected.missing, fmt.Sprintf("WARNING: NOT TESTED AGAINST %s, because %v", library, because))
 	t.Skipf("NOT TESTED AGAINST %s, because %v", library, because)
 }
 
 // Programs skips the test of a library if one of the programs is not in PATH.
-func Programs(t testing.TB, library string, names ...string) {
+func Programs(t T, library string, names ...string) {
 	t.Helper()
 	var missing []string
 	for _, name := range names {
