@@ -56,8 +56,12 @@ func newBouncer(t testing.TB, params ...string) *database {
 // newSQLite returns a file of its own.
 func newSQLite(t testing.TB) *database {
 	t.Helper()
-	dsn := "file:" + filepath.Join(t.TempDir(), "locks.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
-	return newDatabase(t, "sqlite", dsn, SQLite(), "")
+	return newDatabase(t, "sqlite", sqliteDSN(t), SQLite(), "")
+}
+
+// sqliteDSN returns the name of a new file of its own.
+func sqliteDSN(t testing.TB) string {
+	return "file:" + filepath.Join(t.TempDir(), "locks.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
 }
 
 func newDatabase(t testing.TB, name, dsn string, d Dialect, table string) *database {

@@ -80,11 +80,12 @@ func (d sqlite) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	tx := &sqliteTx{Conn: c, writer: d.writer}
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		<-d.writer
+		tx.rollback() // a driver may return the error of ctx although the transaction has begun
 		return nil, err
 	}
-	return &sqliteTx{Conn: c, writer: d.writer}, nil
+	return tx, nil
 }
 
 // sqliteTx is a transaction that was begun by a statement.
@@ -102,13 +103,15 @@ func (t *sqliteTx) commit(ctx context.Context) error {
 	return err
 }
 
-// rollback closes the connection if it cannot be used again.
+// rollback closes the connection if that may still have a transaction, because the pool would give
+// it to callers that expect none.
 func (t *sqliteTx) rollback() {
 	if t.done {
 		return
 	}
 	defer t.end()
-	if _, err := t.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+	_, err := t.ExecContext(context.Background(), "ROLLBACK")
+	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
 		_ = t.Raw(func(any) error { return sqldriver.ErrBadConn })
 	}
 }
