@@ -91,10 +91,10 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		if err == nil && n == 0 && s.texts.mysql.isHeld != "" { // an equal row is not counted, or was not found
 			err = c.QueryRowContext(ctx, s.texts.mysql.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
 		}
-		if err != nil || n == 0 {
-			return struct{}{}, errors.Join(err, driver.ErrNotHeld)
+		if err == nil && n == 0 {
+			err = driver.ErrNotHeld
 		}
-		return struct{}{}, nil
+		return struct{}{}, err
 	})
 	return failed("set the metadata of", l.Key, err)
 }

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
@@ -28,4 +31,21 @@ func TestContractOfMariaDB(t *testing.T) {
 	t.Run("optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t), Options{}) })
 	t.Run("pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t), Options{Pessimistic: true}) })
 	t.Run("unusual session", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t, unusualSession...), Options{}) })
+}
+
+// TestAFailedQueryIsNoLoss sets the metadata that a lock has already. MariaDB counts no changed row,
+// so the store asks whether the lock is held, and that query fails.
+func TestAFailedQueryIsNoLoss(t *testing.T) {
+	s := newMariaDB(t).store(t, Options{})
+	l := acquire(t, s, request("k"))
+	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
+	works := s.texts.mysql.isHeld
+	s.texts.mysql.isHeld = s.expand("SELECT count(*) FROM {locks}_missing WHERE lock_key = ? AND owner = ? AND token = ?")
+	err := s.SetMetadata(t.Context(), l, "m")
+	require.ErrorContains(t, err, "_missing")
+	require.NotErrorIs(t, err, driver.ErrNotHeld)
+	s.texts.mysql.isHeld = works
+	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
+	require.NoError(t, s.Release(t.Context(), l))
+	require.ErrorIs(t, s.SetMetadata(t.Context(), l, "m"), driver.ErrNotHeld)
 }
