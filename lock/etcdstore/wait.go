@@ -140,15 +140,25 @@ func (w *waiter) watch(ctx context.Context, st standing) {
 	}
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), w.poll)
 	defer cancel()
-	for answer := range w.store.client.Watch(ctx, key, clientv3.WithRev(st.revision+1), clientv3.WithFilterPut()) {
-		if answer.Err() != nil { // a compaction, or a member without a leader: ask again
+	// The watch begins at the present revision. A server that has to look for older events does so
+	// every 100 ms only.
+	for answer := range w.store.client.Watch(ctx, key, clientv3.WithCreatedNotify(), clientv3.WithFilterPut()) {
+		switch {
+		case answer.Err() != nil: // a compaction, or a member without a leader: ask again
 			pause(ctx, failurePause)
 			return
-		}
-		if len(answer.Events) > 0 {
+		case len(answer.Events) > 0:
 			return
+		case answer.Created && answer.Header.Revision > st.revision && !w.store.exists(ctx, key):
+			return // it has gone before the watch began
 		}
 	}
+}
+
+// exists reports whether the server has a key, as far as it answers.
+func (s *Store) exists(ctx context.Context, key string) bool {
+	answer, err := s.client.Get(ctx, key, clientv3.WithCountOnly())
+	return err == nil && answer.Count > 0
 }
 
 // pause sleeps, or returns when ctx ends.

@@ -25,10 +25,9 @@ func (w *compactionWatcher) Watch(ctx context.Context, key string, o ...clientv3
 	go func() {
 		defer close(out)
 		compacted := false
-		for answer := range w.Watcher.Watch(ctx, key, append(o, clientv3.WithCreatedNotify())...) {
+		for answer := range w.Watcher.Watch(ctx, key, o...) {
 			if answer.Created {
 				w.begun <- struct{}{}
-				continue
 			}
 			compacted = compacted || errors.Is(answer.Err(), rpctypes.ErrCompacted)
 			select {
