@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,7 +25,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // urls returns the URL of a store of each kind, on servers that end with the test.
 func urls(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "locks.db")}
+	all := map[string]string{
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "locks.db"),
+		"etcd":   "etcd://" + startEtcd(t),
+	}
 	p, err := testsql.LaunchPostgres()
 	if !missing(t, err) {
 		t.Cleanup(p.Close)
@@ -42,6 +47,36 @@ func urls(t *testing.T) map[string]string {
 		all["zk"] = "zk://" + z[0].Address
 	}
 	return all
+}
+
+// build builds the program in a folder.
+func build(t *testing.T, folder string) (exe string) {
+	t.Helper()
+	exe = filepath.Join(t.TempDir(), "program.exe") // the suffix matters on Windows only
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", exe, ".")
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return exe
+}
+
+// startEtcd starts a server and returns its address. The program of the server is in another module.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command(build(t, "../../../lock/etcdstore/check/etcd"), t.TempDir())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		assert.NoError(t, in.Close())
+		assert.NoError(t, cmd.Wait())
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(address)
 }
 
 // missing reports whether a server is not installed. In CI that is a failure.
@@ -81,4 +116,24 @@ func TestBadURLsAreRefusedWithoutTheirPasswords(t *testing.T) {
 		require.ErrorContains(t, err, "-store", url)
 		assert.NotContains(t, err.Error(), "canary")
 	}
+}
+
+// TestTheDemoBuildsTheStores runs the command renewdemo as a process. It has no drivers of databases, so
+// it builds and runs the program of this folder.
+func TestTheDemoBuildsTheStores(t *testing.T) {
+	exe := build(t, "..")
+	demo := func(store string) (out string, code int) {
+		cmd := exec.Command(exe, "-leases", "20", "-ttl", "3s", "-for", "2s", "-store", store)
+		text, _ := cmd.CombinedOutput()
+		return string(text), cmd.ProcessState.ExitCode()
+	}
+	file := filepath.Join(t.TempDir(), "locks.db")
+	out, code := demo("sqlite:" + file)
+	assert.Zero(t, code, "%s", out)
+	assert.Contains(t, out, "on SQLite in "+file)
+	assert.Contains(t, out, "held 20 of 20 leases to the end")
+
+	out, code = demo("sqlite:")
+	assert.Equal(t, 1, code, "%s", out)
+	assert.Contains(t, out, "-store needs a file")
 }
