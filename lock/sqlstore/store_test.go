@@ -6,7 +6,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -235,31 +234,6 @@ func TestASlowReleaseKeepsTheLockLongEnough(t *testing.T) {
 	info, err := s.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	assert.False(t, time.Now().Add(info.FreeIn+2*time.Millisecond).Before(until), "it becomes free too early: %v", info.FreeIn)
-}
-
-// TestBatchesInOppositeOrderDoNotBlockEachOther renews the same leases in two orders.
-func TestBatchesInOppositeOrderDoNotBlockEachOther(t *testing.T) {
-	d := newPostgres(t)
-	s := d.store(t, Options{})
-	var batch []driver.Lease
-	for i := range 100 {
-		batch = append(batch, acquire(t, s, request(fmt.Sprint(i))))
-	}
-	reversed := slices.Clone(batch)
-	slices.Reverse(reversed)
-	before := s.count(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-	var wg sync.WaitGroup
-	for _, b := range [][]driver.Lease{batch, reversed, batch, reversed} {
-		wg.Go(func() {
-			for range 20 {
-				out := make([]renewal.Outcome, len(b))
-				assert.NoError(t, s.Renew(t.Context(), b, out))
-				assert.NotContains(t, out, renewal.Lost)
-			}
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, before, s.count(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
 }
 
 // TestSynchronousCommit reads the setting in the transactions that change a lock, with a trigger.
