@@ -17,9 +17,13 @@ import (
 func TestContract(t *testing.T) {
 	t.Run("PostgreSQL/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{}) })
 	t.Run("PostgreSQL/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newPostgres(t), Options{Pessimistic: true}) })
-	t.Run("PgBouncer", func(t *testing.T) {
+	t.Run("PgBouncer/optimistic", func(t *testing.T) {
 		t.Parallel()
 		testContract(t, newBouncer(t, "default_query_exec_mode=exec"), Options{})
+	})
+	t.Run("PgBouncer/pessimistic", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, newBouncer(t, "default_query_exec_mode=exec"), Options{Pessimistic: true})
 	})
 	t.Run("SQLite/optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{}) })
 	t.Run("SQLite/pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newSQLite(t), Options{Pessimistic: true}) })

@@ -26,12 +26,14 @@ var guardTables atomic.Int64
 
 // onEachGuardEngine runs f on each database, with tables of its own.
 func onEachGuardEngine(t *testing.T, f func(t *testing.T, e guardEngine)) {
-	for _, name := range []string{"PostgreSQL", "MySQL", "SQLite"} {
+	for _, name := range []string{"PostgreSQL", "PgBouncer", "MySQL", "SQLite"} {
 		t.Run(name, func(t *testing.T) {
 			e := guardEngine{dialect: dialectOf(name), table: fmt.Sprintf("guard%d", guardTables.Add(1))}
 			switch name {
 			case "PostgreSQL":
 				e.driver, e.dsn = "pgx", postgres.Get(t).DSN()
+			case "PgBouncer":
+				e.driver, e.dsn = "pgx", bouncer.Get(t).DSN("default_query_exec_mode=exec")
 			case "MySQL":
 				e.driver, e.dsn = "mysql", mariaDB.Get(t).DSN()
 			case "SQLite":
@@ -49,7 +51,7 @@ func onEachGuardEngine(t *testing.T, f func(t *testing.T, e guardEngine)) {
 
 func dialectOf(name string) Dialect {
 	switch name {
-	case "PostgreSQL":
+	case "PostgreSQL", "PgBouncer":
 		return PostgreSQL()
 	case "MySQL":
 		return MySQL()
