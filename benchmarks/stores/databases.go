@@ -48,7 +48,7 @@ func startPostgres(ctx context.Context) (*server, error) { return startPostgresW
 func startListening(ctx context.Context) (*server, error) { return startPostgresWith(ctx, true) }
 
 func startPostgresWith(ctx context.Context, listen bool) (*server, error) {
-	p, err := testsql.LaunchPostgres("fsync=on", "synchronous_commit=on")
+	p, err := testsql.LaunchPostgres("fsync=on")
 	if err != nil {
 		return nil, orMissing(err)
 	}
@@ -62,7 +62,7 @@ func startPostgresWith(ctx context.Context, listen bool) (*server, error) {
 }
 
 func startMariaDB(ctx context.Context) (*server, error) {
-	m, err := testsql.LaunchMariaDB()
+	m, err := testsql.LaunchMariaDB("innodb-flush-log-at-trx-commit=1")
 	if err != nil {
 		return nil, orMissing(err)
 	}
@@ -94,7 +94,7 @@ func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, vers
 	if err := sqlstore.CreateSchema(ctx, db, d, nil); err != nil {
 		return nil, err
 	}
-	s := &server{connect: func() (driver.Store, func(), error) {
+	s := &server{durable: "yes", connect: func() (driver.Store, func(), error) {
 		db, err := sql.Open(driverName, dsn)
 		if err != nil {
 			return nil, nil, err
@@ -142,7 +142,7 @@ func startEtcd(ctx context.Context) (*server, error) {
 		stop()
 		return nil, err
 	}
-	return &server{version: "etcd " + status.Version, stop: stop, connect: func() (driver.Store, func(), error) {
+	return &server{version: "etcd " + status.Version, durable: "yes", stop: stop, connect: func() (driver.Store, func(), error) {
 		client, err := connect()
 		if err != nil {
 			return nil, nil, err
@@ -153,7 +153,7 @@ func startEtcd(ctx context.Context) (*server, error) {
 }
 
 func startZooKeeper(context.Context) (*server, error) {
-	members, err := testzk.Launch(1)
+	members, err := testzk.Launch(1, "zookeeper.forceSync=yes")
 	if errors.Is(err, testzk.ErrMissing) {
 		return nil, errors.Join(errMissing, err)
 	}
@@ -161,7 +161,8 @@ func startZooKeeper(context.Context) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		version: "ZooKeeper, one server, without fsync",
+		version: "ZooKeeper",
+		durable: "yes",
 		stop:    func() { testzk.Close(members) },
 		connect: func() (driver.Store, func(), error) {
 			// The context bounds the connecting only.
@@ -197,7 +198,7 @@ func startNATS(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	version := js.Conn().ConnectedServerVersion()
-	return &server{version: "NATS " + version, stop: stop, connect: func() (driver.Store, func(), error) {
+	return &server{version: "NATS " + version, durable: "no, every 2 min", stop: stop, connect: func() (driver.Store, func(), error) {
 		js, disconnect, err := connect()
 		if err != nil {
 			return nil, nil, err

@@ -24,6 +24,7 @@ const (
 // figures are those of one store. Times are in µs.
 type figures struct {
 	Server   string // name and version
+	Durable  string // whether a change is on disk when it is answered
 	Pair     pair
 	HandOver handOver
 	Renewals map[int]renewals // by number of leases
@@ -51,21 +52,45 @@ type renewals struct {
 	Lost              int
 }
 
-// meter measures the processor time of this process and of all others, of which the server is the
-// only busy one.
-type meter struct{ machine, own time.Duration }
-
-func newMeter() (meter, error) {
-	machine, own, err := bench.MachineCPU()
-	return meter{machine, own}, err
+// meter measures the processor time of this process and of its children, which are the server.
+type meter struct {
+	own, server time.Duration
+	began       time.Time
 }
 
-// per returns the processor time in µs since the start of the meter, divided by n.
-func (m meter) per(n int) (client, server float64, err error) {
-	machine, own, err := bench.MachineCPU()
-	client = us(own - m.own)
-	server = max(0, us(machine-m.machine)-client)
-	return client / float64(n), server / float64(n), err
+func newMeter() (m meter, err error) {
+	m.began = time.Now()
+	m.server = bench.ChildrenCPU()
+	m.own, err = bench.ProcessCPU()
+	return m, err
+}
+
+// used returns the processor time since the start of the meter.
+func (m meter) used() (client, server time.Duration, err error) {
+	server = bench.ChildrenCPU() - m.server
+	own, err := bench.ProcessCPU()
+	return own - m.own, server, err
+}
+
+// per returns the processor time in µs since the start of the meter, divided by n. idle is the part
+// of a second that the server uses when nothing is asked of it, and is left out.
+func (m meter) per(n int, idle float64) (client, server float64, err error) {
+	own, children, err := m.used()
+	busy := us(children) - idle*us(time.Since(m.began))
+	return us(own) / float64(n), max(0, busy) / float64(n), err
+}
+
+// idle returns the part of a second that the server uses without requests.
+func idle(ctx context.Context, window time.Duration) (float64, error) {
+	m, err := newMeter()
+	if err != nil {
+		return 0, err
+	}
+	if err := sleep(ctx, window); err != nil {
+		return 0, err
+	}
+	_, server, err := m.used()
+	return float64(server) / float64(time.Since(m.began)), err
 }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
@@ -108,7 +133,7 @@ func measurePair(ctx context.Context, s *server, window time.Duration) (p pair, 
 	if err != nil {
 		return p, err
 	}
-	p.ClientCPU, p.ServerCPU, err = m.per(len(took))
+	p.ClientCPU, p.ServerCPU, err = m.per(len(took), 0)
 	p.P50, p.P99 = quantiles(took)
 	return p, err
 }
@@ -216,19 +241,35 @@ func contend(ctx context.Context, m *lock.Mutex, i int, c *contention) error {
 	return nil
 }
 
-// measureRenewals holds n leases for two periods of their renewals, after a first period.
-func measureRenewals(ctx context.Context, s *server, n int, ttl time.Duration) (r renewals, err error) {
-	client, closeClient, err := newClient(s, ttl)
+// manyLeases is the number of leases whose renewals need two periods to be measured. Fewer leases are
+// held for longer, because the processor time of a server is counted in ticks of 10 ms.
+const manyLeases = 10_000
+
+// periods returns for how many periods of its renewals a lease is held, of n leases.
+func periods(n int) int {
+	if n < manyLeases {
+		return 6
+	}
+	return 2
+}
+
+// measureRenewals holds n leases for some periods of their renewals, after a first period.
+func measureRenewals(ctx context.Context, s *server, n int, c config) (r renewals, err error) {
+	client, closeClient, err := newClient(s, c.ttl)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, closeClient()) }()
+	unasked, err := idle(ctx, c.window)
+	if err != nil {
+		return r, err
+	}
 	began := time.Now()
 	if err := acquire(ctx, client, n); err != nil {
 		return r, err
 	}
 	r.AcquiredPerSecond = float64(n) / time.Since(began).Seconds()
-	if err := sleep(ctx, ttl/3); err != nil {
+	if err := sleep(ctx, c.ttl/3); err != nil {
 		return r, err
 	}
 	before := client.Stats().Renewal.Renewed
@@ -236,7 +277,7 @@ func measureRenewals(ctx context.Context, s *server, n int, ttl time.Duration) (
 	if err != nil {
 		return r, err
 	}
-	if err := sleep(ctx, 2*ttl/3); err != nil {
+	if err := sleep(ctx, time.Duration(periods(n))*c.ttl/3); err != nil {
 		return r, err
 	}
 	stats := client.Stats().Renewal
@@ -244,7 +285,7 @@ func measureRenewals(ctx context.Context, s *server, n int, ttl time.Duration) (
 	if count == 0 {
 		return r, errors.New("no renewal")
 	}
-	r.ClientCPU, r.ServerCPU, err = m.per(count)
+	r.ClientCPU, r.ServerCPU, err = m.per(count, unasked)
 	r.LateP99 = us(stats.Late.Quantile(0.99)) / 1000
 	r.Lost = int(stats.Lost())
 	return r, err

@@ -17,9 +17,10 @@ const page = "STORES.md"
 // report returns the tables in Markdown.
 func (r *results) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Pairs and hand-overs: each measured for %v s. Renewals: leases with a TTL of %v s, for two thirds of it. "+
-		"%s, %s, load average %s before the run. The server's CPU time is that of all other processes of the machine.\n",
-		r.Window, r.TTL, r.Machine, r.Go, r.LoadBefore)
+	fmt.Fprintf(&b, "Pairs and hand-overs: each measured for %v s. Renewals: leases with a TTL of %v s, which are renewed each third of it, "+
+		"for %d periods, or %d for fewer than %d leases. %s, %s, load average %s before the run. The server's CPU time is that of its "+
+		"processes; for renewals it leaves out what they use without leases. A dash means that none was counted, as for stores that run in the client.\n",
+		r.Window, r.TTL, periods(manyLeases), periods(0), manyLeases, r.Machine, r.Go, r.LoadBefore)
 	fmt.Fprintf(&b, "\n%s\n%s", r.lockTable(), r.renewalTable())
 	return b.String()
 }
@@ -36,11 +37,11 @@ func (r *results) measured() []string {
 }
 
 func (r *results) lockTable() bench.Table {
-	t := bench.Table{{"store", "server", "lock and unlock: p50, µs", "p99, µs", "client CPU, µs", "server CPU, µs", "hand-over: p50, µs", "p99, µs"}}
+	t := bench.Table{{"store", "server", "on disk when answered", "lock and unlock: p50, µs", "p99, µs", "client CPU, µs", "server CPU, µs", "hand-over: p50, µs", "p99, µs"}}
 	for _, name := range r.measured() {
 		f := r.Stores[name]
 		t = append(t, []string{
-			name, f.Server, number(f.Pair.P50), number(f.Pair.P99), number(f.Pair.ClientCPU), number(f.Pair.ServerCPU),
+			name, f.Server, f.Durable, number(f.Pair.P50), number(f.Pair.P99), number(f.Pair.ClientCPU), serverCPU(f.Pair.ServerCPU),
 			number(f.HandOver.P50), number(f.HandOver.P99),
 		})
 	}
@@ -56,22 +57,19 @@ func (r *results) renewalTable() bench.Table {
 				continue
 			}
 			t = append(t, []string{
-				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), serverCPU(n, f), number(f.LateP99), fmt.Sprint(f.Lost),
+				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), serverCPU(f.ServerCPU), number(f.LateP99), fmt.Sprint(f.Lost),
 			})
 		}
 	}
 	return t
 }
 
-// manyLeases is the number of leases from which on the renewals keep the server busy. With fewer, most
-// of the processor time of other processes is not that of the server.
-const manyLeases = 10_000
-
-func serverCPU(n int, f renewals) string {
-	if n < manyLeases {
+// serverCPU formats the processor time of a server, which is 0 without one, and in a short run.
+func serverCPU(v float64) string {
+	if v == 0 {
 		return "–"
 	}
-	return number(f.ServerCPU)
+	return number(v)
 }
 
 // numbers returns the numbers of leases that were measured.

@@ -60,7 +60,7 @@ func (r *results) measureStore(ctx context.Context, c config, candidate candidat
 		return err
 	}
 	defer s.stop()
-	f := &figures{Server: s.version, Renewals: map[int]renewals{}}
+	f := &figures{Server: s.version, Durable: s.durable, Renewals: map[int]renewals{}}
 	r.Stores[candidate.name] = f
 	step := func(what string, measure func() error) error {
 		fmt.Fprintf(progress, "%s, %s ...", candidate.name, what)
@@ -88,7 +88,7 @@ func (r *results) measureStore(ctx context.Context, c config, candidate candidat
 			continue
 		}
 		err := step(fmt.Sprintf("%d leases", n), func() (err error) {
-			f.Renewals[n], err = measureRenewals(ctx, s, n, c.ttl)
+			f.Renewals[n], err = measureRenewals(ctx, s, n, c)
 			return err
 		})
 		if err != nil {

@@ -27,9 +27,10 @@ var ErrMissing = errors.New("ZOOKEEPER IS MISSING: install the packages libzooke
 
 // Member is one server, in a process of its own.
 type Member struct {
-	Address string
-	dir     string
-	process *exec.Cmd
+	Address    string
+	dir        string
+	properties []string
+	process    *exec.Cmd
 }
 
 // Start starts an ensemble of n servers, and returns when they answer. The test ends them. Without
@@ -45,8 +46,9 @@ func Start(t testing.TB, n int) []*Member {
 	return members
 }
 
-// Launch starts an ensemble of n servers, and returns when they answer. The caller closes it.
-func Launch(n int) (members []*Member, err error) {
+// Launch starts an ensemble of n servers, and returns when they answer. The caller closes it. Further
+// arguments are properties, such as "zookeeper.forceSync=yes".
+func Launch(n int, properties ...string) (members []*Member, err error) {
 	_, errJar := os.Stat(filepath.Join(jars, "zookeeper.jar"))
 	_, errJava := exec.LookPath("java")
 	if errJar != nil || errJava != nil {
@@ -69,7 +71,7 @@ func Launch(n int) (members []*Member, err error) {
 		}
 	}
 	for i := range n {
-		m := &Member{Address: fmt.Sprintf("127.0.0.1:%d", free[3*i])}
+		m := &Member{Address: fmt.Sprintf("127.0.0.1:%d", free[3*i]), properties: properties}
 		if m.dir, err = os.MkdirTemp("", "testzk"); err != nil {
 			return members, err
 		}
@@ -146,9 +148,13 @@ func (m *Member) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	m.process = exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-cp", strings.Join(path, ":"),
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"))
+	args := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	// A killed process loses nothing that the kernel has, so tests need no fsync.
+	for _, p := range append([]string{"zookeeper.jmx.log4j.disable=true", "zookeeper.forceSync=no", "zookeeper.extendedTypesEnabled=true"}, m.properties...) {
+		args = append(args, "-D"+p)
+	}
+	args = append(args, "-cp", strings.Join(path, ":"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"))
+	m.process = exec.Command("java", args...)
 	m.process.Stdout, m.process.Stderr = log, log
 	detach(m.process)
 	if err := m.process.Start(); err != nil {

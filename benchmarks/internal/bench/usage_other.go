@@ -11,4 +11,6 @@ func ProcessCPU() (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 func MachineCPU() (all, own time.Duration, err error) { return 0, 0, errors.ErrUnsupported }
 
+func ChildrenCPU() time.Duration { return 0 }
+
 func ProcessRSS() int64 { return 0 }
