@@ -27,6 +27,10 @@
 // clock must be slewed. If it is stepped forward, leases end early by as much, before their
 // holders notice. If it is stepped back, leases last longer by as much.
 //
+// The tables keep the instant at which a lease ends. So after a fail-over the clock of the new server
+// counts: leases end early by as much as it is ahead of that of the old one, and later if it is behind.
+// Keep the clocks of all servers that may become the primary in step, by NTP for example.
+//
 // # Tokens
 //
 // A token is the instant of the grant in microseconds, or one more than the last token of the key
