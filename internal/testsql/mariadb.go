@@ -20,11 +20,11 @@ type MariaDB struct {
 // LaunchMariaDB starts a server. Further arguments are settings, such as
 // "innodb-snapshot-isolation=ON".
 func LaunchMariaDB(settings ...string) (*MariaDB, error) {
-	path, err := find("mariadbd", "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/mariadb/bin")
+	path, err := find("MariaDB", "mariadbd", "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/mariadb/bin")
 	if err != nil {
 		return nil, err
 	}
-	install, err := find("mariadb-install-db", filepath.Dir(path), filepath.Join(filepath.Dir(path), "../bin"))
+	install, err := find("MariaDB", "mariadb-install-db", filepath.Dir(path), filepath.Join(filepath.Dir(path), "../bin"))
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type Bouncer struct {
 
 // LaunchBouncer starts a PgBouncer.
 func LaunchBouncer(p *Postgres) (*Bouncer, error) {
-	path, err := find("pgbouncer", "/usr/sbin", "/usr/local/sbin")
+	path, err := find("PgBouncer", "pgbouncer", "/usr/sbin", "/usr/local/sbin")
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Postgres struct {
 
 // LaunchPostgres starts a server. Further arguments are settings, such as "fsync=on".
 func LaunchPostgres(settings ...string) (*Postgres, error) {
-	path, err := find("postgres", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
+	path, err := find("PostgreSQL", "postgres", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 	if err != nil {
 		return nil, err
 	}

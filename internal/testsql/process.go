@@ -94,9 +94,9 @@ func give(path string) error {
 	return os.Chown(path, int(c.Uid), int(c.Gid))
 }
 
-// find returns the path of a program in PATH or in one of some folders, which may be patterns.
-// Of several, it takes the last.
-func find(name string, folders ...string) (string, error) {
+// find returns the path of a program of a server, in PATH or in one of some folders, which may be
+// patterns. Of several, it takes the last.
+func find(server, name string, folders ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
@@ -105,11 +105,11 @@ func find(name string, folders ...string) (string, error) {
 			return paths[len(paths)-1], nil
 		}
 	}
-	return "", &MissingError{name}
+	return "", &MissingError{server, name}
 }
 
-// MissingError says that a program is not installed.
-type MissingError struct{ Program string }
+// MissingError says that a program of a server is not installed.
+type MissingError struct{ Server, Program string }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("testsql: %s is not installed; make setup-stores installs it", e.Program)

@@ -2,6 +2,8 @@ package testsql
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -47,11 +49,45 @@ func (s *Shared[S]) Try() (S, error) {
 // fails it for any other error.
 func Check(t testing.TB, err error) {
 	t.Helper()
-	if errors.As(err, new(*MissingError)) && os.Getenv("CI") == "" {
+	if IsMissing(err) {
 		t.Skipf("NOT TESTED: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// IsMissing reports whether err is a MissingError and the environment variable CI is not set. It prints
+// a warning the first time for each server, because go test shows a skipped test with -v only.
+func IsMissing(err error) bool {
+	var missing *MissingError
+	if !errors.As(err, &missing) || os.Getenv("CI") != "" {
+		return false
+	}
+	warnings.warn(missing)
+	return true
+}
+
+// warner prints a line for each server that is missing, once.
+type warner struct {
+	out io.Writer
+
+	mu     sync.Mutex // guards warned
+	warned map[string]bool
+}
+
+var warnings = warner{out: os.Stdout}
+
+func (w *warner) warn(missing *MissingError) {
+	w.mu.Lock()
+	known := w.warned[missing.Server]
+	if w.warned == nil {
+		w.warned = map[string]bool{}
+	}
+	w.warned[missing.Server] = true
+	w.mu.Unlock()
+	if !known {
+		fmt.Fprintf(w.out, "WARNING: NOT TESTED ON %s, because %s is missing\n", missing.Server, missing.Program)
 	}
 }
 

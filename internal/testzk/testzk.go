@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,12 +39,24 @@ type Member struct {
 func Start(t testing.TB, n int) []*Member {
 	t.Helper()
 	members, err := Launch(n)
-	if errors.Is(err, ErrMissing) && os.Getenv("CI") == "" {
-		t.Skip("SKIPPED: " + err.Error())
+	if IsMissing(err) {
+		t.Skipf("NOT TESTED: %v", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { Close(members) })
 	return members
+}
+
+var warn sync.Once
+
+// IsMissing reports whether err is ErrMissing and the environment variable CI is not set. It prints a
+// warning the first time, because go test shows a skipped test with -v only.
+func IsMissing(err error) bool {
+	if !errors.Is(err, ErrMissing) || os.Getenv("CI") != "" {
+		return false
+	}
+	warn.Do(func() { fmt.Println("WARNING: NOT TESTED ON ZooKeeper, because zookeeper.jar or java is missing") })
+	return true
 }
 
 // Launch starts an ensemble of n servers, and returns when they answer. The caller closes it. Further
