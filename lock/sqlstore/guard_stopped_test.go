@@ -99,7 +99,7 @@ func (e guardEngine) writeUnderLock(t *testing.T, client *lock.Client, store *St
 	require.NoError(t, held.Unlock(ctx))
 }
 
-// holder is a process of this test binary that runs TestHolderProcess.
+// holder is a process of this test binary that runs one test, such as TestHolderProcess.
 type holder struct {
 	process *os.Process
 	in      io.Writer
@@ -107,8 +107,14 @@ type holder struct {
 }
 
 func startHolder(t *testing.T, e guardEngine) *holder {
-	command := exec.Command(os.Args[0], "-test.run=^TestHolderProcess$", "-test.count=1")
-	command.Env = append(os.Environ(), "SQLSTORE_HOLDER="+strings.Join([]string{e.dialect.String(), e.table, e.driver, e.dsn}, "|"))
+	return startProcess(t, "TestHolderProcess", "SQLSTORE_HOLDER="+strings.Join([]string{e.dialect.String(), e.table, e.driver, e.dsn}, "|"))
+}
+
+// startProcess starts a process of this test binary that runs one test, with a variable in its environment.
+func startProcess(t *testing.T, test, variable string) *holder {
+	t.Helper()
+	command := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
+	command.Env = append(os.Environ(), variable)
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	require.NoError(t, err)
