@@ -33,7 +33,7 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 	}
 	messages := make([]pending, len(batch))
 	for i, l := range batch {
-		if ctx.Err() != nil { // the client blocks while too many messages have no answer
+		if ctx.Err() != nil { // publishing blocks while the connection takes no bytes
 			return context.Cause(ctx)
 		}
 		messages[i] = s.send(l)
@@ -61,7 +61,7 @@ func (s *Store) send(l driver.Lease) pending {
 	seq, meta, ttl := state.next(l.TTL)
 	now := time.Now()
 	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
-	ack, err := s.js.PublishMsgAsync(m, jetstream.WithExpectStream(s.name))
+	ack, err := s.batch.PublishMsgAsync(m, jetstream.WithExpectStream(s.name))
 	return pending{ack: ack, meta: meta, sent: now, err: err}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,10 @@ const (
 	expirySlack   = 2 * time.Second  // in which the server removes an expired message
 	consumerTTL   = 10 * time.Second // of the consumer of a List that does not end
 	maxConflicts  = 10               // attempts against concurrent requests, before a call gives up
+
+	// A message of a batch without an answer is forgotten after answerTimeout, even if its call has
+	// returned long before. It is longer than a large batch takes on a slow disk.
+	answerTimeout = time.Minute
 )
 
 // Options are the settings of a store. The zero value is valid.
@@ -93,6 +98,7 @@ func CreateStream(ctx context.Context, js jetstream.JetStream, options *Options)
 // Store keeps locks in a stream. It is safe for concurrent use.
 type Store struct {
 	js     jetstream.JetStream
+	batch  jetstream.JetStream // publishes the messages of batches
 	stream jetstream.Stream
 	prefix string
 	name   string
@@ -121,11 +127,29 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	if err := check(stream.CachedInfo().Config, o); err != nil {
 		return nil, err
 	}
+	batch, err := newPublisher(js.Conn())
+	if err != nil {
+		return nil, err
+	}
 	closing := make(chan struct{})
 	return &Store{
-		js: js, stream: stream, prefix: o.Prefix, name: o.Stream, poll: lastPoll,
-		closing: closing, close: sync.OnceFunc(func() { close(closing) }),
+		js: js, batch: batch, stream: stream, prefix: o.Prefix, name: o.Stream, poll: lastPoll,
+		closing: closing, close: sync.OnceFunc(func() {
+			close(closing)
+			batch.CleanupPublisher()
+		}),
 	}, nil
+}
+
+// newPublisher returns a context for asynchronous publications. The one of the caller has, as a
+// rule, no timeout: it would keep each message without an answer until the connection breaks, and
+// refuse further ones after 4,000, those of the caller too.
+func newPublisher(nc *nats.Conn) (jetstream.JetStream, error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(answerTimeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt))
+	if err != nil {
+		return nil, fmt.Errorf("natsstore: %w", err)
+	}
+	return js, nil
 }
 
 // check returns an error if locks are not safe in a stream with these settings.
