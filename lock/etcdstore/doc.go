@@ -5,8 +5,8 @@
 //	...
 //	locks, err := lock.New(store, nil)
 //
-// The store needs etcd 3.4.26, 3.5.9 or newer: older leaders that have been replaced may still answer
-// renewals. It uses leases and transactions, not the package concurrency of the client. Other
+// The store needs etcd 3.4.31, 3.5.13 or newer: older leaders that have been replaced may still answer
+// renewals, and revoke leases after a slow write to their disk. It uses leases and transactions, not the package concurrency of the client. Other
 // kinds of locks, Terms.MinHold and Held.Export return errors.ErrUnsupported.
 //
 // # What the server keeps
@@ -43,9 +43,9 @@
 //
 // # Faults
 //
-// A lock in etcd is as safe as the promises of this module are in general: a holder whose process
-// is paused may still act after its lease has ended, so pass the token to the resource. Without a
-// majority the server answers nothing, and locks end at their deadlines.
+// A holder whose process is paused may still act after its lease has ended, as with any store, so
+// pass the token to the resource. A paused leader breaks more, see below. Without a majority the
+// server answers nothing, and locks end at their deadlines.
 //
 // A member that hangs without closing its connections is noticed by the client of etcd only if
 // Config.DialKeepAliveTime and DialKeepAliveTimeout are set, such as 10 s and 3 s. Set them, and
@@ -54,10 +54,13 @@
 // A leader that is paused, such as one in a virtual machine, and goes on after the others have
 // replaced it may revoke leases that its successor has renewed: its requests are forwarded to the
 // successor. The locks pass to others at once, and the holders are notified at their next renewal.
-// Until then only the token tells the two holders apart. Tests with etcd 3.7.3 saw it after 2 of 8
-// pauses. Start such a member again instead of continuing it. A leader that is cut from the others
-// may do the same when it reaches them again. The tests have not seen it with TTLs of four election
-// timeouts or more, 4 s by default: the leader steps down before leases end in its view.
+// Until then only the token tells the two holders apart. The store cannot prevent it, because the
+// server deletes the keys of a lease with the lease. Tests with etcd 3.7.3 saw it after 2 of 8 pauses
+// with two sessions, and after each pause with more than 16: a leader checks once that it leads,
+// and then revokes 16 leases at a time. Start such a member again instead of continuing it. A
+// leader that is cut from the others may do the same when it reaches them again. The tests have not
+// seen it with TTLs of four election timeouts or more, 4 s by default: the leader steps down before
+// leases end in its view.
 //
 // Closing the store revokes its leases, so everything that it still holds becomes free. An
 // operator who revokes such a lease, or deletes a key, takes the locks away; the holders learn

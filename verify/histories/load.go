@@ -139,11 +139,17 @@ func (l *Load) Told() {
 // become valid again.
 func (l *Load) Stop() {
 	l.t.Helper()
+	l.StopWith(Locks)
+}
+
+// StopWith is Stop for a history that must satisfy another model.
+func (l *Load) StopWith(m Model) {
+	l.t.Helper()
 	l.stop()
 	for _, h := range l.lost {
 		assert.False(l.t, h.Valid(), "%v: a lost lock is valid again", h)
 	}
-	assert.Empty(l.t, l.history.Violations(Locks))
+	assert.Empty(l.t, l.history.Violations(m))
 }
 
 // user locks one key repeatedly.
