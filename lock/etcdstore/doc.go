@@ -6,8 +6,9 @@
 //	locks, err := lock.New(store, nil)
 //
 // The store needs etcd 3.4.31, 3.5.13 or newer: older leaders that have been replaced may still answer
-// renewals, and revoke leases after a slow write to their disk. It uses leases and transactions, not the package concurrency of the client. Other
-// kinds of locks, Terms.MinHold and Held.Export return errors.ErrUnsupported.
+// renewals, and revoke leases after a slow write to their disk. It uses leases and transactions, not
+// the package concurrency of the client. Other kinds of locks, Terms.MinHold and Held.Export return
+// errors.ErrUnsupported.
 //
 // # What the server keeps
 //
@@ -54,7 +55,7 @@
 // A leader that is paused, such as one in a virtual machine, and goes on after the others have
 // replaced it may revoke leases that its successor has renewed: its requests are forwarded to the
 // successor. The locks pass to others at once, and the holders are notified at their next renewal.
-// Until then only the token tells the two holders apart. The store cannot prevent it, because the
+// Until then only the token tells the two holders apart. The store does not prevent it, because the
 // server deletes the keys of a lease with the lease. Tests with etcd 3.7.3 saw it after 2 of 8 pauses
 // with two sessions, and after each pause with more than 16: a leader checks once that it leads,
 // and then revokes 16 leases at a time. Start such a member again instead of continuing it. A

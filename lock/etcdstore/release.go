@@ -31,7 +31,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	defer end()
 	var tomb []clientv3.Op
 	if l.Unanswered {
-		id, _, err := s.tombs.renewedSince(ctx, time.Now().Add(-tombstoneTime))
+		id, _, err := s.tombs.acquiredSince(ctx, time.Now().Add(-tombstoneTime))
 		if err != nil {
 			return failed(ctx, "release", l.Key, err)
 		}

@@ -15,6 +15,7 @@ import (
 const (
 	maxPoll      = 10 * time.Second       // between two requests of a waiter
 	maxRequest   = 5 * time.Second        // without an answer
+	maxTurn      = 3 * maxRequest         // of a call that others wait for
 	failurePause = 200 * time.Millisecond // after a request that failed
 )
 
@@ -90,7 +91,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
 		if ctx.Err() == nil && bounded.Err() != nil {
-			err = errors.New("no answer in time")
+			err = errNoAnswer
 		}
 	}
 	return l, st, err
@@ -160,6 +161,8 @@ func (s *Store) exists(ctx context.Context, key string) bool {
 	answer, err := s.client.Get(ctx, key, clientv3.WithCountOnly())
 	return err == nil && answer.Count > 0
 }
+
+var errNoAnswer = errors.New("no answer in time")
 
 // pause sleeps, or returns when ctx ends.
 func pause(ctx context.Context, d time.Duration) {

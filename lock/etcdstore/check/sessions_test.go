@@ -3,12 +3,16 @@ package check
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -120,4 +124,53 @@ func BenchmarkLock(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A member hangs in the middle of an acquisition. The other members answer, so a renewal must not
+// wait for it, and neither must acquisitions without end.
+func TestRenewalsDoNotWaitForAnAcquisition(t *testing.T) {
+	members := startCluster(t, 1)
+	var hangs atomic.Bool
+	hung := make(chan struct{}, 16)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{members[0].Client},
+		Logger:    zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+				if strings.HasSuffix(method, "/LeaseKeepAlive") && hangs.Load() {
+					hung <- struct{}{}
+					<-ctx.Done()
+				}
+				return next(ctx, d, c, method, o...)
+			},
+		)},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	const ttl = 15 * time.Second
+	s := open(t, client)
+	held, err := s.Acquire(t.Context(), request("held", "a:1", ttl))
+	require.NoError(t, err)
+	time.Sleep(time.Until(held.Sent.Add(ttl/3 + time.Millisecond))) // the next acquisition renews the session
+
+	hangs.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, request("k", "b:1", ttl))
+		ended <- err
+	}()
+	for range 3 { // the last attempt has no bound of its own
+		<-hung
+	}
+	hangs.Store(false)
+	renewing, end := context.WithTimeout(t.Context(), time.Until(held.Sent.Add(ttl)))
+	defer end()
+	require.Equal(t, renewal.Renewed, renewOnce(renewing, s, held))
+	require.Empty(t, ended, "the acquisition is still under way")
+	require.Error(t, <-ended)
+	require.NoError(t, ctx.Err(), "the acquisition has ended by itself")
+	_, err = s.Acquire(t.Context(), request("k", "c:1", ttl))
+	require.NoError(t, err)
 }
