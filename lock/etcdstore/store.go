@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -51,13 +54,12 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	tombs   *session   // the lease of the tombstones, which is not renewed
-	running gate       // the calls under way
-	closing chan error // holds the result of the first Close once that is known
+	running basic.Gate // the calls under way
+	closing basic.Closing
 
 	mu       sync.Mutex           // guards all below
 	sessions map[int64]*session   // by their TTL in seconds
 	leases   map[leaseKey]*record // of this store, until they are released or removed
-	begun    bool                 // Close has begun
 	lastMove uint64
 	moves    map[leaseKey]map[uint64]struct{} // the numbers of those that were not answered
 }
@@ -100,7 +102,6 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		client:   client,
 		prefix:   opts.Prefix,
 		minTTL:   opts.MinTTL,
-		closing:  make(chan error, 1),
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),
@@ -133,7 +134,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	if !s.running.enter() {
+	if !s.running.Enter() {
 		return nil, nil, driver.ErrStoreClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,7 +142,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		s.running.leave()
+		s.running.Leave()
 	}, nil
 }
 
@@ -165,70 +166,60 @@ func (s *Store) check(r driver.Request) error {
 }
 
 // Close ends all calls that are under way, and revokes the leases of the store: everything that
-// it still holds becomes free. It does not close the client. Close waits for the server for at
-// most 3 s; leases that were not revoked by then end with their TTL, and Close returns an error.
+// it still holds becomes free. It does not close the client. Close returns within 3 s. If the server
+// has not answered by then, the leases end with their TTL, and Close returns an error. It also
+// returns an error if a call is still under way, because its function for driver.Queued has not returned.
 func (s *Store) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errSlowClose)
 	defer cancel()
 	return s.Shutdown(ctx)
 }
 
+var errSlowClose = fmt.Errorf("not finished within %v", closeTimeout)
+
 // Shutdown is Close with the context of the caller. If ctx has ended, it does not wait for the
-// server.
+// server. Every call waits for the first one or the end of its own ctx, and returns the same result.
 func (s *Store) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.begun
-	s.begun = true
-	s.mu.Unlock()
-	if !first {
-		err := <-s.closing
-		s.closing <- err
-		return err
-	}
+	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
+}
+
+func (s *Store) shutdown(ctx context.Context) error {
 	s.cancel()
-	s.running.close()
-	s.mu.Lock()
-	sessions := make([]*session, 0, len(s.sessions))
-	for _, of := range s.sessions {
-		sessions = append(sessions, of)
+	ended := s.running.Close()
+	bounded, cancel := context.WithTimeout(ctx, closeTimeout/2) // leaves time to revoke the leases
+	defer cancel()
+	select {
+	case <-ended:
+	case <-bounded.Done():
 	}
+	err := s.revoke(ctx)
+	select {
+	case <-ended:
+		return err
+	default:
+	}
+	select {
+	case <-ended:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, fmt.Errorf("etcdstore: close: calls are still under way: %w", context.Cause(ctx)))
+	}
+}
+
+// revoke ends the etcd leases of all sessions.
+func (s *Store) revoke(ctx context.Context) error {
+	s.mu.Lock()
+	sessions := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
 	var errs []error
 	for _, of := range sessions {
-		if id := of.current(); id != clientv3.NoLease {
-			if _, err := s.client.Revoke(ctx, id); err != nil && !isLeaseNotFound(err) {
-				errs = append(errs, fmt.Errorf("etcdstore: close: locks that are not released end with their TTL of %d s: %w", of.seconds, err))
-			}
+		id := of.current()
+		if id == clientv3.NoLease {
+			continue
+		}
+		if _, err := s.client.Revoke(ctx, id); err != nil && !isLeaseNotFound(err) {
+			errs = append(errs, fmt.Errorf("etcdstore: close: locks that are not released end with their TTL of %d s: %w", of.seconds, err))
 		}
 	}
-	err := errors.Join(errs...)
-	s.closing <- err
-	return err
-}
-
-// gate counts calls, and waits for them once it is closed.
-type gate struct {
-	mu      sync.Mutex // guards all below
-	running sync.WaitGroup
-	closed  bool
-}
-
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.running.Add(1)
-	return true
-}
-
-func (g *gate) leave() { g.running.Done() }
-
-// close refuses further calls and returns when none is under way.
-func (g *gate) close() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.running.Wait()
+	return errors.Join(errs...)
 }

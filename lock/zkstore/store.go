@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -45,7 +46,7 @@ type Store struct {
 	root    string
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	running gate           // the calls under way
+	running basic.Gate     // the calls under way
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
 	closed  chan struct{}  // is closed when everything has ended
@@ -162,7 +163,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	if !s.running.enter() {
+	if !s.running.Enter() {
 		return nil, nil, driver.ErrStoreClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -170,7 +171,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		s.running.leave()
+		s.running.Leave()
 	}, nil
 }
 
@@ -194,25 +195,26 @@ func (s *Store) check(r driver.Request) error {
 }
 
 // Close ends all calls that are under way, and the session: everything that the store still holds
-// becomes free. Close waits for the server for at most about 3 s. If the server does not answer,
-// the locks end with the session, after its timeout.
-func (s *Store) Close() error { return s.Shutdown(context.Background()) }
+// becomes free. If the server does not answer, the locks end with the session, after its timeout.
+// Close returns after about 3 s at most, or 6 s if a call is still under way because its function
+// for driver.Queued has not returned. Close returns an error then.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*closeTimeout, errSlowClose)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+var errSlowClose = fmt.Errorf("zkstore: close: not finished within %v", 2*closeTimeout)
 
 // Shutdown is Close, and returns the cause of ctx if that ends earlier. The Store then closes in the
-// background, within about 3 s.
+// background, within the same time.
 func (s *Store) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.begun
 	s.begun = true
 	s.mu.Unlock()
 	if first {
-		s.cancel()
-		go func() {
-			s.running.close()
-			s.sweeper.Wait()
-			s.link.close()
-			close(s.closed)
-		}()
+		go s.shutdown()
 	}
 	select {
 	case <-s.closed:
@@ -227,29 +229,18 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	}
 }
 
-// gate counts calls, and waits for them once it is closed.
-type gate struct {
-	mu      sync.Mutex // guards all below
-	running sync.WaitGroup
-	closed  bool
-}
-
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
+// shutdown ends the session even if a call does not return.
+func (s *Store) shutdown() {
+	s.cancel()
+	ended := s.running.Close()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
 	}
-	g.running.Add(1)
-	return true
-}
-
-func (g *gate) leave() { g.running.Done() }
-
-// close refuses further calls and returns when none is under way.
-func (g *gate) close() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.running.Wait()
+	s.sweeper.Wait()
+	s.link.close()
+	<-ended
+	close(s.closed)
 }

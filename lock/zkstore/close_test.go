@@ -1,0 +1,37 @@
+package zkstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/testzk"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+func TestCloseDoesNotWaitForAFunctionThatBlocks(t *testing.T) {
+	t.Parallel()
+	members := testzk.Start(t, 1)
+	s, next := open(t, sessionTimeout, members...), open(t, sessionTimeout, members...)
+	_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: 10 * time.Second})
+	require.NoError(t, err)
+	blocked, unblock, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ctx := context.WithValue(t.Context(), basic.QueuedKey{}, func() {
+			blocked <- struct{}{}
+			<-unblock
+		})
+		_, err := s.Wait(ctx, driver.Request{Key: "k", Owner: "b:1", TTL: 10 * time.Second})
+		ended <- err
+	}()
+	<-blocked
+	require.ErrorContains(t, s.Close(), "not finished")
+	_, err = next.Acquire(t.Context(), driver.Request{Key: "k", Owner: "c:1", TTL: 10 * time.Second})
+	require.NoError(t, err, "its locks are free all the same")
+	close(unblock)
+	require.ErrorIs(t, <-ended, driver.ErrStoreClosed)
+	require.NoError(t, s.Close(), "it has ended")
+}
