@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -72,8 +71,8 @@ func (l *leaseState) next(ttl time.Duration) (seq uint64, meta []byte, lasts tim
 
 // Acquire implements [driver.Store].
 //
-// The message that takes a free lock has the owner as its id. The server stores a message with the
-// same id once within two minutes, and Release uses that to keep out a late request.
+// The message that takes a free lock has an id that follows from the owner. The server stores a
+// message with the same id once within two minutes, and Release uses that to keep out a late request.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
@@ -85,9 +84,9 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:
 // the server refuses the request then, and acquire reads the lock.
 func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (driver.Lease, error) {
-	id := r.Owner
+	stored := 0 // takes of this owner
 	for range maxConflicts {
-		l, err := s.take(ctx, r, cur, id)
+		l, err := s.take(ctx, r, cur, takeID(r.Owner, stored))
 		if !errors.Is(err, errConflict) && !errors.Is(err, errDuplicate) {
 			return l, err
 		}
@@ -99,7 +98,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (drive
 			if given {
 				return driver.Lease{}, fmt.Errorf("the owner was released before: %w", driver.ErrNotAcquired)
 			}
-			id = r.Owner + ":" + nuid.Next() // an owner that held the lock before
+			stored++ // the owner held the lock before
 		}
 		if cur, err = s.last(ctx, r.Key); err != nil {
 			return driver.Lease{}, err
@@ -115,6 +114,15 @@ func (s *Store) acquire(ctx context.Context, r driver.Request, cur entry) (drive
 		}
 	}
 	return driver.Lease{}, fmt.Errorf("%d attempts met other requests: %w", maxConflicts, driver.ErrUnavailable)
+}
+
+// takeID returns the id of the message that takes a lock for an owner after the server has stored
+// some of these. One call uses maxConflicts of them at most.
+func takeID(owner string, stored int) string {
+	if stored == 0 {
+		return owner
+	}
+	return fmt.Sprintf("%s#%d", owner, stored)
 }
 
 // errDuplicate says that the server has stored a message with the same id before.

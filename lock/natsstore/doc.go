@@ -24,6 +24,12 @@
 // An account with permissions must publish and subscribe to the subjects of Options.Prefix: PREFIX.k.*
 // for locks, PREFIX.x.* for owners that were given up, and PREFIX.w.* for waiters.
 //
+// Each server expires the messages of its replica by its own clock, counted from the time of the
+// leader that stored them. So a new leader whose clock is ahead of that of the old one ends leases
+// early by the difference. The clocks of the servers must agree to 1 % of the TTL plus
+// renewal.Options.Margin: 0.3 s for a TTL of 30 s. NTP keeps that as a rule. With clocks that are
+// further apart, pass the token to the resource.
+//
 // A stream with one replica loses its locks with its server. Use three or five. By default a NATS
 // server syncs its files to the disk every two minutes, so a power failure of a majority forgets
 // confirmed locks; set sync_interval to always where that matters.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -54,15 +53,16 @@ func (s *Store) endMessage(l driver.Lease, cur entry) *nats.Msg {
 }
 
 // addTombstone makes sure that no message of the owner which takes a lock is stored any more. Such a
-// message may still be under way. It has the owner as its id, and so has the tombstone, which the
-// server stores first.
+// message may still be under way. It has the first id that the server has not stored, and the
+// tombstone gets that id before it. The tombstone also keeps out an Acquire that begins later.
 func (s *Store) addTombstone(ctx context.Context, owner string) error {
-	duplicate, err := s.publishTombstone(ctx, owner, owner)
-	if err == nil && duplicate {
-		// The message was stored already. The tombstone keeps out an Acquire that begins later.
-		_, err = s.publishTombstone(ctx, owner, owner+":"+nuid.Next())
+	for stored := range maxConflicts {
+		duplicate, err := s.publishTombstone(ctx, owner, takeID(owner, stored))
+		if err != nil || !duplicate {
+			return err
+		}
 	}
-	return err
+	return nil // no id is left
 }
 
 func (s *Store) publishTombstone(ctx context.Context, owner, id string) (duplicate bool, err error) {
