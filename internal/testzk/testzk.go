@@ -38,7 +38,12 @@ type Member struct {
 // ZooKeeper the test is skipped, or fails if the environment variable CI is set.
 func Start(t testing.TB, n int) []*Member {
 	t.Helper()
-	members, err := Launch(n)
+	return startWith(t, n, directly)
+}
+
+func startWith(t testing.TB, n int, at reach) []*Member {
+	t.Helper()
+	members, err := launchWith(n, at)
 	if IsMissing(err) {
 		t.Skipf("NOT TESTED: %v", err)
 	}
@@ -61,7 +66,41 @@ func IsMissing(err error) bool {
 
 // Launch starts an ensemble of n servers, and returns when they answer. The caller closes it. Further
 // arguments are properties, such as "zookeeper.forceSync=yes".
-func Launch(n int, properties ...string) (members []*Member, err error) {
+func Launch(n int, properties ...string) ([]*Member, error) {
+	return launchWith(n, directly, properties...)
+}
+
+// peers are the ports of a server for the others.
+type peers struct{ quorum, election int }
+
+// reach returns the addresses at which server i reaches server j, which is another one.
+type reach func(i, j int, at peers) (quorum, election string, err error)
+
+func directly(_, _ int, at peers) (quorum, election string, err error) {
+	return local(at.quorum), local(at.election), nil
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// peerLines are the lines of the configuration of server i about all servers.
+func peerLines(i int, all []peers, at reach) (string, error) {
+	var lines strings.Builder
+	for j, p := range all {
+		by := at
+		if i == j {
+			by = directly
+		}
+		quorum, election, err := by(i, j, p)
+		if err != nil {
+			return "", err
+		}
+		_, port, _ := strings.Cut(election, ":")
+		fmt.Fprintf(&lines, "server.%d=%s:%s\n", j+1, quorum, port)
+	}
+	return lines.String(), nil
+}
+
+func launchWith(n int, at reach, properties ...string) (members []*Member, err error) {
 	_, errJar := os.Stat(filepath.Join(jars, "zookeeper.jar"))
 	_, errJava := exec.LookPath("java")
 	if errJar != nil || errJava != nil {
@@ -77,21 +116,25 @@ func Launch(n int, properties ...string) (members []*Member, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var servers strings.Builder
-	for i := range n {
-		if n > 1 {
-			fmt.Fprintf(&servers, "server.%d=127.0.0.1:%d:%d\n", i+1, free[3*i+1], free[3*i+2])
-		}
+	all := make([]peers, n)
+	for i := range all {
+		all[i] = peers{free[3*i+1], free[3*i+2]}
 	}
 	for i := range n {
-		m := &Member{Address: fmt.Sprintf("127.0.0.1:%d", free[3*i]), properties: properties}
+		m := &Member{Address: local(free[3*i]), properties: properties}
+		servers := ""
+		if n > 1 {
+			if servers, err = peerLines(i, all, at); err != nil {
+				return members, err
+			}
+		}
 		if m.dir, err = os.MkdirTemp("", "testzk"); err != nil {
 			return members, err
 		}
 		members = append(members, m)
 		config := fmt.Sprintf("tickTime=%d\ninitLimit=50\nsyncLimit=15\nminSessionTimeout=%d\nmaxSessionTimeout=600000\ndataDir=%s\n"+
 			"clientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n%s",
-			tick, 4*tick, m.dir, free[3*i], servers.String())
+			tick, 4*tick, m.dir, free[3*i], servers)
 		if err := os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(config), 0o600); err != nil {
 			return members, err
 		}

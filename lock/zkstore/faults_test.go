@@ -67,6 +67,47 @@ func TestTheLeaderFailsUnderLoad(t *testing.T) {
 	l.Stop()
 }
 
+// One client reaches only the leader, which loses its followers and leads on for a while. The other
+// client goes on with a new leader.
+func TestTheLeaderIsCutOffUnderLoad(t *testing.T) {
+	t.Parallel()
+	e := testzk.StartEnsemble(t, 3)
+	leader := leaderOf(t, e.Members)
+	at := slices.Index(e.Members, leader)
+	others := slices.Delete(slices.Clone(e.Members), at, at+1)
+	behind, next := newLocks(t, open(t, 2*faultTTL, leader)), newLocks(t, open(t, 2*faultTTL, others...))
+	l := histories.NewLoad(t, faultTTL, behind, next)
+	l.Progress()
+	l.Renewed(0)
+	held, err := behind.Mutex("behind").Lock(t.Context())
+	require.NoError(t, err)
+	heal := func() {}
+	l.Fault(func() { heal = e.CutOff(leader) })
+	leaderOf(t, others) // a new one
+	l.Renewed(1)
+	after := lockAgain(t, next, held)
+	assert.False(t, held.Valid(), "the holder knew before")
+	assert.Greater(t, after.Token(), held.Token())
+	require.Eventually(t, func() bool { return leader.Mode() != "leader" }, time.Minute, 50*time.Millisecond)
+	heal()
+	l.Renewed(0) // the old leader follows the new one
+	l.Progress()
+	l.Stop()
+}
+
+// lockAgain gets a lock that another client holds, once its lease has ended. A change of the leader
+// ends attempts with errors.
+func lockAgain(t *testing.T, locks *lock.Client, of *lock.Held) (next *lock.Held) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for next == nil && ctx.Err() == nil {
+		next, _ = locks.Mutex(of.Key()).Lock(ctx)
+	}
+	require.NotNil(t, next)
+	return next
+}
+
 // TestAClientLosesItsServerUnderLoad has a client that reaches one server, by a link of its own,
 // while the other client goes on.
 func TestAClientLosesItsServerUnderLoad(t *testing.T) {

@@ -2,6 +2,7 @@ package testnats
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,29 +14,27 @@ import (
 // can be cut.
 type Ensemble struct {
 	Servers []*Process
-	links   [][]*testproxy.Proxy // links[i][j] is the way from i to j
+	links   testproxy.Mesh
 }
 
 // StartEnsemble starts n servers. They end with the test.
 func StartEnsemble(t testing.TB, n int) *Ensemble {
 	t.Helper()
-	e := &Ensemble{links: make([][]*testproxy.Proxy, n)}
+	e := new(Ensemble)
+	t.Cleanup(e.links.Close)
 	peers := make([]int, n)
 	for i := range peers {
 		peers[i] = freePort(t)
 	}
 	for i := range n {
 		s := settings{Name: fmt.Sprint("s", i), Port: freePort(t), Dir: t.TempDir(), Peers: peers[i]}
-		e.links[i] = make([]*testproxy.Proxy, n)
 		for j := range n {
 			if i == j {
 				continue
 			}
-			link, err := testproxy.New("tcp", fmt.Sprint("127.0.0.1:", peers[j]))
+			link, err := e.links.Link(i, j, fmt.Sprint("127.0.0.1:", peers[j]))
 			require.NoError(t, err)
-			t.Cleanup(link.Close)
-			e.links[i][j] = link
-			s.Routes = append(s.Routes, "nats://"+link.Addr())
+			s.Routes = append(s.Routes, "nats://"+link)
 		}
 		e.Servers = append(e.Servers, newProcess(t, s))
 	}
@@ -56,18 +55,5 @@ func (e *Ensemble) Named(name string) (p *Process, others []*Process) {
 
 // CutOff drops everything between a server and the others, in both directions, until heal is called.
 func (e *Ensemble) CutOff(p *Process) (heal func()) {
-	var cut []*testproxy.Proxy
-	for i, of := range e.links {
-		for j, link := range of {
-			if link != nil && (e.Servers[i] == p || e.Servers[j] == p) {
-				link.Block()
-				cut = append(cut, link)
-			}
-		}
-	}
-	return func() {
-		for _, link := range cut {
-			link.Unblock()
-		}
-	}
+	return e.links.CutOff(slices.Index(e.Servers, p))
 }
