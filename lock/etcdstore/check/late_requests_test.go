@@ -24,22 +24,24 @@ type sendTxn func(ctx context.Context) (*pb.TxnResponse, error)
 // intercepted returns a client whose transactions go through f.
 func intercepted(t *testing.T, m *member, f func(ctx context.Context, r *pb.TxnRequest, send sendTxn) error) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{m.Client},
-		Logger:    zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
-			func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, o ...grpc.CallOption) error {
-				r, ok := req.(*pb.TxnRequest)
-				if !ok {
-					return next(ctx, method, req, reply, conn, o...)
-				}
-				return f(ctx, r, func(ctx context.Context) (*pb.TxnResponse, error) {
-					answer := reply.(*pb.TxnResponse)
-					return answer, next(ctx, method, req, answer, conn, o...)
-				})
-			},
-		)},
-	})
+	return connectWith(t, m, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			r, ok := req.(*pb.TxnRequest)
+			if !ok {
+				return next(ctx, method, req, reply, conn, o...)
+			}
+			return f(ctx, r, func(ctx context.Context) (*pb.TxnResponse, error) {
+				answer := reply.(*pb.TxnResponse)
+				return answer, next(ctx, method, req, answer, conn, o...)
+			})
+		},
+	))
+}
+
+// connectWith returns a client of a member, which is closed with the test.
+func connectWith(t *testing.T, m *member, o grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Client}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{o}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -129,24 +128,17 @@ func BenchmarkLock(b *testing.B) {
 // A member hangs in the middle of an acquisition. The other members answer, so a renewal must not
 // wait for it, and neither must acquisitions without end.
 func TestRenewalsDoNotWaitForAnAcquisition(t *testing.T) {
-	members := startCluster(t, 1)
 	var hangs atomic.Bool
 	hung := make(chan struct{}, 16)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{members[0].Client},
-		Logger:    zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(
-			func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-				if strings.HasSuffix(method, "/LeaseKeepAlive") && hangs.Load() {
-					hung <- struct{}{}
-					<-ctx.Done()
-				}
-				return next(ctx, d, c, method, o...)
-			},
-		)},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	client := connectWith(t, startCluster(t, 1)[0], grpc.WithChainStreamInterceptor(
+		func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			if strings.HasSuffix(method, "/LeaseKeepAlive") && hangs.Load() {
+				hung <- struct{}{}
+				<-ctx.Done()
+			}
+			return next(ctx, d, c, method, o...)
+		},
+	))
 	const ttl = 15 * time.Second
 	s := open(t, client)
 	held, err := s.Acquire(t.Context(), request("held", "a:1", ttl))
