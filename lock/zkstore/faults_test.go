@@ -51,20 +51,28 @@ func leaderOf(t *testing.T, members []*testzk.Member) (leader *testzk.Member) {
 
 func TestTheLeaderFailsUnderLoad(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 3)
-	l := histories.NewLoad(t, faultTTL, newLocks(t, open(t, 2*faultTTL, members...)), newLocks(t, open(t, 2*faultTTL, members...)))
-	l.Progress()
-	leader := leaderOf(t, members)
-	l.Fault(leader.Kill)
-	l.Progress() // with a new leader
-	leader.Run(t)
-	l.Progress() // with all members
-	leader = leaderOf(t, members)
-	leader.Signal(t, syscall.SIGSTOP)
-	l.Progress()
-	leader.Signal(t, syscall.SIGCONT)
-	l.Progress() // after the old leader has come back
-	l.Stop()
+	for name, load := range map[string]func(testing.TB, time.Duration, ...*lock.Client) *histories.Load{
+		"of Mutex":               histories.NewLoad,
+		"of readers and writers": histories.NewRWLoad,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			members := testzk.Start(t, 3)
+			l := load(t, faultTTL, newLocks(t, open(t, 2*faultTTL, members...)), newLocks(t, open(t, 2*faultTTL, members...)))
+			l.Progress()
+			leader := leaderOf(t, members)
+			l.Fault(leader.Kill)
+			l.Progress() // with a new leader
+			leader.Run(t)
+			l.Progress() // with all members
+			leader = leaderOf(t, members)
+			leader.Signal(t, syscall.SIGSTOP)
+			l.Progress()
+			leader.Signal(t, syscall.SIGCONT)
+			l.Progress() // after the old leader has come back
+			l.Stop()
+		})
+	}
 }
 
 // One client reaches only the leader, which loses its followers and leads on for a while. The other

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 
 // state is the state of one lock in the model.
 type state struct {
-	holder int // index of a tenure, or nobody
-	token  uint64
+	writer  int    // index of a tenure, or nobody
+	readers string // indexes of tenures, in an order of their own
+	token   uint64 // the highest one
+	written uint64 // that of the last writer
 }
 
 const nobody = -1
@@ -21,21 +24,45 @@ const nobody = -1
 // Model is what a history must satisfy.
 type Model struct{ model porcupine.Model }
 
-// Locks is the model of a lock: one holder at a time, and tokens that rise.
+// Locks is the model of a lock: one holder at a time, or some readers. The token of a writer is higher
+// than all before it, and that of a reader is higher than those of all writers before it.
 var Locks = Model{porcupine.Model{
-	Init: func() any { return state{holder: nobody} },
+	Init: func() any { return state{writer: nobody} },
 	Step: func(s, input, _ any) (bool, any) {
 		now, e := s.(state), input.(event)
-		switch e.kind {
-		case takes:
-			return now.holder == nobody && e.token > now.token, state{e.tenure, e.token}
-		case leaves:
-			return now.holder == e.tenure, state{nobody, now.token}
-		default:
-			return now.holder != nobody, now
+		switch {
+		case e.kind == finds:
+			return now.writer != nobody || now.readers != "", now
+		case e.kind == takes && e.reads:
+			ok := now.writer == nobody && e.token > now.written
+			return ok, state{nobody, with(now.readers, e.tenure), max(now.token, e.token), now.written}
+		case e.kind == takes:
+			ok := now.writer == nobody && now.readers == "" && e.token > now.token
+			return ok, state{e.tenure, "", e.token, e.token}
+		case e.reads:
+			left, ok := without(now.readers, e.tenure)
+			return ok, state{now.writer, left, now.token, now.written}
 		}
+		return now.writer == e.tenure, state{nobody, now.readers, now.token, now.written}
 	},
 }}
+
+// with adds a number to a set of them.
+func with(set string, n int) string {
+	all := append(strings.Fields(set), strconv.Itoa(n))
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// without removes a number from a set of them, and reports whether it was there.
+func without(set string, n int) (string, bool) {
+	all := strings.Fields(set)
+	at := slices.Index(all, strconv.Itoa(n))
+	if at < 0 {
+		return set, false
+	}
+	return strings.Join(slices.Delete(all, at, at+1), " "), true
+}
 
 // Tokens requires only rising tokens, for a server that may lose its data.
 var Tokens = Model{porcupine.Model{

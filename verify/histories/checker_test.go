@@ -20,6 +20,10 @@ func TestCheckersRejectInvalidHistories(t *testing.T) {
 		t.Valid = until
 		return t
 	}
+	reads := func(t Tenure) Tenure {
+		t.Reads = true
+		return t
+	}
 	const calm = 1000
 	for _, c := range []struct {
 		name                   string
@@ -37,6 +41,14 @@ func TestCheckersRejectInvalidHistories(t *testing.T) {
 		{"taken while it is held", []Tenure{get(1, 10, 20, 5), {User: 2, Asked: 30, Replied: 40, Outcome: Taken}}, true, true},
 		{"taken while it is free", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), {User: 2, Asked: 50, Replied: 60, Outcome: Taken}}, false, true},
 		{"taken by a grant without an answer", []Tenure{{User: 1, Asked: 10, Replied: 20, Outcome: Unknown}, {User: 2, Asked: 50, Replied: 60, Outcome: Taken}}, true, true},
+		{"two readers", []Tenure{reads(valid(get(1, 10, 20, 5), 102)), reads(get(2, 50, 101, 6))}, true, true},
+		{"the tokens of readers fall", []Tenure{reads(unlocks(get(1, 10, 20, 5), 30, 40)), reads(get(2, 50, 60, 4))}, true, false},
+		{"a reader and a writer", []Tenure{reads(valid(get(1, 10, 20, 5), 102)), get(2, 50, 101, 6)}, false, true},
+		{"a writer and a reader", []Tenure{valid(get(1, 10, 20, 5), 102), reads(get(2, 50, 101, 6))}, false, true},
+		{"a reader that leaves and a writer", []Tenure{reads(unlocks(get(1, 10, 20, 5), 30, 40)), get(2, 50, 60, 6)}, true, true},
+		{"the token of a writer is lower than that of a reader", []Tenure{reads(unlocks(get(1, 10, 20, 5), 30, 40)), get(2, 50, 60, 4)}, false, false},
+		{"the token of a reader is lower than that of a writer", []Tenure{unlocks(get(1, 10, 20, 5), 30, 40), reads(get(2, 50, 60, 4))}, false, false},
+		{"taken by readers", []Tenure{reads(get(1, 10, 20, 5)), {User: 2, Asked: 30, Replied: 40, Outcome: Taken}}, true, true},
 		{"taken after the first fault", []Tenure{{User: 2, Asked: 999, Replied: 1001, Outcome: Taken}}, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

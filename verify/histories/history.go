@@ -57,6 +57,7 @@ func EndingOf(err error) Ending {
 // [History.Now].
 type Tenure struct {
 	User           int
+	Reads          bool  // it is a reader
 	Asked, Replied int64 // instants before and after the call
 	Outcome        Outcome
 
@@ -117,6 +118,7 @@ type event struct {
 	kind   string
 	tenure int // index in the history of the key
 	token  uint64
+	reads  bool
 }
 
 // operations returns the operations that must have an order.
@@ -132,8 +134,8 @@ func operations(of []Tenure, calm int64) []porcupine.Operation {
 				add(t, event{kind: finds, tenure: i}, t.Asked, t.Replied)
 			}
 		case Granted:
-			add(t, event{takes, i, t.Token}, t.Asked, t.Replied)
-			add(t, event{kind: leaves, tenure: i}, t.earliestEnd(), t.latestEnd())
+			add(t, event{takes, i, t.Token, t.Reads}, t.Asked, t.Replied)
+			add(t, event{kind: leaves, tenure: i, reads: t.Reads}, t.earliestEnd(), t.latestEnd())
 		}
 	}
 	return out

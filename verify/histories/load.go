@@ -20,19 +20,19 @@ import (
 type Load struct {
 	t       testing.TB
 	ttl     time.Duration
+	rw      bool // with readers
 	history *History
 	stop    func()
 
-	mu     sync.Mutex // guards the fields below
-	holder map[string]holder
-	grants map[string]int // of each key
-	lost   []*lock.Held
+	mu      sync.Mutex // guards the fields below
+	holders map[*lock.Held]holder
+	grants  map[string]int // of each key
+	lost    []*lock.Held
 }
 
-// holder is the latest user that got a key and has not left it.
+// holder is a user that has got a key and has not left it.
 type holder struct {
 	client int // index of the client
-	held   *lock.Held
 	since  time.Time
 }
 
@@ -56,7 +56,18 @@ const (
 // store give each client a connection of its own, which they can break.
 func NewLoad(t testing.TB, ttl time.Duration, clients ...*lock.Client) *Load {
 	t.Helper()
-	l := &Load{t: t, ttl: ttl, history: New(), holder: map[string]holder{}, grants: map[string]int{}}
+	return newLoad(t, &Load{ttl: ttl}, clients)
+}
+
+// NewRWLoad is NewLoad of readers and writers. The user of the first client that holds a lock for
+// longer than a TTL is a writer, and that of the second client is a reader.
+func NewRWLoad(t testing.TB, ttl time.Duration, clients ...*lock.Client) *Load {
+	t.Helper()
+	return newLoad(t, &Load{ttl: ttl, rw: true}, clients)
+}
+
+func newLoad(t testing.TB, l *Load, clients []*lock.Client) *Load {
+	l.t, l.history, l.holders, l.grants = t, New(), map[*lock.Held]holder{}, map[string]int{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	for c, client := range clients {
@@ -115,8 +126,12 @@ func (l *Load) Renewed(client int) {
 	require.Eventually(l.t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		h := l.holder[keyOf(longKey)]
-		return h.held != nil && h.client == client && time.Since(h.since) > l.ttl && h.held.Valid()
+		for held, h := range l.holders {
+			if h.client == client && time.Since(h.since) > l.ttl && held.Valid() {
+				return true
+			}
+		}
+		return false
 	}, patience, time.Millisecond, "client %d renews a lock", client)
 }
 
@@ -126,8 +141,8 @@ func (l *Load) Told() {
 	require.Eventually(l.t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, h := range l.holder {
-			if h.held.Valid() {
+		for held := range l.holders {
+			if held.Valid() {
 				return false
 			}
 		}
@@ -183,12 +198,13 @@ func (u *user) run(ctx context.Context) {
 // useOnce acquires the lock, uses it and releases it.
 func (u *user) useOnce(ctx context.Context) {
 	h := u.load.history
-	ask, tries := (*lock.Mutex).Lock, !u.long && rand.N(4) == 0
+	reads := u.reads()
+	ask, tries := lock.Locker.Lock, !u.long && rand.N(4) == 0
 	if tries {
-		ask = (*lock.Mutex).TryLock
+		ask = lock.Locker.TryLock
 	}
-	t := Tenure{User: u.number, Asked: h.Now()}
-	held, err := ask(u.locks.Mutex(u.key), ctx)
+	t := Tenure{User: u.number, Reads: reads, Asked: h.Now()}
+	held, err := ask(u.locker(reads), ctx)
 	t.Replied, t.Outcome = h.Now(), OutcomeOf(err)
 	if tries && time.Duration(t.Replied-t.Asked) > u.load.ttl/5 {
 		h.EndCalm(t.Asked) // another user may have got an answer too late, and asked again
@@ -197,13 +213,31 @@ func (u *user) useOnce(ctx context.Context) {
 		t.Token, t.Valid = held.Token(), t.Asked
 		u.load.enter(u, held)
 		u.use(held, &t)
-		u.load.leave(u, held)
+		u.load.leave(held)
 		t.Leaving = h.Now()
 		t.Ending = EndingOf(held.Unlock(context.Background()))
 		t.Left = h.Now()
 		assert.False(u.load.t, held.Valid(), "%v: valid after Unlock", held)
 	}
 	h.Add(u.key, t)
+}
+
+// reads returns whether the user is a reader this time.
+func (u *user) reads() bool {
+	if u.long {
+		return u.load.rw && u.client%2 == 1
+	}
+	return u.load.rw && rand.N(2) == 0
+}
+
+func (u *user) locker(reads bool) lock.Locker {
+	switch {
+	case reads:
+		return u.locks.RWMutex(u.key).RLocker()
+	case u.load.rw:
+		return u.locks.RWMutex(u.key)
+	}
+	return u.locks.Mutex(u.key)
 }
 
 // use holds the lock for a while and records when it was valid.
@@ -226,16 +260,14 @@ func (u *user) use(held *lock.Held, t *Tenure) {
 func (l *Load) enter(u *user, held *lock.Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holder[u.key] = holder{u.client, held, time.Now()}
+	l.holders[held] = holder{u.client, time.Now()}
 	l.grants[u.key]++
 }
 
-func (l *Load) leave(u *user, held *lock.Held) {
+func (l *Load) leave(held *lock.Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holder[u.key].held == held {
-		delete(l.holder, u.key)
-	}
+	delete(l.holders, held)
 }
 
 func (l *Load) lose(held *lock.Held) {

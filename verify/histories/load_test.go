@@ -54,6 +54,11 @@ var errDown = errors.New("the store is down")
 // load starts a load of two clients of s.
 func (s *fakeStore) load(t *testing.T) *Load {
 	t.Helper()
+	return NewLoad(t, ttl, s.clients(t)...)
+}
+
+func (s *fakeStore) clients(t *testing.T) []*lock.Client {
+	t.Helper()
 	var clients []*lock.Client
 	for range 2 {
 		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: ttl}, Logger: slog.New(slog.DiscardHandler)})
@@ -61,7 +66,7 @@ func (s *fakeStore) load(t *testing.T) *Load {
 		t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 		clients = append(clients, c)
 	}
-	return NewLoad(t, ttl, clients...)
+	return clients
 }
 
 func TestALoadOverAnOutageIsLinearizable(t *testing.T) {
@@ -92,6 +97,26 @@ func TestALoadOverAnOutageIsLinearizable(t *testing.T) {
 	}
 	assert.NotZero(t, granted)
 	assert.NotZero(t, refused, "before the first fault")
+}
+
+func TestALoadOfReadersAndWriters(t *testing.T) {
+	t.Parallel()
+	s := newFakeStore()
+	l := NewRWLoad(t, ttl, s.clients(t)...)
+	l.Progress()
+	l.Renewed(0)
+	l.Renewed(1)
+	l.Stop()
+	of := map[bool]int{}
+	for _, key := range l.history.keys {
+		for _, t := range key {
+			if t.Outcome == Granted {
+				of[t.Reads]++
+			}
+		}
+	}
+	assert.NotZero(t, of[true], "readers")
+	assert.NotZero(t, of[false], "writers")
 }
 
 func TestALoadOnAWrongStoreIsNot(t *testing.T) {
