@@ -106,31 +106,40 @@ func TestTheLeaderIsCutOffUnderLoad(t *testing.T) {
 	l.Stop()
 }
 
-// The network between one client and all members drops everything.
+// The network between one client and all members, or one of them, drops everything.
 func TestAClientIsCutOffUnderLoad(t *testing.T) {
 	t.Parallel()
-	members := startCluster(t, 3)
-	var links []*testproxy.Proxy
-	var behind []*member
-	for _, m := range members {
-		link := newLink(t, m)
-		links, behind = append(links, link), append(behind, &member{Client: "http://" + link.Addr()})
+	for name, c := range map[string]struct{ cut, goesOn int }{
+		"from all members": {3, 1},
+		"from one member":  {1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			members := startCluster(t, 3)
+			var links []*testproxy.Proxy
+			var behind []*member
+			for _, m := range members {
+				link := newLink(t, m)
+				links, behind = append(links, link), append(behind, &member{Client: "http://" + link.Addr()})
+			}
+			l := histories.NewLoad(t, faultTTL, newLocks(t, behind...), newLocks(t, members...))
+			l.Progress()
+			l.Renewed(0)
+			l.Fault(func() {
+				for _, link := range links[:c.cut] {
+					link.Block()
+				}
+			})
+			l.Renewed(c.goesOn)
+			l.Progress()
+			for _, link := range links[:c.cut] {
+				link.Unblock()
+			}
+			l.Renewed(0)
+			l.Progress()
+			l.Stop()
+		})
 	}
-	l := histories.NewLoad(t, faultTTL, newLocks(t, behind...), newLocks(t, members...))
-	l.Progress()
-	l.Renewed(0)
-	l.Fault(func() {
-		for _, link := range links {
-			link.Block()
-		}
-	})
-	l.Renewed(1)
-	for _, link := range links {
-		link.Unblock()
-	}
-	l.Renewed(0)
-	l.Progress()
-	l.Stop()
 }
 
 // The holder knows only the leader, which stops. The others choose a new leader, and another
