@@ -111,6 +111,7 @@ func TestConfirmedRenewalsPreventAnOlderExpiry(t *testing.T) {
 				}
 			}
 			assert.Equal(t, test.holders, holders)
+			assert.Greater(t, second.Token(), first.Token())
 			if test.policy.Renewals {
 				require.ErrorIs(t, first.Err(), lock.ErrLost)
 			}

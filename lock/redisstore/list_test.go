@@ -140,7 +140,7 @@ func listingMovedSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterCli
 		first, next, err := s.List(t.Context(), "", "")
 		require.NoError(t, err)
 		require.NotContains(t, first, moving)
-		require.True(t, strings.Contains(next, ".1.0."), "the first master is complete: %q", next)
+		require.Contains(t, next, ".1.0.", "the first master is complete")
 
 		slot := int(redisconn.SlotOf(s.lockKey(moving)))
 		require.NoError(t, c.Move(t.Context(), slot, server(from), server(masters[0])))
