@@ -69,7 +69,7 @@ func rival(kind string) string {
 func newClients(rdb redis.UniversalClient, fairWait time.Duration) (map[string]*redisson.Store, map[string]*lock.Client, error) {
 	stores, clients := make(map[string]*redisson.Store), make(map[string]*lock.Client)
 	for name, kind := range map[string]redisson.Kind{"lock": redisson.Lock, "fair": redisson.FairLock, "fenced": redisson.FencedLock} {
-		store, err := redisson.New(rdb, &redisson.Options{Kind: kind, FairWait: fairWait})
+		store, err := redisson.New(rdb, &redisson.Options{Kind: kind, FairWait: fairWait, WatchdogTTL: lease})
 		if err != nil {
 			return nil, nil, err
 		}
