@@ -13,8 +13,8 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
-	go.uber.org/zap v1.27.1
-	modernc.org/sqlite v1.61.1
+	go.uber.org/zap v1.28.0
+	modernc.org/sqlite v1.62.0
 )
 
 require (
@@ -86,7 +86,7 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	k8s.io/utils v0.0.0-20260108192941-914a6e750570 // indirect
-	modernc.org/libc v1.79.0 // indirect
+	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
@@ -110,4 +110,5 @@ replace (
 	github.com/leasewheel/leasewheel/lock/natsstore => ../../lock/natsstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../lock/sqlstore
 	github.com/leasewheel/leasewheel/lock/zkstore => ../../lock/zkstore
+	github.com/leasewheel/leasewheel/verify/histories => ../../verify/histories
 )

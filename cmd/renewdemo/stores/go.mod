@@ -12,8 +12,8 @@ require (
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
-	go.uber.org/zap v1.27.1
-	modernc.org/sqlite v1.61.1
+	go.uber.org/zap v1.28.0
+	modernc.org/sqlite v1.62.0
 )
 
 require (
@@ -46,7 +46,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
-	modernc.org/libc v1.79.0 // indirect
+	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
@@ -56,4 +56,5 @@ replace (
 	github.com/leasewheel/leasewheel/lock/etcdstore => ../../../lock/etcdstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../../lock/sqlstore
 	github.com/leasewheel/leasewheel/lock/zkstore => ../../../lock/zkstore
+	github.com/leasewheel/leasewheel/verify/histories => ../../../verify/histories
 )
