@@ -75,7 +75,7 @@ func (p *pair) version() string {
 // run runs a part of a test.
 func (p *pair) run(name string, f func(p *pair)) {
 	p.Helper()
-	p.T.Run(name, func(t *testing.T) {
+	p.Run(name, func(t *testing.T) {
 		q := *p
 		q.T, q.java.t = t, t
 		f(&q)
