@@ -23,6 +23,7 @@ const (
 	ttl    = time.Second
 	long   = time.Minute      // a TTL that no test outlasts
 	enough = 30 * time.Second // until something happens that must happen
+	limit  = 2 * time.Minute  // of the rounds of a peer
 )
 
 // newClient returns a client of the store for the format.

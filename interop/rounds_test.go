@@ -90,17 +90,22 @@ func contend(t *testing.T, p *peer, client *lock.Client, rdb *redis.Client, name
 	key, counter := rand.Text(), rand.Text()
 	began := time.Now()
 	var theirs, ours [][2]int64
+	turn := func() {
+		turn, err := round(t.Context(), client.Mutex(key), rdb, counter)
+		require.NoError(t, err)
+		ours = append(ours, turn)
+	}
+	turn() // before those of the peer, and one is under way when the peer ends: it takes over at least once, and we do
 	done := make(chan error, 1)
 	go func() {
 		a, err := p.try(request{Do: "rounds", Key: key, TTL: long.Milliseconds(), N: rounds, Counter: counter})
 		theirs = a.Turns
 		done <- err
 	}()
-	for len(ours) < rounds || len(done) == 0 {
-		turn, err := round(t.Context(), client.Mutex(key), rdb, counter)
-		require.NoError(t, err)
-		ours = append(ours, turn)
+	for len(ours) < rounds || len(done) == 0 && time.Since(began) < limit {
+		turn()
 	}
+	require.Len(t, done, 1, "the peer has not finished")
 	require.NoError(t, <-done)
 	require.Len(t, theirs, rounds)
 	n, err := rdb.Get(t.Context(), counter).Int()

@@ -156,8 +156,8 @@ func lostUnlocks(p *pair, proxy *testredis.Proxy) {
 	proxy.Delay(5 * time.Millisecond)
 	const rounds = 8 // an unlock without a reply takes Redisson three seconds
 	done := p.java.start("a", "insist", "lock", "lost", "counter lost", strconv.Itoa(rounds), millis(2*watchdog))
-	ours, theirs := 0, 0
-	for ; len(done) == 0; ours++ {
+	began, ours, theirs := time.Now(), 0, 0
+	for ; len(done) == 0 && time.Since(began) < limit; ours++ {
 		h := p.lock("lock", "lost")
 		if n := p.value("counter lost") - ours; n > theirs {
 			theirs = n

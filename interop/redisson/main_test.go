@@ -22,6 +22,7 @@ const (
 	watchdog = 3 * time.Second  // the TTL of locks without a lease time, in both languages
 	lease    = time.Minute      // of a holder that no waiter outlasts
 	woken    = 20 * time.Second // a message has woken a waiter by then; without one it would sleep for 30 s, or for the lease
+	limit    = 2 * time.Minute  // of everything else that must happen
 
 	fairWait  = 5 * time.Minute // the default of Redisson
 	shortWait = 2 * time.Second

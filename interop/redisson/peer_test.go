@@ -152,7 +152,7 @@ func (p *peer) start(thread string, words ...string) chan answer {
 // await returns the text of an answer, which must not be an error.
 func (p *peer) await(c chan answer, what string) string {
 	p.t.Helper()
-	return p.within(2*time.Minute, c, what)
+	return p.within(limit, c, what)
 }
 
 // woken is await for a waiter that only a message can wake in time.
@@ -161,7 +161,7 @@ func (p *peer) woken(c chan answer) string {
 	return p.within(woken, c, "the message has not woken the peer")
 }
 
-func (p *peer) within(limit time.Duration, c chan answer, what string) string {
+func (p *peer) within(most time.Duration, c chan answer, what string) string {
 	p.t.Helper()
 	select {
 	case a := <-c:
@@ -169,7 +169,7 @@ func (p *peer) within(limit time.Duration, c chan answer, what string) string {
 		return a.text
 	case <-p.ended:
 		require.Fail(p.t, "the peer has ended", what)
-	case <-time.After(limit):
+	case <-time.After(most):
 		require.Fail(p.t, "no answer of the peer", what)
 	}
 	return ""

@@ -42,7 +42,7 @@ func (p *pair) contend(what string, rounds int, commands [][]string, functions .
 	for i, words := range commands {
 		answers = append(answers, p.java.start("thread "+strconv.Itoa(i), words...))
 	}
-	running := func(c chan answer) bool { return len(c) == 0 }
+	running := func(c chan answer) bool { return len(c) == 0 && time.Since(began) < limit }
 	ran := make([]int, len(functions))
 	var wg sync.WaitGroup
 	for i, f := range functions {
