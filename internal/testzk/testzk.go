@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
 const (
@@ -112,7 +114,7 @@ func launchWith(n int, at reach, properties ...string) (members []*Member, err e
 			members = nil
 		}
 	}()
-	free, err := freePorts(3 * n)
+	free, err := testproxy.FreePorts(3 * n)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +169,6 @@ func Close(members []*Member) {
 		m.Kill()
 		_ = os.RemoveAll(m.dir)
 	}
-}
-
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // Run starts the server again, after Kill.

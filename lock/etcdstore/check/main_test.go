@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 )
 
@@ -145,12 +145,11 @@ func startWith(t testing.TB, n int, electionMs uint) []*member {
 // freeAddresses returns addresses on which nothing listens.
 func freeAddresses(t testing.TB, n int) []string {
 	t.Helper()
+	ports, err := testproxy.FreePorts(n)
+	require.NoError(t, err)
 	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	for _, port := range ports {
+		addresses = append(addresses, fmt.Sprint("127.0.0.1:", port))
 	}
 	return addresses
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
 // serverEnv is set in the environment of a process that is a server. Its value is the settings.
@@ -107,10 +109,9 @@ func newProcess(t testing.TB, s settings) *Process {
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := testproxy.FreePorts(1)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports[0]
 }
 
 // Start starts the server again, on the same port and with the same files.
