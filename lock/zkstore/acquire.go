@@ -119,12 +119,8 @@ func (s *Store) turn(ctx context.Context, path string) error {
 func (s *Store) confirm(ctx context.Context, r driver.Request, path string) (driver.Lease, error) {
 	start := time.Now()
 	k := leaseKey{r.Key, r.Owner}
-	rec, ok := s.touch(k, 0, start.Add(r.TTL))
-	switch {
-	case s.isDying(path):
+	if !s.hold(k, path, start.Add(r.TTL)) { // there is no record yet if the answer to the creation was lost
 		return driver.Lease{}, errEndedMeanwhile
-	case !ok || rec.path != path: // created by a request whose answer was lost
-		s.hold(k, path, start.Add(r.TTL))
 	}
 	if _, err := s.checkNodes(ctx, []string{path}); err != nil {
 		return driver.Lease{}, err

@@ -1,6 +1,7 @@
 package zkstore_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"testing"
@@ -65,4 +66,40 @@ func TestTheAnswerToACreationIsLost(t *testing.T) {
 			assert.Empty(t, nodes(r.Key))
 		})
 	}
+}
+
+// A client that cannot reach the servers for long gives up a release, but its session may survive the
+// outage, for example a change of the leader. Then nobody but the store knows of the node.
+func TestNobodyAsksAgainAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	members := testzk.Start(t, 1)
+	conn := connect(t, members...)
+	p := newTap(t, members[0])
+	s := openAt(t, sessionTimeout, p.listener.Addr().String())
+	lock := "/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte("k"))
+	request := func(owner string) driver.Request {
+		return driver.Request{Key: "k", Owner: owner, TTL: time.Second}
+	}
+	_, err := s.Acquire(t.Context(), request("first:1"))
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), driver.Lease{Request: request("first:1")}))
+	p.loses.Store(true)
+	_, err = s.Acquire(t.Context(), request("lost:1"))
+	require.Error(t, err)
+	require.False(t, p.loses.Load(), "an answer was lost")
+	sessionOfNode := func() int64 {
+		names, _, err := conn.Children(lock)
+		require.NoError(t, err)
+		require.Len(t, names, 1)
+		_, stat, err := conn.Get(lock + "/" + names[0])
+		require.NoError(t, err)
+		return stat.EphemeralOwner
+	}
+	session := sessionOfNode()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next, err := s.Wait(ctx, request("next:1"))
+	require.NoError(t, err, "the store removes the node when its lease has ended")
+	assert.Equal(t, session, sessionOfNode(), "the session has not ended")
+	require.NoError(t, s.Release(t.Context(), next))
 }

@@ -235,15 +235,20 @@ func (s *Store) makePath(ctx context.Context, path string) error {
 }
 
 // create creates a node for a request, and the lock node if that is missing. When the node is
-// there, it is recorded, even if ctx has ended.
+// there, it is recorded, even if ctx has ended. A creation without an answer is recorded, too.
 func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (path string, err error) {
 	lock, prefix := s.lockPath(r.Key), s.prefixPath(r)
+	k, until := leaseKey{r.Key, r.Owner}, start.Add(r.TTL)
 	data := content{TTL: r.TTL.Milliseconds(), Metadata: []byte(r.Metadata())}.encode()
 	for range 3 {
+		s.willCreate(k, until)
 		path, err = ask(ctx, s.link, func(c *zk.Conn) (string, error) {
 			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 			if err == nil {
-				s.hold(leaseKey{r.Key, r.Owner}, path, start.Add(r.TTL))
+				s.hold(k, path, until)
+			}
+			if err == nil || errors.Is(err, zk.ErrNoNode) {
+				s.created(k, until)
 			}
 			return path, err
 		})

@@ -32,11 +32,14 @@ const (
 	removePause   = 200 * time.Millisecond // after a removal that failed
 )
 
-// hold records that a node is held until then.
-func (s *Store) hold(k leaseKey, path string, until time.Time) {
+// hold records that a node is held until then. It reports false for a node that is being removed.
+func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, dying := s.dying[path]; dying {
+		return false
+	}
 	rec := s.records[k]
 	if rec == nil || rec.path != path {
 		if rec != nil {
@@ -49,6 +52,40 @@ func (s *Store) hold(k leaseKey, path string, until time.Time) {
 		rec.until = until
 	}
 	s.wakeSweeper()
+	return true
+}
+
+// willCreate records that a node for an owner is about to be created, for a lease that ends then at
+// the latest. If no answer comes, the sweeper looks for the node.
+func (s *Store) willCreate(k leaseKey, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until.After(s.unanswered[k]) {
+		s.unanswered[k] = until
+	}
+	s.wakeSweeper()
+}
+
+// created records that the server has answered the request of a willCreate.
+func (s *Store) created(k leaseKey, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unanswered[k].Equal(until) {
+		delete(s.unanswered, k)
+	}
+}
+
+// markUnrecorded marks a node as being removed unless it is recorded for the owner. Nothing is granted with
+// a marked node.
+func (s *Store) markUnrecorded(k leaseKey, path string) bool {
+	session := s.link.current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.records[k]; rec != nil && rec.path == path {
+		return false
+	}
+	s.dying[path] = session
+	return true
 }
 
 // granted records that the owner of a node has the lock. It reports whether the record is there.
@@ -106,14 +143,6 @@ func (s *Store) forget(k leaseKey, path string) {
 	}
 }
 
-// isDying reports whether a node is being removed.
-func (s *Store) isDying(path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, dying := s.dying[path]
-	return dying
-}
-
 // sessionEnded forgets a session that has expired. Its nodes are gone.
 func (s *Store) sessionEnded(session int64) {
 	s.mu.Lock()
@@ -154,8 +183,9 @@ func (s *Store) wakeSweeper() {
 	}
 }
 
-// sweep removes the nodes of leases and places that nobody has renewed in time. They would last as
-// long as the session otherwise. It returns when the store is closed.
+// sweep removes the nodes of leases and places that nobody has renewed in time, and those whose
+// creation got no answer. They would last as long as the session otherwise. It returns when the store
+// is closed.
 func (s *Store) sweep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -166,27 +196,65 @@ func (s *Store) sweep() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		paths, next := s.due(time.Now())
-		for _, path := range paths {
-			bounded, cancel := context.WithTimeout(s.ctx, closeTimeout)
-			err := s.remove(bounded, path)
-			cancel()
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				next = min(next, removePause)
-				break
-			}
-			s.mu.Lock()
-			delete(s.dying, path)
-			s.mu.Unlock()
+		paths, lost, next := s.due(time.Now())
+		if !s.removeAll(paths) || !s.removeUnanswered(lost) {
+			next = min(next, removePause)
 		}
 		timer.Reset(next)
 	}
 }
 
-// due moves the records that have ended to dying, and returns the paths of those and the time until
-// the next end.
-func (s *Store) due(now time.Time) (paths []string, next time.Duration) {
-	next = tombstoneTime
+// removeAll removes nodes that are marked. It reports false after the first failure.
+func (s *Store) removeAll(paths []string) bool {
+	for _, path := range paths {
+		bounded, cancel := context.WithTimeout(s.ctx, closeTimeout)
+		err := s.remove(bounded, path)
+		cancel()
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return false
+		}
+		s.mu.Lock()
+		delete(s.dying, path)
+		s.mu.Unlock()
+	}
+	return true
+}
+
+// removeUnanswered removes the nodes of owners whose creations got no answer. The requests of a
+// session are executed in order, and a new leader decides on all earlier ones first, so none of these
+// creations is executed later. It reports false after the first failure.
+func (s *Store) removeUnanswered(lost map[leaseKey]time.Time) bool {
+	for k, until := range lost {
+		paths, err := s.unrecorded(k)
+		if err != nil || !s.removeAll(paths) {
+			return false
+		}
+		s.created(k, until)
+	}
+	return true
+}
+
+// unrecorded marks and returns the nodes of an owner that have no record.
+func (s *Store) unrecorded(k leaseKey) (paths []string, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
+	defer cancel()
+	if err := s.sync(ctx, s.lockPath(k.key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	all, _, err := s.nodes(ctx, k.key)
+	for _, n := range all {
+		path := s.lockPath(k.key) + "/" + n.name
+		if n.owner == k.owner && s.markUnrecorded(k, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths, err
+}
+
+// due moves the records that have ended to dying. It returns the paths of those, the creations without
+// an answer whose leases have ended, and the time until the next end.
+func (s *Store) due(now time.Time) (paths []string, lost map[leaseKey]time.Time, next time.Duration) {
+	next, lost = tombstoneTime, make(map[leaseKey]time.Time)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, rec := range s.records {
@@ -198,6 +266,13 @@ func (s *Store) due(now time.Time) (paths []string, next time.Duration) {
 		}
 		next = min(next, left)
 	}
+	for k, until := range s.unanswered {
+		if left := until.Sub(now); left > 0 {
+			next = min(next, left)
+		} else {
+			lost[k] = until
+		}
+	}
 	for owner, until := range s.givenUp {
 		if !now.Before(until) {
 			delete(s.givenUp, owner)
@@ -206,5 +281,5 @@ func (s *Store) due(now time.Time) (paths []string, next time.Duration) {
 	for path := range s.dying {
 		paths = append(paths, path)
 	}
-	return paths, next
+	return paths, lost, next
 }

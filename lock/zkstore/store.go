@@ -56,6 +56,9 @@ type Store struct {
 	dying   map[string]int64     // paths of nodes that are being removed, with their sessions
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
 	begun   bool                 // Close has begun
+
+	// unanswered has the creations of nodes that got no answer yet, and when their leases end.
+	unanswered map[leaseKey]time.Time
 }
 
 var (
@@ -102,6 +105,8 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		records: make(map[leaseKey]*record),
 		dying:   make(map[string]int64),
 		givenUp: make(map[string]time.Time),
+
+		unanswered: make(map[leaseKey]time.Time),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error

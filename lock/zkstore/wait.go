@@ -117,10 +117,9 @@ func (s *Store) takePlace(ctx context.Context, r driver.Request) (driver.Lease, 
 			return l, node{}, err
 		}
 		path := s.lockPath(r.Key) + "/" + all[own].name
-		if s.isDying(path) {
+		if !s.hold(leaseKey{r.Key, r.Owner}, path, start.Add(r.TTL)) {
 			return driver.Lease{}, node{}, errEndedMeanwhile
 		}
-		s.hold(leaseKey{r.Key, r.Owner}, path, start.Add(r.TTL))
 		return driver.Lease{}, all[next], nil
 	}
 	return driver.Lease{}, node{}, errEndedMeanwhile
