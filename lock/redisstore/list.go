@@ -174,7 +174,7 @@ func (c listCursor) String() string {
 	return fmt.Sprintf("%x.%d.%s.%s", c.owners, c.node, c.scan, c.process)
 }
 
-// parseCursor reads a cursor. It returns an error if the owners of the slots are not those that
+// parseCursor reads a cursor. It returns an error if the owners of the slots differ from those that
 // the cursor was made for. masters is the number of masters.
 func parseCursor(text string, masters int, owners uint64) (listCursor, error) {
 	at := listCursor{scan: scanEnd, owners: owners}

@@ -13,7 +13,7 @@ import (
 // AllMasters returns the nodes that serve the slots of a cluster, in the order of their
 // addresses, or the node of a client for one server. owners is a hash of which node serves which
 // slot, and 0 for one server. If fresh is set, AllMasters asks the cluster first. It returns an
-// error if a slot has no known node, because whoever visits all nodes would miss the keys of
+// error if a slot has no known node, because a visit of all nodes would miss the keys of
 // that slot.
 func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
 	if err := c.calls.begin(ctx); err != nil {
