@@ -76,7 +76,7 @@ test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 # Servers that are missing and cannot be installed are named, but only CI must have them all.
 test-stores: setup ## Vet and test the stores on databases, under the race detector
 	@.ci/setup-stores || [ -z "$$CI" ]
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(STORES:%=store/%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target $(STORES:%=store/%)
 	@.ci/setup-stores -missing
 
 store/%:
