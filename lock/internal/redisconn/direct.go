@@ -29,8 +29,10 @@ type directConn struct {
 
 	spare *directCall // for the next call, or nil
 
-	mu      sync.Mutex  // guards current, and fields of directCall
-	current *directCall // the call in progress, or the last one
+	mu        sync.Mutex  // guards all below, and fields of directCall
+	current   *directCall // the call in progress, or the last one
+	lastConn  net.Conn    // the connection of the last call that ended, if that got a reply
+	lastBegan time.Time   // when that call began
 }
 
 // directCall is one call, and the ctx that go-redis gets for it. It serves one call after
@@ -167,6 +169,10 @@ func (s *directConn) end(call *directCall, answered bool) (dead bool) {
 	s.timer.Stop()
 	s.mu.Lock()
 	call.ended = true
+	s.lastConn, s.lastBegan = nil, call.began
+	if answered {
+		s.lastConn = call.conn
+	}
 	dead = call.dead && !answered
 	stalled := call.giveUp != nil
 	s.mu.Unlock()
@@ -256,6 +262,19 @@ func (s *directConn) setConn(conn net.Conn) (interrupted bool) {
 	return s.current.interrupted
 }
 
+// freshFor is how long after the beginning of a call its connection counts as open. If the
+// server closes it within that time, the next call fails, as it does if the server closes the
+// connection during that call. Asking the kernel costs a twentieth of a lock and its unlock.
+const freshFor = time.Millisecond
+
+// isFresh reports whether the last call got a reply on conn and began less than freshFor
+// before the current call.
+func (s *directConn) isFresh(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return conn == s.lastConn && s.current.began.Sub(s.lastBegan) < freshFor
+}
+
 // interruptibleConn is a connection of a directConn. It tells the directConn which
 // connection the current call uses.
 type interruptibleConn struct {
@@ -281,9 +300,14 @@ func (c interruptibleConn) SetReadDeadline(t time.Time) error {
 	return err
 }
 
-// SyscallConn implements syscall.Conn.
+// SyscallConn implements syscall.Conn. For a fresh connection it returns no socket, so that
+// go-redis does not ask the kernel whether the server has closed it.
 func (c interruptibleConn) SyscallConn() (syscall.RawConn, error) {
-	return c.Conn.(syscall.Conn).SyscallConn()
+	raw, err := c.Conn.(syscall.Conn).SyscallConn()
+	if err == nil && c.owner.isFresh(c.Conn) {
+		return noSocket{}, nil
+	}
+	return raw, err
 }
 
 // deadlineContext is a context whose Deadline is until, if that is earlier than the

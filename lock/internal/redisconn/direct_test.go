@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +48,41 @@ func TestAnInterruptionDoesNotAffectTheNextCall(t *testing.T) {
 	go func() { _, _ = server.Write([]byte("!")) }()
 	_, err := conn.Read(make([]byte, 1))
 	require.NoError(t, err)
+}
+
+// socketPipe is one end of a net.Pipe that has a RawConn, as a socket does.
+type socketPipe struct{ net.Conn }
+
+func (socketPipe) SyscallConn() (syscall.RawConn, error) { return someSocket{}, nil }
+
+type someSocket struct{ syscall.RawConn }
+
+func TestOnlyAConnectionThatWasJustUsedIsNotChecked(t *testing.T) {
+	used, other := &socketPipe{}, &socketPipe{}
+	began := time.Now()
+	for _, test := range []struct {
+		name     string
+		conn     *socketPipe
+		answered bool
+		later    time.Duration
+		want     syscall.RawConn
+	}{
+		{"just used", used, true, freshFor - 1, noSocket{}},
+		{"used earlier", used, true, freshFor, someSocket{}},
+		{"another connection", other, true, 0, someSocket{}},
+		{"no reply", used, false, 0, someSocket{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &directConn{timer: time.NewTimer(long), current: &directCall{conn: used}}
+			s.current.began = began
+			s.end(s.current, test.answered)
+			s.current = new(directCall)
+			s.current.began = began.Add(test.later)
+			raw, err := interruptibleConn{test.conn, s}.SyscallConn()
+			require.NoError(t, err)
+			assert.Equal(t, test.want, raw)
+		})
+	}
 }
 
 // notifying is a Notifier that is told of its end only by Notify.
