@@ -1,15 +1,21 @@
--- The common case of acquire.lua: the lock is free, its queue is empty and the owner has no
--- tombstone. KEYS, ARGV and the reply are those of acquire.lua.
+-- The common case of acquire.lua: the lock is free, its queue is empty, the owner has no
+-- tombstone and the last token is in the past. KEYS, ARGV and the reply are those of acquire.lua.
 --
--- requires: tokens
---
--- It comes before queue.lua, because the definition of a function costs a third as much as a
--- command.
+-- It grants the lock as next_token and grant of tokens.lua do: the token is the time in
+-- microseconds, so the server keeps it for ARGV[4] from now. It comes before their definitions
+-- and converts no numbers, which saves a tenth of the server's work for a lock and its unlock.
 --
 -- Bound: five commands.
 
 if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
-  local token, now = next_token()
-  return {1, grant(ARGV[1], token, now, ARGV[2], ARGV[4])}
+  local last = redis.call('GET', KEYS[2])
+  local time = redis.call('TIME')
+  local token = string.format('%d%06d', time[1], time[2])
+  -- Texts of the same length compare like the numbers that they are.
+  if not last or #last == #token and last < token and not string.find(last, '%D') then
+    redis.call('SET', KEYS[2], token, 'PX', ARGV[4])
+    redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. token, 'PX', ARGV[2])
+    return {1, token}
+  end
 end
 

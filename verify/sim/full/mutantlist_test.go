@@ -41,6 +41,22 @@ var scriptMutants = mutant.List{
 		"owner .. ' ' .. token_text, 'PX', ttl)", "owner .. ' ' .. token_text)",
 	},
 	{
+		"a lock that was free has no expiry", "lock/redisstore/lua/acquire_fast.lua",
+		"ARGV[1] .. ' ' .. token, 'PX', ARGV[2])", "ARGV[1] .. ' ' .. token)",
+	},
+	{
+		"the token of a lock that was free is only the time", "lock/redisstore/lua/acquire_fast.lua",
+		"if not last or #last == #token and last < token and", "if not last or",
+	},
+	{
+		"a token is repeated within a microsecond", "lock/redisstore/lua/acquire_fast.lua",
+		"last < token", "last <= token",
+	},
+	{
+		"a token loses the zeros of its microseconds", "lock/redisstore/lua/acquire_fast.lua",
+		"'%d%06d'", "'%d%d'",
+	},
+	{
 		"a token is only the time", "lock/redisstore/lua/tokens.lua",
 		"token = math.max(tonumber(last) + 1, micros)", "token = micros",
 	},
