@@ -35,7 +35,7 @@ func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	oldest, err := q.awaitMajority(ctx, &r, answers)
+	oldest, err := q.awaitMajority(ctx, &r, a.repeated, answers)
 	if err == nil && !oldest.IsZero() && oldest.Before(sent) {
 		sent = oldest // a member has a session that was renewed then
 	}
@@ -75,10 +75,11 @@ func (q *Store) all() []int {
 }
 
 // awaitMajority waits until the answers decide the request. If enough members granted it, it
-// returns the earliest Sent of their leases, zero if none has one. The error is a *driver.HeldError if other holders prevent a
-// majority, the cause of ctx, or the errors of the members that failed.
-func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, answers <-chan answer[driver.Lease]) (time.Time, error) {
-	b := ballot{members: len(q.members), need: q.need(r)}
+// returns the earliest Sent of their leases, zero if none has one. The error is a
+// *driver.HeldError if other holders prevent a majority, the cause of ctx, or the errors of the
+// members that failed.
+func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, repeated bool, answers <-chan answer[driver.Lease]) (time.Time, error) {
+	b := ballot{members: len(q.members), need: q.need(r), repeated: repeated}
 	for !b.decided() {
 		select {
 		case a := <-answers:
@@ -93,6 +94,7 @@ func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, answers <-
 // ballot counts the answers to an Acquire.
 type ballot struct {
 	members, need         int
+	repeated              bool // the owner had the lock before
 	granted, held, failed int
 	expiries              []time.Duration // times until the leases of other holders end, where known
 	errs                  memberErrors
@@ -118,24 +120,36 @@ func (b *ballot) add(a answer[driver.Lease]) {
 	}
 }
 
-// decided reports whether no further answer can change the result. Either enough members
-// granted the request, or too many failed, or other holders prevent a majority and enough
-// members answered to say so.
+// decided reports whether no further answer can change the result.
 func (b *ballot) decided() bool {
 	switch {
-	case b.granted >= b.need, b.failed > b.members-b.need:
+	case b.granted >= b.need:
 		return true
-	case b.members-b.held-b.failed >= b.need:
+	case b.canBeGranted():
 		return false
 	}
-	return b.granted+b.held >= b.need
+	open := b.members - b.granted - b.held - b.failed
+	return b.isTaken(b.held) || !b.isTaken(b.held+open)
+}
+
+// canBeGranted reports whether the members that have not answered could make a majority.
+func (b *ballot) canBeGranted() bool { return b.members-b.held-b.failed >= b.need }
+
+// isTaken reports whether other holders prevent a majority, if they hold the lock in so many
+// members. A member that failed may have the lease that a repeated request is about, so a
+// repeated request is refused only if other holders alone prevent a majority.
+func (b *ballot) isTaken(held int) bool {
+	if b.repeated {
+		return held > b.members-b.need
+	}
+	return b.granted+held >= b.need
 }
 
 func (b *ballot) result(key string) error {
 	switch {
 	case b.granted >= b.need:
 		return nil
-	case b.granted+b.held >= b.need:
+	case b.isTaken(b.held):
 		return &driver.HeldError{Key: key, ExpiresIn: b.expiresIn()}
 	default:
 		return fmt.Errorf("quorumstore: %d of %d stores failed: %w", b.failed, b.members, b.errs)

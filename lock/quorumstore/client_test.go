@@ -155,6 +155,27 @@ func TestQuorumLostWriterCannotDowngrade(t *testing.T) {
 	})
 }
 
+// One refusal does not say that the lock is lost while another server may have its copy.
+func TestADowngradeIsUnsureIfAServerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := newServers(t, 3)
+		m := all.newQuorumClient(t, nil).RWMutex("k")
+		w, err := m.Lock(context.Background())
+		require.NoError(t, err)
+		synctest.Wait()
+		all[1].mem.Delete("k")
+		rival := request("k", "rival")
+		rival.Mode = driver.Write
+		_, err = all[1].mem.Acquire(context.Background(), rival)
+		require.NoError(t, err)
+		all.fail(1, down)
+		_, err = m.Downgrade(context.Background(), w)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrLost)
+		all.fail(1, nil) // for the release at the end
+	})
+}
+
 // A server that did not answer the Acquire has no copy, so the other servers must keep
 // theirs.
 func TestQuorumWithoutTheAnswerOfAServer(t *testing.T) {

@@ -70,17 +70,23 @@ func counts(f func(n, need int, seq []int)) {
 func only(all map[string]bool, one string) bool { return len(all) == 1 && all[one] }
 
 func TestABallotIsDecidedAsSoonAsPossible(t *testing.T) {
+	for _, repeated := range []bool{false, true} {
+		t.Run(fmt.Sprint("repeated: ", repeated), func(t *testing.T) { testDecision(t, repeated) })
+	}
+}
+
+func testDecision(t *testing.T, repeated bool) {
 	counts(func(n, need int, seq []int) {
 		can := outcomes(n, seq, func(k kinds) string {
 			switch {
 			case k[yea] >= need:
 				return "granted"
-			case k[yea]+k[nay] >= need:
+			case repeated && n-k[nay] < need, !repeated && k[yea]+k[nay] >= need:
 				return "taken"
 			}
 			return "failed"
 		})
-		b := ballot{members: n, need: need}
+		b := ballot{members: n, need: need, repeated: repeated}
 		for i, kind := range seq {
 			b.add(answer[driver.Lease]{at: i, err: []error{nil, &driver.HeldError{}, io.EOF}[kind]})
 		}

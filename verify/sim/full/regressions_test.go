@@ -8,4 +8,5 @@ var regressions = []sim.Regression{
 	{Found: "a renewal was sent after Close had ended its call", Seeds: []uint64{4295567539}},
 	{Found: "an answer to a renewal took back what a Multi had renewed since", Seeds: []uint64{920923}},
 	{Found: "a lock was shown to be held for no time in its last millisecond", Seeds: []uint64{4295768777}},
+	{Found: "a quorum called a writer lost because one server refused its Downgrade and one failed", Seeds: []uint64{831, 1378}},
 }
