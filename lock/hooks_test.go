@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,77 +152,6 @@ func TestHooksNameEachKind(t *testing.T) {
 	})
 }
 
-// A Multi is one lock, also if it has to wait and gives its locks back meanwhile.
-func TestHooksSeeAMultiAsOneLock(t *testing.T) {
-	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
-		taken, last := b.taken("a"), b.taken("b")
-		m := lock.Multi(b.Mutex("a"), b.Mutex("b"))
-		_, err := m.TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		calls := o.take()
-		require.Len(t, calls, 1)
-		assert.Equal(t, lock.OutcomeHeldByOther, calls[0].Outcome)
-		assert.Equal(t, "a, b", calls[0].Key)
-
-		time.AfterFunc(time.Second, func() { _ = b.mem.Release(ctx, taken) })
-		time.AfterFunc(2*time.Second, func() { _ = b.mem.Release(ctx, last) })
-		h := lockAll(t, m)
-		assert.Equal(t, []string{"waiting multi", "acquired multi"}, o.names())
-		require.NoError(t, h.Handles()[1].Unlock(ctx))
-		assert.Equal(t, []string{"released multi"}, o.names(), "unlocking one ends the whole")
-		require.NoError(t, h.Handles()[0].Unlock(ctx))
-		assert.Empty(t, o.names())
-
-		h = lockAll(t, m)
-		b.mem.Delete("b")
-		<-h.Done()
-		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
-		calls = o.take()
-		require.Len(t, calls, 2)
-		assert.Equal(t, "lost", calls[1].hook)
-		require.ErrorIs(t, calls[1].Err, lock.ErrLost)
-	})
-}
-
-// The same holds for locks within WaitAtMost, also if they are a Multi themselves.
-func TestLocksOfAMultiReportNothing(t *testing.T) {
-	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
-		taken := b.taken("b")
-		time.AfterFunc(time.Second, func() { _ = b.mem.Release(ctx, taken) })
-		m := lock.Multi(lock.WaitAtMost(b.Mutex("a"), time.Minute), lock.WaitAtMost(b.all("b", "c"), time.Minute))
-		h := lockAll(t, m)
-		require.NoError(t, h.Unlock(ctx))
-		calls := o.take()
-		require.Len(t, calls, 3)
-		for i, hook := range []string{"waiting", "acquired", "released"} {
-			assert.Equal(t, hook, calls[i].hook)
-			assert.Equal(t, lock.KindMulti, calls[i].Kind)
-			assert.Equal(t, "a, b, c", calls[i].Key)
-		}
-
-		m = lock.Multi(lock.WaitAtMost(b.all("b", "c"), 0))
-		h, err := m.TryLock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
-		assert.Equal(t, []string{"acquired multi", "released multi"}, o.names())
-
-		require.NoError(t, lockAll(t, lock.WaitAtMost(b.Mutex("a"), time.Minute)).Unlock(ctx))
-		assert.Equal(t, []string{"acquired mutex", "released mutex"}, o.names(), "it is in no Multi")
-	})
-}
-
-func TestAMultiReportsToTheClientOfItsFirstLock(t *testing.T) {
-	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
-		other, err := lock.New(memstore.New(), nil)
-		require.NoError(t, err)
-		defer other.Close(ctx)
-		require.NoError(t, lockAll(t, lock.Multi(other.Mutex("a"), b.Mutex("b"))).Unlock(ctx))
-		assert.Empty(t, o.names())
-		require.NoError(t, lockAll(t, lock.Multi(b.Mutex("b"), other.Mutex("a"))).Unlock(ctx))
-		assert.Equal(t, []string{"acquired multi", "released multi"}, o.names())
-	})
-}
-
 func TestEnteringAgainCallsNoHook(t *testing.T) {
 	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
 		require.NoError(t, lock.Do(ctx, b.Reentrant("k"), func(ctx context.Context, _ *lock.Held) error {
@@ -327,41 +255,6 @@ func TestMisuseCallsNoHook(t *testing.T) {
 	})
 }
 
-func TestMisuseOfAMultiCallsNoHook(t *testing.T) {
-	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
-		holder, group := lockAll(t, b.Mutex("held")), lockAll(t, b.Batch("g", "x"))
-		inside, cancel := holder.Context(ctx)
-		defer cancel()
-		inside, cancel = group.Context(inside)
-		defer cancel()
-		keeping := b.With(lock.Terms{MinHold: time.Minute})
-		o.take()
-		calls := b.calls(locktest.Acquire) + b.calls(locktest.Wait)
-		for name, l := range map[string]lock.Locker{
-			"bad key": b.Mutex(""), "bad limit": b.Semaphore("k", 0), "bad batch": b.Batch("k"), "bad name": b.Election("k", ""),
-			"bad TTL": b.With(lock.Terms{TTL: 1}).Mutex("k"), "MinHold": keeping.RWMutex("k"), "nil": (*lock.Mutex)(nil),
-			"held": b.Mutex("held"), "partly held": b.Batch("g", "x", "y"), "negative": lock.WaitAtMost(b.Mutex("k"), -1),
-			"within": lock.WaitAtMost(lock.Multi(b.Mutex("b"), b.Mutex("")), time.Second),
-		} {
-			m := lock.Multi(b.Mutex("a"), b.Reentrant("held2"), l)
-			_, err := m.Lock(inside)
-			require.Error(t, err, name)
-			_, err = m.TryLock(inside)
-			require.Error(t, err, name)
-			assert.Empty(t, o.names(), name)
-		}
-		assert.Equal(t, calls, b.calls(locktest.Acquire)+b.calls(locktest.Wait), "no lock was asked for")
-
-		h, err := lock.Multi(b.Mutex("a"), b.Reentrant("held"), b.Batch("g", "x")).Lock(inside)
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
-		assert.Equal(t, []string{"acquired multi", "released multi"}, o.names())
-		require.NoError(t, holder.Unlock(ctx))
-		require.NoError(t, group.Unlock(ctx))
-		assert.Len(t, o.take(), 2, "the checks have entered nothing")
-	})
-}
-
 func TestHooksAreToldOfAResumeWhoseContextHasEnded(t *testing.T) {
 	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
 		text, err := b.lock("k").Export()
@@ -375,49 +268,6 @@ func TestHooksAreToldOfAResumeWhoseContextHasEnded(t *testing.T) {
 		require.Len(t, calls, 1)
 		assert.Equal(t, lock.OutcomeCanceled, calls[0].Outcome)
 	})
-}
-
-// A lock that nobody gets because Acquired panics does not stay taken until MinHold has passed.
-func TestAPanicOfAcquiredEndsMinHold(t *testing.T) {
-	hooks := &lock.Hooks{Acquired: func(context.Context, lock.HookInfo) { panic("oops") }}
-	bubbleOn(t, &lock.Options{Hooks: hooks, Terms: lock.Terms{MinHold: time.Hour}}, true, func(t *testing.T, b *bench) {
-		for _, l := range []lock.Locker{b.Mutex("a"), b.all("a", "b"), b.Batch("g", "x")} {
-			assert.PanicsWithValue(t, "oops", func() { _, _ = l.Lock(ctx) })
-			settle(time.Second)
-			assert.Zero(t, b.mem.Len(), "%v", l)
-			assert.Zero(t, b.Stats().Renewal.Held, "%v", l)
-		}
-	})
-}
-
-// The last handle of a batch may be one that was entered through several others. Released is
-// then called on the goroutine of its Unlock, where a panic can be recovered.
-func TestReleasedOfABatchWithinSeveral(t *testing.T) {
-	released := 0
-	hooks := &lock.Hooks{Released: func(context.Context, lock.HookInfo) {
-		released++
-		panic("oops")
-	}}
-	bubbleOn(t, &lock.Options{Hooks: hooks}, true, func(t *testing.T, b *bench) {
-		first, second := lockAll(t, b.Batch("g", "a")), lockAll(t, b.Batch("g", "b"))
-		inside, cancel := first.Context(ctx)
-		defer cancel()
-		inside, cancel = second.Context(inside)
-		defer cancel()
-		h := lockAllIn(inside, t, b.Batch("g", "a", "b"))
-		require.NoError(t, first.Unlock(ctx))
-		require.NoError(t, second.Unlock(ctx))
-		assert.PanicsWithValue(t, "oops", func() { _ = h.Unlock(ctx) })
-		assert.Equal(t, 2, released)
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
-func lockAllIn(ctx context.Context, t *testing.T, l lock.Locker) *lock.Held {
-	t.Helper()
-	h, err := l.Lock(ctx)
-	require.NoError(t, err)
-	return h
 }
 
 // A Downgrade that finds the lock lost is a loss of the writer, and any other end is a release.
@@ -453,100 +303,6 @@ func TestHooksAreToldOfTheEndOfADowngrade(t *testing.T) {
 			assert.Empty(t, o.names(), name)
 		})
 	}
-}
-
-// A hook that panics leaves no lock behind.
-func TestAPanicOfAHook(t *testing.T) {
-	oops := func(context.Context, lock.HookInfo) { panic("oops") }
-	panics := func(context.Context, lock.HookInfo) context.Context { panic("oops") }
-	for name, hooks := range map[string]*lock.Hooks{
-		"Acquired": {Acquired: oops}, "Released": {Released: oops}, "Refused": {Refused: oops}, "Waiting": {Waiting: oops},
-		"Acquiring": {Acquiring: panics}, "Releasing": {Releasing: panics},
-	} {
-		bubbleOn(t, &lock.Options{Hooks: hooks}, true, func(t *testing.T, b *bench) {
-			taken := b.taken("taken")
-			assert.PanicsWithValue(t, "oops", func() {
-				_, _ = b.Mutex("taken").TryLock(ctx)
-				_ = b.lock("k").Unlock(ctx)
-				_, _ = b.Mutex("taken").Lock(ctx)
-			}, name)
-			assert.Panics(t, func() {
-				h, err := b.all("m1", "m2").TryLock(ctx)
-				require.NoError(t, err)
-				_ = h.Unlock(ctx)
-				_, _ = b.all("taken").TryLock(ctx)
-				_, _ = b.all("taken").Lock(ctx)
-			}, name)
-			_ = b.mem.Release(ctx, taken)
-			settle(time.Second)
-			assert.Zero(t, b.mem.Len(), name)
-			assert.Zero(t, b.Stats().Waiting, name)
-			require.NoError(t, b.Close(ctx), name)
-		})
-	}
-}
-
-// A Waiting hook that does not return takes its call out of the queue of the client, or out of that
-// of the store if the call asks the store already. The calls behind it go on.
-func TestAWaitingHookThatDoesNotReturn(t *testing.T) {
-	for name, leave := range map[string]func(){"panic": func() { panic("oops") }, "exit": runtime.Goexit} {
-		for _, waits := range []bool{true, false} {
-			for bad := 1; bad <= 2; bad++ { // the first asks the store, the second waits behind it
-				told := 0
-				hooks := &lock.Hooks{Waiting: func(context.Context, lock.HookInfo) {
-					if told++; told == bad {
-						leave()
-					}
-				}}
-				bubbleOn(t, &lock.Options{Hooks: hooks}, waits, func(t *testing.T, b *bench) {
-					h := b.lock("k")
-					locked := 0
-					for range 3 {
-						go func() {
-							defer func() { _ = recover() }()
-							h, err := b.Mutex("k").Lock(ctx)
-							if assert.NoError(t, err) {
-								locked++
-								assert.NoError(t, h.Unlock(ctx))
-							}
-						}()
-						synctest.Wait()
-					}
-					require.NoError(t, h.Unlock(ctx))
-					settle(time.Second)
-					assert.Equal(t, 2, locked, "%s of call %d, store waits: %v", name, bad, waits)
-					assert.Zero(t, b.Stats().Waiting)
-				})
-			}
-		}
-	}
-}
-
-// A hook may use the client, and one that blocks delays nobody else.
-func TestAHookThatBlocks(t *testing.T) {
-	var release chan struct{}
-	var client *lock.Client
-	hooks := &lock.Hooks{Acquired: func(ctx context.Context, i lock.HookInfo) {
-		if i.Key == "slow" {
-			_, _ = client.Mutex("inner").Lock(ctx)
-			<-release
-		}
-	}}
-	bubbleWith(t, &lock.Options{Hooks: hooks}, func(t *testing.T, b *bench) {
-		release, client = make(chan struct{}), b.Client
-		done := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("slow").Lock(ctx)
-			done <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, b.lock("other").Unlock(ctx))
-		_, err := b.Mutex("slow").TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "it is held already")
-		require.NoError(t, b.Close(ctx), "it does not wait for hooks")
-		close(release)
-		require.NoError(t, <-done)
-	})
 }
 
 // hookAllocs is how many objects the hooks need for a Lock and its Unlock. Without hooks the two
