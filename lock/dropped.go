@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/internal/periodic"
@@ -34,7 +35,7 @@ func (c *core) checkAges() (next time.Duration) {
 	for ; len(leases) > 0; leases, young = c.young.take(maxYoung) {
 		for _, s := range leases {
 			if !s.entry.Deadline().IsZero() {
-				runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{s.entry, c.logger})
+				runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(s.entry), weak.Make(c)})
 			}
 		}
 	}
@@ -47,20 +48,23 @@ func (c *core) checkAges() (next time.Duration) {
 	return 0
 }
 
-// droppedHandle is what is left of a heldLease that is garbage.
+// droppedHandle is what is left of a heldLease that is garbage. Its pointers are weak, because
+// code of the user that they lead to, such as a hook, may refer to the handle. While a lease is
+// renewed, its entry and its client are not garbage.
 type droppedHandle struct {
-	entry  *renewal.Entry[driver.Lease]
-	logger *slog.Logger
+	entry  weak.Pointer[renewal.Entry[driver.Lease]]
+	client weak.Pointer[core]
 }
 
 // reportDroppedHandle runs on a goroutine of the runtime, outside any synctest bubble. So
 // it must not use methods of the entry that compare the clock with the deadline.
 func reportDroppedHandle(d droppedHandle) {
-	if d.entry.Deadline().IsZero() { // unlocked, lost, or the client was closed
+	entry, c := d.entry.Value(), d.client.Value()
+	if entry == nil || c == nil || entry.Deadline().IsZero() { // unlocked, lost, or the client was closed
 		return
 	}
-	lease := d.entry.Lease()
-	d.logger.Warn("lock: a handle was dropped without Unlock; its lock stays held, and is renewed unless its terms are Fixed",
+	lease := entry.Lease()
+	c.logger.Warn("lock: a handle was dropped without Unlock; its lock stays held, and is renewed unless its terms are Fixed",
 		slog.String("key", lease.Key), slog.Uint64("token", lease.Token))
 }
 

@@ -10,12 +10,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -242,4 +245,48 @@ func TestADroppedHandleIsReportedInSpiteOfHooks(t *testing.T) {
 		assert.True(t, h.Valid())
 	}()
 	collectUntil(t, func() bool { return strings.Contains(log.String(), droppedHandle) })
+}
+
+// leader is code of the user that leads to a handle.
+type leader struct {
+	driver.Store
+	slog.Handler
+	held *lock.Held
+}
+
+// A hook, a store or a logger may lead to the handles of its client. They are garbage all the same
+// when the client is closed.
+func TestAHandleThatTheClientLeadsToIsCollected(t *testing.T) {
+	for name, lead := range map[string]func(l *leader, o *lock.Options) driver.Store{
+		"hook": func(l *leader, o *lock.Options) driver.Store {
+			o.Hooks = &lock.Hooks{Released: func(context.Context, lock.HookInfo) { runtime.KeepAlive(l) }}
+			return l.Store
+		},
+		"renewals": func(l *leader, o *lock.Options) driver.Store {
+			o.Renewal.Hooks = &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { runtime.KeepAlive(l) }}
+			return l.Store
+		},
+		"logger": func(l *leader, o *lock.Options) driver.Store {
+			o.Logger = slog.New(l)
+			return l.Store
+		},
+		"store": func(l *leader, _ *lock.Options) driver.Store { return l },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var gone weak.Pointer[leader]
+			synctest.Test(t, func(t *testing.T) {
+				l := &leader{Store: memstore.New(), Handler: slog.DiscardHandler}
+				gone = weak.Make(l)
+				var o lock.Options
+				client, err := lock.New(lead(l, &o), &o)
+				require.NoError(t, err)
+				l.held, err = client.Mutex("k").Lock(ctx)
+				require.NoError(t, err)
+				settle(10 * time.Second) // the handle is watched from now on
+				require.NoError(t, l.held.Unlock(ctx))
+				require.NoError(t, client.Close(ctx))
+			})
+			collectUntil(t, func() bool { return gone.Value() == nil })
+		})
+	}
 }
