@@ -43,15 +43,15 @@ func (h *Held) Export() (string, error) {
 // Done and the contexts of the handle end, and Err returns ErrDetached. All handles of a
 // reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a
 // [Multi] ends the handles of all its locks. Detach returns an error, and changes nothing, if the
-// handle had ended before: that of Err, or ErrNotHeld after Unlock. Unlock then releases the locks
-// that a Multi still holds. A lock of a Multi that is lost while Detach runs counts as lost after
+// handle had ended before: that of Err, which is ErrDetached the second time. Unlock then releases
+// the locks that a Multi still holds. A lock of a Multi that is lost while Detach runs counts as lost after
 // it: Detach returns nil, and the process that has resumed the lock is told by its next renewal.
 func (h *Held) Detach() error {
 	if !h.ok() {
 		return ErrNotHeld
 	}
 	if !h.used.CompareAndSwap(false, true) {
-		return failed("detach", h.Key(), ErrNotHeld)
+		return failed("detach", h.Key(), h.whyUsed())
 	}
 	if err := h.handle.detach(); err != nil {
 		h.used.Store(false) // Unlock releases what the handle may still have

@@ -73,20 +73,28 @@ type handle interface {
 // stays taken until its [Terms].MinHold has passed.
 //
 // If the lock was lost before, the error matches ErrLost; see Err. The work was then not
-// protected to its end. A second Unlock returns ErrNotHeld, and an Unlock after the client's
-// Close returns ErrClosed. Neither touches the lock of a later holder. A nil ctx counts as
-// context.Background(). The function of [Do] may call Unlock.
+// protected to its end. A second Unlock returns ErrNotHeld, an Unlock after Detach ErrDetached, and
+// an Unlock after the client's Close ErrClosed. None of them touches the lock of a later holder. A
+// nil ctx counts as context.Background(). The function of [Do] may call Unlock.
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.ok() {
 		return ErrNotHeld
 	}
 	if !h.used.CompareAndSwap(false, true) {
-		return failed("unlock", h.Key(), ErrNotHeld)
+		return failed("unlock", h.Key(), h.whyUsed())
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	return h.handle.unlock(ctx)
+}
+
+// whyUsed returns the error of a second call that ends the handle.
+func (h *Held) whyUsed() error {
+	if errors.Is(h.Err(), ErrDetached) {
+		return ErrDetached
+	}
+	return ErrNotHeld
 }
 
 // Valid reports whether the lock is held at this very moment. It reads the clocks and does

@@ -111,7 +111,7 @@ type Outcome string
 const (
 	OutcomeAcquired    Outcome = "acquired"
 	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken
-	OutcomeCanceled    Outcome = "canceled"      // ctx ended, and the lock was taken or the store not asked
+	OutcomeCanceled    Outcome = "canceled"      // ctx ended, or the time of WaitAtMost, and the lock was taken or the store not asked
 	OutcomeUnavailable Outcome = "unavailable"   // the store gave no usable answer: ErrUnavailable
 	OutcomeError       Outcome = "error"         // any other error, such as ErrTooMany
 	OutcomeUnlocked    Outcome = "unlocked"

@@ -51,8 +51,7 @@ type Terms struct {
 	//
 	// MinHold may be longer than the TTL and than MaxHold. The default is NoMinHold; otherwise
 	// it must be at most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that
-	// is a driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported. A redisstore
-	// can keep all of these but a Batch.
+	// is a driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.

@@ -69,9 +69,13 @@ var advised = map[string]advice{
 		"The server confirms a lock before a replica has it. A fail-over forgets the locks that the promoted replica lacks, and others can get them.",
 		"Set Options.Replicas of the store, or min-replicas-to-write to 1 and min-replicas-max-lag to a few seconds. Use fencing tokens in any case: a replica that has confirmed a lock may not be the one that is promoted.",
 	},
+	"replicas-asked": {
+		"A lock counts only when replicas have it, if Options.Replicas.Require is set. A fail-over to a replica that has not confirmed it forgets the lock all the same.",
+		"Set Require, and Renewals to ask for each renewal, too. Use fencing tokens in any case.",
+	},
 	"replicas-missing": {
-		"Fewer replicas than Options.Replicas.Count can confirm a lock. With Require, no lock can be acquired.",
-		"Start more replicas, or lower Count.",
+		"Fewer replicas than Options.Replicas.Count can confirm a lock: they are not connected, still copy the data, or do not answer. With Require, no lock can be acquired.",
+		"Start more replicas, wait until they are online, or lower Count.",
 	},
 	"cluster-coverage": {
 		"If one master is down, the other masters refuse their locks too.",

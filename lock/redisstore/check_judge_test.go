@@ -118,6 +118,25 @@ func TestACheckKnowsOtherServers(t *testing.T) {
 	}
 }
 
+func TestACheckCountsTheReplicasThatCanConfirm(t *testing.T) {
+	t.Parallel()
+	const ready = "slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=1"
+	for name, test := range map[string]struct{ second, severity, code, seen string }{
+		"both":          {"slave1:ip=10.0.0.3,port=6379,state=online,offset=42,lag=5", "note", "replicas-asked", "Options.Replicas.Count is 2, 2 replicas"},
+		"one copies":    {"slave1:ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0", "unsafe", "replicas-missing", "Options.Replicas.Count is 2, 2 replicas, 1 of them ready"},
+		"one is mute":   {"slave1:ip=10.0.0.3,port=6379,state=online,offset=42,lag=6", "unsafe", "replicas-missing", "Options.Replicas.Count is 2, 2 replicas, 1 of them ready"},
+		"one is hidden": {"slave9:", "unsafe", "replicas-missing", "Options.Replicas.Count is 2, 2 replicas, 1 of them ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := checked(t, scripted(t, infoOf("connected_slaves:2", ready, test.second)), &Options{Replicas: Replicas{Count: 2, Require: true}})
+			finding := findingOf(t, report, test.code)
+			assert.Equal(t, test.severity, string(finding.Severity))
+			assert.Equal(t, test.seen, finding.Seen)
+		})
+	}
+}
+
 // Valkey 9.1 can be built without Lua.
 func TestACheckSaysThatLuaIsMissing(t *testing.T) {
 	t.Parallel()

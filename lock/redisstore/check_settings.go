@@ -136,7 +136,7 @@ func (c *serverCheck) judgeReplication() {
 	}
 	c.facts.Replicas = replicas
 	if p := c.store.replicas; p.Count > 0 {
-		c.judgePolicy(p, replicas)
+		c.judgePolicy(p)
 		return
 	}
 	if replicas == 0 || c.facts.Role != "master" {
@@ -158,16 +158,45 @@ func (c *serverCheck) judgeReplication() {
 }
 
 // judgePolicy adds findings about a store that asks the replicas itself.
-func (c *serverCheck) judgePolicy(p Replicas, replicas int) {
-	seen := fmt.Sprintf("Options.Replicas.Count is %d, %s", p.Count, plural(replicas, "replica"))
+func (c *serverCheck) judgePolicy(p Replicas) {
+	seen := fmt.Sprintf("Options.Replicas.Count is %d, %s", p.Count, plural(c.facts.Replicas, "replica"))
+	ready := c.readyReplicas()
+	if ready < c.facts.Replicas {
+		seen += fmt.Sprintf(", %d of them ready", ready)
+	}
 	switch {
-	case replicas >= p.Count:
-		c.add(Note, "replication", seen)
+	case ready >= p.Count:
+		c.add(Note, "replicas-asked", seen)
 	case p.Require:
 		c.add(Unsafe, "replicas-missing", seen)
 	default:
 		c.add(Warning, "replicas-missing", seen)
 	}
+}
+
+// maxReplicaLag is how many seconds ago a replica that can confirm a lock has reported at most.
+// Replicas report every second.
+const maxReplicaLag = 5
+
+// readyReplicas returns the number of replicas that are online and have reported lately. INFO
+// describes each in a line such as slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=1.
+func (c *serverCheck) readyReplicas() int {
+	ready := 0
+	for i := range c.facts.Replicas {
+		var state, lag string
+		for field := range strings.SplitSeq(c.info[fmt.Sprint("slave", i)], ",") {
+			switch name, value, _ := strings.Cut(field, "="); name {
+			case "state":
+				state = value
+			case "lag":
+				lag = value
+			}
+		}
+		if seconds, err := strconv.Atoi(lag); err == nil && state == "online" && seconds <= maxReplicaLag {
+			ready++
+		}
+	}
+	return ready
 }
 
 func (c *serverCheck) judgeCluster() {

@@ -290,7 +290,7 @@ func TestACheckKnowsThePolicy(t *testing.T) {
 		policy Replicas
 		want   string
 	}{
-		{Replicas{Count: 1, Require: true}, "note replication"},
+		{Replicas{Count: 1, Require: true}, "note replicas-asked"},
 		{Replicas{Count: 2}, "warning replicas-missing"},
 		{Replicas{Count: 2, Require: true}, "unsafe replicas-missing"},
 	} {
