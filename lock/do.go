@@ -26,8 +26,9 @@ import (
 // also matches ErrLost, even if f returned nil, because the work was not protected to its
 // end. The same holds for ErrClosed. If f then returns a plain context.Canceled, although
 // ctx has not ended, Do returns the loss alone. A release that is not confirmed is logged and not
-// returned, because the work is done; Do waits for it as long as Unlock does, at most 3 s. If f panics, the lock is released. f may call Unlock
-// itself, to release the lock before it returns.
+// returned, because the work is done; Do waits for it as long as Unlock does, at most 3 s. If f panics,
+// the lock is released. f may call Unlock itself, to release the lock before it returns, or
+// Detach, to leave it to another process: Do then releases nothing and returns the error of f.
 //
 // [guide]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#lost-does-not-always-mean-cancel
 func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error) error {

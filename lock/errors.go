@@ -71,19 +71,21 @@ var (
 
 // Types of package driver that users meet.
 type (
-	// HeldError reports that a lock is taken. It matches ErrNotAcquired.
+	// HeldError reports that a lock is taken. It matches ErrNotAcquired. See
+	// [driver.HeldError] for its fields.
 	HeldError = driver.HeldError
 
-	// Lease is the lease of a renewal.LostInfo.
+	// Lease is the lease of a renewal.LostInfo. See [driver.Lease] for its fields.
 	Lease = driver.Lease
 
-	// Info is what [Client.Inspect] shows of a lock.
+	// Info is what [Client.Inspect] shows of a lock. See [driver.Info] for its fields.
 	Info = driver.Info
 
-	// Holder is one holder of a lock in an [Info].
+	// Holder is one holder of a lock in an [Info]. See [driver.Holder] for its fields.
 	Holder = driver.Holder
 
-	// Place is the place of one waiter for a lock in an [Info].
+	// Place is the place of one waiter for a lock in an [Info]. See [driver.Place] for its
+	// fields.
 	Place = driver.Place
 )
 

@@ -196,6 +196,16 @@ func TestADetachedLockIsNeitherRenewedNorReleased(t *testing.T) {
 	})
 }
 
+func TestDoLeavesADetachedLockToOthers(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		detach := func(_ context.Context, held *lock.Held) error { return held.Detach() }
+		require.NoError(t, lock.Do(ctx, b.Mutex("k"), detach))
+		_, err := b.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the store still has it")
+	})
+}
+
 // All handles of a reentrant lock share the lease.
 func TestDetachOfAReentrantLock(t *testing.T) {
 	for _, inner := range []bool{false, true} {

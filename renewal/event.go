@@ -26,7 +26,7 @@ const (
 	EventSlow                             // a batch was renewed, but took half of the time that an attempt may take
 	EventFailed                           // a batch had leases that were lost or got no answer
 	EventEngineLate                       // the timer engine fired late
-	EventStalled                          // the process did not run, or got too little CPU time, for Took
+	EventStalled                          // the process did not run, or got too little CPU time, for at least Took
 	EventGCPause                          // a pause for garbage collection of Took or more
 	EventClockStep                        // the wall clock was stepped, or the host was suspended; by Took, which may be negative
 )
