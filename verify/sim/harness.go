@@ -169,7 +169,7 @@ func (h *Harness) playAgain(t *testing.T, seed uint64) {
 // playAll plays schedules, in parallel if the backend allows it, and reports their counts. A
 // run with enough schedules must reach the floors.
 func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Duration, enough int, floors Floors) {
-	begun := time.Now()
+	begun, before := time.Now(), liveHeap()
 	run := &run{harness: h, all: NewCounts(), end: from + uint64(schedules)}
 	run.next.Store(from)
 	if most > 0 {
@@ -193,6 +193,9 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Du
 		h.Report.Add("%s", line)
 	}
 	h.Report.Add("seeds       %d to %d, %.0f s", from, run.next.Load()-1, time.Since(begun).Seconds())
+	grown := liveHeap() - before
+	h.Report.Add("memory      %.1f MB more than before", float64(grown)/1e6)
+	assert.LessOrEqual(t, grown, int64(maxHeapGrowth), "schedules that have ended stay in memory")
 	if t.Failed() {
 		return
 	}
@@ -203,6 +206,19 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Du
 	if run.all.Schedules >= enough {
 		assert.Empty(t, floors.Missed(run.all), "a run that did less than its floor has shown nothing")
 	}
+}
+
+// maxHeapGrowth is how many bytes may stay in memory after many schedules, for caches.
+const maxHeapGrowth = 16 << 20
+
+// liveHeap returns the number of bytes that are in use after a garbage collection.
+func liveHeap() int64 {
+	for range 3 { // what has a cleanup is freed by the collection after it
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // run is many schedules, played by several workers.
