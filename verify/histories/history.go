@@ -130,7 +130,7 @@ func operations(of []Tenure, calm int64) []porcupine.Operation {
 	for i, t := range of {
 		switch t.Outcome {
 		case Taken:
-			if t.Replied < calm && !unknownBefore(of, t.Replied) {
+			if t.Replied < calm && !unknownBefore(of, t.Replied) && !triedMeanwhile(of, i) {
 				add(t, event{kind: finds, tenure: i}, t.Asked, t.Replied)
 			}
 		case Granted:
@@ -155,6 +155,17 @@ func (t Tenure) latestEnd() int64 {
 		return t.Left
 	}
 	return never
+}
+
+// triedMeanwhile returns whether a tenure that found the lock taken may have met another one that
+// did. On ZooKeeper a try has a place in the queue until it gives up.
+func triedMeanwhile(of []Tenure, i int) bool {
+	for j, t := range of {
+		if j != i && t.Outcome == Taken && t.Asked < of[i].Replied && t.Replied > of[i].Asked {
+			return true
+		}
+	}
+	return false
 }
 
 // unknownBefore returns whether a user may hold the lock without knowing it.
