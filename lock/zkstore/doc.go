@@ -15,7 +15,8 @@
 //
 // Semaphores and batches are not supported. Locks are not kept after a release (Terms.MinHold), and
 // cannot be resumed by another process. Each acquisition, release and renewal of a batch is a write
-// to the log of the ensemble.
+// to the log of the ensemble. A TryLock is refused also if another one that will be refused has not
+// yet removed its node.
 //
 // All locks of a Store belong to its session, which the client keeps alive. After a crash of the
 // process they last until the session expires: up to the session timeout, 40 s by default, whatever
