@@ -35,7 +35,7 @@ func (c *core) checkAges() (next time.Duration) {
 	for ; len(leases) > 0; leases, young = c.young.take(maxYoung) {
 		for _, s := range leases {
 			if !s.entry.Deadline().IsZero() {
-				runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(s.entry), weak.Make(c)})
+				runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(s.entry), weak.Make(c.logger)})
 			}
 		}
 	}
@@ -49,22 +49,22 @@ func (c *core) checkAges() (next time.Duration) {
 }
 
 // droppedHandle is what is left of a heldLease that is garbage. Its pointers are weak, because
-// code of the user that they lead to, such as a hook, may refer to the handle. While a lease is
-// renewed, its entry and its client are not garbage.
+// code of the user that they lead to, such as a hook, may refer to the handle. The watchdog keeps
+// both alive while it renews the lease.
 type droppedHandle struct {
 	entry  weak.Pointer[renewal.Entry[driver.Lease]]
-	client weak.Pointer[core]
+	logger weak.Pointer[slog.Logger]
 }
 
 // reportDroppedHandle runs on a goroutine of the runtime, outside any synctest bubble. So
 // it must not use methods of the entry that compare the clock with the deadline.
 func reportDroppedHandle(d droppedHandle) {
-	entry, c := d.entry.Value(), d.client.Value()
-	if entry == nil || c == nil || entry.Deadline().IsZero() { // unlocked, lost, or the client was closed
+	entry, logger := d.entry.Value(), d.logger.Value()
+	if entry == nil || logger == nil || entry.Deadline().IsZero() { // unlocked, lost, or the client was closed
 		return
 	}
 	lease := entry.Lease()
-	c.logger.Warn("lock: a handle was dropped without Unlock; its lock stays held, and is renewed unless its terms are Fixed",
+	logger.Warn("lock: a handle was dropped without Unlock; its lock stays held, and is renewed unless its terms are Fixed",
 		slog.String("key", lease.Key), slog.Uint64("token", lease.Token))
 }
 

@@ -150,6 +150,24 @@ func TestHandlesThatHaveEndedAreNotReported(t *testing.T) {
 	require.NoError(t, other.Close(context.Background()))
 }
 
+// A handle is reported although its client was dropped with it.
+func TestAHandleThatIsDroppedWithItsClientIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(syncBuffer)
+		stop := func() func() {
+			c, err := lock.New(memstore.New(), &lock.Options{Logger: log.logger()})
+			require.NoError(t, err)
+			h, err := c.Mutex("a").Lock(ctx)
+			require.NoError(t, err)
+			settle(10 * time.Second) // the handle is watched from now on
+			assert.True(t, h.Valid())
+			return lock.StopWheelOf(c)
+		}()
+		defer stop()
+		collectUntil(t, func() bool { return strings.Contains(log.String(), droppedHandle) })
+	})
+}
+
 // A client that is dropped is reported, and not its wheel. Its locks are still renewed.
 func TestADroppedClientIsReported(t *testing.T) {
 	log := new(syncBuffer)

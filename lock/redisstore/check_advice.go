@@ -71,7 +71,7 @@ var advised = map[string]advice{
 	},
 	"replicas-asked": {
 		"A lock counts only when replicas have it, if Options.Replicas.Require is set. A fail-over to a replica that has not confirmed it forgets the lock all the same.",
-		"Set Require, and Renewals to ask for each renewal, too. Use fencing tokens in any case.",
+		"Require refuses a lock that too few replicas have confirmed, and Renewals asks for each renewal, too. Use fencing tokens in any case.",
 	},
 	"replicas-missing": {
 		"Fewer replicas than Options.Replicas.Count can confirm a lock: they are not connected, still copy the data, or do not answer. With Require, no lock can be acquired.",

@@ -174,17 +174,20 @@ func (c *serverCheck) judgePolicy(p Replicas) {
 	}
 }
 
-// maxReplicaLag is how many seconds ago a replica that can confirm a lock has reported at most.
-// Replicas report every second.
+// maxReplicaLag is the highest number of seconds since the last report of a replica that counts as
+// ready. Replicas report every second.
 const maxReplicaLag = 5
 
 // readyReplicas returns the number of replicas that are online and have reported lately. INFO
 // describes each in a line such as slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=1.
 func (c *serverCheck) readyReplicas() int {
 	ready := 0
-	for i := range c.facts.Replicas {
+	for name, line := range c.info {
+		if !strings.HasPrefix(name, "slave") {
+			continue
+		}
 		var state, lag string
-		for field := range strings.SplitSeq(c.info[fmt.Sprint("slave", i)], ",") {
+		for field := range strings.SplitSeq(line, ",") {
 			switch name, value, _ := strings.Cut(field, "="); name {
 			case "state":
 				state = value

@@ -69,7 +69,7 @@ func TestTheLeaderFailsUnderLoad(t *testing.T) {
 			l.Progress()
 			leader.Signal(t, syscall.SIGCONT)
 			l.Progress() // after the old leader has come back
-			l.Stop()
+			l.StopWith(histories.Locks.TriesMeet())
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestTheLeaderIsCutOffUnderLoad(t *testing.T) {
 	heal()
 	l.Renewed(0) // the old leader follows the new one
 	l.Progress()
-	l.Stop()
+	l.StopWith(histories.Locks.TriesMeet())
 }
 
 // lockAgain gets a lock that another client holds, once its lease has ended. Attempts fail during a
@@ -152,7 +152,7 @@ func TestAClientLosesItsServerUnderLoad(t *testing.T) {
 			end()
 			l.Renewed(0)
 			l.Progress()
-			l.Stop()
+			l.StopWith(histories.Locks.TriesMeet())
 		})
 	}
 }

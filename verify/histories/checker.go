@@ -22,11 +22,21 @@ type state struct {
 const nobody = -1
 
 // Model is what a history must satisfy.
-type Model struct{ model porcupine.Model }
+type Model struct {
+	model     porcupine.Model
+	triesMeet bool
+}
+
+// TriesMeet returns the model for a store in which one TryLock may be refused because of another
+// one that is refused, too. On ZooKeeper a TryLock has a place in the queue until it gives up.
+func (m Model) TriesMeet() Model {
+	m.triesMeet = true
+	return m
+}
 
 // Locks is the model of a lock: one holder at a time, or some readers. The token of a writer is higher
 // than all before it, and that of a reader is higher than those of all writers before it.
-var Locks = Model{porcupine.Model{
+var Locks = Model{model: porcupine.Model{
 	Init: func() any { return state{writer: nobody} },
 	Step: func(s, input, _ any) (bool, any) {
 		now, e := s.(state), input.(event)
@@ -65,7 +75,7 @@ func without(set string, n int) (string, bool) {
 }
 
 // Tokens requires only rising tokens, for a server that may lose its data.
-var Tokens = Model{porcupine.Model{
+var Tokens = Model{model: porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(s, input, _ any) (bool, any) {
 		last, e := s.(uint64), input.(event)
@@ -87,7 +97,7 @@ func (h *History) Violations(m Model) []string {
 	defer h.mu.Unlock()
 	var out []string
 	for key, of := range h.keys {
-		ops := operations(of, h.calm)
+		ops := operations(of, h.calm, m.triesMeet)
 		verdict, how := porcupine.CheckOperationsVerbose(m.model, ops, searchTime)
 		if verdict != porcupine.Ok {
 			out = append(out, fmt.Sprintf("%s: no order of the operations is valid: %s\n%s", key, verdict, explain(of, ops, how)))

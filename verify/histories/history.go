@@ -121,8 +121,8 @@ type event struct {
 	reads  bool
 }
 
-// operations returns the operations that must have an order.
-func operations(of []Tenure, calm int64) []porcupine.Operation {
+// operations returns the operations that must have an order. triesMeet is as in Model.
+func operations(of []Tenure, calm int64, triesMeet bool) []porcupine.Operation {
 	var out []porcupine.Operation
 	add := func(t Tenure, e event, from, to int64) {
 		out = append(out, porcupine.Operation{ClientId: t.User, Input: e, Call: from, Return: to})
@@ -130,7 +130,7 @@ func operations(of []Tenure, calm int64) []porcupine.Operation {
 	for i, t := range of {
 		switch t.Outcome {
 		case Taken:
-			if t.Replied < calm && !unknownBefore(of, t.Replied) && !triedMeanwhile(of, i) {
+			if t.Replied < calm && !unknownBefore(of, t.Replied) && (!triesMeet || !triedMeanwhile(of, i)) {
 				add(t, event{kind: finds, tenure: i}, t.Asked, t.Replied)
 			}
 		case Granted:
@@ -157,8 +157,7 @@ func (t Tenure) latestEnd() int64 {
 	return never
 }
 
-// triedMeanwhile returns whether a tenure that found the lock taken may have met another one that
-// did. On ZooKeeper a try has a place in the queue until it gives up.
+// triedMeanwhile returns whether another user found the lock taken while the user of a tenure tried.
 func triedMeanwhile(of []Tenure, i int) bool {
 	for j, t := range of {
 		if j != i && t.Outcome == Taken && t.Asked < of[i].Replied && t.Replied > of[i].Asked {

@@ -50,27 +50,27 @@ func TestAnInterruptionDoesNotAffectTheNextCall(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// socketPipe is one end of a net.Pipe that has a RawConn, as a socket does.
-type socketPipe struct{ net.Conn }
+// socketConn is a connection that has a RawConn, as a socket does, and can do nothing else.
+type socketConn struct{ net.Conn }
 
-func (socketPipe) SyscallConn() (syscall.RawConn, error) { return someSocket{}, nil }
+func (socketConn) SyscallConn() (syscall.RawConn, error) { return socket{}, nil }
 
-type someSocket struct{ syscall.RawConn }
+type socket struct{ syscall.RawConn }
 
 func TestOnlyAConnectionThatWasJustUsedIsNotChecked(t *testing.T) {
-	used, other := &socketPipe{}, &socketPipe{}
+	used, other := &socketConn{}, &socketConn{}
 	began := time.Now()
 	for _, test := range []struct {
 		name     string
-		conn     *socketPipe
+		conn     *socketConn
 		answered bool
 		later    time.Duration
 		want     syscall.RawConn
 	}{
 		{"just used", used, true, freshFor - 1, noSocket{}},
-		{"used earlier", used, true, freshFor, someSocket{}},
-		{"another connection", other, true, 0, someSocket{}},
-		{"no reply", used, false, 0, someSocket{}},
+		{"used earlier", used, true, freshFor, socket{}},
+		{"another connection", other, true, 0, socket{}},
+		{"no reply", used, false, 0, socket{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &directConn{timer: time.NewTimer(long), current: &directCall{conn: used}}
