@@ -34,7 +34,7 @@ func TestHeapEqualsASortedSlice(t *testing.T) {
 	for seed := range uint64(4) {
 		m := &heapModel{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
 		m.heap.heap.seq = math.MaxUint32 - 1000 // so that it exceeds 32 bits
-		for step := range 100_000 {
+		for step := range 25_000 {
 			m.step(step)
 			e, ok := m.heap.first()
 			m.check(ok == (len(m.queued) > 0), "first returns a value if one is queued")

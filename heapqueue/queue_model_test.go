@@ -35,7 +35,7 @@ func TestQueueEqualsASortedSlice(t *testing.T) {
 			for seed := range uint64(4) {
 				synctest.Test(t, func(t *testing.T) {
 					m := &queueModel{t: t, rng: rand.New(rand.NewPCG(seed, 7))}
-					for range 20_000 {
+					for range 5_000 {
 						m.step(priorities)
 					}
 					m.compare(m.queue.Close(), "Close")

@@ -123,7 +123,7 @@ func (s *server) has(name string) bool {
 // lease is no longer valid. A lost or stopped lease is never valid again. Without faults,
 // no lease is lost.
 func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 				rng := rand.New(rand.NewPCG(seed, 1))

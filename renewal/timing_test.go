@@ -46,7 +46,7 @@ func TestRenewalsKeepTheOrderOfRegistration(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
 		watchdog := newWatchdog(t, e, s, nil)
-		const leases = 5000
+		const leases = 3000
 		for i := range leases {
 			register(t, watchdog, fmt.Sprint(i))
 		}

@@ -40,7 +40,7 @@ func (m *model) runTick(tick int64) (looked int) {
 // share of a coarse bucket, and it still empties the bucket in time. This holds for each
 // level, and for two levels at the same time.
 func TestACascadeDelaysNoDueTimer(t *testing.T) {
-	const timers = 100_000
+	const timers = 20_000
 	for name, test := range map[string]struct {
 		start, end int64 // ticks of the timers
 		limit      int   // nodes between two ticks
@@ -49,7 +49,7 @@ func TestACascadeDelaysNoDueTimer(t *testing.T) {
 		"one tick of level 1":                {10 * 32, 10*32 + 1, timers/32 + 1},
 		"one bucket of level 2":              {3 * 2048, 4 * 2048, timers/2048 + 1 + timers/64/32 + 1},
 		"one bucket of level 1, by way of 2": {3 * 2048, 3*2048 + 32, timers/2048 + 1 + timers/32 + 1},
-		"many buckets":                       {1000, 41_000, 2*(timers/40_000+1) + 2},
+		"many buckets":                       {1000, 9_000, 2*(timers/8_000+1) + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t, 1, 6)

@@ -55,7 +55,7 @@ var maxPendingCases = []testCase{
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				for range 20_000 {
+				for range 5_000 {
 					timer, err := e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {}))
 					if err != nil {
 						continue
@@ -103,7 +103,7 @@ var maxPendingCases = []testCase{
 			busy.Add(1)
 			go func() {
 				defer busy.Add(-1)
-				for range 5000 { // fills the engine and empties it again
+				for range 500 { // fills the engine and empties it again
 					var timers []schedule.Timer
 					for range limit {
 						if timer, err := e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {})); err == nil {

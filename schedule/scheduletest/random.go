@@ -29,7 +29,7 @@ type counts struct {
 func testModel(t *testing.T, c Config) {
 	want := c.Operations
 	if want == 0 {
-		want = 200_000
+		want = 50_000
 	}
 	if s := os.Getenv("SCHEDULETEST_OPERATIONS"); s != "" {
 		var err error

@@ -70,7 +70,7 @@ type Config struct {
 	Unordered bool
 
 	// Operations is the minimum number of random operations of the model test; 0 means
-	// 200,000. The environment variable SCHEDULETEST_OPERATIONS overrides it.
+	// 50,000. The environment variable SCHEDULETEST_OPERATIONS overrides it.
 	Operations int
 }
 
