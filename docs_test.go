@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -103,9 +105,20 @@ func TestTheProgramOfTheReadmeRuns(t *testing.T) {
 	text := strings.Replace(program[1], address, testredis.Start(t).Addr(), 1)
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
+	out, err := goTool(t, "run", file)
 	require.NoError(t, err, "%s", out)
-	assert.Contains(t, string(out), "shipping with fencing token ")
+	assert.Contains(t, out, "shipping with fencing token ")
+}
+
+// goTool runs the go command on a file. It builds as this test was built, with or without the race
+// detector, so that the packages need not be compiled a second time.
+func goTool(t *testing.T, command, file string) (output string, err error) {
+	args := []string{command, file}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = []string{command, "-race", file}
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	return string(out), err
 }
 
 // TestThePagesOfSuitesNameCases checks the names of cases in WRITING-A-STORE.md and ENGINES.md.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -355,7 +354,7 @@ func main() {
 }
 `
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	out, err := goTool(t, "vet", file)
 	require.Error(t, err)
-	return string(out)
+	return out
 }
