@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -102,15 +101,15 @@ func mariaDSN(addr string, params []string) string {
 
 // Kill ends the server at once, as a crash does. Start recovers it.
 func (m *MariaDB) Kill() {
-	m.process.signal(syscall.SIGKILL)
+	m.process.signal(os.Kill)
 	<-m.process.exited
 }
 
 // Pause stops the server, and Continue continues it.
-func (m *MariaDB) Pause() { m.process.signal(syscall.SIGSTOP) }
+func (m *MariaDB) Pause() { m.process.signal(stop) }
 
 // Continue continues the server after Pause.
-func (m *MariaDB) Continue() { m.process.signal(syscall.SIGCONT) }
+func (m *MariaDB) Continue() { m.process.signal(cont) }
 
 // Close ends the server and removes its folder.
 func (m *MariaDB) Close() {

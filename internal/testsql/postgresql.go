@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -99,27 +98,33 @@ func postgresDSN(addr string, params []string) string {
 func (p *Postgres) Kill() {
 	// The processes of sessions have sessions of their own, so the group is not enough: without
 	// the postmaster they end by themselves.
-	p.process.signal(syscall.SIGKILL)
+	p.process.signal(os.Kill)
 	<-p.process.exited
 	pid := filepath.Join(p.dir, "data", "postmaster.pid")
 	for end := time.Now().Add(startTime); time.Now().Before(end) && len(p.sessions()) > 0; time.Sleep(10 * time.Millisecond) {
 		for _, s := range p.sessions() {
-			_ = syscall.Kill(s, syscall.SIGKILL)
+			signalTo(s, os.Kill)
 		}
 	}
 	_ = os.Remove(pid)
 }
 
 // Pause stops all processes of the server, and Continue continues them.
-func (p *Postgres) Pause() { p.signalAll(syscall.SIGSTOP) }
+func (p *Postgres) Pause() { p.signalAll(stop) }
 
 // Continue continues the server after Pause.
-func (p *Postgres) Continue() { p.signalAll(syscall.SIGCONT) }
+func (p *Postgres) Continue() { p.signalAll(cont) }
 
-func (p *Postgres) signalAll(s syscall.Signal) {
+func (p *Postgres) signalAll(s os.Signal) {
 	p.process.signal(s)
 	for _, pid := range p.sessions() {
-		_ = syscall.Kill(pid, s)
+		signalTo(pid, s)
+	}
+}
+
+func signalTo(pid int, s os.Signal) {
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Signal(s) // it may have ended
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 )
 
 // process is a running program with its output.
@@ -40,7 +39,7 @@ func start(path string, args ...string) (*process, error) {
 }
 
 // signal sends a signal to the program.
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 
 func (p *process) hasExited() bool {
 	select {
@@ -51,29 +50,20 @@ func (p *process) hasExited() bool {
 	}
 }
 
-// serverUser returns the user that servers run as: nil for the own one. Database servers refuse
-// to run as root.
-func serverUser() *user.User {
+// serverUser returns the ids of the user that servers run as if it is another one than the own.
+// Database servers refuse to run as root.
+func serverUser() (uid, gid int, other bool) {
 	if os.Geteuid() != 0 {
-		return nil
+		return 0, 0, false
 	}
 	for _, name := range []string{"postgres", "mysql", "nobody"} {
 		if u, err := user.Lookup(name); err == nil {
-			return u
+			uid, _ = strconv.Atoi(u.Uid)
+			gid, _ = strconv.Atoi(u.Gid)
+			return uid, gid, true
 		}
 	}
-	return nil
-}
-
-// credential returns the credential of serverUser, nil for the own one.
-func credential() *syscall.Credential {
-	u := serverUser()
-	if u == nil {
-		return nil
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return 0, 0, false
 }
 
 // folder makes a temporary folder that belongs to the user of servers.
@@ -87,11 +77,11 @@ func folder() (string, error) {
 
 // give gives a file to the user of servers.
 func give(path string) error {
-	c := credential()
-	if c == nil {
+	uid, gid, other := serverUser()
+	if !other {
 		return nil
 	}
-	return os.Chown(path, int(c.Uid), int(c.Gid))
+	return os.Chown(path, uid, gid)
 }
 
 // find returns the path of a program of a server, in PATH or in one of some folders, which may be
