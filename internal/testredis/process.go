@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 // process is a running program with its output.
@@ -18,7 +20,7 @@ type process struct {
 func run(path string, args []string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), exited: make(chan struct{}), began: time.Now()}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	endWithParent(p.cmd)
+	p.cmd.SysProcAttr = testprocess.Detached()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 const (
@@ -205,7 +207,7 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 // Stop makes the server hang until Cont: its connections stay open, but it answers nothing.
 // Stop returns when the server hangs.
 func (s *Server) Stop() error {
-	if err := s.current().stop(); err != nil {
+	if err := s.current().cmd.Process.Signal(testprocess.Stop); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(timeout); s.answers(); time.Sleep(pollInterval) {
@@ -217,7 +219,7 @@ func (s *Server) Stop() error {
 }
 
 // Cont continues the server after Stop.
-func (s *Server) Cont() error { return s.current().cont() }
+func (s *Server) Cont() error { return s.current().cmd.Process.Signal(testprocess.Continue) }
 
 // Kill ends the server at once, like a crash. It returns after the process has exited.
 func (s *Server) Kill() { s.current().kill() }

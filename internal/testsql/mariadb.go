@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 // MariaDB is a MariaDB server with an empty database, which listens on a socket only.
@@ -106,10 +108,10 @@ func (m *MariaDB) Kill() {
 }
 
 // Pause stops the server, and Continue continues it.
-func (m *MariaDB) Pause() { m.process.signal(stop) }
+func (m *MariaDB) Pause() { m.process.signal(testprocess.Stop) }
 
 // Continue continues the server after Pause.
-func (m *MariaDB) Continue() { m.process.signal(cont) }
+func (m *MariaDB) Continue() { m.process.signal(testprocess.Continue) }
 
 // Close ends the server and removes its folder.
 func (m *MariaDB) Close() {

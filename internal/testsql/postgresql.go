@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 // startTime is how long a server may take to start on a busy machine.
@@ -110,10 +112,10 @@ func (p *Postgres) Kill() {
 }
 
 // Pause stops all processes of the server, and Continue continues them.
-func (p *Postgres) Pause() { p.signalAll(stop) }
+func (p *Postgres) Pause() { p.signalAll(testprocess.Stop) }
 
 // Continue continues the server after Pause.
-func (p *Postgres) Continue() { p.signalAll(cont) }
+func (p *Postgres) Continue() { p.signalAll(testprocess.Continue) }
 
 func (p *Postgres) signalAll(s os.Signal) {
 	p.process.signal(s)

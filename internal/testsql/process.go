@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 // process is a running program with its output.
@@ -64,6 +67,14 @@ func serverUser() (uid, gid int, other bool) {
 		}
 	}
 	return 0, 0, false
+}
+
+// attributes returns those of the process of a server.
+func attributes() *syscall.SysProcAttr {
+	if uid, gid, other := serverUser(); other {
+		return testprocess.As(uid, gid)
+	}
+	return testprocess.Detached()
 }
 
 // folder makes a temporary folder that belongs to the user of servers.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
@@ -201,7 +202,7 @@ func (m *Member) launch() error {
 	args = append(args, "-cp", strings.Join(path, ":"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"))
 	m.process = exec.Command("java", args...)
 	m.process.Stdout, m.process.Stderr = log, log
-	detach(m.process)
+	m.process.SysProcAttr = testprocess.Detached()
 	if err := m.process.Start(); err != nil {
 		m.process = nil
 		return err

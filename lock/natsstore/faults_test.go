@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/natsstore"
@@ -56,8 +56,8 @@ var faults = map[string]struct{ begin, end func(p *testnats.Process) }{
 		func(p *testnats.Process) { p.Start() },
 	},
 	"stopped": {
-		func(p *testnats.Process) { p.Signal(syscall.SIGSTOP) },
-		func(p *testnats.Process) { p.Signal(syscall.SIGCONT) },
+		func(p *testnats.Process) { p.Signal(testprocess.Stop) },
+		func(p *testnats.Process) { p.Signal(testprocess.Continue) },
 	},
 }
 
@@ -123,8 +123,8 @@ func TestAnEnsembleUnderFaults(t *testing.T) {
 			return leader.Start
 		},
 		"the leader is stopped": func(_ *testnats.Ensemble, leader *testnats.Process) func() {
-			leader.Signal(syscall.SIGSTOP)
-			return func() { leader.Signal(syscall.SIGCONT) }
+			leader.Signal(testprocess.Stop)
+			return func() { leader.Signal(testprocess.Continue) }
 		},
 		"the leader is cut off": func(e *testnats.Ensemble, leader *testnats.Process) func() { return e.CutOff(leader) },
 	} {

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -40,14 +40,14 @@ func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 		for range 4 {
 			key := start("guard")
 			require.Equal(t, "ready", holder.hear(t))
-			holder.signal(t, syscall.SIGSTOP)
+			holder.signal(t, testprocess.Stop)
 			e.untilLeaseEnds(t, rival, key)
 			for range 3 {
 				_, err := rival.Mutex(key).TryLock(t.Context())
 				require.Error(t, err, "the lock was taken over from an open transaction")
 				require.True(t, errors.Is(err, lock.ErrNotAcquired) || e.isTransient(err), "%v", err)
 			}
-			holder.signal(t, syscall.SIGCONT)
+			holder.signal(t, testprocess.Continue)
 			holder.say(t, "write")
 			require.Equal(t, "committed", holder.hear(t))
 			e.writeUnderLock(t, rival, store, key)
@@ -59,7 +59,7 @@ func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 			require.Equal(t, "ready", holder.hear(t))
 			holder.stop(t, e)
 			e.writeUnderLock(t, rival, store, key) // waits for the end of the lease
-			holder.signal(t, syscall.SIGCONT)
+			holder.signal(t, testprocess.Continue)
 			holder.say(t, "write")
 			require.Equal(t, "committed", holder.hear(t))
 		}
@@ -69,7 +69,7 @@ func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 		require.Equal(t, "ready", holder.hear(t))
 		holder.stop(t, e)
 		e.writeUnderLock(t, rival, store, key)
-		holder.signal(t, syscall.SIGCONT)
+		holder.signal(t, testprocess.Continue)
 		holder.say(t, "write")
 		require.Equal(t, "lost", holder.hear(t))
 		assert.Equal(t, 2, e.staleWrites(t))
@@ -123,7 +123,7 @@ func startProcess(t *testing.T, test, variable string) *holder {
 	require.NoError(t, command.Start())
 	h := &holder{command.Process, in, bufio.NewReader(out)}
 	t.Cleanup(func() {
-		_ = h.process.Signal(syscall.SIGCONT)
+		_ = h.process.Signal(testprocess.Continue)
 		_ = in.Close()
 		_ = h.process.Kill() // it may wait for the database
 		_ = command.Wait()
@@ -159,11 +159,11 @@ func (h *holder) signal(t *testing.T, s os.Signal) {
 func (h *holder) stop(t *testing.T, e guardEngine) {
 	t.Helper()
 	for {
-		h.signal(t, syscall.SIGSTOP)
+		h.signal(t, testprocess.Stop)
 		if !e.isSQLite() || e.canWrite(t) {
 			return
 		}
-		h.signal(t, syscall.SIGCONT)
+		h.signal(t, testprocess.Continue)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock"
@@ -65,9 +65,9 @@ func TestTheLeaderFailsUnderLoad(t *testing.T) {
 			leader.Run(t)
 			l.Progress() // with all members
 			leader = leaderOf(t, members)
-			leader.Signal(t, syscall.SIGSTOP)
+			leader.Signal(t, testprocess.Stop)
 			l.Progress()
-			leader.Signal(t, syscall.SIGCONT)
+			leader.Signal(t, testprocess.Continue)
 			l.Progress() // after the old leader has come back
 			l.StopWith(histories.Locks.TriesMeet())
 		})
@@ -121,8 +121,8 @@ func TestAClientLosesItsServerUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, m *testzk.Member, link *testproxy.Proxy) (end func()){
 		"the server is stopped": func(t *testing.T, m *testzk.Member, _ *testproxy.Proxy) func() {
-			m.Signal(t, syscall.SIGSTOP)
-			return func() { m.Signal(t, syscall.SIGCONT) }
+			m.Signal(t, testprocess.Stop)
+			return func() { m.Signal(t, testprocess.Continue) }
 		},
 		"the link drops everything": func(_ *testing.T, _ *testzk.Member, link *testproxy.Proxy) func() {
 			link.Block()

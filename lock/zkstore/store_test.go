@@ -3,13 +3,13 @@ package zkstore_test
 import (
 	"context"
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/zkstore"
@@ -58,7 +58,7 @@ func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	members := testzk.Start(t, 1)
 	s := open(t, sessionTimeout, members...)
-	members[0].Signal(t, syscall.SIGSTOP) // Close waits for it, for some seconds
+	members[0].Signal(t, testprocess.Stop) // Close waits for it, for some seconds
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("no time")
 	cancel(reason)

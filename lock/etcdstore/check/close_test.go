@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 )
@@ -67,7 +67,7 @@ func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
 		<-unblock
 	})
 	<-blocked
-	members[0].signal(t, syscall.SIGSTOP) // nothing is revoked
+	members[0].signal(t, testprocess.Stop) // nothing is revoked
 	reason := errors.New("no time")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -68,7 +68,7 @@ func TestTheLeaderFailsUnderLoad(t *testing.T) {
 	leader.start(t)
 	l.Progress() // with all members
 	leader, _ = leaderOf(t, client, members)
-	leader.signal(t, syscall.SIGSTOP)
+	leader.signal(t, testprocess.Stop)
 	l.Progress()
 	leader.kill() // if it went on, it could revoke leases that its successor has renewed
 	leader.start(t)
@@ -153,7 +153,7 @@ func TestAHolderBehindAStoppedLeader(t *testing.T) {
 	require.NoError(t, err)
 	got := make(chan *lock.Held, 1)
 	next := newLocks(t, others...)
-	leader.signal(t, syscall.SIGSTOP)
+	leader.signal(t, testprocess.Stop)
 	go func() {
 		for t.Context().Err() == nil {
 			if h, err := next.Mutex("k").Lock(t.Context()); err == nil {
@@ -170,7 +170,7 @@ func TestAHolderBehindAStoppedLeader(t *testing.T) {
 		require.Fail(t, "the lock has not become free")
 	}
 	<-held.Done()
-	leader.signal(t, syscall.SIGCONT)
+	leader.signal(t, testprocess.Continue)
 	require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
 	require.ErrorIs(t, held.Renew(t.Context(), 0), driver.ErrNotHeld)
 	require.Eventually(t, func() bool { // nothing of the old holder revives

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -79,9 +79,9 @@ func TestALeaderGoesOnAfterAPause(t *testing.T) {
 	l.Progress()
 	client = connect(t, others...)
 	f := newFleet(t, client)
-	l.Fault(func() { leader.signal(t, syscall.SIGSTOP) })
+	l.Fault(func() { leader.signal(t, testprocess.Stop) })
 	before := f.renew(t, client, 6*time.Second) // with a successor, for longer than a TTL
-	leader.signal(t, syscall.SIGCONT)
+	leader.signal(t, testprocess.Continue)
 	after := f.renew(t, client, 10*time.Second) // for longer than a request of the old leader may take
 	follows(t, client, leader, others)
 	t.Logf("%d of %d leases were revoked", before-after, before)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
@@ -122,8 +122,7 @@ func (p *Process) Start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
-	// A process in a group of its own stays stopped if this one's group loses its shell.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = testprocess.Detached()
 	_, err = cmd.StdinPipe()
 	require.NoError(p.t, err)
 	out, err := cmd.StdoutPipe()

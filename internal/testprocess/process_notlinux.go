@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package testprocess
+
+import "syscall"
+
+// Detached returns the attributes of a process with a process group of its own.
+func Detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

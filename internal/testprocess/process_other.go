@@ -1,0 +1,17 @@
+//go:build !unix
+
+package testprocess
+
+import "syscall"
+
+// Sending Stop or Continue fails, because no signal has these effects here.
+const (
+	Stop     = syscall.Signal(-1)
+	Continue = syscall.Signal(-1)
+)
+
+// Detached returns nil, because processes need no attributes here.
+func Detached() *syscall.SysProcAttr { return nil }
+
+// As is Detached.
+func As(_, _ int) *syscall.SysProcAttr { return nil }

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package testredis
-
-import "os/exec"
-
-// endWithParent does nothing, because only Linux can end a process with its parent.
-func endWithParent(*exec.Cmd) {}
