@@ -1,6 +1,7 @@
 package testredis
 
 import (
+	"flag"
 	"sync"
 	"testing"
 )
@@ -40,8 +41,13 @@ type around struct {
 	shared *Shared
 }
 
-// Run implements Runner.
+// Run implements Runner. It runs many tests side by side, because those on a server mostly wait
+// for leases to end.
 func (a around) Run() int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
 	defer func() {
 		if a.shared.server != nil {
 			a.shared.server.Close()

@@ -284,7 +284,7 @@ var refusing = []testCase{
 
 var contending = []testCase{
 	{name: "S1_S3_many_at_a_time", run: func(f *fixture) {
-		const clients, rounds = 16, 30
+		const clients, rounds = 8, 15
 		ex := NewExclusion()
 		var wg sync.WaitGroup
 		for range clients {

@@ -29,12 +29,12 @@ func (f *fixture) crowd(mode driver.Mode, i int) driver.Request {
 }
 
 // Each client may give up in a quarter of its rounds, but never in its last.
-const crowdRounds, crowdPatient = 20, 15
+const crowdRounds, crowdPatient = 12, 9
 
 // contend has many clients acquire, with get, and release leases of a family, and checks
 // them.
 func (f *fixture) contend(mode driver.Mode, get func(r driver.Request, patient bool) (driver.Lease, error)) {
-	const clients = 12
+	const clients = 8
 	c := NewConflicts()
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -73,7 +73,7 @@ func (f *fixture) tryUntil(r driver.Request, _ bool) (driver.Lease, error) {
 		if !errors.Is(err, driver.ErrNotAcquired) {
 			return l, err
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond + rand.N(3*time.Millisecond)) // clients in step could refuse each other for ever
 	}
 }
 

@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"crypto/rand"
-	"flag"
 	"testing"
 	"time"
 
@@ -22,10 +21,6 @@ var shared testredis.Shared
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis prints each failed dial
-	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil { // most of the tests wait for a lease to end
-		panic(err)
-	}
 	goleak.VerifyTestMain(shared.Around(m))
 }
 

@@ -120,7 +120,7 @@ func TestLeasesSurviveAScriptFlushAndClosedConnections(t *testing.T) {
 func TestOnlyHoldersOfDeletedKeysLoseThem(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
-	onEngines(t, stackOptions{ttl: ttl, leases: 1000}, func(t *testing.T, l *stack) {
+	onEngines(t, stackOptions{ttl: ttl, leases: 500}, func(t *testing.T, l *stack) {
 		const gone = 137
 		rand.Shuffle(len(l.held), func(i, j int) { l.held[i], l.held[j] = l.held[j], l.held[i] }) // so that deleted and other keys share batches
 		for i, h := range l.held[:gone] {

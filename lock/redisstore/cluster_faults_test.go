@@ -48,7 +48,7 @@ func newClusterStack(t *testing.T, c *testredis.Cluster, ttl time.Duration) *clu
 		_ = l.client.Close(ctx) // fails if a master does not answer
 		_ = l.store.Close()
 	})
-	for i := range 300 {
+	for i := range 90 {
 		h, err := l.client.Mutex(fmt.Sprint(t.Name(), i)).Lock(t.Context())
 		require.NoError(t, err)
 		l.held = append(l.held, h)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestElection(t *testing.T) {
+	t.Parallel()
 	rdb := shared.Server(t).Client(t)
 	store := newStore(t, rdb, nil)
 	candidate := func(name string) *lock.Election {

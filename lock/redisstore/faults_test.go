@@ -41,6 +41,7 @@ func TestStoreSurvivesAScriptFlush(t *testing.T) {
 }
 
 func TestADurableServerKeepsLeasesOverARestart(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := newStore(t, srv.Client(t), nil)
 	kept := acquire(t, s, request("kept"))
@@ -54,6 +55,7 @@ func TestADurableServerKeepsLeasesOverARestart(t *testing.T) {
 }
 
 func TestAServerOutOfMemory(t *testing.T) {
+	t.Parallel()
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
 	tb := tableOn(t, rdb)
@@ -123,6 +125,7 @@ func TestAReplicaReportsNoLoss(t *testing.T) {
 }
 
 func TestABusyServer(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t, "--lua-time-limit", "1")
 	rdb := srv.Client(t)
 	s := newStore(t, rdb, nil)
@@ -142,6 +145,7 @@ func TestABusyServer(t *testing.T) {
 }
 
 func TestErrorsHideAWrongPassword(t *testing.T) {
+	t.Parallel()
 	const right, wrong = "right-canary", "wrong-canary"
 	srv := testredis.Start(t, "--requirepass", right)
 	r := request("k")

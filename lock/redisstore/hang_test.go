@@ -62,6 +62,7 @@ func hanging(t *testing.T, timeout time.Duration) map[string]*Store {
 }
 
 func TestCallsEndOnAHangingServer(t *testing.T) {
+	t.Parallel()
 	l := driver.Lease{Request: request("k"), Token: 17}
 	calls := map[string]func(ctx context.Context, t *testing.T, s *Store) error{
 		"acquire": func(ctx context.Context, _ *testing.T, s *Store) error {
@@ -129,6 +130,7 @@ func TestAContextThatEndsAfterItsDeadline(t *testing.T) {
 }
 
 func TestTimeoutBoundsCalls(t *testing.T) {
+	t.Parallel()
 	const timeout = 50 * time.Millisecond
 	for how, s := range hanging(t, timeout) {
 		t.Run(how, func(t *testing.T) {
@@ -147,6 +149,7 @@ func TestTimeoutBoundsCalls(t *testing.T) {
 }
 
 func TestRenewWritesNothingAfterItReturns(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), nil)
 	leases := acquireAll(t, s, "k", 100)
@@ -165,6 +168,7 @@ func TestRenewWritesNothingAfterItReturns(t *testing.T) {
 }
 
 func TestCloseEndsHangingCalls(t *testing.T) {
+	t.Parallel()
 	for how, s := range hanging(t, long) {
 		t.Run(how, func(t *testing.T) {
 			l := driver.Lease{Request: request("k"), Token: 17}
@@ -192,6 +196,7 @@ func TestCloseEndsHangingCalls(t *testing.T) {
 }
 
 func TestAnUnreachableServer(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t)
 	s := newStore(t, srv.Client(t), &Options{Timeout: long})
 	l := acquire(t, s, request("k"))

@@ -44,6 +44,7 @@ func TestAKeptLockLooksHeld(t *testing.T) {
 // A server that is out of memory must keep the lock: a release that fails would free it after
 // its TTL.
 func TestAFullServerKeepsALock(t *testing.T) {
+	t.Parallel()
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
 	l := acquire(t, s, request("k"))

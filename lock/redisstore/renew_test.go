@@ -19,6 +19,7 @@ import (
 )
 
 func TestRenewReportsTheLostLeasesOfAThousand(t *testing.T) {
+	t.Parallel()
 	s, rdb := sharedStore(t)
 	leases := acquireAll(t, s, "k", 1000)
 	want := make([]renewal.Outcome, len(leases))

@@ -46,6 +46,7 @@ func TestThePackageCommentNamesTheRights(t *testing.T) {
 }
 
 func TestTheDocumentedRightsAreSufficientAndNecessary(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t)
 	x := &exercise{t: t, srv: srv, admin: srv.Client(t)}
 	if !hasUsers(t, x.admin) {

@@ -68,6 +68,7 @@ func TestSharedLocksOnAServerOutOfMemory(t *testing.T) {
 }
 
 func TestAReplicaReportsNoLossOfSharedLocks(t *testing.T) {
+	t.Parallel()
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
 	first, second := sharedModes("k")
@@ -89,6 +90,7 @@ func TestAReplicaReportsNoLossOfSharedLocks(t *testing.T) {
 }
 
 func TestSharedLocksSurviveARestart(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := srv.Client(t)
 	s := newStore(t, rdb, nil)
@@ -115,6 +117,7 @@ func TestSharedLocksSurviveARestart(t *testing.T) {
 }
 
 func TestALateSharedAcquireIsRefused(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t)
 	proxy := testredis.StartProxy(t, srv)
 	rdb := srv.Client(t)
@@ -162,6 +165,7 @@ func TestReleaseASharedLockAfterALostReply(t *testing.T) {
 }
 
 func TestSignalsHandOverSharedLocks(t *testing.T) {
+	t.Parallel()
 	s := patient(t, shared.Server(t).Client(t))
 	first, second := sharedModes("k")
 	for i, r := range first {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTheDocumentedRightsOfSharedLocks(t *testing.T) {
+	t.Parallel()
 	srv := testredis.Start(t)
 	x := &exercise{t: t, srv: srv, admin: srv.Client(t)}
 	if !hasUsers(t, x.admin) {

@@ -28,6 +28,7 @@ func TestAWalkVisitsAtMost128Waiters(t *testing.T) {
 }
 
 func TestAWalkReadsAtMost20000Members(t *testing.T) {
+	t.Parallel()
 	c := newSharedTable(t)
 	c.granted(wants("a:1", "x"))
 	wait := func(i int) {
@@ -50,6 +51,7 @@ func TestAWalkReadsAtMost20000Members(t *testing.T) {
 }
 
 func TestReadersAreServedInSeveralWalks(t *testing.T) {
+	t.Parallel()
 	c := newSharedTable(t)
 	c.granted(writes("w:1"))
 	for i := range 502 {

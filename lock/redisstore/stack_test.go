@@ -40,13 +40,13 @@ type stackOptions struct {
 	engine  string        // "wheel" or "heap"
 	ttl     time.Duration // default lineTTL
 	margin  time.Duration
-	leases  int  // default 300
+	leases  int  // default 120
 	durable bool // the server keeps its data when it crashes
 }
 
 func (o stackOptions) withDefaults() stackOptions {
 	o.ttl = cmp.Or(o.ttl, stackTTL)
-	o.leases = cmp.Or(o.leases, 300)
+	o.leases = cmp.Or(o.leases, 120)
 	return o
 }
 

@@ -18,7 +18,7 @@ import (
 func TestAHandOverLeavesNoTombstone(t *testing.T) {
 	t.Parallel()
 	rdb := testredis.Start(t).Client(t)
-	for i := range 60 {
+	for i := range 24 {
 		key := fmt.Sprint("k", i)
 		s := newStore(t, rdb, nil)
 		holder := acquire(t, s, requestFor(key, ttl30))

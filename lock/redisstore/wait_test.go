@@ -74,6 +74,7 @@ func patient(t testing.TB, rdb redis.UniversalClient) *Store {
 }
 
 func TestASignalHandsTheLockOver(t *testing.T) {
+	t.Parallel()
 	s := patient(t, shared.Server(t).Client(t))
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	for range 5 {
@@ -140,6 +141,7 @@ func TestPollsKeepThePlace(t *testing.T) {
 
 // Polls alone hand a lock over if there are no signals.
 func TestLocksAreHandedOverWithoutSignals(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: time.Second})
 	nowhere := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer nowhere.Close()

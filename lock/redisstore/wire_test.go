@@ -50,6 +50,7 @@ func TestAnErrorReplyLeavesTheOutcomeUnknown(t *testing.T) {
 }
 
 func TestInvalidRepliesAreErrors(t *testing.T) {
+	t.Parallel()
 	for _, garbage := range []string{
 		"+OK\r\n", "$-1\r\n", "*-1\r\n", "_\r\n", "$2\r\n17\r\n", ":7\r\n", ":-1\r\n", ":99999999999999999999\r\n", "*1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n",
 		"*2\r\n:1\r\n:17\r\n", "*2\r\n:1\r\n$-1\r\n", "*2\r\n:1\r\n$20\r\n18446744073709551615\r\n", "*2\r\n+1\r\n$2\r\n17\r\n", "*2\r\n:2\r\n$2\r\n17\r\n",
