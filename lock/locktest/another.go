@@ -38,7 +38,7 @@ var otherProcesses = []testCase{
 		}
 	}},
 	{name: "S1_S3_many_in_two_processes", run: func(f *fixture) {
-		const clients, rounds = 4, 30
+		const clients, rounds = 3, 12
 		ex := NewExclusion()
 		var wg sync.WaitGroup
 		for _, side := range f.sides() {

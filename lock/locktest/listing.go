@@ -121,7 +121,7 @@ var listing = []testCase{
 		assert.Equal(f, []string{"[a]"}, f.list("[a"))
 	}},
 	{name: "many_locks_are_listed_while_others_come_and_go", run: func(f *fixture) {
-		const n = 2500 // more than one call of List returns
+		const n = 1200 // more than one call of List returns
 		var want []string
 		var leases []driver.Lease
 		for i := range n {

@@ -145,7 +145,7 @@ var waiting = []testCase{
 		}
 	}},
 	{name: "S1_S3_many_wait_and_some_give_up", needs: needsWaiting, run: func(f *fixture) {
-		const clients, rounds = 16, 20
+		const clients, rounds = 8, 12
 		key, ex := f.request("k").Key, NewExclusion()
 		var wg sync.WaitGroup
 		for i := range clients {

@@ -3,10 +3,12 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -110,23 +112,21 @@ func (d lateContext) Deadline() (time.Time, bool) { return d.until, true }
 
 func TestAContextThatEndsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
-	require.NoError(t, err)
-	defer listener.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
-	defer rdb.Close()
-	s := newStore(t, rdb, nil)
-	done := make(chan error, 1)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		var served sync.WaitGroup
+		dial := func(context.Context, string, string) (net.Conn, error) { // the server reads and never replies
+			own, server := net.Pipe()
+			served.Go(func() { _, _ = io.Copy(io.Discard, server) })
+			return own, nil
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()); served.Wait() })
+		s := newStore(t, rdb, nil)
 		ctx := lateContext{context.Background(), time.Now().Add(50 * time.Millisecond)}
-		done <- s.Renew(ctx, []driver.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1))
-	}()
-	select {
-	case err := <-done:
-		require.Error(t, err)
-	case <-time.After(long):
-		require.Fail(t, "the renewal does not return")
-	}
+		within(t, 0, long, func() {
+			require.Error(t, s.Renew(ctx, []driver.Lease{{Request: request("k"), Token: 17}}, make([]renewal.Outcome, 1)))
+		})
+	})
 }
 
 func TestTimeoutBoundsCalls(t *testing.T) {

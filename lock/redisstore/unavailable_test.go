@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,6 +33,10 @@ func unreachable(t *testing.T) map[string]redis.UniversalClient {
 
 func TestAnUnreachableServerIsUnavailable(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, isUnavailable) // the pauses between the tries take no time
+}
+
+func isUnavailable(t *testing.T) {
 	for name, rdb := range unreachable(t) {
 		store, err := New(rdb, nil)
 		require.NoError(t, err)
