@@ -45,7 +45,7 @@ type around struct {
 // for leases to end.
 func (a around) Run() int {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "24"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	defer func() {
