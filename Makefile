@@ -109,9 +109,6 @@ fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
 		echo "== $$dir $$name"; \
 		(cd "$$dir" && go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $(ARGS) . </dev/null) || exit 1; done
 
-mutate: setup ## Make small changes to the code and list those that no test notices, PKG=./renewal or ARGS=-lua
-	cd verify && go run ./mutate $(ARGS) $(if $(findstring -lua,$(ARGS)),,$(or $(filter-out ./...,$(PKG)),./heapqueue ./wheel ./renewal ./lock/memstore ./lock/quorumstore ./lock))
-
 bench: ## Run the benchmarks, BENCH=regexp for some of them
 	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
 
@@ -142,4 +139,4 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores setup-interop test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz mutate bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
+.PHONY: help setup setup-stores setup-interop test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
