@@ -93,7 +93,7 @@ func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	t.Helper()
 	if o == nil {
-		o = &Options{Prefix: rand.Text() + ":"}
+		o = &Options{Prefix: rand.Text() + ":", Timeout: long}
 	}
 	s, err := New(rdb, o)
 	require.NoError(t, err)

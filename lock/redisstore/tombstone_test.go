@@ -22,7 +22,7 @@ func TestAHandOverLeavesNoTombstone(t *testing.T) {
 		key := fmt.Sprint("k", i)
 		s := newStore(t, rdb, nil)
 		holder := acquire(t, s, requestFor(key, ttl30))
-		fresh, err := New(rdb, &Options{Prefix: s.prefix})
+		fresh, err := New(rdb, &Options{Prefix: s.prefix, Timeout: long})
 		require.NoError(t, err)
 		c, err := lock.New(fresh, nil)
 		require.NoError(t, err)
