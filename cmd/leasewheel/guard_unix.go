@@ -16,6 +16,7 @@ import (
 const (
 	guardInterval = 200 * time.Millisecond // between two looks of a guard at the clocks
 	sendTimeout   = 100 * time.Millisecond // of a message to a guard that does not read
+	guardTimeout  = time.Second            // for a guard to end
 )
 
 // guardClient is a running guard, as leasewheel sees it. Its methods do nothing for nil.
@@ -41,7 +42,7 @@ func startGuard(std streams) (*guardClient, error) {
 	}
 	cmd := exec.Command(path, guardName)
 	cmd.Args[0] = os.Args[0]
-	cmd.Stdin, cmd.Stderr = in, std.err
+	cmd.Stdin, cmd.Stderr = in, std.err.File
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	_ = in.Close()
@@ -84,6 +85,8 @@ func (g *guardClient) finish() {
 	}
 	g.send(guardMessage{Done: true})
 	_ = g.pipe.Close()
+	timer := time.AfterFunc(guardTimeout, func() { _ = g.cmd.Process.Kill() }) // it is stopped, or still prints
+	defer timer.Stop()
 	_ = g.cmd.Wait()
 }
 
@@ -123,16 +126,16 @@ func guard(std streams) int {
 	}
 }
 
-// act sends the signals that are due.
+// act sends the signals that are due, and then tells the user.
 func (g *guardState) act(std streams) {
 	terminate, kill := g.due(time.Now())
 	switch {
 	case kill:
-		fmt.Fprintln(std.err, "leasewheel: the lock is not renewed; killing the command")
 		_ = syscall.Kill(-g.group, syscall.SIGKILL)
+		fmt.Fprintln(std.err, "leasewheel: the lock is not renewed; killing the command")
 	case terminate:
-		fmt.Fprintln(std.err, "leasewheel: the lock is not renewed; stopping the command")
 		_ = syscall.Kill(-g.group, syscall.Signal(g.signal))
 		_ = syscall.Kill(-g.group, syscall.SIGCONT)
+		fmt.Fprintln(std.err, "leasewheel: the lock is not renewed; stopping the command")
 	}
 }

@@ -29,14 +29,17 @@ const (
 	exitSignal        = 128 // plus the number of the signal
 )
 
-func main() { os.Exit(status(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
-
-// streams are the standard streams of the program.
-type streams struct{ in, out, err *os.File }
+func main() { os.Exit(status(os.Args[1:], standardStreams())) }
 
 // status runs the program with the given arguments and returns its exit status.
 func status(args []string, std streams) int {
 	logging.Disable() // errors of go-redis reach the user as errors of the command
+	surviveBrokenPipes()
+	return std.finish(dispatch(args, std))
+}
+
+// dispatch runs the command that the arguments name.
+func dispatch(args []string, std streams) int {
 	if len(args) == 0 {
 		printUsage(std.err)
 		return exitUsage

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		if len(os.Args) > 1 && os.Args[1] == childName {
 			child(os.Args[2:])
 		}
-		os.Exit(status(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+		os.Exit(status(os.Args[1:], standardStreams()))
 	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil { // most of the tests wait for a lease to end

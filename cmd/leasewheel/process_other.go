@@ -23,7 +23,7 @@ type process struct {
 func (t *task) start(env []string) (*process, error) {
 	cmd := exec.Command(t.path, t.args[1:]...)
 	cmd.Args[0] = t.args[0]
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, t.std.in, t.std.out, t.std.err
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, t.std.in, t.std.out.File, t.std.err.File
 	if err := cmd.Start(); err != nil {
 		return nil, startError{t.args[0], err}
 	}
@@ -50,5 +50,7 @@ func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
+
+func wasClosed(*os.File) bool { return false }
 
 func guard(std streams) int { return fail(std, errors.ErrUnsupported) }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -21,7 +22,7 @@ type process struct {
 	states   chan syscall.WaitStatus // each stop of the command, and its end
 	guard    *guardClient            // nil: there is none
 	terminal *terminal               // nil: there is none
-	stderr   *os.File
+	stderr   io.Writer
 }
 
 // start starts the command with the given environment, and before it the guard.

@@ -145,7 +145,7 @@ func (o *connection) watch(ctx context.Context, prefix string, interval time.Dur
 	}
 	defer func() { _ = client.shut() }()
 	var show watchScreen
-	show.w, show.terminal = std.out, isTerminal(std.out)
+	show.w, show.terminal = std.out, isTerminal(std.out.File)
 	for {
 		states, err := statesOf(ctx, client.Client, prefix)
 		if ctx.Err() != nil {

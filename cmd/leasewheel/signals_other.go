@@ -13,6 +13,8 @@ var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 var runSignals []os.Signal
 
+func surviveBrokenPipes() {}
+
 // signalNamed returns the signal with that name: this system can only end a process.
 func signalNamed(name string) (syscall.Signal, bool) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SIG")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 
@@ -17,6 +18,10 @@ var endSignals = []os.Signal{
 
 // runSignals are caught only while a command runs.
 var runSignals = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH}
+
+// surviveBrokenPipes makes a write to a pipe without a reader an error, where otherwise the process would end with its lock
+// held. A command gets the signal as usual.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // signalNamed returns the signal with a name such as TERM or SIGTERM.
 func signalNamed(name string) (syscall.Signal, bool) {

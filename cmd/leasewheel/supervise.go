@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -82,7 +82,7 @@ func (s *supervision) outcome() outcome {
 	return outcome{s.code, nil}
 }
 
-// lose stops the command.
+// lose stops the command, and then tells the user why.
 func (s *supervision) lose(err error) {
 	s.lost = err
 	if s.onLost == lostIgnore {
@@ -91,14 +91,14 @@ func (s *supervision) lose(err error) {
 	}
 	budget := s.budget(err)
 	if budget <= 0 {
-		s.describe(s.held.Key(), err, "killing the command")
 		s.killAll()
+		s.describe(s.held.Key(), err, "killing the command")
 		return
 	}
-	s.describe(s.held.Key(), err, "stopping the command")
 	s.process.stopping(budget)
 	s.process.terminate(s.signal)
 	s.kill = time.After(budget)
+	s.describe(s.held.Key(), err, "stopping the command")
 }
 
 // killAll kills all processes of the command.
@@ -111,7 +111,7 @@ func (s *supervision) killAll() {
 }
 
 // warn prints that a signal could not be sent.
-func warn(stderr *os.File, err error) {
+func warn(stderr io.Writer, err error) {
 	if err != nil {
 		fmt.Fprintln(stderr, "leasewheel: cannot signal the command:", err)
 	}

@@ -30,7 +30,7 @@ func openTerminal() *terminal {
 // leasewheel run ... | less it gets the terminal only if it asks for it: less would have
 // to stop otherwise.
 func (t *terminal) handsOver(std streams) bool {
-	return t.isMine() && isTerminal(std.in) && isTerminal(std.out)
+	return t.isMine() && isTerminal(std.in) && isTerminal(std.out.File)
 }
 
 // isMine reports whether the group of this process is the one in the foreground.
@@ -81,4 +81,19 @@ func isTerminal(f *os.File) bool {
 func isForeignTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
+}
+
+// wasClosed reports whether a standard stream was closed when the program started. The Go runtime then opens os.DevNull for
+// reading and writing in its place.
+func wasClosed(f *os.File) bool {
+	mode, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil || mode&unix.O_ACCMODE != unix.O_RDWR {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	if err != nil {
+		return false
+	}
+	own, err := f.Stat()
+	return err == nil && os.SameFile(null, own)
 }
