@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -25,9 +24,11 @@ const (
 
 const (
 	defaultURL   = "redis://localhost:6379/0"
-	askTimeout   = 3 * time.Second  // to find out whether the server is a node of a cluster
-	closeTimeout = 4 * time.Second  // to release what is held
-	readTimeout  = 30 * time.Second // of a command that shows or checks something
+	askTimeout   = 3 * time.Second        // to find out whether the server is a node of a cluster
+	tryTimeout   = 3 * time.Second        // of -nonblock, for the server to answer
+	closeTimeout = 4 * time.Second        // to release what is held
+	leaveTimeout = 300 * time.Millisecond // to leave the queue, or to take back a request without an answer
+	readTimeout  = 30 * time.Second       // of a command that shows or checks something
 )
 
 // connection is the server of a command, from its flags.
@@ -62,7 +63,7 @@ func (o *connection) open(ctx context.Context) (*server, error) {
 	store, err := redisstore.New(rdb, &redisstore.Options{Prefix: firstOf(o.prefix, os.Getenv(prefixEnv))})
 	if err != nil {
 		_ = rdb.Close()
-		return nil, usageError{err.Error()}
+		return nil, usageError{inFlags(err)}
 	}
 	return &server{rdb, store}, nil
 }
@@ -81,6 +82,12 @@ func (o *connection) logger(std streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.err, nil))
 }
 
+// inFlags returns the error of an option as a text that names the flag.
+func inFlags(err error) string {
+	return strings.NewReplacer("lock: bad TTL: ", "", "lock: ", "", "redisstore: ", "", "Options.TTL", "-ttl", "Options.MinHold", "-min-hold",
+		"Options.MaxHold", "-max-hold", "Options.Metadata", "-meta", "Options.Prefix", "-prefix", "Terms.", "-").Replace(err.Error())
+}
+
 // lockClient is a client of locks with its server.
 type lockClient struct {
 	*lock.Client
@@ -97,14 +104,17 @@ func (o *connection) client(ctx context.Context, std streams, options lock.Optio
 	client, err := lock.New(s.store, &options)
 	if err != nil {
 		s.close()
-		return nil, usageError{err.Error()}
+		return nil, usageError{inFlags(err)}
 	}
 	return &lockClient{client, s}, nil
 }
 
 // shut closes the client. It waits for releases that are not confirmed yet for closeTimeout.
-func (c *lockClient) shut() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+func (c *lockClient) shut() error { return c.shutWithin(closeTimeout) }
+
+// shutWithin is shut with another limit.
+func (c *lockClient) shutWithin(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := c.Close(ctx)
 	_ = c.server.rdb.Close()
@@ -142,7 +152,7 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, errBadURL
 	}
-	return clusterOf(ctx, opts), nil
+	return clusterOf(ctx, opts)
 }
 
 // errBadURL does not wrap the error of the parser, which may show the password.
@@ -150,21 +160,30 @@ var errBadURL = usageError{"bad URL of the server (-url or " + urlEnv + "): it i
 	"redis://:password@localhost:6379/0, rediss://host:6380, unix:///run/redis.sock, redis://node1:6379?addr=node2:6379 for a cluster, " +
 	"or redis://sentinel1:26379?master_name=mymaster"}
 
-// clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster.
-// A server that does not tell counts as a single one.
-func clusterOf(ctx context.Context, opts *redis.Options) redis.UniversalClient {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that does not tell
+// counts as a single one. The error is the cause of ctx if it has ended.
+func clusterOf(ctx context.Context, opts *redis.Options) (redis.UniversalClient, error) {
+	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	opts.ContextTimeoutEnabled = true
-	rdb := redis.NewClient(opts)
-	info, err := rdb.Info(ctx, "cluster").Result()
-	if err != nil || !strings.Contains(info, "cluster_enabled:1") {
-		return rdb
+	once := *opts
+	once.MaxRetries, once.DialerRetries, once.ContextTimeoutEnabled = -1, 1, true
+	var info string
+	err := whileNot(asked, func() error { // a dial with TLS, and a read, do not end with their ctx
+		rdb := redis.NewClient(&once)
+		defer func() { _ = rdb.Close() }()
+		text, err := rdb.Info(asked, "cluster").Result()
+		info = text
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil || !strings.Contains(info, "cluster_enabled:1"):
+		return redis.NewClient(opts), nil
 	}
-	_ = rdb.Close()
 	return redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{opts.Addr}, Username: opts.Username, Password: opts.Password, TLSConfig: opts.TLSConfig,
-	})
+	}), nil
 }
 
 // firstOf returns the first text that is not empty.
@@ -179,5 +198,5 @@ func firstOf(texts ...string) string {
 
 // readContext returns a context for a command that shows or checks something.
 func readContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), readTimeout, fmt.Errorf("no answer within %v: %w", readTimeout, lock.ErrUnavailable))
+	return context.WithTimeoutCause(context.Background(), readTimeout, noAnswerError(readTimeout))
 }

@@ -61,15 +61,19 @@ func (o *electOptions) run(args []string, std streams) int {
 	if client == nil {
 		return endOf(std, err)
 	}
-	code := o.lead(client.Election(o.key, options.Metadata), t, caught)
-	if err := client.shut(); err != nil {
-		fmt.Fprintln(std.err, "leasewheel: a release is not confirmed:", err)
+	code, led := o.lead(client.Election(o.key, options.Metadata), t, caught)
+	limit := leaveTimeout
+	if led {
+		limit = closeTimeout
+	}
+	if err := client.shutWithin(limit); err != nil && led {
+		fmt.Fprintln(std.err, "leasewheel: a release is not confirmed:", errorText(err))
 	}
 	return code
 }
 
-// lead runs the task in each term until it ends by itself, or until a signal ends a campaign.
-func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) int {
+// lead runs the task in each term until it ends by itself, or until a signal ends a campaign. It tells whether there was a term.
+func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (code int, led bool) {
 	for pause := firstElectPause; ; {
 		var held *lock.Held
 		err := caught.during(func(ctx context.Context) (err error) {
@@ -77,10 +81,11 @@ func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) int {
 			return err
 		})
 		if err == nil {
+			led = true
 			result := t.run(held, caught)
 			_ = held.Unlock(context.Background()) // the client goes on if it is not confirmed
 			if result.lost == nil {
-				return result.code
+				return result.code, led
 			}
 			pause = firstElectPause
 		} else {
@@ -88,12 +93,12 @@ func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) int {
 				_ = held.Unlock(context.Background())
 			}
 			if !errors.Is(err, lock.ErrUnavailable) {
-				return endOf(t.std, err)
+				return endOf(t.std, err), led
 			}
-			fmt.Fprintf(t.std.err, "leasewheel: %v; trying again after %v\n", err, pause)
+			fmt.Fprintf(t.std.err, "leasewheel: %s; trying again after %v\n", errorText(err), pause)
 		}
 		if err := caught.during(sleep(pause)); err != nil {
-			return endOf(t.std, err)
+			return endOf(t.std, err), led
 		}
 		pause = min(2*pause, longElectPause)
 	}
@@ -167,13 +172,15 @@ func (o *acquireOptions) acquire(_ []string, std streams) int {
 	caught := catchSignals()
 	defer caught.stop()
 	options := lock.Options{Terms: lock.Terms{TTL: o.ttl, Fixed: true, Metadata: firstOf(o.meta, host)}, WarnAfter: -1}
-	client, held, err := o.lock(options, std, caught, func(c *lock.Client) lock.Locker { return o.bound(c.Mutex(o.key)) })
+	client, held, err := o.lock(options, std, caught, &o.waitOptions, func(c *lock.Client) lock.Locker { return c.Mutex(o.key) })
 	if err != nil {
 		return o.failed(std, err)
 	}
 	handle, err := held.Export()
 	if err == nil {
-		_, err = fmt.Fprintln(std.out, handle)
+		err = caught.during(func(ctx context.Context) error {
+			return whileNot(ctx, func() error { _, err := fmt.Fprintln(std.out, handle); return err })
+		})
 	}
 	if err != nil {
 		_ = held.Unlock(context.Background())

@@ -2,8 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -12,6 +15,20 @@ import (
 type signalError struct{ signal os.Signal }
 
 func (e signalError) Error() string { return "ended by a signal: " + e.signal.String() }
+
+// noAnswerError is the cause of a context in whose time the server has not answered.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string {
+	return fmt.Sprintf("no answer of the server within %v", time.Duration(e))
+}
+func (e noAnswerError) Unwrap() error { return lock.ErrUnavailable }
+
+// errorText returns the error in one line.
+func errorText(err error) string { return oneLine(err.Error()) }
+
+// oneLine joins the lines of a text. The errors of Close have several.
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
 // statusOf returns the exit status for an error.
 func statusOf(err error) int {

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -86,12 +88,39 @@ func (c command) main(args []string, std streams) int {
 		c.printHelp(std.out)
 		return 0
 	case err != nil:
-		return fail(std, usageError{c.name + ": " + err.Error()})
+		return fail(std, usageError{c.name + ": " + flagErrorText(f, err)})
 	}
 	if n := f.NArg(); n < c.minArgs || c.maxArgs != anyArgs && n > c.maxArgs {
 		return fail(std, usageError{fmt.Sprintf("%s: got %d arguments, usage: leasewheel %s", c.name, n, c.synopsis())})
 	}
 	return run(f.Args(), std)
+}
+
+// flagErrorText returns the error of a flag, with the form of its value where package flag says no more than "parse error".
+func flagErrorText(f *flag.FlagSet, err error) string {
+	text, noReason := strings.CutSuffix(err.Error(), "parse error")
+	if !noReason {
+		return text
+	}
+	_, name, _ := strings.Cut(text[strings.LastIndex(text, " for flag -")+1:], "-")
+	switch named := f.Lookup(strings.TrimRight(name, ": ")); {
+	case named == nil:
+	case isOf[time.Duration](named.Value):
+		return text + "it must be a number with a unit, such as 500ms, 30s or 10m"
+	case isOf[int](named.Value):
+		return text + "it must be a whole number"
+	}
+	return err.Error()
+}
+
+// isOf reports whether the flag has a value of type T.
+func isOf[T any](v flag.Value) bool {
+	getter, ok := v.(flag.Getter)
+	if !ok {
+		return false
+	}
+	_, ok = getter.Get().(T)
+	return ok
 }
 
 // help prints the usage of the program or of one command.
@@ -116,6 +145,6 @@ func (e usageError) Error() string { return e.text }
 
 // fail prints the error and returns the exit status for it.
 func fail(std streams, err error) int {
-	fmt.Fprintln(std.err, "leasewheel:", err)
+	fmt.Fprintln(std.err, "leasewheel:", errorText(err))
 	return statusOf(err)
 }

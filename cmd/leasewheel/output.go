@@ -41,18 +41,21 @@ type stdout struct {
 	err error
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It escapes control characters, because states and reports quote servers.
 func (o *stdout) Write(p []byte) (int, error) {
-	n, err := 0, error(syscall.EBADF)
+	err := error(syscall.EBADF)
 	if !wasClosed(o.File) {
-		n, err = o.File.Write(p)
+		_, err = o.File.WriteString(printable(string(p)))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
 		o.err = err
 	}
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // failed returns the first error.

@@ -33,7 +33,10 @@ or on stdin. The exit status is 76 if the lock is not held any more.
 			}
 			return o.withClient(std, func(ctx context.Context, c *lock.Client) error {
 				held, err := c.Resume(ctx, handle)
-				if err != nil {
+				switch {
+				case errors.Is(err, lock.ErrBadExport):
+					return usageError{"release: the text in " + handleEnv + " or on stdin is no handle of leasewheel acquire, or is damaged"}
+				case err != nil:
 					return err
 				}
 				return held.Unlock(ctx)
@@ -145,7 +148,7 @@ func (o *connection) watch(ctx context.Context, prefix string, interval time.Dur
 	}
 	defer func() { _ = client.shut() }()
 	var show watchScreen
-	show.w, show.terminal = std.out, isTerminal(std.out.File)
+	show.w, show.raw, show.terminal = std.out, std.out.File, isTerminal(std.out.File)
 	for {
 		states, err := statesOf(ctx, client.Client, prefix)
 		if ctx.Err() != nil {
@@ -154,7 +157,9 @@ func (o *connection) watch(ctx context.Context, prefix string, interval time.Dur
 		if err != nil && !errors.Is(err, lock.ErrUnavailable) {
 			return err
 		}
-		show.update(states, err, time.Now())
+		if err := whileNot(ctx, func() error { show.update(states, err, time.Now()); return std.out.failed() }); err != nil {
+			return err
+		}
 		if err := sleep(interval)(ctx); err != nil {
 			return err
 		}
@@ -164,6 +169,7 @@ func (o *connection) watch(ctx context.Context, prefix string, interval time.Dur
 // watchScreen shows the locks as a table, or the changes as lines.
 type watchScreen struct {
 	w        io.Writer
+	raw      io.Writer // without escapes
 	terminal bool
 	last     map[string]string // what was shown of each key
 	failed   bool
@@ -172,9 +178,10 @@ type watchScreen struct {
 // update shows the locks, or why they are not known.
 func (s *watchScreen) update(states []lockState, err error, now time.Time) {
 	if s.terminal {
-		fmt.Fprintf(s.w, "\x1b[H\x1b[2J%s  %d locks\n\n", now.Format(time.TimeOnly), len(states))
+		fmt.Fprint(s.raw, "\x1b[H\x1b[2J")
+		fmt.Fprintf(s.w, "%s  %d locks\n\n", now.Format(time.TimeOnly), len(states))
 		if err != nil {
-			fmt.Fprintln(s.w, err)
+			fmt.Fprintln(s.w, errorText(err))
 			return
 		}
 		printTable(s.w, states)
@@ -183,7 +190,7 @@ func (s *watchScreen) update(states []lockState, err error, now time.Time) {
 	at := now.Format(time.RFC3339)
 	if err != nil {
 		if !s.failed {
-			fmt.Fprintf(s.w, "%s %v\n", at, err)
+			fmt.Fprintf(s.w, "%s %s\n", at, errorText(err))
 		}
 		s.failed = true
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -93,7 +94,12 @@ func (o *runOptions) define(f *flag.FlagSet) {
 	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before; for a lock with one holder")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
-	f.IntVar(&o.permits, "permits", 0, "`number` of holders at a time: a semaphore; all holders give the same number")
+	f.Func("permits", "`number` of holders at a time: a semaphore; all holders give the same number", func(text string) (err error) {
+		if o.permits, err = strconv.Atoi(text); err != nil || o.permits < 1 || o.permits > lock.MaxPermits {
+			return fmt.Errorf("it must be 1 to %d", lock.MaxPermits)
+		}
+		return nil
+	})
 }
 
 // check returns the error of a wrong flag.
@@ -114,7 +120,7 @@ func (o *taskOptions) check() error {
 
 func (o *runOptions) check() error {
 	kinds := 0
-	for _, set := range []bool{o.read, o.write, o.permits != 0} {
+	for _, set := range []bool{o.read, o.write, o.permits > 0} {
 		if set {
 			kinds++
 		}
@@ -124,8 +130,6 @@ func (o *runOptions) check() error {
 		return usageError{"-read, -write and -permits exclude each other"}
 	case kinds > 0 && o.minHold != 0:
 		return usageError{"-min-hold is for a lock with one holder, not for -read, -write and -permits"}
-	case o.permits < 0 || o.permits > lock.MaxPermits:
-		return usageError{fmt.Sprintf("-permits must be 1 to %d, got %d", lock.MaxPermits, o.permits)}
 	}
 	if err := o.waitOptions.check(); err != nil {
 		return err
@@ -196,18 +200,22 @@ func (o *runOptions) acquire(t *task, caught *signals) (*lockClient, *lock.Held,
 		return nil, nil, err
 	}
 	options.MinHold = o.minHold
-	return o.lock(options, t.std, caught, o.of)
+	return o.lock(options, t.std, caught, &o.waitOptions, o.of)
 }
 
-// lock connects and waits for the lock that of returns. A signal ends both.
-func (o *connection) lock(options lock.Options, std streams, caught *signals, of func(*lock.Client) lock.Locker) (*lockClient, *lock.Held, error) {
+// lock connects and waits for the lock that of returns. A signal ends both, and so does the time of the flags.
+func (o *connection) lock(
+	options lock.Options, std streams, caught *signals, wait *waitOptions, of func(*lock.Client) lock.Locker,
+) (*lockClient, *lock.Held, error) {
 	var client *lockClient
 	var held *lock.Held
 	err := caught.during(func(ctx context.Context) (err error) {
-		if client, err = o.client(ctx, std, options); err != nil {
+		limited, cancel := wait.within(ctx)
+		defer cancel()
+		if client, err = o.client(limited, std, options); err != nil {
 			return err
 		}
-		held, err = of(client.Client).Lock(ctx)
+		held, err = wait.acquire(ctx, limited, of(client.Client))
 		return err
 	})
 	if err == nil {
@@ -217,28 +225,27 @@ func (o *connection) lock(options lock.Options, std streams, caught *signals, of
 		_ = held.Unlock(context.Background())
 	}
 	if client != nil {
-		_ = client.shut() // leaves the queue
+		_ = client.shutWithin(leaveTimeout)
 	}
 	return nil, nil, err
 }
 
 // of returns the lock that the flags describe.
 func (o *runOptions) of(c *lock.Client) lock.Locker {
-	var l lock.Locker = c.Mutex(o.key)
 	switch {
 	case o.read:
-		l = c.RWMutex(o.key).RLocker()
+		return c.RWMutex(o.key).RLocker()
 	case o.write:
-		l = c.RWMutex(o.key)
+		return c.RWMutex(o.key)
 	case o.permits > 0:
-		l = c.Semaphore(o.key, o.permits)
+		return c.Semaphore(o.key, o.permits)
 	}
-	return o.bound(l)
+	return c.Mutex(o.key)
 }
 
 // failStart prints that a program cannot be started and returns the exit status.
 func failStart(std streams, err error) int {
-	fmt.Fprintln(std.err, "leasewheel:", err)
+	fmt.Fprintln(std.err, "leasewheel:", errorText(err))
 	var start startError
 	if errors.As(err, &start) {
 		return start.code()
@@ -253,7 +260,7 @@ func release(client *lockClient, held *lock.Held, result outcome, std streams) i
 		err = closeErr
 	}
 	if err != nil && !errors.Is(err, lock.ErrLost) {
-		fmt.Fprintln(std.err, "leasewheel: the command has ended, but the release of its lock is not confirmed:", err)
+		fmt.Fprintln(std.err, "leasewheel: the command has ended, but the release of its lock is not confirmed:", errorText(err))
 	}
 	return result.code
 }

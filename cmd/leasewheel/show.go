@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -98,12 +100,27 @@ func (o *showOptions) defineJSON(f *flag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print JSON")
 }
 
-// printJSON prints a value as JSON.
+// printJSON prints a value as JSON, with escapes for all that could control a terminal.
 func printJSON(w io.Writer, value any) error {
-	e := json.NewEncoder(w)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(value)
+	if err := e.Encode(value); err != nil {
+		return err
+	}
+	var escaped []byte
+	for _, r := range b.String() {
+		if !isControl(r) {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+	}
+	_, err := w.Write(escaped)
+	return err
 }
 
 // withClient calls f with a client that takes no locks.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,9 +71,10 @@ func newTask(args []string, std streams) (*task, error) {
 	return &task{path: path, args: args, std: std}, nil
 }
 
-// environment returns the environment of the command.
+// environment returns the environment of the command. The handle of another lock is a secret that it does not need.
 func environment(held *lock.Held) []string {
-	return append(os.Environ(),
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, handleEnv+"=") })
+	return append(inherited,
 		"LEASEWHEEL_KEY="+held.Key(),
 		"LEASEWHEEL_TOKEN="+strconv.FormatUint(held.Token(), 10))
 }
@@ -87,7 +89,7 @@ func (t *task) run(held *lock.Held, caught *signals) outcome {
 	defer caught.catchLess()
 	p, err := t.start(environment(held))
 	if err != nil {
-		fmt.Fprintln(t.std.err, "leasewheel:", err)
+		fmt.Fprintln(t.std.err, "leasewheel:", errorText(err))
 		var failed startError
 		if errors.As(err, &failed) {
 			return outcome{code: failed.code()}
@@ -114,7 +116,7 @@ func (t *task) budget(lost error) time.Duration {
 
 // describe prints why the lock was lost.
 func (t *task) describe(key string, lost error, doing string) {
-	fmt.Fprintf(t.std.err, "leasewheel: lost the lock %q: %v; %s\n", key, lossText(lost), doing)
+	fmt.Fprintf(t.std.err, "leasewheel: lost the lock %q: %v; %s\n", key, oneLine(lossText(lost)), doing)
 	var why *renewal.LostError
 	if t.debug && errors.As(lost, &why) {
 		fmt.Fprintln(t.std.err, strings.TrimRight(why.Story().String(), "\n"))

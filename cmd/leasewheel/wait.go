@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -39,15 +40,40 @@ func (o *waitOptions) check() error {
 	return nil
 }
 
-// bound returns the lock with the wait of the flags.
-func (o *waitOptions) bound(l lock.Locker) lock.Locker {
-	switch {
-	case o.try:
-		return lock.WaitAtMost(l, 0)
-	case o.wait >= 0:
-		return lock.WaitAtMost(l, o.wait)
+// limit returns the time for the connection and the wait together, below 0 if there is none.
+func (o *waitOptions) limit() time.Duration {
+	if o.try || o.wait == 0 {
+		return tryTimeout
 	}
-	return l
+	return o.wait
+}
+
+// within returns a context with that time.
+func (o *waitOptions) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.limit() < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, o.limit(), noAnswerError(o.limit()))
+}
+
+// acquire waits for the lock until caller ends, or until the time of a context that within has made from it is over.
+func (o *waitOptions) acquire(caller, limited context.Context, l lock.Locker) (*lock.Held, error) {
+	deadline, ok := limited.Deadline()
+	if !ok {
+		return l.Lock(caller)
+	}
+	left := time.Until(deadline).Round(time.Millisecond)
+	switch {
+	case left <= 0:
+		return nil, noAnswerError(o.limit())
+	case !o.try && o.wait > 0:
+		return lock.WaitAtMost(l, left).Lock(caller)
+	}
+	held, err := l.TryLock(limited)
+	if err != nil && !time.Now().Before(deadline) { // the lock may be free
+		err = noAnswerError(o.limit())
+	}
+	return held, err
 }
 
 // failed prints why there is no lock and returns the exit status.
@@ -57,7 +83,7 @@ func (o *waitOptions) failed(std streams, err error) int {
 		return endOf(std, err)
 	}
 	if !o.quiet {
-		fmt.Fprintln(std.err, "leasewheel:", err)
+		fmt.Fprintln(std.err, "leasewheel:", errorText(err))
 	}
 	return o.status
 }
