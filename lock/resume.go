@@ -36,7 +36,8 @@ import (
 // again.
 //
 // The error is ErrNotHeld if the store says that the lease is not held any more, or never was
-// in this store; it was released, lost, or taken away. It is ErrBadExport for a string that was
+// in this store; it was released, lost, or taken away, or its writer has become a reader since
+// Export. It is ErrBadExport for a string that was
 // cut off or changed, before any IO; ErrUnavailable if the store gave no answer, of which one
 // failure is tolerated; ErrClosed; the cause of ctx if that ended; and errors.ErrUnsupported if
 // the store cannot resume leases, or if this client has a MinHold and the lease is of a kind that
@@ -103,7 +104,7 @@ func (c *Client) resume(ctx context.Context, e *exportedLease) (*Held, error) {
 		switch {
 		case failure == nil:
 			return held, nil
-		case errors.Is(failure, ErrNotHeld), errors.Is(failure, errNotWatched), errors.Is(failure, ErrClosed):
+		case errors.Is(failure, ErrNotHeld), errors.Is(failure, errNotWatched), errors.Is(failure, ErrClosed), errors.Is(failure, errCannotExport):
 			return nil, failure
 		}
 		err = failure
@@ -131,13 +132,17 @@ func (c *Client) tryResume(ctx context.Context, lease driver.Lease, minHold time
 	return c.register(resumed, resumed.Sent)
 }
 
-// askResume calls Resume of the store, or Renew if the store has none.
+// askResume calls Resume of the store, or Renew if the store has none. Renew does not tell whether
+// a writer has become a reader since Export.
 func (c *Client) askResume(ctx context.Context, lease driver.Lease) (driver.Lease, error) {
 	if resumer, ok := c.store.(driver.Resumer); ok {
 		resumed, err := resumer.Resume(ctx, lease)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return resumed, err
 		}
+	}
+	if lease.Mode == driver.Write {
+		return lease, errCannotExport
 	}
 	var out [1]renewal.Outcome
 	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])

@@ -28,7 +28,8 @@ func (b *bench) other(o *lock.Options) *lock.Client {
 	c, err := lock.New(struct { // it does not close the store
 		driver.Store
 		driver.Exporter
-	}{all, all.(driver.Exporter)}, o)
+		driver.Resumer
+	}{all, all.(driver.Exporter), all.(driver.Resumer)}, o)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
@@ -395,5 +396,27 @@ func TestHooksSeeAResumedLock(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotHeld)
 		require.NoError(t, c.Close(ctx))
 		assert.Equal(t, []lock.Outcome{lock.OutcomeAcquired, lock.OutcomeDetached, lock.OutcomeAcquired, lock.OutcomeUnlocked, lock.OutcomeError}, seen)
+	})
+}
+
+// A store that is no Resumer cannot tell that a writer has become a reader.
+func TestAWriterNeedsAStoreThatComparesModes(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		ctx := context.Background()
+		all := driver.Observe(b.mem, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
+		c, err := lock.New(struct {
+			driver.Store
+			driver.Exporter
+		}{all, all.(driver.Exporter)}, nil)
+		require.NoError(t, err)
+		w, err := b.RWMutex("k").Lock(ctx)
+		require.NoError(t, err)
+		text := export(t, w)
+		_, err = c.Resume(ctx, text)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		r, err := b.RWMutex("k").Downgrade(ctx, w)
+		require.NoError(t, err)
+		require.NoError(t, resume(t, c, export(t, r)).Unlock(ctx))
+		require.NoError(t, c.Close(ctx))
 	})
 }

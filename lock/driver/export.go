@@ -23,14 +23,21 @@ type Exporter interface {
 }
 
 // Resumer is implemented by a Store for which a lease that another process takes over is more than
-// one more renewal: its replicas confirm an acquisition, for example, and Resume is one.
+// one more renewal: the holder may have changed the lease since Export, or replicas confirm an
+// acquisition. An Exporter with the mode Write must be a Resumer, because the client refuses to
+// resume its writers otherwise.
 type Resumer interface {
 	// Resume renews a lease that Import has returned, as Renew does, and then does what Acquire
 	// does after a grant. It returns the lease with Sent, and with Replicas if they were asked.
 	//
-	// The error is ErrNotHeld if the lease is not held, and a *ReplicasError if too few replicas
-	// have confirmed it. After any error the lease may have been renewed. The client never
-	// releases it then, because it still belongs to the process that has exported it. If Resume
-	// returns errors.ErrUnsupported, the client calls Renew.
+	// In one step with the renewal, Resume compares the lease with what the server has. The error
+	// is ErrNotHeld, and nothing is renewed, if the lease is not held, or has another Mode, or
+	// another number of permits or members. A Read may be a Write on the server. A Write that is a
+	// Read on the server was exported before a Downgrade.
+	//
+	// The error is a *ReplicasError if too few replicas have confirmed the lease. After any other
+	// error than ErrNotHeld the lease may have been renewed. The client never releases it then,
+	// because it still belongs to the process that has exported it. If Resume returns
+	// errors.ErrUnsupported, the client calls Renew, except in mode Write.
 	Resume(ctx context.Context, l Lease) (Lease, error)
 }

@@ -3,6 +3,7 @@ package locktest
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -146,6 +147,126 @@ var resuming = []testCase{
 			require.ErrorIs(f, err, driver.ErrNotHeld, mode)
 		}
 	})},
+	{name: "S1_a_string_is_no_right_to_what_its_handle_has_given_up", needs: needsModes(driver.Read, driver.Write), run: exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+		c := f.newClient()
+		for i, end := range []func(h *lock.Held) error{(*lock.Held).Err, (*lock.Held).Detach, (*lock.Held).Detach} {
+			rw := c.RWMutex(f.prefix + strconv.Itoa(i))
+			w := f.lock(rw)
+			writer, err := w.Export()
+			require.NoError(f, err)
+			if i == 2 { // the string outlives a Resume
+				again, err := other.Resume(f.ctx, writer)
+				require.NoError(f, err)
+				require.NoError(f, again.Detach())
+			}
+			r, err := rw.Downgrade(f.ctx, w)
+			require.NoError(f, err)
+			reader, err := r.Export()
+			require.NoError(f, err)
+			require.NoError(f, end(r))
+			second := f.lock(rw.RLocker())
+			_, err = other.Resume(f.ctx, writer)
+			require.ErrorIs(f, err, lock.ErrNotHeld, "a reader is no writer")
+			resumed, err := other.Resume(f.ctx, reader)
+			require.NoError(f, err)
+			assert.Equal(f, w.Token(), resumed.Token())
+			third := f.lock(rw.RLocker())
+			require.NoError(f, second.Err())
+			for _, h := range []*lock.Held{resumed, second, third} {
+				require.NoError(f, h.Unlock(f.ctx))
+			}
+			require.NoError(f, f.lock(rw).Unlock(f.ctx))
+		}
+	})},
+	{name: "S1_a_lease_is_resumed_as_what_the_store_has", needs: needsModes(driver.Read, driver.Write), run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
+		resumer := withoutClose(f.store).(driver.Resumer)
+		resume := func(l driver.Lease, change func(l *driver.Lease)) error {
+			bare := driver.Lease{Request: l.Request, Token: l.Token}
+			change(&bare)
+			imported, err := f.store.(driver.Exporter).Import(bare, nil)
+			require.NoError(f, err)
+			_, err = resumer.Resume(f.ctx, imported)
+			return err
+		}
+		as := func(m driver.Mode) func(l *driver.Lease) { return func(l *driver.Lease) { l.Mode = m } }
+		with := func(a driver.Attrs) func(l *driver.Lease) { return func(l *driver.Lease) { l.Attrs = &a } }
+
+		w := f.acquire(f.write("k"))
+		require.NoError(f, resume(w, as(driver.Write)))
+		require.NoError(f, resume(w, as(driver.Read)), "a writer may read")
+		turned := w.Request
+		turned.Mode = driver.Read
+		r := f.acquire(turned)
+		require.ErrorIs(f, resume(w, as(driver.Write)), driver.ErrNotHeld)
+		require.NoError(f, resume(r, as(driver.Read)))
+		assert.Equal(f, []outcome{renewed, renewed}, f.renew(r, w), "renewals claim nothing")
+
+		for _, mode := range f.Modes {
+			switch mode {
+			case driver.Permit:
+				p := f.acquire(f.permits("p", 3, 2))
+				require.NoError(f, resume(p, as(driver.Permit)))
+				require.ErrorIs(f, resume(p, with(driver.Attrs{Limit: 3, Permits: 3})), driver.ErrNotHeld)
+				require.ErrorIs(f, resume(p, as(driver.Read)), driver.ErrNotHeld)
+			case driver.Members:
+				b := f.acquire(f.batch("b", "x", "y"))
+				require.NoError(f, resume(b, as(driver.Members)))
+				require.ErrorIs(f, resume(b, with(driver.Attrs{Members: []string{"x", "y", "z"}})), driver.ErrNotHeld)
+			}
+		}
+	})},
+	{name: "what_changes_a_handle_leaves_its_string_of_use", run: exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+		c := f.newClient()
+		h := f.lock(c.Mutex(f.prefix + "k"))
+		secret, err := h.Export()
+		require.NoError(f, err)
+		longer := f.TTL + f.TTL/2
+		if limits := driver.LimitsOf(f.store); limits.Check(longer) == nil {
+			require.NoError(f, h.Renew(f.ctx, longer))
+		}
+		for range 2 {
+			r, err := other.Resume(f.ctx, secret)
+			require.NoError(f, err)
+			assert.Equal(f, h.Token(), r.Token())
+			require.NoError(f, r.Detach())
+			require.ErrorIs(f, r.Detach(), lock.ErrDetached)
+		}
+		require.NoError(f, h.Detach())
+		last, err := other.Resume(f.ctx, secret)
+		require.NoError(f, err)
+		require.NoError(f, last.Unlock(f.ctx))
+		_, err = other.Resume(f.ctx, secret)
+		require.ErrorIs(f, err, lock.ErrNotHeld)
+
+		election := c.Election(f.prefix+"election", "old")
+		leader, err := election.Campaign(f.ctx)
+		require.NoError(f, err)
+		secret, err = leader.Export()
+		require.NoError(f, err)
+		if err := election.Proclaim(f.ctx, leader, "new"); !errors.Is(err, errors.ErrUnsupported) {
+			require.NoError(f, err)
+		}
+		r, err := other.Resume(f.ctx, secret)
+		require.NoError(f, err)
+		assert.Equal(f, leader.Token(), r.Token())
+		require.NoError(f, r.Unlock(f.ctx))
+	})},
+	{name: "H1_a_string_does_not_shorten_a_MinHold", run: ifKeeper(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+		c := f.newClient().With(lock.Terms{MinHold: f.TTL})
+		locks := map[driver.Mode]lock.Locker{driver.Exclusive: c.Mutex(f.prefix + driver.Exclusive.String())}
+		if slices.Contains(f.keptModes(), driver.Members) {
+			locks[driver.Members] = c.Batch(f.prefix+driver.Members.String(), "a", "b")
+		}
+		for mode, l := range locks {
+			h := f.lock(l)
+			secret, err := h.Export()
+			require.NoError(f, err)
+			require.NoError(f, h.Unlock(f.ctx))
+			_, err = other.Resume(f.ctx, secret)
+			require.ErrorIs(f, err, lock.ErrNotHeld, mode)
+			assert.Greater(f, f.left(f.against(mode, mode.String())), f.TTL/2, mode)
+		}
+	}))},
 	{name: "an_export_keeps_its_store", run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
 		l := f.acquire(f.request("k"))
 		exporter := f.store.(driver.Exporter)

@@ -122,7 +122,8 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	return nil
 }
 
-// Resume implements [driver.Resumer]. Replicas confirm the renewal if they confirm acquisitions.
+// Resume implements [driver.Resumer]. The scripts compare the mode, and the limit and the number of
+// permits or members, with what the lock has. Replicas confirm the renewal if they confirm acquisitions.
 // Only ctx bounds it, as a renewal.
 func (s *Store) Resume(ctx context.Context, l driver.Lease) (driver.Lease, error) {
 	if err := s.resume(ctx, &l); err != nil {
@@ -161,6 +162,7 @@ func (s *Store) renewConfirmed(ctx context.Context, l *driver.Lease) (outcome re
 	f.acks = s.replicas.Count > 0
 	sent := time.Now()
 	f.load(s, []driver.Lease{*l})
+	f.claim(l)
 	f.run(ctx, s, out[:])
 	acked, err := f.acked, f.err
 	f.reset()

@@ -56,6 +56,20 @@ func requestArgs(r *driver.Request) (count, packed string) {
 	return strconv.Itoa(r.Limit()), ""
 }
 
+// claim makes a renewal of one lease fail if the lock says less than the lease: its holder may have
+// become a reader since the lease was exported. The renewals of a holder claim nothing, because
+// those of a writer may be executed after its Downgrade.
+func (f *renewCall) claim(l *driver.Lease) {
+	for i := range f.items {
+		if it := &f.items[i]; it.shared {
+			count, _ := requestArgs(&l.Request)
+			claimed := *it.leaseState
+			claimed.value += " " + modes[l.Mode] + count
+			it.leaseState = &claimed
+		}
+	}
+}
+
 // checkArgs refuses limits and members that no shared lock allows.
 func checkArgs(r *driver.Request) error {
 	switch {

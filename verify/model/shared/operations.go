@@ -15,6 +15,7 @@ type comparison struct {
 	rng       *rand.Rand
 	terms     *rand.Rand // changed TTLs and numbers of permits
 	keeps     *rand.Rand // how long released batches keep their members taken
+	claims    *rand.Rand // which renewals are those of a client that takes the lease over
 	reference *reference
 	server    *server
 
@@ -62,6 +63,7 @@ func runComparison(s *server, seed uint64, requests int, c *counts) error {
 		rng:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a seed names a game
 		terms:     rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a seed names a game
 		keeps:     rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // a seed names a game
+		claims:    rand.New(rand.NewPCG(seed, 3)), //nolint:gosec // a seed names a game
 		reference: newReference(start),
 		server:    s,
 		counts:    c,
@@ -210,15 +212,19 @@ func (g *comparison) renew(c *client) error {
 	if g.terms.IntN(3) == 0 {
 		r.ttl = randomTTL(g.terms) // the holder has changed the TTL
 	}
-	want := g.reference.renew(c.owner, token, r.ttl)
+	claim := ""
+	if g.claims.IntN(2) == 0 { // another client takes the lease over, perhaps with an old string
+		claim = r.claim()
+	}
+	want := g.reference.renew(c.owner, token, r.ttl, claim)
 	var got bool
 	var err error
 	if g.renewals++; g.renewals%2 == 0 {
-		g.tracef("renew %s %d for %d key by key", c.owner, token, r.ttl)
-		got, err = g.server.renewByKey(r, token)
+		g.tracef("renew %s %d for %d key by key, claim %q", c.owner, token, r.ttl, claim)
+		got, err = g.server.renewByKey(r, token, claim)
 	} else {
-		g.tracef("renew %s %d for %d", c.owner, token, r.ttl)
-		got, err = g.server.renew(c.owner, token, r.ttl)
+		g.tracef("renew %s %d for %d, claim %q", c.owner, token, r.ttl, claim)
+		got, err = g.server.renew(c.owner, token, r.ttl, claim)
 	}
 	switch {
 	case err != nil:

@@ -1,6 +1,9 @@
 package shared
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Modes in the scripts.
 const (
@@ -24,6 +27,20 @@ type request struct {
 
 // wanted returns the number of permits.
 func (a request) wanted() int { return max(a.permits, 1) }
+
+// count returns the argument of the scripts that depends on the mode.
+func (a request) count() string {
+	switch {
+	case a.mode == members:
+		return strconv.Itoa(len(a.members))
+	case a.permits > 1:
+		return strconv.Itoa(a.limit) + "/" + strconv.Itoa(a.permits)
+	}
+	return strconv.Itoa(a.limit)
+}
+
+// claim returns what a client that takes over the lease of a request says of it.
+func (a request) claim() string { return string(a.mode) + a.count() }
 
 func (a request) family() byte {
 	if a.mode == write {
@@ -306,10 +323,16 @@ func (r *reference) leaseOf(owner string) *lease {
 	return r.leases[owner]
 }
 
-func (r *reference) renew(owner string, token uint64, ttl int64) bool {
+// renew renews a lease. A client that takes a lease over claims what its string says.
+func (r *reference) renew(owner string, token uint64, ttl int64, claim string) bool {
 	r.expire()
 	l := r.leases[owner]
 	if l == nil || l.token != token || l.kept {
+		return false
+	}
+	reader := l.request
+	reader.mode = read
+	if claim != "" && claim != l.claim() && (l.mode != write || claim != reader.claim()) {
 		return false
 	}
 	l.end = max(l.end, r.expiryIn(ttl))

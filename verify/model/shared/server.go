@@ -126,18 +126,12 @@ func keysFor(owner string) []string {
 
 // acquire requests a lock, without the members if they are unsent.
 func (s *server) acquire(a request, unsent bool) (reply, error) {
-	count, packed := strconv.Itoa(a.limit), strings.Join(strings.Split(a.members, ""), "\n")
-	switch {
-	case a.mode == members:
-		count = strconv.Itoa(len(a.members))
-	case a.permits > 1:
-		count += "/" + strconv.Itoa(a.permits)
-	}
+	packed := strings.Join(strings.Split(a.members, ""), "\n")
 	if unsent {
 		packed = ""
 	}
 	v, err := s.acquireScript.Run(context.Background(), s.rdb, keysFor(a.owner),
-		a.owner, a.ttl, a.place, memory, string(a.mode), count, "of "+a.owner, packed).Slice()
+		a.owner, a.ttl, a.place, memory, string(a.mode), a.count(), "of "+a.owner, packed).Slice()
 	switch {
 	case err != nil && strings.Contains(err.Error(), "WRONGTYPE"):
 		return reply{code: 2}, nil
@@ -166,20 +160,25 @@ func (s *server) release(owner string, tombstone, keep int64) (int, error) {
 	return s.releaseScript.Run(context.Background(), s.rdb, keysFor(owner), args...).Int()
 }
 
-func (s *server) renew(owner string, token uint64, ttl int64) (bool, error) {
-	lost, err := s.renewScript.Run(context.Background(), s.rdb, []string{keys[0], keys[4], keys[5]}, ttl, fmt.Sprint(owner, " ", token)).Slice()
+func (s *server) renew(owner string, token uint64, ttl int64, claim string) (bool, error) {
+	lost, err := s.renewScript.Run(context.Background(), s.rdb, []string{keys[0], keys[4], keys[5]}, ttl, renewal(owner, token, claim)).Slice()
 	return len(lost) == 0, err
+}
+
+// renewal returns the argument of the scripts that names a lease.
+func renewal(owner string, token uint64, claim string) string {
+	return strings.TrimRight(fmt.Sprint(owner, " ", token)+" "+claim, " ")
 }
 
 // renewByKey renews key by key, as the store does while the keys are on two cluster
 // nodes.
-func (s *server) renewByKey(a request, token uint64) (bool, error) {
+func (s *server) renewByKey(a request, token uint64, claim string) (bool, error) {
 	steps := []struct{ key, which string }{{keys[4], "r"}, {keys[5], "k"}, {keys[0], "h"}}
 	if a.mode != members {
 		steps = slices.Delete(steps, 1, 2)
 	}
 	for _, step := range steps {
-		lost, err := s.stepScript.Run(context.Background(), s.rdb, []string{step.key}, a.ttl, fmt.Sprint(a.owner, " ", token), step.which).Slice()
+		lost, err := s.stepScript.Run(context.Background(), s.rdb, []string{step.key}, a.ttl, renewal(a.owner, token, claim), step.which).Slice()
 		if err != nil || len(lost) > 0 && step.which != "k" {
 			return false, err
 		}
