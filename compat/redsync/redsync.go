@@ -114,7 +114,10 @@ func WithTimeoutFactor(factor float64) Option {
 }
 
 // WithGenValueFunc sets a function that returns the value of the key for each Lock. Values must
-// be unique: two mutexes with the same value release and extend each other's lock. The error of
+// be unique: two mutexes with the same value release and extend each other's lock. A program with a
+// stable value, such as the name of its host, is locked out by its own crash until the key expires: to
+// get its lock back at once, it gives that value to WithValue and calls Extend, with
+// WithSetNXOnExtend if the key may be gone, before it calls Lock. The error of
 // the function is that of Lock. The default is 16 random bytes in base64.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 	return OptionFunc(func(m *Mutex) { m.genValue = genValueFunc })

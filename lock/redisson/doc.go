@@ -36,7 +36,7 @@
 //
 // A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
 // has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
-// see [driver.Unordered]. If waiters get the lock only when leases end, compare [Options.Sharding] with
+// see [driver.Unordered]. RSpinLock and RSemaphore are not served: they poll, or have no leases. If waiters get the lock only when leases end, compare [Options.Sharding] with
 // the setting of the JVMs.
 //
 // # Fair locks
@@ -86,8 +86,9 @@
 //
 // # Rights
 //
-// A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, SUBSCRIBE or
-// SSUBSCRIBE, PING, PUBSUB on a cluster, and those of the scripts.
+// A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, SUBSCRIBE,
+// UNSUBSCRIBE, SSUBSCRIBE, SUNSUBSCRIBE, PING, PUBSUB on a cluster, and those of the scripts. Without
+// the right to unsubscribe, each wait costs a connection.
 //
 // [protocol]: https://github.com/leasewheel/leasewheel/blob/main/docs/PROTOCOL.md#foreign-protocols
 package redisson

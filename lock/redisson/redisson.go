@@ -82,7 +82,8 @@ type Options struct {
 	// Redisson. Default none: the key is the name.
 	Prefix string
 
-	// Sharding must be as in the Config of Redisson. Otherwise a release wakes only the waiters that
+	// Sharding must be as in the Config of Redisson: ShardingOff before release 3.22, ShardingAuto
+	// from 3.22 to 3.28, and from 3.29 on as ShardedSubscriptionMode of the JVMs. Otherwise a release wakes only the waiters that
 	// have made the same choice, and others wait until the lease ends. It has no effect without a
 	// cluster. Default ShardingAuto.
 	Sharding Sharding

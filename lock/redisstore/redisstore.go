@@ -53,8 +53,9 @@ type Options struct {
 	// from its waiter. A waiter polls three times in that time. Place is the longest time
 	// for which dead waiters delay the ones behind them. A handed-over lock starts with the
 	// rest of its place; its first renewal comes when a quarter of that rest has passed.
-	// Default a third of the TTL, within 3 to 10 s. The store keeps it between a tenth
-	// of the TTL and the TTL. Clients may use different values.
+	// Default a third of the TTL, within 3 to 10 s. The store keeps it between the TTL and
+	// a tenth of it or 10 s, whichever is less. If it is below a tenth of the TTL, a lock that is
+	// handed over takes a third script, which gives it its TTL. Clients may use different values.
 	Place time.Duration
 
 	// PoolSize bounds the connections for acquires and releases, which are opened when
@@ -222,7 +223,11 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		}
 		return lease, nil
 	case taken:
-		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
+		held := &driver.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
+		if members := r.Members(); answer.member > 0 && answer.member <= int64(len(members)) {
+			held.Member = members[answer.member-1]
+		}
+		return driver.Lease{}, held
 	default:
 		return driver.Lease{}, errGivenUp
 	}

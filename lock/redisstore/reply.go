@@ -35,6 +35,7 @@ type acquired struct {
 	token     uint64        // of the holder, or of the grant
 	head      bool          // if taken: the owner is first in the queue
 	expiresIn time.Duration // if taken; 0 if the server cannot tell
+	member    int64         // if taken: the number of a member that is taken, from 1; 0 if the server does not tell
 	sent      time.Time     // an instant before the request was sent
 }
 
@@ -63,13 +64,17 @@ func parseAcquired(reply any) (acquired, error) {
 		return a, nil
 	case a.verdict == granted && len(items) == 2:
 		a.token, ok = parseToken(items[1])
-	case a.verdict == taken && len(items) == 4:
+	case a.verdict == taken && (len(items) == 4 || len(items) == 5):
 		var okToken, okExpiry bool
 		a.token, okToken = parseToken(items[1])
 		a.expiresIn, okExpiry = parseExpiry(items[2])
 		head, okHead := items[3].(int64)
 		a.head = head == 1
 		ok = okToken && okExpiry && okHead && (head == 0 || head == 1)
+		if ok && len(items) == 5 {
+			a.member, ok = items[4].(int64)
+			ok = ok && a.member >= 1 && a.member <= driver.MaxMembers
+		}
 	default:
 		ok = false
 	}

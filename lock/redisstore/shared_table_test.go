@@ -99,7 +99,7 @@ func (c *sharedTable) refused(a acquireArgs) (ms int64) {
 func (c *sharedTable) takenFor(a acquireArgs, place int) (token string, ms int64, head bool) {
 	c.Helper()
 	v := c.acquire(a, place)
-	require.Len(c, v, 4, "%v", v)
+	require.GreaterOrEqual(c, len(v), 4, "%v", v) // a fifth is the member that is taken
 	require.EqualValues(c, taken, v[0])
 	return v[1].(string), v[2].(int64), v[3].(int64) == 1
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,15 +89,19 @@ func (s *Store) wait(ctx context.Context, r driver.Request) (lease driver.Lease,
 	return w.lease, !w.lastAnswer.IsZero(), w.err
 }
 
-// place returns the length of a place in the queue of a lock with this TTL. It is at
-// least a tenth of the TTL, so that a handed-over lock outlasts the client's margin.
+// place returns the length of a place in the queue of a lock with this TTL. Unless
+// Options.Place is longer, it is at most maxPlace, because dead waiters delay others for so long.
 func (s *Store) place(ttl time.Duration) time.Duration {
 	place := s.placeFor
 	if place == 0 {
 		place = min(max(ttl/3, minPlace), maxPlace)
 	}
-	return min(max(place, ttl/10), ttl).Truncate(time.Millisecond)
+	return min(max(place, min(ttl/10, maxPlace)), ttl).Truncate(time.Millisecond)
 }
+
+// outlasts reports whether a lock that was handed over, for the rest of a place, outlasts the
+// margin of a client. A poll must give a shorter one the full TTL first.
+func (w *waiter) outlasts() bool { return w.place >= w.request.TTL/10 }
 
 // waitState is the state of a waiter. Only this file changes it. A cell
 // without a state leaves the state as it is.
@@ -107,13 +112,14 @@ func (s *Store) place(ttl time.Duration) time.Duration {
 //	answer: refused, permanent err  failed                        failed
 //	request failed                  retry once, then failed       retry; failed after a place without an answer
 //	timer                           send a poll                   send a poll; failed if no answer for too long
-//	signal, new token, early        granted                       granted
+//	signal, new token, early        granted, or poll for a short place                       granted
 //	signal, new token, late         poll, now or after an answer  poll, now or after an answer
 //	token 0, or signals missed      poll, now or after an answer  poll, now or after an answer
 //	signal, old token               ignore                        ignore
 //	ctx ended, store closed         failed                        failed
 //
-// "Early" is the first half of the place. The states granted and failed are final.
+// "Early" is the first half of the place. A place is short below a tenth of the TTL. The states
+// granted and failed are final.
 //
 // The drawing shows the head of a queue. Its poll p0 takes a place, and p1 extends it.
 // At r the holder releases the lock, which goes to the head for the rest of the place.
@@ -152,6 +158,7 @@ type waiter struct {
 	answers   chan reply  // of polls
 	pollAgain bool        // send a poll after the next answer
 	failures  int         // of requests in a row
+	failure   error       // of the last of them
 
 	lastSent   time.Time     // when the latest request was sent
 	lastAnswer time.Time     // when the latest answer came
@@ -258,7 +265,7 @@ func (w *waiter) onAnswer(r reply) {
 		w.fail(errGivenUp)
 		return
 	}
-	w.failures = 0
+	w.failures, w.failure = 0, nil
 	w.maxToken = max(w.maxToken, r.token)
 	if r.sent.Before(w.lastPollSent) {
 		return // a later request was answered first
@@ -280,6 +287,7 @@ func (w *waiter) onError(err error) {
 	}
 	w.unanswered = w.unanswered || !errors.Is(err, redisconn.ErrNotSent)
 	w.failures++
+	w.failure = err
 	switch {
 	case w.state == waitEntering && w.failures == 1:
 		w.setTimer(retryAfter)
@@ -290,15 +298,15 @@ func (w *waiter) onError(err error) {
 	}
 }
 
-// onSignal handles a signal. A new token grants the lock in the first half of the place.
-// Later a poll is better, because its answer extends the lease to the full TTL.
+// onSignal handles a signal. A new token grants the lock in the first half of a place that is not
+// short. Otherwise a poll is better, because its answer extends the lease to the full TTL.
 func (w *waiter) onSignal(ctx context.Context, token uint64, missed bool) {
 	fresh := token > w.maxToken
 	if fresh {
 		w.store.noteSignal()
 	}
 	switch {
-	case fresh && time.Since(w.lastPollSent) < w.place/2:
+	case fresh && w.outlasts() && time.Since(w.lastPollSent) < w.place/2:
 		w.grant(token, w.lastPollSent.Add(w.place-w.request.TTL))
 	case !fresh && !missed:
 	case len(w.polls) > 0:
@@ -310,11 +318,11 @@ func (w *waiter) onSignal(ctx context.Context, token uint64, missed bool) {
 
 // poll sends a request in the background, because a signal may come before its answer.
 // If maxPolls are unanswered it cancels the oldest. It fails if the server has not
-// answered for too long.
+// answered for too long, with the error of the last request if there is one.
 func (w *waiter) poll(ctx context.Context) {
 	w.pollAgain = false
 	if limit := max(w.place, w.store.timeout); w.state == waitQueued && time.Since(w.lastAnswer) >= limit {
-		w.fail(redisconn.NoAnswerError(limit))
+		w.fail(cmp.Or(w.failure, error(redisconn.NoAnswerError(limit))))
 		return
 	}
 	if len(w.polls) == maxPolls {
@@ -365,7 +373,10 @@ func (w *waiter) removePoll(p *poll) bool {
 // the latest request has failed, or if its answer is overdue.
 func (w *waiter) endedError(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	if w.failures > 0 || len(w.polls) > 0 && time.Since(w.polls[0].sent) >= max(overdue, 2*w.roundTrip) {
+	if w.failure != nil {
+		return fmt.Errorf("%w: %w, after %w", driver.ErrUnavailable, cause, w.failure)
+	}
+	if len(w.polls) > 0 && time.Since(w.polls[0].sent) >= max(overdue, 2*w.roundTrip) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
 	}
 	return cause

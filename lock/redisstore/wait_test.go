@@ -108,13 +108,13 @@ func TestPlaceLengths(t *testing.T) {
 	s := newStore(t, shared.Server(t).Client(t), nil)
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Second: time.Second, 6 * time.Second: 3 * time.Second, 12 * time.Second: 4 * time.Second, ttl30: 10 * time.Second,
-		time.Minute: 10 * time.Second, time.Hour: 6 * time.Minute,
+		time.Minute: 10 * time.Second, time.Hour: 10 * time.Second,
 	} {
 		assert.Equal(t, want, s.place(ttl), "%v", ttl)
 	}
 	s.placeFor = 5 * time.Second
 	for ttl, want := range map[time.Duration]time.Duration{
-		time.Second: time.Second, ttl30: 5 * time.Second, time.Hour: 6 * time.Minute,
+		time.Second: time.Second, ttl30: 5 * time.Second, time.Hour: 10 * time.Second,
 	} {
 		assert.Equal(t, want, s.place(ttl), "%v", ttl)
 	}

@@ -27,7 +27,8 @@
 --         {0, last token, ms, head}     taken: the blocking leases expire in ms unless they
 --                                       are renewed, 0 = unknown; no token so far is above
 --                                       the last token; head is 1 if only the caller notices
---                                       their expiry
+--                                       their expiry. A fifth element is the index, from 1, of
+--                                       a member that is taken, if the owner has sent them
 --
 -- Fails with WRONGTYPE, and writes nothing, if a key holds something else, or if the lock is
 -- in use in a mode of another family.
@@ -166,7 +167,9 @@ else
     write_record(owner, request, '0')
   end
   if request.mode == 'm' and not request.blocked_until then
-    request.blocked_until, request.blocker = find_blocker(request.members)
+    local index
+    request.blocked_until, request.blocker, index = find_blocker(request.members)
+    request.blocking = index or request.blocking
   end
   if request.mode == 'm' and place > 0 then
     call('HSET', KEYS[5], '}' .. owner, blocker_record(request.blocker))
@@ -198,4 +201,5 @@ local head = 0
 if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
-return {0, format_int(last_token), expires_at > now and math.max(math.ceil(expires_at) - from_now(0), 1) or 0, head}
+local ms = expires_at > now and math.max(math.ceil(expires_at) - from_now(0), 1) or 0
+return {0, format_int(last_token), ms, head, request.blocking}

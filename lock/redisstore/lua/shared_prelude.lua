@@ -241,21 +241,21 @@ local function remove_waiter(owner)
   return removed > 0
 end
 
--- find_blocker returns the latest end of the leases that have any of the members, and the owner
--- of that lease. It returns 0 if there is none.
+-- find_blocker returns the latest end of the leases that have any of the members, the owner
+-- of that lease, and the index of a member that it has. It returns 0 if there is none.
 local function find_blocker(list)
-  local latest, seen, blocker = 0, {}, nil
+  local latest, seen, blocker, index = 0, {}, nil, nil
   if call('HLEN', KEYS[6]) == 0 then
     return 0
   end
   for from = 1, #list, CHUNK do
     local owners = call('HMGET', KEYS[6], unpack(list, from, math.min(from + CHUNK - 1, #list)))
-    for _, owner in ipairs(owners) do
+    for i, owner in ipairs(owners) do
       if owner and not seen[owner] then
         seen[owner] = true
         local expires_at = expiry_of(KEYS[1], owner)
         if expires_at > latest then
-          latest, blocker = expires_at, owner
+          latest, blocker, index = expires_at, owner, from + i - 1
         end
       end
     end
@@ -263,7 +263,7 @@ local function find_blocker(list)
   if latest <= now then
     return 0, nil
   end
-  return latest, blocker
+  return latest, blocker, index
 end
 
 -- blocker_record returns the record of the lease that blocks a waiter: the owner of the lease,
@@ -304,13 +304,13 @@ local function blocked_until(owner)
   return expires_at
 end
 
-local function contains_any(list, set)
-  for _, item in ipairs(list) do
+-- index_of_any returns the index of the first item of the list that is in the set, or nil.
+local function index_of_any(list, set)
+  for i, item in ipairs(list) do
     if set[item] then
-      return true
+      return i
     end
   end
-  return false
 end
 
 local function write_locked()
@@ -365,10 +365,11 @@ end
 -- members that earlier waiters want.
 local function can_grant(request, reserved)
   if request.mode == 'm' then
-    if contains_any(request.members, reserved) then
+    request.blocking = index_of_any(request.members, reserved)
+    if request.blocking then
       return false
     end
-    request.blocked_until, request.blocker = find_blocker(request.members)
+    request.blocked_until, request.blocker, request.blocking = find_blocker(request.members)
     return request.blocked_until == 0
   end
   if request.mode == 'p' then
