@@ -21,7 +21,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return driver.Lease{}, err
 	}
@@ -29,7 +29,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	l, st, err := s.tryAcquire(ctx, r)
 	switch {
 	case err != nil:
-		return driver.Lease{}, failed(ctx, "acquire", r.Key, err)
+		return driver.Lease{}, s.failed(ctx, "acquire", r.Key, err)
 	case l.Token > 0:
 		return l, nil
 	}
@@ -58,16 +58,15 @@ func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, st
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {
-		return driver.Lease{}, standing{}, err
+		return driver.Lease{}, standing{}, unsentError{err}
 	}
 	lock, tomb, queue := s.lockKey(r.Key), s.tombKey(r.Owner), s.queueKeys(r.Key)
-	answer, err := s.client.Txn(ctx).If(
+	answer, err := s.write(r, of, id, s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(lock), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(queue), "=", 0).WithPrefix(), // the queue is empty
-	).Then(s.grantOps(r, id)...).Else(s.lookOps(r)...).Commit()
+	).Then(s.grantOps(r, id)...).Else(s.lookOps(r)...))
 	if err != nil {
-		s.ended(of, id, err)
 		return driver.Lease{}, standing{}, err
 	}
 	if answer.Succeeded {
@@ -94,14 +93,13 @@ func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, st
 func (s *Store) takePlace(ctx context.Context, r driver.Request, of *session, id clientv3.LeaseID, sent time.Time, st standing) (driver.Lease, standing, error) {
 	place, rank := s.placeKey(r.Key, r.Owner), st.place.CreateRevision
 	ops := append(s.grantOps(r, id), clientv3.OpDelete(place))
-	answer, err := s.client.Txn(ctx).If(
+	answer, err := s.write(r, of, id, s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(s.lockKey(r.Key)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(s.tombKey(r.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(place), "=", rank),
 		clientv3.Compare(clientv3.CreateRevision(s.queueKeys(r.Key)), ">", rank-1).WithPrefix(), // it is the first place
-	).Then(ops...).Else(s.lookOps(r)...).Commit()
+	).Then(ops...).Else(s.lookOps(r)...))
 	if err != nil {
-		s.ended(of, id, err)
 		return driver.Lease{}, standing{}, err
 	}
 	if answer.Succeeded {
@@ -193,6 +191,24 @@ func (s *Store) again(ctx context.Context, r driver.Request, lock *mvccpb.KeyVal
 }
 
 var errEndedMeanwhile = fmt.Errorf("%w: the lease of this owner ended during the request", driver.ErrUnavailable)
+
+// write commits a transaction that may attach a lock or a place of an owner to an etcd lease. It
+// records that before it sends the transaction, because the answer may be lost.
+func (s *Store) write(r driver.Request, of *session, id clientv3.LeaseID, txn clientv3.Txn) (*clientv3.TxnResponse, error) {
+	k := leaseKey{r.Key, r.Owner}
+	a, err := of.beginAttempt(k, time.Now().Add(r.TTL))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := txn.Commit()
+	refused := isRefusal(err)
+	of.endAttempt(k, a, err == nil || refused)
+	if refused {
+		s.ended(of, id, err)
+		err = unsentError{err}
+	}
+	return answer, err
+}
 
 // ended forgets an etcd lease that the server does not know any more.
 func (s *Store) ended(of *session, id clientv3.LeaseID, err error) {

@@ -18,7 +18,7 @@ const (
 
 // Inspect implements [driver.Inspector]. The token of a free lock is 0.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -29,7 +29,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		clientv3.OpGet(s.queueKeys(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(maxPlaces)),
 	).Commit()
 	if err != nil {
-		return driver.Info{}, failed(ctx, "inspect", key, err)
+		return driver.Info{}, s.failed(ctx, "inspect", key, err)
 	}
 	var info driver.Info
 	if lock := only(answer.Responses[0]); lock != nil {
@@ -55,7 +55,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 
 // ForceRelease implements [driver.Inspector].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	lock := s.lockKey(key)
 	got, err := s.client.Get(ctx, lock)
 	if err != nil {
-		return failed(ctx, "force release of", key, err)
+		return s.failed(ctx, "force release of", key, err)
 	}
 	if len(got.Kvs) == 0 {
 		return driver.ErrNotHeld
@@ -76,7 +76,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	).Then(clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(key))).Commit()
 	switch {
 	case err != nil:
-		return failed(ctx, "force release of", key, err)
+		return s.failed(ctx, "force release of", key, err)
 	case !answer.Succeeded:
 		return driver.ErrNotHeld
 	}
@@ -88,7 +88,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	for range 3 { // a renewal with another TTL may move the lock meanwhile
 		got, err := s.client.Get(ctx, lock)
 		if err != nil {
-			return failed(ctx, "set metadata of", l.Key, err)
+			return s.failed(ctx, "set metadata of", l.Key, err)
 		}
 		if len(got.Kvs) == 0 {
 			return driver.ErrNotHeld
@@ -116,12 +116,12 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision)).Then(write).Commit()
 		switch {
 		case err != nil:
-			return failed(ctx, "set metadata of", l.Key, err)
+			return s.failed(ctx, "set metadata of", l.Key, err)
 		case answer.Succeeded:
 			return nil
 		}
 	}
-	return failed(ctx, "set metadata of", l.Key, errors.New("the lock changes all the time"))
+	return s.failed(ctx, "set metadata of", l.Key, errors.New("the lock changes all the time"))
 }
 
 // List implements [driver.Lister]. The cursor is the last key.
@@ -129,7 +129,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("etcdstore: list %q: the cursor is not of this prefix", prefix)
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return nil, "", err
 	}
@@ -141,7 +141,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	got, err := s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.lockKey(prefix))),
 		clientv3.WithKeysOnly(), clientv3.WithLimit(listPage))
 	if err != nil {
-		return nil, "", failed(ctx, "list", prefix, err)
+		return nil, "", s.failed(ctx, "list", prefix, err)
 	}
 	for _, kv := range got.Kvs {
 		keys = append(keys, string(kv.Key)[len(s.lockKey("")):])

@@ -2,6 +2,9 @@ package etcdstore
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -74,30 +77,127 @@ func (s *Store) forget(k leaseKey) {
 	delete(s.moves, k)
 }
 
-// removeEnded removes the locks and places of a session that nobody has renewed in time. They
-// would last as long as the session otherwise. What fails is tried again at the next renewal. A lock
-// or a place that the same owner got meanwhile has another revision, and stays.
-func (s *Store) removeEnded(ctx context.Context, of *session) {
-	now := time.Now()
-	ended := make(map[leaseKey]*record)
-	var keys []leaseKey
+// released forgets an owner that has neither a lock nor a place, and gets none any more.
+func (s *Store) released(k leaseKey) {
 	s.mu.Lock()
-	for k, rec := range s.leases {
-		if rec.session == of && !now.Before(rec.until) && !now.Before(rec.asked) {
-			rec.ending = true
-			ended[k] = rec
-			keys = append(keys, k)
+	defer s.mu.Unlock()
+	delete(s.leases, k)
+	delete(s.moves, k)
+	for _, of := range s.sessions {
+		of.forgetAttempt(k)
+	}
+}
+
+// attempt is what was sent that may attach a lock or a place of an owner to a session. A request
+// without an answer may have been executed, and may be executed later. The attempt lasts until the
+// owner is released, or the store has removed what the owner may have, or the session has ended.
+type attempt struct {
+	calls  int       // under way
+	lost   bool      // a request got no answer
+	until  time.Time // a TTL after the last request; then the store removes what the owner has
+	ending bool      // the removal has begun, so the owner sends nothing any more
+}
+
+// maxLost bounds the attempts of a session that wait for their removal.
+const maxLost = 10_000
+
+var errManyLost = fmt.Errorf("more than %d requests had no answer", maxLost)
+
+// beginAttempt records that a request is about to be sent. endAttempt must follow.
+func (of *session) beginAttempt(k leaseKey, until time.Time) (*attempt, error) {
+	of.store.mu.Lock()
+	defer of.store.mu.Unlock()
+	a := of.attempts[k]
+	switch {
+	case a != nil && a.ending:
+		return nil, errGivenUp
+	case a == nil && of.lost >= maxLost:
+		return nil, unsentError{errManyLost}
+	case a == nil:
+		a = new(attempt)
+		of.attempts[k] = a
+	}
+	a.calls++
+	a.until = until
+	return a, nil
+}
+
+// endAttempt records the end of a request, and whether the server has answered it.
+func (of *session) endAttempt(k leaseKey, a *attempt, answered bool) {
+	of.store.mu.Lock()
+	defer of.store.mu.Unlock()
+	if of.attempts[k] != a {
+		return // it was released, or the session has ended
+	}
+	a.calls--
+	switch {
+	case !answered && !a.lost:
+		a.lost = true
+		of.lost++
+	case a.calls == 0 && !a.lost:
+		delete(of.attempts, k)
+	}
+}
+
+// forgetAttempt forgets what was sent for an owner. The caller holds mu.
+func (of *session) forgetAttempt(k leaseKey) {
+	if a := of.attempts[k]; a != nil && a.lost {
+		of.lost--
+	}
+	delete(of.attempts, k)
+}
+
+// mayGet reports whether a request of an owner got no answer, so that the owner may get a lock or a
+// place later.
+func (s *Store) mayGet(k leaseKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.sessions {
+		if a := of.attempts[k]; a != nil && a.lost {
+			return true
 		}
 	}
-	s.mu.Unlock()
-	for len(keys) > 0 {
-		some := keys[:min(len(keys), maxReleases)]
-		keys = keys[len(some):]
+	return false
+}
+
+// removeEnded removes the locks and places of a session that nobody has renewed in time, and those
+// whose requests got no answer. They would last as long as the session otherwise. What fails is tried
+// again at the next renewal. A lock or a place that the same owner got meanwhile has another revision,
+// and stays.
+func (s *Store) removeEnded(ctx context.Context, of *session) {
+	ended, lost := s.due(of, time.Now())
+	s.removeRecords(ctx, ended)
+	s.removeLost(ctx, of, lost)
+}
+
+// due returns the records and the attempts of a session that have ended. Nothing extends them any more.
+func (s *Store) due(of *session, now time.Time) (ended map[leaseKey]*record, lost []leaseKey) {
+	ended = make(map[leaseKey]*record)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, rec := range s.leases {
+		here := rec.session == of || len(s.moves[k]) > 0 // a move without an answer may have brought it here
+		if here && !now.Before(rec.until) && !now.Before(rec.asked) {
+			rec.ending = true
+			ended[k] = rec
+		}
+	}
+	for k, a := range of.attempts {
+		if rec := s.leases[k]; a.lost && a.calls == 0 && !now.Before(a.until) && (rec == nil || rec.ending) {
+			a.ending = true
+			lost = append(lost, k)
+		}
+	}
+	return ended, lost
+}
+
+func (s *Store) removeRecords(ctx context.Context, ended map[leaseKey]*record) {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(ended)), maxReleases) {
 		var ops []clientv3.Op
 		for _, k := range some {
 			ops = append(ops, s.removeOps(k, ended[k])...)
 		}
-		if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		if _, err := s.each(ctx, ops); err != nil {
 			return
 		}
 		s.mu.Lock()
@@ -106,6 +206,20 @@ func (s *Store) removeEnded(ctx context.Context, of *session) {
 				delete(s.leases, k)
 				delete(s.moves, k)
 			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// removeLost removes what owners may have got by requests without an answer.
+func (s *Store) removeLost(ctx context.Context, of *session, lost []leaseKey) {
+	for some := range slices.Chunk(lost, maxReleases) {
+		if _, err := s.giveUp(ctx, some); err != nil {
+			continue
+		}
+		s.mu.Lock()
+		for _, k := range some {
+			of.forgetAttempt(k)
 		}
 		s.mu.Unlock()
 	}

@@ -2,8 +2,11 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -12,44 +15,56 @@ import (
 // maxReleases is the number of releases in one transaction.
 const maxReleases = maxOps / 2
 
-// releaseOp deletes the lock and the place of an owner. It succeeds if the owner had the lock.
-func (s *Store) releaseOp(k leaseKey, more ...clientv3.Op) clientv3.Op {
-	lock, place := s.lockKey(k.key), clientv3.OpDelete(s.placeKey(k.key, k.owner))
-	return clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.Value(lock), "=", valueOf(k.owner))},
-		append([]clientv3.Op{clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(k.key)), place}, more...),
-		append([]clientv3.Op{place}, more...),
-	)
+// releaseOps delete the locks and the places of owners. An operation succeeds if its owner had the
+// lock. They leave tombstones in the etcd lease, unless that is NoLease.
+func (s *Store) releaseOps(owners []leaseKey, tombs clientv3.LeaseID) []clientv3.Op {
+	ops := make([]clientv3.Op, len(owners))
+	for i, k := range owners {
+		lock, always := s.lockKey(k.key), []clientv3.Op{clientv3.OpDelete(s.placeKey(k.key, k.owner))}
+		if tombs != clientv3.NoLease {
+			always = append(always, clientv3.OpPut(s.tombKey(k.owner), "", clientv3.WithLease(tombs)))
+		}
+		ops[i] = clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.Value(lock), "=", valueOf(k.owner))},
+			append([]clientv3.Op{clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(k.key))}, always...),
+			always,
+		)
+	}
+	return ops
+}
+
+// giveUp releases owners whose requests may be executed later, and leaves tombstones that refuse
+// these. A server without space refuses tombstones, but no deletions: giveUp then deletes what the
+// owners have, and returns ErrNoSpace.
+func (s *Store) giveUp(ctx context.Context, owners []leaseKey) ([]*etcdserverpb.ResponseOp, error) {
+	id, _, err := s.tombs.acquiredSince(ctx, time.Now().Add(-tombstoneTime))
+	var answers []*etcdserverpb.ResponseOp
+	if err == nil {
+		answers, err = s.each(ctx, s.releaseOps(owners, id))
+		s.ended(s.tombs, id, err)
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		if _, failed := s.each(ctx, s.releaseOps(owners, clientv3.NoLease)); failed != nil {
+			err = failed
+		}
+	}
+	return answers, err
 }
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return err
 	}
 	defer end()
-	var tomb []clientv3.Op
-	if l.Unanswered {
-		id, _, err := s.tombs.acquiredSince(ctx, time.Now().Add(-tombstoneTime))
-		if err != nil {
-			return failed(ctx, "release", l.Key, err)
-		}
-		tomb = append(tomb, clientv3.OpPut(s.tombKey(l.Owner), "", clientv3.WithLease(id)))
-	}
-	k := leaseKey{l.Key, l.Owner}
-	answer, err := s.client.Txn(ctx).Then(s.releaseOp(k, tomb...)).Commit()
-	if err != nil {
-		if l.Unanswered {
-			s.ended(s.tombs, s.tombs.current(), err)
-		}
-		return failed(ctx, "release", l.Key, err)
-	}
-	s.forget(k)
-	if !answer.Responses[0].GetResponseTxn().Succeeded {
-		return driver.ErrNotHeld
-	}
-	return nil
+	batch, out := []driver.Lease{l}, make([]error, 1)
+	s.releaseSome(ctx, batch, []int{0}, s.needsTomb(&l), out)
+	return out[0]
+}
+
+func (s *Store) needsTomb(l *driver.Lease) bool {
+	return l.Unanswered || s.mayGet(leaseKey{l.Key, l.Owner})
 }
 
 // ReleaseAll implements [driver.BulkReleaser], with up to 64 leases in one transaction.
@@ -57,27 +72,28 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	if len(batch) == 0 {
 		return nil
 	}
-	var at []int
-	seen := make(map[leaseKey]bool)
-	flush := func() {
-		if len(at) > 0 {
-			s.releaseSome(ctx, batch, at, out)
-			at = at[:0]
-			clear(seen)
+	ctx, end, err := s.begin(ctx, maxTurn)
+	if err != nil {
+		for i := range out {
+			out[i] = err
 		}
+		return nil
+	}
+	defer end()
+	var at []int
+	tombs, seen := false, make(map[leaseKey]bool)
+	flush := func() {
+		s.releaseSome(ctx, batch, at, tombs, out)
+		at = at[:0]
+		clear(seen)
 	}
 	for i := range batch {
 		l := &batch[i]
-		k := leaseKey{l.Key, l.Owner}
-		if l.Unanswered {
-			flush() // keeps the order of two releases of one lease
-			out[i] = s.Release(ctx, *l)
-			continue
-		}
-		if len(at) == maxReleases || seen[k] { // a transaction compares before it deletes
+		k, needs := leaseKey{l.Key, l.Owner}, s.needsTomb(l)
+		if len(at) == maxReleases || seen[k] || needs != tombs { // a transaction compares before it deletes
 			flush()
 		}
-		at = append(at, i)
+		at, tombs = append(at, i), needs
 		seen[k] = true
 	}
 	flush()
@@ -85,34 +101,31 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 }
 
 // releaseSome releases the leases at the given places of a batch in one transaction.
-func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int, out []error) {
-	fail := func(ctx context.Context, err error) {
-		for _, i := range at {
-			out[i] = failed(ctx, "release", batch[i].Key, err)
-		}
-	}
-	inner, end, err := s.begin(ctx)
-	if err != nil {
-		for _, i := range at {
-			out[i] = err
-		}
+func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int, tombs bool, out []error) {
+	if len(at) == 0 {
 		return
 	}
-	defer end()
-	ops := make([]clientv3.Op, len(at))
+	owners := make([]leaseKey, len(at))
 	for n, i := range at {
-		ops[n] = s.releaseOp(leaseKey{batch[i].Key, batch[i].Owner})
+		owners[n] = leaseKey{batch[i].Key, batch[i].Owner}
 	}
-	answer, err := s.client.Txn(inner).Then(ops...).Commit()
-	if err != nil {
-		fail(inner, err)
-		return
+	var answers []*etcdserverpb.ResponseOp
+	var err error
+	if tombs {
+		answers, err = s.giveUp(ctx, owners)
+	} else {
+		answers, err = s.each(ctx, s.releaseOps(owners, clientv3.NoLease))
 	}
 	for n, i := range at {
-		s.forget(leaseKey{batch[i].Key, batch[i].Owner})
-		out[i] = nil
-		if !answer.Responses[n].GetResponseTxn().Succeeded {
+		switch {
+		case err != nil:
+			out[i] = s.failed(ctx, "release", batch[i].Key, err)
+			continue
+		case !answers[n].GetResponseTxn().Succeeded:
 			out[i] = driver.ErrNotHeld
+		default:
+			out[i] = nil
 		}
+		s.released(owners[n])
 	}
 }

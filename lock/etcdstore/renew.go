@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -28,16 +30,13 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 
 // RenewExplained implements [renewal.Explainer].
 func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, maxTurn)
 	if err != nil {
 		return err
 	}
 	defer end()
 	if err := s.renew(ctx, batch, out, why); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("etcdstore: renew %d leases: %w", len(batch), err)
+		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
 }
@@ -119,21 +118,39 @@ func (s *Store) read(ctx context.Context, batch []driver.Lease) ([]*mvccpb.KeyVa
 			for i := range some {
 				ops[i] = clientv3.OpGet(s.lockKey(some[i].Key))
 			}
-			var answer *clientv3.TxnResponse
+			var answers []*etcdserverpb.ResponseOp
 			errs[n] = retry(ctx, shortest, func(ctx context.Context) (err error) {
-				answer, err = s.client.Txn(ctx).Then(ops...).Commit()
+				answers, err = s.each(ctx, ops)
 				return err
 			})
 			if errs[n] != nil {
 				return
 			}
-			for i, op := range answer.Responses {
+			for i, op := range answers {
 				kvs[first+i] = only(op)
 			}
 		})
 	}
 	wg.Wait()
 	return kvs, errs
+}
+
+// each commits operations that do not depend on each other, in as few transactions as the server accepts.
+func (s *Store) each(ctx context.Context, ops []clientv3.Op) (answers []*etcdserverpb.ResponseOp, err error) {
+	for len(ops) > 0 {
+		limit := s.txnOps.Load()
+		n := min(len(ops), int(limit))
+		answer, err := s.client.Txn(ctx).Then(ops[:n]...).Commit()
+		switch {
+		case err == nil:
+			answers, ops = append(answers, answer.Responses...), ops[n:]
+		case errors.Is(err, rpctypes.ErrTooManyOps) && n > 1: // the server has a lower --max-txn-ops
+			s.txnOps.CompareAndSwap(limit, int32(n/2)) //nolint:gosec // at most maxOps
+		default:
+			return nil, err
+		}
+	}
+	return answers, nil
 }
 
 // isHeldBy reports whether a lock belongs to the owner of a lease, by its token.

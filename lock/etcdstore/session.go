@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -18,19 +19,30 @@ type session struct {
 	store   *Store
 	seconds int64
 
-	// Each holds a value while a call renews the lease, so that calls at the same time share a request.
-	// Calls of Renew have a turn of their own, because they must not wait for acquisitions. Only the
-	// other one grants a lease.
-	renewing  chan struct{}
-	acquiring chan struct{}
+	// Calls at the same time share a request. Calls of Renew have a turn of their own, because they must
+	// not wait for acquisitions. Only the other one grants a lease.
+	renewing  turn
+	acquiring turn
 
 	// Guarded by Store.mu.
-	id   clientv3.LeaseID // NoLease: none was granted yet, or the last one has ended
-	sent time.Time        // of the last request that was answered with the whole TTL
+	id       clientv3.LeaseID // NoLease: none was granted yet, or the last one has ended
+	sent     time.Time        // of the last request that was answered with the whole TTL
+	attempts map[leaseKey]*attempt
+	lost     int // attempts with a request that got no answer
+}
+
+// turn lets one call at a time renew a lease. The call that has the turn owns its stream.
+type turn struct {
+	busy   chan struct{} // holds a value while a call has the turn
+	stream etcdserverpb.Lease_LeaseKeepAliveClient
+	end    context.CancelFunc // of the stream; nil: there is none
 }
 
 func newSession(s *Store, seconds int64) *session {
-	return &session{store: s, seconds: seconds, renewing: make(chan struct{}, 1), acquiring: make(chan struct{}, 1)}
+	return &session{
+		store: s, seconds: seconds, attempts: make(map[leaseKey]*attempt),
+		renewing: turn{busy: make(chan struct{}, 1)}, acquiring: turn{busy: make(chan struct{}, 1)},
+	}
 }
 
 func (of *session) ttl() time.Duration { return time.Duration(of.seconds) * time.Second }
@@ -75,8 +87,8 @@ func (of *session) renewed(id clientv3.LeaseID, sent time.Time) {
 	}
 }
 
-// end records that an etcd lease has ended, and its locks with it. It does nothing if the session has
-// another lease by now.
+// end records that an etcd lease has ended, and its locks with it, except those that a move without an
+// answer may have taken to another one. It does nothing if the session has another lease by now.
 func (of *session) end(id clientv3.LeaseID) {
 	of.store.mu.Lock()
 	defer of.store.mu.Unlock()
@@ -84,19 +96,20 @@ func (of *session) end(id clientv3.LeaseID) {
 		return
 	}
 	for k, rec := range of.store.leases {
-		if rec.session == of {
+		if rec.session == of && len(of.store.moves[k]) == 0 {
 			delete(of.store.leases, k)
-			delete(of.store.moves, k)
 		}
 	}
+	clear(of.attempts)
+	of.lost = 0
 	of.id, of.sent = clientv3.NoLease, time.Time{}
 }
 
 // renewedSince returns the etcd lease, with a renewal that was sent at the given instant or later,
 // and the instant of sending of that renewal. If there is no lease, or it has ended, it grants one.
 func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
-	id, sent, err := of.inTurn(ctx, of.renewing, func(ctx context.Context) (clientv3.LeaseID, time.Time, error) {
-		return of.renew(ctx, notBefore)
+	id, sent, err := of.inTurn(ctx, &of.renewing, func(ctx context.Context) (clientv3.LeaseID, time.Time, error) {
+		return of.renew(ctx, &of.renewing, notBefore)
 	})
 	if err != nil || id != clientv3.NoLease {
 		return id, sent, err
@@ -106,8 +119,8 @@ func (of *session) renewedSince(ctx context.Context, notBefore time.Time) (clien
 
 // acquiredSince is renewedSince for an acquisition.
 func (of *session) acquiredSince(ctx context.Context, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
-	return of.inTurn(ctx, of.acquiring, func(ctx context.Context) (clientv3.LeaseID, time.Time, error) {
-		id, sent, err := of.renew(ctx, notBefore)
+	return of.inTurn(ctx, &of.acquiring, func(ctx context.Context) (clientv3.LeaseID, time.Time, error) {
+		id, sent, err := of.renew(ctx, &of.acquiring, notBefore)
 		if err != nil || id != clientv3.NoLease {
 			return id, sent, err
 		}
@@ -118,11 +131,11 @@ func (of *session) acquiredSince(ctx context.Context, notBefore time.Time) (clie
 // inTurn calls f while no other call has the turn. The time of f is bounded, whatever ctx is, because
 // the others wait for it.
 func (of *session) inTurn(
-	ctx context.Context, turn chan struct{}, f func(ctx context.Context) (clientv3.LeaseID, time.Time, error),
+	ctx context.Context, t *turn, f func(ctx context.Context) (clientv3.LeaseID, time.Time, error),
 ) (clientv3.LeaseID, time.Time, error) {
 	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
+	case t.busy <- struct{}{}:
+		defer func() { <-t.busy }()
 	case <-ctx.Done():
 		return 0, time.Time{}, context.Cause(ctx)
 	}
@@ -137,7 +150,7 @@ func (of *session) inTurn(
 
 // renew renews the etcd lease, unless that was done since the given instant. It returns NoLease if
 // there is none. After a renewal, leases that their holders no longer renew are removed.
-func (of *session) renew(ctx context.Context, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
+func (of *session) renew(ctx context.Context, t *turn, notBefore time.Time) (clientv3.LeaseID, time.Time, error) {
 	id, sent := of.state()
 	switch {
 	case id == clientv3.NoLease, !sent.Before(notBefore):
@@ -147,7 +160,7 @@ func (of *session) renew(ctx context.Context, notBefore time.Time) (clientv3.Lea
 	}
 	err := retry(ctx, of.ttl(), func(ctx context.Context) error {
 		sent = time.Now()
-		return of.store.keepAlive(ctx, id)
+		return of.store.keepAlive(ctx, t, id)
 	})
 	switch {
 	case isLeaseNotFound(err):
@@ -189,26 +202,56 @@ func (of *session) fresh(ctx context.Context, ttl time.Duration) (clientv3.Lease
 	return of.acquiredSince(ctx, time.Now().Add(-ttl/3))
 }
 
-// keepAlive renews an etcd lease once. KeepAliveOnce of the client would try again and again
-// without a pause while the server cannot be reached.
-func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	stream, err := etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx)
-	if err != nil {
-		return rpctypes.Error(err)
+// keepAlive renews an etcd lease once, by the stream of a turn. The stream lives on, because a server
+// with passwords computes a hash of one for each new stream. KeepAliveOnce of the client opens one each
+// time, and tries again and again without a pause while the server cannot be reached.
+func (s *Store) keepAlive(ctx context.Context, t *turn, id clientv3.LeaseID) error {
+	old := t.end != nil
+	err := s.ask(ctx, t, id)
+	if old && t.end == nil && ctx.Err() == nil { // the stream may have broken long ago
+		err = s.ask(ctx, t, id)
 	}
-	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return rpctypes.Error(err)
+	return err
+}
+
+// ask renews an etcd lease by the stream of a turn. It opens one if there is none, and ends one that
+// has failed or not answered before ctx ended.
+func (s *Store) ask(ctx context.Context, t *turn, id clientv3.LeaseID) error {
+	streaming := s.ctx
+	if t.end == nil {
+		streaming, t.end = context.WithCancel(clientv3.WithRequireLeader(s.ctx))
 	}
-	answer, err := stream.Recv()
+	stop := context.AfterFunc(ctx, t.end)
+	ttl, err := s.exchange(streaming, t, id)
+	if !stop() || err != nil {
+		t.end()
+		t.stream, t.end = nil, nil
+	}
 	switch {
 	case err != nil:
 		return rpctypes.Error(err)
-	case answer.TTL <= 0:
+	case ttl <= 0:
 		return rpctypes.ErrLeaseNotFound
 	}
 	return nil
+}
+
+// exchange sends a request in the stream of a turn, and returns the TTL of the answer.
+func (s *Store) exchange(streaming context.Context, t *turn, id clientv3.LeaseID) (ttl int64, err error) {
+	if t.stream == nil {
+		if t.stream, err = etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(streaming); err != nil {
+			return 0, err
+		}
+	}
+	err = t.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
+	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF, Recv has the error
+		return 0, err
+	}
+	answer, err := t.stream.Recv()
+	if err != nil {
+		return 0, err
+	}
+	return answer.TTL, nil
 }
 
 // retry calls f until it is answered, at most three times. The client chooses another member for

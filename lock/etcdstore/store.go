@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -56,6 +64,7 @@ type Store struct {
 	tombs   *session   // the lease of the tombstones, which is not renewed
 	running basic.Gate // the calls under way
 	closing basic.Closing
+	txnOps  atomic.Int32 // operations of a transaction that the server has not refused
 
 	mu       sync.Mutex           // guards all below
 	sessions map[int64]*session   // by their TTL in seconds
@@ -106,6 +115,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),
 	}
+	s.txnOps.Store(maxOps)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))
 	return s, nil
@@ -129,8 +139,9 @@ func (s *Store) Addresses() []string {
 }
 
 // begin is called by each method that asks the server. The function that it returns must be
-// called when the method returns; the context ends with the Store, too.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+// called when the method returns; the context ends with the Store, too, and after the given time
+// unless that is 0.
+func (s *Store) begin(ctx context.Context, bound time.Duration) (context.Context, func(), error) {
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -139,19 +150,97 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
-	return ctx, func() {
+	end := func() {
 		stop()
 		cancel(nil)
 		s.running.Leave()
+	}
+	if bound == 0 {
+		return ctx, end, nil
+	}
+	ctx, free := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	return ctx, func() {
+		free()
+		end()
 	}, nil
 }
 
-// failed returns the error of a call about a key: the cause of ctx if that has ended.
-func failed(ctx context.Context, verb, key string, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// noAnswerError is the cause of a call that ends at its own bound. It matches no error of package
+// context, because the caller has not ended the call.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+var errNoAnswer = errors.New("no answer in time")
+
+// failed returns the error of a call about a key, see failure.
+func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
+}
+
+// failure returns the error of a call. If an answer did not come in time, that is the reason of the
+// network, or the cause of ctx if the client has a connection.
+func (s *Store) failure(ctx context.Context, what string, err error) error {
+	late := ctx.Err() != nil || errors.Is(err, errNoAnswer)
+	switch {
+	case s.ctx.Err() != nil:
+		return cmp.Or(context.Cause(ctx), driver.ErrStoreClosed)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("etcdstore: %s: %w: the user needs the permission readwrite for all keys with the prefix %q", what, err, s.prefix)
+	case !late:
+		return fmt.Errorf("etcdstore: %s: %w", what, err)
 	}
-	return fmt.Errorf("etcdstore: %s %q: %w", verb, key, err)
+	unsent := errors.Is(err, driver.ErrNotSent)
+	if why := s.unreachable(); why != nil {
+		err = fmt.Errorf("etcdstore: %s: %w", what, why)
+	} else if err = context.Cause(ctx); err == nil {
+		err = fmt.Errorf("etcdstore: %s: %w", what, errNoAnswer)
+	}
+	if unsent {
+		return unsentError{err}
+	}
+	return err
+}
+
+// unreachable returns why the client has no connection to any member, or nil if it has one. The client
+// of etcd waits for a connection, and its error does not say why there is none. A request that does
+// not wait gets the reason at once.
+func (s *Store) unreachable() error {
+	conn := s.client.ActiveConnection()
+	switch state := conn.GetState(); state {
+	case connectivity.Ready:
+		return nil
+	case connectivity.TransientFailure:
+	default:
+		return fmt.Errorf("no connection to %s", strings.Join(s.Addresses(), ", "))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), failurePause)
+	defer cancel()
+	_, err := etcdserverpb.NewMaintenanceClient(conn).Status(ctx, new(etcdserverpb.StatusRequest), grpc.WaitForReady(false))
+	if status.Code(err) != codes.Unavailable {
+		return nil
+	}
+	return errors.New(status.Convert(err).Message())
+}
+
+// unsentError wraps the error of a request that was not sent, or that the server has refused to execute.
+type unsentError struct{ err error }
+
+func (e unsentError) Error() string        { return e.err.Error() }
+func (e unsentError) Unwrap() error        { return e.err }
+func (e unsentError) Is(target error) bool { return target == driver.ErrNotSent } //nolint:errorlint // as errors.Is calls it
+
+// isRefusal reports whether the server has answered that it has not executed a request, and will not.
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[rpctypes.EtcdError](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return errors.Is(err, rpctypes.ErrNoSpace)
 }
 
 // check refuses a request that the store cannot serve, before any IO.

@@ -1,8 +1,11 @@
 package etcdstore_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,4 +66,53 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Minute})
 	require.ErrorIs(t, err, driver.ErrStoreClosed)
+}
+
+// silentServer accepts connections and never answers.
+func silentServer(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// A call has a bound of its own, and its error has the reason of the network.
+func TestCallsWithoutADeadlineEnd(t *testing.T) {
+	for reason, endpoint := range map[string]string{"refused": "127.0.0.1:1", "connection": silentServer(t)} {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		s, err := etcdstore.New(client, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		l := driver.Lease{Request: driver.Request{Key: "k", Owner: "a:1", TTL: 4 * time.Second}}
+		unanswered := l
+		unanswered.Unanswered = true
+		var calls sync.WaitGroup
+		for name, call := range map[string]func(ctx context.Context) error{
+			"Acquire":      func(ctx context.Context) error { _, err := s.Acquire(ctx, l.Request); return err },
+			"Wait":         func(ctx context.Context) error { _, err := s.Wait(ctx, l.Request); return err },
+			"Renew":        func(ctx context.Context) error { return s.Renew(ctx, []driver.Lease{l}, make([]renewal.Outcome, 1)) },
+			"Release":      func(ctx context.Context) error { return s.Release(ctx, l) },
+			"give up":      func(ctx context.Context) error { return s.Release(ctx, unanswered) },
+			"Inspect":      func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
+			"ForceRelease": func(ctx context.Context) error { return s.ForceRelease(ctx, "k") },
+			"SetMetadata":  func(ctx context.Context) error { return s.SetMetadata(ctx, l, "") },
+			"List":         func(ctx context.Context) error { _, _, err := s.List(ctx, "", ""); return err },
+		} {
+			calls.Go(func() {
+				short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				for _, ctx := range []context.Context{short, context.Background()} {
+					err := call(ctx)
+					assert.ErrorContains(t, err, reason, name)
+					if name == "Acquire" || name == "Wait" {
+						assert.ErrorIs(t, err, driver.ErrNotSent, name)
+					}
+				}
+			})
+		}
+		defer calls.Wait()
+	}
 }

@@ -27,12 +27,13 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.begin(ctx, 0)
 	if err != nil {
 		return driver.Lease{}, err
 	}
 	defer end()
-	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll)}
+	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll), unwatch: func() {}}
+	defer func() { w.unwatch() }()
 	l, err := w.wait(ctx)
 	l.Unanswered = w.unanswered
 	return l, err
@@ -43,8 +44,14 @@ type waiter struct {
 	store      *Store
 	request    driver.Request
 	poll       time.Duration
+	queued     bool // the server has answered
+	sent       bool // something that the server may have executed
 	unanswered bool // a request may still be executed
 	failures   int  // in a row
+
+	watched string // the key that is watched; empty: none
+	events  clientv3.WatchChan
+	unwatch context.CancelFunc // never nil
 }
 
 func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
@@ -52,19 +59,19 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		l, st, err := w.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return driver.Lease{}, w.cancelled(ctx)
+			return driver.Lease{}, w.cancelled(ctx, err)
 		case errors.Is(err, driver.ErrNotAcquired), errors.Is(err, driver.ErrWrongType), errors.Is(err, driver.ErrBadTTL):
-			return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+			return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
 		case err != nil:
 			if w.failures++; w.failures > 1 {
-				return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+				return driver.Lease{}, w.failed(ctx, err)
 			}
 			pause(ctx, failurePause)
 			continue
 		case l.Token > 0:
 			return l, nil
 		}
-		w.failures = 0
+		w.failures, w.queued, w.sent = 0, true, true
 		driver.Queued(ctx)
 		if st.place != nil { // otherwise it has just taken its place
 			w.watch(ctx, st)
@@ -72,10 +79,21 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 	}
 }
 
-// cancelled returns the error after the end of ctx.
-func (w *waiter) cancelled(ctx context.Context) error {
-	if w.failures > 0 {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+// failed returns the error of a wait whose requests have failed.
+func (w *waiter) failed(ctx context.Context, err error) error {
+	if unsent, ok := errors.AsType[unsentError](err); ok && w.sent {
+		err = unsent.err
+	}
+	return w.store.failed(ctx, "wait for", w.request.Key, err)
+}
+
+// cancelled returns the error after the end of ctx, during a request that returned err.
+func (w *waiter) cancelled(ctx context.Context, err error) error {
+	switch {
+	case w.failures > 0:
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, w.failed(ctx, err))
+	case !w.queued:
+		return w.failed(ctx, err)
 	}
 	return context.Cause(ctx)
 }
@@ -88,12 +106,17 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
 	if err == nil && l.Token == 0 {
 		err = w.store.keepPlace(bounded, w.request, st.place)
 	}
-	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
-		w.unanswered = true
-		if ctx.Err() == nil && bounded.Err() != nil {
-			err = errNoAnswer
-		}
+	if err == nil || errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrWrongType) {
+		return l, st, err
 	}
+	late, unsent := ctx.Err() == nil && bounded.Err() != nil, errors.Is(err, driver.ErrNotSent)
+	if late {
+		err = errNoAnswer
+	}
+	if unsent {
+		return l, st, unsentError{err}
+	}
+	w.sent, w.unanswered = true, true
 	return l, st, err
 }
 
@@ -102,21 +125,20 @@ func (s *Store) keepPlace(ctx context.Context, r driver.Request, has *mvccpb.Key
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {
-		return err
+		return unsentError{err}
 	}
 	var rank int64
 	if has != nil {
 		rank = has.CreateRevision
 	} else {
 		place, tomb := s.placeKey(r.Key, r.Owner), s.tombKey(r.Owner)
-		answer, err := s.client.Txn(ctx).If(
+		answer, err := s.write(r, of, id, s.client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(place), "=", 0),
 		).Then(
 			clientv3.OpPut(place, placeOf(r.Owner, r.Metadata()), clientv3.WithLease(id)),
-		).Else(clientv3.OpGet(tomb, clientv3.WithCountOnly())).Commit()
+		).Else(clientv3.OpGet(tomb, clientv3.WithCountOnly())))
 		if err != nil {
-			s.ended(of, id, err)
 			return err
 		}
 		if !answer.Succeeded && answer.Responses[0].GetResponseRange().Count > 0 {
@@ -130,7 +152,8 @@ func (s *Store) keepPlace(ctx context.Context, r driver.Request, has *mvccpb.Key
 	return nil
 }
 
-// watch returns when what is before the waiter has gone, when it must ask again, or when ctx ends.
+// watch returns when what is before the waiter has gone, when it must ask again, or when ctx ends. The
+// watch goes on between the calls, because a server with passwords takes long to begin one.
 func (w *waiter) watch(ctx context.Context, st standing) {
 	key := w.store.lockKey(w.request.Key)
 	switch {
@@ -139,30 +162,45 @@ func (w *waiter) watch(ctx context.Context, st standing) {
 	case st.lock == nil:
 		return // the lock has become free
 	}
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), w.poll)
-	defer cancel()
-	// The watch begins at the present revision. A server that has to look for older events does so
-	// every 100 ms only.
-	for answer := range w.store.client.Watch(ctx, key, clientv3.WithCreatedNotify(), clientv3.WithFilterPut()) {
-		switch {
-		case answer.Err() != nil: // a compaction, or a member without a leader: ask again
-			pause(ctx, failurePause)
+	if w.watched != key {
+		w.unwatch()
+		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		// The watch begins at the present revision. A server that has to look for older events does so
+		// every 100 ms only.
+		w.events = w.store.client.Watch(watching, key, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+		w.watched, w.unwatch = key, stop
+	}
+	poll := time.NewTimer(w.poll)
+	defer poll.Stop()
+	for {
+		select {
+		case answer, open := <-w.events:
+			switch {
+			case !open || answer.Err() != nil: // a compaction, or a member without a leader: ask again
+				w.unwatch()
+				w.watched = ""
+				pause(ctx, failurePause)
+				return
+			case len(answer.Events) > 0:
+				return
+			case answer.Created && answer.Header.Revision > st.revision && !w.store.exists(ctx, key):
+				return // it has gone before the watch began
+			}
+		case <-poll.C:
 			return
-		case len(answer.Events) > 0:
+		case <-ctx.Done():
 			return
-		case answer.Created && answer.Header.Revision > st.revision && !w.store.exists(ctx, key):
-			return // it has gone before the watch began
 		}
 	}
 }
 
 // exists reports whether the server has a key, as far as it answers.
 func (s *Store) exists(ctx context.Context, key string) bool {
+	ctx, cancel := context.WithTimeout(ctx, maxRequest)
+	defer cancel()
 	answer, err := s.client.Get(ctx, key, clientv3.WithCountOnly())
 	return err == nil && answer.Count > 0
 }
-
-var errNoAnswer = errors.New("no answer in time")
 
 // pause sleeps, or returns when ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -39,8 +39,34 @@ func die(t *testing.T, client *clientv3.Client, r driver.Request) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
+const prefix = "leasewheel/"
+
+// withUsers makes servers ask for passwords. The user locks has the permissions that a store needs,
+// and the user nothing has none.
+func withUsers(t *testing.T, members []*member) {
+	t.Helper()
+	client, ctx := connect(t, members...), t.Context()
+	for _, user := range []string{"root", "locks", "nothing"} {
+		_, err := client.UserAdd(ctx, user, user)
+		require.NoError(t, err)
+	}
+	_, err := client.RoleAdd(ctx, "locks")
+	require.NoError(t, err)
+	_, err = client.RoleGrantPermission(ctx, "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	for _, user := range []string{"root", "locks"} {
+		_, err = client.UserGrantRole(ctx, user, user)
+		require.NoError(t, err)
+	}
+	_, err = client.AuthEnable(ctx)
+	require.NoError(t, err)
+}
+
+// TestContract runs as a user who may read and write the keys of the store, and nothing else.
 func TestContract(t *testing.T) {
-	client := connect(t, startCluster(t, 1)...)
+	members := startCluster(t, 1)
+	withUsers(t, members)
+	client := connectAs(t, "locks", members...)
 	value := func(t *testing.T, key string) string {
 		got, err := client.Get(t.Context(), lockKey(key))
 		require.NoError(t, err)

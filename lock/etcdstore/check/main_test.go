@@ -44,6 +44,7 @@ type member struct {
 	Name, Dir, Client, Cluster string
 	Peer, ListenPeer           string // the URLs at which others reach it, and at which it listens for them
 	ElectionMs                 uint   // 500 unless it is set, so that the shortest TTL is a second
+	MaxTxnOps                  uint   // 0: as by default
 	gate                       *gate  // listens at Peer
 	process                    *exec.Cmd
 	input                      interface{ Close() error }
@@ -61,6 +62,8 @@ func serve(settings string) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.ListenPeer), urls(m.Peer)
 	cfg.TickMs, cfg.ElectionMs = 50, cmp.Or(m.ElectionMs, 500)
 	cfg.UnsafeNoFsync = true
+	cfg.BcryptCost = 4 // the least
+	cfg.MaxTxnOps = cmp.Or(m.MaxTxnOps, cfg.MaxTxnOps)
 	cfg.LogLevel = "fatal"
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -109,17 +112,20 @@ func (m *member) signal(t testing.TB, s syscall.Signal) {
 // startCluster starts servers that know each other, and returns when they answer.
 func startCluster(t testing.TB, n int) []*member {
 	t.Helper()
-	return startWith(t, n, 0)
+	return startWith(t, n, member{})
 }
 
-func startWith(t testing.TB, n int, electionMs uint) []*member {
+// startWith starts servers with the settings of one.
+func startWith(t testing.TB, n int, settings member) []*member {
 	t.Helper()
 	var members []*member
 	var cluster []string
 	for i, address := range freeAddresses(t, 2*n) {
 		if i%2 == 0 {
 			name := fmt.Sprint("m", i/2)
-			members = append(members, &member{Name: name, Dir: filepath.Join(t.TempDir(), name), Client: "http://" + address, ElectionMs: electionMs})
+			m := settings
+			m.Name, m.Dir, m.Client = name, filepath.Join(t.TempDir(), name), "http://"+address
+			members = append(members, &m)
 			continue
 		}
 		m := members[i/2]
@@ -157,6 +163,12 @@ func freeAddresses(t testing.TB, n int) []string {
 // connect returns a client of some servers, which is closed with the test.
 func connect(t testing.TB, members ...*member) *clientv3.Client {
 	t.Helper()
+	return connectAs(t, "", members...)
+}
+
+// connectAs connects as a user, whose password is its name.
+func connectAs(t testing.TB, user string, members ...*member) *clientv3.Client {
+	t.Helper()
 	var endpoints []string
 	for _, m := range members {
 		endpoints = append(endpoints, m.Client)
@@ -166,6 +178,8 @@ func connect(t testing.TB, members ...*member) *clientv3.Client {
 		DialKeepAliveTime:    10 * time.Second, // notices a server that is stopped
 		DialKeepAliveTimeout: time.Second,
 		Logger:               zap.NewNop(),
+		Username:             user,
+		Password:             user,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
