@@ -24,7 +24,20 @@
 // A renewal of a batch is one keep-alive for each TTL in the batch, and one read-only transaction
 // for each 128 locks. The transaction shows locks that were deleted or taken away. The keep-alive
 // writes nothing to the log of the server, and neither does the transaction. To acquire a free lock, and
-// to release it, costs one transaction each, which is written to disk by a majority.
+// to release it, costs one transaction each, which is written to disk by a majority. Keep-alives go
+// through at most two streams for each TTL, and all watches of a client through one. They stay open,
+// because a server with passwords computes a hash for each stream that begins.
+//
+// # Users
+//
+// The user of the client needs the permission readwrite for all keys with the prefix, and no other:
+//
+//	etcdctl role add locks
+//	etcdctl role grant-permission locks --prefix=true readwrite leasewheel/
+//	etcdctl user grant-role NAME locks
+//
+// The client of etcd logs in JSON to the standard error, also when a call ends with its context. Set
+// Config.Logger, for example to zap.NewNop().
 //
 // # Deadlines
 //
@@ -33,6 +46,14 @@
 // has less than its TTL at first, but two thirds at least. After the election of a leader, etcd
 // counts the TTL of all leases again from the beginning. The holder does not rely on
 // that, and the others wait longer.
+//
+// A request whose answer is lost may have been executed. The store records it before it sends it, and
+// removes the lock or the place that it may have got after a TTL at the latest, if the session is
+// renewed for other locks.
+//
+// Each call ends after 5 s, or 15 s for a batch, if ctx does not end before. A Wait fails after two
+// requests without an answer, of half a TTL and at most 5 s each. If the client has no connection, the
+// error has the reason of the network.
 //
 // After a crash of its holder, a lock lasts for up to two TTLs, rounded up to seconds, and 2 s more,
 // see [Store.TTLLimits]; usually it is one TTL. Changes of the leader add to that. A lock that its

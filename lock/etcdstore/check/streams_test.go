@@ -122,7 +122,7 @@ func TestAWaiterWatchesOnce(t *testing.T) {
 		_, err := s.Wait(t.Context(), request("k", "b:1", shortTTL))
 		got <- err
 	}()
-	require.Eventually(t, func() bool { return n.txns.Load() >= 6 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.txns.Load() >= 5 }, patience, 10*time.Millisecond)
 	assert.EqualValues(t, 1, n.watches.Load())
 	require.NoError(t, h.Release(t.Context(), held))
 	require.NoError(t, <-got)
