@@ -149,10 +149,15 @@ func (l *link) close() {
 // ask calls f, which makes one request, and returns its results or the cause of ctx. After the end
 // of ctx f goes on, and its request may still be executed.
 func ask[T any](ctx context.Context, l *link, f func(c *zk.Conn) (T, error)) (T, error) {
-	var zero T
 	if ctx.Err() != nil {
+		var zero T
 		return zero, context.Cause(ctx)
 	}
+	return request(ctx, l, f)
+}
+
+// request is ask, and calls f even if ctx has ended.
+func request[T any](ctx context.Context, l *link, f func(c *zk.Conn) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -166,6 +171,7 @@ func ask[T any](ctx context.Context, l *link, f func(c *zk.Conn) (T, error)) (T,
 	case r := <-answer:
 		return r.value, r.err
 	case <-ctx.Done():
+		var zero T
 		return zero, context.Cause(ctx)
 	}
 }

@@ -241,15 +241,16 @@ func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (
 	k, until := leaseKey{r.Key, r.Owner}, start.Add(r.TTL)
 	data := content{TTL: r.TTL.Milliseconds(), Metadata: []byte(r.Metadata())}.encode()
 	for range 3 {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 		s.willCreate(k, until)
-		path, err = ask(ctx, s.link, func(c *zk.Conn) (string, error) {
+		path, err = request(ctx, s.link, func(c *zk.Conn) (string, error) {
 			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 			if err == nil {
 				s.hold(k, path, until)
 			}
-			if err == nil || errors.Is(err, zk.ErrNoNode) {
-				s.created(k, until)
-			}
+			s.created(k, err == nil || errors.Is(err, zk.ErrNoNode))
 			return path, err
 		})
 		if !errors.Is(err, zk.ErrNoNode) {

@@ -32,12 +32,18 @@ const (
 	removePause   = 200 * time.Millisecond // after a removal that failed
 )
 
-// hold records that a node is held until then. It reports false for a node that is being removed.
+// hold records that a node is held until then. It reports false for a node that is being removed. That
+// of an owner which was given up is removed at once.
 func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, dying := s.dying[path]; dying {
+		return false
+	}
+	if until, ok := s.givenUp[k.owner]; ok && time.Now().Before(until) {
+		s.dying[path] = session
+		s.wakeSweeper()
 		return false
 	}
 	rec := s.records[k]
@@ -55,23 +61,66 @@ func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
 	return true
 }
 
+// creation is what the store knows of the requests that create a node for an owner.
+type creation struct {
+	until    time.Time     // the latest end of their leases
+	open     int           // how many have not ended, and may not even have been sent
+	ended    chan struct{} // is closed when open is 0
+	answered bool          // all of them
+}
+
 // willCreate records that a node for an owner is about to be created, for a lease that ends then at
 // the latest. If no answer comes, the sweeper looks for the node.
 func (s *Store) willCreate(k leaseKey, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if until.After(s.unanswered[k]) {
-		s.unanswered[k] = until
+	c := s.creations[k]
+	switch {
+	case c == nil:
+		c = &creation{ended: make(chan struct{}), answered: true}
+		s.creations[k] = c
+	case c.open == 0:
+		c.ended = make(chan struct{})
 	}
+	c.open++
+	if until.After(c.until) {
+		c.until = until
+	}
+}
+
+// created records that a request of a willCreate has ended, and whether the server has answered it.
+func (s *Store) created(k leaseKey, answered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.creations[k]
+	c.open--
+	c.answered = c.answered && answered
+	switch {
+	case c.open > 0:
+		return
+	case c.answered:
+		delete(s.creations, k)
+	}
+	close(c.ended)
 	s.wakeSweeper()
 }
 
-// created records that the server has answered the request of a willCreate.
-func (s *Store) created(k leaseKey, until time.Time) {
+// settle returns when no creation for an owner is under way, or the cause of ctx. A creation may be
+// sent after later requests, and would leave a node behind that these have not seen.
+func (s *Store) settle(ctx context.Context, k leaseKey) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unanswered[k].Equal(until) {
-		delete(s.unanswered, k)
+	c := s.creations[k]
+	if c == nil || c.open == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	ended := c.ended
+	s.mu.Unlock()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -223,13 +272,17 @@ func (s *Store) removeAll(paths []string) bool {
 // removeUnanswered removes the nodes of owners whose creations got no answer. The requests of a
 // session are executed in order, and a new leader decides on all earlier ones first, so none of these
 // creations is executed later. It reports false after the first failure.
-func (s *Store) removeUnanswered(lost map[leaseKey]time.Time) bool {
-	for k, until := range lost {
+func (s *Store) removeUnanswered(lost []leaseKey) bool {
+	for _, k := range lost {
 		paths, err := s.unrecorded(k)
 		if err != nil || !s.removeAll(paths) {
 			return false
 		}
-		s.created(k, until)
+		s.mu.Lock()
+		if c := s.creations[k]; c != nil && c.open == 0 {
+			delete(s.creations, k)
+		}
+		s.mu.Unlock()
 	}
 	return true
 }
@@ -253,8 +306,8 @@ func (s *Store) unrecorded(k leaseKey) (paths []string, err error) {
 
 // due moves the records that have ended to dying. It returns the paths of those, the creations without
 // an answer whose leases have ended, and the time until the next end.
-func (s *Store) due(now time.Time) (paths []string, lost map[leaseKey]time.Time, next time.Duration) {
-	next, lost = tombstoneTime, make(map[leaseKey]time.Time)
+func (s *Store) due(now time.Time) (paths []string, lost []leaseKey, next time.Duration) {
+	next = tombstoneTime
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, rec := range s.records {
@@ -266,11 +319,13 @@ func (s *Store) due(now time.Time) (paths []string, lost map[leaseKey]time.Time,
 		}
 		next = min(next, left)
 	}
-	for k, until := range s.unanswered {
-		if left := until.Sub(now); left > 0 {
+	for k, c := range s.creations {
+		switch left := c.until.Sub(now); {
+		case c.open > 0: // its end wakes the sweeper
+		case left > 0:
 			next = min(next, left)
-		} else {
-			lost[k] = until
+		default:
+			lost = append(lost, k)
 		}
 	}
 	for owner, until := range s.givenUp {

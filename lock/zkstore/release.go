@@ -40,6 +40,9 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		}
 		return err
 	}
+	if err := s.settle(ctx, k); err != nil {
+		return err
+	}
 	if err := s.sync(ctx, s.lockPath(l.Key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}

@@ -57,8 +57,7 @@ type Store struct {
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
 	begun   bool                 // Close has begun
 
-	// unanswered has the creations of nodes that got no answer yet, and when their leases end.
-	unanswered map[leaseKey]time.Time
+	creations map[leaseKey]*creation // those under way or without an answer
 }
 
 var (
@@ -106,7 +105,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		dying:   make(map[string]int64),
 		givenUp: make(map[string]time.Time),
 
-		unanswered: make(map[leaseKey]time.Time),
+		creations: make(map[leaseKey]*creation),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
