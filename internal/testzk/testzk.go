@@ -226,17 +226,23 @@ func (m *Member) Signal(t testing.TB, s os.Signal) {
 
 // Mode returns leader, follower or standalone, and "" if the server does not serve.
 func (m *Member) Mode() string {
+	_, mode, _ := strings.Cut(m.Ask("srvr"), "Mode: ")
+	mode, _, _ = strings.Cut(mode, "\n")
+	return mode
+}
+
+// Ask returns the answer of the server to a word of four letters, such as dump, and "" if the server does
+// not serve.
+func (m *Member) Ask(word string) string {
 	c, err := net.DialTimeout("tcp", m.Address, time.Second)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(time.Second))
-	if _, err := c.Write([]byte("srvr")); err != nil {
+	if _, err := c.Write([]byte(word)); err != nil {
 		return ""
 	}
 	answer, _ := io.ReadAll(c)
-	_, mode, _ := strings.Cut(string(answer), "Mode: ")
-	mode, _, _ = strings.Cut(mode, "\n")
-	return mode
+	return string(answer)
 }

@@ -29,7 +29,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	defer end()
-	l, err := s.acquire(ctx, r)
+	var l driver.Lease
+	err = s.withRoom(ctx, r, func(c *client) (err error) {
+		l, err = c.acquire(ctx, r)
+		return err
+	})
 	var held *driver.HeldError
 	if err == nil || errors.As(err, &held) {
 		return l, err
@@ -37,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	return driver.Lease{}, failed(ctx, "acquire", r.Key, err)
 }
 
-func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *client) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	all, err := s.nodesFor(ctx, r)
 	switch {
 	case errors.Is(err, zk.ErrNoServer) && ctx.Err() == nil: // later, a node may have been created
@@ -81,7 +85,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 
 // again answers a request of an owner that holds the lock. A Read turns the writer into a reader. A
 // Write by a reader is a message that comes late.
-func (s *Store) again(ctx context.Context, r driver.Request, all []node, own int) (driver.Lease, error) {
+func (s *client) again(ctx context.Context, r driver.Request, all []node, own int) (driver.Lease, error) {
 	path := s.lockPath(r.Key) + "/" + all[own].name
 	switch {
 	case r.Mode == driver.Write && all[own].mode == driver.Read:
@@ -95,7 +99,7 @@ func (s *Store) again(ctx context.Context, r driver.Request, all []node, own int
 }
 
 // turn makes the writer with a node a reader. Readers that wait for the writer watch the node.
-func (s *Store) turn(ctx context.Context, path string) error {
+func (s *client) turn(ctx context.Context, path string) error {
 	for range attempts { // SetMetadata may come between
 		got, err := s.get(ctx, path)
 		if err == nil && !got.content.Reader {
@@ -116,7 +120,7 @@ func (s *Store) turn(ctx context.Context, path string) error {
 
 // confirm grants the lock to the owner of a node that holds it, or extends the lease that it has. It asks
 // a quorum first whether the node is still there, because reads may be old.
-func (s *Store) confirm(ctx context.Context, r driver.Request, path string) (driver.Lease, error) {
+func (s *client) confirm(ctx context.Context, r driver.Request, path string) (driver.Lease, error) {
 	start := time.Now()
 	k := leaseKey{r.Key, r.Owner}
 	if !s.hold(k, path, start.Add(r.TTL)) { // there is no record yet if the answer to the creation was lost
@@ -129,7 +133,7 @@ func (s *Store) confirm(ctx context.Context, r driver.Request, path string) (dri
 }
 
 // grant reads the node of a lock that an owner has since start at the latest, and returns the lease.
-func (s *Store) grant(ctx context.Context, r driver.Request, path string, start time.Time) (driver.Lease, error) {
+func (s *client) grant(ctx context.Context, r driver.Request, path string, start time.Time) (driver.Lease, error) {
 	got, err := s.get(ctx, path)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -151,7 +155,7 @@ func (s *Store) grant(ctx context.Context, r driver.Request, path string, start 
 }
 
 // taken returns the error for a lock that others have: the longest TTL of the first holders.
-func (s *Store) taken(ctx context.Context, key string, all []node) error {
+func (s *client) taken(ctx context.Context, key string, all []node) error {
 	shown := all[:min(holders(all), maxHolders)]
 	ttls := make([]time.Duration, len(shown))
 	err := s.each(len(shown), func(i int) error {

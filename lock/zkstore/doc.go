@@ -18,16 +18,22 @@
 // to the log of the ensemble. A TryLock is refused also if another one that will be refused has not
 // yet removed its node.
 //
-// All locks of a Store belong to its session, which the client keeps alive. After a crash of the
-// process they last until the session expires: up to the session timeout, 40 s by default, whatever
+// All locks of a Store belong to its sessions, which its clients keep alive. After a crash of the
+// process they last until the sessions expire: up to the session timeout, 40 s by default, whatever
 // the TTL is. While the process runs, the Store removes each lease that nobody has renewed for its TTL.
+//
+// A server writes the end of a session as one transaction with the paths of all of its nodes, and no
+// server can read one that exceeds jute.maxbuffer, 1 MiB by default. So a session gets nodes with
+// paths of 400 kB at most: about 3,000 locks and places in queues with keys of 20 bytes. Then the
+// Store opens another session, which lasts until Close, up to 32 of them. More locks are refused with
+// an error that says so. Each session is a connection, which maxClientCnxns of the servers counts.
 //
 // The longest TTL is half of the session timeout that the server grants, 20 s by default. The leader
 // learns late what another server has heard of a session, and that server may die before. The Store
 // grants and renews a lease only if the session lasts longer for certain, so after a process has
 // stood still for long the first acquisition may take a sixth of the session timeout. The tickTime
 // of the servers must be at most a sixth of it; that of the default settings is 2 s. If the session
-// expires, all locks of the Store are lost together. If the connected server hangs, the client looks
+// expires, all of its locks are lost together. If the connected server hangs, the client looks
 // for another one after two thirds of the session timeout, which is longer than any TTL.
 //
 // An owner that was given up after an Acquire without an answer is refused by its own Store for a

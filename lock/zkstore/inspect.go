@@ -20,7 +20,7 @@ const (
 )
 
 // fresh returns the nodes of a lock, not older than the call.
-func (s *Store) fresh(ctx context.Context, key string) ([]node, error) {
+func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
 	if err := s.sync(ctx, s.lockPath(key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
@@ -37,11 +37,11 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	defer end()
 	for range attempts {
 		var all []node
-		if all, err = s.fresh(ctx, key); err != nil {
+		if all, err = s.first().fresh(ctx, key); err != nil {
 			break
 		}
 		var info driver.Info
-		if info, err = s.infoOf(ctx, key, all); !errors.Is(err, zk.ErrNoNode) {
+		if info, err = s.first().infoOf(ctx, key, all); !errors.Is(err, zk.ErrNoNode) {
 			if err == nil {
 				return info, nil
 			}
@@ -52,7 +52,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 // infoOf reads the nodes of a lock.
-func (s *Store) infoOf(ctx context.Context, key string, all []node) (driver.Info, error) {
+func (s *client) infoOf(ctx context.Context, key string, all []node) (driver.Info, error) {
 	var info driver.Info
 	if len(all) == 0 {
 		return info, nil
@@ -97,10 +97,11 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 		return err
 	}
 	defer end()
-	all, err := s.fresh(ctx, key)
+	c := s.first()
+	all, err := c.fresh(ctx, key)
 	had := false
 	for _, n := range all[:holders(all)] {
-		if err = s.remove(ctx, s.lockPath(key)+"/"+n.name); err == nil {
+		if err = c.remove(ctx, s.lockPath(key)+"/"+n.name); err == nil {
 			had = true
 		} else if !errors.Is(err, zk.ErrNoNode) {
 			break
@@ -127,7 +128,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	}
 	defer end()
 	for range attempts { // another SetMetadata may come between
-		err = s.setMetadata(ctx, l, metadata)
+		err = s.first().setMetadata(ctx, l, metadata)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			break
 		}
@@ -138,7 +139,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	return err
 }
 
-func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	all, err := s.fresh(ctx, l.Key)
 	if err != nil {
 		return err
@@ -175,13 +176,14 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 		return nil, "", err
 	}
 	defer end()
-	page, next, err := s.page(ctx, prefix, cursor)
+	c := s.first()
+	page, next, err := c.page(ctx, prefix, cursor)
 	if err != nil {
 		return nil, "", failed(ctx, "list", prefix, err)
 	}
 	held := make([]bool, len(page))
 	err = s.each(len(page), func(i int) error {
-		all, _, err := s.nodes(ctx, page[i])
+		all, _, err := c.nodes(ctx, page[i])
 		held[i] = len(all) > 0
 		return err
 	})
@@ -197,7 +199,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 }
 
 // page returns the next keys after a cursor, whether they are held or not.
-func (s *Store) page(ctx context.Context, prefix, cursor string) (page []string, next string, err error) {
+func (s *client) page(ctx context.Context, prefix, cursor string) (page []string, next string, err error) {
 	if err := s.sync(ctx, s.root); err != nil {
 		return nil, "", err
 	}

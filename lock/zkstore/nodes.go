@@ -101,7 +101,7 @@ func parseContent(data []byte) (content, error) {
 
 // nodes returns the nodes of a lock in the order of their numbers. Names that this package has not
 // made are left out, and reported as foreign.
-func (s *Store) nodes(ctx context.Context, key string) (all []node, foreign bool, err error) {
+func (s *client) nodes(ctx context.Context, key string) (all []node, foreign bool, err error) {
 	path := s.lockPath(key)
 	names, err := ask(ctx, s.link, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(path)
@@ -126,7 +126,7 @@ func (s *Store) nodes(ctx context.Context, key string) (all []node, foreign bool
 
 // lockNodes is nodes for a lock that must not have foreign data. If the first node is that of a
 // writer which has become a reader, its mode is Read.
-func (s *Store) lockNodes(ctx context.Context, key string) ([]node, error) {
+func (s *client) lockNodes(ctx context.Context, key string) ([]node, error) {
 	all, foreign, err := s.nodes(ctx, key)
 	if err == nil && foreign {
 		err = driver.ErrWrongType
@@ -148,7 +148,7 @@ func (s *Store) lockNodes(ctx context.Context, key string) ([]node, error) {
 }
 
 // nodesFor is lockNodes for a request. The lock must not be held in another family of modes.
-func (s *Store) nodesFor(ctx context.Context, r driver.Request) ([]node, error) {
+func (s *client) nodesFor(ctx context.Context, r driver.Request) ([]node, error) {
 	all, err := s.lockNodes(ctx, r.Key)
 	if err == nil && len(all) > 0 && (all[0].mode == driver.Exclusive) != (r.Mode == driver.Exclusive) {
 		err = driver.ErrWrongType
@@ -188,7 +188,7 @@ type seen struct {
 	stat    zk.Stat
 }
 
-func (s *Store) get(ctx context.Context, path string) (seen, error) {
+func (s *client) get(ctx context.Context, path string) (seen, error) {
 	type answer struct {
 		data []byte
 		stat zk.Stat
@@ -208,18 +208,18 @@ func (s *Store) get(ctx context.Context, path string) (seen, error) {
 }
 
 // sync makes later reads see everything that was committed before.
-func (s *Store) sync(ctx context.Context, path string) error {
+func (s *client) sync(ctx context.Context, path string) error {
 	_, err := ask(ctx, s.link, func(c *zk.Conn) (string, error) { return c.Sync(path) })
 	return err
 }
 
-func (s *Store) remove(ctx context.Context, path string) error {
+func (s *client) remove(ctx context.Context, path string) error {
 	_, err := ask(ctx, s.link, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	return err
 }
 
 // makePath creates the nodes of a path that are missing.
-func (s *Store) makePath(ctx context.Context, path string) error {
+func (s *client) makePath(ctx context.Context, path string) error {
 	for at := 1; at <= len(path); at++ {
 		if at < len(path) && path[at] != '/' {
 			continue
@@ -236,7 +236,7 @@ func (s *Store) makePath(ctx context.Context, path string) error {
 
 // create creates a node for a request, and the lock node if that is missing. When the node is
 // there, it is recorded, even if ctx has ended. A creation without an answer is recorded, too.
-func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (path string, err error) {
+func (s *client) create(ctx context.Context, r driver.Request, start time.Time) (path string, err error) {
 	lock, prefix := s.lockPath(r.Key), s.prefixPath(r)
 	k, until := leaseKey{r.Key, r.Owner}, start.Add(r.TTL)
 	data := content{TTL: r.TTL.Milliseconds(), Metadata: []byte(r.Metadata())}.encode()
@@ -244,7 +244,9 @@ func (s *Store) create(ctx context.Context, r driver.Request, start time.Time) (
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		s.willCreate(k, until)
+		if !s.willCreate(k, len(prefix)+digits, until) {
+			return "", errNoRoom
+		}
 		path, err = request(ctx, s.link, func(c *zk.Conn) (string, error) {
 			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 			if err == nil {

@@ -14,6 +14,7 @@ type leaseKey struct{ key, owner string }
 // record is what the store knows of a lease or of a place in a queue.
 type record struct {
 	path    string
+	client  *client
 	token   uint64 // 0 until the owner has the lock
 	session int64
 	until   time.Time // the latest end that was promised to the holder; then the store removes it
@@ -34,7 +35,7 @@ const (
 
 // hold records that a node is held until then. It reports false for a node that is being removed. That
 // of an owner which was given up is removed at once.
-func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
+func (s *client) hold(k leaseKey, path string, until time.Time) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,17 +43,18 @@ func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
 		return false
 	}
 	if until, ok := s.givenUp[k.owner]; ok && time.Now().Before(until) {
-		s.dying[path] = session
+		s.mark(path, dyingNode{s, session})
 		s.wakeSweeper()
 		return false
 	}
 	rec := s.records[k]
 	if rec == nil || rec.path != path {
 		if rec != nil {
-			s.dying[rec.path] = rec.session // an owner has one node
+			s.dying[rec.path] = dyingNode{rec.client, rec.session} // an owner has one node
 		}
-		rec = &record{path: path, session: session}
+		rec = &record{path: path, client: s, session: session}
 		s.records[k] = rec
+		s.bytes += len(path)
 	}
 	if until.After(rec.until) {
 		rec.until = until
@@ -61,8 +63,16 @@ func (s *Store) hold(k leaseKey, path string, until time.Time) bool {
 	return true
 }
 
+// dyingNode is a node that is being removed. Nothing is granted with it.
+type dyingNode struct {
+	client  *client
+	session int64
+}
+
 // creation is what the store knows of the requests that create a node for an owner.
 type creation struct {
+	client   *client
+	bytes    int           // of the path of a node
 	until    time.Time     // the latest end of their leases
 	open     int           // how many have not ended, and may not even have been sent
 	ended    chan struct{} // is closed when open is 0
@@ -70,15 +80,19 @@ type creation struct {
 }
 
 // willCreate records that a node for an owner is about to be created, for a lease that ends then at
-// the latest. If no answer comes, the sweeper looks for the node.
-func (s *Store) willCreate(k leaseKey, until time.Time) {
+// the latest. If no answer comes, the sweeper looks for the node. It reports false if the session has
+// no room for a path of this length.
+func (s *client) willCreate(k leaseKey, bytes int, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.creations[k]
 	switch {
+	case c == nil && s.bytes+bytes > maxBytes:
+		return false
 	case c == nil:
-		c = &creation{ended: make(chan struct{}), answered: true}
+		c = &creation{client: s, bytes: bytes, ended: make(chan struct{}), answered: true}
 		s.creations[k] = c
+		s.bytes += bytes
 	case c.open == 0:
 		c.ended = make(chan struct{})
 	}
@@ -86,6 +100,7 @@ func (s *Store) willCreate(k leaseKey, until time.Time) {
 	if until.After(c.until) {
 		c.until = until
 	}
+	return true
 }
 
 // created records that a request of a willCreate has ended, and whether the server has answered it.
@@ -99,10 +114,17 @@ func (s *Store) created(k leaseKey, answered bool) {
 	case c.open > 0:
 		return
 	case c.answered:
-		delete(s.creations, k)
+		s.dropCreation(k)
 	}
 	close(c.ended)
 	s.wakeSweeper()
+}
+
+// dropCreation forgets the creations for an owner. mu is locked.
+func (s *Store) dropCreation(k leaseKey) {
+	c := s.creations[k]
+	c.client.bytes -= c.bytes
+	delete(s.creations, k)
 }
 
 // settle returns when no creation for an owner is under way, or the cause of ctx. A creation may be
@@ -126,19 +148,19 @@ func (s *Store) settle(ctx context.Context, k leaseKey) error {
 
 // markUnrecorded marks a node as being removed unless it is recorded for the owner. Nothing is granted with
 // a marked node.
-func (s *Store) markUnrecorded(k leaseKey, path string) bool {
+func (s *client) markUnrecorded(k leaseKey, path string) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.records[k]; rec != nil && rec.path == path {
 		return false
 	}
-	s.dying[path] = session
+	s.mark(path, dyingNode{s, session})
 	return true
 }
 
 // granted records that the owner of a node has the lock. It reports whether the record is there.
-func (s *Store) granted(k leaseKey, path string, token uint64, session int64, until time.Time) bool {
+func (s *client) granted(k leaseKey, path string, token uint64, session int64, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.records[k]
@@ -188,6 +210,7 @@ func (s *Store) forget(k leaseKey, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.records[k]; rec != nil && rec.path == path {
+		rec.client.bytes -= len(path)
 		delete(s.records, k)
 	}
 }
@@ -198,13 +221,30 @@ func (s *Store) sessionEnded(session int64) {
 	defer s.mu.Unlock()
 	for k, rec := range s.records {
 		if rec.session == session {
+			rec.client.bytes -= len(rec.path)
 			delete(s.records, k)
 		}
 	}
-	for path, of := range s.dying {
-		if of == session {
-			delete(s.dying, path)
+	for path, n := range s.dying {
+		if n.session == session {
+			s.unmark(path)
 		}
+	}
+}
+
+// mark marks a node that is not recorded as being removed. mu is locked.
+func (s *Store) mark(path string, n dyingNode) {
+	if _, ok := s.dying[path]; !ok {
+		n.client.bytes += len(path)
+	}
+	s.dying[path] = n
+}
+
+// unmark forgets a node that has been removed. mu is locked.
+func (s *Store) unmark(path string) {
+	if n, ok := s.dying[path]; ok {
+		n.client.bytes -= len(path)
+		delete(s.dying, path)
 	}
 }
 
@@ -253,34 +293,40 @@ func (s *Store) sweep() {
 	}
 }
 
-// removeAll removes nodes that are marked. It reports false after the first failure.
-func (s *Store) removeAll(paths []string) bool {
-	for _, path := range paths {
+// removeAll removes nodes that are marked. It reports false after a failure, which ends the removals of
+// a client.
+func (s *Store) removeAll(paths map[string]*client) bool {
+	failed := make(map[*client]bool)
+	for path, c := range paths {
+		if failed[c] {
+			continue
+		}
 		bounded, cancel := context.WithTimeout(s.ctx, closeTimeout)
-		err := s.remove(bounded, path)
+		err := c.remove(bounded, path)
 		cancel()
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return false
+			failed[c] = true
+			continue
 		}
 		s.mu.Lock()
-		delete(s.dying, path)
+		s.unmark(path)
 		s.mu.Unlock()
 	}
-	return true
+	return len(failed) == 0
 }
 
 // removeUnanswered removes the nodes of owners whose creations got no answer. The requests of a
 // session are executed in order, and a new leader decides on all earlier ones first, so none of these
 // creations is executed later. It reports false after the first failure.
-func (s *Store) removeUnanswered(lost []leaseKey) bool {
-	for _, k := range lost {
-		paths, err := s.unrecorded(k)
+func (s *Store) removeUnanswered(lost map[leaseKey]*creation) bool {
+	for k, c := range lost {
+		paths, err := c.client.unrecorded(k)
 		if err != nil || !s.removeAll(paths) {
 			return false
 		}
 		s.mu.Lock()
-		if c := s.creations[k]; c != nil && c.open == 0 {
-			delete(s.creations, k)
+		if s.creations[k] == c && c.open == 0 {
+			s.dropCreation(k)
 		}
 		s.mu.Unlock()
 	}
@@ -288,7 +334,8 @@ func (s *Store) removeUnanswered(lost []leaseKey) bool {
 }
 
 // unrecorded marks and returns the nodes of an owner that have no record.
-func (s *Store) unrecorded(k leaseKey) (paths []string, err error) {
+func (s *client) unrecorded(k leaseKey) (paths map[string]*client, err error) {
+	paths = make(map[string]*client)
 	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
 	defer cancel()
 	if err := s.sync(ctx, s.lockPath(k.key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -298,7 +345,7 @@ func (s *Store) unrecorded(k leaseKey) (paths []string, err error) {
 	for _, n := range all {
 		path := s.lockPath(k.key) + "/" + n.name
 		if n.owner == k.owner && s.markUnrecorded(k, path) {
-			paths = append(paths, path)
+			paths[path] = s
 		}
 	}
 	return paths, err
@@ -306,14 +353,14 @@ func (s *Store) unrecorded(k leaseKey) (paths []string, err error) {
 
 // due moves the records that have ended to dying. It returns the paths of those, the creations without
 // an answer whose leases have ended, and the time until the next end.
-func (s *Store) due(now time.Time) (paths []string, lost []leaseKey, next time.Duration) {
-	next = tombstoneTime
+func (s *Store) due(now time.Time) (paths map[string]*client, lost map[leaseKey]*creation, next time.Duration) {
+	next, paths, lost = tombstoneTime, make(map[string]*client), make(map[leaseKey]*creation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, rec := range s.records {
 		left := rec.end().Sub(now)
 		if left <= 0 {
-			s.dying[rec.path] = rec.session
+			s.dying[rec.path] = dyingNode{rec.client, rec.session}
 			delete(s.records, k)
 			continue
 		}
@@ -325,7 +372,7 @@ func (s *Store) due(now time.Time) (paths []string, lost []leaseKey, next time.D
 		case left > 0:
 			next = min(next, left)
 		default:
-			lost = append(lost, k)
+			lost[k] = c
 		}
 	}
 	for owner, until := range s.givenUp {
@@ -333,8 +380,8 @@ func (s *Store) due(now time.Time) (paths []string, lost []leaseKey, next time.D
 			delete(s.givenUp, owner)
 		}
 	}
-	for path := range s.dying {
-		paths = append(paths, path)
+	for path, n := range s.dying {
+		paths[path] = n.client
 	}
 	return paths, lost, next
 }

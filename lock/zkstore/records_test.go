@@ -26,13 +26,14 @@ func TestACreationIsSentLate(t *testing.T) {
 		defer cancel()
 		return s.Release(ctx, driver.Lease{Request: r, Unanswered: true})
 	}
-	s.willCreate(k, begin.Add(r.TTL))
+	c := s.first()
+	require.True(t, c.willCreate(k, 10, begin.Add(r.TTL)))
 	require.ErrorIs(t, release(), context.DeadlineExceeded, "the creation may still be sent")
-	_, err = s.create(t.Context(), r, begin)
+	_, err = c.create(t.Context(), r, begin)
 	require.NoError(t, err)
 	s.created(k, false)
 	assert.Eventually(t, func() bool {
-		all, _, err := s.nodes(t.Context(), r.Key)
+		all, _, err := c.nodes(t.Context(), r.Key)
 		return err == nil && len(all) == 0
 	}, r.TTL/2, time.Millisecond, "the node is removed long before its lease ends")
 	require.Eventually(t, func() bool { return release() == driver.ErrNotHeld }, time.Minute, time.Millisecond)

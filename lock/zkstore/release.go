@@ -20,16 +20,16 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if l.Unanswered {
 		s.giveUp(l.Owner)
 	}
-	err = s.release(ctx, l)
+	err = s.clientOf(leaseKey{l.Key, l.Owner}).release(ctx, l)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		return failed(ctx, "release", l.Key, err)
 	}
 	return err
 }
 
-func (s *Store) release(ctx context.Context, l driver.Lease) error {
+func (s *client) release(ctx context.Context, l driver.Lease) error {
 	k := leaseKey{l.Key, l.Owner}
-	if path := s.heldPath(k); path != "" && !l.Unanswered {
+	if path, _ := s.heldPath(k); path != "" && !l.Unanswered {
 		err := s.remove(ctx, path)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
@@ -69,66 +69,71 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
-// heldPath returns the path of a lease that this store holds, "" if it holds none.
-func (s *Store) heldPath(k leaseKey) string {
+// heldPath returns the path of a lease that this store holds, "" if it holds none, and its client.
+func (s *Store) heldPath(k leaseKey) (string, *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.records[k]; rec != nil && rec.token != 0 {
-		return rec.path
+		return rec.path, rec.client
 	}
-	return ""
+	return "", nil
 }
 
 // ReleaseAll implements [driver.BulkReleaser]. It removes the nodes in one transaction for each
 // 400 kB of paths. If one of them is missing already, it removes those of the transaction one by one.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	var at []int
-	var paths []string
-	bytes, seen := 0, make(map[string]bool)
-	flush := func() {
-		if len(at) > 0 {
-			s.releaseSome(ctx, batch, at, paths, out)
+	chunks, paths := make(map[*client]*chunk), make([]string, len(batch))
+	seen := make(map[string]bool)
+	flush := func(c *chunk) {
+		c.client.releaseSome(ctx, batch, c.at, paths, out)
+		delete(chunks, c.client)
+	}
+	flushAll := func() {
+		for _, c := range chunks {
+			flush(c)
 		}
-		at, paths, bytes = nil, nil, 0
 		clear(seen)
 	}
 	for i := range batch {
 		l := &batch[i]
-		path := s.heldPath(leaseKey{l.Key, l.Owner})
+		path, of := s.heldPath(leaseKey{l.Key, l.Owner})
 		if path == "" || l.Unanswered || seen[path] {
-			flush() // keeps the order of two releases of one lease
+			flushAll() // keeps the order of two releases of one lease
 			out[i] = s.Release(ctx, *l)
 			continue
 		}
-		if bytes += len(path) + 20; bytes > maxBytes || len(at) == maxOps {
-			flush()
-			bytes = len(path) + 20
+		paths[i], seen[path] = path, true
+		if c := chunks[of]; c != nil {
+			if c.add(i, path) {
+				continue
+			}
+			flush(c)
 		}
-		at, paths = append(at, i), append(paths, path)
-		seen[path] = true
+		chunks[of] = &chunk{client: of}
+		chunks[of].add(i, path)
 	}
-	flush()
+	flushAll()
 	return nil
 }
 
 // releaseSome removes the nodes of the leases at the given places of a batch.
-func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
+func (s *client) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
 	inner, end, err := s.begin(ctx)
 	if err == nil {
-		ops := make([]any, len(paths))
-		for n, path := range paths {
-			ops[n] = &zk.DeleteRequest{Path: path, Version: -1}
+		ops := make([]any, len(at))
+		for n, i := range at {
+			ops[n] = &zk.DeleteRequest{Path: paths[i], Version: -1}
 		}
 		_, err = ask(inner, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 		end()
 	}
-	for n, i := range at {
+	for _, i := range at {
 		l := &batch[i]
 		if err != nil {
 			out[i] = s.Release(ctx, *l)
 			continue
 		}
-		s.forget(leaseKey{l.Key, l.Owner}, paths[n])
+		s.forget(leaseKey{l.Key, l.Owner}, paths[i])
 		out[i] = nil
 	}
 }

@@ -14,11 +14,29 @@ import (
 )
 
 const (
-	maxBytes = 400_000 // of the paths in one transaction; a server accepts a megabyte by default
+	maxBytes = 400_000 // of the paths in one transaction, and in one session; a server accepts a megabyte by default
 	maxOps   = 1000    // in one transaction
 	maxReads = 32      // under way at one time
 	attempts = 3       // of a request whose connection broke
 )
+
+// chunk is the part of a batch that goes into one transaction of a client.
+type chunk struct {
+	client *client
+	at     []int // places in the batch
+	bytes  int
+}
+
+// add adds a place with a path. It reports false if the transaction would get too large.
+func (c *chunk) add(i int, path string) bool {
+	size := len(path) + 20
+	if len(c.at) > 0 && c.bytes+size > maxBytes || len(c.at) == maxOps {
+		return false
+	}
+	c.at = append(c.at, i)
+	c.bytes += size
+	return true
+}
 
 // Renew implements [renewal.Renewer]. One transaction checks that all nodes of the batch exist. It
 // changes nothing, but a quorum confirms it, and the leader refuses it from a session that has
@@ -31,8 +49,8 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	defer end()
 	start := time.Now()
 	paths := make([]string, len(batch))
-	var chunks [][]int // places in the batch
-	bytes := maxBytes
+	var chunks []*chunk
+	last := make(map[*client]*chunk)
 	for i := range batch {
 		l := &batch[i]
 		rec, ok := s.touch(leaseKey{l.Key, l.Owner}, l.Token, start.Add(l.TTL))
@@ -41,16 +59,18 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			continue
 		}
 		paths[i] = rec.path
-		if bytes += len(rec.path) + 20; bytes > maxBytes || len(chunks[len(chunks)-1]) == maxOps {
-			chunks = append(chunks, nil)
-			bytes = len(rec.path) + 20
+		c := last[rec.client]
+		if c == nil || !c.add(i, rec.path) {
+			c = &chunk{client: rec.client}
+			c.add(i, rec.path)
+			last[rec.client] = c
+			chunks = append(chunks, c)
 		}
-		chunks[len(chunks)-1] = append(chunks[len(chunks)-1], i)
 	}
 	errs := make([]error, len(chunks))
 	var wg sync.WaitGroup
-	for n, at := range chunks {
-		wg.Go(func() { errs[n] = s.renewSome(ctx, batch, paths, at, start, out) })
+	for n, c := range chunks {
+		wg.Go(func() { errs[n] = c.client.renewSome(ctx, batch, paths, c.at, start, out) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -63,7 +83,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 }
 
 // renewSome renews the leases at the given places of a batch.
-func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []string, at []int, start time.Time, out []renewal.Outcome) error {
+func (s *client) renewSome(ctx context.Context, batch []driver.Lease, all []string, at []int, start time.Time, out []renewal.Outcome) error {
 	paths := make([]string, len(at))
 	var longest time.Duration
 	for n, i := range at {
@@ -96,7 +116,7 @@ func (s *Store) renewSome(ctx context.Context, batch []driver.Lease, all []strin
 
 // checkNodes asks a quorum whether nodes exist. It returns those that are missing, with
 // errEndedMeanwhile, if there are any.
-func (s *Store) checkNodes(ctx context.Context, paths []string) (missing map[string]bool, err error) {
+func (s *client) checkNodes(ctx context.Context, paths []string) (missing map[string]bool, err error) {
 	missing = make(map[string]bool)
 	for failures := 0; ; {
 		var ops []any
@@ -132,7 +152,7 @@ func (s *Store) checkNodes(ctx context.Context, paths []string) (missing map[str
 }
 
 // findMissing adds the paths without a node to missing.
-func (s *Store) findMissing(ctx context.Context, paths []string, missing map[string]bool) error {
+func (s *client) findMissing(ctx context.Context, paths []string, missing map[string]bool) error {
 	exists := make([]bool, len(paths))
 	err := s.each(len(paths), func(i int) error {
 		var err error

@@ -132,8 +132,8 @@ func TestPingsOfAServerAreSeen(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.Eventually(t, func() bool {
-		s.link.mu.Lock()
-		defer s.link.mu.Unlock()
-		return len(s.link.pings) > 1 && s.link.pings[0].sent.After(s.link.confirmed)
+		s.clients[0].link.mu.Lock()
+		defer s.clients[0].link.mu.Unlock()
+		return len(s.clients[0].link.pings) > 1 && s.clients[0].link.pings[0].sent.After(s.clients[0].link.confirmed)
 	}, time.Minute, 10*time.Millisecond)
 }

@@ -41,19 +41,22 @@ const (
 // [driver.TTLLimiter] and [driver.Addresser]. Its methods are safe for concurrent use. The zero
 // Store is not usable: use New.
 type Store struct {
-	link    *link
 	servers []string
 	root    string
+	timeout time.Duration // of sessions, that the store asks for
+	logger  zk.Logger
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running basic.Gate     // the calls under way
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
 	closed  chan struct{}  // is closed when everything has ended
+	opening chan struct{}  // holds an element while a client is opened, and after Close
 
 	mu      sync.Mutex           // guards all below
+	clients []*client            // at least one
 	records map[leaseKey]*record // of this store, until they are released or removed
-	dying   map[string]int64     // paths of nodes that are being removed, with their sessions
+	dying   map[string]dyingNode // nodes that are being removed, by path
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
 	begun   bool                 // Close has begun
 
@@ -73,7 +76,7 @@ var (
 
 // New connects to the servers, each of the form host:port, and returns a store when the first
 // session is there and the root node exists. If ctx ends before, New returns an error. The Store
-// owns its connection, which Close ends. The error names the bad argument or field of Options.
+// owns its connections, which Close ends. The error names the bad argument or field of Options.
 func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	var opts Options
 	if o != nil {
@@ -99,25 +102,27 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	s := &Store{
 		servers: append([]string(nil), servers...),
 		root:    opts.Root,
+		timeout: opts.SessionTimeout,
+		logger:  opts.Logger,
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
+		opening: make(chan struct{}, 1),
 		records: make(map[leaseKey]*record),
-		dying:   make(map[string]int64),
+		dying:   make(map[string]dyingNode),
 		givenUp: make(map[string]time.Time),
 
 		creations: make(map[leaseKey]*creation),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	var err error
-	s.link, err = dial(servers, opts.SessionTimeout, opts.Logger, s.sessionEnded)
+	c, err := s.open()
 	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("zkstore: connect: %w", err)
+		return nil, fmt.Errorf("zkstore: %w", err)
 	}
 	s.sweeper.Go(s.sweep)
-	err = s.link.ready(ctx)
+	err = c.link.ready(ctx)
 	if err == nil {
-		err = s.makePath(ctx, s.root)
+		err = c.makePath(ctx, s.root)
 	}
 	if err != nil {
 		_ = s.Close()
@@ -151,10 +156,15 @@ type noLogger struct{}
 
 func (noLogger) Printf(string, ...any) {}
 
-// TTLLimits implements [driver.TTLLimiter]. The longest TTL is half of the session timeout that
-// the server has granted last.
+// TTLLimits implements [driver.TTLLimiter]. The longest TTL is half of the shortest session timeout
+// that the servers have granted.
 func (s *Store) TTLLimits() driver.TTLLimits {
-	timeout := s.link.timeout()
+	s.mu.Lock()
+	timeout := s.clients[0].link.timeout()
+	for _, c := range s.clients[1:] {
+		timeout = min(timeout, c.link.timeout())
+	}
+	s.mu.Unlock()
 	return driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout}
 }
 
@@ -198,8 +208,8 @@ func (s *Store) check(r driver.Request) error {
 	return nil
 }
 
-// Close ends all calls that are under way, and the session: everything that the store still holds
-// becomes free. If the server does not answer, the locks end with the session, after its timeout.
+// Close ends all calls that are under way, and the sessions: everything that the store still holds
+// becomes free. If the server does not answer, the locks end with their sessions, after their timeout.
 // Close returns after about 3 s at most, or 6 s if a call is still under way because its function
 // for driver.Queued has not returned. Close returns an error then.
 func (s *Store) Close() error {
@@ -233,7 +243,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	}
 }
 
-// shutdown ends the session even if a call does not return.
+// shutdown ends the sessions even if a call does not return.
 func (s *Store) shutdown() {
 	s.cancel()
 	ended := s.running.Close()
@@ -244,7 +254,15 @@ func (s *Store) shutdown() {
 	case <-timer.C:
 	}
 	s.sweeper.Wait()
-	s.link.close()
+	s.opening <- struct{}{} // no client is opened from now on
+	s.mu.Lock()
+	clients := s.clients
+	s.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, c := range clients {
+		closing.Go(c.link.close)
+	}
+	closing.Wait()
 	<-ended
 	close(s.closed)
 }

@@ -39,6 +39,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 // waiter is a call of Wait.
 type waiter struct {
 	store      *Store
+	client     *client // that has asked last
 	request    driver.Request
 	poll       time.Duration
 	unanswered bool // a request may still be executed
@@ -84,7 +85,13 @@ func (w *waiter) cancelled(ctx context.Context) error {
 func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
 	bounded, cancel := context.WithTimeout(ctx, min(w.request.TTL/2, maxRequest))
 	defer cancel()
-	l, next, err := w.store.takePlace(bounded, w.request)
+	var l driver.Lease
+	var next node
+	err := w.store.withRoom(bounded, w.request, func(c *client) (err error) {
+		w.client = c
+		l, next, err = c.takePlace(bounded, w.request)
+		return err
+	})
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
 		if ctx.Err() == nil && bounded.Err() != nil {
@@ -94,7 +101,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
 	return l, next, err
 }
 
-func (s *Store) takePlace(ctx context.Context, r driver.Request) (driver.Lease, node, error) {
+func (s *client) takePlace(ctx context.Context, r driver.Request) (driver.Lease, node, error) {
 	for range attempts {
 		start := time.Now()
 		all, err := s.nodesFor(ctx, r)
@@ -136,7 +143,7 @@ func (w *waiter) watch(ctx context.Context, n node) {
 		}
 		path := w.store.lockPath(w.request.Key) + "/" + n.name
 		bounded, cancel := context.WithTimeout(ctx, w.poll)
-		a, err := ask(bounded, w.store.link, func(c *zk.Conn) (answer, error) {
+		a, err := ask(bounded, w.client.link, func(c *zk.Conn) (answer, error) {
 			exists, stat, gone, err := c.ExistsW(path)
 			return answer{exists, stat, gone}, err
 		})
