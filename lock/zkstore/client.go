@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -17,8 +19,11 @@ const maxClients = 32
 // client is a connection of a Store, whose session has a bounded number of nodes.
 type client struct {
 	*Store
-	link  *link
-	bytes int // of the paths of nodes that the session has or may have; guarded by mu of the Store
+	link *link
+
+	// mu of the Store guards these.
+	bytes   int                        // of the paths of nodes that the session has or may have
+	watches map[string]<-chan zk.Event // by path; each tells one change
 }
 
 var (
@@ -128,7 +133,7 @@ func (s *Store) open() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	c := &client{Store: s, link: l}
+	c := &client{Store: s, link: l, watches: make(map[string]<-chan zk.Event)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)

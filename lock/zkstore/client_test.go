@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -104,4 +105,39 @@ func TestAStoreWithoutRoomRefuses(t *testing.T) {
 	require.NoError(t, err, "an owner keeps its node")
 	held.Request = r
 	require.NoError(t, s.Release(t.Context(), held))
+}
+
+// A watch lasts as long as its node, so waiters that give up must not add watches, and one that comes too
+// late for a node must not leave a watch behind.
+func TestANodeHasOneWatch(t *testing.T) {
+	t.Parallel()
+	member := testzk.Start(t, 1)[0]
+	s, err := New(t.Context(), []string{member.Address}, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	r := driver.Request{Key: "k", Owner: "a:1", TTL: 10 * time.Second}
+	_, err = s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	c := s.first()
+	all, _, err := c.nodes(t.Context(), r.Key)
+	require.NoError(t, err)
+	path := s.lockPath(r.Key) + "/" + all[0].name
+	changed, err := c.watch(t.Context(), path, noVersion)
+	require.NoError(t, err)
+	for range 10 {
+		again, err := c.watch(t.Context(), path, noVersion)
+		require.NoError(t, err)
+		assert.Equal(t, changed, again)
+	}
+	_, err = c.watch(t.Context(), path+"0", noVersion)
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	assert.Contains(t, member.Ask("wchp"), path+"\n")
+	assert.NotContains(t, member.Ask("wchp"), path+"0")
+
+	require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r}))
+	<-changed
+	_, err = c.watch(t.Context(), path, noVersion)
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	assert.Empty(t, c.watches)
+	assert.NotContains(t, member.Ask("wchp"), path)
 }

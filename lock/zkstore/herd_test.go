@@ -33,7 +33,7 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 			got <- l
 		}()
 	}
-	require.Eventually(t, func() bool { return p.exists.Load() >= waiters }, time.Minute, time.Millisecond, "all watch")
+	require.Eventually(t, func() bool { return p.watches.Load() >= waiters }, time.Minute, time.Millisecond, "all watch")
 	before := p.children.Load()
 	for range waiters {
 		require.NoError(t, s.Release(t.Context(), l))

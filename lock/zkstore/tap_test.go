@@ -16,7 +16,7 @@ import (
 // The codes of requests.
 const (
 	opCreate   = 1 // of a node that is no container
-	opExists   = 3 // sets a watch
+	opGetData  = 4 // may set a watch
 	opChildren = 12
 )
 
@@ -27,7 +27,7 @@ type tap struct {
 	listener net.Listener
 	work     sync.WaitGroup
 	loses    atomic.Bool
-	exists   atomic.Int32
+	watches  atomic.Int32
 	children atomic.Int32
 }
 
@@ -69,8 +69,8 @@ func (p *tap) serve(client net.Conn) {
 				if p.loses.CompareAndSwap(true, false) {
 					lost.Store(int64(binary.BigEndian.Uint32(m)))
 				}
-			case opExists:
-				p.exists.Add(1)
+			case opGetData:
+				p.watches.Add(int32(m[len(m)-1]))
 			case opChildren:
 				p.children.Add(1)
 			}

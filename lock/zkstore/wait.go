@@ -44,9 +44,6 @@ type waiter struct {
 	poll       time.Duration
 	unanswered bool // a request may still be executed
 	failures   int  // in a row
-
-	watched string // the name of the node that is watched
-	gone    <-chan zk.Event
 }
 
 func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
@@ -135,35 +132,60 @@ func (s *client) takePlace(ctx context.Context, r driver.Request) (driver.Lease,
 // watch returns when a node has gone or its data has changed, when the waiter must ask again, or when
 // ctx ends.
 func (w *waiter) watch(ctx context.Context, n node) {
-	if w.watched != n.name {
-		type answer struct {
-			exists bool
-			stat   *zk.Stat
-			gone   <-chan zk.Event
-		}
-		path := w.store.lockPath(w.request.Key) + "/" + n.name
-		bounded, cancel := context.WithTimeout(ctx, w.poll)
-		a, err := ask(bounded, w.client.link, func(c *zk.Conn) (answer, error) {
-			exists, stat, gone, err := c.ExistsW(path)
-			return answer{exists, stat, gone}, err
-		})
-		cancel()
-		switch {
-		case err != nil:
-			pause(ctx, min(failurePause, w.poll))
-			return
-		case !a.exists, n.version != noVersion && n.version != a.stat.Version:
-			return
-		}
-		w.watched, w.gone = n.name, a.gone
+	path := w.store.lockPath(w.request.Key) + "/" + n.name
+	bounded, cancel := context.WithTimeout(ctx, w.poll)
+	changed, err := w.client.watch(bounded, path, n.version)
+	cancel()
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		return
+	case err != nil:
+		pause(ctx, min(failurePause, w.poll))
+		return
 	}
 	timer := time.NewTimer(w.poll)
 	defer timer.Stop()
 	select {
-	case <-w.gone:
-		w.watched = ""
+	case <-changed:
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// watch returns a channel that is closed after a change of a node. A node has one watch, however many
+// waiters give up, because a watch ends only with its node. A watch that is there has seen all changes
+// since the caller has read the node. The version is that of its data, or noVersion.
+func (s *client) watch(ctx context.Context, path string, version int32) (<-chan zk.Event, error) {
+	s.mu.Lock()
+	s.dropWatches()
+	changed := s.watches[path]
+	s.mu.Unlock()
+	if changed != nil {
+		return changed, nil
+	}
+	return ask(ctx, s.link, func(c *zk.Conn) (<-chan zk.Event, error) {
+		_, stat, changed, err := c.GetW(path) // unlike ExistsW, it leaves no watch if there is no node
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.watches[path] = changed
+		s.mu.Unlock()
+		if version != noVersion && version != stat.Version {
+			return nil, zk.ErrBadVersion
+		}
+		return changed, nil
+	})
+}
+
+// dropWatches forgets the watches that have told a change. mu is locked.
+func (s *client) dropWatches() {
+	for path, changed := range s.watches {
+		select {
+		case <-changed:
+			delete(s.watches, path)
+		default:
+		}
 	}
 }
 
