@@ -44,6 +44,26 @@ func Start(t testing.TB, n int) []*Member {
 	return startWith(t, n, directly)
 }
 
+var (
+	shareOnce sync.Once
+	shared    []*Member
+	errShared error
+)
+
+// Shared is Start for one server, which all tests of the process share. TestMain ends it by CloseShared.
+func Shared(t testing.TB) *Member {
+	t.Helper()
+	shareOnce.Do(func() { shared, errShared = Launch(1) })
+	if IsMissing(errShared) {
+		t.Skipf("NOT TESTED: %v", errShared)
+	}
+	require.NoError(t, errShared)
+	return shared[0]
+}
+
+// CloseShared ends the server of Shared, if there is one.
+func CloseShared() { Close(shared) }
+
 func startWith(t testing.TB, n int, at reach) []*Member {
 	t.Helper()
 	members, err := launchWith(n, at)

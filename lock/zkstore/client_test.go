@@ -15,15 +15,15 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// bytesOfSessions returns the bytes of the paths of all ephemeral nodes, by session.
-func bytesOfSessions(m *testzk.Member) map[string]int {
+// bytesOfSessions returns the bytes of the paths of all ephemeral nodes below a root, by session.
+func bytesOfSessions(m *testzk.Member, root string) map[string]int {
 	bytes, session := make(map[string]int), ""
 	_, dump, _ := strings.Cut(m.Ask("dump"), "Ephemerals")
 	for line := range strings.Lines(dump) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "0x"):
 			session = line
-		case strings.HasPrefix(line, "/"):
+		case strings.HasPrefix(line, root+"/"):
 			bytes[session] += len(line)
 		}
 	}
@@ -34,8 +34,8 @@ func bytesOfSessions(m *testzk.Member) map[string]int {
 func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	const keys = 600 // about 860 kB of paths
-	member := testzk.Start(t, 1)[0]
-	s, err := New(t.Context(), []string{member.Address}, &Options{SessionTimeout: 2 * time.Minute})
+	member := testzk.Shared(t)
+	s, err := New(t.Context(), []string{member.Address}, &Options{Root: "/bounded", SessionTimeout: 2 * time.Minute})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	batch := make([]driver.Lease, keys)
@@ -45,7 +45,7 @@ func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 		batch[i].Request = r
 		return err
 	}))
-	sessions, all := bytesOfSessions(member), 0
+	sessions, all := bytesOfSessions(member, s.root), 0
 	assert.Len(t, sessions, 3)
 	for _, bytes := range sessions {
 		assert.LessOrEqual(t, bytes, maxBytes)
@@ -69,7 +69,7 @@ func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 	for i := range errs {
 		require.NoError(t, errs[i])
 	}
-	assert.Empty(t, bytesOfSessions(member))
+	assert.Empty(t, bytesOfSessions(member, s.root))
 	for _, c := range s.clients {
 		assert.Zero(t, c.bytes)
 	}
@@ -77,10 +77,10 @@ func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 
 func TestAStoreWithoutRoomRefuses(t *testing.T) {
 	t.Parallel()
-	s, err := New(t.Context(), []string{testzk.Start(t, 1)[0].Address}, nil)
+	s, err := New(t.Context(), []string{testzk.Shared(t).Address}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	r := driver.Request{Key: "k", Owner: "a:1", TTL: 10 * time.Second}
+	r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second}
 	held, err := s.Acquire(t.Context(), r)
 	require.NoError(t, err)
 	s.mu.Lock()
@@ -96,10 +96,10 @@ func TestAStoreWithoutRoomRefuses(t *testing.T) {
 		s.clients = s.clients[:1]
 		s.mu.Unlock()
 	}()
-	_, err = s.Acquire(t.Context(), driver.Request{Key: "other", Owner: "b:1", TTL: 10 * time.Second})
+	_, err = s.Acquire(t.Context(), driver.Request{Key: t.Name() + "other", Owner: "b:1", TTL: 10 * time.Second})
 	require.ErrorIs(t, err, errTooMany)
-	require.ErrorContains(t, err, `zkstore: acquire "other"`)
-	_, err = s.Wait(t.Context(), driver.Request{Key: "other", Owner: "b:2", TTL: 10 * time.Second})
+	require.ErrorContains(t, err, `zkstore: acquire "TestA`)
+	_, err = s.Wait(t.Context(), driver.Request{Key: t.Name() + "other", Owner: "b:2", TTL: 10 * time.Second})
 	require.ErrorIs(t, err, errTooMany)
 	_, err = s.Acquire(t.Context(), r)
 	require.NoError(t, err, "an owner keeps its node")
@@ -111,11 +111,11 @@ func TestAStoreWithoutRoomRefuses(t *testing.T) {
 // late for a node must not leave a watch behind.
 func TestANodeHasOneWatch(t *testing.T) {
 	t.Parallel()
-	member := testzk.Start(t, 1)[0]
+	member := testzk.Shared(t)
 	s, err := New(t.Context(), []string{member.Address}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	r := driver.Request{Key: "k", Owner: "a:1", TTL: 10 * time.Second}
+	r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second}
 	_, err = s.Acquire(t.Context(), r)
 	require.NoError(t, err)
 	c := s.first()

@@ -14,9 +14,9 @@ import (
 
 func TestCloseDoesNotWaitForAFunctionThatBlocks(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 1)
-	s, next := open(t, sessionTimeout, members...), open(t, sessionTimeout, members...)
-	_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: 10 * time.Second})
+	server := testzk.Shared(t)
+	s, next := open(t, sessionTimeout, server), open(t, sessionTimeout, server)
+	_, err := s.Acquire(t.Context(), driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second})
 	require.NoError(t, err)
 	blocked, unblock, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -24,12 +24,12 @@ func TestCloseDoesNotWaitForAFunctionThatBlocks(t *testing.T) {
 			blocked <- struct{}{}
 			<-unblock
 		})
-		_, err := s.Wait(ctx, driver.Request{Key: "k", Owner: "b:1", TTL: 10 * time.Second})
+		_, err := s.Wait(ctx, driver.Request{Key: t.Name(), Owner: "b:1", TTL: 10 * time.Second})
 		ended <- err
 	}()
 	<-blocked
 	require.ErrorContains(t, s.Close(), "not finished")
-	_, err = next.Acquire(t.Context(), driver.Request{Key: "k", Owner: "c:1", TTL: 10 * time.Second})
+	_, err = next.Acquire(t.Context(), driver.Request{Key: t.Name(), Owner: "c:1", TTL: 10 * time.Second})
 	require.NoError(t, err, "its locks are free all the same")
 	close(unblock)
 	require.ErrorIs(t, <-ended, driver.ErrStoreClosed)

@@ -41,12 +41,12 @@ func deleteNodes(t *testing.T, c *zk.Conn, key string) {
 }
 
 func TestContract(t *testing.T) {
-	members := testzk.Start(t, 1)
-	c := connect(t, members...)
-	s := open(t, sessionTimeout, members...)
+	server := testzk.Shared(t)
+	c := connect(t, server)
+	s := open(t, sessionTimeout, server)
 	locktest.TestStore(t, locktest.Config{
 		New:      func(*testing.T) driver.Store { return s },
-		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, sessionTimeout, members...) },
+		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, sessionTimeout, server) },
 		TTL:      3 * time.Second,
 		Inspects: true,
 		Lists:    true,

@@ -3,6 +3,7 @@ package zkstore_test
 import (
 	"context"
 	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "32") // most cases of the contract sleep
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		testzk.CloseShared()
+		os.Exit(code)
+	}))
 }
 
 // sessionTimeout gives the cases that do not wait for ends a TTL of 15 s.

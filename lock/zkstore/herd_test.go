@@ -18,10 +18,10 @@ import (
 func TestAReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
 	const waiters = 10
-	p := newTap(t, testzk.Start(t, 1)[0])
+	p := newTap(t, testzk.Shared(t))
 	s := openAt(t, 4*time.Minute, p.listener.Addr().String())
 	request := func(owner string) driver.Request {
-		return driver.Request{Key: "k", Owner: owner, TTL: time.Minute}
+		return driver.Request{Key: t.Name(), Owner: owner, TTL: time.Minute}
 	}
 	l, err := s.Acquire(t.Context(), request("holder:1"))
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 // The server creates the node of an owner, and its answer is lost with the connection.
 func TestTheAnswerToACreationIsLost(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 1)
-	conn := connect(t, members...)
+	server := testzk.Shared(t)
+	conn := connect(t, server)
 	nodes := func(key string) []string {
 		names, _, err := conn.Children("/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte(key)))
 		if !errors.Is(err, zk.ErrNoNode) { // a server may remove an empty container
@@ -54,10 +54,10 @@ func TestTheAnswerToACreationIsLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newTap(t, members[0])
+			p := newTap(t, server)
 			s := openAt(t, sessionTimeout, p.listener.Addr().String())
-			r := driver.Request{Key: name, Owner: "a:1", TTL: 10 * time.Second}
-			warm, err := s.Acquire(t.Context(), driver.Request{Key: name, Owner: "first:1", TTL: 10 * time.Second}) // creates the node of the lock
+			r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second}
+			warm, err := s.Acquire(t.Context(), driver.Request{Key: t.Name(), Owner: "first:1", TTL: 10 * time.Second}) // creates the node of the lock
 			require.NoError(t, err)
 			require.NoError(t, s.Release(t.Context(), warm))
 			p.loses.Store(true)
@@ -72,19 +72,21 @@ func TestTheAnswerToACreationIsLost(t *testing.T) {
 // outage, for example a change of the leader. Then nobody but the store knows of the node.
 func TestNobodyAsksAgainAfterALostAnswer(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 1)
-	conn := connect(t, members...)
-	p := newTap(t, members[0])
+	server := testzk.Shared(t)
+	conn := connect(t, server)
+	p := newTap(t, server)
 	s := openAt(t, sessionTimeout, p.listener.Addr().String())
-	lock := "/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte("k"))
+	lock := "/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte(t.Name()))
 	request := func(owner string) driver.Request {
-		return driver.Request{Key: "k", Owner: owner, TTL: time.Second}
+		return driver.Request{Key: t.Name(), Owner: owner, TTL: 10 * time.Second}
 	}
 	_, err := s.Acquire(t.Context(), request("first:1"))
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), driver.Lease{Request: request("first:1")}))
 	p.loses.Store(true)
-	_, err = s.Acquire(t.Context(), request("lost:1"))
+	lost := request("lost:1")
+	lost.TTL = time.Second
+	_, err = s.Acquire(t.Context(), lost)
 	require.Error(t, err)
 	require.False(t, p.loses.Load(), "an answer was lost")
 	sessionOfNode := func() int64 {

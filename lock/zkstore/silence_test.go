@@ -127,8 +127,7 @@ func TestAnswersArriveInPieces(t *testing.T) {
 
 func TestPingsOfAServerAreSeen(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 1)
-	s, err := New(t.Context(), []string{members[0].Address}, &Options{SessionTimeout: 3 * time.Second})
+	s, err := New(t.Context(), []string{testzk.Shared(t).Address}, &Options{SessionTimeout: 3 * time.Second})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.Eventually(t, func() bool {
