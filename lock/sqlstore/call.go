@@ -149,6 +149,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		if err == nil || isAnswer(err) {
 			return err
 		}
+		awaitDeadline(ctx)
 		unsent := errors.As(err, new(notSentError))
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -175,6 +176,14 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 			timer.Stop()
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// awaitDeadline returns after ctx has ended if its deadline has passed. A dial that ends by the
+// deadline of its ctx returns an error of the network, and may do so before ctx has ended.
+func awaitDeadline(ctx context.Context) {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done()
 	}
 }
 

@@ -6,9 +6,12 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -385,6 +388,42 @@ func TestADriverThatIgnoresContexts(t *testing.T) {
 	require.ErrorIs(t, s.Shutdown(ended), gone, "the driver has not returned")
 	close(c.blocked)
 	require.NoError(t, s.Close())
+}
+
+// lateContext has a deadline that has passed, and ends later.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// dialTimeout is a driver whose dials end by their deadline.
+type dialTimeout struct{ dialled func() }
+
+func (d dialTimeout) Connect(context.Context) (sqldriver.Conn, error) {
+	d.dialled()
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+}
+
+func (dialTimeout) Driver() sqldriver.Driver { return nil }
+
+// TestADialThatEndsByTheDeadline returns the cause of the ctx, even if the dial ends before the ctx.
+func TestADialThatEndsByTheDeadline(t *testing.T) {
+	gone := errors.New("the caller is gone")
+	for name, f := range map[string]func(s *Store, ctx context.Context) error{
+		"Acquire": func(s *Store, ctx context.Context) error { _, err := s.Acquire(ctx, request("k")); return err },
+		"Wait":    func(s *Store, ctx context.Context) error { _, err := s.Wait(ctx, request("k")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				db := sql.OpenDB(dialTimeout{func() { time.AfterFunc(time.Millisecond, func() { cancel(gone) }) }})
+				defer func() { _ = db.Close() }()
+				s, err := New(db, PostgreSQL(), nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, s.Close()) }()
+				require.ErrorIs(t, f(s, lateContext{ctx}), gone)
+			})
+		})
+	}
 }
 
 // TestAWaitThatWasSentBefore cancels a Wait whose next request has no connection yet. The owner has
