@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -141,9 +142,12 @@ func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 	return *new(T), err
 }
 
-// attempts runs f until its error is not one after which the database wants the same again.
+// attempts runs f until its error is not one after which the same is to be sent again: the database
+// has rolled back for the sake of others, or nothing was executed because the connection was broken or
+// leads to a server that takes no writes. After a switch-over all idle connections of the pool may.
 func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx context.Context, c *sql.Conn) error) error {
 	sent := false
+	unusable, most := 0, maxBadConns // connections that the pool has dropped
 	for try := 0; ; try++ {
 		err := s.attempt(ctx, state, f)
 		if err == nil || isAnswer(err) {
@@ -156,13 +160,17 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		} else {
 			err = withoutNotSent(err)
 		}
+		readOnly := s.dialect.isReadOnly(err)
+		if readOnly && most == maxBadConns { // all that the pool has now, and a new one
+			most = min(unusable+s.db.Stats().OpenConnections+1, maxBadConns-1)
+		}
 		switch {
 		case unsent && !sent:
 			return notSentError{err}
 		case unsent || ctx.Err() != nil:
 			return err
-		case errors.Is(err, sqldriver.ErrBadConn) && try < maxBadConns:
-			// The connection was broken before, and nothing was sent. The pool drops it.
+		case (readOnly || errors.Is(err, sqldriver.ErrBadConn)) && unusable < most:
+			unusable++
 			state.CompareAndSwap(callSent, callWaiting)
 			continue
 		case !s.dialect.wantsRetry(err):
@@ -174,7 +182,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }

@@ -48,8 +48,8 @@
 // # Fail-over
 //
 // If a server answers that it is read-only, as a primary that has become a replica does, the store
-// closes the connection. The next call gets another one of the pool, or makes it open one. So the
-// name of the data source should lead to the primary: with pgx list all servers and set
+// closes the connection and repeats the call on the other ones of the pool, and on a new one in the end.
+// So the name of the data source should lead to the primary: with pgx list all servers and set
 // target_session_attrs=read-write.
 //
 // # MariaDB and MySQL

@@ -390,17 +390,18 @@ func (mySQL) wantsRetry(err error) bool {
 }
 
 // isReadOnly implements dialect: a server with read_only, as a replica has; a transaction that is
-// read-only by default; a server that was started so.
+// read-only by default; a server that was started so; a node that has left its Galera cluster.
 func (mySQL) isReadOnly(err error) bool {
 	n := errorNumber(err)
-	return n == 1290 || n == 1792 || n == 1836
+	return n == 1290 || n == 1792 || n == 1836 || n == 1047
 }
 
 // existsAlready reports whether another process has created a table at the same time.
 func (mySQL) existsAlready(err error) bool { return errorNumber(err) == 1050 }
 
 // errorNumber returns the number of an error of the server, 0 if there is none. The store does not
-// import the driver, so the number is taken from the text: "Error 1213 (40001): Deadlock found".
+// import the driver, so the number is taken from the text: "Error 1213 (40001): Deadlock found" of
+// one driver, "ERROR 1213 (40001): Deadlock found" of another.
 func errorNumber(err error) int {
 	if m := mysqlError.FindStringSubmatch(err.Error()); m != nil {
 		n, _ := strconv.Atoi(m[1])
@@ -409,4 +410,4 @@ func errorNumber(err error) int {
 	return 0
 }
 
-var mysqlError = regexp.MustCompile(`\bError (\d{4})\b`)
+var mysqlError = regexp.MustCompile(`(?i)\berror (\d{4,5})\b`)

@@ -1,9 +1,16 @@
 package sqlstore
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,26 +69,72 @@ func TestASerializableDatabase(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAReadOnlyConnectionIsReplaced checks that a pool with a connection to a server that has become
-// a replica works again after one failure.
-func TestAReadOnlyConnectionIsReplaced(t *testing.T) {
+// TestReadOnlyConnectionsAreReplaced makes all idle connections of a pool read-only, as a
+// switch-over does. One call must succeed on a new connection.
+func TestReadOnlyConnectionsAreReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		d       *database
 		setting string
 	}{
 		"PostgreSQL": {newPostgres(t), "SET default_transaction_read_only = on"},
 		"MariaDB":    {newMariaDB(t), "SET SESSION TRANSACTION READ ONLY"},
+		"SQLite":     {newSQLite(t), "PRAGMA query_only = on"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.d.db.SetMaxOpenConns(1)
 			s := test.d.store(t, Options{})
 			l := acquire(t, s, request("k"))
-			_, err := test.d.db.ExecContext(t.Context(), test.setting)
-			require.NoError(t, err)
+			turnReadOnly := func() {
+				var conns []*sql.Conn
+				for range 3 {
+					c, err := test.d.db.Conn(t.Context())
+					require.NoError(t, err)
+					_, err = c.ExecContext(t.Context(), test.setting)
+					require.NoError(t, err)
+					conns = append(conns, c)
+				}
+				for _, c := range conns {
+					require.NoError(t, c.Close())
+				}
+			}
+			turnReadOnly()
 			out := make([]renewal.Outcome, 1)
-			require.Error(t, s.Renew(t.Context(), []driver.Lease{l}, out))
 			require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
 			assert.Equal(t, renewal.Renewed, out[0])
+			turnReadOnly()
+			acquire(t, s, request("other"))
+			turnReadOnly()
+			require.NoError(t, s.Release(t.Context(), l))
 		})
+	}
+}
+
+// TestAReadOnlyServerIsToldSoon checks that a call does not try again for ever if new connections take
+// no writes either, and that its error is that of the server.
+func TestAReadOnlyServerIsToldSoon(t *testing.T) {
+	d := newPostgres(t)
+	var dials atomic.Int64
+	config, err := pgx.ParseConfig(postgres.Get(t).DSN("default_transaction_read_only=on"))
+	require.NoError(t, err)
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	db := stdlib.OpenDB(*config)
+	defer func() { require.NoError(t, db.Close()) }()
+	s := (&database{db, d.dialect, d.table}).store(t, Options{})
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, "read-only transaction")
+	assert.LessOrEqual(t, dials.Load(), int64(2))
+}
+
+// TestErrorNumbers reads the texts of several drivers and versions.
+func TestErrorNumbers(t *testing.T) {
+	for text, want := range map[string]int{
+		"Error 1213 (40001): Deadlock found":             1213,
+		"Error 1205: Lock wait timeout exceeded":         1205,
+		"ERROR 1290 (HY000): The server is running with": 1290,
+		"invalid connection":                             0,
+	} {
+		assert.Equal(t, want, errorNumber(errors.New(text)), text)
 	}
 }

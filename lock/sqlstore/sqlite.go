@@ -211,16 +211,21 @@ func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args 
 }
 
 // wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection.
-func (sqlite) wantsRetry(err error) bool {
-	var code interface{ Code() int }
-	if errors.As(err, &code) {
-		return code.Code()&0xff == 5
-	}
-	return strings.Contains(err.Error(), "database is locked")
-}
+func (sqlite) wantsRetry(err error) bool { return hasSQLiteCode(err, 5, "database is locked") }
 
-// isReadOnly implements dialect. Another connection would open the same file.
-func (sqlite) isReadOnly(error) bool { return false }
+// isReadOnly implements dialect: SQLITE_READONLY. The file may be writable, or another one, for a new
+// connection.
+func (sqlite) isReadOnly(err error) bool { return hasSQLiteCode(err, 8, "readonly database") }
+
+// hasSQLiteCode reports whether an error has a primary result code, or its text if the driver has
+// no codes.
+func hasSQLiteCode(err error, code int, text string) bool {
+	var coded interface{ Code() int }
+	if errors.As(err, &coded) {
+		return coded.Code()&0xff == code
+	}
+	return strings.Contains(err.Error(), text)
+}
 
 // existsAlready implements dialect. Statements that create something run one after another.
 func (sqlite) existsAlready(error) bool { return false }
