@@ -24,7 +24,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return driver.Lease{}, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err == nil || errors.As(err, &held) {
 		return l, err
 	}
-	return driver.Lease{}, failed(ctx, "acquire", r.Key, err)
+	return driver.Lease{}, s.failed(ctx, "acquire", r.Key, err)
 }
 
 func (s *client) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {

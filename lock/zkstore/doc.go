@@ -34,7 +34,9 @@
 // stood still for long the first acquisition may take a sixth of the session timeout. The tickTime
 // of the servers must be at most a sixth of it; that of the default settings is 2 s. If the session
 // expires, all of its locks are lost together. If the connected server hangs, the client looks
-// for another one after two thirds of the session timeout, which is longer than any TTL.
+// for another one after two thirds of the session timeout, which is longer than any TTL. A call without
+// an answer ends after 5 s and a sixth of the session timeout, also if its context lasts longer, and
+// its error has the last error of the network.
 //
 // An owner that was given up after an Acquire without an answer is refused by its own Store for a
 // minute. Other Stores do not know that, and need not: no other Store has requests of this owner.

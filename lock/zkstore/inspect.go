@@ -30,7 +30,7 @@ func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
 // Inspect implements [driver.Inspector]. The token of a free lock is 0. ExpiresIn is the TTL of the
 // acquisition, because the server does not know when the holder has renewed its lease.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -48,7 +48,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 			break
 		}
 	}
-	return driver.Info{}, failed(ctx, "inspect", key, err)
+	return driver.Info{}, s.failed(ctx, "inspect", key, err)
 }
 
 // infoOf reads the nodes of a lock.
@@ -92,7 +92,7 @@ func tokenOf(n seen) uint64 { return uint64(n.stat.Czxid) } //nolint:gosec // a 
 
 // ForceRelease implements [driver.Inspector]. It removes the nodes of all holders, one by one.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	}
 	switch {
 	case err != nil:
-		return failed(ctx, "force release of", key, err)
+		return s.failed(ctx, "force release of", key, err)
 	case !had:
 		return driver.ErrNotHeld
 	}
@@ -122,7 +122,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	if _, ok := letters[l.Mode]; !ok {
 		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		}
 	}
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return failed(ctx, "set metadata of", l.Key, err)
+		return s.failed(ctx, "set metadata of", l.Key, err)
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("zkstore: list %q: the cursor is not of this prefix", prefix)
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -179,7 +179,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	c := s.first()
 	page, next, err := c.page(ctx, prefix, cursor)
 	if err != nil {
-		return nil, "", failed(ctx, "list", prefix, err)
+		return nil, "", s.failed(ctx, "list", prefix, err)
 	}
 	held := make([]bool, len(page))
 	err = s.each(len(page), func(i int) error {
@@ -188,7 +188,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 		return err
 	})
 	if err != nil {
-		return nil, "", failed(ctx, "list", prefix, err)
+		return nil, "", s.failed(ctx, "list", prefix, err)
 	}
 	for i, key := range page {
 		if held[i] {

@@ -3,6 +3,7 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type link struct {
 	changed   chan struct{} // is closed when the fields above change
 	open      net.Conn      // the connection that was dialed last
 	closed    bool
+	failure   error // of the network, since there was a session
 }
 
 var errClosed = errors.New("the connection is closed")
@@ -42,6 +44,7 @@ func dial(servers []string, timeout time.Duration, logger zk.Logger, expired fun
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	c, err := net.DialTimeout(network, address, timeout)
 	if err != nil {
+		l.failed(err)
 		return nil, err
 	}
 	l.mu.Lock()
@@ -61,13 +64,33 @@ func (l *link) hasSession(session int64, timeout time.Duration, dialed time.Time
 	old := l.session
 	l.session, l.confirmed, l.pings = session, dialed, nil
 	if session != 0 && timeout > 0 {
-		l.granted = timeout
+		l.granted, l.failure = timeout, nil
 	}
 	l.notify()
 	l.mu.Unlock()
 	if old != 0 && old != session {
 		l.expired(old)
 	}
+}
+
+// failed records an error of the network.
+func (l *link) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = err
+}
+
+// explain adds what the network has said to an error that does not tell it.
+func (l *link) explain(err error) error {
+	l.mu.Lock()
+	failure := l.failure
+	l.mu.Unlock()
+	var late noAnswerError
+	if failure == nil || !errors.As(err, &late) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, failure)
 }
 
 // event is called by the ZooKeeper client.

@@ -16,10 +16,10 @@ import (
 // given up.
 func TestACreationIsSentLate(t *testing.T) {
 	t.Parallel()
-	s, err := New(t.Context(), []string{testzk.Start(t, 1)[0].Address}, &Options{SessionTimeout: 30 * time.Second})
+	s, err := New(t.Context(), []string{testzk.Shared(t).Address}, &Options{SessionTimeout: 30 * time.Second})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	r := driver.Request{Key: "k", Owner: "a:1", TTL: 15 * time.Second}
+	r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 15 * time.Second}
 	k, begin := leaseKey{r.Key, r.Owner}, time.Now()
 	release := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -38,3 +38,6 @@ func TestACreationIsSentLate(t *testing.T) {
 	}, r.TTL/2, time.Millisecond, "the node is removed long before its lease ends")
 	require.Eventually(t, func() bool { return release() == driver.ErrNotHeld }, time.Minute, time.Millisecond)
 }
+
+// SetBound bounds the calls of a store.
+func (s *Store) SetBound(d time.Duration) { s.bound = d }

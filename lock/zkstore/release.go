@@ -12,7 +12,7 @@ import (
 // Release implements [driver.Store]. A Release with Unanswered is remembered by this Store only: the
 // requests of a session are executed in order, so no other Store has a late Acquire of the owner.
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	}
 	err = s.clientOf(leaseKey{l.Key, l.Owner}).release(ctx, l)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return failed(ctx, "release", l.Key, err)
+		return s.failed(ctx, "release", l.Key, err)
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 
 // releaseSome removes the nodes of the leases at the given places of a batch.
 func (s *client) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
-	inner, end, err := s.begin(ctx)
+	inner, end, err := s.beginCall(ctx)
 	if err == nil {
 		ops := make([]any, len(at))
 		for n, i := range at {

@@ -42,7 +42,7 @@ func (c *chunk) add(i int, path string) bool {
 // changes nothing, but a quorum confirms it, and the leader refuses it from a session that has
 // expired.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("zkstore: renew %d leases: %w", len(batch), err)
+		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
 }

@@ -116,12 +116,19 @@ func (o *observed) Write(p []byte) (int, error) {
 		o.sent = append(o.sent, time.Now())
 		o.mu.Unlock()
 	}
-	return o.Conn.Write(p)
+	n, err := o.Conn.Write(p)
+	if err != nil {
+		o.link.failed(err)
+	}
+	return n, err
 }
 
 func (o *observed) Read(p []byte) (int, error) {
 	n, err := o.Conn.Read(p)
 	o.parse(p[:n])
+	if err != nil {
+		o.link.failed(err)
+	}
 	return n, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type Store struct {
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
 	closed  chan struct{}  // is closed when everything has ended
+	bound   time.Duration  // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
 	opening chan struct{}  // holds an element while a client is opened, and after Close
 
 	mu      sync.Mutex           // guards all below
@@ -94,6 +96,8 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	switch {
 	case len(servers) == 0:
 		return nil, errors.New("zkstore: there are no servers")
+	case slices.ContainsFunc(servers, isNoServer):
+		return nil, fmt.Errorf("zkstore: servers must be of the form host:port, got %q; a path belongs into Options.Root", servers)
 	case !isRoot(opts.Root):
 		return nil, fmt.Errorf("zkstore: Options.Root must be an absolute path of at most %d letters, digits, '.', '_', '-' and '/', got %q", maxRootLen, opts.Root)
 	case opts.SessionTimeout < time.Second || opts.SessionTimeout > 24*time.Hour:
@@ -120,19 +124,23 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: %w", err)
 	}
 	s.sweeper.Go(s.sweep)
-	err = c.link.ready(ctx)
-	if err == nil {
-		err = c.makePath(ctx, s.root)
+	for err = zk.ErrConnectionClosed; errors.Is(err, zk.ErrConnectionClosed) && ctx.Err() == nil; {
+		if err = c.link.ready(ctx); err == nil {
+			err = c.makePath(ctx, s.root)
+		}
 	}
 	if err != nil {
 		_ = s.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("zkstore: connect to %s: %w", strings.Join(servers, ","), err)
+		return nil, fmt.Errorf("zkstore: connect to %s: %w", strings.Join(servers, ","), c.link.explain(err))
 	}
 	return s, nil
 }
+
+// isNoServer reports whether an address is malformed, such as the host:port/path of clients in Java.
+func isNoServer(address string) bool { return address == "" || strings.ContainsAny(address, "/, ") }
 
 // isRoot reports whether a path may be the root.
 func isRoot(path string) bool {
@@ -171,6 +179,21 @@ func (s *Store) TTLLimits() driver.TTLLimits {
 // Addresses implements [driver.Addresser].
 func (s *Store) Addresses() []string { return append([]string(nil), s.servers...) }
 
+// beginCall is begin for all methods but Wait. The context also ends when the servers have had enough
+// time to answer.
+func (s *Store) beginCall(ctx context.Context) (context.Context, func(), error) {
+	bound := s.bound
+	if bound == 0 {
+		bound = maxRequest + s.first().link.timeout()/told
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	return ctx, func() { cancel(); end() }, nil
+}
+
 // begin is called by each method that asks the server. The function that it returns must be
 // called when the method returns; the context ends with the Store, too.
 func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
@@ -189,12 +212,26 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// failed returns the error of a call about a key: the cause of ctx if that has ended.
-func failed(ctx context.Context, verb, key string, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// noAnswerError says that no server has answered within a time.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// failed returns the error of a call about a key.
+func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
+}
+
+// failure returns the error of a call: the cause of ctx if the caller or Close has ended it.
+func (s *Store) failure(ctx context.Context, what string, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		var late noAnswerError
+		if !errors.As(cause, &late) {
+			return cause
+		}
+		err = late
 	}
-	return fmt.Errorf("zkstore: %s %q: %w", verb, key, err)
+	return fmt.Errorf("zkstore: %s: %w", what, s.first().link.explain(err))
 }
 
 // check refuses a request that the store cannot serve, before any IO.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/zkstore"
@@ -18,6 +19,8 @@ import (
 func TestNewRefusesBadArguments(t *testing.T) {
 	_, err := zkstore.New(t.Context(), nil, nil)
 	require.EqualError(t, err, "zkstore: there are no servers")
+	_, err = zkstore.New(t.Context(), []string{"127.0.0.1:1/app"}, nil) // as in Java
+	require.ErrorContains(t, err, "Options.Root")
 	for field, o := range map[string]zkstore.Options{
 		"Options.Root":           {Root: "locks"},
 		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
@@ -29,9 +32,9 @@ func TestNewRefusesBadArguments(t *testing.T) {
 
 func TestLimitsAndClose(t *testing.T) {
 	t.Parallel()
-	members := testzk.Start(t, 1)
-	s := open(t, 100*time.Millisecond+time.Second, members...)
-	require.Equal(t, []string{members[0].Address}, s.Addresses())
+	server := testzk.Shared(t)
+	s := open(t, 100*time.Millisecond+time.Second, server)
+	require.Equal(t, []string{server.Address}, s.Addresses())
 	assert.Equal(t, driver.TTLLimits{Max: 550 * time.Millisecond, Shared: true, Slack: 1100 * time.Millisecond}, s.TTLLimits())
 	_, err := s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Second})
 	require.ErrorIs(t, err, driver.ErrBadTTL)
@@ -39,7 +42,7 @@ func TestLimitsAndClose(t *testing.T) {
 	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 100 * time.Millisecond, Mode: driver.Permit})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 
-	granted := open(t, time.Hour, members...) // the server grants ten minutes
+	granted := open(t, time.Hour, server) // the server grants ten minutes
 	assert.Equal(t, 5*time.Minute, granted.TTLLimits().Max)
 	r := driver.Request{Key: "orders", Owner: "o", TTL: time.Minute}
 	_, err = granted.Acquire(t.Context(), r)
@@ -49,7 +52,7 @@ func TestLimitsAndClose(t *testing.T) {
 	_, err = granted.Acquire(t.Context(), r)
 	require.ErrorIs(t, err, driver.ErrStoreClosed)
 
-	another := open(t, time.Hour, members...)
+	another := open(t, time.Hour, server)
 	_, err = another.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "p", TTL: time.Minute})
 	require.NoError(t, err, "a closed store gives back its locks at once")
 }
@@ -68,4 +71,38 @@ func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrStoreClosed)
 	require.NoError(t, s.Close(), "it ends in the background")
 	require.NoError(t, s.Shutdown(ctx), "it has ended")
+}
+
+func TestErrorsNameTheNetwork(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := zkstore.New(ctx, []string{"127.0.0.1:1"}, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	link, err := testproxy.New("tcp", testzk.Shared(t).Address)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	s := openAt(t, sessionTimeout, link.Addr())
+	s.SetBound(20 * time.Millisecond)
+	r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second}
+	link.Block()
+	for name, call := range map[string]func(context.Context) error{
+		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, r); return err },
+		"release": func(ctx context.Context) error { return s.Release(ctx, driver.Lease{Request: r}) },
+		"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, r.Key); return err },
+		"list":    func(ctx context.Context) error { _, _, err := s.List(ctx, "", ""); return err },
+	} {
+		require.ErrorContains(t, call(context.Background()), "no answer within 20ms", name)
+	}
+	link.Close()
+	s.SetBound(time.Minute)
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(t.Context(), r)
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}, time.Minute, time.Millisecond)
+	r.TTL = time.Second
+	_, err = s.Wait(t.Context(), r)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }

@@ -53,10 +53,10 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		case ctx.Err() != nil:
 			return driver.Lease{}, w.cancelled(ctx)
 		case errors.Is(err, driver.ErrNotAcquired), errors.Is(err, driver.ErrWrongType):
-			return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+			return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
 		case err != nil:
 			if w.failures++; w.failures > 1 {
-				return driver.Lease{}, failed(ctx, "wait for", w.request.Key, err)
+				return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
 			}
 			pause(ctx, failurePause)
 			continue
@@ -72,7 +72,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 // cancelled returns the error after the end of ctx.
 func (w *waiter) cancelled(ctx context.Context) error {
 	if w.failures > 0 {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, w.store.first().link.explain(context.Cause(ctx)))
 	}
 	return context.Cause(ctx)
 }
@@ -80,7 +80,8 @@ func (w *waiter) cancelled(ctx context.Context) error {
 // ask takes a place in the queue if the owner has none, and the lock if the place holds it. Otherwise
 // it returns the node that must go before.
 func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
-	bounded, cancel := context.WithTimeout(ctx, min(w.request.TTL/2, maxRequest))
+	timeout := min(w.request.TTL/2, maxRequest)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var l driver.Lease
 	var next node
@@ -92,7 +93,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
 		if ctx.Err() == nil && bounded.Err() != nil {
-			err = errors.New("no answer in time")
+			err = noAnswerError(timeout)
 		}
 	}
 	return l, next, err
