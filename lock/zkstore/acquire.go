@@ -54,7 +54,7 @@ func (s *client) acquire(ctx context.Context, r driver.Request) (driver.Lease, e
 	switch own := find(all, r.Owner); {
 	case own >= 0 && before(all, own, all[own].mode) < 0:
 		return s.again(ctx, r, all, own)
-	case own >= 0, before(all, len(all), r.Mode) >= 0:
+	case own >= 0, before(all, len(all), r.Mode) >= 0, s.isWorn(all):
 		return driver.Lease{}, s.taken(ctx, r.Key, all)
 	}
 	start := time.Now()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,11 @@ import (
 // The nodes of readers are r.OWNER-NNNNNNNNNN and those of writers w.OWNER-NNNNNNNNNN. A reader holds
 // the lock if there is no writer with a lower number. A writer that has become a reader keeps its
 // node, whose data says so. It is the first node then, and stays it.
+
+// The server counts the nodes that a lock has ever had in 31 bits, and may give the last number again and
+// again. So an owner takes no place behind a node whose number is numbers or higher: the lock becomes
+// free, and its node is removed together with the last node below it. The next one has the number 0.
+const numbers = 1 << 30
 
 var encoding = base64.RawURLEncoding.Strict()
 
@@ -53,7 +59,8 @@ type node struct {
 
 const noVersion = -1
 
-// parseNode returns the node of a name. It is not ok for a name that this package has not made.
+// parseNode returns the node of a name. It is not ok for a name that this package has not made, or for
+// a number that the server may give again.
 func parseNode(name string) (node, bool) {
 	at := len(name) - digits - 1
 	if at < 1 || name[at] != '-' {
@@ -70,7 +77,7 @@ func parseNode(name string) (node, bool) {
 		return node{}, false
 	}
 	number, err := strconv.Atoi(name[at+1:])
-	if err != nil {
+	if err != nil || number >= math.MaxInt32 {
 		return node{}, false
 	}
 	return node{name: name, owner: string(owner), number: number, mode: mode, version: noVersion}, true
@@ -156,6 +163,9 @@ func (s *client) nodesFor(ctx context.Context, r driver.Request) ([]node, error)
 	return all, err
 }
 
+// isWorn reports whether the lock with these nodes must become free before another one is created.
+func (s *Store) isWorn(all []node) bool { return len(all) > 0 && all[len(all)-1].number >= s.numbers }
+
 // find returns the place of the first node of an owner, -1 if there is none.
 func find(all []node, owner string) int {
 	return slices.IndexFunc(all, func(n node) bool { return n.owner == owner })
@@ -213,7 +223,17 @@ func (s *client) sync(ctx context.Context, path string) error {
 	return err
 }
 
+// remove removes a node, and that of its lock if it is the last one of a lock that is worn.
 func (s *client) remove(ctx context.Context, path string) error {
+	at := strings.LastIndexByte(path, '/')
+	if n, ok := parseNode(path[at+1:]); ok && n.number >= s.numbers {
+		_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			return c.Multi(&zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path[:at], Version: -1})
+		})
+		if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoAuth) {
+			return err
+		}
+	}
 	_, err := ask(ctx, s.link, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	return err
 }

@@ -2,6 +2,9 @@ package zkstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // On a busy machine the creation of a node may be sent only after the release of its owner, which has
@@ -37,6 +41,54 @@ func TestACreationIsSentLate(t *testing.T) {
 		return err == nil && len(all) == 0
 	}, r.TTL/2, time.Millisecond, "the node is removed long before its lease ends")
 	require.Eventually(t, func() bool { return release() == driver.ErrNotHeld }, time.Minute, time.Millisecond)
+}
+
+// The server has 31 bits for the numbers of the nodes of a lock.
+func TestNumbersBeginAgain(t *testing.T) {
+	t.Parallel()
+	const clients, rounds, last = 4, 5, 2
+	s, err := New(t.Context(), []string{testzk.Shared(t).Address}, &Options{SessionTimeout: 30 * time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	s.numbers = last
+	highest, again, ex := 0, 0, locktest.NewExclusion()
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			for round := range rounds {
+				r := driver.Request{Key: t.Name(), Owner: fmt.Sprint("a:", i, "-", round), TTL: 15 * time.Second}
+				l, err := s.Wait(t.Context(), r)
+				if !assert.NoError(t, err) {
+					return
+				}
+				l.Request = r
+				ex.Enter(r.Key, l.Token)
+				path, _ := s.heldPath(leaseKey{r.Key, r.Owner})
+				n, ok := parseNode(path[strings.LastIndexByte(path, '/')+1:])
+				assert.True(t, ok)
+				if highest = max(highest, n.number); n.number == 0 {
+					again++
+				}
+				ex.Leave(r.Key, l.Token)
+				errs := make([]error, 1)
+				assert.NoError(t, s.ReleaseAll(t.Context(), []driver.Lease{l}, errs))
+				assert.NoError(t, errs[0])
+			}
+		})
+	}
+	wg.Wait()
+	assert.Empty(t, ex.Violations(), "tokens rise, and one owner at a time holds the lock")
+	assert.Equal(t, clients*rounds, ex.Entered())
+	assert.LessOrEqual(t, highest, last+clients)
+	assert.Greater(t, again, 1)
+	r := driver.Request{Key: t.Name(), Owner: "b:1", TTL: 15 * time.Second}
+	for range last + 2 {
+		_, err = s.Acquire(t.Context(), r)
+		require.NoError(t, err)
+		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r}))
+	}
+	_, ok := parseNode("b3du-2147483647")
+	assert.False(t, ok, "the server may give it again")
 }
 
 // SetBound bounds the calls of a store.

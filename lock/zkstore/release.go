@@ -3,6 +3,7 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -97,7 +98,8 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	for i := range batch {
 		l := &batch[i]
 		path, of := s.heldPath(leaseKey{l.Key, l.Owner})
-		if path == "" || l.Unanswered || seen[path] {
+		n, _ := parseNode(path[strings.LastIndexByte(path, '/')+1:])
+		if path == "" || l.Unanswered || seen[path] || n.number >= s.numbers {
 			flushAll() // keeps the order of two releases of one lease
 			out[i] = s.Release(ctx, *l)
 			continue

@@ -53,6 +53,7 @@ type Store struct {
 	wake    chan struct{}  // tells it that there is an earlier end
 	closed  chan struct{}  // is closed when everything has ended
 	bound   time.Duration  // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
+	numbers int            // see the constant
 	opening chan struct{}  // holds an element while a client is opened, and after Close
 
 	mu      sync.Mutex           // guards all below
@@ -106,6 +107,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	s := &Store{
 		servers: append([]string(nil), servers...),
 		root:    opts.Root,
+		numbers: numbers,
 		timeout: opts.SessionTimeout,
 		logger:  opts.Logger,
 		wake:    make(chan struct{}, 1),

@@ -110,6 +110,9 @@ func (s *client) takePlace(ctx context.Context, r driver.Request) (driver.Lease,
 			return driver.Lease{}, node{}, errGivenUp
 		}
 		own := find(all, r.Owner)
+		if own < 0 && s.isWorn(all) {
+			return driver.Lease{}, all[len(all)-1], nil
+		}
 		if own < 0 {
 			if _, err := s.create(ctx, r, start); err != nil {
 				return driver.Lease{}, node{}, err
