@@ -230,6 +230,12 @@ func (m *Member) launch() error {
 	return nil
 }
 
+// Forget removes the data of a server that has been killed.
+func (m *Member) Forget(t testing.TB) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(filepath.Join(m.dir, "version-2")))
+}
+
 // Kill ends the server without warning. It does nothing if the server has ended.
 func (m *Member) Kill() {
 	if m.process != nil && m.process.ProcessState == nil {

@@ -199,3 +199,23 @@ func TestASessionExpires(t *testing.T) {
 		return err == nil
 	}, time.Minute, 50*time.Millisecond, "the new session works")
 }
+
+// The server comes back with data that is older than what its clients have seen.
+func TestAServerIsRestored(t *testing.T) {
+	t.Parallel()
+	server := testzk.Start(t, 1)[0]
+	s := open(t, 2*time.Second, server)
+	r := driver.Request{Key: "k", Owner: "a:1", TTL: time.Second}
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(t.Context(), r)
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	server.Kill()
+	server.Forget(t)
+	server.Run(t)
+	r.Owner = "a:2"
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(t.Context(), r)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}

@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net"
@@ -54,6 +55,15 @@ func (l *link) end(now time.Time) (end, next time.Time) {
 	return heard.Add(l.granted), next
 }
 
+// isOver reports whether the session must have ended, and so all leases that it had.
+func (l *link) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	end, _ := l.end(now)
+	return l.session != 0 && now.After(end)
+}
+
 // lasts returns when it is known that a session lasts until an instant. Mostly that is at once. It
 // returns errNewSession if there is another session, and the cause of ctx if that ends.
 func (l *link) lasts(ctx context.Context, session int64, until time.Time) error {
@@ -91,6 +101,9 @@ type observed struct {
 	link   *link
 	dialed time.Time
 
+	// Only the goroutine that connects, and then writes, uses this.
+	wrote bool // the first request
+
 	// Only the goroutine that reads uses these.
 	greeted bool   // the first answer was read
 	head    []byte // of the answer that is being read
@@ -109,8 +122,28 @@ const (
 	pingNumber = -2
 )
 
+// The first request has the version of the protocol, the last transaction that the client has seen, the
+// timeout, the session, and the password of the session after its length.
+const (
+	seenAt     = 8
+	sessionAt  = 20
+	passwordAt = 32
+	firstSize  = 48
+)
+
 // Write implements [net.Conn]. The client writes one packet at a time.
+//
+// A server refuses a client that has seen later transactions than the server has, for ever if it was
+// restored from a backup. After the end of the session these do not matter, so the client asks for a new
+// one then, as if it had seen nothing.
 func (o *observed) Write(p []byte) (int, error) {
+	if !o.wrote && len(p) >= firstSize && o.link.isOver() {
+		p = bytes.Clone(p)
+		clear(p[seenAt : seenAt+8])
+		clear(p[sessionAt : sessionAt+8])
+		clear(p[passwordAt:firstSize])
+	}
+	o.wrote = true
 	if len(p) >= otherHead && numberOf(p) == pingNumber {
 		o.mu.Lock()
 		o.sent = append(o.sent, time.Now())
