@@ -276,8 +276,8 @@ func (f *fixture) waitFor(r driver.Request) *waitCall {
 	c := &waitCall{f: f, request: r, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	c.cancel = cancel
-	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
 	before := f.Waiting(f.T, f.store, c.request.Key)
+	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
 	go func() {
 		defer close(c.done)
 		c.lease, c.err = f.waiter().Wait(ctx, c.request)
