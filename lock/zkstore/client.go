@@ -127,15 +127,38 @@ func (s *Store) roomIn(bytes int) (*client, error) {
 	return nil, nil
 }
 
-// open opens a client. There is one call at a time.
+// open opens a further client. There is one call at a time.
 func (s *Store) open() (*client, error) {
-	l, err := dial(s.servers, s.timeout, s.logger, s.sessionEnded)
+	c, err := s.newClient()
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
-	c := &client{Store: s, link: l, watches: make(map[string]<-chan zk.Event)}
+	if err := c.login(s.ctx); err != nil {
+		c.link.close()
+		return nil, fmt.Errorf("connect: %w", c.link.explain(err))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)
 	return c, nil
+}
+
+func (s *Store) newClient() (*client, error) {
+	l, err := dial(s.servers, s.timeout, s.logger, s.sessionEnded)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return &client{Store: s, link: l, watches: make(map[string]<-chan zk.Event)}, nil
+}
+
+// login tells the user of the Store, before all other requests. The ZooKeeper client repeats it on each
+// new connection.
+func (c *client) login(ctx context.Context) error {
+	if c.digest == "" {
+		return nil
+	}
+	_, err := ask(ctx, c.link, func(conn *zk.Conn) (struct{}, error) {
+		return struct{}{}, conn.AddAuth("digest", []byte(c.digest))
+	})
+	return err
 }

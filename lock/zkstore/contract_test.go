@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +15,43 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/zkstore"
 )
 
+// The contract is that of a user who has only the permissions that the package documents.
+const (
+	contractRoot   = "/contract/locks"
+	contractDigest = "user:secret"
+)
+
+func makeRoot(t *testing.T, c *zk.Conn) {
+	parent := path.Dir(contractRoot)
+	require.NoError(t, c.AddAuth("digest", []byte(contractDigest)))
+	_, err := c.Create(parent, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	if errors.Is(err, zk.ErrNodeExists) {
+		return // of an earlier run
+	}
+	require.NoError(t, err)
+	_, err = c.Create(contractRoot, nil, zk.FlagPersistent, zk.DigestACL(zk.PermRead|zk.PermCreate|zk.PermDelete, "user", "secret"))
+	require.NoError(t, err)
+	_, err = c.SetACL(parent, zk.WorldACL(zk.PermRead), -1)
+	require.NoError(t, err)
+	_, err = zkstore.New(t.Context(), []string{c.Server()}, &zkstore.Options{Root: parent + "/other", Digest: contractDigest})
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	require.ErrorContains(t, err, parent+"/other")
+}
+
+func openAsUser(t *testing.T, server *testzk.Member) *zkstore.Store {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s, err := zkstore.New(ctx, []string{server.Address}, &zkstore.Options{Root: contractRoot, Digest: contractDigest, SessionTimeout: sessionTimeout})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 func lockPath(key string) string {
-	return "/leasewheel/" + base64.RawURLEncoding.EncodeToString([]byte(key))
+	return contractRoot + "/" + base64.RawURLEncoding.EncodeToString([]byte(key))
 }
 
 func waiting(t *testing.T, s driver.Store, key string) int {
@@ -43,10 +77,11 @@ func deleteNodes(t *testing.T, c *zk.Conn, key string) {
 func TestContract(t *testing.T) {
 	server := testzk.Shared(t)
 	c := connect(t, server)
-	s := open(t, sessionTimeout, server)
+	makeRoot(t, c)
+	s := openAsUser(t, server)
 	locktest.TestStore(t, locktest.Config{
 		New:      func(*testing.T) driver.Store { return s },
-		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, sessionTimeout, server) },
+		Another:  func(t *testing.T, _ driver.Store) driver.Store { return openAsUser(t, server) },
 		TTL:      3 * time.Second,
 		Inspects: true,
 		Lists:    true,

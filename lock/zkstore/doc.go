@@ -38,6 +38,9 @@
 // an answer ends after 5 s and a sixth of the session timeout, also if its context lasts longer, and
 // its error has the last error of the network.
 //
+// With Options.Digest the nodes belong to a user. The root may exist already: the user needs the
+// permissions read, create and delete for it, and none above it.
+//
 // An owner that was given up after an Acquire without an answer is refused by its own Store for a
 // minute. Other Stores do not know that, and need not: no other Store has requests of this owner.
 package zkstore

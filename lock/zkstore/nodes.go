@@ -245,7 +245,10 @@ func (s *client) makePath(ctx context.Context, path string) error {
 			continue
 		}
 		_, err := ask(ctx, s.link, func(c *zk.Conn) (string, error) {
-			return c.Create(path[:at], nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			if ok, _, err := c.Exists(path[:at]); ok || err != nil { // which needs no permission
+				return "", err
+			}
+			return c.Create(path[:at], nil, zk.FlagPersistent, s.acl)
 		})
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return fmt.Errorf("create %s: %w", path[:at], err)
@@ -268,7 +271,7 @@ func (s *client) create(ctx context.Context, r driver.Request, start time.Time) 
 			return "", errNoRoom
 		}
 		path, err = request(ctx, s.link, func(c *zk.Conn) (string, error) {
-			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			path, err := c.Create(prefix, data, zk.FlagEphemeralSequential, s.acl)
 			if err == nil {
 				s.hold(k, path, until)
 			}
@@ -279,7 +282,7 @@ func (s *client) create(ctx context.Context, r driver.Request, start time.Time) 
 			return path, err
 		}
 		_, err = ask(ctx, s.link, func(c *zk.Conn) (string, error) {
-			return c.CreateContainer(lock, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			return c.CreateContainer(lock, nil, zk.FlagContainer, s.acl)
 		})
 		if errors.Is(err, zk.ErrNoNode) {
 			err = s.makePath(ctx, s.root)

@@ -26,6 +26,11 @@ type Options struct {
 	// TTL is half of what it grants.
 	SessionTimeout time.Duration
 
+	// Digest is a user and a password, of the form user:password, for the scheme "digest". Only this
+	// user can then read and change the nodes that the store creates. All processes that share locks
+	// must have the same one. By default there is no user, and everybody may do everything.
+	Digest string
+
 	// Logger receives the messages of the ZooKeeper client. By default they are dropped.
 	Logger zk.Logger
 }
@@ -46,6 +51,8 @@ type Store struct {
 	root    string
 	timeout time.Duration // of sessions, that the store asks for
 	logger  zk.Logger
+	digest  string          // see Options
+	acl     []zk.ACL        // of nodes that the store creates
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running basic.Gate     // the calls under way
@@ -101,6 +108,8 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: servers must be of the form host:port, got %q; a path belongs into Options.Root", servers)
 	case !isRoot(opts.Root):
 		return nil, fmt.Errorf("zkstore: Options.Root must be an absolute path of at most %d letters, digits, '.', '_', '-' and '/', got %q", maxRootLen, opts.Root)
+	case opts.Digest != "" && !isDigest(opts.Digest):
+		return nil, errors.New("zkstore: Options.Digest must be of the form user:password")
 	case opts.SessionTimeout < time.Second || opts.SessionTimeout > 24*time.Hour:
 		return nil, fmt.Errorf("zkstore: Options.SessionTimeout must be 1 s to 24 h, got %v", opts.SessionTimeout)
 	}
@@ -110,6 +119,8 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		numbers: numbers,
 		timeout: opts.SessionTimeout,
 		logger:  opts.Logger,
+		digest:  opts.Digest,
+		acl:     zk.WorldACL(zk.PermAll),
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		opening: make(chan struct{}, 1),
@@ -120,14 +131,21 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		creations: make(map[leaseKey]*creation),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	c, err := s.open()
+	if s.digest != "" {
+		s.acl = zk.AuthACL(zk.PermAll)
+	}
+	c, err := s.newClient()
 	if err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("zkstore: %w", err)
 	}
+	s.clients = []*client{c}
 	s.sweeper.Go(s.sweep)
 	for err = zk.ErrConnectionClosed; errors.Is(err, zk.ErrConnectionClosed) && ctx.Err() == nil; {
 		if err = c.link.ready(ctx); err == nil {
+			err = c.login(ctx)
+		}
+		if err == nil {
 			err = c.makePath(ctx, s.root)
 		}
 	}
@@ -139,6 +157,11 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: connect to %s: %w", strings.Join(servers, ","), c.link.explain(err))
 	}
 	return s, nil
+}
+
+func isDigest(digest string) bool {
+	user, password, _ := strings.Cut(digest, ":")
+	return user != "" && password != ""
 }
 
 // isNoServer reports whether an address is malformed, such as the host:port/path of clients in Java.

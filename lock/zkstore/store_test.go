@@ -23,6 +23,7 @@ func TestNewRefusesBadArguments(t *testing.T) {
 	require.ErrorContains(t, err, "Options.Root")
 	for field, o := range map[string]zkstore.Options{
 		"Options.Root":           {Root: "locks"},
+		"Options.Digest":         {Digest: "user"},
 		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
 	} {
 		_, err = zkstore.New(t.Context(), []string{"127.0.0.1:1"}, &o)
