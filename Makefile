@@ -38,13 +38,13 @@ setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
-# The packages are tested one after another: beside another package, two cores are too few for
-# tests whose leases last a second.
+# Two packages at a time, whose tests mostly wait. Packages that share a redis-server run 16 tests at a
+# time, whatever the flag says.
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -shuffle=on -p=1 -parallel=8 $(ARGS) $(PKG)
+	go test -race -shuffle=on -p=2 -parallel=16 $(ARGS) $(PKG)
 
-test-long: setup ## Run them twenty times
-	go test -race -shuffle=on -parallel=8 -count=20 -timeout=1h $(ARGS) $(PKG)
+test-long: setup ## Run them twenty times, with more random operations
+	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=16 -count=20 -timeout=2h $(ARGS) $(PKG)
 
 check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 
@@ -54,9 +54,11 @@ fmt: ## Format all modules
 gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
-vet: ## Run go vet for 64 and 32 bits
+vet: ## Run go vet for 64 and 32 bits, macOS and Windows
 	go vet ./...
 	GOARCH=386 go vet ./...
+	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
 
 lint: ## Run the linters on all modules
 	$(call each,. $(NESTED),$(TOOL) golangci-lint run --allow-serial-runners ./...)
