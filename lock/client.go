@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/internal/periodic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
@@ -209,7 +210,8 @@ func (c *Client) GoString() string { return "lock.Client{}" }
 // Close does as much of this as it can before ctx ends, and its error tells what is left. If
 // the store does not answer, Close takes until ctx ends, and the error matches the cause of ctx.
 // A lock that is not released ends with its TTL. Close does not wait for hooks, nor for
-// functions that were called because a lock ended.
+// functions that were called because a lock ended. It waits
+// for the Logger to write its last records, for a second at most.
 //
 // Close is idempotent: every call waits until the first has returned, or until its own ctx
 // ends, and returns the same result. A nil ctx is an error and closes nothing.
@@ -253,7 +255,9 @@ func (c *core) shutdown(ctx context.Context) error {
 	case c.engine != nil:
 		c.engine.Close()
 	}
-	return errors.Join(errRunning, errPending, errRelease, errDog, storekit.Close(ctx, c.store))
+	errStore := storekit.Close(ctx, c.store)
+	logging.Flush(ctx, c.logger)
+	return errors.Join(errRunning, errPending, errRelease, errDog, errStore)
 }
 
 // begin registers an operation, which done ends. It returns ErrClosed if the client is

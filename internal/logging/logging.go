@@ -5,6 +5,8 @@
 //   - No message floods a log. A message about one lease, lock or task is written at most
 //     100 times a minute. A message about a condition that lasts is written at most once a
 //     minute.
+//   - Nobody waits for a logger, which is code of the user and may block for ever. Records
+//     go into a bounded queue. A record that does not fit is dropped and counted.
 package logging
 
 import (
@@ -23,14 +25,13 @@ const (
 )
 
 // New returns a logger that follows the rules and writes to l, which may be nil. It returns
-// l itself if New made it, so that the parts of a client share their limits. The logger must
-// not be called with a mutex held, because l is code of the user.
+// l itself if New made it, so that the parts of a client share their limits and their queue.
 func New(l *slog.Logger) *slog.Logger { return newLogger(l, new(limits)) }
 
 // PerProcess is like New, but all loggers that it returns share their limits.
 func PerProcess(l *slog.Logger) *slog.Logger {
 	if h, ok := handlerOf(l); ok {
-		return slog.New(&handler{h.to, &perProcess})
+		return slog.New(&handler{h.to, &perProcess, h.queue})
 	}
 	return newLogger(l, &perProcess)
 }
@@ -41,7 +42,7 @@ func newLogger(l *slog.Logger, shared *limits) *slog.Logger {
 	if _, ok := handlerOf(l); ok {
 		return l
 	}
-	return slog.New(&handler{l, shared})
+	return slog.New(&handler{l, shared, new(queue)})
 }
 
 func handlerOf(l *slog.Logger) (*handler, bool) {
@@ -63,6 +64,7 @@ type conditionKey struct{}
 type handler struct {
 	to *slog.Logger // nil means slog.Default()
 	*limits
+	queue *queue
 }
 
 func (h *handler) next() slog.Handler {
@@ -72,19 +74,17 @@ func (h *handler) next() slog.Handler {
 	return h.to.Handler()
 }
 
-// Enabled implements slog.Handler.
-func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.next().Enabled(ctx, level)
-}
+// Enabled implements slog.Handler. The goroutine of the queue asks the user's handler.
+func (h *handler) Enabled(context.Context, slog.Level) bool { return h.next() != slog.DiscardHandler }
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{slog.New(h.next().WithAttrs(attrs)), h.limits}
+	return &handler{slog.New(h.next().WithAttrs(attrs)), h.limits, h.queue}
 }
 
 // WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{slog.New(h.next().WithGroup(name)), h.limits}
+	return &handler{slog.New(h.next().WithGroup(name)), h.limits, h.queue}
 }
 
 // Handle implements slog.Handler. The last record of a message in a window says that
@@ -107,7 +107,8 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 			r.AddAttrs(slog.String("note", "further records of this kind are omitted for up to a minute"))
 		}
 	}
-	return h.next().Handle(ctx, r)
+	h.queue.add(queued{h.next(), ctx, r})
+	return nil
 }
 
 // limits counts records by their messages, which are constants.
