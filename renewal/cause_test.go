@@ -287,14 +287,14 @@ func TestTheTextOfAStory(t *testing.T) {
 	defer func() { seam.RenewalPhase = nil }()
 	for phase, want := range map[float64][]string{
 		0.5: {
-			`renewal sent \+2ms, no answer after 10s`,
-			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 without an answer: context deadline exceeded`,
-			`renewal sent \+2ms, no answer after 10s`,
+			`renewal sent \+2ms, not confirmed after 10s`,
+			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 not confirmed: context deadline exceeded`,
+			`renewal sent \+2ms, not confirmed after 10s`,
 			`holder told \+0s`,
 		},
 		0.99: { // the deadline passes before the second failure
-			`renewal sent \+2ms, no answer after 10s`,
-			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 without an answer: context deadline exceeded`,
+			`renewal sent \+2ms, not confirmed after 10s`,
+			`batch failed: 1 leases in 1 batches, 10s, late 0s, 1 not confirmed: context deadline exceeded`,
 			`renewal sent \+2ms, no answer yet`,
 			`deadline`,
 			`holder told \+0s`,

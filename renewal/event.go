@@ -24,7 +24,7 @@ const (
 const (
 	EventRenewed    EventKind = iota + 16 // Count batches were renewed, the slowest in Took
 	EventSlow                             // a batch was renewed, but took half of the time that an attempt may take
-	EventFailed                           // a batch had leases that were lost or got no answer
+	EventFailed                           // a batch had leases that were lost or not confirmed
 	EventEngineLate                       // the timer engine fired late
 	EventStalled                          // the process did not run, or got too little CPU time, for at least Took
 	EventGCPause                          // a pause for garbage collection of Took or more
@@ -86,7 +86,7 @@ type Event struct {
 	Count  int           // how many similar events this one stands for, or calls; 0 means one
 	Leases int           // leases in the batches
 	Lost   int           // leases of them that were lost
-	Failed int           // leases of them that got no answer
+	Failed int           // leases of them that were not confirmed: no answer, or one that tells nothing of the lease
 	Err    error         // the error of a batch
 	Detail string        // the server, or what else is known
 }
@@ -102,7 +102,7 @@ func (e Event) String() string {
 		if e.Took == 0 {
 			b.WriteString(", no answer yet")
 		} else {
-			fmt.Fprintf(&b, ", no answer after %v", basic.Round(e.Took))
+			fmt.Fprintf(&b, ", not confirmed after %v", basic.Round(e.Took))
 		}
 	case EventDue:
 		if e.Count > 0 {
@@ -116,7 +116,7 @@ func (e Event) String() string {
 			fmt.Fprintf(&b, ", %d lost", e.Lost)
 		}
 		if e.Failed > 0 {
-			fmt.Fprintf(&b, ", %d without an answer", e.Failed)
+			fmt.Fprintf(&b, ", %d not confirmed", e.Failed)
 		}
 	case EventEngineLate:
 		fmt.Fprintf(&b, " by %v", basic.Round(e.Late))

@@ -86,9 +86,9 @@
 //
 // # Rights
 //
-// A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, SUBSCRIBE,
-// UNSUBSCRIBE, SSUBSCRIBE, SUNSUBSCRIBE, PING, PUBSUB on a cluster, and those of the scripts. Without
-// the right to unsubscribe, each wait costs a connection.
+// A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, PING,
+// SUBSCRIBE, UNSUBSCRIBE, PUBLISH, and those of the scripts; on a cluster also SSUBSCRIBE,
+// SUNSUBSCRIBE, SPUBLISH and PUBSUB. Without the right to unsubscribe, each wait costs a connection.
 //
 // [protocol]: https://github.com/leasewheel/leasewheel/blob/main/docs/PROTOCOL.md#foreign-protocols
 package redisson
