@@ -123,7 +123,7 @@ func (r *results) chart() string {
 	var b strings.Builder
 	bottom := top + step*len(names)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img">`+"\n",
-		left+len(columns)*(width+gap), bottom+10)
+		left+len(columns)*(width+gap), bottom+30)
 	b.WriteString("<title>Times of a pair and of a hand-over, and the CPU time of a renewal</title>\n")
 	b.WriteString(`<style>text{fill:#24292f}.n{fill:#57606a}.c{fill:#0969da}` +
 		`@media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#8b949e}.c{fill:#58a6ff}}</style>` + "\n")
@@ -150,6 +150,7 @@ func (r *results) chart() string {
 				x, y, w, height, float64(x)+w+5, y+13, number(v))
 		}
 	}
+	fmt.Fprintf(&b, `<text class="n" x="%d" y="%d">Logarithmic scales, one for each column: a bar twice as long is not twice the time.</text>`+"\n", left, bottom+18)
 	b.WriteString("</svg>\n")
 	return b.String()
 }
