@@ -95,6 +95,13 @@ func TestTheReadmeHasTheFiguresOfTheTables(t *testing.T) {
 	}
 	shows("hand a lock over among 64 waiters", f.figure(header, rows, "commands", "64", "leasewheel"), others...)
 
+	header, rows = f.table("goroutines", "client", "pairs/s")
+	others = nil
+	for _, peer := range []string{"rueidislock", "redislock", "redsync"} {
+		others = append(others, peer+" "+f.figure(header, rows, "pairs/s", "64", peer))
+	}
+	shows("lock and unlock, 64 goroutines, per second", f.figure(header, rows, "pairs/s", "64", "leasewheel"), others...)
+
 	header, rows = f.table("work", "wheel", "heapqueue", "time.AfterFunc", "Netty HashedWheelTimer")
 	const work = "schedule+stop, 1,000,000 pending, ns"
 	shows("arm and stop a timer, 1,000,000 pending", f.figure(header, rows, "wheel", work),
