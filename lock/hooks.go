@@ -106,12 +106,13 @@ const (
 // Outcome is how a call or a lock has ended.
 type Outcome string
 
-// The outcomes. The first is that of Acquired, and the next four are those of Refused. OutcomeLost
+// The outcomes. The first is that of Acquired, and the next five are those of Refused. OutcomeLost
 // is that of Lost, and the others are those of Released.
 const (
 	OutcomeAcquired    Outcome = "acquired"
 	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken
-	OutcomeCanceled    Outcome = "canceled"      // ctx ended, or the time of WaitAtMost, and the lock was taken or the store not asked
+	OutcomeWaitLimit   Outcome = "wait_limit"    // the time of WaitAtMost ended, and the lock was taken
+	OutcomeCanceled    Outcome = "canceled"      // ctx ended, and the lock was taken or the store not asked
 	OutcomeUnavailable Outcome = "unavailable"   // the store gave no usable answer: ErrUnavailable
 	OutcomeError       Outcome = "error"         // any other error, such as ErrTooMany
 	OutcomeUnlocked    Outcome = "unlocked"

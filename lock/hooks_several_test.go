@@ -72,6 +72,21 @@ func TestLocksOfAMultiReportNothing(t *testing.T) {
 	})
 }
 
+// The end of WaitAtMost is no end of the caller's ctx: the caller answers 409.
+func TestHooksAreToldOfTheEndOfWaitAtMost(t *testing.T) {
+	hooked(t, lock.Terms{}, true, func(t *testing.T, b *bench, o *hookLog) {
+		b.taken("k")
+		for _, l := range []lock.Locker{b.Mutex("k"), lock.Multi(b.Mutex("a"), b.Mutex("k"))} {
+			_, err := lock.WaitAtMost(l, time.Second).Lock(ctx)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			calls := o.take()
+			require.Len(t, calls, 2)
+			assert.Equal(t, lock.OutcomeWaitLimit, calls[1].Outcome)
+			assert.Equal(t, time.Second, calls[1].Waited)
+		}
+	})
+}
+
 func TestAMultiReportsToTheClientOfItsFirstLock(t *testing.T) {
 	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
 		other, err := lock.New(memstore.New(), nil)

@@ -85,6 +85,8 @@ func (o *observation) refused(err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		i.Outcome = OutcomeUnavailable
+	case errors.As(err, new(waitedError)):
+		i.Outcome = OutcomeWaitLimit
 	case o.ctx.Err() != nil && (errors.Is(err, ErrNotAcquired) || errors.Is(err, causeOf(o.ctx))):
 		i.Outcome = OutcomeCanceled
 	case !errors.Is(err, ErrNotAcquired):

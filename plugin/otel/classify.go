@@ -63,9 +63,10 @@ func lossOf(err error) loss {
 }
 
 // acquireError returns the type of the error of a Lock or TryLock, or "". That a lock is taken
-// is no error, and neither is the end of the caller's ctx.
+// is no error, and neither is the end of the wait.
 func acquireError(i lock.HookInfo) string {
-	if i.Outcome == lock.OutcomeHeldByOther || i.Outcome == lock.OutcomeCanceled {
+	switch i.Outcome {
+	case lock.OutcomeHeldByOther, lock.OutcomeWaitLimit, lock.OutcomeCanceled:
 		return ""
 	}
 	return errorType(i.Err)

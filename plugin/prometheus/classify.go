@@ -51,11 +51,13 @@ func lossOf(err error) (reason string, left time.Duration, known bool) {
 }
 
 // acquireError returns the type of the error of a Lock or TryLock. That a lock is taken is no
-// error, and neither is the end of the caller's ctx.
+// error, and neither is the end of the wait.
 func acquireError(i lock.HookInfo) string {
-	switch {
-	case i.Outcome == lock.OutcomeHeldByOther, i.Outcome == lock.OutcomeCanceled:
+	switch i.Outcome {
+	case lock.OutcomeHeldByOther, lock.OutcomeWaitLimit, lock.OutcomeCanceled:
 		return errorNone
+	}
+	switch {
 	case errors.Is(i.Err, lock.ErrUnavailable):
 		return storeError(i.Err)
 	case errors.Is(i.Err, lock.ErrTooMany):
