@@ -13,10 +13,11 @@ type Proxy struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards all below
-	conns  map[net.Conn]struct{}
-	flow   chan struct{} // closed while bytes may pass
-	closed bool
+	mu      sync.Mutex // guards all below
+	conns   map[net.Conn]struct{}
+	flow    chan struct{} // closed while bytes to the server may pass
+	answers chan struct{} // closed while bytes to clients may pass
+	closed  bool
 }
 
 // New starts a proxy to an address, whose network is "tcp" or "unix". Close ends it.
@@ -25,8 +26,8 @@ func New(network, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{network: network, target: target, listener: l, conns: map[net.Conn]struct{}{}, flow: make(chan struct{})}
-	close(p.flow)
+	p := &Proxy{network: network, target: target, listener: l, conns: map[net.Conn]struct{}{}, flow: make(chan struct{}), answers: make(chan struct{})}
+	p.Unblock()
 	p.work.Go(p.accept)
 	return p, nil
 }
@@ -38,17 +39,26 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flow = make(chan struct{})
+	p.flow, p.answers = make(chan struct{}), make(chan struct{})
+}
+
+// BlockAnswers is Block for bytes to clients only.
+func (p *Proxy) BlockAnswers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = make(chan struct{})
 }
 
 // Unblock lets the bytes pass again.
 func (p *Proxy) Unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.flow:
-	default:
-		close(p.flow)
+	for _, c := range []chan struct{}{p.flow, p.answers} {
+		select {
+		case <-c:
+		default:
+			close(c)
+		}
 	}
 }
 
@@ -90,20 +100,20 @@ func (p *Proxy) accept() {
 		if closed {
 			_, _ = client.Close(), server.Close()
 		}
-		p.work.Go(func() { p.copy(server, client) })
-		p.work.Go(func() { p.copy(client, server) })
+		p.work.Go(func() { p.copy(server, client, &p.flow) })
+		p.work.Go(func() { p.copy(client, server, &p.answers) })
 	}
 }
 
-// copy copies one direction of a connection.
-func (p *Proxy) copy(to, from net.Conn) {
+// copy copies one direction of a connection. It waits for the channel that flow points to.
+func (p *Proxy) copy(to, from net.Conn, flow *chan struct{}) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		p.mu.Lock()
-		flow := p.flow
+		open := *flow
 		p.mu.Unlock()
-		<-flow
+		<-open
 		if err == nil {
 			_, err = to.Write(buffer[:n])
 		}

@@ -77,8 +77,10 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
 	}
-	l, err := s.acquire(ctx, r, entry{})
-	return l, failed(ctx, "acquire", r.Key, notSent(err))
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	l, err := s.acquire(bounded, r, entry{})
+	return l, s.failed(ctx, "acquire", r.Key, notSent(err))
 }
 
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:

@@ -4,9 +4,10 @@
 // server accepts only if the subject has none, and renews it by publishing a message that the server
 // accepts only after the last one. The TTL of the message is that of the lease, so the server removes
 // a lease that is not renewed, by its own clock. The token is the sequence of the message that
-// granted the lock. It comes from the stream and rises over all locks. A stream that was deleted and
-// created again, or restored from a backup, begins with lower ones, and a resource that checks tokens
-// then refuses the new holders: create such a stream with a FirstSeq above the last token.
+// granted the lock. It comes from the stream and rises over all locks. [CreateStream] lets a stream that
+// was deleted begin above its last token. A stream that was restored from a backup has lower ones: a
+// resource that checks tokens refuses the new holders, and an old holder may renew a lock of a new one.
+// Restore only with all clients stopped, or create the stream anew.
 //
 // TTLs of messages are whole seconds. A lease is therefore rounded up, and the server removes it up
 // to two seconds late: see [Store.TTLLimits]. The holder relies on the TTL that it asked for.
@@ -18,11 +19,29 @@
 // Each process that waits for the lock subscribes to it, and asks again when the message arrives.
 // The server has no queue, so the first process to ask gets the lock, and waiters are served in no
 // order. A waiter also asks when the lease that it was told of has ended, and at least every two
-// seconds. So a lost message, a holder that crashed, or a client that must not publish to these
-// subjects delays a hand-over by about that.
+// seconds. So a lost message or a holder that crashed delays a hand-over by about that.
 //
-// An account with permissions must publish and subscribe to the subjects of Options.Prefix: PREFIX.k.*
-// for locks, PREFIX.x.* for owners that were given up, and PREFIX.w.* for waiters.
+// A user with permissions needs these, where PREFIX and STREAM are those of [Options]. New returns an error
+// that names a right which is missing, except for those of List and CreateStream:
+//
+//	publish     PREFIX.k.*                          locks
+//	            PREFIX.x.*                          owners that were given up
+//	            PREFIX.w.*                          releases, for waiters
+//	            $JS.API.STREAM.INFO.STREAM
+//	            $JS.API.STREAM.MSG.GET.STREAM
+//	            $JS.API.CONSUMER.CREATE.STREAM.>    these three for List only
+//	            $JS.API.CONSUMER.MSG.NEXT.STREAM.>
+//	            $JS.API.CONSUMER.DELETE.STREAM.>
+//	            $JS.API.STREAM.CREATE.STREAM        these two for CreateStream only
+//	            $JS.API.STREAM.UPDATE.STREAM
+//	subscribe   PREFIX.w.*                          releases
+//	            _INBOX.>                            answers
+//
+// A stream, an account or a disk that is full refuses renewals like all messages. So the holders lose
+// their locks, each at the end of its lease. Keep room for one message of each lock and for its next one.
+//
+// A call without a deadline ends after five seconds without an answer, and a batch after a minute. While
+// the client reconnects, a call waits and sends nothing.
 //
 // Each server expires the messages of its replica by its own clock, counted from the time of the
 // leader that stored them. So a new leader whose clock is ahead of that of the old one ends leases

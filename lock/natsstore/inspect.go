@@ -18,19 +18,21 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return driver.Info{}, err
 	}
-	cur, err := s.last(ctx, key)
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	cur, err := s.last(bounded, key)
 	if err != nil {
-		return driver.Info{}, failed(ctx, "inspect", key, err)
+		return driver.Info{}, s.failed(ctx, "inspect", key, err)
 	}
 	info := driver.Info{Token: cur.Token}
 	switch {
 	case cur.isFree():
 	case cur.State == kept:
-		info.FreeIn = cur.left(s.serverNow(ctx))
+		info.FreeIn = cur.left(s.serverNow(bounded))
 	default:
 		info.Held = 1
 		info.Holders = []driver.Holder{{
-			Mode: driver.Exclusive, Token: cur.Token, ExpiresIn: cur.left(s.serverNow(ctx)),
+			Mode: driver.Exclusive, Token: cur.Token, ExpiresIn: cur.left(s.serverNow(bounded)),
 			Metadata: string(cur.Metadata), Client: driver.ClientName(cur.Owner),
 		}}
 	}
@@ -39,7 +41,9 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 
 // ForceRelease implements [driver.Inspector].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return failed(ctx, "force the release of", key, s.forceRelease(ctx, key))
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	return s.failed(ctx, "force the release of", key, s.forceRelease(bounded, key))
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {
@@ -73,7 +77,9 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 // second, because the server counts seconds. That of a lease whose last message this Store has not
 // sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	return failed(ctx, "set the metadata of", l.Key, s.setMetadata(ctx, l, metadata))
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	return s.failed(ctx, "set the metadata of", l.Key, s.setMetadata(bounded, l, metadata))
 }
 
 func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
@@ -120,12 +126,11 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 			return nil, "", fmt.Errorf("natsstore: List: bad cursor %q", cursor)
 		}
 	}
-	messages, more, err := s.read(ctx, seq)
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	messages, more, err := s.read(bounded, seq)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, "", fmt.Errorf("natsstore: list: %w", err)
+		return nil, "", fmt.Errorf("natsstore: list: %w", because(s.js, s.of, contextCause(bounded, err)))
 	}
 	for _, m := range messages {
 		seq = m.Sequence + 1

@@ -13,7 +13,9 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return failed(ctx, "release", l.Key, s.release(ctx, l))
+	bounded, cancel := bound(ctx, s.bound)
+	defer cancel()
+	return s.failed(ctx, "release", l.Key, s.release(bounded, l))
 }
 
 func (s *Store) release(ctx context.Context, l driver.Lease) error {
@@ -99,7 +101,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 			continue
 		}
 		seq, _, _ := state.next(0)
-		ack, err := s.batch.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.name))
+		ack, err := s.batch.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.of.Stream))
 		messages[i] = pending{ack: ack, err: err}
 	}
 	for i, l := range batch {
@@ -125,5 +127,5 @@ func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
 	if errors.Is(err, errConflict) {
 		return s.Release(ctx, l)
 	}
-	return failed(ctx, "release", l.Key, err)
+	return s.failed(ctx, "release", l.Key, err)
 }

@@ -46,6 +46,7 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 			errs = err // one says enough, because they have one cause as a rule
 		}
 	}
+	errs = because(s.js, s.of, errs)
 	if errs != nil && ctx.Err() == nil {
 		errs = fmt.Errorf("natsstore: renew %d leases: %w", len(batch), errs)
 	}
@@ -61,7 +62,7 @@ func (s *Store) send(l driver.Lease) pending {
 	seq, meta, ttl := state.next(l.TTL)
 	now := time.Now()
 	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
-	ack, err := s.batch.PublishMsgAsync(m, jetstream.WithExpectStream(s.name))
+	ack, err := s.batch.PublishMsgAsync(m, jetstream.WithExpectStream(s.of.Stream))
 	return pending{ack: ack, meta: meta, sent: now, err: err}
 }
 
@@ -93,6 +94,8 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 // renewAgain reads the lock and renews it, because its last message is not the one that the lease
 // knows: an answer was lost, the metadata has changed, or the lease has ended.
 func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome, renewal.Denial, error) {
+	ctx, cancel := bound(ctx, s.bound)
+	defer cancel()
 	for range maxConflicts {
 		cur, err := s.last(ctx, l.Key)
 		switch {

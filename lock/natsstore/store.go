@@ -1,10 +1,12 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +27,8 @@ const (
 	expirySlack   = 2 * time.Second  // in which the server removes an expired message
 	consumerTTL   = 10 * time.Second // of the consumer of a List that does not end
 	maxConflicts  = 10               // attempts against concurrent requests, before a call gives up
+	maxCall       = 5 * time.Second  // for the answers to a call that is not of a batch
+	leastMsgSize  = 8 << 10          // of the largest message, which has driver.MaxMetadataLen bytes of metadata in base64
 
 	// A message of a batch without an answer is forgotten after answerTimeout, even if its call has
 	// returned long before. It is longer than a large batch takes on a slow disk.
@@ -72,15 +76,27 @@ func (o *Options) withDefaults() (Options, error) {
 
 // CreateStream creates the stream of a store, or changes its settings to those that a store needs.
 // It needs a server of version 2.11 or later. Call it when a program is installed or started; any number of calls do no harm.
+//
+// The first sequence of a new stream is the time in microseconds. So if a stream is deleted and created
+// again, its tokens are higher than before, and no renewal of an old holder fits a new lock.
 func CreateStream(ctx context.Context, js jetstream.JetStream, options *Options) error {
 	o, err := options.withDefaults()
 	if err != nil {
 		return err
 	}
-	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	ctx, cancel := bound(ctx, maxCall)
+	defer cancel()
+	if err := createStream(ctx, js, o); err != nil {
+		return fmt.Errorf("natsstore: create stream %s: %w", o.Stream, because(js, o, err))
+	}
+	return nil
+}
+
+func createStream(ctx context.Context, js jetstream.JetStream, o Options) error {
+	config := jetstream.StreamConfig{
 		Name:              o.Stream,
 		Description:       "locks of leasewheel",
-		Subjects:          []string{o.Prefix + ".k.*", o.Prefix + ".x.*"},
+		Subjects:          o.subjects(),
 		MaxMsgsPerSubject: 1,
 		Discard:           jetstream.DiscardOld,
 		Duplicates:        duplicates,
@@ -88,12 +104,26 @@ func CreateStream(ctx context.Context, js jetstream.JetStream, options *Options)
 		DenyPurge:         true,
 		Replicas:          o.Replicas,
 		Storage:           jetstream.FileStorage,
-	})
-	if err != nil {
-		return fmt.Errorf("natsstore: create stream %s: %w", o.Stream, err)
 	}
-	return nil
+	stream, err := js.Stream(ctx, o.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		config.FirstSeq = uint64(time.Now().UnixMicro())
+		_, err = js.CreateStream(ctx, config)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+		stream, err = js.Stream(ctx, o.Stream) // another process has created it meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	config.FirstSeq = stream.CachedInfo().Config.FirstSeq // with a higher one, the server would delete all locks when it restarts
+	_, err = js.UpdateStream(ctx, config)
+	return err
 }
+
+// subjects returns the subjects of the stream: locks and tombstones.
+func (o *Options) subjects() []string { return []string{o.Prefix + ".k.*", o.Prefix + ".x.*"} }
 
 // Store keeps locks in a stream. It is safe for concurrent use.
 type Store struct {
@@ -101,17 +131,19 @@ type Store struct {
 	batch  jetstream.JetStream // publishes the messages of batches
 	stream jetstream.Stream
 	prefix string
-	name   string
+	of     Options
 	clock  clock
 	poll   time.Duration // lastPoll, except in tests
+	bound  time.Duration // maxCall, except in tests
 
 	closing chan struct{} // closed by close
 	close   func()
 }
 
 // New returns a store that uses a stream, which CreateStream has created. It asks the server for the
-// settings of the stream, and returns an error if locks are not safe with them. The connection stays
-// the caller's: Close does not close it.
+// settings of the stream, and returns an error if locks are not safe with them. It also tries what the
+// user of the connection is permitted to do, and returns an error if a right is missing that locks need.
+// The connection stays the caller's: Close does not close it.
 func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store, error) {
 	if js == nil {
 		return nil, errors.New("natsstore: New needs a JetStream context, got nil")
@@ -120,12 +152,9 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	if err != nil {
 		return nil, err
 	}
-	stream, err := js.Stream(ctx, o.Stream)
+	stream, err := open(ctx, js, o)
 	if err != nil {
-		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, err)
-	}
-	if err := check(stream.CachedInfo().Config, o); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, because(js, o, err))
 	}
 	batch, err := newPublisher(js.Conn())
 	if err != nil {
@@ -133,7 +162,7 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	}
 	closing := make(chan struct{})
 	return &Store{
-		js: js, batch: batch, stream: stream, prefix: o.Prefix, name: o.Stream, poll: lastPoll,
+		js: js, batch: batch, stream: stream, prefix: o.Prefix, of: o, poll: lastPoll, bound: maxCall,
 		closing: closing, close: sync.OnceFunc(func() {
 			close(closing)
 			batch.CleanupPublisher()
@@ -152,32 +181,136 @@ func newPublisher(nc *nats.Conn) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// check returns an error if locks are not safe in a stream with these settings.
-func check(c jetstream.StreamConfig, o Options) error {
-	wrong := func(setting string, is any, need string) error {
-		return fmt.Errorf("natsstore: stream %s: %s is %v and must be %s; see CreateStream", o.Stream, setting, is, need)
+// open returns the stream if locks are safe in it.
+func open(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Stream, error) {
+	ctx, cancel := bound(ctx, maxCall)
+	defer cancel()
+	stream, err := js.Stream(ctx, o.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("read its settings: %w", contextCause(ctx, err))
 	}
-	switch {
-	case !c.AllowMsgTTL:
-		return wrong("AllowMsgTTL", c.AllowMsgTTL, "true")
-	case c.MaxMsgsPerSubject != 1:
-		return wrong("MaxMsgsPerSubject", c.MaxMsgsPerSubject, "1")
-	case c.Duplicates < tombstoneTTL:
-		return wrong("Duplicates", c.Duplicates, "at least "+tombstoneTTL.String())
-	case c.MaxAge != 0:
-		return wrong("MaxAge", c.MaxAge, "0")
-	case c.MaxMsgs > 0 && c.Discard == jetstream.DiscardOld:
-		return wrong("MaxMsgs", c.MaxMsgs, "unlimited")
-	case c.MaxBytes > 0 && c.Discard == jetstream.DiscardOld:
-		return wrong("MaxBytes", c.MaxBytes, "unlimited")
-	case c.AllowDirect:
-		return wrong("AllowDirect", c.AllowDirect, "false, because replicas that are behind would answer reads")
-	case c.NoAck:
-		return wrong("NoAck", c.NoAck, "false")
-	case c.Retention != jetstream.LimitsPolicy:
-		return wrong("Retention", c.Retention, jetstream.LimitsPolicy.String())
+	if err := check(stream.CachedInfo().Config, o); err != nil {
+		return nil, err
+	}
+	return stream, checkRights(ctx, js, stream, o)
+}
+
+// check returns an error that names a setting of a stream with which locks are not safe.
+func check(c jetstream.StreamConfig, o Options) error {
+	for _, s := range []struct {
+		name string
+		is   any
+		ok   bool
+		need string
+	}{
+		{"Subjects", c.Subjects, sameSubjects(c.Subjects, o.subjects()), fmt.Sprint(o.subjects())},
+		{"Mirror", "set", c.Mirror == nil, "nil"},
+		{"Sources", "set", len(c.Sources) == 0, "nil"},
+		{"SubjectTransform", "set", c.SubjectTransform == nil, "nil"},
+		{"Sealed", c.Sealed, !c.Sealed, "false"},
+		{"Storage", c.Storage, c.Storage == jetstream.FileStorage, "File, because a server that restarts would forget the locks"},
+		{"PersistMode", c.PersistMode, c.PersistMode == jetstream.DefaultPersistMode, "default, because a server that crashes would forget confirmed locks"},
+		{"Retention", c.Retention, c.Retention == jetstream.LimitsPolicy, jetstream.LimitsPolicy.String()},
+		{"NoAck", c.NoAck, !c.NoAck, "false"},
+		{"AllowMsgTTL", c.AllowMsgTTL, c.AllowMsgTTL, "true"},
+		{"AllowMsgCounter", c.AllowMsgCounter, !c.AllowMsgCounter, "false"},
+		{"AllowDirect", c.AllowDirect, !c.AllowDirect, "false, because replicas that are behind would answer reads"},
+		{"SubjectDeleteMarkerTTL", c.SubjectDeleteMarkerTTL, c.SubjectDeleteMarkerTTL == 0, "0, because a lease that ends would leave a message that is not a lock"},
+		{"MaxMsgsPerSubject", c.MaxMsgsPerSubject, c.MaxMsgsPerSubject == 1, "1"},
+		{"DiscardNewPerSubject", c.DiscardNewPerSubject, !c.DiscardNewPerSubject, "false, because the server would refuse renewals"},
+		{"MaxMsgSize", c.MaxMsgSize, c.MaxMsgSize <= 0 || c.MaxMsgSize >= leastMsgSize, fmt.Sprint("unlimited or at least ", leastMsgSize)},
+		{"MaxAge", c.MaxAge, c.MaxAge == 0, "0"},
+		{"MaxMsgs", c.MaxMsgs, c.MaxMsgs <= 0 || c.Discard == jetstream.DiscardNew, "unlimited, because the server would delete locks"},
+		{"MaxBytes", c.MaxBytes, c.MaxBytes <= 0 || c.Discard == jetstream.DiscardNew, "unlimited, because the server would delete locks"},
+		{"Duplicates", c.Duplicates, c.Duplicates >= tombstoneTTL, "at least " + tombstoneTTL.String()},
+	} {
+		if !s.ok {
+			return fmt.Errorf("%s is %v and must be %s; see CreateStream", s.name, s.is, s.need)
+		}
 	}
 	return nil
+}
+
+func sameSubjects(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// probe is a token of subjects that no key has.
+const probe = "_"
+
+// checkRights returns an error if the user of the connection lacks a right that locks need. The server
+// refuses a message without telling its sender, so a lock could be granted and never be renewed or
+// released.
+func checkRights(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, o Options) error {
+	nc := js.Conn()
+	for _, kind := range []string{".k.", ".x.", ".w."} {
+		m := nats.NewMsg(o.Prefix + kind + probe)
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(math.MaxInt64)) // the stream does not store it
+		if err := errors.Join(nc.PublishMsg(m), nc.FlushWithContext(ctx)); err != nil {
+			return contextCause(ctx, err)
+		}
+		if refused(nc, m.Subject) {
+			return nc.LastError()
+		}
+	}
+	waiters, err := nc.SubscribeSync(o.Prefix + ".w." + probe)
+	if err == nil {
+		err = errors.Join(nc.FlushWithContext(ctx), waiters.Unsubscribe())
+	}
+	if err != nil {
+		return contextCause(ctx, err)
+	}
+	if refused(nc, waiters.Subject) {
+		return nc.LastError()
+	}
+	if _, err := stream.GetLastMsgForSubject(ctx, o.Prefix+".k."+probe); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("read a lock: %w", contextCause(ctx, err))
+	}
+	return nil
+}
+
+// refused reports whether the last message or subscription that the server has refused is about a subject
+// with this text.
+func refused(nc *nats.Conn, subject string) bool {
+	err := nc.LastError()
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), subject)
+}
+
+// because adds the reason why there is no answer to an error, if the connection knows one.
+func because(js jetstream.JetStream, o Options, err error) error {
+	nc := js.Conn()
+	last := nc.LastError()
+	switch status := nc.Status(); {
+	case err == nil:
+		return nil
+	case last != nil && errors.Is(err, last):
+		return err
+	case status != nats.CONNECTED && last == nil:
+		return fmt.Errorf("%w: the connection is %s", err, strings.ToLower(status.String()))
+	case status != nats.CONNECTED:
+		return fmt.Errorf("%w: the connection is %s: %w", err, strings.ToLower(status.String()), last)
+	case refused(nc, `"`+o.Prefix+"."), refused(nc, "."+o.Stream), refused(nc, `"`+cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix)):
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+// bound returns a context for the answers to one call, which may have no deadline of its own.
+func bound(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, noAnswerError(d))
+}
+
+// noAnswerError says that there was no answer in that time.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// contextCause returns the cause of the end of ctx, or err if it has not ended.
+func contextCause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // Close closes the store. Calls of Wait and later calls of other methods return driver.ErrStoreClosed.
@@ -226,13 +359,15 @@ func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 
 // failed returns the error of a call about a key. Answers about locks, and reasons why the call did
 // not begin, have no more to say.
-func failed(ctx context.Context, verb, key string, err error) error {
+func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 	switch {
-	case err == nil, ctx.Err() != nil, errors.As(err, new(*driver.HeldError)),
+	case err == nil, errors.As(err, new(*driver.HeldError)),
 		errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrStoreClosed), errors.Is(err, errors.ErrUnsupported):
 		return err
+	case ctx.Err() != nil:
+		return because(s.js, s.of, err)
 	}
-	return fmt.Errorf("natsstore: %s %q: %w", verb, key, err)
+	return fmt.Errorf("natsstore: %s %q: %w", verb, key, because(s.js, s.of, err))
 }
 
 func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }
@@ -254,11 +389,42 @@ func (s *Store) message(key string, r record, ttl time.Duration, after uint64, i
 // publish sends a message and returns its sequence. The error matches errConflict if another message
 // came first.
 func (s *Store) publish(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
-	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.name))
+	if err := s.connected(ctx); err != nil {
+		return nil, err
+	}
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.of.Stream))
 	if err != nil {
 		return nil, publishError(ctx, err)
 	}
 	return ack, nil
+}
+
+// connected waits for the connection, if the client reconnects. The client keeps a message that is
+// published meanwhile, and sends it later, perhaps long after the call has ended.
+func (s *Store) connected(ctx context.Context) error {
+	nc := s.js.Conn()
+	if !disconnected(nc) {
+		return nil
+	}
+	changes := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(changes)
+	for disconnected(nc) {
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func disconnected(nc *nats.Conn) bool {
+	switch nc.Status() {
+	case nats.CONNECTING, nats.DISCONNECTED, nats.RECONNECTING:
+		return true
+	default:
+		return false
+	}
 }
 
 // errConflict says that a subject has another last message than the expected one.
@@ -268,11 +434,11 @@ var errConflict = errors.New("another request came first")
 func publishError(ctx context.Context, err error) error {
 	var api *jetstream.APIError
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.As(err, &api) &&
+	case errors.As(err, &api) && // before the end of ctx, because it is an answer
 		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errConflict
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: %w", errNoServer, err)
 	}

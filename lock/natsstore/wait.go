@@ -90,7 +90,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 // try is Acquire within a bounded time. Once the owner has found the lock taken, it reads the lock
 // before it publishes anything.
 func (w *waiter) try(ctx context.Context) (driver.Lease, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, maxRequest, errNoAnswer)
+	bounded, cancel := bound(ctx, min(maxRequest, w.store.bound))
 	defer cancel()
 	if err := w.store.begin(bounded, w.request.Mode); err != nil {
 		return driver.Lease{}, err
@@ -111,8 +111,6 @@ func (w *waiter) try(ctx context.Context) (driver.Lease, error) {
 	return w.store.acquire(bounded, w.request, cur)
 }
 
-var errNoAnswer = fmt.Errorf("no answer within %v", maxRequest)
-
 // failed returns the error that ends the wait after an attempt has failed, nil to try again.
 func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
 	if errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrNotAcquired) ||
@@ -128,12 +126,12 @@ func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
 	case ctx.Err() != nil && w.queued && first && time.Since(began) < overdue:
 		return context.Cause(ctx)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, because(w.store.js, w.store.of, context.Cause(ctx)))
 	case !w.queued && !first, time.Since(w.failing) >= tolerance:
 		if !w.queued && !w.unanswered { // all its requests count
 			err = notSent(err)
 		}
-		return fmt.Errorf("natsstore: wait for %q: %w", w.request.Key, err)
+		return w.store.failed(ctx, "wait for", w.request.Key, err)
 	}
 	return nil
 }

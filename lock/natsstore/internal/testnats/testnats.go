@@ -18,11 +18,15 @@ const (
 )
 
 // Start starts a server in this process on a free port, which stops at the end of the test.
-func Start(t testing.TB) *server.Server {
+func Start(t testing.TB, change ...func(*server.Options)) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
+	o := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
+	}
+	for _, f := range change {
+		f(o)
+	}
+	s, err := server.NewServer(o)
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(func() {
