@@ -28,7 +28,9 @@ type statements struct {
 
 var dialects = map[Dialect]statements{
 	PostgreSQL: {
-		create: "CREATE TABLE IF NOT EXISTS fencing_tokens (resource TEXT PRIMARY KEY, token BIGINT NOT NULL)",
+		// Of several sessions that create the table at once, PostgreSQL lets the later ones fail, despite IF NOT EXISTS.
+		create: "DO $$ BEGIN CREATE TABLE IF NOT EXISTS fencing_tokens (resource TEXT PRIMARY KEY, token BIGINT NOT NULL); " +
+			"EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN NULL; END $$",
 		raise: "INSERT INTO fencing_tokens (resource, token) VALUES ($1, $2) " +
 			"ON CONFLICT (resource) DO UPDATE SET token = GREATEST(fencing_tokens.token, excluded.token)",
 		read: "SELECT token FROM fencing_tokens WHERE resource = $1",
@@ -49,7 +51,7 @@ var dialects = map[Dialect]statements{
 }
 
 // CreateTable returns the statement that creates the table fencing_tokens, unless it
-// exists. The table has one row for each resource, with its highest token. A row must be
+// exists. Several processes may execute it at once. The table has one row for each resource, with its highest token. A row must be
 // kept for as long as the data of its resource. CreateTable returns "" for an unknown
 // dialect.
 func (d Dialect) CreateTable() string { return dialects[d].create }

@@ -170,3 +170,23 @@ func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
 	require.NoError(t, os.Chown(dir, uid, gid))
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
+
+// Replicas of a program start together, and each creates the table.
+func TestTheTableIsCreatedByManyAtOnce(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, e engine) {
+		for range 20 {
+			_, err := e.Exec("DROP TABLE fencing_tokens")
+			require.NoError(t, err)
+			errs := make(chan error, 4)
+			for range 4 {
+				go func() {
+					_, err := e.Exec(e.dialect.CreateTable())
+					errs <- err
+				}()
+			}
+			for range 4 {
+				require.NoError(t, <-errs)
+			}
+		}
+	})
+}
