@@ -16,9 +16,10 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 STORES     := lock/sqlstore lock/etcdstore lock/etcdstore/check lock/natsstore lock/zkstore
 STOREFLAGS := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -p=1 -parallel=16
 
-# The flag of a nested module's tests, in the loop of each: those of compat contend in one process, and
-# rely on the race detector to report two holders. They mostly wait, so it hardly slows them.
-RACE = $$(case $$m in (compat/*) echo -race ;; esac)
+# The other nested modules that nested tests. Those of compat contend in one process, and rely on the
+# race detector to report two holders. They mostly wait, so it hardly slows them.
+OTHERS := $(filter-out interop $(STORES),$(NESTED))
+RACE    = $(if $(filter compat/%,$*),-race)
 
 # Modules are built without a go.work file.
 export GOWORK := off
@@ -74,11 +75,14 @@ examples: setup ## Run the examples in the documentation and the programs in exa
 test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 	@case "$$(uname -sm)" in "Linux x86_64") set -x; GOARCH=386 go test $(ARGS) ./schedule/... ./wheel ./heapqueue ;; *) echo "test-32 needs Linux on x86-64" ;; esac
 
-# Two modules at a time, because most of their tests wait. The output of a module comes at its end.
+# two runs a target for each of its modules, two at a time, because most tests wait. The output of a
+# module comes at its end.
+two = @$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target
+
 # Servers that are missing and cannot be installed are named, but only CI must have them all.
 test-stores: setup ## Vet and test the stores on databases, under the race detector
 	@.ci/setup-stores || [ -z "$$CI" ]
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target $(STORES:%=store/%)
+	$(two) $(STORES:%=store/%)
 	@.ci/setup-stores -missing
 
 store/%:
@@ -86,11 +90,17 @@ store/%:
 
 build-tests: setup ## Build the tests of the nested modules, so that they start sooner
 	$(call each,$(STORES),go test -exec true $(STOREFLAGS) ./...)
-	$(call each,$(filter-out interop $(STORES),$(NESTED)),go test -exec true $(RACE) ./...)
+	@$(MAKE) --no-print-directory --keep-going $(OTHERS:%=built/%)
 	$(call each,interop,go test -exec true -race ./...)
 
-nested: setup ## Build, vet and test the nested modules, except interop and those of test-stores
-	$(call each,$(filter-out interop $(STORES),$(NESTED)),go build -buildvcs=false -o /dev/null ./... && go vet ./... && go test $(RACE) $(ARGS) ./...)
+built/%:
+	@cd $* && go test -exec true $(RACE) ./...
+
+nested: setup ## Vet and test the nested modules, except interop and those of test-stores
+	$(two) $(OTHERS:%=nested/%)
+
+nested/%:
+	@echo "== $*"; cd $* && go vet ./... && go test $(RACE) $(ARGS) ./...
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
