@@ -43,6 +43,7 @@ func (s *client) hold(k leaseKey, path string, until time.Time) bool {
 		return false
 	}
 	if until, ok := s.givenUp[k.owner]; ok && time.Now().Before(until) {
+		s.drop(k, path)
 		s.mark(path, dyingNode{s, session})
 		s.wakeSweeper()
 		return false
@@ -209,6 +210,11 @@ func (s *Store) touch(k leaseKey, token uint64, until time.Time) (record, bool) 
 func (s *Store) forget(k leaseKey, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drop(k, path)
+}
+
+// drop is forget while mu is locked.
+func (s *Store) drop(k leaseKey, path string) {
 	if rec := s.records[k]; rec != nil && rec.path == path {
 		rec.client.bytes -= len(path)
 		delete(s.records, k)

@@ -35,12 +35,20 @@ func TestACreationIsSentLate(t *testing.T) {
 	require.ErrorIs(t, release(), context.DeadlineExceeded, "the creation may still be sent")
 	_, err = c.create(t.Context(), r, begin)
 	require.NoError(t, err)
-	s.created(k, false)
+	s.created(k, true)
 	assert.Eventually(t, func() bool {
 		all, _, err := c.nodes(t.Context(), r.Key)
 		return err == nil && len(all) == 0
 	}, r.TTL/2, time.Millisecond, "the node is removed long before its lease ends")
 	require.Eventually(t, func() bool { return release() == driver.ErrNotHeld }, time.Minute, time.Millisecond)
+	require.True(t, c.willCreate(k, 10, begin.Add(r.TTL)))
+	c.created(k, true)
+	assert.False(t, c.hold(k, "/leasewheel/k/late", begin.Add(r.TTL)), "the owner has given up")
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return c.bytes == 0
+	}, time.Minute, time.Millisecond)
 }
 
 // The server has 31 bits for the numbers of the nodes of a lock.
