@@ -3,6 +3,7 @@ package heapqueue
 import (
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -33,6 +34,7 @@ func (s *Scheduler) Stats() Stats {
 		Pending: s.queue.items.len(),
 		Fired:   c.fired, Panics: c.panics, Wakeups: s.queue.wakeups,
 		LateMax: c.lateMax, LongestTask: c.longest,
+		DroppedLogs: logging.Dropped(s.log),
 	}
 	if c.fired > 0 {
 		stats.LateMean = time.Duration(c.lateSum / float64(c.fired))

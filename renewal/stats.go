@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/logging"
 )
 
 // Stats is a snapshot of a watchdog. The counters begin with New.
@@ -21,6 +23,7 @@ type Stats struct {
 	LimitReached uint64 // leases that ended at their Grant.Until; they are not in Lost
 	Overdue      uint64 // of Expired and LimitReached: ended by the watchdog because the timer engine was late
 	DroppedHooks uint64 // calls of Hooks.BatchDone that were dropped
+	DroppedLogs  uint64 // records that were dropped because the Logger is slow; those of a lock.Client too if it has one Logger
 
 	Oldest time.Duration // how long the lease that waits longest has been due
 	Late   Histogram     // how late each renewal was sent, not counting the 2 ms in which a batch fills
@@ -47,6 +50,7 @@ func (s Stats) LogValue() slog.Value {
 		slog.Uint64("limitReached", s.LimitReached),
 		slog.Uint64("overdue", s.Overdue),
 		slog.Uint64("droppedHooks", s.DroppedHooks),
+		slog.Uint64("droppedLogs", s.DroppedLogs),
 		slog.Duration("oldest", s.Oldest),
 		slog.Any("late", s.Late),
 	)
@@ -73,6 +77,6 @@ func (w *Watchdog[L]) Stats() Stats {
 	s.Overdue = w.monitor.overdue
 	w.mu.Unlock()
 	s.NotOwned, s.Failed, s.Expired, s.LimitReached = losses[NotOwned], losses[Failed], losses[Expired], losses[LimitReached]
-	s.DroppedHooks = w.reports.droppedCount()
+	s.DroppedHooks, s.DroppedLogs = w.reports.droppedCount(), logging.Dropped(w.log)
 	return s
 }

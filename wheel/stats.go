@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -85,6 +86,7 @@ func (w *Wheel) Stats() Stats {
 		Wakeups:     c.stats.wakeups.Load(),
 		LateMax:     time.Duration(c.stats.lateMax.Load()),
 		LongestTask: time.Duration(c.stats.longest.Load()),
+		DroppedLogs: logging.Dropped(c.log),
 	}
 	if s.Fired > 0 {
 		s.LateMean = time.Duration(math.Float64frombits(c.stats.lateSum.Load()) / float64(s.Fired))

@@ -41,7 +41,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"not executable", "run -k KEY -- " + plain, 126, "permission denied"},
 		{"not found beats taken", "run -n -k " + taken + " -- no-such-program", 127, "no-such-program"},
 		{"taken", "run -n -k " + taken + " -- true", 75, "is taken for another"},
-		{"taken for the whole wait", "run -w 3s -k " + taken + " -- true", 75, "waited for 3s"},
+		{"taken for the whole wait", "run -w 5s -k " + taken + " -- true", 75, "waited for "},
 		{"taken, no wait", "run -w 0 -k " + taken + " -- true", 75, taken},
 		{"taken, other status", "run -n -E 1 -k " + taken + " -- true", 1, "is taken for another"},
 		{"taken, status 0", "run -n -E 0 -q -k " + taken + " -- true", 0, ""},
