@@ -190,6 +190,7 @@ func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
 		errWork := errors.New("the work failed")
 		b.loseRequests(always(locktest.Release, errIO))
 		require.NoError(t, lock.Do(t.Context(), b.Mutex("a"), func(context.Context, *lock.Held) error { return nil }))
+		synctest.Wait() // a goroutine writes the record
 		assert.Contains(t, log.String(), "release not confirmed")
 		assert.Contains(t, log.String(), errIO.Error())
 		err := lock.Do(t.Context(), b.Mutex("b"), func(context.Context, *lock.Held) error { return errWork })

@@ -161,6 +161,7 @@ func TestRunCampaignsAgainAfterAnError(t *testing.T) {
 		assert.GreaterOrEqual(t, starts[7]-starts[6], 5*time.Second, "pauses grow")
 		assert.LessOrEqual(t, starts[7]-starts[6], 10*time.Second)
 		assert.LessOrEqual(t, starts[8]-starts[7], time.Minute+100*time.Millisecond, "and begin anew")
+		synctest.Wait() // a goroutine writes the records
 		assert.Equal(t, 9, strings.Count(log.String(), "campaign again after an error"))
 		assert.Contains(t, log.String(), "work failed")
 		assert.Contains(t, log.String(), "connection reset")
@@ -283,6 +284,7 @@ func TestRunLogsAResignationThatIsNotConfirmed(t *testing.T) {
 	waiting(t, o, func(t *testing.T, b *bench) {
 		b.loseRequests(always(locktest.Release, errIO))
 		require.NoError(t, b.Election("e", "a").Run(ctx, func(context.Context, *lock.Held) error { return nil }))
+		synctest.Wait()
 		assert.Contains(t, log.String(), "release not confirmed")
 	})
 }

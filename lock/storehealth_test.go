@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -54,10 +55,12 @@ func TestAnUnavailableStoreIsLoggedOnce(t *testing.T) {
 		b.heal()
 		require.NoError(t, try())
 		require.ErrorIs(t, try(), lock.ErrNotAcquired)
+		synctest.Wait() // a goroutine writes the record
 		assert.Equal(t, "level=INFO msg=\"lock: the store answers again\" after=1m40s\n", log.String())
 		log.Reset()
 		b.loseRequests(fails(errIO))
 		require.Error(t, try())
+		synctest.Wait()
 		assert.Contains(t, log.String(), "store unavailable", "it is another outage")
 	})
 }
@@ -97,6 +100,7 @@ func TestRenewalsAndHungCallsShowThatTheStoreIsUnavailable(t *testing.T) {
 			_, err := b.Mutex("other").TryLock(short)
 			cancel()
 			unavailability(t, err)
+			synctest.Wait()
 			assert.Equal(t, c.logs, strings.Contains(log.String(), "no answer before the caller gave up"))
 		}
 	})
@@ -114,7 +118,7 @@ func TestTheLogNamesTheServers(t *testing.T) {
 		require.NoError(t, err)
 		_, err = client.Inspect(ctx, "k")
 		unavailability(t, err)
+		require.NoError(t, client.Close(ctx)) // has written the record
 		assert.Contains(t, log.String(), want)
-		require.NoError(t, client.Close(ctx))
 	}
 }

@@ -191,6 +191,7 @@ func TestABlockedEngineIsNoticed(t *testing.T) {
 			assert.Error(t, held.Err(), "told before another has it")
 			require.ErrorIs(t, h.Err(), lock.ErrLost)
 			assert.EqualValues(t, 1, client.Stats().Renewal.Overdue)
+			synctest.Wait() // a goroutine writes the record
 			assert.Contains(t, log.String(), "engine=*wheel.Wheel")
 			require.NoError(t, next.Unlock(ctx))
 			require.NoError(t, other.Close(ctx))

@@ -1,7 +1,10 @@
 package logging_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,8 +27,10 @@ func TestANilLoggerIsTheDefaultOfTheMoment(t *testing.T) {
 	var first, second strings.Builder
 	slog.SetDefault(textLogger(&first))
 	l.Warn("one", "key", "a")
+	logging.Flush(t.Context(), l)
 	slog.SetDefault(textLogger(&second))
 	logging.Condition(l, "two")
+	logging.Flush(t.Context(), l)
 	assert.Contains(t, first.String(), "level=WARN msg=one key=a\n")
 	assert.NotContains(t, first.String(), "two")
 	assert.Contains(t, second.String(), "level=WARN msg=two\n")
@@ -49,6 +54,7 @@ func TestTheRateOfAMessageIsBounded(t *testing.T) {
 			logging.Condition(l, "late")
 		}
 		l.Warn("other")
+		synctest.Wait()
 		assert.Equal(t, 100, strings.Count(out.String(), "msg=many"))
 		assert.Equal(t, 1, strings.Count(out.String(), "msg=late"))
 		assert.Equal(t, 1, strings.Count(out.String(), "msg=other"))
@@ -59,6 +65,7 @@ func TestTheRateOfAMessageIsBounded(t *testing.T) {
 		l.Warn("many")
 		l.Warn("many")
 		logging.Condition(l, "late")
+		synctest.Wait()
 		assert.Equal(t, 2, strings.Count(out.String(), "msg=many"))
 		assert.Equal(t, 1, strings.Count(out.String(), "msg=late"))
 		assert.Equal(t, 1, strings.Count(out.String(), "omittedBefore=150"))
@@ -75,6 +82,7 @@ func TestALoggerIsWrappedOnce(t *testing.T) {
 		logging.New(l).Warn("many")
 		l.With("part", 1).WithGroup("g").Warn("many", "a", 2)
 	}
+	logging.Flush(t.Context(), l)
 	assert.Equal(t, 100, strings.Count(out.String(), "msg=many"))
 	assert.Contains(t, out.String(), "part=1 g.a=2")
 }
@@ -82,8 +90,68 @@ func TestALoggerIsWrappedOnce(t *testing.T) {
 // All loggers of PerProcess share their limits.
 func TestALimitPerProcess(t *testing.T) {
 	var out, other strings.Builder
-	logging.Condition(logging.PerProcess(textLogger(&out)), "only here")
-	logging.Condition(logging.PerProcess(logging.New(textLogger(&other))), "only here")
+	first, second := logging.PerProcess(textLogger(&out)), logging.PerProcess(logging.New(textLogger(&other)))
+	logging.Condition(first, "only here")
+	logging.Condition(second, "only here")
+	logging.Flush(t.Context(), first)
+	logging.Flush(t.Context(), second)
 	assert.Equal(t, 1, strings.Count(out.String(), "only here"))
 	assert.Empty(t, other.String())
+}
+
+// A handler that blocks holds up no caller. What does not fit into the queue is dropped and counted,
+// and the rest is written in order, by one goroutine.
+func TestAHandlerThatBlocksHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		blocked := make(chan struct{})
+		l := logging.New(slog.New(blockingHandler{slog.NewTextHandler(&out, nil), blocked}))
+		for i := range 600 {
+			l.Warn(fmt.Sprint("record ", i))
+		}
+		start := time.Now()
+		logging.Flush(t.Context(), l)
+		assert.Equal(t, time.Second, time.Since(start), "the longest wait of Flush")
+		assert.Positive(t, logging.Dropped(l))
+
+		close(blocked)
+		logging.Flush(t.Context(), l)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		assert.EqualValues(t, 600, uint64(len(lines))+logging.Dropped(l))
+		for i, line := range lines {
+			assert.Contains(t, line, fmt.Sprintf("record %d\"", i))
+		}
+	})
+}
+
+// blockingHandler is a handler whose records wait until a channel is closed.
+type blockingHandler struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (h blockingHandler) Handle(ctx context.Context, r slog.Record) error {
+	<-h.until
+	return h.Handler.Handle(ctx, r)
+}
+
+// A handler that ends its goroutine loses no later record.
+func TestAHandlerThatCallsGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := logging.New(slog.New(exitingHandler{slog.NewTextHandler(&out, nil)}))
+		l.Warn("exit")
+		l.Warn("next")
+		logging.Flush(t.Context(), l)
+		assert.Contains(t, out.String(), "msg=next")
+	})
+}
+
+type exitingHandler struct{ slog.Handler }
+
+func (h exitingHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "exit" {
+		runtime.Goexit()
+	}
+	return h.Handler.Handle(ctx, r)
 }
