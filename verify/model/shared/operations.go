@@ -142,7 +142,10 @@ func (g *comparison) step() error {
 		late := *c
 		g.past = append(g.past, &late)
 		c.mode = read
-		return g.acquire(c)
+		if err := g.acquire(c); err != nil || g.claims.IntN(2) == 0 {
+			return err
+		}
+		return g.renew(&late) // an old string may claim the writer
 	case n < 76:
 		return g.force()
 	case n < 77:
