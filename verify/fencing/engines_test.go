@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
@@ -168,7 +169,7 @@ func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
 	gid, err := strconv.Atoi(nobody.Gid)
 	require.NoError(t, err)
 	require.NoError(t, os.Chown(dir, uid, gid))
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	return testprocess.As(uid, gid)
 }
 
 // Replicas of a program start together, and each creates the table.
