@@ -28,6 +28,8 @@ func TestARestartIsTheCauseOfALoss(t *testing.T) {
 	<-renewed
 	srv.Kill()
 	require.NoError(t, srv.Restart())
+	_, err = client.Inspect(t.Context(), "other") // by a new connection; so the next renewal asks who answers
+	require.NoError(t, err)
 	<-held.Done()
 	var lost *renewal.LostError
 	require.ErrorAs(t, held.Err(), &lost)

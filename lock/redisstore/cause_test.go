@@ -35,9 +35,11 @@ func TestTheCauseOfALossOnAServer(t *testing.T) {
 			require.NoError(t, rdb.Del(t.Context(), s.lockKey(key)).Err())
 			acquire(t, newStore(t, rdb, &Options{Prefix: s.prefix}), request(key))
 		}, renewal.CauseTakenOver, renewal.EventDenied},
-		"the server restarts without data": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
+		"the server restarts without data": {func(t *testing.T, srv *testredis.Server, s *Store, _ string) {
 			srv.Kill()
 			require.NoError(t, srv.Restart())
+			_, err := s.Inspect(t.Context(), "other") // by a new connection; so the next renewal asks who answers
+			require.NoError(t, err)
 		}, renewal.CauseFailover, renewal.EventServerChanged},
 		"the server is demoted in place": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			host, port, err := net.SplitHostPort(testredis.Start(t).Addr())
