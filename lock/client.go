@@ -210,8 +210,8 @@ func (c *Client) GoString() string { return "lock.Client{}" }
 // Close does as much of this as it can before ctx ends, and its error tells what is left. If
 // the store does not answer, Close takes until ctx ends, and the error matches the cause of ctx.
 // A lock that is not released ends with its TTL. Close does not wait for hooks, nor for
-// functions that were called because a lock ended. It waits
-// for the Logger to write its last records, for a second at most.
+// functions that were called because a lock ended. It waits until the Logger has written its last
+// records, for a second at most.
 //
 // Close is idempotent: every call waits until the first has returned, or until its own ctx
 // ends, and returns the same result. A nil ctx is an error and closes nothing.

@@ -15,9 +15,10 @@ import (
 // The string is a secret. Anyone who has it and may write to the store can renew and release the
 // lock. Send it over a channel that you would send a password over, and keep it out of logs. It
 // has a few hundred bytes, at most about 4,000, and for a [Batch] its members in addition, at
-// most about 1.5 MB. It is of use as long as the lease is held: renewals, by any process, do
-// not change it, but a Downgrade ends it, and the reader can be exported again. It has no TTL and no [Terms], because those of the resuming client count,
-// but it has the metadata and what is left of the MinHold. That is a duration, because the
+// most about 1.5 MB. It is of use as long as the lease is held. Renewals, by any process, do
+// not change it. A Downgrade ends it, and the reader can be exported again. It has no TTL and
+// no [Terms], because those of the resuming client count, but it has the metadata and what is
+// left of the MinHold. That is a duration, because the
 // clock of another process may differ: the time between Export and Resume does not count. So
 // export the lease when you send the string, not long before.
 //
