@@ -39,13 +39,12 @@ setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
-# Two packages at a time, whose tests mostly wait. Packages that share a redis-server run 16 tests at a
-# time, whatever the flag says.
+# Two packages with eight tests each at a time: more would only compete for two cores.
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -shuffle=on -p=2 -parallel=16 $(ARGS) $(PKG)
+	go test -race -shuffle=on -p=2 -parallel=8 $(ARGS) $(PKG)
 
 test-long: setup ## Run them twenty times, with more random operations
-	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=16 -count=20 -timeout=2h $(ARGS) $(PKG)
+	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=8 -count=20 -timeout=2h $(ARGS) $(PKG)
 
 check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 

@@ -1,7 +1,6 @@
 package testredis
 
 import (
-	"flag"
 	"sync"
 	"testing"
 )
@@ -41,13 +40,8 @@ type around struct {
 	shared *Shared
 }
 
-// Run implements Runner. It runs many tests side by side, because those on a server mostly wait
-// for leases to end.
+// Run implements Runner.
 func (a around) Run() int {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
 	defer func() {
 		if a.shared.server != nil {
 			a.shared.server.Close()
