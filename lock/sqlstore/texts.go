@@ -83,7 +83,7 @@ func commonTexts() texts {
 
 		seen: `SELECT expires - {now} FROM {locks}
 			WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND owner <> ? AND expires >= {now}`,
-		explain: `SELECT count(*) FROM {locks} WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND expires >= {now}`,
+		explain: `SELECT count(*) FROM {locks} WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND owner <> {kept} AND expires >= {now}`,
 
 		setMetadata: `UPDATE {locks} SET metadata = ?
 			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`,
