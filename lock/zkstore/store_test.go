@@ -3,6 +3,7 @@ package zkstore_test
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 

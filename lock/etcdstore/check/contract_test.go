@@ -62,11 +62,8 @@ func withUsers(t *testing.T, members []*member) {
 	require.NoError(t, err)
 }
 
-// TestContract runs as a user who may read and write the keys of the store, and nothing else.
 func TestContract(t *testing.T) {
-	members := startCluster(t, 1)
-	withUsers(t, members)
-	client := connectAs(t, "locks", members...)
+	client := connect(t, startCluster(t, 1)...)
 	value := func(t *testing.T, key string) string {
 		got, err := client.Get(t.Context(), lockKey(key))
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestAUserWithoutPermission(t *testing.T) {
@@ -31,4 +32,28 @@ func TestAUserWithoutPermission(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrUnavailable)
 	assert.Zero(t, locks.Stats().Releasing, "nothing was granted")
 	require.NoError(t, locks.Close(t.Context()))
+}
+
+// The permission that the package documents is enough for each method of the store.
+func TestAUserWithThePermission(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	withUsers(t, members)
+	s := open(t, connectAs(t, "locks", members...))
+	held, err := s.Acquire(t.Context(), request("k", "a:1", time.Minute))
+	require.NoError(t, err)
+	require.NoError(t, s.SetMetadata(t.Context(), held, "m"))
+	require.Equal(t, renewal.Renewed, renewOnce(t.Context(), s, held))
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(t.Context(), request("k", "b:1", time.Minute))
+		got <- err
+	}()
+	require.Eventually(t, func() bool { return waiting(t, s, "k") == 1 }, patience, time.Millisecond)
+	require.NoError(t, s.Release(t.Context(), held))
+	require.NoError(t, <-got)
+	keys, _, err := s.List(t.Context(), "", "")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"k"}, keys)
+	require.NoError(t, s.ForceRelease(t.Context(), "k"))
 }
