@@ -69,7 +69,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"negative grace", "run -k KEY -grace -1s -- true", 64, "negative"},
 		{"grace too long", "run -k KEY -ttl 30s -grace 20s -- true", 64, "the longest grace for this TTL is 10.83s, and the shortest TTL for this grace 53.3s"},
 		{"TTL too short", "run -k KEY -ttl 1s -- true", 64, "the shortest TTL for this grace"},
-		{"TTL far too short", "run -k KEY -ttl 1ms -grace 0 -on-lost kill -- true", 64, "TTL"},
+		{"TTL far too short", "run -k KEY -ttl 1ms -grace 0 -on-lost kill -- true", 64, "-ttl must be at least 100ms"},
 		{"URL", "run -url ftp://u:canary@host -k KEY -- true", 64, "bad URL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
