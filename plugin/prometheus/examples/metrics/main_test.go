@@ -42,7 +42,7 @@ func TestTheMetricsAreServed(t *testing.T) {
 	}
 	for _, series := range []string{
 		`leasewheel_lock_hold_duration_seconds_count{end="unlocked",kind="mutex",name="orders",store="memory"}`,
-		`leasewheel_lock_acquire_duration_seconds_count{error_type="",kind="mutex",name="reports",outcome="canceled",store="memory"}`,
+		`leasewheel_lock_acquire_duration_seconds_count{error_type="",kind="mutex",name="reports",outcome="wait_limit",store="memory"}`,
 	} {
 		assert.Eventually(t, func() bool { return strings.Contains(get(), series) }, 25*time.Second, 10*time.Millisecond, series)
 	}
