@@ -228,7 +228,7 @@ type unsentError struct{ err error }
 
 func (e unsentError) Error() string        { return e.err.Error() }
 func (e unsentError) Unwrap() error        { return e.err }
-func (e unsentError) Is(target error) bool { return target == driver.ErrNotSent } //nolint:errorlint // as errors.Is calls it
+func (e unsentError) Is(target error) bool { return target == driver.ErrNotSent }
 
 // isRefusal reports whether the server has answered that it has not executed a request, and will not.
 func isRefusal(err error) bool {

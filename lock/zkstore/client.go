@@ -153,12 +153,12 @@ func (s *Store) newClient() (*client, error) {
 
 // login tells the user of the Store, before all other requests. The ZooKeeper client repeats it on each
 // new connection.
-func (c *client) login(ctx context.Context) error {
-	if c.digest == "" {
+func (s *client) login(ctx context.Context) error {
+	if s.digest == "" {
 		return nil
 	}
-	_, err := ask(ctx, c.link, func(conn *zk.Conn) (struct{}, error) {
-		return struct{}{}, conn.AddAuth("digest", []byte(c.digest))
+	_, err := ask(ctx, s.link, func(conn *zk.Conn) (struct{}, error) {
+		return struct{}{}, conn.AddAuth("digest", []byte(s.digest))
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"strings"
@@ -40,7 +41,7 @@ func TestACreationIsSentLate(t *testing.T) {
 		all, _, err := c.nodes(t.Context(), r.Key)
 		return err == nil && len(all) == 0
 	}, r.TTL/2, time.Millisecond, "the node is removed long before its lease ends")
-	require.Eventually(t, func() bool { return release() == driver.ErrNotHeld }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(release(), driver.ErrNotHeld) }, time.Minute, time.Millisecond)
 	require.True(t, c.willCreate(k, 10, begin.Add(r.TTL)))
 	c.created(k, true)
 	assert.False(t, c.hold(k, "/leasewheel/k/late", begin.Add(r.TTL)), "the owner has given up")
