@@ -1,8 +1,8 @@
 package zkstore
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
