@@ -45,7 +45,7 @@ type stdout struct {
 func (o *stdout) Write(p []byte) (int, error) {
 	err := error(syscall.EBADF)
 	if !wasClosed(o.File) {
-		_, err = o.File.WriteString(printable(string(p)))
+		_, err = o.WriteString(printable(string(p)))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +106,7 @@ func (m *stderr) print(closed chan struct{}) {
 		text := m.queue[0]
 		m.queue, m.size = m.queue[1:], m.size-len(text)
 		m.mu.Unlock()
-		_, _ = m.File.WriteString(text)
+		_, _ = m.WriteString(text)
 	}
 }
 

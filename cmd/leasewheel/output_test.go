@@ -143,5 +143,5 @@ func TestForeignTextDoesNotControlTheTerminal(t *testing.T) {
 	assert.Equal(t, `\x1b[2J\a\u009b31m\xff\x7f`, printable("\x1b[2J\a\u009b31m\xff\x7f"))
 	var b strings.Builder
 	require.NoError(t, printJSON(&b, map[string]string{"m": "\x1b\x7f\u009b\U000E0001ä"}))
-	assert.Equal(t, "{\n  \"m\": \"\\u001b\\u007f\\u009b\\udb40\\udc01ä\"\n}\n", b.String())
+	assert.Contains(t, b.String(), `"\u001b\u007f\u009b\udb40\udc01ä"`)
 }
