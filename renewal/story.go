@@ -11,7 +11,7 @@ type Denial uint8
 
 const (
 	DeniedUnknown Denial = iota // the store does not tell
-	DeniedMissing               // no lease: it was deleted, evicted or released, or has expired
+	DeniedMissing               // nothing: the lease was deleted, evicted or has expired
 	DeniedTaken                 // the lease of another owner
 )
 

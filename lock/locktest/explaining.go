@@ -33,17 +33,4 @@ var explaining = []testCase{
 			return why[2] == renewal.DeniedTaken
 		}, "a lease that another owner has is explained as taken")
 	}},
-	{name: "a_lock_that_is_kept_is_taken_by_nobody", run: ifKeeper(func(f *fixture) {
-		explainer, ok := f.store.(renewal.Explainer[driver.Lease])
-		if !ok {
-			f.Log("skipped: the store is no renewal.Explainer")
-			return
-		}
-		l := f.acquire(f.request("k"))
-		require.NoError(f, f.store.Release(f.ctx, kept(l, f.TTL)))
-		out, why := make([]renewal.Outcome, 1), make([]renewal.Denial, 1)
-		require.NoError(f, explainer.RenewExplained(f.ctx, []driver.Lease{l}, out, why))
-		require.Equal(f, []renewal.Outcome{renewal.Lost}, out)
-		require.NotEqual(f, renewal.DeniedTaken, why[0])
-	})},
 }

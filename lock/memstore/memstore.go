@@ -170,7 +170,7 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 		case h != nil && h.token == l.Token:
 			k.holders.extend(h, now.Add(l.TTL))
 			out[i] = renewal.Renewed
-		case k.holders.n > k.holders.kept && l.Mode == driver.Exclusive:
+		case k.holders.n > 0 && l.Mode == driver.Exclusive:
 			explain(why, i, renewal.DeniedTaken)
 		default:
 			explain(why, i, renewal.DeniedMissing)

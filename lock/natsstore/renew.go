@@ -103,7 +103,7 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 			return renewal.Lost, renewal.DeniedTaken, nil
 		case err != nil:
 			return renewal.Unknown, 0, err
-		case cur.isFree(), cur.State == kept:
+		case cur.isFree():
 			return renewal.Lost, renewal.DeniedMissing, nil
 		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
 			return renewal.Lost, renewal.DeniedTaken, nil

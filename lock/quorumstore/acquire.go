@@ -1,7 +1,6 @@
 package quorumstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +96,6 @@ type ballot struct {
 	members, need         int
 	repeated              bool // the owner had the lock before
 	granted, held, failed int
-	member                string          // of a batch: one that another holder has
 	expiries              []time.Duration // times until the leases of other holders end, where known
 	errs                  memberErrors
 	oldest                time.Time // earliest Sent of a granted lease that has one
@@ -113,7 +111,6 @@ func (b *ballot) add(a answer[driver.Lease]) {
 		}
 	case errors.As(a.err, &held):
 		b.held++
-		b.member = cmp.Or(b.member, held.Member)
 		if held.ExpiresIn > 0 {
 			b.expiries = append(b.expiries, held.ExpiresIn)
 		}
@@ -153,7 +150,7 @@ func (b *ballot) result(key string) error {
 	case b.granted >= b.need:
 		return nil
 	case b.isTaken(b.held):
-		return &driver.HeldError{Key: key, Member: b.member, ExpiresIn: b.expiresIn()}
+		return &driver.HeldError{Key: key, ExpiresIn: b.expiresIn()}
 	default:
 		return fmt.Errorf("quorumstore: %d of %d stores failed: %w", b.failed, b.members, b.errs)
 	}
