@@ -98,7 +98,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"members are not checked", "lock/redisstore/lua/shared_prelude.lua",
-		"    if contains_any(request.members, reserved) then\n      return false\n    end\n    request.blocked_until, request.blocker = find_blocker(request.members)\n    return request.blocked_until == 0", "    return true",
+		"    request.blocking = index_of_any(request.members, reserved)\n    if request.blocking then\n      return false\n    end\n    request.blocked_until, request.blocker, request.blocking = find_blocker(request.members)\n    return request.blocked_until == 0", "    return true",
 	},
 	{
 		"an expired shared lease is renewed", "lock/redisstore/lua/shared_renew.lua",
