@@ -135,23 +135,28 @@ func (h blockingHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// A handler that ends its goroutine loses no later record.
-func TestAHandlerThatCallsGoexit(t *testing.T) {
+// A handler that panics or ends its goroutine loses its own record only, and ends no process.
+func TestAHandlerThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		l := logging.New(slog.New(exitingHandler{slog.NewTextHandler(&out, nil)}))
+		l := logging.New(slog.New(failingHandler{slog.NewTextHandler(&out, nil)}))
 		l.Warn("exit")
+		l.Warn("panic")
 		l.Warn("next")
 		logging.Flush(t.Context(), l)
 		assert.Contains(t, out.String(), "msg=next")
+		assert.EqualValues(t, 2, logging.Dropped(l))
 	})
 }
 
-type exitingHandler struct{ slog.Handler }
+type failingHandler struct{ slog.Handler }
 
-func (h exitingHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "exit" {
+func (h failingHandler) Handle(ctx context.Context, r slog.Record) error {
+	switch r.Message {
+	case "exit":
 		runtime.Goexit()
+	case "panic":
+		panic(r.Message)
 	}
 	return h.Handler.Handle(ctx, r)
 }

@@ -43,14 +43,19 @@ func (q *queue) add(r queued) {
 	}
 }
 
-// run passes records on until none is left. If a handler calls runtime.Goexit, as FailNow of a
-// test does, a new goroutine continues.
+// run passes records on until none is left. If a handler panics or calls runtime.Goexit, as FailNow
+// of a test does, its record counts as dropped and a new goroutine continues.
 func (q *queue) run() {
 	finished := false
 	defer func() {
-		if !finished {
-			go q.run()
+		if finished {
+			return
 		}
+		_ = recover() // a Logger that fails must not end the process of a holder
+		q.mu.Lock()
+		q.dropped++
+		q.mu.Unlock()
+		go q.run()
 	}()
 	for {
 		r, ok := q.next()
