@@ -206,6 +206,19 @@ func (g *comparison) acquire(c *client) error {
 	return nil
 }
 
+// claimed returns what a string says of the lease of a request: sometimes another mode, or another
+// number of permits or members.
+func (g *comparison) claimed(r request) request {
+	switch g.claims.IntN(3) {
+	case 0:
+		r.mode = map[byte]byte{read: write, write: read, permit: read, members: permit}[r.mode]
+	case 1:
+		r.limit++
+		r.members += "z"
+	}
+	return r
+}
+
 func (g *comparison) renew(c *client) error {
 	token := c.token
 	if l := g.reference.leases[c.owner]; l != nil && g.rng.IntN(4) > 0 {
@@ -217,7 +230,7 @@ func (g *comparison) renew(c *client) error {
 	}
 	claim := ""
 	if g.claims.IntN(2) == 0 { // another client takes the lease over, perhaps with an old string
-		claim = r.claim()
+		claim = g.claimed(r).claim()
 	}
 	want := g.reference.renew(c.owner, token, r.ttl, claim)
 	var got bool
