@@ -1,3 +1,5 @@
+// This file is about the queue between the library and a Logger, for which nobody waits.
+
 package logging
 
 import (

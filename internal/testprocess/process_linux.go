@@ -1,3 +1,5 @@
+// This file is about Linux, which can kill a process when its parent ends.
+
 package testprocess
 
 import "syscall"

@@ -1,5 +1,7 @@
 //go:build unix && !linux
 
+// This file is about the other Unix systems.
+
 package testprocess
 
 import "syscall"

@@ -1,5 +1,7 @@
 //go:build !unix
 
+// This file is about systems without the signals of Unix.
+
 package testprocess
 
 import "syscall"

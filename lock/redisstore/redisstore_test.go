@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -190,4 +193,34 @@ func TestStoreTouchesOnlyItsOwnKeys(t *testing.T) {
 		assert.Equal(t, i, got, "%q", key)
 		assert.Equal(t, time.Duration(-1), rdb.PTTL(t.Context(), key).Val(), "%q", key)
 	}
+}
+
+// More clients than connections contend for one lock, and leave one key.
+func TestMutualExclusionOf64Clients(t *testing.T) {
+	t.Parallel()
+	s, rdb := sharedStore(t)
+	const clients, rounds = 64, 5
+	ex := locktest.NewExclusion()
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for range rounds {
+				r := request("k")
+				l, err := s.Acquire(t.Context(), r)
+				for ; errors.Is(err, driver.ErrNotAcquired); l, err = s.Acquire(t.Context(), r) {
+					time.Sleep(rand.N(10 * time.Millisecond)) // otherwise failed tries delay the release
+				}
+				if !assert.NoError(t, err) {
+					return
+				}
+				ex.Enter("k", l.Token)
+				ex.Leave("k", l.Token)
+				assert.NoError(t, s.Release(t.Context(), l))
+			}
+		})
+	}
+	wg.Wait()
+	assert.Empty(t, ex.Violations())
+	assert.Equal(t, clients*rounds, ex.Entered())
+	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "only the last token remains")
 }

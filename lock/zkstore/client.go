@@ -1,3 +1,5 @@
+// This file is about the clients of a Store: each has a session, which takes a bounded number of nodes.
+
 package zkstore
 
 import (
