@@ -40,7 +40,8 @@ type Options struct {
 	// Tasks block the Scheduler if all workers are busy with the same tasks for two
 	// seconds while another timer is due. A runtime timer notices it, so the warning comes
 	// while they are still running. It comes again when the duration has doubled, at most
-	// once a minute.
+	// once a minute. No timer waits for the Logger: a goroutine writes the records, and
+	// Stats.DroppedLogs counts those that did not fit into its queue.
 	Logger *slog.Logger
 }
 

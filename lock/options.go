@@ -107,7 +107,9 @@ type Options struct {
 	// to Renewal.Logger instead if it is set. Regular service logs nothing. Owners are never
 	// logged. Nil means slog.Default() at the time of each record; use
 	// slog.New(slog.DiscardHandler) for silence. No message comes more than 100 times per
-	// minute.
+	// minute. No call and no renewal waits for the Logger: a goroutine writes the records, which
+	// may come after the call that caused them. Stats.Renewal.DroppedLogs counts those that did
+	// not fit into its queue.
 	Logger *slog.Logger
 }
 

@@ -116,7 +116,9 @@ type Options struct {
 	// service logs nothing. The log names a lease only if the lease implements
 	// slog.LogValuer. Nil means slog.Default() at the time of each record.
 	//
-	// At most 100 losses per minute are logged. Stats counts all, and Hooks.Lost gets all.
+	// At most 100 losses per minute are logged. Stats counts all, and Hooks.Lost gets all. No
+	// renewal waits for the Logger: a goroutine writes the records, and Stats.DroppedLogs counts
+	// those that did not fit into its queue.
 	Logger *slog.Logger
 }
 

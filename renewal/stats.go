@@ -23,7 +23,7 @@ type Stats struct {
 	LimitReached uint64 // leases that ended at their Grant.Until; they are not in Lost
 	Overdue      uint64 // of Expired and LimitReached: ended by the watchdog because the timer engine was late
 	DroppedHooks uint64 // calls of Hooks.BatchDone that were dropped
-	DroppedLogs  uint64 // records that were dropped because the Logger is slow; those of a lock.Client too if it has one Logger
+	DroppedLogs  uint64 // records that were dropped because the Logger was slow or failed; those of a lock.Client too if it has one Logger
 
 	Oldest time.Duration // how long the lease that waits longest has been due
 	Late   Histogram     // how late each renewal was sent, not counting the 2 ms in which a batch fills

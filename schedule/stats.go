@@ -18,7 +18,7 @@ type Stats struct {
 	LateMax     time.Duration // greatest lateness
 	LongestTask time.Duration // duration of the longest Run that has ended
 	Running     time.Duration // longest duration so far of a Run in progress; 0 if there is none, or if the engine cannot tell
-	DroppedLogs uint64        // records that were dropped because the Logger is slow
+	DroppedLogs uint64        // records that were dropped because the Logger was slow or failed
 }
 
 // String returns all counters in one line. It rounds durations to about four digits.

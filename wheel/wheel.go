@@ -87,7 +87,8 @@ type Options struct {
 	//
 	// A task blocks the wheel if it runs for two seconds. A runtime timer notices it, so
 	// the warning comes while the task is still running. It comes again when the duration
-	// has doubled, at most once a minute.
+	// has doubled, at most once a minute. No timer waits for the Logger: a goroutine writes the
+	// records, and Stats.DroppedLogs counts those that did not fit into its queue.
 	Logger *slog.Logger
 }
 
