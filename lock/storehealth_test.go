@@ -122,3 +122,46 @@ func TestTheLogNamesTheServers(t *testing.T) {
 		assert.Contains(t, log.String(), want)
 	}
 }
+
+// stuck is a slog.Handler that blocks until a channel is closed.
+type stuck struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (s *stuck) Handle(context.Context, slog.Record) error { <-s.until; return nil }
+
+// A Logger that blocks costs no lease and no context, and Close waits a second for it.
+func TestALoggerThatBlocksHoldsUpNothing(t *testing.T) {
+	handler := &stuck{Handler: slog.NewTextHandler(new(strings.Builder), nil)}
+	waiting(t, &lock.Options{Logger: slog.New(handler)}, func(t *testing.T, b *bench) {
+		handler.until = make(chan struct{}) // of the bubble
+		defer close(handler.until)
+		h := b.lock("k")
+		lost := b.lock("lost")
+		b.mem.Delete("lost")
+		b.loseRequests(always(locktest.Renew, errIO))
+		settle(12 * time.Second) // one renewal fails, and the store counts as unavailable
+		b.heal()
+		settle(10 * time.Minute)
+		require.NoError(t, h.Err())
+		assert.True(t, h.Valid())
+		require.ErrorIs(t, lost.Err(), lock.ErrLost, "the holder is told")
+
+		b.loseRequests(fails(errIO))
+		start := time.Now()
+		_, err := b.Mutex("other").TryLock(ctx)
+		unavailability(t, err)
+		assert.Zero(t, time.Since(start))
+		b.heal()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = b.Mutex("k").Lock(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(start))
+
+		require.NoError(t, b.Close(ctx))
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		b.closed.Store(true)
+	})
+}
