@@ -9,24 +9,23 @@ FUZZTIME ?= 30s
 NEWEST_GO ?= go1.27.0
 NEWEST_ROWS := hot-0,hot-1m,par-1m,replace,reset,fire,rearm,bytes,gc
 TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
-NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/.*')))
+NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/go.mod' -not -path '*/.*')))
 
-# The modules whose tests need database servers. SQLite is C that was translated to Go: the race
-# detector makes it ten times slower, and would find nothing of this project there. The client of
-# ZooKeeper, up to v1.0.4, reads its last transaction without a lock when it restores watches.
-STORES     := lock/sqlstore lock/etcdstore lock/etcdstore/check lock/natsstore lock/zkstore
-STOREFLAGS := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='github.com/go-zookeeper/...=-race=false' -p=1 -parallel=16
+# Tests, vet and the linters share one build, so that each package is compiled once: under the race
+# detector, without two libraries. SQLite is C that was translated to Go: the race detector makes it
+# ten times slower, and would find nothing of this project there. The client of ZooKeeper, up to
+# v1.0.4, reads its last transaction without a lock when it restores watches.
+RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -gcflags=github.com/go-zookeeper/...=-race=false
 
-# The other nested modules that nested tests. Those of compat contend in one process, and rely on the
-# race detector to report two holders. They mostly wait, so it hardly slows them.
-OTHERS := $(filter-out interop $(STORES),$(NESTED))
-RACE    = $(if $(filter compat/%,$*),-race)
+# The modules whose tests need database servers, and the other nested modules that nested tests.
+# Those of verify search through schedules, and run twenty times faster without the race detector. Those
+# of benchmarks and compare run other clients with their own bounds.
+STORES := lock/sqlstore lock/sqlstore/check lock/sqlstore/pglisten lock/etcdstore lock/etcdstore/check lock/natsstore lock/natsstore/check lock/zkstore lock/zkstore/check
+OTHERS := $(filter-out interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
+built   = $(if $(filter verify benchmarks compare,$*),,$(RACE))
 
 # Modules are built without a go.work file.
 export GOWORK := off
-
-# $(call each,modules,command) runs the command in the folder of each module.
-each = @set -e; for m in $(1); do echo "== $$m"; (cd "$$m" && $(2)); done
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,12 +39,17 @@ setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
-# Two packages with eight tests each at a time: more would only compete for two cores.
+# Two packages at a time, with many tests that sleep. locktest limits those that work.
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -shuffle=on -p=2 -parallel=8 $(ARGS) $(PKG)
+	go test -race -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
+
+test-newest: setup ## Test the store on Redis and its connections with the newest release of go-redis
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cp go.mod go.sum "$$dir"; set -x; \
+	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
+	go test -race -modfile="$$dir/go.mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore
 
 test-long: setup ## Run them twenty times, with more random operations
-	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=8 -count=20 -timeout=2h $(ARGS) $(PKG)
+	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=32 -count=20 -timeout=2h $(ARGS) $(PKG)
 
 check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 
@@ -55,14 +59,26 @@ fmt: ## Format all modules
 gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
-vet: ## Run go vet for 64 and 32 bits, macOS and Windows
-	go vet ./...
-	GOARCH=386 go vet ./...
-	GOOS=darwin go vet ./...
-	GOOS=windows go vet ./...
+# For other platforms, an analyzer that loads all dependencies as source stands in for go vet, which
+# would compile each for the platform. It reports what does not compile, for Windows with 32 bits. The
+# benchmarks and compare use what only Unix has. The other modules are vetted for Linux when they are tested.
+vet: ## Run go vet on the core, and check that all modules compile for macOS and Windows
+	go vet $(RACE) ./...
+	@$(MAKE) --no-print-directory --keep-going $(patsubst %,darwin/%,. $(NESTED)) \
+		$(patsubst %,windows/%,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
+
+darwin/% windows/%: export CGO_ENABLED = 0
+darwin/%:
+	@echo "== $*, macOS"; check=$$($(TOOL) -n lostcancel) && cd $* && GOOS=darwin "$$check" ./...
+
+windows/%:
+	@echo "== $*, Windows"; check=$$($(TOOL) -n lostcancel) && cd $* && GOOS=windows GOARCH=386 "$$check" ./...
 
 lint: ## Run the linters on all modules
-	$(call each,. $(NESTED),$(TOOL) golangci-lint run --allow-serial-runners ./...)
+	@$(MAKE) --no-print-directory --keep-going $(patsubst %,lint/%,. $(NESTED))
+
+lint/%:
+	@echo "== $*"; linter=$$($(TOOL) -n golangci-lint) && cd $* && GOFLAGS="$$GOFLAGS $(RACE)" "$$linter" run --allow-serial-runners ./...
 
 vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
@@ -79,34 +95,41 @@ test-32: ## Run the tests of the engines as a 32-bit program, on Linux
 # module comes at its end.
 two = @$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target
 
-# Servers that are missing and cannot be installed are named, but only CI must have them all.
+# Servers that are missing and cannot be installed are named, but only CI must have them all. Three
+# databases at once are enough for two cores, so sqlstore is tested alone.
 test-stores: setup ## Vet and test the stores on databases, under the race detector
 	@.ci/setup-stores || [ -z "$$CI" ]
-	$(two) $(STORES:%=store/%)
-	@.ci/setup-stores -missing
+	@code=0; $(MAKE) --no-print-directory store/lock/sqlstore/check || code=1; \
+	$(subst @,,$(two)) $(patsubst %,store/%,$(filter-out lock/sqlstore/check,$(STORES))) || code=1; \
+	.ci/setup-stores -missing; exit $$code
 
 store/%:
-	@echo "== $*"; cd $* && go vet ./... && go test $(STOREFLAGS) $(ARGS) ./...
+	@echo "== $*"; cd $* && go vet $(RACE) ./... && go test $(RACE) -p=1 -parallel=16 $(ARGS) ./...
 
 build-tests: setup ## Build the tests of the nested modules, so that they start sooner
-	$(call each,$(STORES),go test -exec true $(STOREFLAGS) ./...)
-	@$(MAKE) --no-print-directory --keep-going $(OTHERS:%=built/%)
-	$(call each,interop,go test -exec true -race ./...)
+	@$(MAKE) --no-print-directory --keep-going $(patsubst %,built/%,$(STORES) $(OTHERS) interop tools/release)
 
 built/%:
-	@cd $* && go test -exec true $(RACE) ./...
+	@echo "== $*"; cd $* && go test -exec true $(built) ./...
 
 nested: setup ## Vet and test the nested modules, except interop and those of test-stores
 	$(two) $(OTHERS:%=nested/%)
 
 nested/%:
-	@echo "== $*"; cd $* && go vet ./... && go test $(RACE) $(ARGS) ./...
+	@echo "== $*"; cd $* && go vet $(built) ./... && go test $(built) $(ARGS) ./...
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && go vet ./... && \
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && go vet $(RACE) ./... && \
 	if INTEROP_REPORT="$$dir" go test -race -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
+
+# -v shows what each public module brings. The go command does not know that the test reads HEAD.
+consumer: setup ## Release HEAD in a clone, and get each public module from there as users do
+	cd tools/release && go vet $(RACE) ./... && go test $(RACE) -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
+
+release: ## Try the release VERSION=v1.2.3 in a clone; DO=1 makes its commit and its tags here
+	cd tools/release && go run . -version '$(VERSION)' $(if $(DO),-do)
 
 verify: setup ## Verify the protocols and the code, TIER=long, nightly or release for more
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify && \
@@ -136,6 +159,18 @@ bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick or A
 bench-locks: setup ## Lock, hand over and lock many at once beside other clients, ARGS=-quick for a short run
 	cd benchmarks && go run ./locks $(ARGS)
 
+compare: setup ## Play faults against all lock clients and write docs/COMPARISON.md (half an hour or more); ARGS=-quick for two
+	@.ci/setup-interop || true # the program names what it cannot play
+	@.ci/setup-stores || true
+	cd compare && go run . -docs ../docs $(ARGS)
+
+compare-page: ## Write the tables of docs/COMPARISON.md from compare/results
+	cd compare && go run . -print results/compare.json -docs ../docs >/dev/null
+
+route: setup ## Count the functions, files and packages that a lock and a renewal pass through
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd benchmarks && \
+	GOCOVERDIR="$$dir" go run -cover -covermode=atomic -coverpkg=github.com/leasewheel/leasewheel/... ./route
+
 bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-quick for a short run
 	@.ci/setup-stores || true # the program names what it leaves out
 	cd benchmarks/stores && go run . $(ARGS)
@@ -148,7 +183,33 @@ bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks
 	cd benchmarks/stores && if [ -f ../results/stores.json ]; then go run . -print ../results/stores.json -docs ../../docs >/dev/null; fi
 	cd benchmarks && if [ -f results/locks.json ]; then go run ./locks -print results/locks.json -docs ../docs >/dev/null; fi
 
+# Chromium comes from the packages of the system, and axe-core, which checks contrasts, from npm.
+BROWSER_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasewheel/browser
+
+setup-browser: ## Install Chromium and what else page-test needs
+	@.ci/setup-browser "$(BROWSER_TOOLS)"
+
+page-test: setup setup-browser playground ## Use the page of the demo, the playground and, after make site, the site in Chromium
+	cd cmd/renewdemo/browser && go vet $(RACE) ./... && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" go test $(RACE) -count=1 $(ARGS) ./...
+
+page-pictures: ## Run page-test and write the pictures of the README
+	PAGE_SCREENSHOTS="$(CURDIR)/docs/img" $(MAKE) --no-print-directory page-test
+
+PLAYGROUND ?= $(CURDIR)/build/playground
+
+# The program is the test binary of verify/legacy, so that the playground runs what the tests run.
+playground: ## Build the playground, a folder for any file server, in build/playground
+	@mkdir -p "$(PLAYGROUND)" && cp verify/legacy/page/* cmd/renewdemo/internal/demo/page/page.css cmd/renewdemo/internal/demo/page/icon.svg \
+		"$$(go env GOROOT)/lib/wasm/wasm_exec.js" "$(PLAYGROUND)"
+	cd verify && GOOS=js GOARCH=wasm go test -c -trimpath -ldflags='-s -w' -o "$(PLAYGROUND)/play.wasm" ./legacy
+	@gzip -fn "$(PLAYGROUND)/play.wasm" && ls -l "$(PLAYGROUND)/play.wasm.gz"
+
+SITE_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasewheel/site
+
+site: ## Build docs, packages and the playground as a site with a search, in build/site; fails on a broken link
+	@.ci/site "$(CURDIR)/build/site" "$(SITE_TOOLS)"
+
 demo: ## Run the demo, ARGS='-engine heap' for the other engine
 	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores setup-interop test test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks bench-stores bench-page demo
+.PHONY: help setup setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

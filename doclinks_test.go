@@ -33,7 +33,7 @@ func TestTheDocCommentsLinkToWhatExists(t *testing.T) {
 	names := declared(t)
 	folders := map[string]bool{}
 	walk(t, func(path string) {
-		nested := strings.HasPrefix(path, "verify") || strings.HasPrefix(path, "benchmarks")
+		nested := strings.HasPrefix(path, "verify") || strings.HasPrefix(path, "benchmarks") || strings.HasPrefix(path, "compare")
 		if filepath.Ext(path) == ".go" && !nested && !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "testdata") {
 			folders[filepath.Dir(path)] = true
 		}

@@ -31,8 +31,10 @@ var (
 	named      = regexp.MustCompile(`\bname: "(\w+)"`)
 	firstField = regexp.MustCompile(`(?:\{|t\.Run\()"(\w+)", func\(`)
 	sentences  = regexp.MustCompile("`([A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,})`")
-	programs   = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
+	snippets   = regexp.MustCompile("(?s)```go\n(.*?)```")
 	exports    = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
+	places     = regexp.MustCompile(`(?m)^\| .*\? \| (.*) \|$`)
+	identifier = regexp.MustCompile("`([A-Za-z_]\\w*)`")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,6 +76,48 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestTheTableOfPlacesIsTrue checks the answers under "Where is …?" in ARCHITECTURE.md: a file of the row
+// has each name that the row gives.
+func TestTheTableOfPlacesIsTrue(t *testing.T) {
+	rows := places.FindAllStringSubmatch(read(t, "docs/ARCHITECTURE.md"), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		var texts strings.Builder
+		for _, m := range paths.FindAllStringSubmatch(row[1], -1) {
+			if filepath.Ext(m[1]) != "" {
+				texts.WriteString(read(t, m[1]))
+			}
+		}
+		for _, m := range identifier.FindAllStringSubmatch(row[1], -1) {
+			assert.True(t, regexp.MustCompile(`\b`+m[1]+`\b`).MatchString(texts.String()), "no file of this row has %s: %s", m[1], row[0])
+		}
+	}
+}
+
+// commented are the folders in which each file says what it is about.
+var commented = regexp.MustCompile(`^(schedule|wheel|heapqueue|renewal|cmd|plugin|adapter|compat|lock|internal|tools/release|verify|benchmarks|compare|examples|interop)/`)
+
+// TestEachFileSaysWhatItIsAbout checks that a comment comes first in each file, before or right after the
+// package clause. ARCHITECTURE.md has no table of files because of these comments.
+func TestEachFileSaysWhatItIsAbout(t *testing.T) {
+	walk(t, func(path string) {
+		path = filepath.ToSlash(path)
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") || !commented.MatchString(path) {
+			return
+		}
+		for line := range strings.Lines(read(t, path)) {
+			switch line = strings.TrimSpace(line); {
+			case line == "", strings.HasPrefix(line, "//go:"), strings.HasPrefix(line, "package "):
+			case strings.HasPrefix(line, "// "):
+				return
+			default:
+				assert.Fail(t, "no comment comes first", path)
+				return
+			}
+		}
+	})
+}
+
 // TestTheReadmeNamesTheVersions checks that the README names the versions in go.mod
 // and every server that make servers can fetch.
 func TestTheReadmeNamesTheVersions(t *testing.T) {
@@ -92,22 +136,91 @@ func TestTheReadmeNamesTheVersions(t *testing.T) {
 	}
 }
 
-// TestTheProgramOfTheReadmeRuns runs the first program of the README on a server. It also
-// checks that examples/quickstart is the same program, because the linters see only that.
-func TestTheProgramOfTheReadmeRuns(t *testing.T) {
-	program := programs.FindStringSubmatch(read(t, "README.md"))
-	require.NotNil(t, program)
-	_, inTree, _ := strings.Cut(read(t, "examples/quickstart/main.go"), "\npackage main\n")
-	require.Equal(t, "package main\n"+inTree, program[1])
+// TestTheSnippetOfTheReadmeRuns runs the first snippet of the README, which needs no server.
+func TestTheSnippetOfTheReadmeRuns(t *testing.T) {
+	snippet := snippets.FindStringSubmatch(read(t, "README.md"))
+	require.NotNil(t, snippet)
+	const program = `package main
 
-	const address = "localhost:6379"
-	require.Contains(t, program[1], address)
-	text := strings.Replace(program[1], address, testredis.Start(t).Addr(), 1)
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+func ship(ctx context.Context, token uint64) error {
+	fmt.Println("shipping with fencing token", token)
+	return ctx.Err()
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+`
 	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(program+snippet[1]+"}\n"), 0o600))
 	out, err := goTool(t, "run", file)
 	require.NoError(t, err, "%s", out)
 	assert.Contains(t, out, "shipping with fencing token ")
+}
+
+// TestQuickstartRuns runs the shortest example on a server.
+func TestQuickstartRuns(t *testing.T) {
+	const address = "localhost:6379"
+	program := read(t, "examples/quickstart/main.go")
+	require.Contains(t, program, address)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(program, address, testredis.Start(t).Addr())), 0o600))
+	out, err := goTool(t, "run", file)
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, out, "shipping with fencing token ")
+}
+
+// TestBothReadmesSayTheSame checks that the Chinese README has the code, the commands, the figures and
+// the links of the English one, and that each links to the other in its first line.
+func TestBothReadmesSayTheSame(t *testing.T) {
+	english, chinese := read(t, "README.md"), read(t, "README.zh-CN.md")
+	first := func(text string) string { line, _, _ := strings.Cut(text, "\n"); return line }
+	assert.Contains(t, first(english), "(README.zh-CN.md)")
+	assert.Contains(t, first(chinese), "(README.md)")
+	assert.LessOrEqual(t, strings.Count(english, "\n"), 110, "lines of a first screen")
+
+	assert.Equal(t, snippets.FindAllString(english, -1), snippets.FindAllString(chinese, -1))
+	all := func(pattern *regexp.Regexp, text string) (found []string) {
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			found = append(found, strings.TrimSpace(m[1]))
+		}
+		return found
+	}
+	commands := regexp.MustCompile(`(?m)^    ([^#\n]+)`) // comments are in the language of the page
+	assert.Equal(t, all(commands, english), all(commands, chinese))
+	quoted := regexp.MustCompile("`([^`\n]+)`")
+	assert.Equal(t, all(quoted, english), all(quoted, chinese))
+	targets := func(text string) []string {
+		text = strings.NewReplacer("README.zh-CN.md", "README.md", "choose.zh-CN.svg", "choose.svg").Replace(text)
+		return all(regexp.MustCompile(`(?:\]\(|srcset="|src=")([^)"]+)`), text)
+	}
+	assert.Equal(t, targets(english), targets(chinese))
+	for _, target := range targets(english) {
+		assert.NoError(t, checkLink("README.md", target), target)
+	}
+	rows := regexp.MustCompile(`(?m)^(\|.*\|)$`)
+	figures := func(text string) [][]string {
+		var of [][]string
+		for _, row := range all(rows, text) {
+			of = append(of, all(regexp.MustCompile(`(\d[\d.,]*\d|\d)`), row))
+		}
+		return of
+	}
+	assert.Equal(t, figures(english), figures(chinese))
 }
 
 // goTool runs the go command on a file. It builds as this test was built, with or without the race
@@ -121,26 +234,28 @@ func goTool(t *testing.T, command, file string) (output string, err error) {
 	return string(out), err
 }
 
-// TestThePagesOfSuitesNameCases checks the names of cases in WRITING-A-STORE.md and ENGINES.md.
-func TestThePagesOfSuitesNameCases(t *testing.T) {
-	for page, suite := range map[string]struct {
-		dir  string
-		name *regexp.Regexp
+// TestThePageForAuthorsNamesCases checks the names of cases of both suites in EXTENDING.md.
+func TestThePageForAuthorsNamesCases(t *testing.T) {
+	stores, engines, found := strings.Cut(read(t, "docs/EXTENDING.md"), "\n## A timer engine\n")
+	require.True(t, found)
+	for _, part := range []struct {
+		text, dir string
+		name      *regexp.Regexp
 	}{
-		"docs/WRITING-A-STORE.md": {"lock/locktest", named},
-		"docs/ENGINES.md":         {"schedule/scheduletest", firstField},
+		{stores, "lock/locktest", named},
+		{engines, "schedule/scheduletest", firstField},
 	} {
 		cases := map[string]bool{}
 		walk(t, func(path string) {
-			if filepath.ToSlash(filepath.Dir(path)) == suite.dir {
-				for _, m := range suite.name.FindAllStringSubmatch(read(t, path), -1) {
+			if filepath.ToSlash(filepath.Dir(path)) == part.dir {
+				for _, m := range part.name.FindAllStringSubmatch(read(t, path), -1) {
 					cases[m[1]] = true
 				}
 			}
 		})
 		checked := 0
-		for _, m := range sentences.FindAllStringSubmatch(read(t, page), -1) {
-			assert.True(t, cases[m[1]], "%s is no case of %s", m[1], suite.dir)
+		for _, m := range sentences.FindAllStringSubmatch(part.text, -1) {
+			assert.True(t, cases[m[1]], "%s is no case of %s", m[1], part.dir)
 			checked++
 		}
 		assert.Positive(t, checked)

@@ -1,3 +1,5 @@
+// This file is about noticing tasks that block all workers.
+
 package heapqueue
 
 import (

@@ -1,3 +1,5 @@
+// This file is about what Queue and Scheduler share: a heap with a lock and a clock.
+
 package heapqueue
 
 import (

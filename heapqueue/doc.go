@@ -24,9 +24,9 @@
 // the clock. A caller that leaves the list wakes the next one, so that one value never
 // wakes two callers.
 //
-// The section [timers alone] of the guide compares the engines. The program [delayedjobs]
+// The page [timers] compares the engines. The program [delayedjobs]
 // uses a Queue.
 //
-// [timers alone]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#timers-alone
+// [timers]: https://github.com/leasewheel/leasewheel/blob/main/docs/TIMERS.md
 // [delayedjobs]: https://github.com/leasewheel/leasewheel/blob/main/examples/delayedjobs/main.go
 package heapqueue

@@ -1,3 +1,5 @@
+// This file is about an indexed 4-ary heap, without a lock or a clock.
+
 package heapqueue
 
 import (

@@ -1,3 +1,5 @@
+// This file is about instants as numbers, limited to the range of the clock.
+
 package heapqueue
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a heap with the values of its entries.
+
 package heapqueue
 
 import (

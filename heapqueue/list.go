@@ -1,3 +1,5 @@
+// This file is about listing, emptying and closing a Queue.
+
 package heapqueue
 
 import (

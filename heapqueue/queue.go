@@ -1,3 +1,5 @@
+// This file is about the blocking Queue.
+
 package heapqueue
 
 import (

@@ -1,3 +1,5 @@
+// This file is about due values in the order of their priorities.
+
 package heapqueue
 
 import "cmp"

@@ -1,3 +1,5 @@
+// This file is about the timer engine.
+
 package heapqueue
 
 import (

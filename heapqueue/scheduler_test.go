@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -84,7 +85,7 @@ func workers() int {
 }
 
 func TestSchedulerHidesItsEngine(t *testing.T) {
-	_, ok := any(open(t, nil)).(schedule.Engine)
+	_, ok := any(open(t, nil)).(schedule.TimerOwner)
 	assert.False(t, ok)
 }
 
@@ -164,9 +165,9 @@ func TestStats(t *testing.T) {
 		at(t, s, time.Hour, nil)
 		at(t, s, time.Hour, nil).Stop()
 		settle(2 * time.Second)
-		assert.Equal(t, heapqueue.Stats{Pending: 5, Fired: 1, Wakeups: 1, Running: time.Second}, s.Stats(), "a running timer counts as pending")
+		assert.Equal(t, schedule.Stats{Pending: 5, Fired: 1, Wakeups: 1, Running: time.Second}, s.Stats(), "a running timer counts as pending")
 		settle(time.Minute)
-		want := heapqueue.Stats{
+		want := schedule.Stats{
 			Pending: 1, Fired: 4, Panics: 1, Wakeups: 2,
 			LateMax: 8 * time.Second, LateMean: 2 * time.Second, LongestTask: 10 * time.Second,
 		}
@@ -199,4 +200,26 @@ func TestSchedulerKeepsNoReferenceToADoneTask(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInspectHeapShowsTheFrontier has no name in the API: the demo draws a heap with it.
+func TestInspectHeapShowsTheFrontier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		assert.Empty(t, seam.InspectHeap(s).Levels)
+		for i := 1000; i > 0; i-- {
+			at(t, s, time.Duration(i)*time.Second, func(schedule.Timer) {})
+		}
+		time.Sleep(time.Second / 2)
+		state := seam.InspectHeap(s)
+		assert.Equal(t, 1000, state.Timers)
+		require.Len(t, state.Levels, 5)
+		assert.Equal(t, []time.Duration{time.Second / 2}, state.Levels[0])
+		for level, width := range []int{1, 4, 16, 64, 256} {
+			require.Len(t, state.Levels[level], width)
+			for i, left := range state.Levels[level] {
+				assert.GreaterOrEqual(t, left, state.Levels[max(level-1, 0)][i/4], "no entry is before its parent")
+			}
+		}
+	})
 }

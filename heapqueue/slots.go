@@ -1,3 +1,5 @@
+// This file is about slots that are used again, with generations that tell old handles.
+
 package heapqueue
 
 import "math"

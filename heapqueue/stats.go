@@ -1,14 +1,14 @@
+// This file is about statistics of a Scheduler.
+
 package heapqueue
 
 import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 )
-
-// Stats are the counters of a Scheduler.
-type Stats = schedule.Stats
 
 // counters are the counters behind Stats. They are guarded by queue.mu.
 type counters struct {
@@ -26,11 +26,11 @@ func (c *counters) begin(late time.Duration) {
 
 // Stats returns a consistent snapshot. It can be called at any time, also during Run and
 // after Close. Running is at least 1 ns while a Run is in progress.
-func (s *Scheduler) Stats() Stats {
+func (s *Scheduler) Stats() schedule.Stats {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	c := &s.stats
-	stats := Stats{
+	stats := schedule.Stats{
 		Pending: s.queue.items.len(),
 		Fired:   c.fired, Panics: c.panics, Wakeups: s.queue.wakeups,
 		LateMax: c.lateMax, LongestTask: c.longest,
@@ -46,4 +46,28 @@ func (s *Scheduler) Stats() Stats {
 		}
 	}
 	return stats
+}
+
+func init() {
+	seam.InspectHeap = func(s any) seam.HeapState { return s.(*Scheduler).inspect() }
+}
+
+// inspectedLevels bounds how long inspect holds the mutex: five levels have 341 entries.
+const inspectedLevels = 5
+
+// inspect returns the upper levels of the heap. A timer that is overdue has a negative time.
+func (s *Scheduler) inspect() seam.HeapState {
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h, now := &q.items.heap, s.clock()
+	state := seam.HeapState{Timers: q.items.len(), Batch: len(h.batch) - h.next}
+	for first := root; first < len(h.entries) && len(state.Levels) < inspectedLevels; first = arity*first - 8 {
+		var level []time.Duration
+		for _, e := range h.entries[first:min(arity*first-8, len(h.entries))] {
+			level = append(level, time.Duration(e.at-now))
+		}
+		state.Levels = append(state.Levels, level)
+	}
+	return state
 }

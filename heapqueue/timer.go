@@ -1,3 +1,5 @@
+// This file is about the states of a timer and all transitions between them.
+
 package heapqueue
 
 import (
@@ -92,11 +94,11 @@ func (s *Scheduler) finish(r *run, now int64) {
 	}
 }
 
-// engine is the Scheduler as seen by timers. It keeps the methods of schedule.Engine out
+// engine is the Scheduler as seen by timers. It keeps the methods of schedule.TimerOwner out
 // of the method set of Scheduler.
 type engine Scheduler
 
-// ResetTimer implements schedule.Engine.
+// ResetTimer implements schedule.TimerOwner.
 func (e *engine) ResetTimer(id uint64, d time.Duration) bool {
 	s := (*Scheduler)(e)
 	at := s.instant(d)
@@ -118,7 +120,7 @@ func (e *engine) ResetTimer(id uint64, d time.Duration) bool {
 	return true
 }
 
-// StopTimer implements schedule.Engine.
+// StopTimer implements schedule.TimerOwner.
 func (e *engine) StopTimer(id uint64) bool {
 	s := (*Scheduler)(e)
 	q := &s.queue
@@ -137,7 +139,7 @@ func (e *engine) StopTimer(id uint64) bool {
 	return state == queued || state == rearmed
 }
 
-// AwaitTimer implements schedule.Engine.
+// AwaitTimer implements schedule.TimerOwner.
 func (e *engine) AwaitTimer(id uint64) {
 	s := (*Scheduler)(e)
 	q := &s.queue

@@ -1,3 +1,6 @@
+// This file is about the list of callers that wait for a due value, and why no wake-up is
+// lost.
+
 package heapqueue
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the goroutines that run due tasks.
+
 package heapqueue
 
 import (

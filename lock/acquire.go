@@ -1,3 +1,5 @@
+// This file is about every Lock and TryLock: its states, its tries and its end.
+
 package lock
 
 import (
@@ -38,19 +40,19 @@ const (
 // acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,
 // so that a try recovers the grant of an earlier try whose answer was lost.
 type acquisition struct {
-	callContext // of its calls of the store
-	client      *Client
-	request     driver.Request
-	wait        bool // it is a Lock
-	state       acquireState
-	waiter      driver.Waiter // nil if the store cannot wait
-	tries       int           // that found the lock taken
-	failures    int           // in a row
-	left        bool          // the store may keep a lock or a place in a queue for the owner
-	unanswered  bool          // some try may still be executed
-	taken       atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
-	took        time.Duration // how long the latest answer to an Acquire took
-	observed    *observation  // nil without hooks
+	ctx        callContext // of its calls of the store
+	client     *Client
+	request    driver.Request
+	wait       bool // it is a Lock
+	state      acquireState
+	waiter     driver.Waiter // nil if the store cannot wait
+	tries      int           // that found the lock taken
+	failures   int           // in a row
+	left       bool          // the store may keep a lock or a place in a queue for the owner
+	unanswered bool          // some try may still be executed
+	taken      atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
+	took       time.Duration // how long the latest answer to an Acquire took
+	observed   *observation  // nil without hooks
 }
 
 // acquire serves every Lock and TryLock of a lock of one key.
@@ -88,15 +90,13 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	}
 	defer c.done()
 	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
-	a := &acquisition{callContext: callContext{caller: ctx, life: &c.life}, client: c, request: r, wait: wait, observed: o}
-	defer a.stop()
-	var held *Held
-	var err error
+	a := &acquisition{ctx: callContext{caller: ctx, life: &c.life}, client: c, request: r, wait: wait, observed: o}
+	defer a.ctx.stop()
+	run := a.run
 	if wait {
-		held, err = a.runInQueue(a)
-	} else {
-		held, err = a.run(a)
+		run = a.runInQueue
 	}
+	held, err := run()
 	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*HeldError))) { // the error of the store names the key already
 		err = failed("", r.Key, err)
 	}
@@ -104,12 +104,12 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 }
 
 // runInQueue runs a Lock once the local queue of its key lets it ask the store.
-func (a *acquisition) runInQueue(ctx context.Context) (*Held, error) {
+func (a *acquisition) runInQueue() (*Held, error) {
 	w := a.client.beginWait(a.request.Key)
 	defer a.client.endWait(w)
 	queues, r := &a.client.queues, a.request
-	if err := queues.enter(ctx, r, a.observed); err != nil {
-		return nil, a.client.verdict(a.caller, err, true)
+	if err := queues.enter(&a.ctx, r, a.observed); err != nil {
+		return nil, a.client.verdict(a.ctx.caller, err, true)
 	}
 	if a.waiter = a.client.waiter; a.waiter != nil {
 		a.state = waiting
@@ -119,34 +119,32 @@ func (a *acquisition) runInQueue(ctx context.Context) (*Held, error) {
 		if !returned { // the store, Backoff or a hook panicked: let the next calls go on
 			a.left, a.unanswered = true, true
 			a.abandon()
-			queues.release(r, a.taken.Swap(false), false)
+			queues.leave(r, a.taken.Swap(false), false, nil)
 		}
 	}()
-	held, err := a.run(ctx)
+	held, err := a.run()
 	returned = true
-	taken := a.taken.Swap(false)
-	switch {
-	case err == nil || a.ended() || errors.Is(err, errTooLate):
-		queues.release(r, taken, err == nil)
-	default:
-		queues.fail(r, taken, err)
+	common := err // the other calls of the queue would meet it too
+	if a.ended() || errors.Is(err, errTooLate) {
+		common = nil
 	}
+	queues.leave(r, a.taken.Swap(false), err == nil, common)
 	return held, err
 }
 
 // run tries until it has the lock or gives up. Then it releases, in the background, what
 // the store may have granted.
-func (a *acquisition) run(ctx context.Context) (*Held, error) {
+func (a *acquisition) run() (*Held, error) {
 	for {
-		held, err := a.try(ctx)
+		held, err := a.try()
 		if err == nil {
 			return held, nil
 		}
 		pause, again := a.pause(err)
-		if !again || basic.Sleep(ctx, pause) != nil {
+		if !again || basic.Sleep(&a.ctx, pause) != nil {
 			a.abandon()
-			err = a.explained(ctx, err) // the caller's context may end meanwhile
-			return nil, a.client.verdict(a.caller, err, a.taken.Load())
+			err = a.explained(err) // the caller's context may end meanwhile
+			return nil, a.client.verdict(a.ctx.caller, err, a.taken.Load())
 		}
 		if a.state == waiting {
 			a.abandon()
@@ -156,8 +154,8 @@ func (a *acquisition) run(ctx context.Context) (*Held, error) {
 }
 
 // try asks the store once and registers the lease with the watchdog.
-func (a *acquisition) try(ctx context.Context) (*Held, error) {
-	lease, err := a.ask(ctx)
+func (a *acquisition) try() (*Held, error) {
+	lease, err := a.ask()
 	if err != nil {
 		return nil, err
 	}
@@ -208,39 +206,45 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 	return newHeld(c, entry), nil
 }
 
-// Value implements context.Context for driver.Queued.
-func (a *acquisition) Value(key any) any {
-	if a.wait && key == any(basic.QueuedKey{}) {
-		return func() { a.setTaken(true) }
-	}
-	return a.callContext.Value(key)
-}
-
 // ask calls Wait or Acquire, as the state says. The lease that it returns has Sent set.
 //
 // A handed-over lock starts with the rest of its place, which may be less than its terms
 // promise. An Acquire by the same owner gives it the full TTL, without a new place at the end
 // of the queue.
-func (a *acquisition) ask(ctx context.Context) (driver.Lease, error) {
-	if a.state != waiting {
-		return a.askOnce(ctx)
+func (a *acquisition) ask() (driver.Lease, error) {
+	sent := time.Now()
+	if a.state == waiting {
+		lease, err := a.waiter.Wait(&a.ctx, a.request, func() { a.setTaken(true) })
+		a.unanswered = a.unanswered || lease.Unanswered
+		a.client.health.record(err, sent, a.taken.Load())
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			a.waiter, a.state = nil, asking
+		case err != nil:
+			a.left = a.left || a.taken.Load() || !errors.Is(err, driver.ErrNotSent) // with a place in the queue, something was sent
+			return lease, err
+		case a.suffices(lease):
+			return lease, nil
+		default:
+			a.state, a.left = extending, true
+		}
+		sent = time.Now()
 	}
-	began := time.Now()
-	lease, err := a.waiter.Wait(ctx, a.request)
-	a.unanswered = a.unanswered || lease.Unanswered
-	a.client.health.record(err, began, a.taken.Load())
+	lease, err := a.client.store.Acquire(&a.ctx, a.request)
+	took := time.Since(sent)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		a.waiter, a.state = nil, asking
-		return a.askOnce(ctx)
-	case err != nil:
-		a.left = a.left || a.taken.Load() || !errors.Is(err, driver.ErrNotSent) // with a place in the queue, something was sent
-		return lease, err
-	case a.suffices(lease):
-		return lease, nil
+	case err == nil:
+		if lease.Sent.IsZero() {
+			lease.Sent = sent
+		}
+	case errors.As(err, new(*HeldError)):
+		a.took = took
+		a.setTaken(true)
+	case a.ctx.Err() == nil || took >= max(overdue, 2*a.took): // otherwise the answer before counts
+		a.setTaken(false)
 	}
-	a.state, a.left = extending, true
-	return a.askOnce(ctx)
+	a.client.health.record(err, sent, a.taken.Load())
+	return lease, err
 }
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
@@ -256,31 +260,6 @@ func (a *acquisition) suffices(lease driver.Lease) bool {
 		need = min(need, terms.MaxHold)
 	}
 	return age < ttl && a.client.watchdog.Validity(ttl)-age >= need
-}
-
-func (a *acquisition) askOnce(ctx context.Context) (driver.Lease, error) {
-	sent := time.Now()
-	lease, err := a.client.store.Acquire(ctx, a.request)
-	if err == nil && lease.Sent.IsZero() {
-		lease.Sent = sent
-	}
-	if err != nil {
-		a.noteFailure(ctx, err, time.Since(sent))
-	}
-	a.client.health.record(err, sent, a.taken.Load())
-	return lease, err
-}
-
-// noteFailure sets taken after an Acquire that failed and took that long. If ctx has ended,
-// the answer before counts unless this one is overdue.
-func (a *acquisition) noteFailure(ctx context.Context, err error, took time.Duration) {
-	switch {
-	case errors.As(err, new(*HeldError)):
-		a.took = took
-		a.setTaken(true)
-	case ctx.Err() == nil || took >= max(overdue, 2*a.took):
-		a.setTaken(false)
-	}
 }
 
 // setTaken records whether the lock is taken by the latest answer, and tells the local
@@ -348,7 +327,7 @@ func (a *acquisition) pause(err error) (time.Duration, bool) {
 }
 
 // ended reports whether the caller's context or the client has ended.
-func (a *acquisition) ended() bool { return a.client.ended(a.caller) != nil }
+func (a *acquisition) ended() bool { return a.client.ended(a.ctx.caller) != nil }
 
 // abandon releases, in the background, whatever the store has or may still grant to the owner:
 // a lock, a place in a queue, or the grant of a try without an answer.
@@ -356,4 +335,86 @@ func (a *acquisition) abandon() {
 	if a.left || a.unanswered {
 		a.client.releaser.Add(driver.Lease{Request: a.request, Unanswered: a.unanswered})
 	}
+}
+
+// acquireOnce is acquire for a lock that is not reentrant. It returns ErrHeldByContext if
+// the call would wait for a handle that its own ctx comes from.
+func (c *Client) acquireOnce(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
+	if c.waitsForItself(ctx, r) {
+		err := ErrHeldByContext
+		if r.Mode == driver.Exclusive {
+			err = fmt.Errorf("%w; use a Reentrant", err)
+		}
+		return nil, failed("", r.Key, err)
+	}
+	return c.acquire(ctx, r, wait, o)
+}
+
+// waitsForItself reports whether a request would wait for a handle that ends ctx when it is
+// unlocked. Such a Lock never succeeds: ctx ends before the lock is free.
+//
+// A ctx that never ends, such as that of [context.WithoutCancel], may belong to a task that
+// outlives the handle. The request then waits for it as for any other holder. A request for
+// a permit is never refused, because others may raise the limit.
+func (c *Client) waitsForItself(ctx context.Context, r driver.Request) bool {
+	if ctx == nil || ctx.Done() == nil {
+		return false
+	}
+	for o := c.owners(ctx); o != nil; o = o.outer {
+		if o.key == r.Key && excludes(o.mode, r.Mode) && o.held.Err() == nil {
+			return ctx.Err() == nil
+		}
+	}
+	return false
+}
+
+// excludes reports whether a holder in one mode keeps out any request in another mode.
+func excludes(held, wanted driver.Mode) bool {
+	switch held {
+	case driver.Exclusive:
+		return wanted == driver.Exclusive
+	case driver.Write:
+		return wanted == driver.Write || wanted == driver.Read
+	case driver.Read:
+		return wanted == driver.Write
+	}
+	return false
+}
+
+// explainTimeout bounds the request that explains an ErrWrongType.
+const explainTimeout = time.Second
+
+// explained names the kind of lock that stands in the way of an acquisition that failed
+// with ErrWrongType, if the store can tell. It returns any other error as it is.
+func (a *acquisition) explained(err error) error {
+	inspector, ok := a.client.store.(driver.Inspector)
+	if !ok || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(&a.ctx, explainTimeout, noAnswerError(explainTimeout))
+	defer cancel()
+	info, failure := inspector.Inspect(ctx, a.request.Key)
+	if failure != nil || len(info.Holders) == 0 {
+		return err
+	}
+	is, wanted := kindOf(info.Holders[0].Mode), kindOf(a.request.Mode)
+	if is == wanted { // it has changed meanwhile
+		return err
+	}
+	return textError{fmt.Sprintf("lock: %s is a %s, not a %s", basic.Quote(a.request.Key), is, wanted), err}
+}
+
+// kindOf names the locks that use a mode.
+func kindOf(m driver.Mode) string {
+	switch m {
+	case driver.Exclusive:
+		return "mutex"
+	case driver.Read, driver.Write:
+		return "read-write lock"
+	case driver.Permit:
+		return "semaphore"
+	case driver.Members:
+		return "group of batches"
+	}
+	return m.String()
 }

@@ -1,3 +1,5 @@
+// This file is about Batch, many members of a group as one lock.
+
 package lock
 
 import (
@@ -9,33 +11,24 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Batch is a lock of several members of a group, such as orders that must be changed
-// together. Two batches of a group exclude each other if they have a common member.
+// Batch is a lock of several members of a group. Two batches of a group exclude each other if
+// they have a common member.
 //
-// A batch is one lease, however many members it has, up to MaxMembers. One request
-// acquires all members or none, one entry of the watchdog renews them, and they are lost
-// and released together. A [Multi] of the same locks takes a round trip and a lease for
-// each.
+// A batch is one lease, however many members it has. One request acquires all members or none.
+// They are renewed, lost and released together.
 //
 //   - Waiting. Lock acquires the batch as soon as all of its members are free. Batches with
-//     common members are served in order; others do not wait for them. Nobody holds a
-//     part while waiting, so batches never deadlock.
-//   - Reentrance. If the ctx of Lock or TryLock comes from [Held.Context] of batches of the
-//     same client and group, and these have all members, the batch is entered again
-//     without IO; see [Reentrant]. If they are several batches, the handle is like that of
-//     a Multi, and Held.Handles returns theirs. If ctx has only some of the members, the
-//     error is ErrPartlyHeld, because waiting for the rest could deadlock. Lock all
-//     members first, or lock the rest as a separate batch. A lost batch is neither entered
-//     nor acquired again; the error is ErrLost.
-//   - Crashes. The members of a crashed holder are free after one TTL, by the clock of the
-//     store, and no data of them stays.
-//   - It works on a quorum of stores, and in a Multi with batches of other groups and
-//     stores.
+//     common members are served in order; others do not wait for them. Nobody holds a part while
+//     waiting, so batches never deadlock.
+//   - Reentrance. If the ctx of Lock or TryLock carries the ownership of batches of the same
+//     client and group that have all members, they are entered again without IO; see [Reentrant].
+//     If they are several, the handle is like that of a [Multi]. If they have only some of the
+//     members, the error is ErrPartlyHeld, because waiting for the rest could deadlock. A lost
+//     batch is neither entered nor acquired again; the error is ErrLost.
+//   - Crashes. The members of a crashed holder are free after one TTL.
 //
-// The fencing token belongs to the whole batch. It is higher than those of all earlier
-// batches of the group.
-//
-// A Batch has no state: all batches of a group, in any process, use the same lock. Its
+// The fencing token belongs to the whole batch. It is higher than those of all earlier batches of
+// the group. A Batch has no state: all batches of a group, in any process, use the same lock. Its
 // methods are safe for concurrent use.
 type Batch struct {
 	client *Client
@@ -46,11 +39,10 @@ type Batch struct {
 
 var _ Locker = (*Batch)(nil)
 
-// Batch returns the lock of the given members of a group. There must be 1 to MaxMembers
-// distinct members of 1 to MaxKeyLen bytes each, and of MaxMemberBytes in total. They may
-// have any bytes and any order, and are copied. The group is a key; see [Client.Mutex].
-// If the members are invalid, Lock returns an error that names the first bad one by its
-// index, without IO.
+// Batch returns the lock of the given members of a group, which is a key; see [Client.Mutex].
+// There must be 1 to MaxMembers distinct members of 1 to MaxKeyLen bytes each, and of
+// MaxMemberBytes in total. They may have any bytes and any order, and are copied. The error of
+// Lock names the first bad one by its index, without IO.
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, group: group, extra: new(driver.Attrs)}
 	if err := checkBatchMembers(members); err != nil {
@@ -85,14 +77,12 @@ func checkBatchMembers(members []string) error {
 	return nil
 }
 
-// Lock enters the batch again if ctx carries its ownership. Otherwise it waits until it
-// has all members. Errors are those of [Reentrant.Lock], ErrBadMembers, ErrPartlyHeld, and
+// Lock enters the batch again if ctx carries its ownership. Otherwise it waits until it has all
+// members. The error may also be that of [Reentrant.Lock], ErrBadMembers, ErrPartlyHeld, or
 // errors.ErrUnsupported if the store does not support batches.
 func (b *Batch) Lock(ctx context.Context) (*Held, error) { return b.acquire(ctx, true, nil) }
 
-// TryLock enters the batch again if ctx carries its ownership. Otherwise it acquires the
-// batch if nobody holds or waits for any of its members. If it is taken, the error is a
-// *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+// TryLock is Lock, but returns a *HeldError if anybody holds or waits for a member.
 func (b *Batch) TryLock(ctx context.Context) (*Held, error) { return b.acquire(ctx, false, nil) }
 
 // Key returns the group.

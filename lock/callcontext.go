@@ -1,3 +1,5 @@
+// This file is about the context of a call of the store.
+
 package lock
 
 import (

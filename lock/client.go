@@ -1,3 +1,5 @@
+// This file is about the client, and what its Close does.
+
 package lock
 
 import (
@@ -20,9 +22,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Client makes locks on one store and renews those that are held. One client serves a
-// whole process, because it renews the leases of all its locks together. Its methods
-// are safe for concurrent use.
+// Client makes locks on one store and renews the locks that are held. One client serves a whole
+// process. Its methods are safe for concurrent use.
 type Client struct {
 	*core
 	terms   Terms
@@ -65,17 +66,13 @@ type core struct {
 	quiet   chan struct{}       // closed when closed and none is running
 }
 
-// New returns a client of the given store. It does no IO. The client must be closed.
+// New returns a client of the given store. It does no IO. The client must be closed, and closes
+// its store if that can be closed; see package driver. So each client needs a store of its own.
+// Use With for locks on other [Terms]. The error names the bad argument or field of Options; then
+// the store stays open.
 //
-// Make one client for a process, and close it. The Logger gets a warning about a client
-// that becomes garbage without Close, and about more than 100 open clients in the process.
-//
-// The client closes its store with itself, if the store can be closed; see package driver.
-// So two clients need two stores: if they share one, the client that is not closed first
-// gets errors that say that the store is closed. For locks on other [Terms] in the same
-// store use With.
-//
-// The error names the bad argument or field of Options; then the store stays open.
+// The Logger gets a warning about a client that becomes garbage without Close, and about more
+// than 100 open clients in the process.
 func New(store driver.Store, o *Options) (*Client, error) {
 	if basic.IsNil(store) {
 		return nil, errors.New("lock: the store is nil")
@@ -119,7 +116,10 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		return nil, err
 	}
 	if source, ok := store.(driver.EventSource); ok {
-		source.ReportEvents(c.watchdog.Record)
+		source.ReportEvents(func(e renewal.Event) {
+			c.health.noteEvent(e)
+			c.watchdog.Record(e)
+		})
 	}
 	c.opened()
 	return &Client{core: c, terms: opts.Terms}, nil
@@ -149,11 +149,11 @@ func (c *core) checkTTL(t Terms) error {
 	return fmt.Errorf("%w: %w", ErrBadTTL, err)
 }
 
-// With returns a client that shares everything with this one but the Terms of its locks.
-// Zero fields of t mean the Terms of this client. MaxHold and Fixed count as one field,
-// because they exclude each other: With(Terms{MaxHold: h}) of a client with Fixed leases
-// makes leases that are renewed for h, and [NoMaxHold] makes leases without either.
-// [NoMinHold] removes MinHold. Metadata can be replaced but not removed: use a client that has none.
+// With returns a client that shares everything with this one but the Terms of its locks. Zero
+// fields of t mean the Terms of this client. MaxHold and Fixed count as one field:
+// With(Terms{MaxHold: h}) of a client with Fixed leases makes leases that are renewed for h.
+// [NoMaxHold] removes both, and [NoMinHold] removes MinHold. Metadata can be replaced but not
+// removed.
 //
 // Bad Terms are the error of Lock. Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
@@ -203,18 +203,18 @@ func (c *Client) String() string { return "lock client" }
 // GoString is String for %#v.
 func (c *Client) GoString() string { return "lock.Client{}" }
 
-// Close ends the client. Lock and TryLock return ErrClosed, also those that wait. Every
-// holder is told: the Err of its handle is ErrClosed. Then Close releases all locks, many
-// at a time, as Unlock does: MinHold applies. It closes the engine, if it is the client's own, and the store.
+// Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and the Err of
+// each handle is ErrClosed. Then Close releases all locks, many at a time, as Unlock does:
+// MinHold applies. It closes the engine, if it is the client's own, and the store.
 //
-// Close does as much of this as it can before ctx ends, and its error tells what is left. If
-// the store does not answer, Close takes until ctx ends, and the error matches the cause of ctx.
-// A lock that is not released ends with its TTL. Close does not wait for hooks, nor for
-// functions that were called because a lock ended. It waits until the Logger has written its last
-// records, for a second at most.
+// Close does as much of this as it can before ctx ends, and its error names what is left. If the
+// store does not answer, Close takes until ctx ends, and the error matches the cause of ctx. A
+// lock that is not released ends with its TTL. Close does not wait for hooks, nor for functions
+// that were called because a lock ended. It waits for the last records of the Logger, for a
+// second at most.
 //
-// Close is idempotent: every call waits until the first has returned, or until its own ctx
-// ends, and returns the same result. A nil ctx is an error and closes nothing.
+// Every call waits until the first has returned, or until its own ctx ends, and returns the same
+// result. A nil ctx is an error and closes nothing.
 func (c *Client) Close(ctx context.Context) error {
 	switch {
 	case ctx == nil:

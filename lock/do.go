@@ -1,3 +1,5 @@
+// This file is about Do, which runs a function under a lock.
+
 package lock
 
 import (
@@ -13,24 +15,17 @@ import (
 // Do waits for the lock, calls f while it holds the lock, and unlocks it. The deadline of ctx
 // bounds the wait and the work together; [WaitAtMost] bounds the wait alone.
 //
-// The handle that f gets has the fencing token, the deadline, and Valid, for a check right
-// before a step that needs the lock. The handle of a [Multi] has no token of its own; see
-// [Held.Handles]. The ctx of f is cancelled when the lock is lost; its cause is the reason.
-// It carries the ownership; see [Held.Context].
+// The ctx of f ends when the lock is lost, with the loss as its cause, and carries the ownership:
+// see [Held.Context]. A loss need not stop the work: [lost does not always mean cancel].
 //
-// A loss need not stop the work. f may use ctx and stop; or go on with a context of its own, such
-// as [context.WithoutCancel] of ctx, and call [Held.Valid] before the step that matters; or send
-// [Held.Token] to a resource that refuses former holders. The [guide] says when to use which.
+// Do returns the error of Lock or of f. It also matches ErrLost if the lock was lost before f
+// returned, even if f returned nil, and ErrClosed if the client was closed. If f then returns a
+// plain context.Canceled, although ctx has not ended, Do returns the loss alone. Do waits for the
+// release as Unlock does. A release that is not confirmed is logged and not returned, because the
+// work is done. If f panics, the lock is released. f may call Unlock or Detach itself; Do then
+// releases nothing and returns the error of f.
 //
-// Do returns the error of Lock or of f. If the lock was lost before f returned, the error
-// also matches ErrLost, even if f returned nil, because the work was not protected to its
-// end. The same holds for ErrClosed. If f then returns a plain context.Canceled, although
-// ctx has not ended, Do returns the loss alone. A release that is not confirmed is logged and not
-// returned, because the work is done; Do waits for it as long as Unlock does, at most 3 s. If f panics,
-// the lock is released. f may call Unlock itself, to release the lock before it returns, or
-// Detach, to leave it to another process: Do then releases nothing and returns the error of f.
-//
-// [guide]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#lost-does-not-always-mean-cancel
+// [lost does not always mean cancel]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#lost-does-not-always-mean-cancel
 func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error) error {
 	switch {
 	case l == nil:

@@ -1,6 +1,6 @@
-// Package lock provides distributed locks. A [Client] takes locks from a store, renews
-// their leases while they are held, and tells the holder of a loss before anybody else can
-// get the lock.
+// Package lock provides distributed locks. A [Client] takes locks from a store, renews their
+// leases while they are held, and tells the holder of a loss before anybody else can get the
+// lock.
 //
 //	store, err := redisstore.New(rdb, nil) // or memstore.New()
 //	client, err := lock.New(store, nil)
@@ -10,41 +10,32 @@
 //		return work(ctx, held.Token()) // ctx ends if the lock is lost
 //	})
 //
-// Without [Do], [Mutex.Lock] and [Mutex.TryLock] return a [Held], the handle of one
-// acquisition. Any goroutine may use the handle.
+// Without [Do], [Mutex.Lock] and [Mutex.TryLock] return a [Held], the handle of one acquisition.
 //
-// A [Mutex] has one holder at a time. The holder of a [Reentrant] can lock it again. A
-// [RWMutex] has many readers or one writer, a [Semaphore] up to n holders. A [Batch] is
-// many members of a group at once. [Multi] makes several locks one. In an [Election] the
-// holder is the leader, and others can see it. All of these are a [Locker].
-//
-// [Client.Inspect] shows who holds a lock, and [Client.ForceRelease] takes it away from a
-// holder that hangs. [Terms] say how long leases last; [Options] configure renewals and
-// waiting. Package [quorumstore] makes one store of several, and package [driver] is for
-// authors of stores. The [guide] helps to choose a lock and explains each error.
+// [Mutex], [Reentrant], [RWMutex], [Semaphore], [Batch], [Multi] and [Election] are the kinds of
+// locks; each is a [Locker]. [Terms] say how long leases last; [Options] configure renewals and
+// waiting. Package [driver] is for authors of stores. The [guide] helps to choose a lock and
+// explains each error.
 //
 // # What a lease cannot promise
 //
-// A lock on another machine is a lease: it ends if its holder is cut off for longer than
-// its TTL. [Held.Valid] and [Held.Err] tell the truth at any instant. But a process may be
-// paused between that answer and the work that relies on it, for longer than the lease
-// lasts. If such a late write must do no harm, give [Held.Token] to the resource and let it
-// refuse tokens lower than the highest it has seen: see package [fence] and [fencing tokens].
-// The page [safety] lists the other assumptions.
+// A lock on another machine is a lease: it ends if its holder is cut off for longer than its TTL.
+// [Held.Valid] and [Held.Err] tell the truth at any instant, but the process may be paused right
+// after it. If a late write must do no harm, give [Held.Token] to the resource and let it refuse
+// tokens lower than the highest it has seen: see package [fence]. The page [safety] lists the
+// other assumptions.
 //
 // # Misuse and Close
 //
 // Misuse does not panic. Methods of a nil pointer or a zero value, a nil context and a nil
-// argument return an error that names the mistake; methods without an error return zero
-// values. Every call after Close returns ErrClosed.
+// argument return an error that names the mistake; methods without an error return zero values.
+// Every call after Close returns ErrClosed.
 //
-// Close of a client, and of every store of this module, is idempotent: every call waits
-// until everything is closed and returns the same result.
+// Close of a client, and of every store of this module, is idempotent: every call waits until
+// everything is closed and returns the same result.
 //
 // [guide]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md
-// [fencing tokens]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#fencing-tokens
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md
 // [driver]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/driver
 // [fence]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/fence
-// [quorumstore]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/quorumstore
 package lock

@@ -75,6 +75,7 @@ func newLogged(t *testing.T, o *lock.Options) (*lock.Client, *syncBuffer) {
 // Handles of every kind that are dropped without Unlock are reported once, with key and
 // token. Handles that somebody can still unlock, and contexts of a handle, are not.
 func TestADroppedHandleIsReported(t *testing.T) {
+	t.Parallel()
 	c, log := newLogged(t, nil)
 	ctx := t.Context()
 	lockAll := func(lockers ...lock.Locker) (held []*lock.Held) {
@@ -123,6 +124,7 @@ func TestADroppedHandleIsReported(t *testing.T) {
 
 // Handles that were unlocked, lost, or ended by Close are not reported.
 func TestHandlesThatHaveEndedAreNotReported(t *testing.T) {
+	t.Parallel()
 	store := memstore.New()
 	log := new(syncBuffer)
 	c, err := lock.New(store, &lock.Options{Logger: log.logger(), Terms: lock.Terms{TTL: 300 * time.Millisecond}})
@@ -170,6 +172,7 @@ func TestAHandleThatIsDroppedWithItsClientIsReported(t *testing.T) {
 
 // A client that is dropped is reported, and not its wheel. Its locks are still renewed.
 func TestADroppedClientIsReported(t *testing.T) {
+	t.Parallel()
 	log := new(syncBuffer)
 	var closers []func()
 	for _, holds := range []bool{true, false} {
@@ -207,6 +210,7 @@ func TestADroppedClientIsReported(t *testing.T) {
 }
 
 func TestAClosedClientIsNotReported(t *testing.T) {
+	t.Parallel()
 	log := new(syncBuffer)
 	func() {
 		c, err := lock.New(memstore.New(), &lock.Options{Logger: log.logger()})

@@ -1,3 +1,5 @@
+// This file is about Election: campaigns, names, and who leads.
+
 package lock
 
 import (
@@ -12,22 +14,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Election elects one leader at a time among all candidates for a key, in all processes.
-// The leader holds an exclusive lock whose metadata is its name.
+// Election elects one leader at a time among all candidates for a key, in all processes. The
+// leader holds an exclusive lock whose metadata is its name.
 //
-// The handle that Campaign returns is the leadership. Its Token is the term. Terms rise, so
-// the resource that a leader acts on can refuse former leaders; see [Held.Token]. Done and
-// the contexts of the handle end with the leadership. Unlock resigns, and the next
-// candidate leads at once.
+// The handle that Campaign returns is the leadership, and ends with it. Its Token is the term;
+// terms rise. Unlock resigns, and the next candidate leads at once. A crashed leader is replaced
+// within one TTL. A leader leads as long as its process renews the lease, whether or not its work
+// makes progress. [Terms].MinHold is refused.
 //
-// [Terms].MinHold is refused, because candidates would wait without a leader.
-//
-// A crashed leader is replaced within one TTL. A leader leads as long as its process renews
-// the lease, whether or not its work makes progress.
-//
-// [Election.Run] campaigns, runs a function while it leads, and starts over; most programs
-// need nothing else. An Election is also a [Locker], so [Do] leads for one term. It is not
-// reentrant; see [Mutex]. It has no state, and its methods are safe for concurrent use.
+// [Election.Run] suits most programs. An Election is also a [Locker], so [Do] leads for one term.
+// It is not reentrant; see [Mutex]. It has no state, and its methods are safe for concurrent use.
 type Election struct {
 	client *Client
 	key    string
@@ -36,10 +32,9 @@ type Election struct {
 
 var _ Locker = (*Election)(nil)
 
-// Election returns the election with the given key, for a candidate with the given name,
-// for example that of a host. See [Client.Mutex] for valid keys. The name has 1 to
-// MaxMetadataLen bytes and replaces [Terms.Metadata]. Campaign refuses an empty name;
-// observers need none.
+// Election returns the election with the given key, for a candidate with the given name; see
+// [Client.Mutex] for valid keys. The name has 1 to MaxMetadataLen bytes and replaces
+// [Terms.Metadata]. Campaign refuses an empty name; observers need none.
 func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
@@ -110,15 +105,13 @@ func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Hel
 	return candidate.acquireOnce(ctx, driver.Request{Key: e.key}, wait, o)
 }
 
-// Proclaim changes the name of the leader: Leader and Observe show it until the leadership
-// ends. The leader of the next term has its own name. The name has 1 to MaxMetadataLen bytes
-// and may be any text, such as an address or the progress of the work. The term stays.
+// Proclaim changes the name of the leader, which Leader and Observe show until the leadership
+// ends. The name has 1 to MaxMetadataLen bytes. The term stays.
 //
-// leadership is the handle that Campaign returned, or that Run gave to its function. The
-// error is that of the handle if it has ended; ErrNotHeld if the store has the lease no
-// longer, of which the next renewal tells the handle; errors.ErrUnsupported if the store
-// cannot change metadata; and otherwise one of [Client.Inspect]. If there was no answer, the
-// name may have changed.
+// leadership is the handle that Campaign returned, or that Run gave to its function. The error is
+// that of the handle if it has ended; ErrNotHeld if the store has the lease no longer, of which
+// the next renewal tells the handle; errors.ErrUnsupported if the store cannot change metadata;
+// and otherwise one of [Client.Inspect]. If there was no answer, the name may have changed.
 func (e *Election) Proclaim(ctx context.Context, leadership *Held, name string) error {
 	if e == nil || e.client == nil || e.client.core == nil {
 		return errZeroLock
@@ -180,12 +173,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Name: h.Metadata, Term: h.Token, ExpiresIn: h.ExpiresIn, Elected: true}, nil
 }
 
-// Candidates returns the names of the waiting candidates, at most the first 100, in the
-// order in which they will lead. The leader is not among them. The candidates of one client
-// share one place, which has the name of the first of them. A candidate that has died is
-// listed until its place expires.
-//
-// Errors are those of [Client.Inspect], and errors.ErrUnsupported if the store has no queue.
+// Candidates returns the names of the first 100 waiting candidates, in the order in which they
+// will lead, without the leader. The candidates of one client share one place, with the name of
+// the first. A dead candidate is listed until its place expires. The error may also be one of
+// [Client.Inspect], or errors.ErrUnsupported if the store has no queue.
 func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:
@@ -211,17 +202,14 @@ const (
 	observePart = 10 // fraction of the TTL
 )
 
-// Observe returns an iterator over the current leader and each change of it, until ctx
-// ends. A change is another name, also by Proclaim, another term, or no leader. Observe asks the store every
-// tenth of the TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads
+// Observe returns an iterator over the current leader and each change of it, until ctx ends. A
+// change is another name, also by Proclaim, another term, or no leader. Observe asks the store
+// every tenth of the TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads
 // for less than that, and a slow loop sees only the latest one. It starts no goroutine.
 //
-// A failed request yields an error and the zero Leader. The loop continues after an error
-// unless you break. It ends after an error that is permanent, such as that of a closed
-// client or of a store that cannot inspect.
-//
-// The leader may have changed when the loop sees it. Do not rely on it for safety: the
-// receiver of a request may no longer lead.
+// A failed request yields an error and the zero Leader. The loop continues after an error unless
+// you break. It ends after a permanent error, such as that of a closed client or of a store that
+// cannot inspect. The leader may have changed when the loop sees it.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader

@@ -1,3 +1,5 @@
+// This file is about Export and Detach, with which a lease is left to another process.
+
 package lock
 
 import (
@@ -9,23 +11,19 @@ import (
 )
 
 // Export returns a string with which [Client.Resume] makes a handle of the same lease, also in
-// another process. It does no IO and does not change this handle: both processes renew the
-// lease until one of them unlocks it or calls [Held.Detach].
+// another process. It does no IO and does not change this handle: both processes renew the lease
+// until one of them unlocks it or calls [Held.Detach].
 //
-// The string is a secret. Anyone who has it and may write to the store can renew and release the
-// lock. Send it over a channel that you would send a password over, and keep it out of logs. It
-// has a few hundred bytes, at most about 4,000, and for a [Batch] its members in addition, at
-// most about 1.5 MB. It is of use as long as the lease is held. Renewals, by any process, do
-// not change it. A Downgrade ends it, and the reader can be exported again. It has no TTL and
-// no [Terms], because those of the resuming client count, but it has the metadata and what is
-// left of the MinHold. That is a duration, because the
-// clock of another process may differ: the time between Export and Resume does not count. So
-// export the lease when you send the string, not long before.
+// The string is a secret: anyone who has it and may write to the store can renew and release the
+// lock. It has at most about 4,000 bytes, and for a Batch its members in addition, at most about
+// 1.5 MB. It is of use as long as the lease is held. Renewals, by any process, do not change it.
+// A Downgrade ends it, and the reader can be exported again. It has the metadata and what is left
+// of the MinHold, but no other Terms. That rest is a duration, and the time between Export and
+// Resume does not count, so export the lease right before you send the string.
 //
-// Of a [Reentrant] or [Batch] that was entered again, Export exports the lease that all its
-// handles share. A [Multi] has several leases: export each of its Handles. The error is that of
-// Err if the handle has ended, and errors.ErrUnsupported for a Multi, and if the store does
-// not support it.
+// All handles of a Reentrant or Batch share one lease. A Multi has several leases: export each of
+// its Handles. The error is that of Err if the handle has ended, and errors.ErrUnsupported for a
+// Multi, and if the store does not support it.
 func (h *Held) Export() (string, error) {
 	if !h.ok() {
 		return "", ErrNotHeld
@@ -36,17 +34,17 @@ func (h *Held) Export() (string, error) {
 	return h.handle.export()
 }
 
-// Detach ends the handle without releasing the lock, for a lease that another process has
-// resumed or will resume; see [Held.Export]. It does no IO. This client no longer renews the
-// lease, and neither Unlock nor Close releases it: it ends with its TTL unless another process
-// renews it. Detach does not wait for a renewal that is under way.
+// Detach ends the handle without releasing the lock, for a lease that another process has resumed
+// or will resume; see [Held.Export]. It does no IO, and does not wait for a renewal that is under
+// way. This client no longer renews the lease, and neither Unlock nor Close releases it: it ends
+// with its TTL unless another process renews it.
 //
 // Done and the contexts of the handle end, and Err returns ErrDetached. All handles of a
-// reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a
-// [Multi] ends the handles of all its locks. Detach returns an error, and changes nothing, if the
-// handle had ended before: that of Err, which is ErrDetached the second time. Unlock then releases
-// the locks that a Multi still holds. A lock of a Multi that is lost while Detach runs counts as lost after
-// it: Detach returns nil, and the process that has resumed the lock is told by its next renewal.
+// reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a [Multi]
+// ends the handles of all its locks. If the handle had ended before, Detach returns its Err and
+// changes nothing. Unlock then releases the locks that a Multi still holds. If a lock of a Multi
+// is lost while Detach runs, Detach returns nil, and the next renewal tells the process that has
+// resumed the lock.
 func (h *Held) Detach() error {
 	if !h.ok() {
 		return ErrNotHeld

@@ -1,3 +1,5 @@
+// This file is about the string of Export: its format and its check.
+
 package lock
 
 import (

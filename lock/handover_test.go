@@ -32,9 +32,9 @@ type placeStore struct {
 	waits, acquires atomic.Int64
 }
 
-func (s *placeStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *placeStore) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	s.waits.Add(1)
-	l, err := s.Store.Wait(ctx, r)
+	l, err := s.Store.Wait(ctx, r, queued)
 	place := time.Duration(s.part * float64(r.TTL))
 	l.Sent = time.Now().Add(place - r.TTL - time.Duration(rand.Float64()*s.used*float64(place)))
 	return l, err

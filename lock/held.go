@@ -1,3 +1,5 @@
+// This file is about handles: Held, the lease behind it, and Unlock.
+
 package lock
 
 import (
@@ -64,18 +66,18 @@ type handle interface {
 	withOwner(ctx context.Context, h *Held) context.Context
 }
 
-// Unlock releases the lock. It returns nil once the store has confirmed the release. It
-// waits for that for at most 3 s, or one TTL if that is less, whether or not ctx has ended.
-// If there is no answer by then, the error is ErrUnavailable, and the release goes on in the
-// background until it is confirmed or the TTL has passed. In any case the lock is no longer
-// renewed, and this handle has ended. A lock that a [Reentrant] has entered again stays held
-// until the last of its handles is unlocked; Unlock of the others does no IO. A released lock
-// stays taken until its [Terms].MinHold has passed.
+// Unlock releases the lock. It returns nil once the store has confirmed the release. It waits for
+// that for at most 3 s, or one TTL if that is less, whether or not ctx has ended. If there is no
+// answer by then, the error is ErrUnavailable, and the release goes on in the background until it
+// is confirmed or the TTL has passed. In any case the lock is no longer renewed, and this handle
+// has ended. A lock that a [Reentrant] has entered again stays held until the last of its handles
+// is unlocked; Unlock of the others does no IO. A released lock stays taken until its
+// [Terms].MinHold has passed.
 //
-// If the lock was lost before, the error matches ErrLost; see Err. The work was then not
-// protected to its end. A second Unlock returns ErrNotHeld, an Unlock after Detach ErrDetached, and
-// an Unlock after the client's Close ErrClosed. None of them touches the lock of a later holder. A
-// nil ctx counts as context.Background(). The function of [Do] may call Unlock.
+// If the lock was lost before, the error matches ErrLost; see Err. A second Unlock returns
+// ErrNotHeld, an Unlock after Detach ErrDetached, and an Unlock after the client's Close
+// ErrClosed. None of them touches the lock of a later holder. A nil ctx counts as
+// context.Background().
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -97,17 +99,17 @@ func (h *Held) whyUsed() error {
 	return ErrNotHeld
 }
 
-// Valid reports whether the lock is held at this very moment. It reads the clocks and does
-// no IO, so it is right even after a pause of the process, before any timer has run. Call
-// it right before a step that needs the lock.
+// Valid reports whether the lock is held at this very moment. It reads the clocks and does no IO,
+// so it is right even after a pause of the process. Call it right before a step that needs the
+// lock.
 func (h *Held) Valid() bool {
 	return h.ok() && h.handle.valid()
 }
 
 // Err returns nil while the lock is held, and afterwards the reason: an error that matches
 // ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock; ErrDetached
-// after Detach; ErrClosed after the client's Close. A Multi returns the error of the first member that ended. Like
-// Valid, Err reads the clocks. Once it is not nil, it never changes.
+// after Detach; ErrClosed after the client's Close. A Multi returns the error of the first member
+// that ended. Like Valid, Err reads the clocks. Once it is not nil, it never changes.
 func (h *Held) Err() error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -115,8 +117,7 @@ func (h *Held) Err() error {
 	return h.handle.err()
 }
 
-// Done returns a channel that is closed when the lock is no longer held. Err then tells why.
-// The channel may be closed a moment late: use Valid before a step that needs the lock.
+// Done returns a channel that is closed when the lock is no longer held, perhaps a moment late.
 func (h *Held) Done() <-chan struct{} {
 	if !h.ok() {
 		done := make(chan struct{})
@@ -135,11 +136,10 @@ func (h *Held) Deadline() time.Time {
 	return h.handle.deadline()
 }
 
-// Token returns the fencing token, which is higher than that of every earlier holder of
-// this key. Send it to the resource with each request. A resource that refuses tokens below
-// the highest that it has seen is safe from holders that do not know yet that they have
-// lost the lock. The token is 0 if the store has none, and for a Multi or a Batch that was
-// entered through several batches, because each of their Handles has its own.
+// Token returns the fencing token, which is higher than that of every earlier holder of this key.
+// A resource that refuses tokens below the highest that it has seen is safe from former holders.
+// The token is 0 if the store has none, and for a Multi or a Batch that was entered through
+// several batches: each of their Handles has its own.
 func (h *Held) Token() uint64 {
 	if !h.ok() {
 		return 0
@@ -147,14 +147,10 @@ func (h *Held) Token() uint64 {
 	return h.handle.token()
 }
 
-// Replicas returns how many replicas of the server had confirmed the lock when it was acquired, or
-// resumed by [Client.Resume].
-// It reports false if that is not known, because the store was not told to ask
-// ([redisstore.Options].Replicas) or got no answer. A replica that has confirmed the lock may
-// not be the one that a fail-over promotes. For a [Multi] Replicas returns the least of its
-// locks. A quorum does not know it.
-//
-// [redisstore.Options]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Options
+// Replicas returns how many replicas of the server had confirmed the lock when it was acquired,
+// or resumed by [Client.Resume]. It reports false if the store did not ask or got no answer, and
+// for a quorum. A fail-over may promote another replica. For a [Multi] Replicas returns the least
+// of its locks.
 func (h *Held) Replicas() (n int, known bool) {
 	if !h.ok() {
 		return 0, false
@@ -163,9 +159,8 @@ func (h *Held) Replicas() (n int, known bool) {
 }
 
 // Handles returns the handles of the locks that a [Multi] holds, in the order in which it was
-// given them: each has its own key, token and deadline. Unlocking one ends the whole. The same
-// holds for the handle of a [Batch] that was re-entered through several outer batches. For any
-// other lock Handles returns h itself.
+// given them, or of the outer batches of a re-entered [Batch]. Unlocking one ends the whole. For
+// any other lock Handles returns h itself.
 func (h *Held) Handles() []*Held {
 	if !h.ok() {
 		return nil
@@ -194,16 +189,12 @@ func (h *Held) Key() string {
 }
 
 // Context returns a copy of parent that also ends when the lock is no longer held. Its
-// context.Cause is then the error of Err. The CancelFunc ends the context without touching
-// the lock, and must be called to free its resources. The context needs no goroutine while
-// the lock is held. A nil parent counts as context.Background().
+// context.Cause is then the error of Err. The CancelFunc ends the context without touching the
+// lock, and must be called to free its resources. A nil parent counts as context.Background().
 //
-// Only work that uses this context stops at a loss. Work that must not stop halfway uses parent,
-// and calls Valid before the step that matters or sends the Token.
-//
-// The context carries the ownership. With it, or with a context made from it, a [Reentrant]
-// or [Batch] of this client and key enters the lock again, and a lock that is not reentrant
-// returns ErrHeldByContext.
+// The context carries the ownership. With it, or with a context made from it, a [Reentrant] or
+// [Batch] of this client and key enters the lock again, and a lock that is not reentrant returns
+// ErrHeldByContext.
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
@@ -268,25 +259,36 @@ func (s *heldLease) unlock(ctx context.Context) error {
 	return err
 }
 
-// leave counts a handle out. The last one releases the lease, with its MinHold if keep is set.
+// leave counts a handle out. The last one releases the lease, with its MinHold if keep is set,
+// and reports the end of the lock.
 func (s *heldLease) leave(ctx context.Context, keep bool) (last bool, err error) {
 	err = s.state() // before others can leave, too
-	if s.handles.Add(-1) == 0 {
-		last, err = true, s.releaseObserved(ctx, keep)
+	last = s.handles.Add(-1) == 0
+	reports := last && s.observed.detach()
+	if reports {
+		ctx = s.observed.releasing(ctx, func() { _ = s.release(ctx, keep) })
+	}
+	if last {
+		err = s.release(ctx, keep)
 	}
 	if err != nil {
 		err = failed("unlock", s.key(), err)
 	}
+	if reports {
+		s.observed.ended(ctx, s.state(), err)
+	}
 	return last, err
 }
 
-// release ends the lease and tells the store.
+// release ends the lease and tells the store. It repeats a first try without an answer. If
+// the answer is then ErrNotHeld, the first try was executed.
 func (s *heldLease) release(ctx context.Context, keep bool) error {
-	s.client.young.remove(&s.node)
-	if err := s.client.begin(); err != nil { // Close releases it, if it was not lost before
+	c := s.client
+	c.young.remove(&s.node)
+	if err := c.begin(); err != nil { // Close releases it, if it was not lost before
 		return cmp.Or(s.state(), err)
 	}
-	defer s.client.done()
+	defer c.done()
 	lease := s.entry.Lease()
 	if !keep {
 		lease = notKept(lease)
@@ -294,10 +296,23 @@ func (s *heldLease) release(ctx context.Context, keep bool) error {
 	if !s.entry.Stop() {
 		return s.releaseEnded(lease)
 	}
-	bound := min(unlockTimeout, lease.TTL)
-	call := newLimitedContext(ctx, bound)
+	call := newLimitedContext(ctx, min(unlockTimeout, lease.TTL))
 	defer call.stop()
-	return s.client.release(call, lease)
+	began := time.Now()
+	err := c.store.Release(call, lease)
+	c.health.record(err, began, false)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotHeld):
+		return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
+	case call.Err() == nil:
+		if again := c.store.Release(call, lease); again == nil || errors.Is(again, ErrNotHeld) {
+			return nil
+		}
+	}
+	c.releaser.Add(lease)
+	return fmt.Errorf("not confirmed yet: %w", basic.Unprefixed(unavailable(err)))
 }
 
 // releaseEnded releases a lease that has ended, in the background. The store may still have
@@ -310,37 +325,16 @@ func (s *heldLease) releaseEnded(lease driver.Lease) error {
 		return err
 	}
 	var lost *renewal.LostError
-	if errors.As(err, &lost) && lost.Reason != renewal.LimitReached {
+	if errors.As(err, &lost) && lost.Reason != renewal.ReasonLimitReached {
 		lease = notKept(lease) // the work was not protected to its end, so another may do it now
 	}
-	gone := lost != nil && lost.Reason == renewal.NotOwned
+	gone := lost != nil && lost.Reason == renewal.ReasonNotOwned
 	if gone && !lease.Unanswered {
 		_ = s.client.releaser.TryAdd(lease) // most often nothing is left, so a full releaser is no error
 	} else {
 		s.client.releaser.Add(lease)
 	}
 	return err
-}
-
-// release releases a lease that was held until now. It repeats a first try without an
-// answer. If the answer is then ErrNotHeld, the first try was executed.
-func (c *core) release(ctx context.Context, lease driver.Lease) error {
-	began := time.Now()
-	err := c.store.Release(ctx, lease)
-	c.health.record(err, began, false)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrNotHeld):
-		return &renewal.LostError{Reason: renewal.NotOwned, Err: err}
-	}
-	if ctx.Err() == nil {
-		if again := c.store.Release(ctx, lease); again == nil || errors.Is(again, ErrNotHeld) {
-			return nil
-		}
-	}
-	c.releaser.Add(lease)
-	return fmt.Errorf("not confirmed yet: %w", basic.Unprefixed(unavailable(err)))
 }
 
 // noAnswerError is the cause of a context that ends because a call of the store has had no
@@ -374,7 +368,7 @@ func entryState(entry *renewal.Entry[driver.Lease], terms Terms) error {
 func plannedEnd(err error, terms Terms, ttl time.Duration) error {
 	lost, _ := errors.AsType[*renewal.LostError](err)
 	switch {
-	case lost == nil || lost.Reason != renewal.LimitReached:
+	case lost == nil || lost.Reason != renewal.ReasonLimitReached:
 		return err
 	case terms.Fixed:
 		return textError{fmt.Sprintf("lock: lease lost: its fixed TTL of %v ended", ttl), err}

@@ -1,3 +1,5 @@
+// This file is about the hooks that users set.
+
 package lock
 
 import (
@@ -5,10 +7,8 @@ import (
 	"time"
 )
 
-// Hooks are functions that a client calls about its locks, for metrics and traces. Each may
-// be nil. A client without Hooks does not pay for them.
-//
-// A lock that was acquired ends once: either Released or Lost is called for it, never both.
+// Hooks are functions that a client calls about its locks, for metrics and traces. Each may be
+// nil. A lock that was acquired ends once: either Released or Lost is called for it.
 //
 //	hook       called                                       on the goroutine of
 //	Acquiring  before Lock or TryLock asks the store        the Lock or TryLock
@@ -21,37 +21,29 @@ import (
 //	           of the client                                Detach, Close, or Unlock of one lock of a Multi
 //	Lost       when the lease is lost                       its own, or the Unlock or Downgrade that notices it
 //
-// Hooks are called concurrently, with no mutex held, and may use the client. A hook that
-// blocks delays the call on whose goroutine it runs and, except for Waiting, no other. While
-// Acquired runs, the lock is held and renewed already.
+// Hooks are called concurrently, with no mutex held, and may use the client. A hook that blocks
+// delays the call on whose goroutine it runs. Waiting must return soon and must not call
+// [Client.Close]: while it blocks, it also delays the other calls of its key in this client, and
+// Close waits for it until the ctx of Close ends. While Acquired runs, the lock is held and
+// renewed already.
 //
-// Waiting must return soon and must not call [Client.Close]. It runs within the call of the store
-// that waits, or within the queue of the client. While it blocks, it delays the other calls of its
-// key in this client, and Close waits for it until the ctx of Close ends.
-//
-// A panic of a hook is not recovered. It reaches the caller of Lock, TryLock, Unlock, Downgrade or
-// Resume, and ends the process if the goroutine is the hook's own. If Waiting panics, the call
+// A panic of a hook is not recovered. It reaches the caller of Lock, TryLock, Unlock, Downgrade
+// or Resume, and ends the process if the goroutine is the hook's own. If Waiting panics, the call
 // leaves its queue. If Releasing panics, the lock is released without a call of Released. If
-// Acquired panics, the lock is released at once, whatever its MinHold, without a call of Released;
-// after a Resume it is then released for the exporter, too.
+// Acquired panics, the lock is released at once, whatever its MinHold, without a call of
+// Released; after a Resume it is then released for the exporter, too.
 //
 // The ctx is that of the call on whose goroutine the hook runs, or the one that Acquiring or
 // Releasing has returned for the call. On a goroutine of its own, a hook gets the values of the
 // ctx of the Lock, in a context that does not end.
 //
-// What counts once:
-//
-//   - Entering a [Reentrant] or [Batch] again calls no hook. The first Lock is Acquired, and
-//     the last Unlock is Released.
-//   - A [Multi] is one lock of kind KindMulti, reported to the Hooks of the client of its first
-//     lock that is one of this package. Its members report nothing, nor do the rounds in which it
-//     gives some of them back.
-//   - An [Election] is one lock of kind KindElection for each term. [Election.Run] calls the
-//     hooks of its campaigns.
-//   - [Client.Resume] is an acquisition: it calls Acquired or Refused. [Held.Detach] ends the lock
-//     for this client, and calls Released.
-//   - [RWMutex.Downgrade] ends the writer, which calls Released, and then Acquired is called for
-//     the reader. If the lock turns out to be lost, the writer's end calls Lost instead.
+//   - Entering a Reentrant or Batch again calls no hook, and Released comes with the last Unlock.
+//   - A Multi is one lock of kind KindMulti, reported to the Hooks of the client of its first
+//     lock that is one of this package. Its members and its rounds report nothing.
+//   - An Election is one lock of kind KindElection for each term, also in [Election.Run].
+//   - [Client.Resume] calls Acquired or Refused. [Held.Detach] calls Released.
+//   - [RWMutex.Downgrade] calls Released for the writer, and then Acquired for the reader. If the
+//     lock turns out to be lost, the writer's end calls Lost instead.
 //   - Misuse that is refused before any IO, such as ErrBadKey, ErrBadTTL or ErrHeldByContext,
 //     calls no hook.
 type Hooks struct {
@@ -68,7 +60,7 @@ type Hooks struct {
 	Released func(ctx context.Context, i HookInfo)
 
 	// Lost is also called when a lease reaches the limit of its Terms. The Reason of its
-	// *renewal.LostError is then renewal.LimitReached, which is no failure.
+	// *renewal.LostError is then renewal.ReasonLimitReached, which is no failure.
 	Lost func(ctx context.Context, i HookInfo)
 }
 

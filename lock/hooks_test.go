@@ -186,7 +186,7 @@ func TestHooksAreToldOnceOfTheEnd(t *testing.T) {
 		assert.Equal(t, lock.OutcomeLost, calls[2].Outcome)
 		var why *renewal.LostError
 		require.ErrorAs(t, calls[2].Err, &why)
-		assert.Equal(t, renewal.NotOwned, why.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, why.Reason)
 		assert.Positive(t, calls[2].Held)
 
 		b.mem.Delete("deleted")
@@ -219,7 +219,7 @@ func TestHooksAreToldOfTheLimitOfTheTerms(t *testing.T) {
 		require.Len(t, calls, 2)
 		var why *renewal.LostError
 		require.ErrorAs(t, calls[1].Err, &why)
-		assert.Equal(t, renewal.LimitReached, why.Reason)
+		assert.Equal(t, renewal.ReasonLimitReached, why.Reason)
 		assert.InDelta(t, time.Minute, calls[1].Held, float64(20*time.Millisecond))
 	})
 }

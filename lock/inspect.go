@@ -1,3 +1,5 @@
+// This file is about Inspect and ForceRelease.
+
 package lock
 
 import (
@@ -10,12 +12,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Inspect returns the holders of a lock of any kind and its waiters. The result
-// may be out of date when it returns. The metadata was written by other processes, so
-// quote it when you print it.
+// Inspect returns the holders of a lock of any kind and its waiters. Other processes have written
+// the metadata, so quote it when you print it.
 //
-// Errors are errors.ErrUnsupported if the store cannot inspect, ErrBadKey, ErrWrongType,
-// ErrClosed, the cause of ctx if that ended, and ErrUnavailable if the store gave no answer.
+// The error may be errors.ErrUnsupported if the store cannot inspect, ErrBadKey, ErrWrongType,
+// ErrClosed, the cause of ctx if that ended, or ErrUnavailable if the store gave no answer.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	var info Info
 	err := c.look(ctx, "inspect", key, func(ctx context.Context, s driver.Inspector) (err error) {
@@ -36,14 +37,13 @@ func (c *Client) Queues() bool {
 	return !ok || !unordered.Unordered(driver.Exclusive)
 }
 
-// ForceRelease takes the lock of a key away from all holders, in all processes, and grants
-// it to the next waiters. Use it for a holder that hangs but is still renewed. The holders
-// are told by their next renewal, by default within a third of the TTL. Until then they
-// and the next holder may both believe that they hold the lock, and only the fencing
-// token tells them apart. A lock that its MinHold keeps taken becomes free.
+// ForceRelease takes the lock of a key away from all holders, in all processes, and grants it to
+// the next waiters. It also frees a lock that its MinHold keeps taken. The next renewals tell the
+// holders, by default within a third of the TTL. Until then only the fencing token tells them
+// from the next holder.
 //
-// The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile.
-// Other errors are those of Inspect.
+// The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile, and
+// otherwise one of Inspect.
 func (c *Client) ForceRelease(ctx context.Context, key string) error {
 	return c.look(ctx, "force the release of", key, func(ctx context.Context, s driver.Inspector) error {
 		return s.ForceRelease(ctx, key)

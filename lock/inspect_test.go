@@ -39,7 +39,7 @@ func TestAClientShowsLocks(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(start), ttl/3, "the holder is told within one period")
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		require.ErrorIs(t, b.ForceRelease(ctx, "k"), lock.ErrNotHeld)
 	})
 }

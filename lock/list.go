@@ -1,3 +1,5 @@
+// This file is about List, the keys of held locks.
+
 package lock
 
 import (
@@ -9,26 +11,21 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// List returns an iterator over the keys of the locks of any kind that begin with prefix and
-// are held, by this client or by others, or that [Terms].MinHold keeps taken. The prefix ""
-// lists all. Use [Client.Inspect] for the holders of a key.
+// List returns an iterator over the keys of the locks of any kind that begin with prefix and are
+// held, by this client or by others, or that [Terms].MinHold keeps taken. It is meant for
+// operators and tools: it asks the store for some of its keys at a time, while the loop runs, and
+// remembers the keys that it has shown. A store on Redis looks at every key of its database.
 //
-// List is meant for operators and tools. It asks the store for some of its keys at a time,
-// while the loop runs; a store on Redis looks at every key of its database. The keys come in
-// no order, and each of them once. The result is no snapshot: a lock that is acquired or
-// released during the loop may be shown or not, and a key that holds something else may be
-// shown too. Keys were chosen by other processes, so quote them when you print them. List
-// remembers the keys that it has shown until the loop ends.
+// The keys come in no order, and each of them once. The result is no snapshot: a lock that is
+// acquired or released during the loop may be shown or not, and a key that holds something else
+// may be shown too. Other processes have chosen the keys, so quote them when you print them.
 //
-// After an error, which comes with the key "", the loop ends. Errors are
-// errors.ErrUnsupported if the store cannot list its locks, ErrBadKey for a prefix with which
-// no key can begin, ErrClosed, the cause of ctx if that ended, and ErrUnavailable if the store
-// gave no answer or can no longer find all locks, for example because a slot of a Redis Cluster
-// got another master meanwhile, or the server was restarted. Some changes of a server are seen by
-// no store: [redisstore.Store.List] names those of Redis, after which locks may be missing without
-// an error. Each loop over the iterator starts from the beginning.
-//
-// [redisstore.Store.List]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Store.List
+// After an error, which comes with the key "", the loop ends. The error may be
+// errors.ErrUnsupported if the store cannot list its locks, ErrBadKey for a prefix with which no
+// key can begin, ErrClosed, the cause of ctx if that ended, or ErrUnavailable if the store gave
+// no answer or can no longer find all locks, for example because a slot of a Redis Cluster got
+// another master meanwhile. A store may not notice such a change; redisstore.Store.List names
+// those of Redis. Each loop over the iterator starts from the beginning.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(key string, err error) bool) {
 		shown := make(map[string]struct{})

@@ -1,3 +1,5 @@
+// This file is about the calls of one client that wait for the same key.
+
 package lock
 
 import (
@@ -37,14 +39,14 @@ type keyQueue struct {
 	active  int         // calls that ask the store, at least one
 	taken   int         // active calls whose latest answer is that the lock is taken
 	answers int         // that the active calls have had, so far
-	waiters list.List   // of *waiter
+	waiters list.List   // of *turn
 }
 
-// waiter is a call that must not ask the store yet.
-type waiter struct {
+// turn is that of a call that must not ask the store yet.
+type turn struct {
 	request driver.Request
 	answers int        // of the queue when the call entered it
-	grant   chan error // ends the wait: nil if the call may ask now, or the error of a call before it
+	ended   chan error // gets nil if the call may ask now, or the error of a call before it
 }
 
 // maxActive bounds the calls of one queue that ask the store at one time.
@@ -76,7 +78,7 @@ func (l *keyQueue) canStart(r driver.Request) bool {
 	return false
 }
 
-// enter waits until the call may ask the store; then the caller must call release or fail. It
+// enter waits until the call may ask the store; then the caller must call leave. It
 // returns ErrTooMany at once if too many calls wait, the cause of ctx if that ends, or the error
 // with which an earlier call of the queue failed. If ctx ends and the store has answered nobody
 // in the queue meanwhile, the error is ErrUnavailable.
@@ -94,7 +96,10 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observatio
 	id := queueKeyOf(r)
 	of := l.queues[id]
 	if of == nil {
-		of = l.newQueue()
+		if of, l.unused = l.unused, nil; of == nil {
+			of = new(keyQueue)
+		}
+		*of = keyQueue{}
 		l.queues[id] = of
 	}
 	if of.waiters.Len() == 0 && of.canStart(r) {
@@ -103,7 +108,7 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observatio
 		l.mu.Unlock()
 		return nil
 	}
-	t := &waiter{request: r, answers: of.answers, grant: make(chan error, 1)}
+	t := &turn{request: r, answers: of.answers, ended: make(chan error, 1)}
 	place := of.waiters.PushBack(t)
 	l.mu.Unlock()
 
@@ -116,11 +121,11 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observatio
 	o.waiting()
 	told = true
 	select {
-	case err := <-t.grant:
+	case err := <-t.ended:
 		if err != nil || ctx.Err() == nil {
 			return err
 		}
-		t.grant <- nil // cancel passes the turn on
+		t.ended <- nil // cancel passes the turn on
 	case <-ctx.Done():
 	}
 	return l.cancel(ctx, id, place)
@@ -135,9 +140,9 @@ func (l *localQueues) cancel(ctx context.Context, id queueKey, place *list.Eleme
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.queues[id]
-	w := place.Value.(*waiter)
+	t := place.Value.(*turn)
 	select {
-	case err := <-w.grant:
+	case err := <-t.ended:
 		if err != nil {
 			return err
 		}
@@ -145,7 +150,7 @@ func (l *localQueues) cancel(ctx context.Context, id queueKey, place *list.Eleme
 	default:
 		of.waiters.Remove(place)
 	}
-	taken := of.taken > 0 || of.answers != w.answers
+	taken := of.taken > 0 || of.answers != t.answers
 	l.calls--
 	l.advance(id)
 	if !taken {
@@ -170,47 +175,33 @@ func (l *localQueues) setTaken(r driver.Request, taken bool) {
 	}
 }
 
-// release counts a call out and lets the next calls of the queue ask. taken tells that the
-// lock was taken by the latest answer to the call, and granted that the call has the lock.
-func (l *localQueues) release(r driver.Request, taken, granted bool) {
+// leave counts a call out and lets the next calls of the queue ask. taken tells that the
+// lock was taken by the latest answer to the call, and granted that the call has the lock. All
+// waiting calls return the error common, unless that is nil. Active calls get the outcome of
+// their own requests.
+func (l *localQueues) leave(r driver.Request, taken, granted bool, common error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls--
 	id := queueKeyOf(r)
 	of := l.queues[id]
-	if of == nil {
+	if of == nil { // a batch, which is in no queue
 		return
 	}
 	if taken {
 		of.taken--
 	}
-	if taken || granted {
+	of.active--
+	switch {
+	case common != nil:
+		for place := of.waiters.Front(); place != nil; place = place.Next() {
+			place.Value.(*turn).ended <- common
+			l.calls--
+		}
+		of.waiters.Init()
+	case taken || granted:
 		of.answers++
 	}
-	of.active--
-	l.advance(id)
-}
-
-// fail is release after an error that every call of the queue would meet: all waiting calls
-// return it. Active calls get the outcome of their own requests.
-func (l *localQueues) fail(r driver.Request, taken bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls--
-	id := queueKeyOf(r)
-	of := l.queues[id]
-	if of == nil {
-		return
-	}
-	if taken {
-		of.taken--
-	}
-	of.active--
-	for place := of.waiters.Front(); place != nil; place = place.Next() {
-		place.Value.(*waiter).grant <- err
-		l.calls--
-	}
-	of.waiters.Init()
 	l.advance(id)
 }
 
@@ -222,30 +213,19 @@ func (l *localQueues) advance(id queueKey) {
 		if first == nil {
 			break
 		}
-		t := first.Value.(*waiter)
+		t := first.Value.(*turn)
 		if !of.canStart(t.request) {
 			break
 		}
 		of.mode = t.request.Mode
 		of.active++
 		of.waiters.Remove(first)
-		t.grant <- nil
+		t.ended <- nil
 	}
 	if of.active == 0 {
 		delete(l.queues, id)
 		l.unused = of
 	}
-}
-
-// newQueue returns an empty queue. The caller holds mu.
-func (l *localQueues) newQueue() *keyQueue {
-	of := l.unused
-	l.unused = nil
-	if of == nil {
-		return new(keyQueue)
-	}
-	*of = keyQueue{}
-	return of
 }
 
 // len returns the number of calls in all queues.

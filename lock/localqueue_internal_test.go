@@ -26,7 +26,7 @@ func behind(l *localQueues, r driver.Request) *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls++
-	return l.queues[queueKeyOf(r)].waiters.PushBack(&waiter{request: r, grant: make(chan error, 1)})
+	return l.queues[queueKeyOf(r)].waiters.PushBack(&turn{request: r, ended: make(chan error, 1)})
 }
 
 // lineFor returns queues with one active call for r and one behind it.
@@ -42,14 +42,14 @@ func TestACallThatLeavesItsLineTooLate(t *testing.T) {
 	r := driver.Request{Key: "k"}
 	t.Run("its turn has come", func(t *testing.T) {
 		l, place := lineFor(t, r)
-		l.release(r, false, false)
+		l.leave(r, false, false, nil)
 		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), ErrUnavailable, "the store has answered nobody")
 		assert.Zero(t, l.len())
 		assert.Empty(t, l.queues, "the line is given back")
 	})
 	t.Run("it was told that the call before it failed", func(t *testing.T) {
 		l, place := lineFor(t, r)
-		l.fail(r, false, io.EOF)
+		l.leave(r, false, false, io.EOF)
 		assert.Empty(t, l.queues, "the line is given back")
 		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), io.EOF)
 		assert.Zero(t, l.len())
@@ -64,7 +64,7 @@ func TestAnUnusedQueueServesTheNextKey(t *testing.T) {
 	require.NoError(t, l.enter(t.Context(), read, nil))
 	of := l.queues[queueKeyOf(read)]
 	l.setTaken(read, true)
-	l.release(read, true, false)
+	l.leave(read, true, false, nil)
 	require.Empty(t, l.queues)
 	other := driver.Request{Key: "other"}
 	require.NoError(t, l.enter(t.Context(), other, nil))

@@ -31,7 +31,7 @@ func TestATurnIsNotLost(t *testing.T) {
 			synctest.Wait()
 			assert.Equal(t, 3, l.len())
 			if i%2 == 0 {
-				l.release(k, false, false)
+				l.leave(k, false, false, nil)
 				cancel()
 			} else { // the call may notice this only after it was allowed to ask
 				l.mu.Lock()
@@ -43,13 +43,13 @@ func TestATurnIsNotLost(t *testing.T) {
 			}
 			if err := <-second; err == nil {
 				had++
-				l.release(k, false, false)
+				l.leave(k, false, false, nil)
 			} else {
 				cancelled++
 				require.ErrorIs(t, err, ErrUnavailable, "the store has answered nobody")
 			}
 			require.NoError(t, <-third)
-			l.release(k, false, false)
+			l.leave(k, false, false, nil)
 			require.Zero(t, l.len())
 			require.Empty(t, l.queues)
 		}
@@ -81,10 +81,10 @@ func TestWhoAsksTogether(t *testing.T) {
 			asking[r.Mode]--
 			mu.Unlock()
 			if rand.N(20) == 0 {
-				l.fail(r, false, context.Canceled)
+				l.leave(r, false, false, context.Canceled)
 				return
 			}
-			l.release(r, false, false)
+			l.leave(r, false, false, nil)
 		}
 		permits, batch := &driver.Attrs{Limit: 5}, &driver.Attrs{Members: []string{"m"}}
 		var wg sync.WaitGroup

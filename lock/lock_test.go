@@ -212,7 +212,7 @@ func TestALockThatWasTakenAwayIsLost(t *testing.T) {
 		<-h.Done()
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		err := h.Unlock(ctx)
 		require.ErrorIs(t, err, lock.ErrLost)
 		require.ErrorContains(t, err, `unlock "k"`)

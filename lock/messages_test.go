@@ -94,7 +94,7 @@ func TestALossNamesTheKey(t *testing.T) {
 			require.ErrorIs(t, err, first.Err(), "the answer does not change")
 			var lost *renewal.LostError
 			require.ErrorAs(t, err, &lost)
-			assert.Equal(t, renewal.NotOwned, lost.Reason)
+			assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		}
 		require.EqualError(t, whole.Err(), `lock: "b": `+lostText)
 		require.EqualError(t, whole.Unlock(ctx), `lock: unlock "b": `+lostText)
@@ -143,7 +143,7 @@ func TestDoTellsOfALossOnce(t *testing.T) {
 		require.EqualError(t, err, `work: lock: "k": `+lostText)
 		require.ErrorIs(t, err, lock.ErrLost)
 
-		other := &renewal.LostError{Reason: renewal.NotOwned}
+		other := &renewal.LostError{Reason: renewal.ReasonNotOwned}
 		err = lose(func(context.Context) error { return other })
 		require.EqualError(t, err, `lock: "k": `+lostText+"; the function returned: renewal: "+lostText, "that of another lock is not this one's")
 		require.ErrorIs(t, err, error(other))

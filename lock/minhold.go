@@ -1,3 +1,6 @@
+// This file is about MinHold: which locks can have one, and when a release keeps the lock
+// taken.
+
 package lock
 
 import (

@@ -233,7 +233,7 @@ func TestAnEndThatTheTermsSetNamesItsField(t *testing.T) {
 			require.EqualError(t, h.Err(), `lock: "k": lease lost: `+want)
 			var lost *renewal.LostError
 			require.ErrorAs(t, h.Err(), &lost)
-			assert.Equal(t, renewal.LimitReached, lost.Reason)
+			assert.Equal(t, renewal.ReasonLimitReached, lost.Reason)
 			assert.EqualValues(t, 1, b.Stats().Renewal.LimitReached)
 			assert.Zero(t, b.Stats().Renewal.Lost(), "it is no failure")
 			err := h.Unlock(ctx)

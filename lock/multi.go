@@ -1,3 +1,5 @@
+// This file is about Multi: acquiring several locks, all or none.
+
 package lock
 
 import (
@@ -16,34 +18,29 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Multi returns a lock that consists of several locks. It is acquired when all of them
-// are, and its lease ends when the first of theirs ends. The locks may be of any kind,
-// client and store.
+// Multi returns a lock that consists of several locks, of any kind, client and store. It is
+// acquired when all of them are, and its lease ends when the first of theirs ends.
 //
-// Lock waits for one lock and tries the others, in the order of their keys. If one of
-// these is taken, Lock releases all and waits for that one next. From the second round
-// on, Lock also waits for each of the others, for a random time of at most 250 ms plus
-// a round trip, so that it enters their queues. It never waits longer while it holds a
-// lock. Two Multis therefore never deadlock, whatever the order of their locks is. A
-// Multi adds no fairness: if many callers want different overlapping sets, each may wait
-// for long, and a single lock for all of them works better. TryLock tries each lock once
-// and releases all if one is taken.
+// Lock waits for one lock and tries the others, in the order of their keys. If one of these is
+// taken, Lock releases all and waits for that one next. From the second round on, Lock also waits
+// for each of the others, for a random time of at most 250 ms plus a round trip. It never waits
+// longer while it holds a lock, so two Multis never deadlock. A Multi adds no fairness. TryLock
+// tries each lock once and releases all if one is taken.
 //
-// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round
-// trip. Leases that began earlier are renewed first, and a lost one fails the call. A
-// [Reentrant] whose ownership ctx carries is entered, and its lease stays unchanged.
+// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip.
+// Leases that began earlier are renewed first, and a lost one fails the call. A [Reentrant] whose
+// ownership ctx carries is entered, and its lease stays unchanged.
 //
-// The returned handle stands for all locks. Its Done, Err and Valid report the first
-// member that is lost. The others stay held until Unlock, because the holder needs time
-// to stop. Unlock releases all at the same time and returns all errors. [Held.Handles]
-// returns the handles of the members, with their keys, tokens and deadlines.
+// The returned handle stands for all locks. Its Done, Err and Valid report the first member that
+// is lost. The others stay held until Unlock, which releases all at the same time and returns all
+// errors. [Held.Handles] returns the handles of the members.
 //
 // If Lock or TryLock fails, the acquired locks are released as by Unlock, but without their
-// MinHold, and in the background if ctx has ended. The error is that of the member that was not acquired.
-// Lock and TryLock refuse a Multi without locks, and one that names a lock twice, because
-// it would wait for itself. Two locks are the same if they have the same store and key,
-// and for a [Batch] a common member; locks of other types are compared by ==. A Multi
-// within a Multi counts as its members, also one within [WaitAtMost].
+// MinHold, and in the background if ctx has ended. The error is that of the member that was not
+// acquired. A Multi without locks is refused, and one that names a lock twice. Two locks are the
+// same if they have the same store and key, and for a [Batch] a common member; locks of other
+// types are compared by ==. A Multi within a Multi counts as its members, also one within
+// [WaitAtMost].
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {

@@ -1,3 +1,5 @@
+// This file is about the common handle of the locks of a Multi.
+
 package lock
 
 import (

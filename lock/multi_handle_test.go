@@ -111,7 +111,7 @@ func TestAMultiOverSeveralStores(t *testing.T) {
 		other, err := lock.New(kept{mem}, &lock.Options{Terms: lock.Terms{TTL: time.Second}})
 		require.NoError(t, err)
 		h := lockAll(t, lock.Multi(b.Mutex("a"), other.Mutex("a")))
-		settle(time.Hour)
+		settle(time.Minute)
 		assert.True(t, h.Valid())
 		assert.Equal(t, 1, mem.Len())
 		inside, stop := h.Context(ctx)

@@ -1,3 +1,5 @@
+// This file is about Mutex.
+
 package lock
 
 import (
@@ -18,14 +20,11 @@ type Locker interface {
 }
 
 // Mutex is a lock with one holder at a time. It has no state: all Mutexes of one key, in any
-// process, are the same lock. It is not reentrant: Lock and TryLock return ErrHeldByContext if
-// ctx comes from the context of a handle that holds the lock; see [Held.Context]. Such a ctx
-// ends when that handle is unlocked, so Lock could never succeed. Use a [Reentrant] instead.
+// process, are the same lock. Its methods are safe for concurrent use.
 //
-// A task that outlives the holder waits for it with [context.WithoutCancel] of that ctx, or
-// with a context that does not come from it.
-//
-// Its methods are safe for concurrent use.
+// It is not reentrant: Lock and TryLock return ErrHeldByContext if ctx comes from [Held.Context]
+// of a handle that holds the lock, because such a ctx ends when that handle is unlocked. Use a
+// [Reentrant], or context.WithoutCancel for a task that outlives the holder.
 type Mutex struct {
 	client *Client
 	key    string
@@ -41,19 +40,19 @@ func (c *Client) Mutex(key string) *Mutex {
 
 // Lock waits until it has the lock, ctx ends or the client is closed. A store that is a
 // driver.Waiter hands the lock over to waiters in the order of their calls. Goroutines of one
-// client queue in the client first, and only the first of them has a place in the store's
-// queue. Other stores are asked again and again, at intervals of Options.Backoff, by the first
-// goroutine of that queue.
+// client queue in the client first, and only the first of them has a place in the store's queue.
+// Other stores are asked again and again, at intervals of Options.Backoff, by the first goroutine
+// of that queue.
 //
-// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once
-// it is queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s).
-// The error goes to all goroutines of this client that wait for the key.
+// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once it
+// is queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s). The
+// error goes to all goroutines of this client that wait for the key.
 //
-// Lock notices at once that ctx has ended. Then the error matches ctx's cause, and either
-// ErrNotAcquired or ErrUnavailable, which has the rule. The cause may be any error: if the
-// error matches one of these two and ErrClosed, it is not this client that is closed.
-// Other errors are ErrHeldByContext, ErrTooMany, ErrBadKey, ErrBadTTL and other errors of
-// the [Terms], ErrWrongType, ErrClosed, and those of a timer engine that is full or closed.
+// Lock notices at once that ctx has ended. Then the error matches ctx's cause, which may be any
+// error, and either ErrNotAcquired or ErrUnavailable, which has the rule. If it matches ErrClosed
+// beside one of these, this client is not closed. Other errors are ErrHeldByContext, ErrTooMany,
+// ErrBadKey, ErrBadTTL and other errors of the Terms, ErrWrongType, ErrClosed, and those of a
+// timer engine that is full or closed.
 //
 // A Lock that fails leaves nothing behind: its place in a queue, and a lock that the store may
 // have granted without an answer, are released in the background, or end with their TTL.
@@ -61,10 +60,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, true, nil)
 }
 
-// TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a
-// *HeldError, which matches ErrNotAcquired. The other errors are those of Lock. A Lock whose
-// ctx has ended leaves the queue in the background, so it may block TryLock for about one
-// more round trip to the store.
+// TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a *HeldError,
+// which matches ErrNotAcquired. The other errors are those of Lock. A Lock whose ctx has ended
+// may block TryLock for about one more round trip to the store.
 func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, false, nil)
 }

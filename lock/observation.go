@@ -1,3 +1,5 @@
+// This file is about what the hooks are told of one call and the lock that it got.
+
 package lock
 
 import (
@@ -185,21 +187,6 @@ func (o *observation) downgraded(ctx context.Context, reader *Held, err error) {
 	}()
 	o.ended(ctx, err, err)
 	returned = true
-}
-
-// releaseObserved is release, and reports the end of the lock.
-func (s *heldLease) releaseObserved(ctx context.Context, keep bool) error {
-	if !s.observed.detach() {
-		return s.release(ctx, keep)
-	}
-	ctx = s.observed.releasing(ctx, func() { _ = s.release(ctx, keep) })
-	err := s.release(ctx, keep)
-	reported := err
-	if err != nil {
-		reported = failed("unlock", s.key(), err)
-	}
-	s.observed.ended(ctx, s.state(), reported)
-	return err
 }
 
 // observe returns the observation of a call of a Multi.

@@ -1,9 +1,12 @@
+// This file is about Options and Terms, with their defaults and bounds.
+
 package lock
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -15,50 +18,44 @@ import (
 
 // Terms are the conditions of a lease.
 type Terms struct {
-	// TTL is how long the store keeps the lock without hearing from its holder: the
-	// longest time that others wait after a crash. By default a lease is renewed after
-	// each third of its TTL. The default is 30 s. The TTL must be between MinTTL and
-	// MaxTTL and is truncated to milliseconds.
+	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
+	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
+	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
+	// milliseconds.
 	//
-	// With may refuse a TTL that is far below Options.TTL: the client's own timer ticks
-	// at 1/3000 of Options.TTL (1 to 10 ms), and the safety margin grows with the tick.
-	// Set Options.TTL to the shortest TTL that you use, or bring a finer engine.
+	// With may refuse a TTL far below Options.TTL, because the client's own timer ticks at 1/3000
+	// of that. Set Options.TTL to the shortest TTL that you use, or bring a finer engine.
 	TTL time.Duration
 
-	// MaxHold bounds how long a lock may be held, counted from the request that got it, or
-	// from when Lock had it after waiting. After MaxHold the holder is told that it lost
-	// the lock, and renewals stop. Others get the lock when the holder calls Unlock, at the
-	// latest one TTL later. The default is NoMaxHold; otherwise it must be at least MinTTL.
-	// MaxHold and Fixed exclude each other.
+	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
+	// when Lock had it after waiting. After MaxHold the holder is told that it lost the lock, and
+	// renewals stop. Others get the lock when the holder calls Unlock, at the latest one TTL
+	// later. The default is NoMaxHold; otherwise it must be at least MinTTL. MaxHold and Fixed
+	// exclude each other.
 	MaxHold time.Duration
 
 	// MinHold keeps the lock taken for at least so long from the arrival of the store's answer
-	// that granted it, shortly before Lock or TryLock returns. A hook that blocks, and the
-	// other locks of a Multi, lie in between: each lock of a Multi counts from its own answer. If
-	// Unlock, or Close of the client, releases it earlier, it stays taken by nobody for the rest:
-	// nobody can acquire it, waiters keep their places, and Info.FreeIn shows the rest. So a job
-	// that several replicas start at about the same time runs once per period, even if it ends
-	// before the clock of the last replica starts it.
+	// that granted it, so that a job that several replicas start runs once per period. Each lock
+	// of a Multi counts from its own answer. If Unlock, or Close of the client, releases it
+	// earlier, it stays taken by nobody for the rest: nobody can acquire it, waiters keep their
+	// places, and Info.FreeIn shows the rest. MinHold counts on the monotonic clock of the
+	// holder, and the rest after the release on the clock of the store; see also [Client.Resume].
 	//
-	// MinHold counts on the monotonic clock of the holder, and the rest after the release on the
-	// clock of the store. Of a lock that another process resumes, Export passes on what is left;
-	// see [Client.Resume].
+	// MinHold does not delay others after a failure: the lock is free after one TTL if the holder
+	// crashes, and at once when the holder unlocks a lock that it has lost, except if MaxHold or
+	// Fixed has ended it. ForceRelease ends the rest. A Multi that is not acquired gives back at
+	// once what it has acquired.
 	//
-	// MinHold does not delay others after a failure: the lock is free after one TTL if the
-	// holder crashes, and at once when the holder unlocks a lock that it has lost, except
-	// if MaxHold or Fixed has ended it. ForceRelease ends the rest. A Multi that is not acquired
-	// gives back what it has acquired at once.
-	//
-	// MinHold may be longer than the TTL and than MaxHold. The default is NoMinHold; otherwise
-	// it must be at most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that
-	// is a driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported.
+	// MinHold may be longer than the TTL and than MaxHold. The default is NoMinHold; otherwise it
+	// must be at most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that is a
+	// driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
 
-	// Metadata is shown by Inspect while the lock is held: a host, a process, a reason. Any
-	// bytes, at most MaxMetadataLen. It is not secret and has no other effect.
+	// Metadata is shown by Inspect while the lock is held. Any bytes, at most MaxMetadataLen. It
+	// is not secret and has no other effect.
 	Metadata string
 }
 
@@ -67,13 +64,12 @@ type Options struct {
 	Terms // of all locks, except those of Client.With
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
-	// heapqueue.Scheduler. The client does not close it. Close it after the client,
-	// because closing it ends every lock with ErrClosed.
+	// heapqueue.Scheduler. The client does not close it. Close it after the client, because
+	// closing it ends every lock with ErrClosed.
 	//
-	// The engine must fire on time: a task of yours that blocks it delays renewals and
-	// the notice of a loss, and locks are lost if it blocks for too long. The engine must be
-	// late by less than Renewal.Margin. Give a client an engine of its own unless all your
-	// tasks return at once.
+	// A task of yours that blocks the engine delays renewals and the notice of a loss. The engine
+	// must be late by less than Renewal.Margin. Give a client an engine of its own unless all
+	// your tasks return at once.
 	//
 	// The default is a wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
@@ -85,31 +81,27 @@ type Options struct {
 	// Hooks are called when a lock is acquired, refused, released or lost. Default: none.
 	Hooks *Hooks
 
-	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after
-	// the n-th try, from 0, that found the lock taken; 0 or less means no pause. If the
-	// lease in the way ends before the pause is over, the next try is made at that moment.
-	// Backoff must be safe for concurrent use; [ConstantBackoff] and [ExponentialBackoff]
-	// make one. The default is a random time that grows from 5 to 250 ms.
+	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after the
+	// n-th try, from 0, that found the lock taken; 0 or less means no pause. If the lease in the
+	// way ends before the pause is over, the next try is made at that moment. Backoff must be
+	// safe for concurrent use. The default is a random time that grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
 	// MaxWaiters bounds the calls of Lock, of all keys, that have no lock yet. Further
 	// calls return ErrTooMany at once, without asking the store. The default is 10,000.
 	MaxWaiters int
 
-	// WarnAfter is how long a Lock may take before the Logger gets a warning, which names
-	// the key and, if the store can tell, the holder. It is rounded up to seconds. The
-	// default is 30 s. A negative value turns the warning off. A Campaign of an Election
-	// never causes one.
+	// WarnAfter is how long a Lock may take before the Logger gets a warning, which names the key
+	// and, if the store can tell, the holder. It is rounded up to seconds. The default is 30 s. A
+	// negative value turns the warning off. A Campaign never causes one.
 	WarnAfter time.Duration
 
-	// Logger receives warnings about losses, clock steps, handles and clients that were
-	// dropped, long waits, and locks that could not be released. Losses and clock steps go
-	// to Renewal.Logger instead if it is set. Regular service logs nothing. Owners are never
-	// logged. Nil means slog.Default() at the time of each record; use
-	// slog.New(slog.DiscardHandler) for silence. No message comes more than 100 times per
-	// minute. No call and no renewal waits for the Logger: a goroutine writes the records, which
-	// may come after the call that caused them. Stats.Renewal.DroppedLogs counts those that did
-	// not fit into its queue.
+	// Logger receives warnings about losses, clock steps, handles and clients that were dropped,
+	// long waits, and locks that could not be released. Losses and clock steps go to
+	// Renewal.Logger instead if it is set. Regular service logs nothing, and owners are never
+	// logged. Nil means slog.Default() at the time of each record. No message comes more than 100
+	// times per minute. No call and no renewal waits for the Logger: a goroutine writes the
+	// records. Stats.Renewal.DroppedLogs counts the records that did not fit into its queue.
 	Logger *slog.Logger
 }
 
@@ -266,3 +258,26 @@ func checkTTL(field string, ttl time.Duration) error {
 	}
 	return nil
 }
+
+// ConstantBackoff returns an Options.Backoff that is always d. Many clients with it collide again
+// and again.
+func ConstantBackoff(d time.Duration) func(n int) time.Duration {
+	return func(int) time.Duration { return d }
+}
+
+// ExponentialBackoff returns an Options.Backoff that doubles from first to most: after try n,
+// counted from 0, it is first·2ⁿ, at most most. The upper half of that is random. A first below a
+// millisecond counts as one millisecond, and a most below first counts as first.
+func ExponentialBackoff(first, most time.Duration) func(n int) time.Duration {
+	first = max(first, time.Millisecond)
+	return func(n int) time.Duration {
+		d := first
+		for ; n > 0 && d < most; n-- {
+			d += min(d, most-d) // cannot overflow
+		}
+		return d/2 + rand.N(d-d/2)
+	}
+}
+
+// defaultBackoff is the default of Options.Backoff, and the backoff of a Multi.
+var defaultBackoff = ExponentialBackoff(10*time.Millisecond, 250*time.Millisecond)

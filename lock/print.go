@@ -1,3 +1,5 @@
+// This file is about how the types of this package are printed, logged and marshalled.
+
 package lock
 
 import (

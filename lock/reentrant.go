@@ -1,3 +1,5 @@
+// This file is about Reentrant, and the ownership that a context carries.
+
 package lock
 
 import (
@@ -9,33 +11,23 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Reentrant is a lock that its holder can lock again. The context identifies the holder,
-// not the goroutine. [Held.Context] and [Do] create a context that carries the ownership.
-// Lock and TryLock with this context, or one derived from it, enter the lock again without
-// IO. Any other context competes for the lock, as with a Mutex.
+// Reentrant is a lock that its holder can lock again. The context identifies the holder, not the
+// goroutine. Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
+// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex].
 //
-//	lock.Do(ctx, client.Reentrant("k"), func(ctx context.Context, held *lock.Held) error {
-//		return lock.Do(ctx, client.Reentrant("k"), work) // the same lock, entered again
-//	})
+// All goroutines that have the context hold the lock together. The ownership is valid for one key
+// and one [Client], including the clients that With derives from it, whichever kind of lock
+// acquired it.
 //
-// All goroutines that have the context hold the lock together. The ownership is valid for
-// one key and one Client, including the clients that With derives from it. It does not
-// matter whether a Reentrant, a Mutex or a Multi acquired the lock. Mutex.Lock with such
-// a context returns ErrHeldByContext, because it would wait for its own holder.
+// Each Lock returns a separate handle, and each handle must be unlocked once, in any order. The
+// store sees one acquire, and one release when the last handle is unlocked. Err and Valid are
+// those of the handle. Its Done and its contexts end with the handle; those of the first handle
+// end with the lock. All handles have the same token and the same lease, with the terms of the
+// first Lock. Entering the lock again neither shortens nor extends the lease.
 //
-// Each Lock returns a separate handle, and each handle must be unlocked once, in any
-// order. The store sees one acquire, and one release when the last handle is unlocked.
-// Err and Valid are those of the handle. Its Done and its contexts end with the handle;
-// those of the first handle end with the lock, even if other handles are unlocked later.
-// All handles have the same token and the same lease, with the terms of the first Lock.
-// Entering the lock again neither shortens nor extends the lease.
-//
-// Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering
-// through a handle that was unlocked returns ErrNotHeld. The lock is never acquired anew
-// instead.
-//
-// A Reentrant has no state, excludes Mutexes of the same key, and is safe for concurrent
-// use.
+// Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering through a
+// handle that was unlocked returns ErrNotHeld; the lock is not acquired anew. A Reentrant has no
+// state, excludes Mutexes of the same key, and is safe for concurrent use.
 type Reentrant struct {
 	client *Client
 	key    string
@@ -49,18 +41,13 @@ func (c *Client) Reentrant(key string) *Reentrant {
 	return &Reentrant{client: c, key: key}
 }
 
-// Lock enters the lock again if ctx carries its ownership. Otherwise it waits until it has
-// the lock, ctx ends, or the client is closed.
-//
-// Errors are those of [Mutex.Lock]. Entering again may also return ErrLost, ErrNotHeld or
-// ErrClosed, which is the Err of the handle that created ctx.
+// Lock enters the lock again if ctx carries its ownership; the error is then ErrLost, ErrNotHeld
+// or ErrClosed if the handle that created ctx has ended. Otherwise it is [Mutex.Lock].
 func (r *Reentrant) Lock(ctx context.Context) (*Held, error) {
 	return r.acquire(ctx, true, nil)
 }
 
-// TryLock enters the lock again if ctx carries its ownership. Otherwise it acquires the
-// lock if nobody holds it or waits for it. If it is taken, the error is a *HeldError,
-// which matches ErrNotAcquired. Other errors are those of Lock.
+// TryLock enters the lock again like Lock, or is [Mutex.TryLock].
 func (r *Reentrant) TryLock(ctx context.Context) (*Held, error) {
 	return r.acquire(ctx, false, nil)
 }

@@ -1,3 +1,5 @@
+// This file is about Renew, which renews a lock now, also with another TTL.
+
 package lock
 
 import (
@@ -11,25 +13,22 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew renews the lock now, in addition to the renewals in the background. The lease has
-// the given TTL from now on, in all later renewals too; 0 means the TTL that it has. Renew
-// is how a lock with [Terms].Fixed is extended: it then ends one TTL from now.
+// Renew renews the lock now, in addition to the renewals in the background. The lease has the
+// given TTL from now on, in all later renewals too; 0 means the TTL that it has. A lock with
+// [Terms].Fixed then ends one TTL from now.
 //
 // Renew returns nil if the store has confirmed that the lock is still held. The deadline then
-// counts from the sending of this request. A longer TTL gives the holder more time when the
-// store cannot be reached, and lets others wait longer after a crash. With a shorter TTL no
-// time is lost that the store has confirmed before: the deadline never moves back, and others
-// wait for the longer lease to end if the holder crashes before. Renew does not move the
-// end of MaxHold.
+// counts from the sending of this request. It never moves back: with a shorter TTL, time that the
+// store has confirmed before is not lost. Renew does not move the end of MaxHold.
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended,
 // ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL if the TTL is
-// refused, before any IO. After any other error the lock is held as before, and renewed in
-// the background: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store
-// is tolerated, and Renew returns at the deadline of the lease at the latest.
+// refused, before any IO. After any other error the lock is held as before, and renewed in the
+// background: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the
+// store is tolerated, and Renew returns at the deadline of the lease at the latest.
 //
-// All handles of a reentrant lock or [Batch] share one lease, so Renew of one handle renews
-// all of them. Renew of a [Multi] renews its locks at the same time, and returns all errors.
+// All handles of a reentrant lock or [Batch] share one lease. Renew of a [Multi] renews its locks
+// at the same time, and returns all errors.
 func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !h.ok():
@@ -62,8 +61,8 @@ func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
 		return nil
 	}
 	var denied *renewal.LostError
-	if errors.As(err, &denied) && denied.Reason == renewal.NotOwned {
-		s.entry.Lost(denied.Err)
+	if errors.As(err, &denied) && denied.Reason == renewal.ReasonNotOwned {
+		s.entry.ReportLost(denied.Err)
 	}
 	return failed("renew", lease.Key, cmp.Or(s.state(), s.client.reveal(ctx, err)))
 }
@@ -97,8 +96,8 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 		s.client.health.record(failure, sent, false)
 		err = cmp.Or(failure, err)
 		switch {
-		case out[0] == renewal.Lost:
-			return &renewal.LostError{Reason: renewal.NotOwned, Err: failure}
+		case out[0].IsLost():
+			return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: failure}
 		case out[0] == renewal.Renewed:
 			return s.confirm(lease.TTL, sent)
 		case ctx.Err() != nil:

@@ -138,7 +138,7 @@ func TestRenewFindsALoss(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrLost)
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		<-h.Done()
 		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
 	})

@@ -1,3 +1,5 @@
+// This file is about Resume, which makes a handle of an exported lease.
+
 package lock
 
 import (
@@ -12,38 +14,31 @@ import (
 )
 
 // Resume returns a handle of the lease that [Held.Export] has exported, in this or another
-// process. It renews the lease once. If the store says that the lease is held, the handle is
-// like one that Lock has returned: it is renewed, its deadline counts from the sending of that
-// request, and its contexts carry the ownership. Token, mode, members and metadata are those
-// of the lease. The [Terms] of this client count from now on: a longer TTL extends the lease, a
-// shorter one takes nothing away, and MaxHold and Fixed count from Resume.
+// process. It renews the lease once. If the store says that the lease is held, the handle is like
+// one that Lock has returned; its deadline counts from the sending of that request. Token, mode,
+// members and metadata are those of the lease. The Terms of this client count from now on: a
+// longer TTL extends the lease, a shorter one takes nothing away, and MaxHold and Fixed count
+// from Resume. MinHold is the longer one of this client's and what was left of the exporter's at
+// Export. It counts on the monotonic clock of this process from the answer to Resume.
 //
-// The MinHold of the handle is the longer one of what was left of the exporter's at Export, and
-// that of this client. It counts on the monotonic clock of this process from the arrival of the
-// answer to Resume. No clocks of two processes are compared, so a clock that is wrong frees the
-// lock neither too early nor too late; the time between Export and Resume does not count.
+// If the exporter has kept its handle, both processes hold the lock, and only they know that. The
+// first Unlock releases it for both. The next renewal tells the other one, by default within a
+// third of its TTL. Until then only the fencing token tells it from the next holder. So let one
+// process call [Held.Detach] once the other one has resumed the lease. While two processes have
+// the lease, neither may call [RWMutex.Downgrade].
 //
-// If the exporter has kept its handle, both processes hold the lock, and only they know that.
-// The first Unlock releases it for both. The other one is told by its next renewal, by default
-// within a third of its TTL, and until then believes that it holds the lock: as after
-// [Client.ForceRelease], only the fencing token tells them from the next holder. So let one
-// process call [Held.Detach] once the other one has resumed the lease. While two processes
-// have the lease, neither may call [RWMutex.Downgrade].
+// A store that asks replicas to confirm a lock asks them to confirm the renewal, too. If more are
+// required than have confirmed, the error is ErrUnavailable. The lock is not released then: it
+// belongs to the exporter. Resume can be called again.
 //
-// A store that asks replicas to confirm a lock asks them to confirm the renewal, too, and
-// [Held.Replicas] tells how many have. If more are required, the error is ErrUnavailable. The lock
-// is not released then: it belongs to the exporter, who may still hold it. Resume can be called
-// again.
-//
-// The error is ErrNotHeld if the store says that the lease is not held any more, or never was
-// in this store; it was released, lost, or taken away, or its writer has become a reader since
-// Export. It is ErrBadExport for a string that was
-// cut off or changed, before any IO; ErrUnavailable if the store gave no answer, of which one
-// failure is tolerated; ErrClosed; the cause of ctx if that ended; and errors.ErrUnsupported if
-// the store cannot resume leases, or if this client has a MinHold and the lease is of a kind that
-// cannot have one. After an error the lease is as it was, or renewed once
-// more. Resume returns at the latest after one TTL for each of its two requests. No error shows
-// the string, which is a secret.
+// The error is ErrNotHeld if the store says that the lease is not held any more, never was in
+// this store, or that its writer has become a reader since Export. It is ErrBadExport for a
+// string that was cut off or changed, before any IO; ErrUnavailable if the store gave no answer,
+// of which one failure is tolerated; ErrClosed; the cause of ctx if that ended; and
+// errors.ErrUnsupported if the store cannot resume leases, or if this client has a MinHold and
+// the lease is of a kind that cannot have one. After an error the lease is as it was, or renewed
+// once more. Resume returns at the latest after one TTL for each of its two requests. No error
+// shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroClient
@@ -146,10 +141,10 @@ func (c *Client) askResume(ctx context.Context, lease driver.Lease) (driver.Leas
 	}
 	var out [1]renewal.Outcome
 	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])
-	switch out[0] {
-	case renewal.Lost:
+	switch {
+	case out[0].IsLost():
 		return lease, ErrNotHeld
-	case renewal.Renewed:
+	case out[0] == renewal.Renewed:
 		return lease, nil
 	}
 	return lease, cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))

@@ -1,3 +1,5 @@
+// This file is about RWMutex, and writers that become readers.
+
 package lock
 
 import (
@@ -12,27 +14,22 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// RWMutex is a lock that any number of readers or a single writer can hold. Lock and
-// TryLock, the methods of a [Locker], are for writing; RLock and TryRLock are for reading.
+// RWMutex is a lock that any number of readers or a single writer can hold. Lock and TryLock are
+// for writing; RLock and TryRLock are for reading. It has no state: all of one key, in any
+// process, are the same lock. Its methods are safe for concurrent use.
 //
-// Each reader has its own lease, which is renewed, lost and released independently. A
-// crashed reader blocks a writer for one TTL at most, however many readers come and go.
+// Each reader has its own lease, which is renewed, lost and released independently. A crashed
+// reader blocks a writer for one TTL at most.
 //
-// Waiters are served in order. A reader that arrives after a waiting writer waits behind
-// it, so writers do not starve. Consecutive readers get the lock together. TryLock and
-// TryRLock do not overtake waiters. Within a client, one writer asks the store at a time,
-// or up to 64 readers with no writer before them.
+// Waiters are served in order. A reader that arrives after a waiting writer waits behind it.
+// Consecutive readers get the lock together. TryLock and TryRLock do not overtake waiters. Within
+// a client, one writer asks the store at a time, or up to 64 readers with no writer before them.
 //
-// Downgrade turns a writer into a reader, with no other writer in between. A reader cannot
-// become a writer, because two readers that tried would deadlock: unlock, lock, and read
-// the data again. An RWMutex is not reentrant. A second RLock of a reader waits behind a writer
-// that waits for the first. With the context of a handle, a writer that would wait for that
-// handle, and a reader that would wait for that writer, get ErrHeldByContext at once; see
-// [Mutex]. While the key is held for reading or writing, a
-// [Reentrant] or [Mutex] of the same key gets ErrWrongType, and vice versa.
-//
-// An RWMutex has no state: all of one key, in any process, are the same lock. Its methods
-// are safe for concurrent use.
+// A reader cannot become a writer. An RWMutex is not reentrant: a second RLock of a reader waits
+// behind a writer that waits for the first. With the context of a handle, a writer that would
+// wait for that handle, and a reader that would wait for that writer, get ErrHeldByContext at
+// once; see [Mutex]. While the key is held for reading or writing, a Reentrant or Mutex of the
+// same key gets ErrWrongType, and vice versa.
 type RWMutex struct {
 	client *Client
 	key    string
@@ -46,12 +43,12 @@ func (c *Client) RWMutex(key string) *RWMutex {
 	return &RWMutex{client: c, key: key}
 }
 
-// Lock waits until it has the lock for writing. Errors are those of [Mutex.Lock], and
-// errors.ErrUnsupported if the store does not support readers and writers.
+// Lock is [Mutex.Lock] for writing. The error may also be errors.ErrUnsupported if the store does
+// not support readers and writers.
 func (m *RWMutex) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, true, nil) }
 
-// TryLock acquires the lock for writing if nobody holds it or waits for it. If it is taken,
-// the error is a *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+// TryLock acquires the lock for writing if nobody holds it or waits for it. Otherwise the error
+// is a *HeldError. Other errors are those of Lock.
 func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, false, nil)
 }
@@ -108,21 +105,19 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 	return (*RWMutex)(r).acquireRead(ctx, wait, o)
 }
 
-// Downgrade turns the writer with the given handle into a reader, without another writer
-// in between, and returns the handle of the reader, with the same token. Waiting readers
-// before the next writer get the lock with it.
+// Downgrade turns the writer with the given handle into a reader, without another writer in
+// between, and returns the handle of the reader, with the same token. Waiting readers before the
+// next writer get the lock with it.
 //
-// The handle of the writer ends when Downgrade asks the store, as by Unlock: its Done is
-// closed, its contexts end, and its Err is ErrNotHeld. From then on there may be other
-// readers, whether or not an answer arrives. The lease is renewed without interruption.
-// The end of a Fixed lease does not move.
+// The handle of the writer ends when Downgrade asks the store, as by Unlock. From then on there
+// may be other readers, whether or not an answer arrives. The lease is renewed without
+// interruption. The end of a Fixed lease does not move.
 //
-// If Downgrade fails after that, nothing is held, and the lock is released in the
-// background. The error matches ErrLost if the lock was lost before, and
-// ErrUnavailable if the store gave no answer, for example before ctx ended. One failure to
-// reach the store is tolerated. Downgrade is refused, and the
-// writer's handle stays as it was, if the handle is not that of a writer of this lock and
-// client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the timer engine is
+// If Downgrade fails after that, nothing is held, and the lock is released in the background. The
+// error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no
+// answer, for example before ctx ended. One failure to reach the store is tolerated. Downgrade is
+// refused, and the writer's handle stays as it was, if the handle is not that of a writer of this
+// lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the timer engine is
 // full, because Downgrade briefly needs one more timer. It is always correct to unlock the
 // writer's handle after an error.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
@@ -222,13 +217,13 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 			entry = next
 		}
 	}
-	if err == nil && entry.Renewed(sent, time.Time{}) { // the end of a Fixed lease does not move
+	if err == nil && entry.ReportRenewed(sent, time.Time{}) { // the end of a Fixed lease does not move
 		return newHeld(c, entry), reports, nil
 	}
 	if ended := newHeld(c, entry).Err(); ended != nil {
 		err = ended
 	} else if lost, ok := errors.AsType[*renewal.LostError](err); ok {
-		entry.Lost(lost.Err) // counts it
+		entry.ReportLost(lost.Err) // counts it
 	}
 	return nil, reports, c.verdict(caller, err, false)
 }
@@ -242,13 +237,13 @@ func (c *core) requestDowngrade(ctx context.Context, lease driver.Lease) (sent t
 		got, err = c.store.Acquire(ctx, lease.Request)
 		switch {
 		case err == nil && got.Token != lease.Token: // a new grant, which does not count
-			return sent, unanswered, &renewal.LostError{Reason: renewal.NotOwned}
+			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned}
 		case err == nil && got.Sent.IsZero():
 			return sent, unanswered, nil
 		case err == nil:
 			return got.Sent, unanswered, nil
 		case errors.As(err, new(*HeldError)):
-			return sent, unanswered, &renewal.LostError{Reason: renewal.NotOwned, Err: err}
+			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
 		case ctx.Err() == nil && storekit.IsPermanent(err):
 			return sent, unanswered, err
 		}

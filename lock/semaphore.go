@@ -1,3 +1,5 @@
+// This file is about Semaphore.
+
 package lock
 
 import (
@@ -8,24 +10,20 @@ import (
 )
 
 // Semaphore is a lock of n permits. Each holder has one of them, or several; see
-// [Semaphore.WithPermits].
+// [Semaphore.WithPermits]. It has no state: all of one key, in any process, are the same
+// semaphore. Its methods are safe for concurrent use. It is not reentrant.
 //
 // Each holder has a lease of its own. The permits of a crashed holder are free after one TTL.
-// Waiters are served in order, and TryLock does not overtake them. Within a client, up to
-// 64 callers ask the store at a time, and their requests may arrive in any order.
+// Waiters are served in order, and TryLock does not overtake them. Within a client, up to 64
+// callers ask the store at a time, and their requests may arrive in any order.
 //
-// Each request is judged by its own n: it is granted if n permits suffice for it and all
-// holders. Clients with different n may share a key, for example while a limit is changed.
-// Then up to the larger number of permits may be held, and a request with the smaller n blocks
-// those queued behind it until it fits.
+// Each request is judged by its own n: it is granted if n permits suffice for it and all holders.
+// If clients with different n share a key, up to the larger number of permits may be held, and a
+// request with the smaller n blocks those queued behind it until it fits.
 //
 // Two callers that acquire several permits one by one may deadlock; WithPermits acquires them
-// together. Fencing tokens rise with each grant. A resource that refuses lower tokens
-// therefore accepts only the latest of the concurrent holders. A Semaphore is not
-// reentrant.
-//
-// A Semaphore has no state: all of one key, in any process, are the same semaphore. Its
-// methods are safe for concurrent use.
+// together. Fencing tokens rise with each grant, so a resource that refuses lower tokens accepts
+// only the latest of the concurrent holders.
 type Semaphore struct {
 	client *Client
 	key    string
@@ -36,8 +34,7 @@ type Semaphore struct {
 var _ Locker = (*Semaphore)(nil)
 
 // Semaphore returns the semaphore with the given key and a limit of 1 to MaxPermits; see
-// [Client.Mutex] for valid keys. If the limit is out of range, Lock returns an error
-// without IO.
+// [Client.Mutex] for valid keys. Any other limit is the error of Lock, without IO.
 func (c *Client) Semaphore(key string, n int) *Semaphore {
 	s := &Semaphore{client: c, key: key, extra: &driver.Attrs{Limit: n}}
 	if n < 1 || n > MaxPermits {
@@ -46,12 +43,10 @@ func (c *Client) Semaphore(key string, n int) *Semaphore {
 	return s
 }
 
-// WithPermits returns a semaphore whose Lock and TryLock acquire n permits together, all or
-// none, as one lease: they are renewed, lost and released together. If n is below 1 or above
-// the limit, Lock returns an error without IO.
-//
-// A waiter for many permits is not overtaken by others that want fewer. Permits that become
-// free stay free until there are enough for the first waiter.
+// WithPermits returns a semaphore whose Lock and TryLock acquire n permits together, all or none,
+// as one lease. If n is below 1 or above the limit, Lock returns an error without IO. Others that
+// want fewer permits do not overtake a waiter: permits that become free stay free until there are
+// enough for it.
 func (s *Semaphore) WithPermits(n int) *Semaphore {
 	if s == nil {
 		return nil
@@ -66,12 +61,12 @@ func (s *Semaphore) WithPermits(n int) *Semaphore {
 	return &wanted
 }
 
-// Lock waits until it has a permit. Errors are those of [Mutex.Lock], and
-// errors.ErrUnsupported if the store does not support permits.
+// Lock is [Mutex.Lock] for a permit. The error may also be errors.ErrUnsupported if the store
+// does not support permits.
 func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(ctx, true, nil) }
 
 // TryLock acquires a permit if one is free and there are no waiters. Otherwise the error is a
-// *HeldError, which matches ErrNotAcquired. Other errors are those of Lock.
+// *HeldError. Other errors are those of Lock.
 func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false, nil) }
 
 // Key returns the key.

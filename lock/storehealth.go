@@ -1,3 +1,5 @@
+// This file is about the outages of a store, each logged once.
+
 package lock
 
 import (
@@ -11,7 +13,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -47,10 +48,8 @@ type storeHealth struct {
 // that the store has answered the call, although the call failed.
 func (h *storeHealth) record(err error, began time.Time, queued bool) {
 	switch {
-	case err == nil || errors.Is(err, ErrNotHeld):
-		h.answered()
 	case errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported):
-	case storekit.IsPermanent(err):
+	case err == nil || isAnswer(err):
 		h.answered()
 	case isEnd(err) || errors.Is(err, context.Canceled):
 		if !queued && time.Since(began) >= abandonedAfter && !errors.Is(err, errClientClosing) {
@@ -97,6 +96,13 @@ func (h *storeHealth) failure(err error) {
 	}
 }
 
+// noteEvent logs an event of the store that users must know.
+func (h *storeHealth) noteEvent(e renewal.Event) {
+	if e.Kind == renewal.EventNoMessages { // once for each store
+		h.logger.Warn("lock: the store sends no messages, so waiters poll", h.name(), slog.String("error", e.Detail))
+	}
+}
+
 // name returns the addresses of the store, as far as they are known.
 func (h *storeHealth) name() slog.Attr {
 	a, ok := h.store.(driver.Addresser)
@@ -112,45 +118,4 @@ func (h *storeHealth) name() slog.Attr {
 		shown = append(shown, "...")
 	}
 	return slog.Any("addresses", shown)
-}
-
-// renewer is the store as the watchdog sees it. It records the outcomes of renewals.
-type renewer struct {
-	store  driver.Store
-	health *storeHealth
-}
-
-// Renew implements renewal.Renewer.
-func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	began := time.Now()
-	err := r.store.Renew(ctx, batch, out)
-	r.health.record(err, began, false)
-	return err
-}
-
-// RenewExplained implements renewal.Explainer, without a reason if the store has none.
-func (r renewer) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	explainer, ok := r.store.(renewal.Explainer[driver.Lease])
-	if !ok {
-		return r.Renew(ctx, batch, out)
-	}
-	began := time.Now()
-	err := explainer.RenewExplained(ctx, batch, out, why)
-	r.health.record(err, began, false)
-	return err
-}
-
-// lanedRenewer is a renewer of a store with lanes.
-type lanedRenewer struct {
-	renewer
-	renewal.Laner[driver.Lease]
-}
-
-// newRenewer returns the store as a renewer.
-func newRenewer(store driver.Store, health *storeHealth) renewal.Renewer[driver.Lease] {
-	r := renewer{store, health}
-	if laner, ok := store.(renewal.Laner[driver.Lease]); ok {
-		return lanedRenewer{r, laner}
-	}
-	return r
 }

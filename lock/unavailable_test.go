@@ -148,10 +148,10 @@ type queueingStore struct {
 	end    func(context.Context) error
 }
 
-func (s *queueingStore) Wait(ctx context.Context, _ driver.Request) (driver.Lease, error) {
+func (s *queueingStore) Wait(ctx context.Context, _ driver.Request, queued func()) (driver.Lease, error) {
 	if s.queued {
-		driver.Queued(ctx)
-		driver.Queued(ctx) // as often as the store likes
+		queued()
+		queued() // as often as the store likes
 	}
 	<-ctx.Done()
 	return driver.Lease{}, s.end(ctx)
@@ -331,9 +331,9 @@ type forgetfulWaiter struct {
 	queued, unanswered bool
 }
 
-func (w forgetfulWaiter) Wait(ctx context.Context, _ driver.Request) (driver.Lease, error) {
+func (w forgetfulWaiter) Wait(ctx context.Context, _ driver.Request, queued func()) (driver.Lease, error) {
 	if w.queued {
-		driver.Queued(ctx)
+		queued()
 	}
 	return driver.Lease{Unanswered: w.unanswered}, driver.ErrNotSent
 }

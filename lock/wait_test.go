@@ -274,8 +274,8 @@ type agedStore struct {
 	age time.Duration
 }
 
-func (s agedStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	l, err := s.Store.Wait(ctx, r)
+func (s agedStore) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	l, err := s.Store.Wait(ctx, r, queued)
 	l.Sent = l.Sent.Add(-s.age)
 	return l, err
 }

@@ -1,3 +1,5 @@
+// This file is about WaitAtMost, a limit for the wait alone.
+
 package lock
 
 import (
@@ -10,15 +12,14 @@ import (
 )
 
 // WaitAtMost returns a lock like l whose Lock waits for at most d. If d is 0, Lock is TryLock.
-// Use it with [Do], whose ctx bounds the wait and the work together:
+// The time bounds Lock only: neither what is done with the lock nor TryLock.
 //
 //	err := lock.Do(ctx, lock.WaitAtMost(client.Mutex("orders"), 2*time.Second), ship)
 //
-// A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable
-// if the store did not answer; it matches no error of package context. The time bounds Lock
-// only: neither what is done with the lock nor TryLock. As a lock of a [Multi], l is waited for
-// at most d at a time; the Multi may wait for it several times. A nil l, and a negative d, are the error
-// of Lock and TryLock.
+// A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable if
+// the store did not answer; it matches no error of package context. As a lock of a [Multi], l is
+// waited for at most d at a time; the Multi may wait for it several times. A nil l, and a
+// negative d, are the error of Lock and TryLock.
 func WaitAtMost(l Locker, d time.Duration) Locker { return limitedWait{l, d} }
 
 // limitedWait is what WaitAtMost returns.

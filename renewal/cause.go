@@ -1,3 +1,5 @@
+// This file is about the cause of a loss, as far as there is evidence.
+
 package renewal
 
 import (
@@ -26,8 +28,8 @@ const (
 	// hangs, or the network drops packets; the evidence does not tell which.
 	CauseNoAnswer
 
-	// CauseServerSlow means that renewals got no answer in time, while the server accepted
-	// connections without answering on them, or answered other renewals slowly.
+	// CauseServerSlow means that renewals got no answer in time, while the server answered
+	// others slowly.
 	CauseServerSlow
 
 	// CauseNetwork means that there was no connection: refused, reset, or not to be opened.
@@ -53,7 +55,9 @@ const (
 	CauseTakenOver
 
 	// CauseFailover means that the lease was gone, or could not be renewed, after another
-	// server process had taken over: a fail-over or a restart that lost data.
+	// server process had taken over: a fail-over or a restart that lost data. If all data were
+	// there and the lock was released by force before the first renewal, the cause is the same,
+	// because the store then answers the same.
 	CauseFailover
 
 	// CauseClockStep means that the wall clock was stepped forward, or the host was
@@ -91,11 +95,11 @@ const slowDivisor = 2
 // says what to do about each cause.
 func (e *LostError) Cause() Cause {
 	switch {
-	case e.Reason == LimitReached:
+	case e.Reason == ReasonLimitReached:
 		return CauseLimit
 	case e.story == nil:
 		return CauseUnknown
-	case e.Reason == NotOwned:
+	case e.Reason == ReasonNotOwned:
 		return e.story.causeOfDenial()
 	default:
 		return e.story.causeOfSilence(e.Err)
@@ -107,9 +111,9 @@ func (s *lossRecord) causeOfDenial() Cause {
 	switch {
 	case s.sees(EventServerChanged):
 		return CauseFailover
-	case s.denial == DeniedTaken:
+	case s.answer == LostTaken:
 		return CauseTakenOver
-	case s.denial == DeniedMissing:
+	case s.answer == LostMissing:
 		return CauseKeyMissing
 	}
 	return CauseUnknown
@@ -141,7 +145,7 @@ func (s *lossRecord) causeOfSilence(err error) Cause {
 		return CauseStoreError
 	case s.sees(EventUnreachable) || s.sees(EventDeadConn):
 		return CauseNetwork
-	case s.sees(EventSlow) || s.unanswered():
+	case s.sees(EventSlow):
 		return CauseServerSlow
 	}
 	return CauseNoAnswer

@@ -1,3 +1,5 @@
+// This file is about an instant on two clocks, the monotonic and the wall clock.
+
 package renewal
 
 import (

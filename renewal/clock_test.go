@@ -37,7 +37,7 @@ func TestASuspensionEndsTheLeaseOnResume(t *testing.T) {
 		assert.False(t, entry.Valid(), "the wall clock is past the deadline")
 		advance(time.Second + slack)
 		assert.True(t, closed(done), "Done is closed within a second")
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 		assert.Contains(t, log.String(), "wall clock")
 	})
 }
@@ -95,7 +95,7 @@ func TestAClockStepBackDoesNotHideASuspension(t *testing.T) {
 		assert.Contains(t, log.String(), "by=-10s")
 		stepWall(t, 25*time.Second) // suspended: 35 s since the grant
 		assert.False(t, entry.Valid())
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 	})
 }
 
@@ -138,7 +138,7 @@ func TestAClockStepBackDoesNotUndoASuspension(t *testing.T) {
 		assert.True(t, entry.Valid())
 		advance(1)
 		assert.False(t, entry.Valid(), "the clock of the server ran during the suspension")
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 	})
 }
 
@@ -176,7 +176,7 @@ func TestAClockStepDoesNotRenewALeaseAtItsEnd(t *testing.T) {
 			stepWall(t, step)
 		}
 		advance(time.Minute)
-		assert.Equal(t, renewal.LimitReached, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonLimitReached, reasonOf(t, entry.Err()))
 		assert.Empty(t, s.seen())
 	})
 }

@@ -1,3 +1,5 @@
+// This file is about closing a watchdog.
+
 package renewal
 
 import (
@@ -154,18 +156,8 @@ func (w *Watchdog[L]) keepUnreleased(e *Entry[L]) {
 	}
 	w.engineLogged = true
 	engine := fmt.Sprintf("%T", w.engine)
-	w.reports.call(func() {
+	w.records.call(func() {
 		logging.Condition(w.log, "renewal: timer engine was closed before the watchdog: leases are no longer renewed",
 			slog.String("engine", engine))
 	})
-}
-
-// unlock releases mu and starts the functions of entries that ended while it was held.
-func (w *Watchdog[L]) unlock() {
-	toStart := w.toStart
-	w.toStart = nil
-	w.mu.Unlock()
-	for _, f := range toStart {
-		go f()
-	}
 }

@@ -1,11 +1,17 @@
 // Package renewal keeps leases alive: it renews them before they expire, and it tells the
 // holder in time when a lease can no longer be relied on.
 //
+//	trusted until = sent + 99 % of the TTL − margin
+//
+// sent is the time at which the last confirmed request for the lease was sent. The lease cannot
+// expire on the store before that, whatever happens to the answer, the network or the process. The
+// rest of the package makes this cheap and early: one timer and no goroutine per lease, renewals in batches, a
+// second attempt after a failed one, the holder told at that time even if the store hangs or the
+// engine stands still, and the cause of a loss.
+//
 // A lease is a right that a store grants for a limited time, its TTL, such as a lock. A
-// [Watchdog] holds one [Entry] per lease and renews due leases in batches through a
-// [Renewer]. The holder is told of a loss before the store can grant the lease to
-// another owner, even if the store hangs, fails or is unreachable. The package knows
-// neither locks nor Redis. Package lock is built on it.
+// [Watchdog] holds one [Entry] per lease and renews due leases through a [Renewer]. The package
+// knows neither locks nor Redis. Package lock is built on it.
 //
 //	watchdog, err := renewal.New(engine, store, nil)
 //	...
@@ -21,10 +27,9 @@
 //
 // # Deadlines
 //
-// A lease is trusted until its deadline: the time at which the granting request was sent,
-// plus 99 % of the TTL, minus a margin ([Options.Margin]). The store cannot have begun
-// to count earlier, and the clocks may differ in rate by 1 %. A confirmed renewal moves
-// the deadline in the same way. A lease of 30 s with the default options:
+// The end of trust is the deadline of a lease. The store cannot have begun to count before the
+// request was sent, and the clocks may differ in rate by 1 %. [Options.Margin] is the time to stop
+// the work. A lease of 30 s with the default options:
 //
 //	0 s      10 s      20 s                    29.4 s     29.55 s    29.7 s   30 s
 //	 |        |         |                         |          |          |      |

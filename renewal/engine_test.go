@@ -49,7 +49,7 @@ func TestABlockedEngineDelaysNoNotice(t *testing.T) {
 				sent := s.seen()[len(s.seen())-1].at
 				assert.GreaterOrEqual(t, time.Now(), deadline)
 				assert.Less(t, time.Since(sent), ttl-ttl/100, "the lease can end on a server with a fast clock")
-				assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+				assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 				assert.EqualValues(t, 1, watchdog.Stats().Overdue)
 				advance(time.Millisecond)
 				assert.Contains(t, log.String(), "timer engine is late")
@@ -140,7 +140,7 @@ func TestAnEngineThatLosesItsTimers(t *testing.T) {
 		<-entry.Done()
 		assert.GreaterOrEqual(t, time.Since(sent), watchdog.Validity(ttl))
 		assert.Less(t, time.Since(sent), ttl-ttl/100)
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 	})
 }
 

@@ -1,3 +1,5 @@
+// This file is about an entry: its states and all transitions between them.
+
 package renewal
 
 import (
@@ -50,8 +52,8 @@ type Entry[L any] struct {
 //	due            a worker takes it: startRenewal           renewing   deadline
 //	renewing       Renewed, or a tolerated failure:          waiting    renewal
 //	               applyOutcome
-//	waiting        renewed by another request (Renewed,      waiting    renewal
-//	               Update), or the clocks have moved apart
+//	waiting        renewed by another request:               waiting    renewal
+//	               ReportRenewed, Update, or clocks apart
 //	due, renewing  the same                                  same       deadline
 //	any but ended  the deadline, Lost by any request, too    ended      -
 //	               many failures, Stop, Replace, Close,
@@ -76,7 +78,7 @@ type completion struct {
 	funcs map[*afterFunc]struct{}
 
 	tries  []attempt // the latest renewals that failed in a row
-	denial Denial    // what the store has found instead of the lease
+	answer Outcome   // of the store that has ended the lease
 }
 
 type afterFunc struct{ f func() }
@@ -89,7 +91,7 @@ func (e *Entry[L]) fire(now instant) {
 	switch {
 	case e.state == ended:
 	case now.reached(e.deadline()):
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 	case e.state != waiting:
 		e.arm(now.until(e.deadline()))
 	case now.mono < e.renewAt:
@@ -110,7 +112,7 @@ func (e *Entry[L]) fire(now instant) {
 // passed: such a lease is never sent.
 func (e *Entry[L]) startRenewal(now instant) bool {
 	if now.reached(e.deadline()) {
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 		return false
 	}
 	e.state = renewing
@@ -125,20 +127,20 @@ func (e *Entry[L]) applyOutcome(outcome Outcome, err error, sent instant, validi
 	case e.state != renewing:
 	case now.reached(e.deadline()):
 		e.recordErr(err)
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 	case outcome == Renewed:
 		e.extendDeadline(sent, validity, now)
 		e.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)
-	case outcome == Lost:
+	case outcome.IsLost():
 		e.recordErr(err)
-		e.lose(NotOwned)
+		e.lose(ReasonNotOwned)
 	case e.w.closed: // Close has cancelled the call and is about to end the entry
 	default:
 		e.recordErr(err)
 		e.noteAttempt(sent, now)
 		e.failures++
 		if limit := e.w.opts.Failures; limit > 0 && int(e.failures) >= limit {
-			e.lose(Failed)
+			e.lose(ReasonFailed)
 			return
 		}
 		e.scheduleRenewal(e.retryAt(sent, now), now)
@@ -191,7 +193,7 @@ func (e *Entry[L]) rearm(now instant) {
 	switch {
 	case e.state == ended:
 	case now.reached(e.deadline()):
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 	case e.state == waiting:
 		e.arm(e.timerDelay(now))
 	default:
@@ -243,18 +245,18 @@ func (e *Entry[L]) replace(lease L, ttl time.Duration, now instant) (*Entry[L], 
 // expireIfPast ends the entry if its deadline has passed before its timer has fired.
 func (e *Entry[L]) expireIfPast(now instant) {
 	if e.state != ended && now.reached(e.deadline()) {
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 	}
 }
 
 // lose ends the entry because of a loss.
 func (e *Entry[L]) lose(reason Reason) {
-	if reason == Expired && e.deadline().reached(e.maxDeadline) {
-		reason = LimitReached
+	if reason == ReasonExpired && e.deadline().reached(e.maxDeadline) {
+		reason = ReasonLimitReached
 	}
 	err, now := &e.completion().lost, e.w.clock.now()
 	err.Reason = reason
-	if reason != NotOwned {
+	if reason != ReasonNotOwned {
 		err.Left = now.until(e.deadline()) + e.margin
 	}
 	err.story = e.w.recordLoss(e, reason, now)
@@ -289,6 +291,16 @@ func (e *Entry[L]) finish(err error) {
 		e.w.toStart = append(e.w.toStart, a.f)
 	}
 	end.funcs = nil
+}
+
+// unlock releases mu and starts the functions of entries that ended while it was held.
+func (w *Watchdog[L]) unlock() {
+	toStart := w.toStart
+	w.toStart = nil
+	w.mu.Unlock()
+	for _, f := range toStart {
+		go f()
+	}
 }
 
 // scheduleRenewal sets the timer to a renewal at the given instant. If the deadline comes

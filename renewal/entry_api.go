@@ -1,3 +1,5 @@
+// This file is about the exported methods of an entry.
+
 package renewal
 
 import "time"
@@ -29,19 +31,19 @@ func (e *Entry[L]) StopWith(reason error) bool {
 	return e.stop(reason, e.w.clock.now())
 }
 
-// Renewed reports to the watchdog that a request of the caller has renewed the lease for
+// ReportRenewed tells the watchdog that a request of the caller has renewed the lease for
 // its full TTL. The argument sent is the time before that request; a time in the future
-// counts as now. Renewed moves the deadline and the next renewal, as a renewal by the
+// counts as now. ReportRenewed moves the deadline and the next renewal, as a renewal by the
 // watchdog does, and never moves the deadline back. Unless it is zero, until replaces
-// Grant.Until. Renewed returns false if the entry has ended, and it does not revive it.
-func (e *Entry[L]) Renewed(sent, until time.Time) bool {
+// Grant.Until. ReportRenewed returns false if the entry has ended, and does not revive it.
+func (e *Entry[L]) ReportRenewed(sent, until time.Time) bool {
 	e.w.mu.Lock()
 	defer e.w.unlock()
 	return e.renewedSince(e.ttl, sent, until)
 }
 
-// Update does what Renewed does for a request with the TTL of the grant, which may be longer
-// or shorter than before. It also changes the lease: all later renewals send the lease that
+// Update does what ReportRenewed does for a request with the TTL of the grant, which may be
+// longer or shorter than before. It also changes the lease: all later renewals send the lease that
 // change returns, which must have that TTL. A renewal that is under way counts with the TTL
 // that it was sent with. The deadline never moves back, because no renewal shortens a lease
 // on the store. Unless it is zero, Grant.Until replaces that of Register.
@@ -74,11 +76,11 @@ func (e *Entry[L]) renewedSince(ttl time.Duration, sent, until time.Time) bool {
 	return e.renewed(ttl, at, maxDeadline, now)
 }
 
-// Lost reports to the watchdog that the store has denied the ownership in the answer to a
+// ReportLost tells the watchdog that the store has denied the ownership in the answer to a
 // request of the caller. The entry ends with a *LostError whose Err is the given error, and
-// its holder is told, as after a renewal by the watchdog. Lost returns false if the entry
-// has ended before.
-func (e *Entry[L]) Lost(err error) bool {
+// its holder is told, as after a renewal by the watchdog. ReportLost returns false if the
+// entry has ended before.
+func (e *Entry[L]) ReportLost(err error) bool {
 	e.w.mu.Lock()
 	defer e.w.unlock()
 	e.expireIfPast(e.w.clock.now())
@@ -86,7 +88,7 @@ func (e *Entry[L]) Lost(err error) bool {
 		return false
 	}
 	e.recordErr(err)
-	e.lose(NotOwned)
+	e.lose(ReasonNotOwned)
 	return true
 }
 

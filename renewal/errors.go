@@ -1,3 +1,5 @@
+// This file is about LostError and the reasons of losses.
+
 package renewal
 
 import (
@@ -24,21 +26,21 @@ var (
 type Reason uint8
 
 const (
-	// NotOwned means that the store has denied the ownership: the lease expired, was
+	// ReasonNotOwned means that the store has denied the ownership: the lease expired, was
 	// deleted, or was taken by another owner.
-	NotOwned Reason = iota + 1
+	ReasonNotOwned Reason = iota + 1
 
-	// Failed means that Options.Failures renewals in a row got no answer. The store
+	// ReasonFailed means that Options.Failures renewals in a row got no answer. The store
 	// may still count the lease as held.
-	Failed
+	ReasonFailed
 
-	// Expired means that no renewal had moved the deadline when it came.
-	Expired
+	// ReasonExpired means that no renewal had moved the deadline when it came.
+	ReasonExpired
 
-	// LimitReached means that the lease has reached Grant.Until, the end that its holder
+	// ReasonLimitReached means that the lease has reached Grant.Until, the end that its holder
 	// has set. It is no failure. The holder is told because it still has the lease at that
 	// instant.
-	LimitReached
+	ReasonLimitReached
 
 	reasons = iota + 1
 )
@@ -46,13 +48,13 @@ const (
 // String returns the reason in words.
 func (r Reason) String() string {
 	switch r {
-	case NotOwned:
+	case ReasonNotOwned:
 		return "no longer owned"
-	case Failed:
+	case ReasonFailed:
 		return "renewals failed"
-	case Expired:
+	case ReasonExpired:
 		return "deadline passed"
-	case LimitReached:
+	case ReasonLimitReached:
 		return "limit reached"
 	default:
 		return fmt.Sprintf("Reason(%d)", uint8(r))
@@ -66,7 +68,7 @@ type LostError struct {
 	Err    error // the last error of the store for this lease, or nil; no error of package context
 
 	// Left is the time from the loss to the earliest end of the lease on the store: how
-	// long the holder had to stop. It is 0 for NotOwned, and negative if the holder was told
+	// long the holder had to stop. It is 0 for ReasonNotOwned, and negative if the holder was told
 	// too late, after a pause of the process.
 	Left time.Duration
 

@@ -1,8 +1,11 @@
+// This file is about the events that stories are made of, and the recorder that keeps the latest.
+
 package renewal
 
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -20,48 +23,36 @@ const (
 	EventLost                          // the holder was told, Late after the deadline if that had passed
 )
 
-// The events of a watchdog are kept in its flight recorder.
+// The events of a watchdog.
 const (
-	EventRenewed    EventKind = iota + 16 // Count batches were renewed, the slowest in Took
-	EventSlow                             // a batch was renewed, but took half of the time that an attempt may take
-	EventFailed                           // a batch had leases that were lost or not confirmed
-	EventEngineLate                       // the timer engine fired late
-	EventStalled                          // the process did not run, or got too little CPU time, for at least Took
-	EventGCPause                          // a pause for garbage collection of Took or more
-	EventClockStep                        // the wall clock was stepped, or the host was suspended; by Took, which may be negative
+	EventSlow      EventKind = iota + 16 // a batch was renewed, but took half of the time that an attempt may take
+	EventFailed                          // a batch had leases that were lost or not confirmed
+	EventStalled                         // the process did not run, or got too little CPU time, for at least Took
+	EventClockStep                       // the wall clock was stepped, or the host was suspended; by Took, which may be negative
 )
 
 // The events of a store are reported with Watchdog.Record. Detail names the server.
 const (
-	EventConnected     EventKind = iota + 32 // a connection was opened; the server has not answered on it yet
-	EventReady                               // the server has answered on a new connection, Took after it was opened
-	EventUnreachable                         // no connection could be opened
+	EventUnreachable   EventKind = iota + 32 // no connection could be opened
 	EventDeadConn                            // a connection gave no answer, but the server answers on another one
 	EventServerChanged                       // another server process answers: its run_id or its role has changed
-	EventMoved                               // another server has become responsible for some keys
-	EventSignal                              // a lock was handed over to a waiter of this process
+	EventNoMessages                          // the server confirms no subscription, so waiters poll
 )
 
 var eventNames = map[EventKind]string{
 	EventDue:           "renewal due, not sent",
-	EventAttempt:       "renewal sent",
+	EventAttempt:       "renewal sent, not confirmed",
 	EventDenied:        "ownership denied",
 	EventDeadline:      "deadline",
 	EventLost:          "holder told",
-	EventRenewed:       "renewed",
 	EventSlow:          "renewed slowly",
 	EventFailed:        "batch failed",
-	EventEngineLate:    "timer engine late",
 	EventStalled:       "process stalled",
-	EventGCPause:       "GC pause",
 	EventClockStep:     "clock stepped",
-	EventConnected:     "connection opened",
-	EventReady:         "connection ready",
 	EventUnreachable:   "server unreachable",
 	EventDeadConn:      "dead connection",
 	EventServerChanged: "server changed",
-	EventMoved:         "keys moved",
-	EventSignal:        "lock handed over",
+	EventNoMessages:    "no messages to waiters, which poll",
 }
 
 // String returns the kind in words.
@@ -83,70 +74,45 @@ type Event struct {
 	Lane   int           // the lane, or AllLanes
 	Late   time.Duration // how late it was
 	Took   time.Duration // how long it took
-	Count  int           // how many similar events this one stands for, or calls; 0 means one
-	Leases int           // leases in the batches
-	Lost   int           // leases of them that were lost
-	Failed int           // leases of them that were not confirmed: no answer, or one that tells nothing of the lease
-	Err    error         // the error of a batch
+	Count  int           // calls of Renew
+	Leases int           // leases in the batch
+	Lost   int           // leases of it that were lost
+	Failed int           // leases of it that were not confirmed: no answer, or one that tells nothing of the lease
+	Err    error         // the error of the batch
 	Detail string        // the server, or what else is known
 }
 
 // String returns the time and the event in one line.
 func (e Event) String() string {
 	var b strings.Builder
-	b.WriteString(e.At.Format("15:04:05.000 "))
-	b.WriteString(e.Kind.String())
-	switch e.Kind {
-	case EventAttempt:
-		fmt.Fprintf(&b, " %s", signed(e.Late))
-		if e.Took == 0 {
-			b.WriteString(", no answer yet")
-		} else {
-			fmt.Fprintf(&b, ", not confirmed after %v", basic.Round(e.Took))
+	b.WriteString(e.At.Format("15:04:05.000 ") + e.Kind.String())
+	separator := ": "
+	add := func(format string, arg any) {
+		b.WriteString(separator)
+		fmt.Fprintf(&b, format, arg)
+		separator = ", "
+	}
+	for _, c := range []struct {
+		format string
+		n      int
+	}{{"%d calls of its lane under way", e.Count}, {"%d leases", e.Leases}, {"%d lost", e.Lost}, {"%d not confirmed", e.Failed}} {
+		if c.n > 0 {
+			add(c.format, c.n)
 		}
-	case EventDue:
-		if e.Count > 0 {
-			fmt.Fprintf(&b, ": %d calls of its lane were under way", e.Count)
-		}
-	case EventLost:
-		fmt.Fprintf(&b, " %s", signed(e.Late))
-	case EventRenewed, EventSlow, EventFailed:
-		fmt.Fprintf(&b, ": %d leases in %d batches, %v, late %v", e.Leases, max(e.Count, 1), basic.Round(e.Took), basic.Round(e.Late))
-		if e.Lost > 0 {
-			fmt.Fprintf(&b, ", %d lost", e.Lost)
-		}
-		if e.Failed > 0 {
-			fmt.Fprintf(&b, ", %d not confirmed", e.Failed)
-		}
-	case EventEngineLate:
-		fmt.Fprintf(&b, " by %v", basic.Round(e.Late))
-	case EventStalled:
-		fmt.Fprintf(&b, " for %v", basic.Round(e.Took))
-	case EventGCPause:
-		fmt.Fprintf(&b, " of %v or more", basic.Round(e.Took))
-	case EventReady:
-		fmt.Fprintf(&b, " after %v", basic.Round(e.Took))
-	case EventClockStep:
-		fmt.Fprintf(&b, " by %v", basic.Round(e.Took))
-	case EventSignal:
-		if e.Count > 1 {
-			fmt.Fprintf(&b, " %d times", e.Count)
-		}
+	}
+	if e.Took != 0 {
+		add("%v", basic.Round(e.Took))
+	}
+	if e.Late != 0 {
+		add("late %v", basic.Round(e.Late))
 	}
 	if e.Detail != "" {
-		b.WriteString(": " + e.Detail)
+		add("%s", e.Detail)
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		add("%v", e.Err)
 	}
 	return b.String()
-}
-
-func signed(d time.Duration) string {
-	if d < 0 {
-		return basic.Round(d).String()
-	}
-	return "+" + basic.Round(d).String()
 }
 
 // Story is the events that led to a loss, in the order of their times.
@@ -159,4 +125,71 @@ func (s Story) String() string {
 		lines[i] = e.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// recorderSize is the number of events that a recorder keeps. They take 33 kB, and a
+// copy that the latest losses share takes as much.
+const recorderSize = 256
+
+// recorder keeps the latest events of a watchdog. Adding an event allocates nothing.
+type recorder struct {
+	mu    sync.Mutex // guards all below; nothing is called while it is held
+	ring  []Event    // made for the first event
+	n     uint64     // events added
+	taken []Event    // the latest result of take; nil after another event was added
+}
+
+func (r *recorder) add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ring == nil {
+		r.ring = make([]Event, recorderSize)
+	}
+	r.ring[r.n%recorderSize] = e
+	r.n++
+	r.taken = nil
+}
+
+// take returns the events so far, in the order in which they were added. Nobody changes the
+// result. Losses between which nothing has happened share one, so that the loss of a million
+// leases takes a few copies.
+func (r *recorder) take() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken == nil {
+		size := min(r.n, recorderSize)
+		r.taken = make([]Event, 0, size)
+		for i := r.n - size; i < r.n; i++ {
+			r.taken = append(r.taken, r.ring[i%recorderSize])
+		}
+	}
+	return r.taken
+}
+
+// Record keeps an event of the store, from which a [LostError] tells its story. An Event
+// without a time happened now. Record takes a mutex that is never held for long, allocates
+// nothing, and may be called from anywhere.
+func (w *Watchdog[L]) Record(e Event) {
+	if w.engine == nil {
+		return
+	}
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	w.recorder.add(e)
+}
+
+// recordBatch records a batch that was slow or failed. The caller holds mu.
+func (w *Watchdog[L]) recordBatch(b *batch[L], info *BatchInfo) {
+	e := Event{
+		Kind: EventSlow, At: w.clock.timeOf(b.sent.mono + int64(info.Took)), Lane: info.Lane, Late: info.Late, Took: info.Took,
+		Leases: info.Size, Lost: info.Lost, Failed: info.Unknown, Err: info.Err,
+	}
+	switch {
+	case info.Lost > 0 || info.Unknown > 0:
+		e.Kind = EventFailed
+	case info.Took < b.attemptTimeout/slowDivisor:
+		return
+	}
+	w.recorder.add(e)
 }

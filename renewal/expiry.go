@@ -1,3 +1,5 @@
+// This file is about the entries in buckets, by the instant at which the monitor ends them.
+
 package renewal
 
 import "slices"

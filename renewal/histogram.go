@@ -1,3 +1,5 @@
+// This file is about histograms of durations.
+
 package renewal
 
 import (

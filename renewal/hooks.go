@@ -1,3 +1,5 @@
+// This file is about the hooks, and the goroutine that calls them.
+
 package renewal
 
 import (
@@ -13,14 +15,14 @@ import (
 // Hooks are functions that a watchdog calls. Each may be nil. The watchdog calls them one
 // at a time, in the order of events, on a goroutine that holds no mutex and exists only
 // while there is something to report. A hook may call the watchdog. A hook that blocks
-// delays only later hooks and the Logger. A panic of a hook is not recovered.
+// delays only later hooks. A panic of a hook is not recovered.
 type Hooks struct {
 	// BatchDone is called after each call of Renew. While 1,024 calls are queued,
 	// further ones are dropped and counted in Stats.DroppedHooks.
 	BatchDone func(BatchInfo)
 
 	// Lost is called once for each lost lease. These calls are never dropped. A lease that
-	// has reached its Grant.Until has the reason LimitReached, which is no failure.
+	// has reached its Grant.Until has the reason ReasonLimitReached, which is no failure.
 	Lost func(LostInfo)
 
 	// Dump is called for the first loss by a failure, and then at most once a minute, before
@@ -54,11 +56,11 @@ const (
 	maxChunk   = 1024 // reports in a chunk
 )
 
-// reporter calls hooks and the logger in order, on a goroutine that ends when nothing is
+// reporter calls hooks, or the logger, in order, on a goroutine that ends when nothing is
 // left to report.
 type reporter[L any] struct {
 	hooks *Hooks
-	log   *slog.Logger
+	log   *slog.Logger // may be nil
 
 	chunk []report[L] // the rest of the chunk that run has taken; owned by its goroutine
 
@@ -172,7 +174,9 @@ func (r *reporter[L]) next() bool {
 func (r *reporter[L]) report(next report[L]) {
 	switch next.kind {
 	case reportLost:
-		logLoss(r.log, next.lost.lease, next.err)
+		if r.log != nil {
+			logLoss(r.log, next.lost.lease, next.err)
+		}
 		r.dump(next)
 		if hook := r.hooks.Lost; hook != nil {
 			hook(LostInfo{Lease: next.lost.lease, Err: next.err})
@@ -190,7 +194,7 @@ func (r *reporter[L]) report(next report[L]) {
 // dump calls Dump for a loss by a failure, at most once per logging.Window.
 func (r *reporter[L]) dump(next report[L]) {
 	hook := r.hooks.Dump
-	if hook == nil || next.err.Reason == LimitReached || !r.dumped.IsZero() && time.Since(r.dumped) < logging.Window {
+	if hook == nil || next.err.Reason == ReasonLimitReached || !r.dumped.IsZero() && time.Since(r.dumped) < logging.Window {
 		return
 	}
 	r.dumped = time.Now()
@@ -206,7 +210,10 @@ func (r *reporter[L]) droppedCount() uint64 {
 // reportLoss counts and reports a loss. The caller holds mu.
 func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
 	w.losses[err.Reason]++
-	w.reports.lost(e, err)
+	w.records.lost(e, err)
+	if hooks := w.opts.Hooks; hooks.Lost != nil || hooks.Dump != nil {
+		w.reports.lost(e, err)
+	}
 }
 
 // logLoss logs a loss. The end that the grant itself has set is no fault, so its level is
@@ -214,7 +221,7 @@ func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
 // slog.LogValuer; the attributes of a group become those of the record.
 func logLoss(log *slog.Logger, lease any, err *LostError) {
 	ctx, attrs := context.Background(), leaseAttrs(lease)
-	if err.Reason == LimitReached {
+	if err.Reason == ReasonLimitReached {
 		log.LogAttrs(ctx, slog.LevelInfo, "renewal: lease reached the end that its grant has set", attrs...)
 		return
 	}

@@ -56,7 +56,7 @@ func TestHooksReportBatchesAndLosses(t *testing.T) {
 		assert.Equal(t, renewal.BatchInfo{Size: 3, Renewed: 1, Lost: 1, Unknown: 1, Took: time.Second}, sum)
 		require.Len(t, losses, 1)
 		assert.Equal(t, "lost", losses[0].Lease)
-		assert.Equal(t, renewal.NotOwned, losses[0].Err.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, losses[0].Err.Reason)
 	})
 }
 
@@ -85,6 +85,26 @@ func TestHooksMayCallTheWatchdogAndBlock(t *testing.T) {
 		for lease, n := range told {
 			assert.Equal(t, 1, n, "%s is reported once", lease)
 		}
+	})
+}
+
+// The Logger has a goroutine of its own, so that a hook costs no record.
+func TestAHookThatBlocksDelaysNoRecord(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Lost, nil }}
+		var log strings.Builder
+		blocked := make(chan struct{})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Hooks:  &renewal.Hooks{Lost: func(renewal.LostInfo) { <-blocked }},
+		})
+		for range 3 {
+			register(t, watchdog, "gone")
+		}
+		advance(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 3, strings.Count(log.String(), "renewal: lease lost"), &log)
+		close(blocked)
 	})
 }
 
@@ -160,7 +180,7 @@ func TestARenewThatCallsGoexit(t *testing.T) {
 				advance(2 * ttl)
 				entry := entries[victim]
 				if exits == 2 {
-					assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
+					assert.Equal(t, renewal.ReasonFailed, reasonOf(t, entry.Err()))
 					require.ErrorIs(t, entry.Err(), first.Err)
 				} else {
 					require.NoError(t, entry.Err(), "one failure is tolerated")
@@ -192,7 +212,7 @@ func TestTheLogNamesLossesAndKeepsSecrets(t *testing.T) {
 		require.NoError(t, err)
 		advance(period)
 		assert.Contains(t, log.String(), "lease=orders")
-		assert.Contains(t, log.String(), renewal.NotOwned.String())
+		assert.Contains(t, log.String(), renewal.ReasonNotOwned.String())
 		assert.NotContains(t, log.String(), "canary")
 		_, err = watchdog.Close(context.Background())
 		require.NoError(t, err)

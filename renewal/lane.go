@@ -1,3 +1,5 @@
+// This file is about the due entries of a lane.
+
 package renewal
 
 import (

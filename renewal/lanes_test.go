@@ -55,7 +55,7 @@ func TestALaneThatPanics(t *testing.T) {
 		watchdog := newWatchdog(t, w, lanedStore{new(store)}, nil)
 		entry, other := register(t, watchdog, ""), register(t, watchdog, "other") // Lane takes the first byte
 		<-entry.Done()
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 		assert.NoError(t, other.Err())
 	})
 }

@@ -82,7 +82,7 @@ func TestTheSecondFailureInARowIsALoss(t *testing.T) {
 		require.Len(t, calls, 2)
 		assert.Equal(t, calls[1].at, time.Now(), "the holder is told at the second failure")
 		err := entry.Err()
-		assert.Equal(t, renewal.Failed, reasonOf(t, err))
+		assert.Equal(t, renewal.ReasonFailed, reasonOf(t, err))
 		require.ErrorIs(t, err, errIO, "the error of the store")
 		assert.False(t, entry.Valid())
 		assert.Zero(t, entry.Deadline())
@@ -99,10 +99,10 @@ func TestFailures(t *testing.T) {
 			failures, calls int
 			reason          renewal.Reason
 		}{
-			{1, 1, renewal.Failed},
-			{2, 2, renewal.Failed},
-			{3, 3, renewal.Expired}, // the deadline comes before a third can fail, or with it
-			{-1, 3, renewal.Expired},
+			{1, 1, renewal.ReasonFailed},
+			{2, 2, renewal.ReasonFailed},
+			{3, 3, renewal.ReasonExpired}, // the deadline comes before a third can fail, or with it
+			{-1, 3, renewal.ReasonExpired},
 		} {
 			s := &store{answer: failing}
 			watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: tc.failures})
@@ -131,7 +131,7 @@ func TestLostIsReportedAtOnce(t *testing.T) {
 		<-entry.Done()
 		require.Len(t, s.seen(), 1)
 		assert.Equal(t, s.seen()[0].at, time.Now())
-		assert.Equal(t, renewal.NotOwned, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonNotOwned, reasonOf(t, entry.Err()))
 	})
 }
 
@@ -166,7 +166,7 @@ func TestAHungStoreDelaysNoNotice(t *testing.T) {
 		require.Len(t, told, 5)
 		for i, entry := range entries {
 			assert.Less(t, told[i], ttl)
-			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+			assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 		}
 		require.Len(t, s.seen(), 1, "the other leases were never sent")
 
@@ -174,7 +174,7 @@ func TestAHungStoreDelaysNoNotice(t *testing.T) {
 		advance(time.Hour)
 		for _, entry := range entries {
 			assert.False(t, entry.Valid(), "a late answer does not revive the lease")
-			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+			assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 		}
 		assert.Len(t, s.seen(), 1, "a lost lease is not sent")
 	})
@@ -232,7 +232,7 @@ func TestAnExpiredLeaseIsNotSent(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, s.seen(), 1)
 		for _, entry := range entries {
-			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+			assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 		}
 	})
 }
@@ -318,7 +318,7 @@ func TestAnAnswerAfterTheDeadlineDoesNotRevive(t *testing.T) {
 			close(fire)
 			synctest.Wait()
 			assert.False(t, entry.Valid())
-			assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+			assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 			if said != nil {
 				assert.ErrorIs(t, entry.Err(), said, "the last error of the store")
 			}
@@ -366,10 +366,10 @@ func TestTheEndOfTheGrantIsItsOwnReason(t *testing.T) {
 			now = time.Now()
 			return reasonOf(t, entry.Err())
 		}
-		assert.Equal(t, renewal.LimitReached, reason(healthy, now.Add(time.Minute)))
-		assert.Equal(t, renewal.LimitReached, reason(healthy, now.Add(time.Second)))
-		assert.Equal(t, renewal.Expired, reason(silent, now.Add(time.Minute)), "no renewal was answered")
-		assert.Equal(t, renewal.Expired, reason(silent, time.Time{}))
+		assert.Equal(t, renewal.ReasonLimitReached, reason(healthy, now.Add(time.Minute)))
+		assert.Equal(t, renewal.ReasonLimitReached, reason(healthy, now.Add(time.Second)))
+		assert.Equal(t, renewal.ReasonExpired, reason(silent, now.Add(time.Minute)), "no renewal was answered")
+		assert.Equal(t, renewal.ReasonExpired, reason(silent, time.Time{}))
 
 		var lost *renewal.LostError
 		entry, err := healthy.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: now.Add(time.Second)})

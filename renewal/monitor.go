@@ -1,3 +1,6 @@
+// This file is about the monitor: it compares the clocks and ends entries whose timer did not
+// fire.
+
 package renewal
 
 import (
@@ -40,8 +43,6 @@ type monitor[L any] struct {
 	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
 	stallSeen            int64         // the value of comparedAt for which a stall was recorded, plus 1
 	stepSeen             int64         // the same for a step of a clock
-	gcPauses             uint64        // long pauses of the garbage collector in this process, when they were counted last
-	lateRecorded         int64         // the instant of the latest EventEngineLate
 	comparedAt           int64         // when the clocks were compared last, on the monotonic clock
 	minOffset, maxOffset int64         // the range of the clock offset since the last step
 	tolerance            time.Duration // the smallest margin so far: the clocks may differ by that
@@ -73,7 +74,6 @@ func (w *Watchdog[L]) wakeMonitor(at int64, now instant) {
 	}
 	if m.wakeAt == asleep {
 		m.minOffset, m.maxOffset, m.comparedAt = now.clockOffset(), now.clockOffset(), now.mono
-		m.gcPauses = w.longGCPauses()
 		at = min(at, now.mono+int64(compareInterval))
 	}
 	m.wakeAt = at
@@ -102,7 +102,6 @@ func (w *Watchdog[L]) runMonitor() {
 	}
 	now := w.clock.now()
 	w.noteStall(now)
-	w.noteGC(now)
 	m.running, m.wakeAt, m.ranBefore = true, working, m.comparedAt
 	for w.compareClocks(now); w.endOverdue(now) || w.continuePass(now); w.compareClocks(now) {
 		w.yield()
@@ -128,6 +127,51 @@ func (w *Watchdog[L]) runMonitor() {
 	}
 }
 
+// noteStall records that the process did not run, if the monitor is late. It may be called at
+// any time: a holder may notice a loss before the monitor runs. The caller holds mu.
+func (w *Watchdog[L]) noteStall(now instant) {
+	m := &w.monitor
+	expected := m.comparedAt + int64(compareInterval)
+	if m.wakeAt > m.comparedAt && m.wakeAt < expected { // neither asleep nor working
+		expected = m.wakeAt
+	}
+	late := time.Duration(now.mono - expected)
+	if m.running || w.held == 0 || late <= m.tolerance || m.stallSeen == m.comparedAt+1 {
+		return
+	}
+	m.stallSeen = m.comparedAt + 1 // not 0
+	w.recorder.add(Event{Kind: EventStalled, At: w.clock.timeOf(now.mono), Lane: AllLanes, Took: late})
+}
+
+// noteStep records that a clock was stepped. Like noteStall it may be called at any time.
+func (w *Watchdog[L]) noteStep(now instant) {
+	m := &w.monitor
+	step := m.stepOf(now)
+	if w.held == 0 || step <= m.tolerance && step >= -m.tolerance || m.stepSeen == m.comparedAt+1 {
+		return
+	}
+	m.stepSeen = m.comparedAt + 1 // not 0
+	w.recorder.add(Event{Kind: EventClockStep, At: w.clock.timeOf(now.mono), Lane: AllLanes, Took: step})
+}
+
+// stepOf returns how far the clocks have moved apart, forward or back.
+func (m *monitor[L]) stepOf(now instant) time.Duration {
+	offset := now.clockOffset()
+	step := time.Duration(offset - m.minOffset)
+	if back := time.Duration(m.maxOffset - offset); back > step {
+		step = -back
+	}
+	return step
+}
+
+// lastRan returns when the monitor ran last, before a run under way.
+func (m *monitor[L]) lastRan() int64 {
+	if m.running {
+		return m.ranBefore
+	}
+	return m.comparedAt
+}
+
 // compareClocks begins a pass if the clocks have moved apart, at once or gradually, or if
 // the process was paused. It keeps the range of the clock offset. A step forward and a
 // step back may each be within the tolerance, while their sum is not. That matters for a
@@ -142,7 +186,7 @@ func (w *Watchdog[L]) compareClocks(now instant) {
 	case step > m.tolerance || step < -m.tolerance:
 		m.minOffset, m.maxOffset = offset, offset
 		w.beginPass(clockStepPass)
-		w.reports.call(func() {
+		w.records.call(func() {
 			w.log.Warn("renewal: wall clock stepped against the monotonic clock", slog.Duration("by", step))
 		})
 	case paused:
@@ -194,7 +238,7 @@ func (w *Watchdog[L]) endOverdue(now instant) bool {
 		}
 		e := b.head()
 		deadline, grace := e.deadline(), e.grace
-		e.lose(Expired)
+		e.lose(ReasonExpired)
 		m.overdue++
 		// If the monitor is late as well, the process was paused.
 		if late := time.Duration(now.mono - b.at); n == 0 && late <= grace {
@@ -208,7 +252,6 @@ func (w *Watchdog[L]) endOverdue(now instant) bool {
 // reports stays short. The caller holds mu.
 func (w *Watchdog[L]) reportLate(late time.Duration, now instant) {
 	m := &w.monitor
-	w.noteEngineLate(late, now)
 	m.late = max(m.late, late)
 	if m.reportedAt != 0 && time.Duration(now.mono-m.reportedAt) < logging.Window {
 		return
@@ -216,7 +259,7 @@ func (w *Watchdog[L]) reportLate(late time.Duration, now instant) {
 	late, overdue := m.late, m.overdue
 	m.late, m.reportedAt = 0, now.mono
 	engine := fmt.Sprintf("%T", w.engine)
-	w.reports.call(func() {
+	w.records.call(func() {
 		logging.Condition(w.log, "renewal: timer engine is late: a task blocks it, or the process gets too little CPU time",
 			slog.String("engine", engine), slog.Duration("late", late), slog.Uint64("leasesEndedByWatchdog", overdue))
 	})

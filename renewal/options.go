@@ -1,3 +1,5 @@
+// This file is about the options, and what a store must implement.
+
 package renewal
 
 import (
@@ -13,10 +15,26 @@ import (
 type Outcome uint8
 
 const (
-	Unknown Outcome = iota // no answer for this lease: it may or may not have been renewed
-	Renewed                // the holder owns the lease, which has its full TTL again
-	Lost                   // the store says that the holder does not own the lease
+	Unknown     Outcome = iota // no answer for this lease: it may or may not have been renewed
+	Renewed                    // the holder owns the lease, which has its full TTL again
+	Lost                       // the holder does not own the lease; the store does not tell why
+	LostMissing                // no lease: it was deleted, evicted or released, or has expired
+	LostTaken                  // another owner has the lease
 )
+
+// IsLost reports whether the store says that the holder does not own the lease.
+func (o Outcome) IsLost() bool { return o >= Lost && o <= LostTaken }
+
+// found says what a store has found instead of a lease that is lost, "" if it does not tell.
+func (o Outcome) found() string {
+	switch o {
+	case LostMissing:
+		return "the lease is missing"
+	case LostTaken:
+		return "another owner has the lock"
+	}
+	return ""
+}
 
 // Renewer is the interface that a store must implement. It must be safe for
 // concurrent use.
@@ -25,8 +43,9 @@ type Renewer[L any] interface {
 	// out[i] for batch[i]. The batch has at least one lease. The slice out has the
 	// length of batch and starts zeroed, so an element that Renew does not set is
 	// Unknown. The error explains the Unknown outcomes and does not affect the
-	// others. It is nil if there are none. Lost requires an authoritative answer:
-	// a timeout or a failing server is Unknown.
+	// others. It is nil if there are none. A loss requires an authoritative answer:
+	// a timeout or a failing server is Unknown. To tell why a lease is lost must not delay
+	// the answer.
 	//
 	// Renew must return soon after ctx has ended. It must not change batch and must
 	// not keep either slice. It must never create a lease that has ceased to exist.

@@ -102,9 +102,9 @@ func TestInvalidGrants(t *testing.T) {
 			require.NotErrorIs(t, err, renewal.ErrLost, name)
 		}
 		_, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: now.Add(-validity)})
-		assert.Equal(t, renewal.Expired, reasonOf(t, err), "the deadline of the grant has passed")
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, err), "the deadline of the grant has passed")
 		_, err = watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Time{}.Add(1)})
-		assert.Equal(t, renewal.Expired, reasonOf(t, err), "a very old grant")
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, err), "a very old grant")
 		_, err = watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: now.Add(1 - validity)})
 		require.NoError(t, err)
 		forever, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
@@ -194,12 +194,12 @@ func TestHistogram(t *testing.T) {
 }
 
 func TestReasonString(t *testing.T) {
-	for _, r := range []renewal.Reason{renewal.NotOwned, renewal.Failed, renewal.Expired} {
+	for _, r := range []renewal.Reason{renewal.ReasonNotOwned, renewal.ReasonFailed, renewal.ReasonExpired} {
 		assert.NotEmpty(t, r.String())
 		assert.NotContains(t, r.String(), "Reason(")
 	}
 	assert.Equal(t, "Reason(9)", renewal.Reason(9).String())
-	err := &renewal.LostError{Reason: renewal.Failed, Err: errIO}
+	err := &renewal.LostError{Reason: renewal.ReasonFailed, Err: errIO}
 	assert.ErrorContains(t, err, errIO.Error())
-	assert.ErrorContains(t, &renewal.LostError{Reason: renewal.Expired}, "deadline")
+	assert.ErrorContains(t, &renewal.LostError{Reason: renewal.ReasonExpired}, "deadline")
 }

@@ -231,9 +231,9 @@ func TestOutcomesApplyToTheirLeases(t *testing.T) {
 		for name, entry := range entries {
 			switch {
 			case strings.HasPrefix(name, "lost"):
-				assert.Equal(t, renewal.NotOwned, reasonOf(t, entry.Err()), name)
+				assert.Equal(t, renewal.ReasonNotOwned, reasonOf(t, entry.Err()), name)
 			case strings.HasPrefix(name, "unknown"):
-				assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()), name)
+				assert.Equal(t, renewal.ReasonFailed, reasonOf(t, entry.Err()), name)
 			default:
 				assert.NoError(t, entry.Err(), name)
 			}
@@ -251,7 +251,7 @@ func TestAnUndefinedOutcomeIsUnknown(t *testing.T) {
 		watchdog := newWatchdog(t, e, &store{answer: func(context.Context, string) (renewal.Outcome, error) { return 77, nil }}, nil)
 		entry := register(t, watchdog, "a")
 		advance(2*period + time.Second)
-		assert.Equal(t, renewal.Failed, reasonOf(t, entry.Err()))
+		assert.Equal(t, renewal.ReasonFailed, reasonOf(t, entry.Err()))
 	})
 }
 
@@ -268,7 +268,7 @@ func TestUntilEndsTheLease(t *testing.T) {
 		advance(validity - 1)
 		assert.True(t, fixed.Valid())
 		advance(1)
-		assert.Equal(t, renewal.LimitReached, reasonOf(t, fixed.Err()))
+		assert.Equal(t, renewal.ReasonLimitReached, reasonOf(t, fixed.Err()))
 		assert.Zero(t, s.count("fixed"), "no renewal can move its deadline")
 
 		advance(5*time.Minute - validity - 1)
@@ -276,7 +276,7 @@ func TestUntilEndsTheLease(t *testing.T) {
 		renewals := s.count("long")
 		advance(1 + slack)
 		assert.True(t, closed(long.Done()))
-		assert.Equal(t, renewal.LimitReached, reasonOf(t, long.Err()))
+		assert.Equal(t, renewal.ReasonLimitReached, reasonOf(t, long.Err()))
 		assert.GreaterOrEqual(t, renewals, 25)
 		assert.LessOrEqual(t, renewals, 29, "no renewal is sent once the deadline is Until")
 	})
@@ -317,9 +317,9 @@ func TestValidAndErrNeedNoTimer(t *testing.T) {
 		assert.NoError(t, a.Err())
 		time.Sleep(time.Nanosecond)
 		assert.False(t, a.Valid())
-		assert.Equal(t, renewal.Expired, reasonOf(t, a.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, a.Err()))
 		assert.False(t, b.Stop(), "the lease is past its deadline")
-		assert.Equal(t, renewal.Expired, reasonOf(t, b.Err()))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, b.Err()))
 		assert.False(t, closed(done), "no timer has fired")
 		assert.True(t, closed(c.Done()), "Done ends an entry past its deadline")
 		assert.True(t, closed(done))

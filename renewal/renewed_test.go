@@ -21,7 +21,7 @@ func TestRenewedMovesTheDeadlineAndTheNextRenewal(t *testing.T) {
 		advance(period / 4)
 		require.Zero(t, s.count("a"))
 		sent := time.Now()
-		require.True(t, entry.Renewed(sent, time.Time{}))
+		require.True(t, entry.ReportRenewed(sent, time.Time{}))
 		assert.Equal(t, sent.Add(validity), entry.Deadline())
 		advance(period - 2*slack - 10*time.Millisecond)
 		assert.Zero(t, s.count("a"), "the next renewal is a period after the request")
@@ -37,11 +37,11 @@ func TestRenewedNeverMovesTheDeadlineBack(t *testing.T) {
 		watchdog := newWatchdog(t, e, new(store), nil)
 		entry := register(t, watchdog, "a")
 		deadline := entry.Deadline()
-		require.True(t, entry.Renewed(time.Now().Add(-time.Second), time.Time{}))
+		require.True(t, entry.ReportRenewed(time.Now().Add(-time.Second), time.Time{}))
 		assert.Equal(t, deadline, entry.Deadline())
-		require.True(t, entry.Renewed(time.Time{}, time.Time{}))
+		require.True(t, entry.ReportRenewed(time.Time{}, time.Time{}))
 		assert.Equal(t, deadline, entry.Deadline(), "an old request moves nothing")
-		require.True(t, entry.Renewed(time.Now().Add(time.Hour), time.Time{}))
+		require.True(t, entry.ReportRenewed(time.Now().Add(time.Hour), time.Time{}))
 		assert.Equal(t, time.Now().Add(validity), entry.Deadline(), "a time in the future counts as now")
 	})
 }
@@ -52,7 +52,7 @@ func TestRenewedCountsASuspension(t *testing.T) {
 	watchdog := newWatchdog(t, new(manual), new(store), nil)
 	entry, err := watchdog.Register("a", renewal.Grant{TTL: 10 * time.Hour, Sent: time.Now().Add(-5 * time.Hour)})
 	require.NoError(t, err)
-	require.True(t, entry.Renewed(suspendedSince(t, time.Now(), 4*time.Hour), time.Time{}))
+	require.True(t, entry.ReportRenewed(suspendedSince(t, time.Now(), 4*time.Hour), time.Time{}))
 	assert.InDelta(t, watchdog.Validity(10*time.Hour)-4*time.Hour, time.Until(entry.Deadline()), float64(time.Hour))
 }
 
@@ -78,8 +78,8 @@ func TestRenewedReplacesTheEndOfALease(t *testing.T) {
 		}
 		kept, moved := limited(), limited()
 		advance(period / 4)
-		require.True(t, kept.Renewed(time.Now(), time.Time{}))
-		require.True(t, moved.Renewed(time.Now(), start.Add(2*time.Minute)))
+		require.True(t, kept.ReportRenewed(time.Now(), time.Time{}))
+		require.True(t, moved.ReportRenewed(time.Now(), start.Add(2*time.Minute)))
 		<-kept.Done()
 		assert.LessOrEqual(t, time.Since(start), time.Minute+slack)
 		assert.True(t, moved.Valid())
@@ -103,7 +103,7 @@ func TestRenewedDuringARenewal(t *testing.T) {
 		require.Equal(t, 1, s.count("a"))
 		advance(period)
 		confirmed := time.Now()
-		require.True(t, entry.Renewed(confirmed, time.Time{}))
+		require.True(t, entry.ReportRenewed(confirmed, time.Time{}))
 		<-entry.Done()
 		assert.InDelta(t, validity, time.Since(confirmed), float64(slack))
 		close(forever)
@@ -111,7 +111,7 @@ func TestRenewedDuringARenewal(t *testing.T) {
 	})
 }
 
-// A renewal that was sent before Renewed may be answered after it.
+// A renewal that was sent before ReportRenewed may be answered after it.
 func TestARenewalNeverMovesTheDeadlineOfRenewedBack(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		answer := make(chan struct{})
@@ -124,7 +124,7 @@ func TestARenewalNeverMovesTheDeadlineOfRenewedBack(t *testing.T) {
 		advance(period)
 		require.Equal(t, 1, s.count("a"))
 		advance(period / 4)
-		require.True(t, entry.Renewed(time.Now(), time.Time{}))
+		require.True(t, entry.ReportRenewed(time.Now(), time.Time{}))
 		deadline := entry.Deadline()
 		close(answer)
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
 		watchdog := newWatchdog(t, e, new(store), nil)
 		stopped := register(t, watchdog, "a")
 		stopped.Stop()
-		require.False(t, stopped.Renewed(time.Now(), time.Time{}))
+		require.False(t, stopped.ReportRenewed(time.Now(), time.Time{}))
 		assert.False(t, stopped.Valid())
 		assert.Zero(t, stopped.Deadline())
 	})
@@ -146,7 +146,7 @@ func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
 		watchdog := newWatchdog(t, new(manual), new(store), nil)
 		entry := register(t, watchdog, "a")
 		time.Sleep(ttl) // no timer has told
-		require.False(t, entry.Renewed(time.Now(), time.Time{}))
-		assert.Equal(t, renewal.Expired, reasonOf(t, entry.Err()))
+		require.False(t, entry.ReportRenewed(time.Now(), time.Time{}))
+		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 	})
 }

@@ -134,7 +134,7 @@ func TestReplaceKeepsTheFailures(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(start), 2*period+2*slack)
 		var lost *renewal.LostError
 		require.ErrorAs(t, second.Err(), &lost)
-		assert.Equal(t, renewal.Failed, lost.Reason)
+		assert.Equal(t, renewal.ReasonFailed, lost.Reason)
 	})
 }
 

@@ -107,7 +107,7 @@ func (s *server) renewBeside(entry *renewal.Entry[string], ttl, there, back time
 	case renewal.Renewed:
 		_ = entry.Update(renewal.Grant{TTL: ttl, Sent: sent}, func(string) string { return lease })
 	case renewal.Lost:
-		entry.Lost(errIO)
+		entry.ReportLost(errIO)
 	}
 }
 

@@ -1,3 +1,5 @@
+// This file is about statistics of a watchdog.
+
 package renewal
 
 import (
@@ -76,7 +78,7 @@ func (w *Watchdog[L]) Stats() Stats {
 	losses := w.losses
 	s.Overdue = w.monitor.overdue
 	w.mu.Unlock()
-	s.NotOwned, s.Failed, s.Expired, s.LimitReached = losses[NotOwned], losses[Failed], losses[Expired], losses[LimitReached]
+	s.NotOwned, s.Failed, s.Expired, s.LimitReached = losses[ReasonNotOwned], losses[ReasonFailed], losses[ReasonExpired], losses[ReasonLimitReached]
 	s.DroppedHooks, s.DroppedLogs = w.reports.droppedCount(), logging.Dropped(w.log)
 	return s
 }

@@ -1,36 +1,11 @@
+// This file is about the events that led to one loss.
+
 package renewal
 
 import (
-	"context"
 	"slices"
 	"time"
 )
-
-// Denial says what a store has found instead of a lease that is Lost.
-type Denial uint8
-
-const (
-	DeniedUnknown Denial = iota // the store does not tell
-	DeniedMissing               // nothing: the lease was deleted, evicted or has expired
-	DeniedTaken                 // the lease of another owner
-)
-
-func (d Denial) String() string {
-	switch d {
-	case DeniedMissing:
-		return "the lease is missing"
-	case DeniedTaken:
-		return "another owner has the lock"
-	}
-	return ""
-}
-
-// Explainer may be implemented by a Renewer that knows why a lease is Lost.
-type Explainer[L any] interface {
-	// RenewExplained does what Renew does, and sets why[i] if out[i] is Lost. The slice why
-	// has the length of batch, starts zeroed, and must not be kept. It must not delay the answer.
-	RenewExplained(ctx context.Context, batch []L, out []Outcome, why []Denial) error
-}
 
 // attempt is a renewal that failed. The instants are on the monotonic clock.
 type attempt struct{ due, sent, answered int64 }
@@ -53,7 +28,7 @@ type lossRecord struct {
 	late     bool  // the process ran, but the timer engine had not started the renewal
 	calls    int   // of the lane under way, if state is due
 	tries    []attempt
-	denial   Denial
+	answer   Outcome // by which the store has ended the lease; otherwise Unknown
 	events   []Event
 }
 
@@ -69,21 +44,13 @@ func (e *Entry[L]) noteAttempt(sent, now instant) {
 	end.tries = append(end.tries, attempt{e.renewAt, sent.mono, now.mono})
 }
 
-// noteDenial remembers what the store has found instead of lease i of a batch. The caller holds
-// mu.
-func (e *Entry[L]) noteDenial(denials []Denial, i int) {
-	if i < len(denials) {
-		e.completion().denial = denials[i]
-	}
-}
-
 // recordLoss returns what is known about the loss of the entry. The caller holds mu, and the
 // entry has not ended yet.
 func (w *Watchdog[L]) recordLoss(e *Entry[L], reason Reason, now instant) *lossRecord {
-	if reason == LimitReached {
+	if reason == ReasonLimitReached {
 		return nil
 	}
-	if reason == Expired {
+	if reason == ReasonExpired {
 		w.noteStall(now)
 		w.noteStep(now)
 	}
@@ -92,7 +59,7 @@ func (w *Watchdog[L]) recordLoss(e *Entry[L], reason Reason, now instant) *lossR
 		clock: w.clock, timing: e.timing, lane: int(e.lane), at: now.mono, deadline: deadline, due: e.renewAt, state: e.state, stepped: e.stepped,
 		byWall: now.wall >= deadline.wall && deadline.mono-now.mono > int64(e.margin),
 		late:   e.state == waiting && w.monitor.lastRan() > e.renewAt+int64(e.margin),
-		events: w.recorder.take(now.mono).events,
+		events: w.recorder.take(),
 	}
 	switch e.state {
 	case renewing:
@@ -108,7 +75,7 @@ func (w *Watchdog[L]) recordLoss(e *Entry[L], reason Reason, now instant) *lossR
 			s.state = waiting
 		}
 	}
-	s.denial = e.completion().denial
+	s.answer = e.completion().answer
 	return s
 }
 
@@ -148,21 +115,6 @@ func (s *lossRecord) sees(kind EventKind) bool {
 	return false
 }
 
-// unanswered reports whether the server accepted a connection and has not answered on any
-// since.
-func (s *lossRecord) unanswered() bool {
-	open := false
-	for e := range s.relevant {
-		switch e.Kind {
-		case EventConnected:
-			open = true
-		case EventReady, EventRenewed, EventSlow:
-			open = false
-		}
-	}
-	return open
-}
-
 // stalled returns how long the process was stalled between the first due renewal and the
 // loss.
 func (s *lossRecord) stalled() time.Duration {
@@ -186,7 +138,7 @@ func (s *lossRecord) stalled() time.Duration {
 
 // Story returns the events that led to the loss: the renewals of the lease since the last
 // confirmed one, what the watchdog and the store have noticed meanwhile, the deadline, and when
-// the holder was told. It is nil for an error that no watchdog has made, and for LimitReached. If
+// the holder was told. It is nil for an error that no watchdog has made, and for ReasonLimitReached. If
 // very much has happened, the earliest events are missing. Each call returns a new slice.
 func (e *LostError) Story() Story {
 	s := e.story
@@ -200,15 +152,15 @@ func (e *LostError) Story() Story {
 		})
 	}
 	switch {
-	case s.state == renewing && s.denial == DeniedUnknown && e.Reason != NotOwned:
+	case s.state == renewing && s.answer.found() == "" && e.Reason != ReasonNotOwned:
 		story = append(story, Event{Kind: EventAttempt, At: s.clock.timeOf(s.sent), Lane: s.lane, Late: time.Duration(s.sent - s.due)})
-	case e.Reason == NotOwned:
-		story = append(story, Event{Kind: EventDenied, At: s.clock.timeOf(s.at), Lane: s.lane, Detail: s.denial.String()})
+	case e.Reason == ReasonNotOwned:
+		story = append(story, Event{Kind: EventDenied, At: s.clock.timeOf(s.at), Lane: s.lane, Detail: s.answer.found()})
 	case s.state == due, s.due < s.at && len(s.tries) == 0:
 		story = append(story, Event{Kind: EventDue, At: s.clock.timeOf(s.due), Lane: s.lane, Count: s.calls})
 	}
 	told := Event{Kind: EventLost, At: s.clock.timeOf(s.at), Lane: s.lane}
-	if e.Reason == Expired {
+	if e.Reason == ReasonExpired {
 		deadline := min(s.deadline.mono, s.at)
 		story = append(story, Event{Kind: EventDeadline, At: s.clock.timeOf(deadline), Lane: s.lane})
 		told.Late = time.Duration(s.at - deadline)

@@ -1,3 +1,5 @@
+// This file is about every formula for an instant or a duration.
+
 package renewal
 
 import (
@@ -162,8 +164,8 @@ func (w *Watchdog[L]) MinLeft(ttl time.Duration) time.Duration {
 // firstPhase returns the phase of the first entry of a watchdog. It is random, because many
 // processes may start at the same time.
 func firstPhase() float64 {
-	if seam.RenewalPhase != nil {
-		return seam.RenewalPhase() / 2
+	if phase := seam.RenewalPhase.Load(); phase != nil {
+		return *phase / 2
 	}
 	return rand.Float64() / 2
 }

@@ -1,3 +1,5 @@
+// This file is about a watchdog and the registration of leases.
+
 package renewal
 
 import (
@@ -19,19 +21,17 @@ import (
 type Watchdog[L any] struct {
 	engine  schedule.Scheduler // nil in the zero Watchdog
 	renewer Renewer[L]
-	laner   Laner[L]     // nil: there is one lane
-	why     Explainer[L] // nil: the renewer does not tell why leases are lost
+	laner   Laner[L] // nil: there is one lane
 	opts    Options
 	clock   clock
 	log     *slog.Logger
 	ctx     context.Context // the parent of the contexts of all renewals
 	cancel  context.CancelFunc
-	reports reporter[L]
+	reports reporter[L] // calls the hooks
+	records reporter[L] // calls log, on another goroutine, because a hook may block for ever
 
 	recorder recorder
 	onYield  func() // called between two parts of a pass; set by tests only
-
-	longGCPauses func() uint64 // readLongGCPauses; tests set another one
 
 	// mu guards all fields below, and the fields of Entry and lane that name it. It is
 	// held while the engine is called, whose mutexes are taken after it, and while
@@ -80,25 +80,23 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	laner, _ := r.(Laner[L])
-	why, _ := r.(Explainer[L])
 	log := logging.New(opts.Logger)
 	return &Watchdog[L]{
 		engine:  engine,
 		renewer: r,
 		laner:   laner,
-		why:     why,
 		opts:    opts,
 		clock:   clock{base: time.Now()},
 		log:     log,
 		ctx:     ctx,
 		cancel:  cancel,
-		reports: reporter[L]{hooks: opts.Hooks, log: log},
+		reports: reporter[L]{hooks: opts.Hooks},
+		records: reporter[L]{hooks: new(Hooks), log: log},
 		lanes:   make(map[int]*lane[L]),
 		drained: make(chan struct{}),
 
-		longGCPauses: readLongGCPauses,
-		monitor:      monitor[L]{wakeAt: asleep, tolerance: math.MaxInt64},
-		phase:        firstPhase(),
+		monitor: monitor[L]{wakeAt: asleep, tolerance: math.MaxInt64},
+		phase:   firstPhase(),
 	}, nil
 }
 
@@ -136,7 +134,7 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	}
 	e.extendDeadline(sent, e.validity, now)
 	if now.reached(e.deadline()) {
-		return nil, &LostError{Reason: Expired}
+		return nil, &LostError{Reason: ReasonExpired}
 	}
 
 	w.monitor.tolerance = min(w.monitor.tolerance, e.margin)
@@ -190,7 +188,7 @@ func (w *Watchdog[L]) check(g Grant, now instant) error {
 		return errors.New("renewal: Grant.Sent is in the future")
 	}
 	if time.Since(g.Sent) >= w.opts.validity(g.TTL) { // an older Sent could overflow the deadline
-		return &LostError{Reason: Expired}
+		return &LostError{Reason: ReasonExpired}
 	}
 	return nil
 }

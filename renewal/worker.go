@@ -1,3 +1,5 @@
+// This file is about the workers that renew due entries in batches.
+
 package renewal
 
 import (
@@ -47,7 +49,6 @@ type batch[L any] struct {
 	leases         []L
 	validities     []time.Duration // of the TTLs that the leases are sent with
 	outcomes       []Outcome
-	denials        []Denial
 	sent           instant
 	late           time.Duration // the longest lateness
 	attemptTimeout time.Duration // the longest attempt timeout
@@ -166,12 +167,7 @@ func (w *Watchdog[L]) callRenewer(b *batch[L]) error {
 	defer cancel()
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
 	clear(b.outcomes)
-	if w.why == nil {
-		return w.renewer.Renew(ctx, b.leases, b.outcomes)
-	}
-	b.denials = slices.Grow(b.denials[:0], len(b.leases))[:len(b.leases)]
-	clear(b.denials)
-	return w.why.RenewExplained(ctx, b.leases, b.outcomes, b.denials)
+	return w.renewer.Renew(ctx, b.leases, b.outcomes)
 }
 
 // applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
@@ -189,9 +185,9 @@ func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 			info.Ended++
 		case outcome == Renewed:
 			info.Renewed++
-		case outcome == Lost:
+		case outcome.IsLost():
 			info.Lost++
-			e.noteDenial(b.denials, i)
+			e.completion().answer = outcome
 		default:
 			info.Unknown++
 		}

@@ -1,3 +1,5 @@
+// This file is about CloseHandler, for tasks that are told when their engine is closed.
+
 package schedule
 
 // CloseHandler is an optional interface of a Task. It reports that a timer will never fire

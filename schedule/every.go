@@ -1,3 +1,5 @@
+// This file is about calls that repeat after a period, and the policies for missed ones.
+
 package schedule
 
 import (

@@ -1,3 +1,5 @@
+// This file is about timers whose task is a function.
+
 package schedule
 
 import (

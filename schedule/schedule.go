@@ -24,7 +24,7 @@
 // nil Task or func, a nil Scheduler, a period that is not positive, and the zero value of
 // an engine. Methods of a nil pointer panic, as is usual in Go.
 //
-// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/ENGINES.md
+// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md#a-timer-engine
 package schedule
 
 import (
@@ -78,13 +78,13 @@ type Scheduler interface {
 // has ended, Reset and Stop do nothing and return false, however old the handle is. The
 // zero Timer behaves in the same way.
 type Timer struct {
-	engine Engine
+	engine TimerOwner
 	id     uint64
 }
 
-// Engine is the interface between a Timer and its engine. Only authors of engines need it.
+// TimerOwner is the side of an engine that its Timers call. Only authors of engines need it.
 // An id is chosen by the engine and must never refer to another timer.
-type Engine interface {
+type TimerOwner interface {
 	// ResetTimer implements [Timer.Reset].
 	ResetTimer(id uint64, d time.Duration) bool
 	// StopTimer implements [Timer.Stop].
@@ -95,7 +95,7 @@ type Engine interface {
 
 // NewTimer returns the handle of the timer that e knows as id. It is for authors of
 // engines.
-func NewTimer(e Engine, id uint64) Timer {
+func NewTimer(e TimerOwner, id uint64) Timer {
 	return Timer{engine: e, id: id}
 }
 

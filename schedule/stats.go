@@ -1,3 +1,5 @@
+// This file is about the counters that all engines report.
+
 package schedule
 
 import (

@@ -10,6 +10,7 @@ replace golang.org/x/telemetry => golang.org/x/telemetry v0.0.0-20261009151841-9
 
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	golang.org/x/tools/go/analysis/passes/lostcancel/cmd/lostcancel
 	golang.org/x/vuln/cmd/govulncheck
 )
 
@@ -228,4 +229,3 @@ require (
 	mvdan.cc/gofumpt v0.12.0 // indirect
 	mvdan.cc/unparam v0.0.0-20260823230713-2fa3d841b0c8 // indirect
 )
-

@@ -6,8 +6,8 @@ require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/go-sql-driver/mysql v1.10.1
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/verify/histories v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/verify/histories v0.1.0
 	github.com/lib/pq v1.12.3
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rs/zerolog v1.35.1

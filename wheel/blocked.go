@@ -1,3 +1,5 @@
+// This file is about noticing a task or an executor that blocks the wheel.
+
 package wheel
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the buckets of one shard, without a clock or a lock.
+
 package wheel
 
 import "math"

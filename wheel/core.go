@@ -1,3 +1,5 @@
+// This file is about what the shards of a wheel share, and what its worker keeps reachable.
+
 package wheel
 
 import (

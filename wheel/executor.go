@@ -1,3 +1,5 @@
+// This file is about tasks that run on the executor of the user.
+
 package wheel
 
 import (

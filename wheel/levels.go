@@ -1,6 +1,15 @@
+// This file is about the levels: from a tick to its bucket, and the first bucket that is not
+// empty.
+
 package wheel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/seam"
+)
 
 // This file maps ticks to buckets and back, and finds the next bucket to visit. A bucket
 // is known by its index in buckets.heads. A bucket of a coarse level is also known by its
@@ -13,6 +22,31 @@ const (
 	levelLen  = 2 << levelBits // buckets of a coarse level
 	noBucket  = ^uint32(0)
 )
+
+// levels returns all levels, without timers, as they are at a tick.
+func (b *buckets) levels(tick int64, width time.Duration) []seam.WheelLevel {
+	levels := make([]seam.WheelLevel, 1+len(b.quotas))
+	ring := int64(1) << b.level0Bits
+	levels[0] = seam.WheelLevel{Width: width, Hand: int(tick & (ring - 1)), Timers: make([]int, ring)}
+	for level := range b.quotas {
+		shift := b.levelShift(level)
+		l := seam.WheelLevel{Width: math.MaxInt64, Hand: int(tick >> shift & (levelLen - 1)), Timers: make([]int, levelLen)}
+		if int64(width) <= math.MaxInt64>>shift {
+			l.Width = width << shift
+		}
+		levels[level+1] = l
+	}
+	return levels
+}
+
+// position returns the level of a bucket, counted from level 0, and its index there.
+func (b *buckets) position(bucket uint32) (level, index int) {
+	if bucket < b.level0Len() {
+		return 0, int(bucket >> wayBits)
+	}
+	bucket -= b.level0Len()
+	return 1 + int(bucket/levelLen), int(bucket % levelLen)
+}
 
 // level0Len returns the number of buckets of level 0.
 func (b *buckets) level0Len() uint32 { return ways << b.level0Bits }

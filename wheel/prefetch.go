@@ -1,3 +1,5 @@
+// This file is about loading the tasks of a batch into the cache.
+
 package wheel
 
 import (

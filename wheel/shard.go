@@ -1,3 +1,5 @@
+// This file is about a shard: buckets with a lock, the engine behind a Timer.
+
 package wheel
 
 import (
@@ -9,7 +11,7 @@ import (
 )
 
 // shard is a part of the wheel with a lock of its own. A timer stays in the shard in
-// which it was scheduled. The shard is the schedule.Engine of its timers.
+// which it was scheduled. The shard is the schedule.TimerOwner of its timers.
 type shard struct {
 	// The hints are copies of nextExpiry and nextCascade, to be read without the lock.
 	// The worker reads them at each wake-up, so they have a cache line of their own.
@@ -45,7 +47,7 @@ func (s *shard) schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 	return schedule.NewTimer(s, id), nil
 }
 
-// ResetTimer implements [schedule.Engine].
+// ResetTimer implements [schedule.TimerOwner].
 func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
 	now, tick := s.core.ticks(d)
 	s.mu.Lock()
@@ -60,7 +62,7 @@ func (s *shard) ResetTimer(id uint64, d time.Duration) bool {
 	return true
 }
 
-// StopTimer implements [schedule.Engine].
+// StopTimer implements [schedule.TimerOwner].
 func (s *shard) StopTimer(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +77,7 @@ func (s *shard) StopTimer(id uint64) bool {
 	return prevented
 }
 
-// AwaitTimer implements [schedule.Engine].
+// AwaitTimer implements [schedule.TimerOwner].
 func (s *shard) AwaitTimer(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,5 @@
+// This file is about the nodes of timers and their handles.
+
 package wheel
 
 import "github.com/leasewheel/leasewheel/schedule"

@@ -1,3 +1,5 @@
+// This file is about the states of a timer and all transitions between them.
+
 package wheel
 
 import "github.com/leasewheel/leasewheel/schedule"

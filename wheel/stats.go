@@ -1,17 +1,17 @@
+// This file is about statistics of a wheel.
+
 package wheel
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 )
-
-// Stats are the counters of a Wheel. Their lateness counts from the end of the tick in which
-// a timer was due. Running is 0 with an Executor.
-type Stats = schedule.Stats
 
 // stats holds the counters of a wheel. Any goroutine may read and update them.
 type stats struct {
@@ -66,7 +66,8 @@ func addFloat(sum *atomic.Uint64, v float64) {
 	}
 }
 
-// Stats returns a snapshot. It may be called after Close.
+// Stats returns a snapshot. It may be called after Close. The lateness counts from the end of the tick in
+// which a timer was due. Running is 0 with an Executor.
 //
 // Pending never exceeds Options.MaxPending. Without that limit, Stats counts the shards
 // of the wheel one after another. A timer that is scheduled or stopped meanwhile may then
@@ -75,12 +76,12 @@ func addFloat(sum *atomic.Uint64, v float64) {
 // The wheel updates the other counters after each batch of at most 256 tasks, and with an
 // Executor after each task. Running is always up to date, so it shows a task that blocks
 // the wheel.
-func (w *Wheel) Stats() Stats {
+func (w *Wheel) Stats() schedule.Stats {
 	c := w.core
 	if c == nil {
-		return Stats{}
+		return schedule.Stats{}
 	}
-	s := Stats{
+	s := schedule.Stats{
 		Fired:       c.stats.fired.Load(),
 		Panics:      c.stats.panics.Load(),
 		Wakeups:     c.stats.wakeups.Load(),
@@ -108,4 +109,33 @@ func (c *core) pending() int {
 		pending += c.shards[i].pending()
 	}
 	return pending
+}
+
+func init() {
+	seam.InspectWheel = func(w any) seam.WheelState { return w.(*Wheel).core.inspect() }
+}
+
+// inspect counts the timers of each bucket. It locks one shard at a time, for a few
+// nanoseconds per timer.
+func (c *core) inspect() seam.WheelState {
+	now, _ := c.ticks(0)
+	var state seam.WheelState
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		if state.Levels == nil && s.heads != nil {
+			state.Levels = s.levels(now, c.tick)
+		}
+		s.each(func(n *node) {
+			if n.queued() {
+				level, index := s.position(n.bucket)
+				state.Levels[level].Timers[index]++
+			}
+		})
+		s.mu.Unlock()
+	}
+	for last := len(state.Levels) - 1; last > 1 && !slices.ContainsFunc(state.Levels[last].Timers, func(n int) bool { return n > 0 }); last-- {
+		state.Levels = state.Levels[:last]
+	}
+	return state
 }

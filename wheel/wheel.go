@@ -23,10 +23,10 @@
 // another, and must not block. [schedule.AfterFunc] runs a function in its own
 // goroutine, and Options.Executor runs every task wherever you choose.
 //
-// The section [timers alone] of the guide compares the engines. The program [idleconns] is a
+// The page [timers] compares the engines. The program [idleconns] is a
 // server that uses a wheel.
 //
-// [timers alone]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#timers-alone
+// [timers]: https://github.com/leasewheel/leasewheel/blob/main/docs/TIMERS.md
 // [idleconns]: https://github.com/leasewheel/leasewheel/blob/main/examples/idleconns/main.go
 package wheel
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -112,7 +113,7 @@ func TestStats(t *testing.T) {
 		require.NoError(t, err)
 		fresh := w.Stats()
 		fresh.Wakeups = 0 // depends on whether the worker slept when the timers were added
-		assert.Equal(t, wheel.Stats{Pending: 3}, fresh)
+		assert.Equal(t, schedule.Stats{Pending: 3}, fresh)
 
 		advance(100 * time.Millisecond)
 		assert.EqualValues(t, 1, w.Stats().Running, "a Run that has just begun")
@@ -291,4 +292,38 @@ func TestNoWakeupIsLost(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestInspectWheelShowsWhereTheTimersAre has no name in the API: the demo draws a wheel with it.
+func TestInspectWheelShowsWhereTheTimersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond, Buckets: 64})
+		require.NoError(t, err)
+		defer w.Close()
+		assert.Empty(t, seam.InspectWheel(w).Levels)
+		for range 3 {
+			_, err := w.Schedule(50*time.Millisecond, taskFunc(nothing))
+			require.NoError(t, err)
+		}
+		_, err = w.Schedule(time.Second, taskFunc(nothing)) // 100 ticks: in bucket 3 of level 1, which is 32 ticks wide
+		require.NoError(t, err)
+
+		levels := seam.InspectWheel(w).Levels
+		require.Len(t, levels, 2)
+		assert.Equal(t, 10*time.Millisecond, levels[0].Width)
+		assert.Equal(t, 320*time.Millisecond, levels[1].Width)
+		assert.Len(t, levels[0].Timers, 64)
+		assert.Len(t, levels[1].Timers, 128)
+		assert.Equal(t, 3, levels[0].Timers[5])
+		assert.Equal(t, 1, levels[1].Timers[3])
+		assert.Equal(t, 0, levels[0].Hand)
+
+		advance(900 * time.Millisecond)
+		levels = seam.InspectWheel(w).Levels
+		require.Len(t, levels, 2)
+		assert.Equal(t, 0, levels[1].Timers[3], "the timer has moved to level 0")
+		assert.Equal(t, 0, levels[0].Timers[5])
+		assert.Equal(t, 1, levels[0].Timers[100%64])
+		assert.Equal(t, 90%64, levels[0].Hand)
+	})
 }

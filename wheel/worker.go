@@ -1,3 +1,5 @@
+// This file is about the goroutine that sleeps until the next tick and runs due tasks.
+
 package wheel
 
 import (

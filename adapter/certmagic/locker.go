@@ -1,3 +1,5 @@
+// This file is about the locks of certmagic, by name.
+
 package certmagiclock
 
 import (
@@ -8,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -19,7 +22,7 @@ type Options struct {
 	Prefix string
 
 	// Logger receives a warning when a lock is lost. Nil means slog.Default() at that time.
-	// The Logger of the client reports the loss as well, with its cause.
+	// Nothing waits for it. The Logger of the client reports the loss as well, with its cause.
 	Logger *slog.Logger
 }
 
@@ -38,7 +41,7 @@ func New(client *lock.Client, o *Options) *Locker {
 	if o == nil {
 		o = &Options{}
 	}
-	return &Locker{client: client, prefix: cmp.Or(o.Prefix, "certmagic/"), logger: o.Logger}
+	return &Locker{client: client, prefix: cmp.Or(o.Prefix, "certmagic/"), logger: logging.New(o.Logger)}
 }
 
 // Lock waits until it has the lock of the given name, or until ctx ends. Errors are those of

@@ -2,6 +2,8 @@ package certmagiclock_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +186,23 @@ func TestTheClientIsClosed(t *testing.T) {
 		assert.ErrorIs(t, locker.Unlock(t.Context(), name), lock.ErrClosed)
 		assert.ErrorIs(t, locker.Lock(t.Context(), name), lock.ErrClosed)
 		assert.Empty(t, log.String(), "no lock was lost")
+	})
+}
+
+// The Logger of a Locker follows the rules of the library's: losses do not flood it, and nothing waits for it.
+func TestTheLogOfAMassLossIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log record
+		store := memstore.New()
+		client := newClient(t, store)
+		locker := certmagiclock.New(client, &certmagiclock.Options{Logger: log.logger()})
+		for i := range 150 {
+			require.NoError(t, locker.Lock(t.Context(), strconv.Itoa(i)))
+			store.Delete("certmagic/" + strconv.Itoa(i))
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, 100, strings.Count(log.String(), "\n"))
+		require.NoError(t, client.Close(context.Background()))
 	})
 }
 

@@ -181,9 +181,9 @@ type pausing struct{ connection }
 // slow is the key of the value of a slow ctx.
 type slow struct{}
 
-func (p pausing) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (p pausing) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if ctx.Value(slow{}) != nil {
 		time.Sleep(time.Second / 2)
 	}
-	return p.connection.Wait(ctx, r)
+	return p.connection.Wait(ctx, r, queued)
 }

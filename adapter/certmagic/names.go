@@ -1,3 +1,5 @@
+// This file is about the handles of the names that are locked.
+
 package certmagiclock
 
 import (
@@ -92,11 +94,7 @@ func (l *Locker) logLoss(name string, err error) {
 	if !errors.Is(err, lock.ErrLost) {
 		return
 	}
-	logger := l.logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	logger.Warn("certmagiclock: lock lost; certmagic works on without it", slog.String("name", name), slog.Any("error", err))
+	l.logger.Warn("certmagiclock: lock lost; certmagic works on without it", slog.String("name", name), slog.Any("error", err))
 }
 
 // unlock releases the lock. If it was lost, the error is the loss, even if unlock was called before.

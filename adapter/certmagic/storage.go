@@ -1,3 +1,5 @@
+// This file is about a storage of certmagic with other locks.
+
 package certmagiclock
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the Elector: one replica runs all jobs.
+
 package gocronlock
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the Locker: one replica runs a job, once per period.
+
 package gocronlock
 
 import (

@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Logger receives the errors that become status 500, such as lock.ErrWrongType. Nil
-	// means slog.Default() at that time.
+	// means slog.Default() at that time. No request waits for it.
 	Logger *slog.Logger
 }
 
@@ -83,6 +84,7 @@ func New(client *lock.Client, key func(*http.Request) string, o *Options) func(h
 	if o != nil {
 		m.o = *o
 	}
+	m.logger = logging.New(m.o.Logger)
 	if m.key == nil {
 		m.key = func(r *http.Request) string { return r.URL.Path }
 	}
@@ -98,6 +100,7 @@ type middleware struct {
 	client *lock.Client
 	key    func(*http.Request) string
 	o      Options
+	logger *slog.Logger // no request waits for the user's
 }
 
 // serve calls next while it holds the lock of the request. A loss after the response has begun

@@ -191,6 +191,7 @@ func TestAnswersToErrors(t *testing.T) {
 		answer := post(t, h, "/s")
 		assert.Equal(t, http.StatusInternalServerError, answer.Code)
 		assert.Equal(t, "Internal Server Error\n", answer.Body.String())
+		synctest.Wait()
 		assert.Contains(t, text.String(), "httplock: request not served")
 		assert.Contains(t, text.String(), "is a semaphore, not a mutex")
 		assert.Empty(t, answer.Header().Get("Retry-After"))
@@ -199,6 +200,17 @@ func TestAnswersToErrors(t *testing.T) {
 		answer = post(t, h, "/a")
 		assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
 		assert.Equal(t, "3", answer.Header().Get("Retry-After"))
+	})
+}
+
+func TestNoRequestWaitsForTheLogger(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		reader, writer := io.Pipe() // nobody reads
+		defer reader.Close()
+		_, err := client.Semaphore("/s", 2).Lock(t.Context())
+		require.NoError(t, err)
+		h := httplock.New(client, nil, &httplock.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})(uncalled(t))
+		assert.Equal(t, http.StatusInternalServerError, post(t, h, "/s").Code)
 	})
 }
 

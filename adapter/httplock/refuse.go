@@ -1,3 +1,5 @@
+// This file is about the answers to requests that get no lock.
+
 package httplock
 
 import (
@@ -28,7 +30,7 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, lock.ErrBadKey):
 		http.Error(w, "the request has no valid key for its lock", http.StatusBadRequest)
 	default:
-		m.logger().Error("httplock: request not served", slog.String("path", r.URL.Path), slog.Any("error", err))
+		m.logger.Error("httplock: request not served", slog.String("path", r.URL.Path), slog.Any("error", err))
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 	}
 }
@@ -42,11 +44,4 @@ func (m *middleware) retryAfter(err error) string {
 	}
 	seconds := (after + time.Second - 1) / time.Second
 	return strconv.FormatInt(int64(seconds), 10)
-}
-
-func (m *middleware) logger() *slog.Logger {
-	if m.o.Logger != nil {
-		return m.o.Logger
-	}
-	return slog.Default()
 }

@@ -1,3 +1,5 @@
+// This file is about the scheduler of asynq.
+
 package recipes
 
 import (

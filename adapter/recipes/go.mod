@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/hibiken/asynq v0.26.0
-	github.com/leasewheel/leasewheel v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/riverqueue/river v0.51.1
 	github.com/stretchr/testify v1.12.1

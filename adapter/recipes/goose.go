@@ -1,3 +1,5 @@
+// This file is about migrations with goose.
+
 package recipes
 
 import (

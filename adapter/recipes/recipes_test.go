@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,19 +36,6 @@ func newClient(t *testing.T, store driver.Store) *lock.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close(context.Background()) })
 	return client
-}
-
-// TestTheGuideQuotesTheRecipes checks that the guide has each recipe as it is here.
-func TestTheGuideQuotesTheRecipes(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/GUIDE.md")
-	require.NoError(t, err)
-	for _, file := range []string{"asynq.go", "goose.go", "river.go", "watermill.go"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		_, recipe, found := strings.Cut(string(text), "\nfunc ")
-		require.True(t, found)
-		assert.Contains(t, string(guide), "func "+recipe, file)
-	}
 }
 
 // TestSchedule runs the scheduler of asynq in two processes. The second one starts its own when

@@ -1,3 +1,5 @@
+// This file is about jobs of River.
+
 package recipes
 
 import (

@@ -1,3 +1,5 @@
+// This file is about messages of Watermill.
+
 package recipes
 
 import (

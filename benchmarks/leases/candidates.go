@@ -1,3 +1,5 @@
+// This file is about the candidates, and the acquisition of their locks.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the chart of the CPU time of a renewal.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a child: it holds the locks of one candidate, and measures itself.
+
 package main
 
 import (
@@ -167,7 +169,8 @@ type goroutineWatch struct {
 
 func (g *goroutineWatch) start() {
 	const interval = 97 * time.Millisecond
-	g.done = make(chan struct{})
+	done := make(chan struct{})
+	g.done = done
 	g.highest.Store(0)
 	go func() {
 		ticker := time.NewTicker(interval)
@@ -175,7 +178,7 @@ func (g *goroutineWatch) start() {
 		for {
 			g.highest.Store(max(g.highest.Load(), int64(runtime.NumGoroutine())))
 			select {
-			case <-g.done:
+			case <-done:
 				return
 			case <-ticker.C:
 			}

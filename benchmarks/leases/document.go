@@ -1,3 +1,5 @@
+// This file is about the section and the chart of this program in the documents.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the goals of this module, and the figures that they bound.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the measurement of a candidate, from its first lock to its figures.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the monitor of one server, which sees renewals from outside.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the monitors of all servers together.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the lateness of renewals while one master of a cluster fails.
+
 package main
 
 import "context"

@@ -1,3 +1,5 @@
+// This file is about the clients of other libraries.
+
 package main
 
 import (

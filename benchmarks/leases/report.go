@@ -1,3 +1,5 @@
+// This file is about the tables of this program.
+
 package main
 
 import (
@@ -22,7 +24,7 @@ func (r *results) report() string {
 		t = append(t, cells)
 	}
 	b.WriteString(t.String() + "\n")
-	b.WriteString(r.goals().String())
+	b.WriteString(r.goals().Goals())
 	return b.String()
 }
 
@@ -47,19 +49,12 @@ type row struct {
 
 func rows() []row {
 	list := []row{
-		{"renewals per second", func(f figures) string { return fmt.Sprintf("%.0f", f.Rate) }},
 		{"redis CPU per renewal, µs", func(f figures) string { return fmt.Sprintf("%.2f", f.RedisCPU) }},
 		{"client CPU per renewal, µs", func(f figures) string { return fmt.Sprintf("%.2f", f.ClientCPU) }},
 		{"goroutines", func(f figures) string { return fmt.Sprint(f.Goroutines) }},
 		{"RSS of the client, MiB", func(f figures) string { return fmt.Sprintf("%.0f", f.RSS) }},
-		{"RSS of the client, bytes per lock", func(f figures) string { return fmt.Sprintf("%.0f", f.RSSPerLease) }},
 		{"heap + stacks, bytes per lock", func(f figures) string { return fmt.Sprintf("%.0f + %.0f", f.Heap, f.Stack) }},
-		{"late p50 / p99 ms, by the client", func(f figures) string { return pair(f.ClientLateP50, f.ClientLateP99) }},
 		{"late p50 / p99 ms, by the monitors", func(f figures) string { return fmt.Sprintf("%.0f / %.0f", f.LateP50, f.LateP99) }},
-		{"smallest PTTL, ms", func(f figures) string { return fmt.Sprintf("%.0f", f.SmallestPTTL) }},
-		{"script p50 / p99 / longest, µs", func(f figures) string {
-			return fmt.Sprintf("%.0f / %.0f / %.0f", f.ScriptP50, f.ScriptP99, f.ScriptMax)
-		}},
 		{"renewing without pause, renewals per second", func(f figures) string { return fmt.Sprintf("%.0f", f.Saturated) }},
 		{"lost: reported / missing keys", func(f figures) string { return fmt.Sprintf("%d / %d", f.Lost, f.Missing) }},
 		{"one master hangs: late p99 / worst ms", func(f figures) string {
@@ -68,26 +63,11 @@ func rows() []row {
 		{"one master dead: late p99 / worst ms", func(f figures) string {
 			return f.outage(func(o *outage) (p99, worst float64) { return o.DeadP99, o.DeadMax })
 		}},
-		{"then: missing keys of the other two", func(f figures) string {
-			if f.Outage == nil {
-				return none
-			}
-			return fmt.Sprint(f.Outage.Missing)
-		}},
-		{"seconds to acquire all", func(f figures) string { return fmt.Sprintf("%.1f", f.AcquireSeconds) }},
-		{"other processes, % of a core", func(f figures) string { return fmt.Sprintf("%.1f", 100*f.Others) }},
 	}
 	return list
 }
 
 const none = "–"
-
-func pair(p50, p99 float64) string {
-	if p99 == 0 {
-		return none
-	}
-	return fmt.Sprintf("%.1f / %.1f", p50, p99)
-}
 
 func (f figures) outage(get func(*outage) (p99, worst float64)) string {
 	if f.Outage == nil {

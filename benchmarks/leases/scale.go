@@ -1,3 +1,5 @@
+// This file is about the figures of both engines with different numbers of leases.
+
 package main
 
 import (
@@ -110,20 +112,16 @@ func (r *scaleResults) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Locks of %v s in one process, each renewed every %.3g s, measured for %v s. %v\n\n", r.TTL, r.TTL/3, r.Window, r.setup)
 	t := bench.Table{{
-		"leases", "engine", "renewals/s", "client CPU, µs", "redis CPU, µs", "late p50 / p99 ms, by the client",
-		"late p99 ms, by the monitors", "RSS per lease, B", "heap per lease, B", "goroutines", "smallest PTTL, ms",
-		"script p50 / p99, µs", "lost: reported / missing", "other processes, % of a core",
+		"leases", "engine", "renewals/s", "client CPU, µs", "redis CPU, µs", "late p99, ms", "RSS per lease, B", "goroutines",
 	}}
 	for _, p := range r.Points {
 		t = append(t, []string{
 			fmt.Sprint(p.Leases), p.Engine, fmt.Sprintf("%.0f", p.Rate), fmt.Sprintf("%.2f", p.ClientCPU), fmt.Sprintf("%.2f", p.RedisCPU),
-			pair(p.ClientLateP50, p.ClientLateP99), fmt.Sprintf("%.0f", p.LateP99), fmt.Sprintf("%.0f", p.RSSPerLease),
-			fmt.Sprintf("%.0f", p.Heap), fmt.Sprint(p.Goroutines), fmt.Sprintf("%.0f", p.SmallestPTTL),
-			fmt.Sprintf("%.0f / %.0f", p.ScriptP50, p.ScriptP99), fmt.Sprintf("%d / %d", p.Lost, p.Missing), fmt.Sprintf("%.0f", 100*p.Others),
+			fmt.Sprintf("%.0f", p.LateP99), fmt.Sprintf("%.0f", p.RSSPerLease), fmt.Sprint(p.Goroutines),
 		})
 	}
 	b.WriteString(t.String() + "\n")
-	b.WriteString(r.goals().String())
+	b.WriteString(r.goals().Goals())
 	return b.String()
 }
 

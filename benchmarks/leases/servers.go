@@ -1,3 +1,5 @@
+// This file is about the servers of a measurement: a single one or a cluster.
+
 package main
 
 import (

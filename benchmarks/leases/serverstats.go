@@ -1,3 +1,5 @@
+// This file is about the statistics that servers report.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the time to lock and unlock several locks as one.
+
 package main
 
 import (

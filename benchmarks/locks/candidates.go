@@ -1,3 +1,5 @@
+// This file is about the candidates: the clients of this module and of other libraries.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the chart of the time to lock many locks as one.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a child: it runs one task on a server of its own.
+
 package main
 
 import (

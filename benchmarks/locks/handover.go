@@ -1,3 +1,5 @@
+// This file is about hand-overs between clients that contend for one lock.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the resources that a client and its server use.
+
 package main
 
 import (

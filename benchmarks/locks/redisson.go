@@ -1,3 +1,5 @@
+// This file is about the MultiLock of Redisson, which runs in a JVM.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the results of a run, and the file that holds them.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about locks without contention: the rate and the cost of pairs of lock and unlock.
+
 package main
 
 import (

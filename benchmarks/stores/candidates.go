@@ -1,3 +1,5 @@
+// This file is about the candidates: stores with servers of their own.
+
 package main
 
 import (
@@ -24,8 +26,10 @@ type candidate struct {
 // server is a running server.
 type server struct {
 	version string
-	durable string                                                    // whether a change is on disk when it is answered
-	connect func() (store driver.Store, disconnect func(), err error) // a store of its own for each client
+	durable string                                                               // whether a change is on disk when it is answered
+	network string                                                               // of addr
+	addr    string                                                               // empty without a server
+	connect func(addr string) (store driver.Store, disconnect func(), err error) // a store of its own for each client
 	stop    func()
 }
 
@@ -52,7 +56,7 @@ func startMemory(context.Context) (*server, error) {
 	return &server{
 		version: "in this process",
 		durable: "no",
-		connect: func() (driver.Store, func(), error) { return shared{mem}, func() {}, nil },
+		connect: func(string) (driver.Store, func(), error) { return shared{mem}, func() {}, nil },
 		stop:    func() { _ = mem.Close() },
 	}, nil
 }
@@ -77,8 +81,8 @@ func startRedis(ctx context.Context) (*server, error) {
 	}
 	_, version, _ := strings.Cut(info, "redis_version:")
 	version, _, _ = strings.Cut(version, "\r\n")
-	return &server{version: "Redis " + version, durable: "no, snapshots", connect: func() (driver.Store, func(), error) {
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: acquirers})
+	return &server{version: "Redis " + version, durable: "no, snapshots", network: "tcp", addr: s.Addr(), connect: func(addr string) (driver.Store, func(), error) {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: acquirers})
 		store, err := redisstore.New(rdb, nil)
 		return store, func() { _ = rdb.Close() }, err
 	}, stop: s.Close}, nil

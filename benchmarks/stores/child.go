@@ -1,3 +1,5 @@
+// This file is about a child: an etcd or NATS server in a process of its own.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the start of the servers of the SQL stores, etcd, ZooKeeper and NATS.
+
 package main
 
 import (
@@ -33,7 +35,7 @@ func startSQLite(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
-	s, err := onSQL(ctx, "sqlite", dsn, sqlstore.SQLite(), "SELECT 'SQLite ' || sqlite_version()", false)
+	s, err := onSQL(ctx, "sqlite", "", func(string) string { return dsn }, sqlstore.SQLite(), "SELECT 'SQLite ' || sqlite_version()", false)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -52,12 +54,13 @@ func startPostgresWith(ctx context.Context, listen bool) (*server, error) {
 	if err != nil {
 		return nil, orMissing(err)
 	}
-	s, err := onSQL(ctx, "pgx", p.DSN(), sqlstore.PostgreSQL(), "SELECT 'PostgreSQL ' || current_setting('server_version')", listen)
+	dsn := func(addr string) string { return strings.Replace(p.DSN(), p.Addr(), addr, 1) }
+	s, err := onSQL(ctx, "pgx", p.Addr(), dsn, sqlstore.PostgreSQL(), "SELECT 'PostgreSQL ' || current_setting('server_version')", listen)
 	if err != nil {
 		p.Close()
 		return nil, err
 	}
-	s.stop = p.Close
+	s.network, s.stop = "tcp", p.Close
 	return s, nil
 }
 
@@ -66,12 +69,20 @@ func startMariaDB(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, orMissing(err)
 	}
-	s, err := onSQL(ctx, "mysql", m.DSN(), sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())", false)
+	_, socket, _ := strings.Cut(m.DSN(), "(")
+	socket, _, _ = strings.Cut(socket, ")")
+	dsn := func(addr string) string {
+		if addr == socket {
+			return m.DSN()
+		}
+		return strings.Replace(m.DSN(), "unix("+socket, "tcp("+addr, 1)
+	}
+	s, err := onSQL(ctx, "mysql", socket, dsn, sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())", false)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
-	s.stop = m.Close
+	s.network, s.stop = "unix", m.Close
 	return s, nil
 }
 
@@ -83,10 +94,10 @@ func orMissing(err error) error {
 	return err
 }
 
-// onSQL creates the tables in a database and returns the server without its stop. The stores have a
+// onSQL creates the tables in a database and returns the server without its network and its stop. The stores have a
 // Listener if listen is true.
-func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, version string, listen bool) (*server, error) {
-	db, err := sql.Open(driverName, dsn)
+func onSQL(ctx context.Context, driverName, addr string, dsnAt func(addr string) string, d sqlstore.Dialect, version string, listen bool) (*server, error) {
+	db, err := sql.Open(driverName, dsnAt(addr))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +105,8 @@ func onSQL(ctx context.Context, driverName, dsn string, d sqlstore.Dialect, vers
 	if err := sqlstore.CreateSchema(ctx, db, d, nil); err != nil {
 		return nil, err
 	}
-	s := &server{durable: "yes", connect: func() (driver.Store, func(), error) {
+	s := &server{durable: "yes", addr: addr, connect: func(addr string) (driver.Store, func(), error) {
+		dsn := dsnAt(addr)
 		db, err := sql.Open(driverName, dsn)
 		if err != nil {
 			return nil, nil, err
@@ -128,10 +140,10 @@ func startEtcd(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	connect := func() (*clientv3.Client, error) {
+	connect := func(addr string) (*clientv3.Client, error) {
 		return clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
 	}
-	client, err := connect()
+	client, err := connect(addr)
 	if err != nil {
 		stop()
 		return nil, err
@@ -142,8 +154,8 @@ func startEtcd(ctx context.Context) (*server, error) {
 		stop()
 		return nil, err
 	}
-	return &server{version: "etcd " + status.Version, durable: "yes", stop: stop, connect: func() (driver.Store, func(), error) {
-		client, err := connect()
+	return &server{version: "etcd " + status.Version, durable: "yes", network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
+		client, err := connect(addr)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -163,12 +175,14 @@ func startZooKeeper(context.Context) (*server, error) {
 	return &server{
 		version: "ZooKeeper",
 		durable: "yes",
+		network: "tcp",
+		addr:    members[0].Address,
 		stop:    func() { testzk.Close(members) },
-		connect: func() (driver.Store, func(), error) {
+		connect: func(addr string) (driver.Store, func(), error) {
 			// The context bounds the connecting only.
 			ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 			defer cancel()
-			store, err := zkstore.New(ctx, []string{members[0].Address}, &zkstore.Options{SessionTimeout: 70 * time.Second})
+			store, err := zkstore.New(ctx, []string{addr}, &zkstore.Options{SessionTimeout: 70 * time.Second})
 			return store, func() {}, err
 		},
 	}, nil
@@ -179,7 +193,7 @@ func startNATS(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	connect := func() (jetstream.JetStream, func(), error) {
+	connect := func(addr string) (jetstream.JetStream, func(), error) {
 		nc, err := nats.Connect("nats://" + addr)
 		if err != nil {
 			return nil, nil, err
@@ -187,7 +201,7 @@ func startNATS(ctx context.Context) (*server, error) {
 		js, err := jetstream.New(nc)
 		return js, nc.Close, err
 	}
-	js, disconnect, err := connect()
+	js, disconnect, err := connect(addr)
 	if err != nil {
 		stop()
 		return nil, err
@@ -198,8 +212,8 @@ func startNATS(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	version := js.Conn().ConnectedServerVersion()
-	return &server{version: "NATS " + version, durable: "no, every 2 min", stop: stop, connect: func() (driver.Store, func(), error) {
-		js, disconnect, err := connect()
+	return &server{version: "NATS " + version, durable: "no, every 2 min", network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
+		js, disconnect, err := connect(addr)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -5,9 +5,9 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/benchmarks v0.0.0
-	github.com/leasewheel/leasewheel/lock/zkstore v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/benchmarks v0.1.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -94,9 +94,10 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/leasewheel/leasewheel/lock/etcdstore v0.0.0
-	github.com/leasewheel/leasewheel/lock/natsstore v0.0.0
-	github.com/leasewheel/leasewheel/lock/sqlstore v0.0.0
+	github.com/leasewheel/leasewheel/lock/etcdstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/natsstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore/pglisten v0.1.0
 	github.com/stretchr/testify v1.12.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
@@ -109,6 +110,6 @@ replace (
 	github.com/leasewheel/leasewheel/lock/etcdstore => ../../lock/etcdstore
 	github.com/leasewheel/leasewheel/lock/natsstore => ../../lock/natsstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../lock/sqlstore
+	github.com/leasewheel/leasewheel/lock/sqlstore/pglisten => ../../lock/sqlstore/pglisten
 	github.com/leasewheel/leasewheel/lock/zkstore => ../../lock/zkstore
-	github.com/leasewheel/leasewheel/verify/histories => ../../verify/histories
 )

@@ -1,10 +1,11 @@
 // Command stores compares the stores of this module: the cost of an uncontended lock, the time of a
-// hand-over between two clients, and the cost of renewals. It starts a server of its own for each
+// hand-over between two clients, the cost of renewals, and the load while nothing changes. It starts a server of its own for each
 // store, one after the other, and measures all of them in one run.
 //
 //	go run .
 //	go run . -quick
 //	go run . -only redis,postgres -leases 1000
+//	go run . -load
 //	go run . -print ../results/stores.json -docs ../../docs
 //
 // docs/STORES.md explains the figures. A store whose server is not installed is left out, with a message.
@@ -16,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -31,6 +33,7 @@ type config struct {
 	ttl    time.Duration // of the leases whose renewals are measured
 	only   []string
 	leases []int
+	load   bool
 	json   string
 	print  string
 	docs   string
@@ -48,6 +51,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	quick := f.Bool("quick", false, "measure for a shorter time, and 100 leases only: less precise")
 	only := f.String("only", "", "comma-separated `names` of stores (default: all)")
 	leases := f.String("leases", "", "comma-separated `numbers` of leases (default 1000,10000,100000)")
+	f.BoolVar(&c.load, "load", false, "measure only the load of locks that are held or waited for")
 	f.StringVar(&c.json, "json", "", "`file` for the results; other figures in it are kept and printed (default ../results/stores.json, none with -quick)")
 	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
 	f.StringVar(&c.docs, "docs", "", "`folder` whose "+page+" and bench/stores.svg to update")
@@ -107,6 +111,11 @@ func run(ctx context.Context, c config, out, progress io.Writer) error {
 			return err
 		}
 	} else {
+		if c.load { // keeps the other figures
+			if err := r.load(c.json); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
 		failed = r.measure(ctx, c, progress)
 	}
 	if c.json != "" {

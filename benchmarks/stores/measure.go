@@ -1,3 +1,5 @@
+// This file is about the measurement of a store: uncontended locks, hand-overs and renewals.
+
 package main
 
 import (
@@ -28,6 +30,7 @@ type figures struct {
 	Pair     pair
 	HandOver handOver
 	Renewals map[int]renewals // by number of leases
+	Loads    []load           `json:",omitempty"`
 }
 
 // pair is the cost of a lock and an unlock, one after the other without pause.
@@ -98,11 +101,18 @@ func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond)
 // newClient returns a client with a store of its own, like that of another process, and the
 // function that closes both.
 func newClient(s *server, ttl time.Duration) (*lock.Client, func() error, error) {
-	store, disconnect, err := s.connect()
+	return newClientAt(s, s.addr, ttl, nil)
+}
+
+// newClientAt is newClient by way of an address of the server, with hooks.
+func newClientAt(s *server, addr string, ttl time.Duration, hooks *lock.Hooks) (*lock.Client, func() error, error) {
+	store, disconnect, err := s.connect(addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	client, err := lock.New(store, &lock.Options{
+		Terms: lock.Terms{TTL: ttl}, Hooks: hooks, MaxWaiters: 2 * slices.Max(loadNumbers), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	if err != nil {
 		disconnect()
 		return nil, nil, err
@@ -265,7 +275,7 @@ func measureRenewals(ctx context.Context, s *server, n int, c config) (r renewal
 		return r, err
 	}
 	began := time.Now()
-	if err := acquire(ctx, client, n); err != nil {
+	if _, err := acquire(ctx, client, "bench:", n); err != nil {
 		return r, err
 	}
 	r.AcquiredPerSecond = float64(n) / time.Since(began).Seconds()
@@ -291,16 +301,18 @@ func measureRenewals(ctx context.Context, s *server, n int, c config) (r renewal
 	return r, err
 }
 
-// acquire takes n locks.
-func acquire(ctx context.Context, client *lock.Client, n int) error {
+// acquire takes n locks, whose names have a prefix and a number.
+func acquire(ctx context.Context, client *lock.Client, prefix string, n int) ([]*lock.Held, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan int)
+	all := make([]*lock.Held, n)
 	var wg sync.WaitGroup
 	for range min(acquirers, n) {
 		wg.Go(func() {
 			for i := range next {
-				if _, err := client.Mutex("bench:" + strconv.Itoa(i)).TryLock(ctx); err != nil {
+				var err error
+				if all[i], err = client.Mutex(prefix + strconv.Itoa(i)).TryLock(ctx); err != nil {
 					cancel(err)
 					return
 				}
@@ -317,7 +329,7 @@ func acquire(ctx context.Context, client *lock.Client, n int) error {
 	}
 	close(next)
 	wg.Wait()
-	return context.Cause(ctx)
+	return all, context.Cause(ctx)
 }
 
 // sleep returns after d, or with the cause when ctx ends.

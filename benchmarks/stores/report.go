@@ -1,3 +1,5 @@
+// This file is about the tables and the chart of this program.
+
 package main
 
 import (
@@ -16,13 +18,9 @@ const page = "STORES.md"
 
 // report returns the tables in Markdown.
 func (r *results) report() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Pairs and hand-overs: each measured for %v s. Renewals: leases with a TTL of %v s, which are renewed each third of it, "+
-		"for %d periods, or %d for fewer than %d leases. %s, %s, load average %s before the run. The server's CPU time is that of its "+
-		"processes; for renewals it leaves out what they use without leases. A dash means that none was counted, as for stores that run in the client.\n",
-		r.Window, r.TTL, periods(manyLeases), periods(0), manyLeases, r.Machine, r.Go, r.LoadBefore)
-	fmt.Fprintf(&b, "\n%s\n%s", r.lockTable(), r.renewalTable())
-	return b.String()
+	return fmt.Sprintf("Pairs and hand-overs: %v s each. Renewals: leases with a TTL of %v s, for %d periods, or %d for fewer than %d leases. "+
+		"%s, %s, load average %s. CPU is client + server.\n\n%s\n%s\n%s\n",
+		r.Window, r.TTL, periods(manyLeases), periods(0), manyLeases, r.Machine, r.Go, r.LoadBefore, r.lockTable(), r.renewalTable(), r.kept()) + r.loadReport()
 }
 
 // measured returns the names of the stores with figures, in the order of the tables.
@@ -37,39 +35,64 @@ func (r *results) measured() []string {
 }
 
 func (r *results) lockTable() bench.Table {
-	t := bench.Table{{"store", "server", "on disk when answered", "lock and unlock: p50, µs", "p99, µs", "client CPU, µs", "server CPU, µs", "hand-over: p50, µs", "p99, µs"}}
+	t := bench.Table{{"store", "server", "on disk when answered", "pair p50 / p99, µs", "CPU, µs", "hand-over p50 / p99, µs"}}
 	for _, name := range r.measured() {
 		f := r.Stores[name]
 		t = append(t, []string{
-			name, f.Server, f.Durable, number(f.Pair.P50), number(f.Pair.P99), number(f.Pair.ClientCPU), serverCPU(f.Pair.ServerCPU),
-			number(f.HandOver.P50), number(f.HandOver.P99),
+			name, f.Server, f.Durable, number(f.Pair.P50) + " / " + number(f.Pair.P99), cpu(f.Pair.ClientCPU, f.Pair.ServerCPU),
+			number(f.HandOver.P50) + " / " + number(f.HandOver.P99),
 		})
 	}
 	return t
 }
 
+// renewalTable returns the costs of a renewal. It leaves out small numbers of leases if there are larger
+// ones: few leases share the fixed costs of a period.
 func (r *results) renewalTable() bench.Table {
-	t := bench.Table{{"leases", "store", "acquired per second", "renewal: client CPU, µs", "server CPU, µs", "sent late, p99, ms", "lost"}}
-	for _, n := range r.numbers() {
-		for _, name := range r.measured() {
+	numbers := r.numbers()
+	if slices.ContainsFunc(numbers, func(n int) bool { return n >= manyLeases }) {
+		numbers = slices.DeleteFunc(numbers, func(n int) bool { return n < manyLeases })
+	}
+	t := bench.Table{{"store"}}
+	for _, n := range numbers {
+		t[0] = append(t[0], fmt.Sprintf("%d leases: acquired per second", n), "renewal CPU, µs")
+	}
+	for _, name := range r.measured() {
+		cells, found := []string{name}, false
+		for _, n := range numbers {
 			f, ok := r.Stores[name].Renewals[n]
 			if !ok {
+				cells = append(cells, "", "")
 				continue
 			}
-			t = append(t, []string{
-				fmt.Sprint(n), name, number(f.AcquiredPerSecond), number(f.ClientCPU), serverCPU(f.ServerCPU), number(f.LateP99), fmt.Sprint(f.Lost),
-			})
+			found = true
+			cells = append(cells, number(f.AcquiredPerSecond), cpu(f.ClientCPU, f.ServerCPU))
+		}
+		if found {
+			t = append(t, cells)
 		}
 	}
 	return t
 }
 
-// serverCPU formats the processor time of a server, which is 0 without one, and in a short run.
-func serverCPU(v float64) string {
-	if v == 0 {
-		return "–"
+// kept says how many leases were lost, and how late renewals were sent at worst.
+func (r *results) kept() string {
+	lost, late := 0, 0.0
+	for _, f := range r.Stores {
+		for _, renewals := range f.Renewals {
+			lost += renewals.Lost
+			late = max(late, renewals.LateP99)
+		}
 	}
-	return number(v)
+	return fmt.Sprintf("Leases lost: %d. Renewals sent late, p99: at most %s ms.", lost, number(late))
+}
+
+// cpu formats the processor time of a client and of a server, which is 0 without one, and in a short run.
+func cpu(client, server float64) string {
+	if server == 0 {
+		return number(client)
+	}
+	return number(client) + " + " + number(server)
 }
 
 // numbers returns the numbers of leases that were measured.

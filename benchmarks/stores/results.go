@@ -1,3 +1,5 @@
+// This file is about the results of a run, and the file that holds them.
+
 package main
 
 import (
@@ -60,6 +62,16 @@ func (r *results) measureStore(ctx context.Context, c config, candidate candidat
 		return err
 	}
 	defer s.stop()
+	if c.load {
+		fmt.Fprintln(progress, candidate.name)
+		f := r.Stores[candidate.name]
+		if f == nil {
+			f = &figures{Server: s.version, Durable: s.durable, Renewals: map[int]renewals{}}
+			r.Stores[candidate.name] = f
+		}
+		f.Loads, err = measureLoads(ctx, s, progress)
+		return err
+	}
 	f := &figures{Server: s.version, Durable: s.durable, Renewals: map[int]renewals{}}
 	r.Stores[candidate.name] = f
 	step := func(what string, measure func() error) error {
@@ -122,6 +134,9 @@ func (r *results) save(path string) error {
 		if now == nil {
 			r.Stores[name] = f
 			continue
+		}
+		if now.Loads == nil {
+			now.Loads = f.Loads
 		}
 		for n, renewals := range f.Renewals {
 			if _, measured := now.Renewals[n]; !measured {

@@ -1,3 +1,5 @@
+// This file is about the charts: bars of some rows, and the lateness of the probes.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the comparison of the figures with two Go releases.
+
 package main
 
 import (
@@ -8,43 +10,37 @@ import (
 
 // comparedRows are the rows in which two Go releases are compared.
 var comparedRows = []string{
-	"hot-0", "hot-1m", "par-1m", "replace", "reset", "fire", "fire-p99", "fire-max", "rearm", "bytes", "gc",
+	"hot-0", "hot-1m", "par-1m", "replace", "reset", "fire", "rearm", "bytes", "gc",
 }
 
 // comparedPeers are the peers that run on both releases.
 var comparedPeers = []string{"wheel", "heap", "std"}
 
-// compare returns a table of the figures with two Go releases, and their ratio.
+// compare returns a table of the ratios of the figures with two Go releases.
 func compare(a, b *results) string {
 	head := []string{"work"}
 	for _, p := range comparedPeers {
-		head = append(head, titleOf(p)+", "+a.Environment.Go, b.Environment.Go, "ratio")
+		head = append(head, titleOf(p))
 	}
 	table := bench.Table{head}
 	for _, id := range comparedRows {
 		w, err := rowNamed(id)
 		must(err)
-		cells := []string{w.Name + inUnit(w)}
+		cells := []string{w.Name}
 		found := false
 		for _, p := range comparedPeers {
 			x, ok := a.figure(w, p)
 			y, ok2 := b.figure(w, p)
 			if !ok || !ok2 {
-				cells = append(cells, "", "", "")
+				cells = append(cells, "")
 				continue
 			}
 			found = true
-			cells = append(cells, number(x), number(y), fmt.Sprintf("%.2f", y/max(x, 1e-9)))
+			cells = append(cells, fmt.Sprintf("%.2f", y/max(x, 1e-9)))
 		}
 		if found {
 			table = append(table, cells)
 		}
 	}
-	text := table.String() + "\n"
-	for _, r := range []*results{a, b} {
-		for _, run := range r.Runs {
-			text += "- " + r.Environment.Go + ", " + run.String() + "\n"
-		}
-	}
-	return text
+	return fmt.Sprintf("%s ÷ %s, %d and %d rounds.\n\n%s", b.Environment.Go, a.Environment.Go, b.rounds(), a.rounds(), table)
 }

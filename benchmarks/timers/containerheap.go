@@ -1,3 +1,5 @@
+// This file is about the peer containerheap, a delay queue written by hand.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the section and the charts of this program in the documents.
+
 package main
 
 import (
@@ -16,7 +18,7 @@ func (r *results) document(docs string) error {
 	if err := writeChart(docs, "probe", r.probeChart().SVG()); err != nil {
 		return err
 	}
-	return bench.Document(filepath.Join(docs, bench.Page), "timers", r.provenance()+r.report())
+	return bench.Document(filepath.Join(docs, bench.Page), "timers", r.provenance()+r.page())
 }
 
 func writeChart(docs, name, svg string) error {

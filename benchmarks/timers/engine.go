@@ -1,3 +1,5 @@
+// This file is about the interface to a timer engine, and the list of peers.
+
 package main
 
 import (

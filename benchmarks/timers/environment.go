@@ -1,3 +1,5 @@
+// This file is about the machine and the versions of a run.
+
 package main
 
 import (
@@ -81,8 +83,7 @@ func (e environment) String() string {
 }
 
 func (r runInfo) String() string {
-	return fmt.Sprintf("`%s`, rounds: %d, minutes: %.0f, load average before: %s, after: %s",
-		r.Command, r.Rounds, r.Minutes, orUnknown(r.LoadBefore), orUnknown(r.LoadAfter))
+	return fmt.Sprintf("`%s`, load average %s", r.Command, orUnknown(r.LoadBefore))
 }
 
 func orUnknown(s string) string {

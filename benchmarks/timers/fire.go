@@ -1,3 +1,5 @@
+// This file is about the samples of timers that fire.
+
 package main
 
 import (

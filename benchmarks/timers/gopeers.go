@@ -1,3 +1,5 @@
+// This file is about the peers in Go: package time and the timer libraries of other authors.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the engines that do nothing: their figures are the cost of the harness.
+
 package main
 
 import (

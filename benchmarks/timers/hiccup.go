@@ -1,3 +1,5 @@
+// This file is about delays that the runtime or the machine causes, not an engine.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the samples of pending timers: their memory, and the cost of an idle engine.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a histogram of the lateness of timers.
+
 package main
 
 import (

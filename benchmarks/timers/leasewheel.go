@@ -1,3 +1,5 @@
+// This file is about the engines of this module.
+
 package main
 
 import (

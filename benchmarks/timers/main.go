@@ -1,3 +1,5 @@
+// This file is about the flags and the main function of this program.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the resources that an operation uses.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the samples of Netty, which runs in a JVM.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the samples of schedule, stop and reset while other timers are pending.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the plan of a run: its samples and their order.
+
 package main
 
 import (

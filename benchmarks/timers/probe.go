@@ -1,3 +1,5 @@
+// This file is about the lateness of short timers while many others are pending.
+
 package main
 
 import (

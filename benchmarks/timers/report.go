@@ -1,18 +1,52 @@
+// This file is about the tables of this program.
+
 package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// report returns the tables in Markdown: the goals, the figures of all peers, and
+// report returns all tables in Markdown: the goals, the figures of all peers, and
 // the lateness of the probes.
 func (r *results) report() string {
-	text := r.goals() + "\n" + r.figures()
-	if table := r.probes(); table != "" {
-		text += "\n" + table
+	return r.goals() + "\n" + r.figures(rows, r.peerNames()) + r.probes()
+}
+
+// pageRows are the figures that the page shows. The program prints all of them.
+var pageRows = []string{
+	"hot-0", "hot-1m", "hot-10m", "par-1m", "replace", "reset", "fire", "fire-p99", "fire-early", "rearm", "spread", "bytes", "gc", "idle",
+}
+
+// page returns the tables of the page: some figures of the engines that people use, and the goals that
+// are missed. A chart shows the probes.
+func (r *results) page() string {
+	var shown []row
+	for _, id := range pageRows {
+		w, err := rowNamed(id)
+		must(err)
+		shown = append(shown, w)
 	}
-	return text
+	names := slices.DeleteFunc(r.peerNames(), func(p string) bool { return p == "wheel-go" || p == "floor" || p == "harness" })
+	return r.figures(shown, names) + "\n" + r.missed()
+}
+
+// missed returns the goals that are missed, with their bounds.
+func (r *results) missed() string {
+	t := bench.Table{{"work", "ours", "missed"}}
+	met := 0
+	for _, w := range r.measured() {
+		switch l := r.line(w); {
+		case l.missed > 0:
+			t = append(t, []string{w.Name, strings.Trim(l.figure, "*"), strings.Join(l.misses, "; ")})
+		case l.bounds > 0:
+			met++
+		}
+	}
+	return fmt.Sprintf("Figures that meet all of their goals: %d. The others:\n\n%s", met, t)
 }
 
 // goals returns the table of our figures with their goals. A bold figure or ratio
@@ -44,6 +78,7 @@ func (r *results) measured() []row {
 type goalLine struct {
 	figure, goal, std, goPeer, netty string
 	bounds, missed, unknown          int
+	misses                           []string // the bounds that are missed
 }
 
 func (r *results) line(w row) goalLine {
@@ -55,6 +90,7 @@ func (r *results) line(w row) goalLine {
 		l.check(figure <= bound+w.noise)
 		if figure > bound+w.noise {
 			l.figure = bold(l.figure)
+			l.misses = append(l.misses, "≤ "+number(bound))
 		}
 	} else if w.goal.aboveRow != "" {
 		l.unknown++
@@ -104,6 +140,7 @@ func (l *goalLine) ratioTo(r *results, w row, peer string, bound float64) string
 	text := fmt.Sprintf("%.2f", ratio)
 	if !met {
 		text = bold(text)
+		l.misses = append(l.misses, fmt.Sprintf("%.2f of %s, ≤ %.2f", ratio, titleOf(peer), bound))
 	}
 	return fmt.Sprintf("%s (≤ %.2f)", text, bound)
 }
@@ -129,9 +166,8 @@ func (l *goalLine) verdict() string {
 	return "yes"
 }
 
-// figures returns the table of all peers, without the probes.
-func (r *results) figures() string {
-	names := r.peerNames()
+// figures returns a table of the figures of peers, without the probes.
+func (r *results) figures(rows []row, names []string) string {
 	var b strings.Builder
 	b.WriteString("| work |")
 	for _, p := range names {
@@ -178,7 +214,7 @@ func (r *results) probes() string {
 	if b.Len() == 0 {
 		return ""
 	}
-	head, rule := "| ms late: p50 / p99 / p99.99 / worst |", "|---|"
+	head, rule := "\n| ms late: p50 / p99 / p99.99 / worst |", "|---|"
 	for _, l := range probeLoads {
 		head += " " + l.name + " |"
 		rule += "---:|"

@@ -65,6 +65,13 @@ func TestMissedGoalIsBold(t *testing.T) {
 	assert.Contains(t, exampleResults().goals(), "| 200 ns |  | 0.50 (≤ 0.60) | **0.67** (≤ 0.62) antlabs | **1.25** (≤ 1.00) | **no** |")
 }
 
+func TestThePageShowsMissedGoals(t *testing.T) {
+	page := exampleResults().page()
+	assert.Contains(t, page, "meet all of their goals: 0.")
+	assert.Regexp(t, `\| 200 ns +\| 1\.25 of Netty HashedWheelTimer, ≤ 1\.00; 0\.67 of antlabs/timer, ≤ 0\.62 +\|`, page)
+	assert.Contains(t, exampleProbes().page(), "meet all of their goals: 1.")
+}
+
 func TestGoalAboveAnotherRow(t *testing.T) {
 	goals := exampleProbes().goals()
 	assert.Contains(t, goals, "worst lateness: 10,000,000 due over ten minutes | 6.50 ms | ≤ 7.00 |  |  |  | yes |")
@@ -143,7 +150,7 @@ func TestDocument(t *testing.T) {
 	assert.FileExists(t, filepath.Join(docs, "bench", "replace-reset.svg"))
 	svg, err := os.ReadFile(filepath.Join(docs, "bench", "probe.svg"))
 	require.NoError(t, err)
-	assert.Contains(t, string(svg), ">wheel<")
+	assert.Contains(t, string(svg), ">wheel ")
 }
 
 func TestResultsSurviveJSON(t *testing.T) {
@@ -165,6 +172,6 @@ func TestCompare(t *testing.T) {
 		b.Samples[i].Values["cpu"] *= 2
 	}
 	table := compare(a, b)
-	assert.Contains(t, table, "wheel, go1.1")
-	assert.Regexp(t, `\| 200 +\| 400 +\| 2\.00 +\|`, table)
+	assert.Contains(t, table, "go1.2 ÷ go1.1, 2 and 2 rounds.")
+	assert.Regexp(t, `1,000,000 pending +\| 2\.00 +\|`, table)
 }

@@ -1,3 +1,5 @@
+// This file is about the samples of a run, and the medians of their figures.
+
 package main
 
 import (

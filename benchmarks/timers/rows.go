@@ -1,3 +1,5 @@
+// This file is about the rows of the tables, with their goals.
+
 package main
 
 import (

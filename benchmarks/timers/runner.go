@@ -1,3 +1,5 @@
+// This file is about the execution of samples, each in a process of its own.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a sleep on Linux without a timer of the Go runtime.
+
 package main
 
 import (

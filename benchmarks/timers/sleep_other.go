@@ -1,5 +1,7 @@
 //go:build !linux
 
+// This file is about a sleep on systems other than Linux.
+
 package main
 
 import "time"

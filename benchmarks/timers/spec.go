@@ -1,3 +1,5 @@
+// This file is about the specification of one sample, and the work that it names.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the command bench, which measures a server.
+
 package main
 
 import (

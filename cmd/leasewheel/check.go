@@ -1,3 +1,5 @@
+// This file is about the command check, which looks for unsafe settings.
+
 package main
 
 import (
@@ -43,7 +45,7 @@ mean and what to do. It writes nothing. The exit status is 1 if something is uns
 			case err != nil:
 				return fail(std, err)
 			case !report.Safe():
-				return exitUnsafe
+				return exitFound
 			}
 			return 0
 		}

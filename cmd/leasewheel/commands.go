@@ -1,3 +1,5 @@
+// This file is about the list of commands and their help.
+
 package main
 
 import (
@@ -15,7 +17,7 @@ var commands []command
 func init() {
 	commands = []command{
 		runCommand, electCommand, acquireCommand, releaseCommand,
-		lsCommand, inspectCommand, watchCommand, forceReleaseCommand,
+		lsCommand, inspectCommand, watchCommand, deadlocksCommand, forceReleaseCommand,
 		checkCommand, benchCommand, sizeCommand, completionCommand, manCommand, versionCommand,
 	}
 }

@@ -82,6 +82,8 @@ func TestElectRefusesWhatRunRefuses(t *testing.T) {
 		"force-release x":                 exitUsage, // stdin is no terminal
 		"force-release -yes no-such-lock": exitLost,
 		"watch -interval 1ms":             exitUsage,
+		"deadlocks a b":                   exitUsage,
+		"deadlocks -url localhost:1":      exitUnavailable,
 		"bench -for 1ms":                  exitUsage,
 		"bench -callers 0":                exitUsage,
 		"bench -leases 0":                 exitUsage,
@@ -133,6 +135,7 @@ func TestAHandleReleasesTheLock(t *testing.T) {
 	p.start(t)
 	assert.Equal(t, exitUsage, p.code(t))
 	assert.NotContains(t, p.err.String(), "nonsense")
+	assert.Contains(t, p.err.String(), "is no handle of leasewheel acquire")
 }
 
 func TestAForceReleasedLockGoesToTheNext(t *testing.T) {
@@ -209,11 +212,11 @@ func TestCheckTellsWhatIsUnsafe(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	out, errs, code := result(t, server.URL(), "check")
-	assert.Equal(t, exitUnsafe, code)
+	assert.Equal(t, exitFound, code)
 	assert.Empty(t, errs)
 	assert.Contains(t, out, "eviction")
 	out, _, code = result(t, server.URL(), "check", "-json")
-	assert.Equal(t, exitUnsafe, code)
+	assert.Equal(t, exitFound, code)
 	var report struct {
 		Safe     bool
 		Findings []struct{ Code string }
@@ -247,6 +250,13 @@ func TestAServerWithAPassword(t *testing.T) {
 	_, errs, code := result(t, strings.Replace(url, "canary", "canary2", 1), "run", "-k", "x", "--", "echo", "ran")
 	assert.Equal(t, exitUnavailable, code)
 	assert.NotContains(t, errs, "canary")
+}
+
+func TestAServerWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	_, errs, code := result(t, strings.Replace(testredis.Start(t).URL(), "redis://", "rediss://", 1), "inspect", "key")
+	assert.Equal(t, exitUnavailable, code)
+	assert.Contains(t, errs, "does not speak TLS")
 }
 
 // TestAnAddressOfOneNodeIsEnough checks that a cluster is recognized.

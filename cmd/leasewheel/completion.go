@@ -1,3 +1,5 @@
+// This file is about completions for shells, made from the flags.
+
 package main
 
 import (

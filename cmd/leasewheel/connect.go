@@ -1,8 +1,13 @@
+// This file is about the URL of the server, and clients for it.
+
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -11,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/tlsdial"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -161,12 +167,15 @@ var errBadURL = usageError{"bad URL of the server (-url or " + urlEnv + "): it i
 	"or redis://sentinel1:26379?master_name=mymaster"}
 
 // clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that does not tell
-// counts as a single one. The error is the cause of ctx if it has ended.
+// counts as a single one. The error is the cause of ctx if it has ended, and that of a server without TLS if the URL asks for it.
 func clusterOf(ctx context.Context, opts *redis.Options) (redis.UniversalClient, error) {
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	once := *opts
 	once.MaxRetries, once.DialerRetries, once.ContextTimeoutEnabled = -1, 1, true
+	if opts.TLSConfig != nil {
+		once.Dialer = tlsdial.Dialer((&tls.Dialer{Config: opts.TLSConfig}).DialContext)
+	}
 	var info string
 	err := whileNot(asked, func() error { // a dial with TLS, and a read, do not end with their ctx
 		rdb := redis.NewClient(&once)
@@ -178,6 +187,8 @@ func clusterOf(ctx context.Context, opts *redis.Options) (redis.UniversalClient,
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case errors.As(err, new(tlsdial.NoTLSError)):
+		return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 	case err != nil || !strings.Contains(info, "cluster_enabled:1"):
 		return redis.NewClient(opts), nil
 	}

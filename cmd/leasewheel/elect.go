@@ -1,3 +1,5 @@
+// This file is about the commands elect and acquire.
+
 package main
 
 import (

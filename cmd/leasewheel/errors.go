@@ -1,3 +1,5 @@
+// This file is about errors as text and as exit status.
+
 package main
 
 import (

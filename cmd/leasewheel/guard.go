@@ -1,3 +1,5 @@
+// This file is about what the guard decides, without a clock or a process.
+
 package main
 
 import "time"

@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
+// This file is about the guard: a second process that stops the command if this one cannot.
+
 package main
 
 import (

@@ -18,9 +18,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Exit statuses. Those below 126 are the codes of sysexits.h, except exitUnsafe.
+// Exit statuses. Those below 126 are the codes of sysexits.h, except exitFound.
 const (
-	exitUnsafe        = 1  // check: the server is unsafe for locks
+	exitFound         = 1  // check: the server is unsafe for locks; deadlocks: clients wait for each other
 	exitUsage         = 64 // a flag or an argument is wrong
 	exitUnavailable   = 69 // the server gave no usable answer
 	exitFailed        = 70 // anything else

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -54,6 +55,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(status(os.Args[1:], standardStreams()))
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nohup ignores it, and the programs that are tested would, too
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil { // most of the tests wait for a lease to end
 		panic(err)

@@ -1,3 +1,5 @@
+// This file is about the manual page, made from the flags.
+
 package main
 
 import (
@@ -21,7 +23,7 @@ var manCommand = command{
 // statuses and variables are the tables of the manual page.
 var (
 	statuses = [][2]string{
-		{"1", "check: the server is unsafe for locks"},
+		{"1", "check: the server is unsafe for locks; deadlocks: clients wait for each other"},
 		{"64", "a flag or an argument is wrong"},
 		{"69", "the server cannot be reached, or gave no usable answer"},
 		{"70", "any other error, such as a key that holds a lock of another kind"},

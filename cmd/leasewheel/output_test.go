@@ -3,8 +3,10 @@
 package main
 
 import (
+	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -101,7 +103,7 @@ func TestAnOutputThatFailsIsAFailure(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = full.Close() })
 	server := shared.Server(t).URL()
-	for _, args := range []string{"ls", "ls -json", "inspect x", "check", "size", "help", "help run", "run -help", "man", "completion bash"} {
+	for _, args := range []string{"ls", "ls -json", "inspect x", "deadlocks", "check", "size", "help", "help run", "run -help", "man", "completion bash"} {
 		p := newProgram(server, strings.Fields(args)...)
 		p.cmd.Stdout = full
 		p.start(t)
@@ -124,6 +126,51 @@ func TestAServerThatHangsDelaysNoAnswer(t *testing.T) {
 			assert.Equal(t, exitUnavailable, code)
 			assert.NotContains(t, stderr, "not acquired")
 		})
+	}
+	t.Run("a signal", func(t *testing.T) {
+		t.Parallel()
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer silent.Close()
+		p := start(t, "redis://"+silent.Addr().String(), "acquire", "-k", "k")
+		conn, err := silent.Accept()
+		require.NoError(t, err)
+		defer conn.Close()
+		p.signal(t, syscall.SIGINT)
+		assert.Equal(t, exitSignal+int(syscall.SIGINT), p.code(t))
+	})
+}
+
+// Others may decide the text of a server's errors.
+func TestAServerDoesNotControlTheTerminal(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() {
+				defer conn.Close()
+				for b := make([]byte, 4096); ; {
+					if _, err := conn.Read(b); err != nil {
+						return
+					}
+					_, _ = conn.Write([]byte("-ERR \x1b[2J cleared\r\n"))
+				}
+			})
+		}
+	})
+	defer served.Wait()
+	defer listener.Close()
+	for _, args := range [][]string{{"inspect", "k"}, {"ls"}} {
+		stdout, stderr, code := result(t, "redis://"+listener.Addr().String(), args...)
+		assert.NotZero(t, code)
+		assert.NotContains(t, stdout+stderr, "\x1b", args)
+		assert.Contains(t, stderr, `\x1b[2J`, args)
 	}
 }
 

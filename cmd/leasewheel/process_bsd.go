@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || netbsd || openbsd
 
+// This file is about what systems other than Linux lack for the process of a command.
+
 package main
 
 import (

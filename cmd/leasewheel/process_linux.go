@@ -1,3 +1,5 @@
+// This file is about what Linux has for the process of a command.
+
 package main
 
 import (

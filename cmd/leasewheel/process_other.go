@@ -1,5 +1,7 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
+// This file is about the process of a command on systems that are not Unix.
+
 package main
 
 import (

@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
+// This file is about the process group of a command, and job control.
+
 package main
 
 import (

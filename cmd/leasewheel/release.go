@@ -1,3 +1,5 @@
+// This file is about the commands release, force-release and watch.
+
 package main
 
 import (

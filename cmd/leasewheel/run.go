@@ -1,3 +1,5 @@
+// This file is about the command run, which holds a lock while a command runs.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the commands ls and inspect.
+
 package main
 
 import (
@@ -45,15 +47,19 @@ func stateOf(key string, info lock.Info) lockState {
 		FreeIn: info.FreeIn.Milliseconds(), Holders: []holderState{},
 	}
 	for _, h := range info.Holders {
-		s.Holders = append(s.Holders, holderState{
-			Mode: h.Mode.String(), Token: h.Token, ExpiresIn: h.ExpiresIn.Milliseconds(),
-			Metadata: h.Metadata, Permits: h.Permits, Members: h.Members,
-		})
+		s.Holders = append(s.Holders, holderStateOf(h))
 	}
 	for _, p := range info.Places {
 		s.Queue = append(s.Queue, p.Metadata)
 	}
 	return s
+}
+
+func holderStateOf(h lock.Holder) holderState {
+	return holderState{
+		Mode: h.Mode.String(), Token: h.Token, ExpiresIn: h.ExpiresIn.Milliseconds(),
+		Metadata: h.Metadata, Permits: h.Permits, Members: h.Members,
+	}
 }
 
 // taken reports whether the lock is held or kept.
@@ -89,7 +95,7 @@ func quoted(text string) string {
 	return q
 }
 
-// showOptions are the flags of ls, inspect and watch.
+// showOptions are the flags of the commands that show locks.
 type showOptions struct {
 	connection
 	json bool

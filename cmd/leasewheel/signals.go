@@ -1,3 +1,5 @@
+// This file is about the signals that the program catches.
+
 package main
 
 import (

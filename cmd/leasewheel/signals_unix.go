@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
+// This file is about signals on Unix.
+
 package main
 
 import (

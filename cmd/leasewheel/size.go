@@ -1,3 +1,5 @@
+// This file is about the command size, which estimates what many leases cost.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about watching a running command, and stopping it after a loss.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a run of a command and its outcome.
+
 package main
 
 import (
@@ -108,7 +110,7 @@ func (t *task) budget(lost error) time.Duration {
 	if t.onLost == lostKill {
 		return 0
 	}
-	if errors.As(lost, &why) && why.Reason == renewal.Expired {
+	if errors.As(lost, &why) && why.Reason == renewal.ReasonExpired {
 		return min(t.grace, why.Left-t.reserve/2)
 	}
 	return t.grace // the server has said that the lock is gone, or it is held still

@@ -16,6 +16,7 @@ import (
 
 // shell is a shell on a terminal of its own.
 type shell struct {
+	tty      string // the name of the terminal
 	keyboard *os.File
 	screen   output
 }
@@ -30,8 +31,8 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
 	require.NoError(t, err)
 	require.NoError(t, unix.SetNonblock(fd, true)) // so that Close ends a read
-	s := &shell{keyboard: os.NewFile(uintptr(fd), "terminal")}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	s := &shell{tty: fmt.Sprintf("/dev/pts/%d", number), keyboard: os.NewFile(uintptr(fd), "terminal")}
+	tty, err := os.OpenFile(s.tty, os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(environ(shared.Server(t).URL()), "PS1=prompt ", "TERM=dumb")
@@ -51,6 +52,15 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 		<-read
 	})
 	return s
+}
+
+// stopOutput does what Ctrl-S does: each write to the terminal blocks.
+func (s *shell) stopOutput(t *testing.T) {
+	t.Helper()
+	tty, err := os.OpenFile(s.tty, os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer tty.Close()
+	require.NoError(t, unix.IoctlSetInt(int(tty.Fd()), unix.TCXONC, unix.TCOOFF))
 }
 
 // types sends keys to the terminal.
@@ -92,6 +102,22 @@ func TestTheCommandReadsFromTheTerminal(t *testing.T) {
 			s.shows(t, "got:one", 1)
 			s.types(t, "two\n")
 			s.shows(t, "then:two", 1) // the shell has the terminal again
+		})
+	}
+}
+
+// TestAStoppedTerminalDoesNotProtectTheCommand loses the lock after Ctrl-S, while leasewheel logs to the terminal.
+func TestAStoppedTerminalDoesNotProtectTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"run", "elect"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := t.Name()
+			s := startShell(t, os.Args[0], append([]string{name}, runArgs(key, losing("-v"), "stubborn")[1:]...)...)
+			pid := s.pid(t)
+			s.stopOutput(t)
+			stdoutOf(t, shared.Server(t).URL(), "force-release", "-yes", key)
+			awaitDead(t, pid)
 		})
 	}
 }

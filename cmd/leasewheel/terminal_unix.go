@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
+// This file is about the terminal, which the command gets.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the margin of a lease that leaves the command its grace.
+
 package main
 
 import (

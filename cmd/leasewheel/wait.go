@@ -1,3 +1,5 @@
+// This file is about waiting for a lock, with the flags that limit it.
+
 package main
 
 import (
@@ -21,7 +23,7 @@ type waitOptions struct {
 func (o *waitOptions) defineWait(f *flag.FlagSet) {
 	f.DurationVar(&o.wait, "wait", -1, "longest `duration` to wait for the lock, such as 30s; without it there is no limit")
 	alias(f, "w", "wait")
-	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock")
+	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock, and at most 3 s for an answer")
 	alias(f, "n", "nonblock")
 	f.IntVar(&o.status, "conflict-exit-code", exitNotAcquired, "exit `status` if the lock is taken")
 	alias(f, "E", "conflict-exit-code")

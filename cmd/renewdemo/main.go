@@ -2,9 +2,11 @@
 // Redis server, or on another system. It can inject faults. It then checks that exactly the
 // holders of lost leases were notified, and in time. With -proof it shows the order of events when
 // a holder is cut off or paused and a rival gets its lock. With -check it prints what is unsafe for
-// locks at a Redis server.
+// locks at a Redis server. With -http it shows all of that on a web page, whose buttons inject the
+// faults.
 //
 //	go run ./cmd/renewdemo
+//	go run ./cmd/renewdemo -http localhost:8080
 //	go run ./cmd/renewdemo -engine heap -leases 100000 -store localhost:6379 -for 60s
 //	go run ./cmd/renewdemo -leases 1000 -store postgres://user:password@localhost/database
 //	go run ./cmd/renewdemo -fault steal

@@ -1,11 +1,11 @@
-// Package redislock has the interface of github.com/bsm/redislock, release 0.9.4, and keeps locks in
-// Redis in the same way. A program changes one import and nothing else:
+// Package redislock has the interface of github.com/bsm/redislock, release 0.10.0, and keeps locks
+// in Redis in the same way. A program changes one import and nothing else:
 //
 //	import "github.com/leasewheel/leasewheel/compat/redislock" // was github.com/bsm/redislock
 //
 // Keys, values and expiries are the same, so processes with either import exclude each other. A
 // service can be rolled out process by process, and back. The value of a key is the token with the
-// metadata after it.
+// metadata after it. ObtainMulti makes one such key for each of its keys, with the same value.
 //
 // As there, a Lock is not refreshed in the background: it expires unless the program calls Refresh.
 //
@@ -28,6 +28,11 @@
 //	a ttl below 1 ms: an error of the server,   an error before any request           Refresh would delete the key
 //	or Refresh deletes the key
 //	a nil client or ctx panics                  an error                              the error names the key
+//	ObtainMulti without keys: an error of the   an error before any request           the error says what is wrong
+//	server
+//	Keys returns the slice of ObtainMulti       a copy                                a change would move the lock
+//	a ctx that ends during a second try:        joined with the error of the first    the reason is not lost
+//	its error alone
 //	a ctx that has ended: Release sends         it is sent, in the background         the lock would stay until it expires
 //	nothing
 //	a failed Obtain may leave the lock until    it is released in the background      nobody would know that it is held
@@ -46,7 +51,7 @@
 //	defer held.Unlock(ctx)                           // no Refresh: the client renews the lock
 //
 // Locks of lock/redlock have no queue, no fencing tokens and no metadata. The native store
-// lock/redisstore has all three, under other keys. The guide says [how to migrate].
+// lock/redisstore has all three, under other keys. The page [how to migrate] has the steps.
 //
-// [how to migrate]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#come-from-another-library
+// [how to migrate]: https://github.com/leasewheel/leasewheel/blob/main/docs/MIGRATION.md
 package redislock

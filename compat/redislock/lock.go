@@ -1,8 +1,12 @@
+// This file is about Lock: its TTL, Refresh and Release.
+
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,13 +17,16 @@ import (
 type Lock struct {
 	*Client // embedded because programs of bsm/redislock may call Obtain of a Lock
 
-	key      string
+	keys     []string
 	value    string
 	tokenLen int
 }
 
-// Key returns the key in Redis.
-func (l *Lock) Key() string { return l.key }
+// Key returns the key in Redis, the first one of several.
+func (l *Lock) Key() string { return l.keys[0] }
+
+// Keys returns a copy of the keys in Redis, in the order of ObtainMulti.
+func (l *Lock) Keys() []string { return slices.Clone(l.keys) }
 
 // Token returns the token of the holder.
 func (l *Lock) Token() string { return l.value[:l.tokenLen] }
@@ -27,35 +34,47 @@ func (l *Lock) Token() string { return l.value[:l.tokenLen] }
 // Metadata returns the metadata that Obtain has stored.
 func (l *Lock) Metadata() string { return l.value[l.tokenLen:] }
 
-// TTL returns the time until the lock expires, and 0 if it has expired or another holder has it. The
-// error is that of ctx or of go-redis.
+// TTL returns the time until the first key of the lock expires, and 0 if a key has expired or another
+// holder has it. The error is that of ctx or of go-redis, or ErrLockNotHeld if l is nil.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	if l == nil {
+		return 0, ErrLockNotHeld
+	}
 	left, err := l.run(ctx, nil, remaining, l.value)
 	return time.Duration(max(left, 0)) * time.Millisecond, err
 }
 
-// Refresh makes the lock expire after ttl, counted from now. That may be earlier than before.
-// It returns ErrNotObtained if the lock has expired or another holder has it, otherwise the error of
-// ctx or of go-redis. It refuses a ttl of less than a millisecond. The Options are not used.
+// Refresh makes all keys of the lock expire after ttl, counted from now. That may be earlier than
+// before. It changes none, and returns ErrNotObtained, if a key has expired, another holder has it,
+// or l is nil. It refuses a ttl of less than a millisecond.
+//
+// After any other error, Refresh tries again as the RetryStrategy says, and returns the error of the
+// last try. If ctx ends, the error is that of ctx, joined with the error of the try before. If ctx
+// has no deadline, Refresh tries for one ttl at most. The other Options are not used.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, opt *Options) error {
-	if err := l.checkTTL(l.key, ttl); err != nil {
+	if l == nil {
+		return ErrNotObtained
+	}
+	if err := cmp.Or(l.checkContext(ctx, l.keys), checkTTL(l.keys, ttl)); err != nil {
 		return err
 	}
-	changed, err := l.run(ctx, nil, refresh, l.value, milliseconds(ttl))
-	if err == nil && changed != 1 {
-		err = ErrNotObtained
-	}
-	return err
+	return withRetry(ctx, ttl, opt, func(ctx context.Context) (again bool, err error) {
+		changed, err := l.run(ctx, nil, refresh, l.value, milliseconds(ttl))
+		if err == nil && changed != 1 {
+			return false, ErrNotObtained
+		}
+		return true, err
+	})
 }
 
-// Release frees the lock. It returns ErrLockNotHeld if the lock has expired, another holder has
-// it, or l is nil. The server gets the request even if ctx has ended, but Release does not wait
-// for the answer then.
+// Release frees all keys of the lock. It frees none, and returns ErrLockNotHeld, if a key has expired,
+// another holder has it, or l is nil. The server gets the request even if ctx has ended, but Release
+// does not wait for the answer then.
 func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return ErrLockNotHeld
 	}
-	if err := l.checkContext(ctx, l.key); err != nil {
+	if err := l.checkContext(ctx, l.keys); err != nil {
 		return err
 	}
 	freed, err := inTime(ctx, func() (int64, error) { return l.send(context.WithoutCancel(ctx), release, l.value) }, nil)
@@ -65,7 +84,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	return err
 }
 
-// obtain is one try of Obtain. It returns redis.Nil if the lock is taken. With fresh the value is
+// obtain is one try of ObtainMulti. It returns redis.Nil if a key is taken. With fresh the value is
 // that of this call alone: what the server grants after ctx has ended, or without an answer, is
 // released.
 func (l *Lock) obtain(ctx context.Context, ttl time.Duration, fresh bool) error {
@@ -83,7 +102,7 @@ func (l *Lock) obtain(ctx context.Context, ttl time.Duration, fresh bool) error 
 // run sends a script and returns its answer, or the error of ctx if that ends before. It sends
 // nothing if ctx has ended already. For undo see inTime.
 func (l *Lock) run(ctx context.Context, undo func(), script *redis.Script, args ...any) (int64, error) {
-	if err := l.checkContext(ctx, l.key); err != nil {
+	if err := l.checkContext(ctx, l.keys); err != nil {
 		return 0, err
 	}
 	if ctx.Err() != nil {
@@ -95,7 +114,7 @@ func (l *Lock) run(ctx context.Context, undo func(), script *redis.Script, args 
 // send sends a script. It may take longer than ctx, because a client of go-redis does not return
 // when ctx ends while it waits for an answer.
 func (l *Lock) send(ctx context.Context, script *redis.Script, args ...any) (int64, error) {
-	return script.Run(ctx, l.redis, []string{l.key}, args...).Int64()
+	return script.Run(ctx, l.redis, l.keys, args...).Int64()
 }
 
 var errExited = errors.New("redislock: the goroutine of the request has ended in the client")

@@ -1,3 +1,5 @@
+// This file is about the client, Obtain and ObtainMulti.
+
 package redislock
 
 import (
@@ -7,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,12 +22,12 @@ import (
 // Errors of locks. Each also matches an error of package lock, so that code can check both kinds
 // of locks in one way.
 var (
-	// ErrNotObtained is returned by Obtain if the lock is taken, and by Refresh if the lock has
-	// expired or another holder has it. It matches lock.ErrNotAcquired.
+	// ErrNotObtained is returned by Obtain and ObtainMulti if the lock is taken, and by Refresh if the
+	// lock has expired, another holder has it, or it is nil. It matches lock.ErrNotAcquired.
 	ErrNotObtained error = matching{"redislock: not obtained", lock.ErrNotAcquired}
 
-	// ErrLockNotHeld is returned by Release if the lock has expired or another holder has it. It
-	// matches lock.ErrNotHeld.
+	// ErrLockNotHeld is returned by Release if the lock has expired or another holder has it, and by
+	// Release and TTL of a nil Lock. It matches lock.ErrNotHeld.
 	ErrLockNotHeld error = matching{"redislock: lock not held", lock.ErrNotHeld}
 )
 
@@ -44,12 +47,14 @@ type RedisClient interface {
 	redis.Scripter
 }
 
-// Options of Obtain. A nil *Options means the defaults.
+// Options of Obtain, ObtainMulti and Refresh. A nil *Options means the defaults. Refresh uses the
+// RetryStrategy only.
 type Options struct {
-	// RetryStrategy says whether Obtain tries again if the lock is taken. The default is NoRetry.
+	// RetryStrategy says whether Obtain tries again if the lock is taken, and whether Refresh tries
+	// again after an error. The default is NoRetry.
 	RetryStrategy RetryStrategy
 
-	// Metadata is kept in the value of the key, after the token.
+	// Metadata is kept in the value of each key, after the token.
 	Metadata string
 
 	// Token identifies the holder. Whoever knows the token of a lock can obtain it again. No token
@@ -72,68 +77,79 @@ func Obtain(ctx context.Context, client RedisClient, key string, ttl time.Durati
 	return New(client).Obtain(ctx, key, ttl, opt)
 }
 
-// Obtain acquires the lock with the given key, which expires after ttl. It returns ErrNotObtained
-// if the lock is taken and there is no further try, the error of ctx if ctx ends first, and the error
-// of go-redis if a try fails. It refuses a ttl of less than a millisecond.
-//
-// If ctx has no deadline, Obtain tries for one ttl at most. It returns soon after the end of ctx.
-// A lock that the server grants later is released in the background, unless Options.Token is set.
+// ObtainMulti calls [Client.ObtainMulti] of a new Client.
+func ObtainMulti(ctx context.Context, client RedisClient, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
+	return New(client).ObtainMulti(ctx, keys, ttl, opt)
+}
+
+// Obtain calls [Client.ObtainMulti] with one key.
 func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration, opt *Options) (*Lock, error) {
+	return c.ObtainMulti(ctx, []string{key}, ttl, opt)
+}
+
+// ObtainMulti acquires one lock of all given keys, or of none. The keys expire after ttl. In a
+// cluster, and on a Ring of go-redis, the keys must have one hash tag.
+//
+// ObtainMulti returns ErrNotObtained if a key is taken and there is no further try, and the error of
+// go-redis if a try fails. If ctx ends, the error is that of ctx, joined with ErrNotObtained if a
+// try has found a key taken. ObtainMulti refuses a ttl of less than a millisecond.
+//
+// If ctx has no deadline, ObtainMulti tries for one ttl at most. It returns soon after the end of
+// ctx. A lock that the server grants later is released in the background, unless Options.Token is
+// set.
+func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
 	if opt == nil {
 		opt = &Options{}
 	}
-	if err := cmp.Or(c.checkContext(ctx, key), c.checkTTL(key, ttl)); err != nil {
+	if err := cmp.Or(c.checkContext(ctx, keys), checkTTL(keys, ttl)); err != nil {
 		return nil, err
 	}
-	token := opt.Token
-	if token == "" {
-		token = randomToken()
+	if len(keys) == 0 {
+		return nil, errors.New("redislock: obtain: no keys")
 	}
-	retry := opt.RetryStrategy
-	if retry == nil {
-		retry = NoRetry()
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, ttl)
-		defer cancel()
-	}
-	l := &Lock{Client: c, key: key, value: token + opt.Metadata, tokenLen: len(token)}
-	for {
-		err := l.obtain(ctx, ttl, opt.Token == "")
-		switch {
-		case err == nil:
-			return l, nil
-		case !errors.Is(err, redis.Nil):
-			return nil, err
+	token := cmp.Or(opt.Token, randomToken())
+	l := &Lock{Client: c, keys: slices.Clone(keys), value: token + opt.Metadata, tokenLen: len(token)}
+	err := withRetry(ctx, ttl, opt, func(ctx context.Context) (again bool, err error) {
+		err = l.obtain(ctx, ttl, opt.Token == "")
+		if errors.Is(err, redis.Nil) {
+			return true, ErrNotObtained
 		}
-		backoff := retry.NextBackoff()
-		if backoff < 1 {
-			return nil, ErrNotObtained
-		}
-		if err := basic.Sleep(ctx, backoff); err != nil {
-			return nil, err
-		}
+		return false, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return l, nil
 }
 
 // checkContext returns what prevents any call.
-func (c *Client) checkContext(ctx context.Context, key string) error {
+func (c *Client) checkContext(ctx context.Context, keys []string) error {
 	switch {
 	case ctx == nil:
-		return fmt.Errorf("redislock: lock %s: the context is nil", basic.Quote(key))
+		return fmt.Errorf("redislock: lock %s: the context is nil", quote(keys))
 	case c == nil || basic.IsNil(c.redis):
-		return fmt.Errorf("redislock: lock %s: the client of go-redis is nil", basic.Quote(key))
+		return fmt.Errorf("redislock: lock %s: the client of go-redis is nil", quote(keys))
 	}
 	return nil
 }
 
 // checkTTL returns what is wrong with a TTL.
-func (*Client) checkTTL(key string, ttl time.Duration) error {
+func checkTTL(keys []string, ttl time.Duration) error {
 	if ttl < time.Millisecond {
-		return fmt.Errorf("redislock: lock %s: %w: %v is below 1ms", basic.Quote(key), lock.ErrBadTTL, ttl)
+		return fmt.Errorf("redislock: lock %s: %w: %v is below 1ms", quote(keys), lock.ErrBadTTL, ttl)
 	}
 	return nil
+}
+
+// quote names a lock in an error by its first key.
+func quote(keys []string) string {
+	switch len(keys) {
+	case 0:
+		return `""`
+	case 1:
+		return basic.Quote(keys[0])
+	}
+	return fmt.Sprintf("%s and %d more", basic.Quote(keys[0]), len(keys)-1)
 }
 
 func randomToken() string {

@@ -1,12 +1,18 @@
+// This file is about retries and their strategies.
+
 package redislock
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
-// RetryStrategy says when Obtain tries again. The strategies of this package are safe for
-// concurrent use, and those that count have one count for all calls of Obtain that use them.
+// RetryStrategy says when Obtain and Refresh try again. The strategies of this package are safe for
+// concurrent use. A strategy that counts has one count for all calls that use it.
 type RetryStrategy interface {
 	// NextBackoff returns the time before the next try. If it is 0 or less, there is no further try.
 	NextBackoff() time.Duration
@@ -60,4 +66,42 @@ func (e *exponential) NextBackoff() time.Duration {
 		d = min(d, e.longest)
 	}
 	return max(d, e.shortest)
+}
+
+// withRetry calls try until it succeeds, says that there is no point in another try, or the
+// strategy of opt ends. It returns the error of the last try. If ctx ends, the error is that of ctx,
+// joined with the error of the try before, if there was one. A ctx without a deadline ends after ttl.
+func withRetry(ctx context.Context, ttl time.Duration, opt *Options, try func(context.Context) (again bool, err error)) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ttl)
+		defer cancel()
+	}
+	strategy := NoRetry()
+	if opt != nil && opt.RetryStrategy != nil {
+		strategy = opt.RetryStrategy
+	}
+	var before error
+	for {
+		again, err := try(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			if before != nil {
+				err = errors.Join(before, ctx.Err())
+			}
+			return err
+		case !again:
+			return err
+		}
+		before = err
+		backoff := strategy.NextBackoff()
+		if backoff < 1 {
+			return err
+		}
+		if ended := basic.Sleep(ctx, backoff); ended != nil {
+			return errors.Join(err, ended)
+		}
+	}
 }

@@ -1,3 +1,5 @@
+// This file is about asking several servers, and counting their answers.
+
 package redsync
 
 import (

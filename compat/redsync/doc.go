@@ -6,6 +6,10 @@
 //		"github.com/leasewheel/leasewheel/compat/redsync/redis/goredis/v9"   // was github.com/go-redsync/redsync/v4/redis/goredis/v9
 //	)
 //
+// A pool of another client stays as it is, and redis.Adapt makes it a pool for this package:
+//
+//	rs := redsync.New(redis.Adapt(redigo.NewPool(pool))) // redigo is github.com/go-redsync/redsync/v4/redis/redigo
+//
 // Keys, values and expiries are the same, so processes with either import exclude each other. A
 // service can be rolled out process by process, and back. A lock can even be released or extended by
 // the other library, with WithValue.
@@ -33,8 +37,8 @@
 // # What differs
 //
 //	there                                    here                                    why
-//	NewPool of redigo, rueidis, valkeygo,    goredis/v9 only; other clients          a nested module with all clients
-//	go-redis before v9                       implement redis.Pool                    would be heavy
+//	NewPool of redigo, rueidis, valkeygo,    goredis/v9 only; redis.Adapt takes      this module does not depend on
+//	go-redis before v9                       the pools made there                    all clients
 //	an expiry below 1 ms is tried            Lock and Extend return an error         Extend would delete the key
 //	without pools Lock tries 32 times        an error at once, also for a nil pool   it cannot succeed
 //	Unlock and Extend wait for all servers   at most for the expiry, and for less    a server may hang
@@ -64,7 +68,7 @@
 //	defer held.Unlock(ctx)                        // no Extend: the client renews the lock
 //
 // Locks of lock/redlock have no queue and no fencing tokens, because the format has none. The native
-// store lock/redisstore has both, under other keys. The guide says [how to migrate].
+// store lock/redisstore has both, under other keys. The page [how to migrate] has the steps.
 //
-// [how to migrate]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md#come-from-another-library
+// [how to migrate]: https://github.com/leasewheel/leasewheel/blob/main/docs/MIGRATION.md
 package redsync

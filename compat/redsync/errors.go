@@ -1,3 +1,5 @@
+// This file is about the errors.
+
 package redsync
 
 import (

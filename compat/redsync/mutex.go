@@ -1,3 +1,5 @@
+// This file is about Mutex.
+
 package redsync
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the order of the requests to each server.
+
 package redsync
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Redsync and the options of a mutex.
+
 package redsync
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the scripts.
+
 package redsync
 
 import (

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/lock/sqlstore v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0

@@ -70,10 +70,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	var done int // is changed under the lock only
+	job := func(ctx context.Context) error {
+		before := done
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done(): // the lock is lost
+			return context.Cause(ctx)
+		}
+		done = before + 1
+		return nil
+	}
 	var wg sync.WaitGroup
 	failures := make([]error, 3)
 	for i := range failures {
-		wg.Go(func() { failures[i] = replica(ctx, *url, &done) })
+		wg.Go(func() { failures[i] = replica(ctx, *url, job) })
 	}
 	wg.Wait()
 	if err := errors.Join(failures...); err != nil {
@@ -84,7 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // replica makes the client of one process, and works.
-func replica(ctx context.Context, url string, done *int) (err error) {
+func replica(ctx context.Context, url string, job func(ctx context.Context) error) (err error) {
 	var store driver.Store
 	var disconnect func() error
 	if strings.HasPrefix(url, "postgres") {
@@ -105,17 +115,14 @@ func replica(ctx context.Context, url string, done *int) (err error) {
 		defer cancel()
 		err = errors.Join(err, client.Close(closing))
 	}()
-	return work(ctx, client, done)
+	return work(ctx, client, job)
 }
 
 // work does ten jobs. It is the same on any store.
-func work(ctx context.Context, client *lock.Client, done *int) error {
+func work(ctx context.Context, client *lock.Client, job func(ctx context.Context) error) error {
 	for range 10 {
-		err := lock.Do(ctx, client.Mutex("jobs"), func(context.Context, *lock.Held) error {
-			before := *done
-			time.Sleep(time.Millisecond) // the job
-			*done = before + 1
-			return nil
+		err := lock.Do(ctx, client.Mutex("jobs"), func(ctx context.Context, _ *lock.Held) error {
+			return job(ctx) // ctx ends if the lock is lost
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 )
 
 var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
@@ -28,4 +32,23 @@ func TestTheSameWorkOnTwoStores(t *testing.T) {
 			assert.Equal(t, "30 jobs done, one at a time\n", out.String())
 		})
 	}
+}
+
+// schedules is how many schedules of faults a test plays.
+const schedules = 300
+
+func TestFaults(t *testing.T) {
+	faulttest.Run(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		return work(ctx, client, r.Write)
+	})
+}
+
+func TestFaultsOfAJobThatIgnoresItsCtx(t *testing.T) {
+	err := faulttest.Find(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		return work(ctx, client, func(context.Context) error {
+			time.Sleep(20 * time.Second)
+			return r.Write(context.Background())
+		})
+	})
+	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

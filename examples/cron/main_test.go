@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/examples/internal/exampletest"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -91,4 +92,39 @@ func TestAJobRunsOncePerPeriod(t *testing.T) {
 		runAs("b")
 		assert.Equal(t, 2, strings.Count(out.String(), ": runs the job of "), out.String())
 	})
+}
+
+// schedules is how many schedules of faults a test plays.
+const schedules = 100
+
+// jobs is the output of a replica. It writes to the resource at each run of the job.
+type jobs struct{ *faulttest.Resource }
+
+func (j jobs) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "runs the job") {
+		_ = j.Resource.Write(context.Background())
+	}
+	return len(line), nil
+}
+
+func TestFaults(t *testing.T) {
+	faulttest.Run(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		return newReplica(client, "a", 20*time.Second, jobs{r}).run(ctx, client)
+	})
+}
+
+// TestFaultsOfAJobThatDoesNotAsk has no call of Valid.
+func TestFaultsOfAJobThatDoesNotAsk(t *testing.T) {
+	err := faulttest.Find(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		return client.Election("cron", "a").Run(ctx, func(context.Context, *lock.Held) error {
+			for range 5 {
+				time.Sleep(20 * time.Second)
+				if err := r.Write(context.Background()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

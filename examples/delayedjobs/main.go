@@ -66,10 +66,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	s := &service{client: client, log: log.New(out, "", 0)}
 	now := time.Now()
 	for _, err := range []error{
-		s.push(&job{name: "resize an image", customer: "ann"}, now, 0),
-		s.push(&job{name: "charge a card", customer: "bob"}, now, 10), // runs first
-		s.push(&job{name: "send a receipt", customer: "bob", fails: 2}, now.Add(time.Second), 10),
-		s.push(&job{name: "delete the account", customer: "cid"}, now.Add(24*time.Hour), 0),
+		s.push(&job{name: "resize an image", customer: "ann", do: succeed}, now, 0),
+		s.push(&job{name: "charge a card", customer: "bob", do: succeed}, now, 10), // runs first
+		s.push(&job{name: "send a receipt", customer: "bob", do: failFirst(2)}, now.Add(time.Second), 10),
+		s.push(&job{name: "delete the account", customer: "cid", do: succeed}, now.Add(24*time.Hour), 0),
 	} {
 		if err != nil {
 			return err
@@ -100,17 +100,22 @@ func newStore(url string) (driver.Store, error) {
 
 // job is a value of the queue. One worker at a time has it.
 type job struct {
-	name, customer  string
-	attempts, fails int // the first attempts fail
+	name, customer string
+	do             func(ctx context.Context) error // must stop when ctx ends
+	attempts       int
 }
 
-// run stands for the work. It must stop when ctx ends.
-func (j *job) run(ctx context.Context) error {
-	j.attempts++
-	if j.attempts <= j.fails {
-		return errors.New("the mail server is busy")
+// succeed stands for the work of a job.
+func succeed(ctx context.Context) error { return ctx.Err() }
+
+// failFirst returns the work of a job whose first n attempts fail.
+func failFirst(n int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if n--; n >= 0 {
+			return errors.New("the mail server is busy")
+		}
+		return ctx.Err()
 	}
-	return ctx.Err()
 }
 
 // service runs jobs.
@@ -134,7 +139,8 @@ func (s *service) work(ctx context.Context) {
 		}
 		j := item.Value
 		err = lock.Do(ctx, lock.WaitAtMost(s.client.Mutex("customer/"+j.customer), 0), func(ctx context.Context, _ *lock.Held) error {
-			return j.run(ctx) // ctx ends if the lock is lost, too
+			j.attempts++
+			return j.do(ctx) // ctx ends if the lock is lost, too
 		})
 		switch {
 		case err == nil:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"log"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/examples/internal/exampletest"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -51,7 +53,7 @@ func serve(t *testing.T, j *job, during func(client *lock.Client)) string {
 
 func TestAJobWaitsForItsCustomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := serve(t, &job{name: "job", customer: "bob"}, func(client *lock.Client) {
+		out := serve(t, &job{name: "job", customer: "bob", do: succeed}, func(client *lock.Client) {
 			held, err := client.Mutex("customer/bob").Lock(t.Context())
 			assert.NoError(t, err)
 			time.Sleep(1500 * time.Millisecond)
@@ -63,7 +65,7 @@ func TestAJobWaitsForItsCustomer(t *testing.T) {
 
 func TestAJobIsGivenUpAfterFiveAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := serve(t, &job{name: "job", customer: "bob", fails: 5}, func(*lock.Client) {})
+		out := serve(t, &job{name: "job", customer: "bob", do: failFirst(5)}, func(*lock.Client) {})
 		assert.Regexp(t, `^(again in \d+s: job: .*\n){4}given up: job: the mail server is busy\n$`, out)
 	})
 }
@@ -75,4 +77,41 @@ func TestASignalLeavesTheOtherJobs(t *testing.T) {
 		p.WaitFor("done: resize an image")
 		assert.Contains(t, p.Terminate(), "left: delete the account, due in 24h0m0s\n")
 	}
+}
+
+// schedules is how many schedules of faults a test plays.
+const schedules = 300
+
+// jobs returns a function that runs three jobs of one customer. Each takes some time before its write.
+func jobs(write func(ctx context.Context, r *faulttest.Resource) error) func(context.Context, *lock.Client, *faulttest.Resource) error {
+	return func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		s := &service{client: client, log: log.New(io.Discard, "", 0)}
+		do := func(ctx context.Context) error { return write(ctx, r) }
+		for i := range 3 {
+			if err := s.push(&job{name: "job", customer: "bob", do: do}, time.Now(), i); err != nil {
+				return err
+			}
+		}
+		s.work(ctx)
+		return nil
+	}
+}
+
+func TestFaults(t *testing.T) {
+	faulttest.Run(t, schedules, jobs(func(ctx context.Context, r *faulttest.Resource) error {
+		select {
+		case <-time.After(20 * time.Second):
+			return r.Write(ctx)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}))
+}
+
+func TestFaultsOfAJobThatIgnoresItsCtx(t *testing.T) {
+	err := faulttest.Find(t, schedules, jobs(func(_ context.Context, r *faulttest.Resource) error {
+		time.Sleep(20 * time.Second)
+		return r.Write(context.Background())
+	}))
+	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: routes(client, *work, out), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: routes(client, func(ctx context.Context) error { return pretend(ctx, *work) }, out), ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	fmt.Fprintln(out, "listening on", listener.Addr())
@@ -100,14 +100,15 @@ func newStore(url string) (driver.Store, error) {
 	return redisstore.New(redis.NewClient(options), nil)
 }
 
-// routes returns the handler of the service.
-func routes(client *lock.Client, work time.Duration, out io.Writer) http.Handler {
+// routes returns the handler of the service. ship must stop when its ctx ends, because the lock is
+// lost or because the client of the request has gone.
+func routes(client *lock.Client, ship func(ctx context.Context) error, out io.Writer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/ship", func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
 		err := lock.Do(r.Context(), patient{client.Mutex("order/" + id)}, func(ctx context.Context, _ *lock.Held) error {
 			fmt.Fprintln(out, "shipping", id)
-			return ship(ctx, work)
+			return ship(ctx)
 		})
 		if err != nil {
 			http.Error(w, err.Error(), status(err))
@@ -129,9 +130,8 @@ func (p patient) Lock(ctx context.Context) (*lock.Held, error) {
 	return p.Locker.Lock(ctx)
 }
 
-// ship stands for the work. It stops when ctx ends, because the lock is lost or because the
-// client of the request has gone.
-func ship(ctx context.Context, work time.Duration) error {
+// pretend stands for the work. It stops when ctx ends.
+func pretend(ctx context.Context, work time.Duration) error {
 	timer := time.NewTimer(work)
 	defer timer.Stop()
 	select {

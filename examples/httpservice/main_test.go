@@ -17,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/examples/internal/exampletest"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -36,7 +37,7 @@ func bubble(t *testing.T, test func(t *testing.T, store *locktest.Faulty, client
 			defer cancel()
 			_ = client.Close(ctx) // the store of some tests hangs
 		}()
-		handler := routes(client, time.Minute, io.Discard)
+		handler := routes(client, func(ctx context.Context) error { return pretend(ctx, time.Minute) }, io.Discard)
 		test(t, store, client, func() int {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/7/ship", nil))
@@ -109,4 +110,30 @@ func TestASignalFinishesTheRequests(t *testing.T) {
 	n, err := server.Client(t).Exists(t.Context(), "lw:{order/7}").Result()
 	require.NoError(t, err)
 	assert.Zero(t, n, "the lock is released")
+}
+
+// schedules is how many schedules of faults a test plays.
+const schedules = 300
+
+// request returns a function that sends a request to ship an order.
+func request(ship func(ctx context.Context, r *faulttest.Resource) error) func(context.Context, *lock.Client, *faulttest.Resource) error {
+	return func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		handler := routes(client, func(ctx context.Context) error { return ship(ctx, r) }, io.Discard)
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders/7/ship", nil))
+		return nil
+	}
+}
+
+func TestFaults(t *testing.T) {
+	faulttest.Run(t, schedules, request(func(ctx context.Context, r *faulttest.Resource) error {
+		return errors.Join(r.Write(ctx), pretend(ctx, time.Minute), r.Write(ctx))
+	}))
+}
+
+func TestFaultsOfARequestThatIgnoresItsCtx(t *testing.T) {
+	err := faulttest.Find(t, schedules, request(func(_ context.Context, r *faulttest.Resource) error {
+		time.Sleep(time.Minute)
+		return r.Write(context.Background())
+	}))
+	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

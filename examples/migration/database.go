@@ -1,3 +1,5 @@
+// This file is about the database: its version, its steps and its highest token.
+
 package main
 
 import (

@@ -65,7 +65,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = errors.Join(err, client.Close(closing))
 	}()
 
-	m := &migration{client: client, db: newDatabase(), log: log.New(out, "", 0)}
+	db := newDatabase()
+	m := &migration{client: client, db: db, step: db.migrate, log: log.New(out, "", 0)}
 	m.stall.Store(*stall)
 	var wg sync.WaitGroup
 	failures := make([]error, 3)
@@ -92,6 +93,7 @@ func newStore(url string) (driver.Store, error) {
 type migration struct {
 	client *lock.Client
 	db     *database
+	step   func(version int, token uint64) error // of the database
 	log    *log.Logger
 	stall  atomic.Bool // the next replica at the second step hangs
 }
@@ -121,7 +123,7 @@ func (m *migration) migrate(ctx context.Context, n int, token uint64) error {
 			m.log.Printf("replica %d hangs", n)
 			m.hang()
 		}
-		if err := m.db.migrate(version, token); err != nil {
+		if err := m.step(version, token); err != nil {
 			return err
 		}
 		m.log.Printf("replica %d: %s", n, steps[version])

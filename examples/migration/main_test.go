@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"io"
+	"log"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,8 @@ import (
 
 	"github.com/leasewheel/leasewheel/examples/internal/exampletest"
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
@@ -56,4 +61,36 @@ func TestTheDatabaseRefuses(t *testing.T) {
 	require.ErrorIs(t, db.migrate(1, 33), fence.ErrStale)
 	require.ErrorContains(t, db.migrate(2, 34), "has version 1, not 2")
 	require.NoError(t, db.migrate(1, 34))
+}
+
+// schedules is how many schedules of faults a test plays.
+const schedules = 1000
+
+// replica returns a function that migrates a database, with a write before each step.
+func replica(write func(r *faulttest.Resource, token uint64) error) func(context.Context, *lock.Client, *faulttest.Resource) error {
+	return func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
+		db := newDatabase()
+		m := &migration{client: client, db: db, log: log.New(io.Discard, "", 0)}
+		m.step = func(version int, token uint64) error {
+			if err := write(r, token); err != nil {
+				return err
+			}
+			return db.migrate(version, token)
+		}
+		return m.replica(ctx, 1)
+	}
+}
+
+// TestFaults stops the process between the check of its ctx and a step, too.
+func TestFaults(t *testing.T) {
+	faulttest.RunFenced(t, schedules, replica(func(r *faulttest.Resource, token uint64) error {
+		return r.WriteFenced(context.Background(), token)
+	}))
+}
+
+func TestFaultsWithoutTokens(t *testing.T) {
+	err := faulttest.FindFenced(t, schedules, replica(func(r *faulttest.Resource, _ uint64) error {
+		return r.Write(context.Background())
+	}))
+	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

@@ -1,5 +1,5 @@
-// Command quickstart is the program of the README: work under a lock on a Redis server at
-// localhost:6379. Without Redis, replace the store by memstore.New().
+// Command quickstart is the shortest program with a lock on a Redis server, at localhost:6379.
+// Without Redis, replace the store by memstore.New().
 //
 //	go run ./examples/quickstart
 //

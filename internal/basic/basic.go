@@ -49,9 +49,6 @@ func Round(d time.Duration) time.Duration {
 	return d
 }
 
-// QueuedKey is the key of the func() that driver.Queued calls, in the context of a Wait.
-type QueuedKey struct{}
-
 // IsNil reports whether x is nil or holds a nil pointer, as after a constructor whose
 // error was ignored.
 func IsNil(x any) bool {

@@ -1,3 +1,5 @@
+// This file is about Closing, a shutdown that runs once.
+
 package basic
 
 import (

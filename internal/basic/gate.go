@@ -1,3 +1,5 @@
+// This file is about Gate, a count of the calls under way.
+
 package basic
 
 import "sync"

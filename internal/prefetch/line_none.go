@@ -1,5 +1,7 @@
 //go:build !gc || purego || !(amd64 || arm64)
 
+// This file is about Line in builds without assembly, where it does nothing.
+
 package prefetch
 
 import "unsafe"

@@ -1,22 +1,51 @@
 // Package seam gives the tests of this repository control over what a synctest bubble
-// cannot change. Programs cannot import it.
+// cannot change, and shows its demo the inside of a timer engine. Programs cannot import it.
 package seam
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // StepWall steps the wall clock, as package renewal reads it, by d against the
 // monotonic clock. It applies to all watchdogs of the process. The effect is that of a
 // suspended host or a stepped clock. Package renewal sets StepWall.
 var StepWall func(d time.Duration)
 
-// RenewalPhase returns the first phase of a watchdog as a fraction of its range, at least 0
-// and below 1. While it is nil, package renewal draws the phase at random. A
-// simulation sets it, so that its seed decides the phase too.
-var RenewalPhase func() float64
+// RenewalPhase is the first phase of the watchdogs that are made now, as a fraction of its range,
+// at least 0 and below 1. While it is nil, package renewal draws the phase at random. A
+// simulation sets it, so that its seed decides the phase too, perhaps beside other tests.
+var RenewalPhase atomic.Pointer[float64]
 
 // PausableEngine is a timer engine of a simulated process that can be paused. Package
 // renewal calls AwaitRunning before work that does not run on the engine.
 type PausableEngine interface {
 	// AwaitRunning blocks while the process is paused.
 	AwaitRunning()
+}
+
+// InspectWheel returns where the timers of a *wheel.Wheel are. Package wheel sets it.
+var InspectWheel func(w any) WheelState
+
+// WheelState is a snapshot of a wheel, the sum of its shards.
+type WheelState struct {
+	Levels []WheelLevel // from level 0 up to the last one with timers, at least two; none before the first timer
+}
+
+// WheelLevel is a level of a wheel.
+type WheelLevel struct {
+	Width  time.Duration // of a bucket
+	Hand   int           // the bucket of the current tick
+	Timers []int         // in each bucket, which is a tick of level 0
+}
+
+// InspectHeap returns the upper levels of the heap of a *heapqueue.Scheduler. Package
+// heapqueue sets it.
+var InspectHeap func(s any) HeapState
+
+// HeapState is a snapshot of a heap.
+type HeapState struct {
+	Timers int               // in the whole heap, and in its batch
+	Batch  int               // timers that are due and have left the heap for its batch
+	Levels [][]time.Duration // the time until each entry of the first five levels is due, from the root
 }

@@ -1,3 +1,5 @@
+// This file is about the links between the servers of an ensemble.
+
 package testproxy
 
 // Mesh is the links between the servers of an ensemble, which are known by their numbers. The zero

@@ -1,3 +1,5 @@
+// This file is about free ports for servers that start later.
+
 package testproxy
 
 import (

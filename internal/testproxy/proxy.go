@@ -3,7 +3,10 @@ package testproxy
 
 import (
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Proxy is a TCP proxy between clients and a server. Its methods are safe for concurrent use.
@@ -12,11 +15,13 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	work     sync.WaitGroup
+	packets  atomic.Int64 // from clients
 
 	mu      sync.Mutex // guards all below
 	conns   map[net.Conn]struct{}
 	flow    chan struct{} // closed while bytes to the server may pass
 	answers chan struct{} // closed while bytes to clients may pass
+	delay   time.Duration // of bytes to clients
 	closed  bool
 }
 
@@ -35,6 +40,9 @@ func New(network, target string) (*Proxy, error) {
 // Addr returns the address of the proxy: an IP address and a port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
+// Packets returns how often clients have sent something to the server. What comes together counts once, up to 32 kB.
+func (p *Proxy) Packets() int64 { return p.packets.Load() }
+
 // Block stops all bytes in both directions, without closing a connection, until Unblock.
 func (p *Proxy) Block() {
 	p.mu.Lock()
@@ -47,6 +55,14 @@ func (p *Proxy) BlockAnswers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers = make(chan struct{})
+}
+
+// DelayAnswers makes bytes to clients arrive later, as those of a longer way do. Bytes on their way do not delay
+// others.
+func (p *Proxy) DelayAnswers(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
 }
 
 // Unblock lets the bytes pass again.
@@ -105,24 +121,54 @@ func (p *Proxy) accept() {
 	}
 }
 
+// chunk is bytes on their way.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
 // copy copies one direction of a connection. It waits for the channel that flow points to.
 func (p *Proxy) copy(to, from net.Conn, flow *chan struct{}) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
+	chunks := make(chan chunk, 64)
+	p.work.Go(func() { p.read(from, flow == &p.answers, chunks) })
+	failed := false
+	for c := range chunks {
+		time.Sleep(time.Until(c.due))
 		p.mu.Lock()
 		open := *flow
 		p.mu.Unlock()
 		<-open
-		if err == nil {
-			_, err = to.Write(buffer[:n])
+		if failed {
+			continue
 		}
+		if _, err := to.Write(c.bytes); err != nil {
+			failed = true
+			_ = from.Close()
+		}
+	}
+	_, _ = to.Close(), from.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, from)
+}
+
+// read reads one direction of a connection until it ends.
+func (p *Proxy) read(from net.Conn, answers bool, chunks chan<- chunk) {
+	defer close(chunks)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
 		if err != nil {
-			_, _ = to.Close(), from.Close()
-			p.mu.Lock()
-			delete(p.conns, from)
-			p.mu.Unlock()
 			return
 		}
+		due := time.Now()
+		if answers {
+			p.mu.Lock()
+			due = due.Add(p.delay)
+			p.mu.Unlock()
+		} else {
+			p.packets.Add(1)
+		}
+		chunks <- chunk{slices.Clone(buffer[:n]), due}
 	}
 }

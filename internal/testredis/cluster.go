@@ -1,3 +1,5 @@
+// This file is about a Redis Cluster, and moves of its slots.
+
 package testredis
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a link from a synctest bubble to a real server.
+
 package testredis
 
 import (

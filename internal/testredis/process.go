@@ -1,3 +1,5 @@
+// This file is about the process of a server, and its output.
+
 package testredis
 
 import (

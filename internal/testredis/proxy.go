@@ -1,3 +1,5 @@
+// This file is about a proxy that simulates faults of a network.
+
 package testredis
 
 import (

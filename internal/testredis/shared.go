@@ -1,3 +1,5 @@
+// This file is about one server for all tests of a package.
+
 package testredis
 
 import (

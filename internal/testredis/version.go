@@ -1,3 +1,5 @@
+// This file is about the version of the server, and the arguments and rules that depend on it.
+
 package testredis
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a server whose answers the test chooses.
+
 package testredis
 
 import (

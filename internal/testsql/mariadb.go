@@ -1,3 +1,5 @@
+// This file is about a MariaDB server.
+
 package testsql
 
 import (
@@ -45,7 +47,7 @@ func LaunchMariaDB(settings ...string) (*MariaDB, error) {
 	m.args = []string{
 		"--no-defaults", "--datadir=" + m.data(), "--tmpdir=" + dir, "--socket=" + m.socket(), "--skip-networking",
 		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
-		"--innodb-flush-log-at-trx-commit=2", "--max-connections=300",
+		"--innodb-flush-log-at-trx-commit=2", "--max-connections=500",
 	}
 	for _, s := range settings {
 		m.args = append(m.args, "--"+s)

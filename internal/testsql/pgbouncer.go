@@ -1,3 +1,5 @@
+// This file is about a PgBouncer before a PostgreSQL server.
+
 package testsql
 
 import (
@@ -39,7 +41,7 @@ listen_port = %d
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
-default_pool_size = 8
+default_pool_size = 24
 max_client_conn = 500
 ignore_startup_parameters = extra_float_digits
 `, p.port, b.port)

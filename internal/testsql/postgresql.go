@@ -1,3 +1,5 @@
+// This file is about a PostgreSQL server.
+
 package testsql
 
 import (
@@ -47,7 +49,7 @@ func LaunchPostgres(settings ...string) (*Postgres, error) {
 	}
 	// A killed process loses nothing that the kernel has, so tests need no fsync.
 	p.args = []string{"-D", data, "-p", strconv.Itoa(p.port), "-k", dir}
-	for _, s := range append([]string{"listen_addresses=127.0.0.1", "fsync=off", "max_connections=200", "shared_buffers=32MB"}, settings...) {
+	for _, s := range append([]string{"listen_addresses=127.0.0.1", "fsync=off", "max_connections=400", "shared_buffers=32MB"}, settings...) {
 		p.args = append(p.args, "-c", s)
 	}
 	if err := p.Start(); err != nil {

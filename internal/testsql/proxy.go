@@ -1,3 +1,5 @@
+// This file is about a proxy to a database server.
+
 package testsql
 
 import "github.com/leasewheel/leasewheel/internal/testproxy"

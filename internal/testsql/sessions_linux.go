@@ -1,3 +1,5 @@
+// This file is about the processes of PostgreSQL sessions on Linux.
+
 package testsql
 
 import (

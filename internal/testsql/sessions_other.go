@@ -1,5 +1,7 @@
 //go:build !linux
 
+// This file is about the processes of PostgreSQL sessions on systems other than Linux.
+
 package testsql
 
 // sessions is not known here. Sessions end soon after their postmaster.

@@ -1,3 +1,5 @@
+// This file is about one database server for all tests of a package.
+
 package testsql
 
 import (

@@ -1,3 +1,5 @@
+// This file is about servers that reach each other by links, which can be cut.
+
 package testzk
 
 import (

@@ -272,3 +272,6 @@ func (m *Member) Ask(word string) string {
 	answer, _ := io.ReadAll(c)
 	return string(answer)
 }
+
+// Process returns the process of the server.
+func (m *Member) Process() *os.Process { return m.process.Process }

@@ -32,12 +32,14 @@ func handOvers(p *pair, where string, rounds int) {
 	}
 }
 
-// handToJava lets the peer wait for a lock of Go. It returns how long the peer took.
+// handToJava lets the peer wait for a lock of Go. It returns how long the peer took. It releases when the
+// peer's thread is parked: the message of a writer wakes only the readers that are, in Redisson's LockPubSub.
 func (p *pair) handToJava(holder, waiter, key string) time.Duration {
 	p.Helper()
 	h := p.lock(holder, key)
 	acquired := p.java.start("a", "lock", waiter, key, millis(lease))
 	p.awaitWaiter(key)
+	p.java.do("watch", "parked", "a")
 	p.java.pending(acquired)
 	released := time.Now()
 	p.unlock(h)

@@ -69,7 +69,7 @@ func rival(kind string) string {
 // newClients returns a store and a client of each kind. The caller must close the clients.
 func newClients(rdb redis.UniversalClient, fairWait time.Duration) (map[string]*redisson.Store, map[string]*lock.Client, error) {
 	stores, clients := make(map[string]*redisson.Store), make(map[string]*lock.Client)
-	for name, kind := range map[string]redisson.Kind{"lock": redisson.Lock, "fair": redisson.FairLock, "fenced": redisson.FencedLock} {
+	for name, kind := range map[string]redisson.Kind{"lock": redisson.KindLock, "fair": redisson.KindFairLock, "fenced": redisson.KindFencedLock} {
 		store, err := redisson.New(rdb, &redisson.Options{Kind: kind, FairWait: fairWait, WatchdogTTL: lease})
 		if err != nil {
 			return nil, nil, err

@@ -4,11 +4,12 @@
 // only, and [Observe] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [Unordered],
-// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer], [Addresser],
-// [TTLLimiter], [ReplicaCounter] and [renewal.Laner]; package lock finds out by a type assertion. A wrapper of stores
-// implements all of them and returns errors.ErrUnsupported, before any IO, for those that the wrapped
-// store lacks; Lane returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits and
-// ReplicaStats the zero value. [Observe] is such a wrapper: it traces the calls of any store.
+// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer],
+// [Addresser], [TTLLimiter], [ReplicaCounter], [EventSource] and [renewal.Laner];
+// package lock and its watchdog find out by type assertions. A wrapper of stores implements all of
+// them and returns errors.ErrUnsupported, before any IO, for methods that the wrapped store lacks; Lane
+// returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits and ReplicaStats the
+// zero value. [Observe] is such a wrapper: it traces the calls of any store.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
 // it, from the three methods to everything that a store may offer.
@@ -46,5 +47,5 @@
 // method of a closed store returns ErrStoreClosed.
 //
 // [locktest]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/locktest
-// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/WRITING-A-STORE.md
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md
 package driver

@@ -1,9 +1,10 @@
+// This file is about the interfaces Store, Keeper, BulkReleaser, Waiter and Addresser.
+
 package driver
 
 import (
 	"context"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -98,28 +99,19 @@ type Waiter interface {
 	// Wait must set Lease.Sent to an instant that is right however late a message
 	// arrived: never to the time of its arrival.
 	//
-	// Wait calls Queued with its ctx once the server has answered that the owner must
-	// wait. If ctx ends after that, the client reports contention; otherwise it reports
-	// that the store is unavailable. If later requests of the Wait have no answer when ctx
-	// ends, although an answer should have come by then, Wait returns an error that
-	// matches ErrUnavailable.
+	// Wait calls queued once the server has answered that the owner must wait, and may call it
+	// again. If ctx ends after that, the client reports contention; otherwise it reports that the
+	// store is unavailable. If later requests of the Wait have no answer when ctx ends, although an
+	// answer should have come by then, Wait returns an error that matches ErrUnavailable.
+	//
+	// queued is not nil. It calls a hook of the user, which may take time, panic, or end the
+	// goroutine. So Wait calls it with no mutex held, and leaves the queue by defer if only Wait can.
 	//
 	// Wait tolerates a first failure to reach the store. After an error, only
 	// Unanswered of the returned lease counts: it tells whether a request may still be
 	// executed. The client then calls Release, which also gives back a lock that was
 	// handed over at that moment.
-	Wait(ctx context.Context, r Request) (Lease, error)
-}
-
-// Queued tells the client that the server has answered a Wait with a place in the queue.
-// ctx is the context of the Wait, or one that was made from it. Further calls do nothing.
-//
-// Queued calls a hook of the user, which may take time, panic, or end the goroutine. Call it with no
-// mutex held, and take a waiter that only the Wait itself can remove out of its queue by defer.
-func Queued(ctx context.Context) {
-	if f, ok := ctx.Value(basic.QueuedKey{}).(func()); ok {
-		f()
-	}
+	Wait(ctx context.Context, r Request, queued func()) (Lease, error)
 }
 
 // Addresser is implemented by a Store that knows its servers. Package quorumstore

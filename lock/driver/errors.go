@@ -1,3 +1,5 @@
+// This file is about the errors of stores.
+
 package driver
 
 import (
@@ -68,7 +70,7 @@ type HeldError struct {
 	Key string
 
 	// Member is a member of the batch that another batch holds or waits for: the one whose
-	// lease expires last. It is empty for other locks, or if the store does not tell.
+	// lease expires last, in a quorum on one of the stores. It is empty for other locks.
 	Member string
 
 	// ExpiresIn is the time until enough of the blocking leases have expired, if none is

@@ -1,3 +1,5 @@
+// This file is about the interfaces Exporter and Resumer, for leases that another process takes over.
+
 package driver
 
 import "context"

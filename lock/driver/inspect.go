@@ -1,3 +1,5 @@
+// This file is about the interfaces Inspector and MetadataSetter, and the type Info.
+
 package driver
 
 import (

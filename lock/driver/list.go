@@ -1,3 +1,5 @@
+// This file is about the interface Lister, which enumerates locks.
+
 package driver
 
 import "context"

@@ -1,3 +1,5 @@
+// This file is about the modes of locks.
+
 package driver
 
 // Mode is the kind of lock that a Request asks for.

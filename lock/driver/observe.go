@@ -1,3 +1,5 @@
+// This file is about Observe, which wraps a store to observe its calls.
+
 package driver
 
 import (
@@ -84,12 +86,12 @@ func (o *observedStore) Acquire(ctx context.Context, r Request) (l Lease, err er
 	return l, err
 }
 
-func (o *observedStore) Wait(ctx context.Context, r Request) (l Lease, err error) {
+func (o *observedStore) Wait(ctx context.Context, r Request, queued func()) (l Lease, err error) {
 	if o.waiter == nil {
 		return Lease{}, errors.ErrUnsupported
 	}
 	err = o.call(ctx, Op{"wait", r.Key, 1}, func(ctx context.Context) error {
-		l, err = o.waiter.Wait(ctx, r)
+		l, err = o.waiter.Wait(ctx, r, queued)
 		return err
 	})
 	return l, err
@@ -98,17 +100,6 @@ func (o *observedStore) Wait(ctx context.Context, r Request) (l Lease, err error
 func (o *observedStore) Renew(ctx context.Context, batch []Lease, out []renewal.Outcome) error {
 	return o.call(ctx, opFor("renew", batch), func(ctx context.Context) error {
 		return o.store.Renew(ctx, batch, out)
-	})
-}
-
-// RenewExplained implements [renewal.Explainer], without a reason if the store has none.
-func (o *observedStore) RenewExplained(ctx context.Context, batch []Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	explainer, ok := o.store.(renewal.Explainer[Lease])
-	if !ok {
-		return o.Renew(ctx, batch, out)
-	}
-	return o.call(ctx, opFor("renew", batch), func(ctx context.Context) error {
-		return explainer.RenewExplained(ctx, batch, out, why)
 	})
 }
 

@@ -47,7 +47,6 @@ var optional = map[string]reflect.Type{
 	"Exporter":       reflect.TypeFor[driver.Exporter](),
 	"Resumer":        reflect.TypeFor[driver.Resumer](),
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
-	"Explainer":      reflect.TypeFor[renewal.Explainer[driver.Lease]](),
 	"Addresser":      reflect.TypeFor[driver.Addresser](),
 	"ReplicaCounter": reflect.TypeFor[driver.ReplicaCounter](),
 	"TTLLimiter":     reflect.TypeFor[driver.TTLLimiter](),
@@ -107,7 +106,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		op     driver.Op // zero: not observed
 	}{
 		{"Acquire", []any{request}, driver.Op{Name: "acquire", Key: "k", Count: 1}},
-		{"Wait", []any{request}, driver.Op{Name: "wait", Key: "k", Count: 1}},
+		{"Wait", []any{request, func() {}}, driver.Op{Name: "wait", Key: "k", Count: 1}},
 		{"Renew", []any{one, make([]renewal.Outcome, 1)}, driver.Op{Name: "renew", Key: "k", Count: 1}},
 		{"Renew", []any{two, make([]renewal.Outcome, 2)}, driver.Op{Name: "renew", Count: 2}},
 		{"Release", []any{one[0]}, driver.Op{Name: "release", Key: "k", Count: 1}},
@@ -118,7 +117,6 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"ForceRelease", []any{"k"}, driver.Op{Name: "force release", Key: "k", Count: 1}},
 		{"List", []any{"p", "cursor"}, driver.Op{Name: "list", Key: "p"}},
 		{"SetMetadata", []any{one[0], "m"}, driver.Op{Name: "set metadata", Key: "k", Count: 1}},
-		{"RenewExplained", []any{two, make([]renewal.Outcome, 2), make([]renewal.Denial, 2)}, driver.Op{Name: "renew", Count: 2}},
 		{"ReportEvents", []any{func(renewal.Event) {}}, driver.Op{}},
 		{"Shutdown", nil, driver.Op{}},
 		{"Close", nil, driver.Op{}},
@@ -191,7 +189,7 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 		assert.Fail(t, "observed", "%v", op)
 		return nil, nil
 	})
-	_, err := s.(driver.Waiter).Wait(ctx, driver.Request{})
+	_, err := s.(driver.Waiter).Wait(ctx, driver.Request{}, func() {})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorIs(t, s.(driver.BulkReleaser).ReleaseAll(ctx, nil, nil), errors.ErrUnsupported)
 	_, err = s.(driver.Inspector).Inspect(ctx, "k")
@@ -273,6 +271,7 @@ func TestContractOfAnObservedStore(t *testing.T) {
 			return s
 		},
 		TTL:      30 * time.Second,
+		Explains: true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,
@@ -371,7 +370,7 @@ func (s *completeStore) Acquire(ctx context.Context, _ driver.Request) (driver.L
 	return driver.Lease{}, s.record(ctx, "Acquire")
 }
 
-func (s *completeStore) Wait(ctx context.Context, _ driver.Request) (driver.Lease, error) {
+func (s *completeStore) Wait(ctx context.Context, _ driver.Request, _ func()) (driver.Lease, error) {
 	return driver.Lease{}, s.record(ctx, "Wait")
 }
 
@@ -405,10 +404,6 @@ func (s *completeStore) SetMetadata(ctx context.Context, _ driver.Lease, _ strin
 
 func (s *completeStore) Shutdown(ctx context.Context) error { return s.record(ctx, "Shutdown") }
 func (s *completeStore) Close() error                       { return s.record(context.Background(), "Close") }
-
-func (s *completeStore) RenewExplained(ctx context.Context, _ []driver.Lease, _ []renewal.Outcome, _ []renewal.Denial) error {
-	return s.record(ctx, "RenewExplained")
-}
 
 func (s *completeStore) ReportEvents(func(renewal.Event)) { s.called = "ReportEvents" }
 

@@ -1,3 +1,5 @@
+// This file is about the confirmations of replicas: their error and their counters.
+
 package driver
 
 import "fmt"

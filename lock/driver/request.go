@@ -1,3 +1,5 @@
+// This file is about the types Request, Attrs and Lease, and their bounds.
+
 package driver
 
 import (

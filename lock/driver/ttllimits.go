@@ -1,3 +1,5 @@
+// This file is about the TTLs that a store accepts, and the longest time that a lease may last.
+
 package driver
 
 import (

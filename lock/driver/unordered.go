@@ -1,3 +1,5 @@
+// This file is about the interface Unordered, for waiters without an order.
+
 package driver
 
 // Unordered is implemented by a Waiter that does not know all waiters of a lock, because the

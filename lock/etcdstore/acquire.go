@@ -1,3 +1,5 @@
+// This file is about Acquire, and the transactions that grant a lock.
+
 package etcdstore
 
 import (
@@ -181,7 +183,7 @@ func only(op *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
 func (s *Store) again(ctx context.Context, r driver.Request, lock *mvccpb.KeyValue) (driver.Lease, error) {
 	l := driver.Lease{Request: r, Token: uint64(lock.CreateRevision), Sent: time.Now()} //nolint:gosec // a revision is above 0
 	var out [1]renewal.Outcome
-	if err := s.renew(ctx, []driver.Lease{l}, out[:], nil); err != nil {
+	if err := s.renew(ctx, []driver.Lease{l}, out[:]); err != nil {
 		return driver.Lease{}, err
 	}
 	if out[0] != renewal.Renewed {

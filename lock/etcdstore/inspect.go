@@ -1,3 +1,5 @@
+// This file is about Inspect, ForceRelease, SetMetadata and List.
+
 package etcdstore
 
 import (

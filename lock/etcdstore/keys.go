@@ -1,3 +1,5 @@
+// This file is about the keys and values in etcd.
+
 package etcdstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the records of leases, places and unanswered requests, and their removal.
+
 package etcdstore
 
 import (

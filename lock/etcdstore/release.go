@@ -1,3 +1,5 @@
+// This file is about Release, ReleaseAll and tombstones.
+
 package etcdstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Renew, and moving a lease to the session of another TTL.
+
 package etcdstore
 
 import (
@@ -25,17 +27,12 @@ const maxTxns = 4
 // Renew implements [renewal.Renewer]. It renews the etcd leases of the batch, one for each TTL,
 // and reads the keys of the batch to see that they still belong to them.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, nil)
-}
-
-// RenewExplained implements [renewal.Explainer].
-func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	ctx, end, err := s.begin(ctx, maxTurn)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := s.renew(ctx, batch, out, why); err != nil {
+	if err := s.renew(ctx, batch, out); err != nil {
 		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
@@ -48,7 +45,7 @@ type sessionRenewal struct {
 	err     error
 }
 
-func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	start := time.Now()
 	sessions := make(map[time.Duration]*sessionRenewal)
 	ending := make([]bool, len(batch))
@@ -70,12 +67,13 @@ func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		switch {
 		case err != nil:
 		case !isHeldBy(kvs[i], &batch[i]):
-			out[i] = renewal.Lost
-			explain(why, i, kvs[i])
+			out[i] = renewal.LostTaken
+			if kvs[i] == nil {
+				out[i] = renewal.LostMissing
+			}
 			s.forget(leaseKey{batch[i].Key, batch[i].Owner})
 		case ending[i]:
-			out[i] = renewal.Lost
-			explain(why, i, nil)
+			out[i] = renewal.LostMissing
 		case of.err != nil:
 			err = of.err
 		default:
@@ -156,17 +154,6 @@ func (s *Store) each(ctx context.Context, ops []clientv3.Op) (answers []*etcdser
 // isHeldBy reports whether a lock belongs to the owner of a lease, by its token.
 func isHeldBy(kv *mvccpb.KeyValue, l *driver.Lease) bool {
 	return kv != nil && string(kv.Value) == valueOf(l.Owner) && kv.Lease != 0 && uint64(kv.CreateRevision) == l.Token //nolint:gosec // a revision is above 0
-}
-
-// explain sets why[i] for a lease that is lost.
-func explain(why []renewal.Denial, i int, kv *mvccpb.KeyValue) {
-	switch {
-	case i >= len(why):
-	case kv == nil:
-		why[i] = renewal.DeniedMissing
-	default:
-		why[i] = renewal.DeniedTaken
-	}
 }
 
 // extend decides about a lease that is held, after its session was renewed. A lease that got

@@ -1,3 +1,5 @@
+// This file is about sessions: the etcd leases that all locks of one TTL share.
+
 package etcdstore
 
 import (

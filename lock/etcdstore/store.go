@@ -1,3 +1,5 @@
+// This file is about the Store: its options, its errors and its Close.
+
 package etcdstore
 
 import (
@@ -23,7 +25,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Options configures a Store. A nil *Options and zero fields mean the defaults.
@@ -53,8 +54,8 @@ const (
 
 // Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
 // [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
-// [driver.TTLLimiter], [driver.Addresser] and [renewal.Explainer]. Its methods are safe for
-// concurrent use. The zero Store is not usable: use New.
+// [driver.TTLLimiter] and [driver.Addresser]. Its methods are safe for concurrent use. The zero
+// Store is not usable: use New.
 type Store struct {
 	client  *clientv3.Client
 	prefix  string
@@ -74,15 +75,14 @@ type Store struct {
 }
 
 var (
-	_ driver.Store                    = (*Store)(nil)
-	_ driver.Waiter                   = (*Store)(nil)
-	_ driver.BulkReleaser             = (*Store)(nil)
-	_ driver.Inspector                = (*Store)(nil)
-	_ driver.Lister                   = (*Store)(nil)
-	_ driver.MetadataSetter           = (*Store)(nil)
-	_ driver.TTLLimiter               = (*Store)(nil)
-	_ driver.Addresser                = (*Store)(nil)
-	_ renewal.Explainer[driver.Lease] = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Waiter         = (*Store)(nil)
+	_ driver.BulkReleaser   = (*Store)(nil)
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.MetadataSetter = (*Store)(nil)
+	_ driver.TTLLimiter     = (*Store)(nil)
+	_ driver.Addresser      = (*Store)(nil)
 )
 
 // New returns a store on the given client. It does no IO. The client stays the caller's, who
@@ -257,7 +257,7 @@ func (s *Store) check(r driver.Request) error {
 // Close ends all calls that are under way, and revokes the leases of the store: everything that
 // it still holds becomes free. It does not close the client. Close returns within 3 s. If the server
 // has not answered by then, the leases end with their TTL, and Close returns an error. It also
-// returns an error if a call is still under way, because its function for driver.Queued has not returned.
+// returns an error if a call is still under way, because the function that it got has not returned.
 func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errSlowClose)
 	defer cancel()

@@ -60,7 +60,7 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	_, err = s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 4 * time.Second})
 	require.ErrorIs(t, err, driver.ErrBadTTL)
 	require.ErrorContains(t, err, "orders")
-	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Minute, Mode: driver.Permit})
+	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Minute, Mode: driver.Permit}, func() {})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
@@ -92,7 +92,7 @@ func TestCallsWithoutADeadlineEnd(t *testing.T) {
 		var calls sync.WaitGroup
 		for name, call := range map[string]func(ctx context.Context) error{
 			"Acquire":      func(ctx context.Context) error { _, err := s.Acquire(ctx, l.Request); return err },
-			"Wait":         func(ctx context.Context) error { _, err := s.Wait(ctx, l.Request); return err },
+			"Wait":         func(ctx context.Context) error { _, err := s.Wait(ctx, l.Request, func() {}); return err },
 			"Renew":        func(ctx context.Context) error { return s.Renew(ctx, []driver.Lease{l}, make([]renewal.Outcome, 1)) },
 			"Release":      func(ctx context.Context) error { return s.Release(ctx, l) },
 			"give up":      func(ctx context.Context) error { return s.Release(ctx, unanswered) },

@@ -1,3 +1,5 @@
+// This file is about Wait: the places in a queue, and the watches on them.
+
 package etcdstore
 
 import (
@@ -23,7 +25,7 @@ const (
 // place before its own, and the first one watches the lock, so a release wakes one waiter only.
 // A message that is lost, or a compaction of the revision that is watched, delays a waiter until
 // it asks again, after a third of its TTL or 10 s.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
@@ -32,7 +34,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 		return driver.Lease{}, err
 	}
 	defer end()
-	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll), unwatch: func() {}}
+	w := &waiter{store: s, request: r, onQueued: queued, poll: min(r.TTL/3, maxPoll), unwatch: func() {}}
 	defer func() { w.unwatch() }()
 	l, err := w.wait(ctx)
 	l.Unanswered = w.unanswered
@@ -43,6 +45,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 type waiter struct {
 	store      *Store
 	request    driver.Request
+	onQueued   func() // tells the client
 	poll       time.Duration
 	queued     bool // the server has answered
 	sent       bool // something that the server may have executed
@@ -72,7 +75,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			return l, nil
 		}
 		w.failures, w.queued, w.sent = 0, true, true
-		driver.Queued(ctx)
+		w.onQueued()
 		if st.place != nil { // otherwise it has just taken its place
 			w.watch(ctx, st)
 		}

@@ -1,3 +1,5 @@
+// This file is about the HTTP header for tokens, and the handler that checks it.
+
 package fence
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Memory, a Guard in the memory of one process.
+
 package fence
 
 import (

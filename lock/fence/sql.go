@@ -1,3 +1,5 @@
+// This file is about the table of fencing tokens in a SQL database, and checks of tokens there.
+
 package fence
 
 import (

@@ -1,3 +1,5 @@
+// This file is about cases with two stores on the same data, as in two processes.
+
 package locktest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about cases that tell contention from an outage.
+
 package locktest
 
 import (
@@ -60,7 +62,7 @@ func (f *fixture) cancelQueued(key string) []error {
 		select {
 		case <-told:
 		case <-time.After(f.patience()):
-			require.Fail(f, "Wait did not call driver.Queued")
+			require.Fail(f, "Wait did not call queued")
 		}
 	}
 	assert.NotZero(f, f.Waiting(f.T, f.store, key), "in the queue")

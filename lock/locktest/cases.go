@@ -1,3 +1,5 @@
+// This file is about cases of Acquire, Renew and Release in mode Exclusive.
+
 package locktest
 
 import (

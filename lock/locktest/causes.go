@@ -1,3 +1,5 @@
+// This file is about cases of contexts that end with an error of a store as their cause.
+
 package locktest
 
 import (
@@ -190,8 +192,10 @@ func (a *acquirer) Acquire(ctx context.Context, r driver.Request) (driver.Lease,
 }
 
 // Wait implements [driver.Waiter].
-func (u *unanswered) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	return u.answer(ctx, r, u.waiter().Wait)
+func (u *unanswered) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	return u.answer(ctx, r, func(ctx context.Context, r driver.Request) (driver.Lease, error) {
+		return u.waiter().Wait(ctx, r, queued)
+	})
 }
 
 func (u *unanswered) answer(ctx context.Context, r driver.Request, ask func(context.Context, driver.Request) (driver.Lease, error)) (driver.Lease, error) {

@@ -1,3 +1,5 @@
+// This file is about Conflicts, a checker of mutual exclusion and tokens for all modes.
+
 package locktest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Exclusion, a checker of mutual exclusion and tokens for exclusive locks.
+
 package locktest
 
 import (

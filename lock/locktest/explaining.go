@@ -1,3 +1,5 @@
+// This file is about cases of a lease that is lost, and of what the store has found instead.
+
 package locktest
 
 import (
@@ -9,14 +11,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// explaining has the cases of renewal.Explainer.
+// explaining has the cases of the reasons of losses.
 var explaining = []testCase{
-	{name: "a_lost_lease_is_explained", needs: needsDelete, run: func(f *fixture) {
-		explainer, ok := f.store.(renewal.Explainer[driver.Lease])
-		if !ok {
-			f.Log("skipped: the store is no renewal.Explainer")
-			return
-		}
+	{name: "a_lost_lease_is_explained", needs: both(needsDelete, needsExplains), run: func(f *fixture) {
 		attempt := 0
 		f.until(func() bool { // a grant may reach some members of a quorum after the explanation
 			attempt++
@@ -25,12 +22,19 @@ var explaining = []testCase{
 			f.Delete(f.T, f.store, missing.Key)
 			f.Delete(f.T, f.store, taken.Key)
 			f.acquire(f.request(key("taken")))
-			batch := []driver.Lease{missing, held, taken}
-			out, why := make([]renewal.Outcome, 3), make([]renewal.Denial, 3)
-			require.NoError(f, explainer.RenewExplained(f.ctx, batch, out, why))
-			require.Equal(f, []renewal.Outcome{renewal.Lost, renewal.Renewed, renewal.Lost}, out)
-			require.Equal(f, []renewal.Denial{renewal.DeniedMissing, renewal.DeniedUnknown}, why[:2])
-			return why[2] == renewal.DeniedTaken
+			out := make([]renewal.Outcome, 3)
+			require.NoError(f, f.store.Renew(f.ctx, []driver.Lease{missing, held, taken}, out))
+			require.Equal(f, []renewal.Outcome{renewal.LostMissing, renewal.Renewed}, out[:2])
+			require.True(f, out[2].IsLost())
+			return out[2] == renewal.LostTaken
 		}, "a lease that another owner has is explained as taken")
 	}},
+	{name: "a_lock_that_is_kept_is_taken_by_nobody", run: ifKeeper(func(f *fixture) {
+		l := f.acquire(f.request("k"))
+		require.NoError(f, f.store.Release(f.ctx, kept(l, f.TTL)))
+		out := make([]renewal.Outcome, 1)
+		require.NoError(f, f.store.Renew(f.ctx, []driver.Lease{l}, out))
+		require.True(f, out[0].IsLost())
+		require.NotEqual(f, renewal.LostTaken, out[0])
+	})},
 }

@@ -1,3 +1,5 @@
+// This file is about Faulty, a store with injected faults.
+
 package locktest
 
 import (
@@ -14,14 +16,14 @@ type Op string
 
 // The operations.
 const (
-	Acquire     Op = "acquire"
-	Wait        Op = "wait"
-	Renew       Op = "renew"
-	Release     Op = "release"
-	Inspect     Op = "inspect"
-	Force       Op = "force"
-	List        Op = "list"
-	SetMetadata Op = "set metadata"
+	Acquire      Op = "acquire"
+	Wait         Op = "wait"
+	Renew        Op = "renew"
+	Release      Op = "release"
+	Inspect      Op = "inspect"
+	ForceRelease Op = "force release"
+	List         Op = "list"
+	SetMetadata  Op = "set metadata"
 )
 
 // Faulty is a store with injected faults. The functions may be nil. They are called
@@ -51,7 +53,7 @@ func (f *Faulty) Acquire(ctx context.Context, r driver.Request) (driver.Lease, e
 }
 
 // Wait implements [driver.Waiter] if the underlying store does.
-func (f *Faulty) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (f *Faulty) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	waiter, ok := f.Store.(driver.Waiter)
 	if !ok {
 		return driver.Lease{}, errors.ErrUnsupported
@@ -59,7 +61,7 @@ func (f *Faulty) Wait(ctx context.Context, r driver.Request) (driver.Lease, erro
 	if err := call(ctx, f.Before, Wait); err != nil {
 		return driver.Lease{Unanswered: !errors.Is(err, driver.ErrNotSent)}, err
 	}
-	l, err := waiter.Wait(ctx, r)
+	l, err := waiter.Wait(ctx, r, queued)
 	if lost := call(ctx, f.After, Wait); lost != nil {
 		return driver.Lease{Unanswered: true}, lost
 	}
@@ -143,11 +145,11 @@ func (f *Faulty) ForceRelease(ctx context.Context, key string) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	if err := call(ctx, f.Before, Force); err != nil {
+	if err := call(ctx, f.Before, ForceRelease); err != nil {
 		return err
 	}
 	err := inspector.ForceRelease(ctx, key)
-	if lost := call(ctx, f.After, Force); lost != nil {
+	if lost := call(ctx, f.After, ForceRelease); lost != nil {
 		return lost
 	}
 	return err

@@ -1,3 +1,5 @@
+// This file is about cases of driver.Inspector.
+
 package locktest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about cases of RWMutex, Semaphore, Batch and Multi.
+
 package locktest
 
 import (

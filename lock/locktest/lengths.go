@@ -1,3 +1,5 @@
+// This file is about cases of the duration of leases, places and tombstones.
+
 package locktest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about cases of driver.TTLLimiter.
+
 package locktest
 
 import (
@@ -23,7 +25,7 @@ var ttlLimits = []testCase{
 				_, err := f.store.Acquire(f.ctx, r)
 				f.badTTL(err, r)
 				if f.Waiting != nil {
-					_, err = f.waiter().Wait(f.ctx, r)
+					_, err = f.waiter().Wait(f.ctx, r, func() {})
 					f.badTTL(err, r)
 				}
 				f.release(f.acquire(f.lasting(f.any(mode, mode.String()), bound.in)))

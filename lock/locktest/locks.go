@@ -1,3 +1,5 @@
+// This file is about cases of Reentrant, MaxHold, fixed leases and Multi.
+
 package locktest
 
 import (
@@ -219,7 +221,7 @@ func (f *fixture) limited(h *lock.Held) {
 	f.Helper()
 	var lost *renewal.LostError
 	require.ErrorAs(f, h.Err(), &lost)
-	assert.Equal(f, renewal.LimitReached, lost.Reason)
+	assert.Equal(f, renewal.ReasonLimitReached, lost.Reason)
 }
 
 // all returns a lock of several keys, with its own client.

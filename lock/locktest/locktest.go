@@ -56,6 +56,9 @@ type Config struct {
 	// Lists is set for a store that implements driver.Lister.
 	Lists bool
 
+	// Explains is set for a store that tells why a lease is lost, by LostMissing and LostTaken.
+	Explains bool
+
 	// Run runs a case. Use synctest.Test for a store that runs in virtual time. By
 	// default, a case runs in parallel with others, because most cases sleep.
 	Run func(t *testing.T, f func(t *testing.T))
@@ -96,6 +99,8 @@ type Config struct {
 	// that need them are skipped.
 	Spoil   func(t *testing.T, s driver.Store, key string)
 	Spoiled func(t *testing.T, s driver.Store, key string) bool
+
+	turns chan struct{} // holds an element for each case at work; nil in virtual time
 }
 
 // TestStore runs the whole contract against the store and returns when all cases are
@@ -107,7 +112,7 @@ type Config struct {
 // wait for leases to end. In virtual time, with Run: synctest.Test, it takes seconds.
 //
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md
-// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/WRITING-A-STORE.md
+// [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md
 func TestStore(t *testing.T, c Config) {
 	c.check(t)
 	if c.Run != nil {
@@ -118,6 +123,7 @@ func TestStore(t *testing.T, c Config) {
 		t.Parallel()
 		f(t)
 	}
+	c.turns = turns
 	t.Run("all", func(t *testing.T) { testAll(t, c) })
 }
 
@@ -134,6 +140,7 @@ func (c Config) check(t *testing.T) {
 		{"Unordered, which must be false (the order of waiters)", !c.Unordered},
 		{"Inspects (all cases of driver.Inspector)", c.Inspects},
 		{"Lists (all cases of driver.Lister)", c.Lists},
+		{"Explains (that a loss has its reason)", c.Explains},
 		{"Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
 		{"Delete", c.Delete != nil},
 		{"Die", c.Die != nil},
@@ -146,21 +153,34 @@ func (c Config) check(t *testing.T) {
 	}
 }
 
+// turns limits how many cases on real time work at once, in all suites of a process. The cases
+// that wait for leases to end run beside them without a limit: they mostly sleep, but their
+// renewals must get a processor in time.
+var turns = make(chan struct{}, 3)
+
+// testAll begins the cases that wait for leases to end before all others.
 func testAll(t *testing.T, c Config) {
-	for _, group := range groups() {
-		for _, tc := range group.cases {
-			if group.needs != nil && !group.needs(c) || tc.needs != nil && !tc.needs(c) {
-				continue
+	for _, ends := range []bool{true, false} {
+		for _, group := range groups() {
+			for _, tc := range group.cases {
+				if tc.ends == ends && (group.needs == nil || group.needs(c)) && (tc.needs == nil || tc.needs(c)) {
+					t.Run(tc.name, func(t *testing.T) { c.Run(t, func(t *testing.T) { tc.on(t, c) }) })
+				}
 			}
-			c := c
-			if !tc.ends {
-				c.TTL *= longTTL
-			}
-			t.Run(tc.name, func(t *testing.T) {
-				c.Run(t, func(t *testing.T) { tc.run(newFixture(t, c)) })
-			})
 		}
 	}
+}
+
+// on runs the case with a fixture.
+func (tc testCase) on(t *testing.T, c Config) {
+	if !tc.ends {
+		c.TTL *= longTTL
+		if c.turns != nil {
+			c.turns <- struct{}{}
+			defer func() { <-c.turns }()
+		}
+	}
+	tc.run(newFixture(t, c))
 }
 
 // group is a list of cases with a common condition.
@@ -225,9 +245,10 @@ type testCase struct {
 // longTTL is the factor for the TTL of cases that do not wait for leases to end.
 const longTTL = 20
 
-func needsTokens(c Config) bool { return !c.Tokenless }
-func needsDelete(c Config) bool { return c.Delete != nil }
-func needsSpoil(c Config) bool  { return c.Spoil != nil && c.Spoiled != nil }
+func needsTokens(c Config) bool   { return !c.Tokenless }
+func needsDelete(c Config) bool   { return c.Delete != nil }
+func needsExplains(c Config) bool { return c.Explains }
+func needsSpoil(c Config) bool    { return c.Spoil != nil && c.Spoiled != nil }
 
 // fixture holds the store, the configuration and the names of one case.
 type fixture struct {
@@ -313,12 +334,12 @@ const (
 )
 
 func wordOf(o renewal.Outcome) outcome {
-	switch o {
-	case renewal.Unknown:
+	switch {
+	case o == renewal.Unknown:
 		return unknown
-	case renewal.Renewed:
+	case o == renewal.Renewed:
 		return renewed
-	case renewal.Lost:
+	case o.IsLost():
 		return lost
 	}
 	return outcome(fmt.Sprintf("invalid outcome %d", o))

@@ -1,3 +1,5 @@
+// This file is about the requests of each mode, and the cases that all modes share.
+
 package locktest
 
 import (

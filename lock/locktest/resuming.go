@@ -1,3 +1,5 @@
+// This file is about cases of driver.Exporter and driver.Resumer.
+
 package locktest
 
 import (

@@ -100,7 +100,7 @@ func (s *sessionStore) session(ctx context.Context, ttl time.Duration, always bo
 			delete(of.leases, owner)
 			continue
 		}
-		if s.extend(ctx, of, l.Lease, nil) != renewal.Renewed {
+		if s.extend(ctx, of, l.Lease) != renewal.Renewed {
 			delete(of.leases, owner)
 		}
 	}
@@ -108,10 +108,10 @@ func (s *sessionStore) session(ctx context.Context, ttl time.Duration, always bo
 }
 
 // extend makes a lease end with its session.
-func (s *sessionStore) extend(ctx context.Context, of *session, l driver.Lease, why []renewal.Denial) renewal.Outcome {
+func (s *sessionStore) extend(ctx context.Context, of *session, l driver.Lease) renewal.Outcome {
 	out := make([]renewal.Outcome, 1)
 	l.TTL = time.Until(of.end)
-	if err := s.Store.RenewExplained(ctx, []driver.Lease{l}, out, why); err != nil {
+	if err := s.Store.Renew(ctx, []driver.Lease{l}, out); err != nil {
 		return renewal.Unknown
 	}
 	return out[0]
@@ -137,13 +137,13 @@ func (s *sessionStore) Acquire(ctx context.Context, r driver.Request) (driver.Le
 	return l, nil
 }
 
-func (s *sessionStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *sessionStore) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
 	asked := r
 	asked.TTL = s.timeout(r.TTL)
-	l, err := s.Store.Wait(ctx, asked)
+	l, err := s.Store.Wait(ctx, asked, queued)
 	if err != nil {
 		return l, err
 	}
@@ -152,7 +152,7 @@ func (s *sessionStore) Wait(ctx context.Context, r driver.Request) (driver.Lease
 	ctx = context.WithoutCancel(ctx)
 	l.Request = r
 	of := s.session(ctx, r.TTL, true)
-	if s.extend(ctx, of, l, nil) == renewal.Renewed {
+	if s.extend(ctx, of, l) == renewal.Renewed {
 		l.Sent = of.renewed
 		of.leases[r.Owner] = sessionLease{l, l.Sent}
 	}
@@ -160,10 +160,6 @@ func (s *sessionStore) Wait(ctx context.Context, r driver.Request) (driver.Lease
 }
 
 func (s *sessionStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, make([]renewal.Denial, len(batch)))
-}
-
-func (s *sessionStore) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -176,7 +172,7 @@ func (s *sessionStore) RenewExplained(ctx context.Context, batch []driver.Lease,
 			of = s.session(ctx, l.TTL, !s.mutants.staleRenew)
 			renewed[s.timeout(l.TTL)] = of
 		}
-		if out[i] = s.extend(ctx, of, l, why[i:i+1]); out[i] == renewal.Renewed {
+		if out[i] = s.extend(ctx, of, l); out[i] == renewal.Renewed {
 			of.leases[l.Owner] = sessionLease{l, time.Now()}
 		}
 	}
@@ -206,6 +202,7 @@ func testSessions(t *testing.T, ttl, single time.Duration, m mutants) {
 	locktest.TestStore(t, locktest.Config{
 		New:      func(*testing.T) driver.Store { return newSessionStore(single, m) },
 		TTL:      ttl,
+		Explains: true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,

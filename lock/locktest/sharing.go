@@ -1,3 +1,5 @@
+// This file is about cases of readers, permits and batches.
+
 package locktest
 
 import (
@@ -132,6 +134,14 @@ var batching = []testCase{
 		assert.Equal(f, []outcome{lost, renewed}, f.renew(ab, cd))
 		f.refused(f.batch("g", "b", "c"))
 		f.rises(cd.Token, f.acquire(f.batch("g", "a", "b", "x")).Token)
+	}},
+	{name: "a_refused_batch_names_a_member_that_is_taken", run: func(f *fixture) {
+		f.acquire(f.batch("g", "b\n\\", "c"))
+		f.acquire(f.batch("g", "e"))
+		// No free member is in two batches, because a late member of a quorum may grant it for a moment.
+		assert.Equal(f, "b\n\\", f.refused(f.batch("g", "a", "b\n\\", "z")).Member)
+		assert.Equal(f, "c", f.refused(f.batch("g", "a2", "c")).Member)
+		assert.Contains(f, []string{"c", "e"}, f.refused(f.batch("g", "c", "d", "e")).Member)
 	}},
 	{name: "S8_a_batch_that_is_refused_takes_nothing", run: func(f *fixture) {
 		m := f.acquire(f.batch("g", "m"))

@@ -1,3 +1,5 @@
+// This file is about cases of Wait in mode Exclusive.
+
 package locktest
 
 import (
@@ -23,7 +25,7 @@ var waiting = []testCase{
 	{name: "a_free_lock_is_not_waited_for", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
 		start := time.Now()
-		l, err := f.waiter().Wait(f.ctx, r)
+		l, err := f.waiter().Wait(f.ctx, r, func() {})
 		require.NoError(f, err)
 		l = complete(l, r)
 		assert.Equal(f, f.Tokenless, l.Token == 0)
@@ -103,7 +105,7 @@ var waiting = []testCase{
 	{name: "L4_a_late_wait_of_a_released_owner_fails", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
 		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
-		_, err := f.waiter().Wait(f.ctx, r)
+		_, err := f.waiter().Wait(f.ctx, r, func() {})
 		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.request("k"))
 	}},
@@ -117,17 +119,17 @@ var waiting = []testCase{
 	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
-		_, err := f.waiter().Wait(ctx, f.request("k"))
+		_, err := f.waiter().Wait(ctx, f.request("k"), func() {})
 		require.ErrorIs(f, err, errCancelled)
 		r := f.request("k")
 		r.Mode = 250
-		_, err = f.waiter().Wait(f.ctx, r)
+		_, err = f.waiter().Wait(f.ctx, r, func() {})
 		require.ErrorIs(f, err, errors.ErrUnsupported)
 		f.acquire(f.request("k"))
 		if f.Spoil != nil {
 			spoiled := f.request("spoiled")
 			f.Spoil(f.T, f.store, spoiled.Key)
-			_, err = f.waiter().Wait(f.ctx, spoiled)
+			_, err = f.waiter().Wait(f.ctx, spoiled, func() {})
 			require.ErrorIs(f, err, driver.ErrWrongType)
 		}
 	}},
@@ -156,7 +158,7 @@ var waiting = []testCase{
 					if (i+round)%4 == 0 {
 						ctx, cancel = context.WithTimeout(f.ctx, rand.N(20*time.Millisecond))
 					}
-					l, err := f.waiter().Wait(ctx, r)
+					l, err := f.waiter().Wait(ctx, r, func() {})
 					cancel()
 					if err != nil {
 						assert.ErrorIs(f, err, context.DeadlineExceeded)
@@ -280,7 +282,7 @@ func (f *fixture) waitFor(r driver.Request) *waitCall {
 	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
 	go func() {
 		defer close(c.done)
-		c.lease, c.err = f.waiter().Wait(ctx, c.request)
+		c.lease, c.err = f.waiter().Wait(ctx, c.request, func() {})
 	}()
 	for end := time.Now().Add(f.patience()); f.Waiting(f.T, f.store, c.request.Key) == before; time.Sleep(time.Millisecond) {
 		require.True(f, time.Now().Before(end), "Wait is not in the queue")

@@ -25,53 +25,105 @@ func leases(b *testing.B, s *memstore.Store, mode driver.Mode, n int) []driver.L
 		case driver.Members:
 			r.Attrs = &driver.Attrs{Members: []string{fmt.Sprint("member", i)}}
 		}
-		l, err := s.Acquire(context.Background(), r)
-		if err != nil {
-			b.Fatal(err)
-		}
-		got[i] = l
+		got[i] = acquire(b, s, r)
 	}
 	return got
 }
 
-// BenchmarkHolders measures one acquisition, one renewal and one release per operation,
-// while n leases are held.
-func BenchmarkHolders(b *testing.B) {
-	for _, mode := range []driver.Mode{driver.Exclusive, driver.Read, driver.Permit, driver.Members} {
-		for _, n := range []int{1, 1000, 50_000} {
+func acquire(b *testing.B, s *memstore.Store, r driver.Request) driver.Lease {
+	l, err := s.Acquire(context.Background(), r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+func release(b *testing.B, s *memstore.Store, l driver.Lease) {
+	if err := s.Release(context.Background(), l); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkPair measures one release and one acquisition while n leases are held.
+func BenchmarkPair(b *testing.B) {
+	for mode, sizes := range map[driver.Mode][]int{
+		driver.Exclusive: {1, 1_000_000}, driver.Read: {1, 50_000}, driver.Permit: {1, 50_000}, driver.Members: {1, 50_000},
+	} {
+		for _, n := range sizes {
 			b.Run(fmt.Sprintf("%v/%d", mode, n), func(b *testing.B) {
-				ctx, s := context.Background(), memstore.New()
+				s := memstore.New()
 				held := leases(b, s, mode, n)
-				out := make([]renewal.Outcome, 1)
 				b.ReportAllocs()
-				b.ResetTimer()
 				i := 0
 				for b.Loop() {
 					i = (i + 7919) % n
-					if err := s.Renew(ctx, held[i:i+1], out); err != nil || out[0] != renewal.Renewed {
-						b.Fatal(err, out[0])
-					}
-					if err := s.Release(ctx, held[i]); err != nil {
-						b.Fatal(err)
-					}
-					l, err := s.Acquire(ctx, held[i].Request)
-					if err != nil {
-						b.Fatal(err)
-					}
-					held[i] = l
+					release(b, s, held[i])
+					held[i] = acquire(b, s, held[i].Request)
 				}
 			})
 		}
 	}
 }
 
-// BenchmarkBatchWaiters measures the lock of another key, or of another member of the
-// group, while waiters wait for 10,000 held members.
-func BenchmarkBatchWaiters(b *testing.B) {
-	members := make([]string, driver.MaxMembers)
-	for i := range members {
-		members[i] = fmt.Sprintf("member%05d", i)
+// BenchmarkRenew measures the renewal of a batch of 512 leases while n locks are held.
+func BenchmarkRenew(b *testing.B) {
+	for _, n := range []int{512, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := memstore.New()
+			held := leases(b, s, driver.Exclusive, n)
+			out := make([]renewal.Outcome, 512)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if i += len(out); i > n-len(out) {
+					i = 0
+				}
+				if err := s.Renew(context.Background(), held[i:i+len(out)], out); err != nil || out[0] != renewal.Renewed {
+					b.Fatal(err, out[0])
+				}
+			}
+		})
 	}
+}
+
+// BenchmarkHandOver measures one release and the return of the Wait that it ends, while n
+// other locks are held. Two goroutines pass the lock to each other.
+func BenchmarkHandOver(b *testing.B) {
+	for _, n := range []int{1, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := memstore.New()
+			leases(b, s, driver.Exclusive, n)
+			b.ReportAllocs()
+			b.ResetTimer()
+			ended := make(chan error, 2)
+			for client := range 2 {
+				go func() {
+					r := driver.Request{Key: "passed", Owner: fmt.Sprint("owner-of-some-length:", client), TTL: time.Hour}
+					for range (b.N + 1) / 2 {
+						l, err := s.Wait(context.Background(), r, func() {})
+						if err == nil {
+							err = s.Release(context.Background(), l)
+						}
+						if err != nil {
+							ended <- err
+							return
+						}
+					}
+					ended <- nil
+				}()
+			}
+			for range 2 {
+				if err := <-ended; err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBatchWaiters measures the lock of another key, or of another member of the
+// group, while waiters wait for held members.
+func BenchmarkBatchWaiters(b *testing.B) {
 	group := func(owner string, members ...string) driver.Request {
 		return driver.Request{Key: "g", Owner: owner, TTL: time.Hour, Mode: driver.Members, Attrs: &driver.Attrs{Members: members}}
 	}
@@ -79,36 +131,30 @@ func BenchmarkBatchWaiters(b *testing.B) {
 		"another_key":    {Key: "another", Owner: "o", TTL: time.Hour},
 		"another_member": group("o", "x"),
 	} {
-		for _, n := range []int{0, 10, 200} {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+		for _, size := range []struct{ members, waiters int }{{10, 0}, {10, 100}, {driver.MaxMembers, 100}} {
+			b.Run(fmt.Sprintf("%s/%d/%d", name, size.members, size.waiters), func(b *testing.B) {
+				members := make([]string, size.members)
+				for i := range members {
+					members[i] = fmt.Sprintf("member%05d", i)
+				}
 				ctx, cancel := context.WithCancel(context.Background())
 				s := memstore.New()
-				if _, err := s.Acquire(ctx, group("holder", members...)); err != nil {
-					b.Fatal(err)
-				}
-				ended := make(chan error, n)
-				for i := range n {
+				acquire(b, s, group("holder", members...))
+				ended := make(chan error, size.waiters)
+				for i := range size.waiters {
 					go func() {
-						_, err := s.Wait(ctx, group(fmt.Sprint("waiter", i), members...))
+						_, err := s.Wait(ctx, group(fmt.Sprint("waiter", i), members...), func() {})
 						ended <- err
 					}()
 				}
-				for s.Waiting("g") < n {
+				for s.Waiting("g") < size.waiters {
 					continue
 				}
-				b.ResetTimer()
 				for b.Loop() {
-					l, err := s.Acquire(context.Background(), r)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if err := s.Release(context.Background(), l); err != nil {
-						b.Fatal(err)
-					}
+					release(b, s, acquire(b, s, r))
 				}
-				b.StopTimer()
 				cancel()
-				for range n {
+				for range size.waiters {
 					<-ended
 				}
 			})

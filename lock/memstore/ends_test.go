@@ -24,7 +24,7 @@ func TestWaitersNoticeTheEndsOfLaterLeases(t *testing.T) {
 		wait := func(r driver.Request) <-chan time.Duration {
 			got := make(chan time.Duration, 1)
 			go func() {
-				_, err := s.Wait(context.Background(), r)
+				_, err := s.Wait(context.Background(), r, func() {})
 				assert.NoError(t, err)
 				got <- time.Since(start)
 			}()

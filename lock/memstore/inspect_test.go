@@ -26,7 +26,7 @@ func TestInspectShowsAHundredWaiters(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiters sync.WaitGroup
 		for i := range 101 {
-			waiters.Go(func() { _, _ = s.Wait(ctx, request(i+1)) })
+			waiters.Go(func() { _, _ = s.Wait(ctx, request(i+1), func() {}) })
 			synctest.Wait()
 		}
 		info, err := s.Inspect(t.Context(), "k")

@@ -11,8 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -21,41 +21,65 @@ import (
 )
 
 // Store keeps locks in memory. It implements [driver.Store], [driver.Waiter],
-// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.BulkReleaser] and [driver.Keeper]. The zero Store is empty and ready to use.
-// A Store must not be copied after its first use. Its methods are safe for concurrent
-// use, and only Wait blocks. The Store reads the clock of the goroutines that call it, so
-// it works inside a synctest bubble.
+// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.BulkReleaser] and
+// [driver.Keeper]. The zero Store is empty and ready to use. A Store must not be copied after
+// its first use. Its methods are safe for concurrent use, and only Wait blocks. The Store
+// reads the clock of the goroutines that call it, so it works inside a synctest bubble.
+//
+// One mutex guards the Store. The time of a call does not depend on the number of locks, but it may
+// grow with the number of holders and waiters of the key. A Store keeps the memory for its largest
+// number of locks.
 type Store struct {
-	// mu guards all fields below except token. It is held for a few map operations only;
-	// the work on a key is done under the mutex of the key's state.
-	mu         sync.Mutex
-	keys       table[*state] // with a holder or a waiter
-	timeline   timeline      // next checks of idle keys
-	tombstones tombstones
-	closed     bool
-
-	closing basic.Closing
-	token   atomic.Uint64 // last token granted for any key
+	mu      sync.Mutex        // guards all fields below, and all that they refer to
+	keys    map[string]*state // that are held or kept
+	all     []*state          // the values of keys
+	hand    int               // where create has stopped in all
+	token   uint64            // last token granted for any key
+	refused tombstones
+	closed  bool
 }
 
-var (
-	_ driver.Store        = (*Store)(nil)
-	_ driver.BulkReleaser = (*Store)(nil)
-	_ driver.Keeper       = (*Store)(nil)
-)
+var _ interface {
+	driver.Store
+	driver.Waiter
+	driver.BulkReleaser
+	driver.Keeper
+	driver.Inspector
+	driver.MetadataSetter
+	driver.Lister
+	driver.Exporter
+	driver.Resumer
+} = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store { return new(Store) }
 
+// begin locks the store for a call and returns the time of the call. After an error the
+// store is not locked.
+func (s *Store) begin(ctx context.Context) (time.Time, error) {
+	if err := basic.Cause(ctx); err != nil {
+		return time.Time{}, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return time.Time{}, driver.ErrStoreClosed
+	}
+	return time.Now(), nil
+}
+
 // Acquire implements [driver.Store]. It does not overtake waiters. A token is the time in
 // microseconds, or one more than the last token if that is greater.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	k, now, err := s.lockFor(ctx, r)
+	now, err := s.begin(ctx)
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	defer s.unlock(k)
-	h := s.tryAcquire(k, r, now)
+	defer s.mu.Unlock()
+	k, h, err := s.tryAcquire(r, now)
+	if err != nil {
+		return driver.Lease{}, err
+	}
 	if h == nil {
 		expiresIn, member := k.blockedFor(r, now)
 		return driver.Lease{}, &driver.HeldError{Key: r.Key, Member: member, ExpiresIn: expiresIn}
@@ -65,156 +89,147 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 
 var errAbandoned = fmt.Errorf("memstore: %w: the acquisition was given up", driver.ErrNotAcquired)
 
-// lockFor locks the state of the request's key, and creates the state if there is none.
-// It returns an error if the store refuses the request. The caller must unlock the state.
-func (s *Store) lockFor(ctx context.Context, r driver.Request) (*state, time.Time, error) {
-	if err := basic.Cause(ctx); err != nil {
-		return nil, time.Time{}, err
-	}
+// tryAcquire grants the request, or extends the lease that the owner has already. The holder
+// is nil if another holder or a waiter blocks the request. An error means that the store
+// refuses the request.
+func (s *Store) tryAcquire(r driver.Request, now time.Time) (*state, *holder, error) {
 	switch {
 	case r.Mode > driver.Members:
-		return nil, time.Time{}, fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
+		return nil, nil, fmt.Errorf("memstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	case r.Mode == driver.Permit && r.Limit() < 1:
-		return nil, time.Time{}, fmt.Errorf("memstore: the limit of permits must be at least 1, got %d", r.Limit())
+		return nil, nil, fmt.Errorf("memstore: the limit of permits must be at least 1, got %d", r.Limit())
 	case r.Mode == driver.Permit && r.Permits() > r.Limit():
-		return nil, time.Time{}, fmt.Errorf("memstore: a request for %d permits exceeds the limit of %d", r.Permits(), r.Limit())
+		return nil, nil, fmt.Errorf("memstore: a request for %d permits exceeds the limit of %d", r.Permits(), r.Limit())
+	case s.refused.has(r.Owner, now):
+		return nil, nil, errAbandoned
 	}
-	k, now, err := s.lock(r.Key, max(r.TTL, 1))
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if k.idle() {
-		k.family = familyOf(r.Mode)
-	}
+	k := s.find(r.Key, now)
 	switch {
-	case s.hasTombstone(r.Owner, now):
-		err = errAbandoned
-	case k.family != familyOf(r.Mode):
-		err = driver.ErrWrongType
-	default:
-		return k, now, nil
+	case k == nil:
+		k = s.create(r, now)
+	case !related(k.mode, r.Mode):
+		return nil, nil, driver.ErrWrongType
 	}
-	s.unlock(k)
-	return nil, time.Time{}, err
-}
-
-// tryAcquire grants the request, or extends the lease that the owner has already. It
-// returns nil if another holder or a waiter blocks the request. The caller holds k.mu.
-func (s *Store) tryAcquire(k *state, r driver.Request, now time.Time) *holder {
-	h := k.holders.find(r.Owner)
+	h := k.leases[r.Owner]
 	switch {
 	case h == nil && !k.canGrant(r):
-		return nil
 	case h == nil:
 		h = s.grant(k, r, now)
-		for _, name := range r.Members() {
-			m := k.memberOf(name)
-			m.holder = h
-			h.members = append(h.members, m)
+		k.wakeFirst() // the new lease may be the first to end
+	case r.Mode == driver.Write && k.mode == driver.Read:
+		h = nil // sent before the owner's downgrade to Read
+	default:
+		h.extend(now.Add(r.TTL))
+		if k.mode != r.Mode { // a downgrade to Read
+			k.mode = r.Mode
+			s.settle(k, now)
 		}
-		return h
-	case r.Mode == driver.Write && h.mode == driver.Read:
-		return nil // sent before the owner's upgrade to Write
 	}
-	k.holders.extend(h, now.Add(r.TTL))
-	h.mode = r.Mode
-	return h
+	return k, h, nil
 }
 
-// grant adds a lease for the request, without its members. The caller holds k.mu.
-func (s *Store) grant(k *state, r driver.Request, now time.Time) *holder {
-	h := &holder{owner: r.Owner, mode: r.Mode, token: s.nextToken(now), until: now.Add(r.TTL), permits: r.Permits(), metadata: r.Metadata()}
-	if n := len(r.Members()); n > 0 {
-		h.members = make([]*member, 0, n)
-	}
-	k.lastToken = h.token
-	k.holders.add(h)
-	return h
-}
-
-func (s *Store) nextToken(now time.Time) uint64 {
+// Wait implements [driver.Waiter]. A waiter stays in the queue until it has the lock, or
+// ctx ends.
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	w := &waiter{request: r, wakeup: make(chan struct{}, 1)}
+	defer s.leave(w) // also if queued panics
 	for {
-		last := s.token.Load()
-		next := max(last+1, uint64(now.UnixMicro()))
-		if s.token.CompareAndSwap(last, next) {
-			return next
+		l, rest, err := s.tryOrQueue(ctx, w)
+		if err != nil || rest == 0 {
+			return l, err
+		}
+		queued()
+		select {
+		case <-ctx.Done():
+		case <-w.wakeup:
+		case <-time.After(rest):
 		}
 	}
+}
+
+// tryOrQueue acquires the lock if it can, and otherwise enqueues the waiter. It returns
+// the longest time that the waiter may sleep, which is 0 if it has the lock.
+func (s *Store) tryOrQueue(ctx context.Context, w *waiter) (driver.Lease, time.Duration, error) {
+	now, err := s.begin(ctx)
+	if err != nil {
+		return driver.Lease{}, 0, err
+	}
+	defer s.mu.Unlock()
+	var k *state
+	if w.queued {
+		k = s.find(w.request.Key, now) // may serve w
+	}
+	if !w.queued {
+		var h *holder
+		if k, h, err = s.tryAcquire(w.request, now); err != nil {
+			return driver.Lease{}, 0, err
+		}
+		if h != nil {
+			return driver.Lease{Request: w.request, Token: h.token, Sent: now}, 0, nil
+		}
+		k.enqueue(w)
+	}
+	if k.queue[0] != w {
+		return driver.Lease{}, math.MaxInt64, nil
+	}
+	return driver.Lease{}, k.due.Sub(now), nil
+}
+
+// leave removes a waiter from its queue, if it is in it, and serves the waiters behind it. If
+// the waiter has acquired the lock already, the lock stays until Release.
+func (s *Store) leave(w *waiter) {
+	s.look(w.request.Key, func(k *state, now time.Time) {
+		if w.queued {
+			k.dequeue(w)
+			s.settle(k, now)
+		}
+	})
 }
 
 // Renew implements [renewal.Renewer].
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, nil)
-}
-
-// RenewExplained implements [renewal.Explainer].
-func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	if err := basic.Cause(ctx); err != nil {
+	now, err := s.begin(ctx)
+	if err != nil {
 		return err
 	}
-	if s.isClosed() {
-		return driver.ErrStoreClosed
-	}
-	for i, l := range batch {
-		out[i] = renewal.Lost
-		k, now, err := s.lock(l.Key, 0)
-		if err != nil {
-			return err
-		}
-		if k == nil {
-			explain(why, i, renewal.DeniedMissing)
-			continue
-		}
-		h := k.holders.find(l.Owner)
+	defer s.mu.Unlock()
+	for i := range batch {
+		l := &batch[i]
+		k, h := s.held(l, now)
 		switch {
 		case h != nil && h.token == l.Token:
-			k.holders.extend(h, now.Add(l.TTL))
+			h.extend(now.Add(l.TTL))
 			out[i] = renewal.Renewed
-		case k.holders.n > 0 && l.Mode == driver.Exclusive:
-			explain(why, i, renewal.DeniedTaken)
+		case l.Mode == driver.Exclusive && k != nil && !k.isKept():
+			out[i] = renewal.LostTaken
 		default:
-			explain(why, i, renewal.DeniedMissing)
+			out[i] = renewal.LostMissing
 		}
-		s.unlock(k)
 	}
 	return nil
 }
 
-// explain sets why[i] if the caller wants to know.
-func explain(why []renewal.Denial, i int, d renewal.Denial) {
-	if i < len(why) {
-		why[i] = d
-	}
-}
-
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := basic.Cause(ctx); err != nil {
-		return err
-	}
-	if l.Unanswered {
-		// Add the tombstone before locking the state. An Acquire that runs now may miss
-		// the tombstone, but then its lease is found below.
-		s.addTombstone(l.Owner)
-	}
-	keep := l.Keep() // before s.lock reads the clock, so that the lock does not become free too early
-	k, now, err := s.lock(l.Key, 0)
+	keep := l.Keep() // before begin reads the clock, so that the lock does not become free too early
+	now, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
-	if k == nil {
-		return driver.ErrNotHeld
+	defer s.mu.Unlock()
+	if l.Unanswered {
+		s.refused.add(l.Owner, now)
 	}
-	defer s.unlock(k)
-	h := k.holders.find(l.Owner)
+	k, h := s.held(&l, now)
 	if h == nil {
 		return driver.ErrNotHeld
 	}
 	if keep > 0 {
-		k.holders.keep(h, now.Add(keep))
-		return nil
+		k.keep(h, now.Add(keep))
+	} else {
+		k.drop(h)
 	}
-	k.drop(h)
+	s.settle(k, now)
 	return nil
 }
 
@@ -229,70 +244,52 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	return nil
 }
 
-// Delete releases a lock for all its holders, like an operator who deletes the key on a
-// server. It reports whether the lock was held. The lock goes to the first waiters. The
-// holders learn of the loss at their next renewal.
-func (s *Store) Delete(key string) bool {
-	held, _ := s.revokeAll(key)
-	return held
-}
-
-// ExpiresIn returns the time until the last lease of a key ends, if none is renewed. A
-// lock that is kept after its release counts as a lease. ExpiresIn returns 0 if the key is free.
-func (s *Store) ExpiresIn(key string) time.Duration {
-	k, now, _ := s.lock(key, 0)
-	if k == nil {
-		return 0
-	}
-	defer s.unlock(k)
-	if k.holders.n == 0 {
-		return 0
-	}
-	return k.holders.ends.last().Sub(now)
-}
-
-// Len returns the number of locks that are held, or kept after their release. A lock with
-// several holders counts once. Locks
-// that are acquired or released during the call may count or not.
-func (s *Store) Len() int {
-	n, position, more := 0, uint64(0), true
-	for more {
-		var some []*state
-		s.mu.Lock()
-		some, position, more = s.keys.scan(position, nil)
-		s.mu.Unlock()
-		for _, k := range some {
-			if s.isHeld(k) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // Close removes all locks and ends all calls of Wait. Later calls return
-// [driver.ErrStoreClosed] or report an empty store. Close is idempotent and returns nil: every
-// call waits until the store is closed.
+// [driver.ErrStoreClosed] or report an empty store. Close is idempotent and returns nil.
 func (s *Store) Close() error {
-	return s.closing.Do(context.Background(), s.shutdown)
-}
-
-func (s *Store) shutdown() error {
 	s.mu.Lock()
-	keys := s.keys
-	s.closed, s.keys, s.timeline, s.tombstones = true, table[*state]{}, timeline{}, tombstones{}
-	s.mu.Unlock()
-	for position, more := uint64(0), true; more; {
-		var some []*state
-		some, position, more = keys.scan(position, nil) // no other goroutine uses this table now
-		for _, k := range some {
-			k.mu.Lock()
-			k.removed = true
-			for w := k.head; w != nil; w = w.next {
-				w.wake()
-			}
-			k.mu.Unlock()
+	defer s.mu.Unlock()
+	for _, k := range s.all {
+		for _, w := range k.queue {
+			w.queued = false
+			w.wake()
 		}
 	}
+	s.closed, s.keys, s.all, s.refused = true, nil, nil, tombstones{}
 	return nil
+}
+
+// tombstoneTime is how long the store refuses an owner that was released before its
+// Acquire was answered. It may refuse the owner for up to twice that time.
+const tombstoneTime = time.Minute
+
+// tombstones are the owners whose requests are refused.
+type tombstones struct {
+	since       time.Time           // when recent was begun
+	recent, old map[string]struct{} // added after since, and in the tombstoneTime before
+}
+
+func (t *tombstones) add(owner string, now time.Time) {
+	t.expire(now)
+	if t.recent == nil {
+		t.recent = make(map[string]struct{})
+	}
+	t.recent[owner] = struct{}{}
+}
+
+func (t *tombstones) has(owner string, now time.Time) bool {
+	t.expire(now)
+	_, recent := t.recent[owner]
+	_, old := t.old[owner]
+	return recent || old
+}
+
+// expire drops the owners that were added long enough ago.
+func (t *tombstones) expire(now time.Time) {
+	switch age := now.Sub(t.since); {
+	case age >= 2*tombstoneTime:
+		*t = tombstones{since: now}
+	case age >= tombstoneTime:
+		*t = tombstones{since: t.since.Add(tombstoneTime), old: t.recent}
+	}
 }

@@ -22,6 +22,7 @@ func TestContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New:      func(*testing.T) driver.Store { return memstore.New() },
 		TTL:      30 * time.Second,
+		Explains: true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,

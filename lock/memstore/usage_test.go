@@ -50,7 +50,7 @@ func TestAJobStopsWhenItsLockIsDeleted(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrLost)
 		lost, ok := errors.AsType[*renewal.LostError](err)
 		require.True(t, ok)
-		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		assert.Less(t, time.Since(began), 30*time.Second, "lost at the next renewal")
 	})
 }

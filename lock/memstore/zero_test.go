@@ -29,7 +29,7 @@ func TestTheZeroStoreIsReadyToUse(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotAcquired, "its tombstone refuses it")
 
 	var third memstore.Store
-	_, err = third.Wait(ctx, r)
+	_, err = third.Wait(ctx, r, func() {})
 	require.NoError(t, err)
 
 	var fourth memstore.Store
@@ -45,7 +45,7 @@ func TestANilContextIsAnError(t *testing.T) {
 	s := memstore.New()
 	l := driver.Lease{Request: driver.Request{Key: "k", Owner: "o", TTL: time.Minute}}
 	_, acquired := s.Acquire(none, l.Request)
-	_, waited := s.Wait(none, l.Request)
+	_, waited := s.Wait(none, l.Request, func() {})
 	_, inspected := s.Inspect(none, "k")
 	for _, err := range []error{
 		acquired, waited, inspected, s.ForceRelease(none, "k"), s.Release(none, l), s.Renew(none, []driver.Lease{l}, make([]renewal.Outcome, 1)),
@@ -62,7 +62,7 @@ func TestPermitsWithoutALimitAreRefused(t *testing.T) {
 		r := driver.Request{Key: "k", Owner: "o", Mode: driver.Permit, TTL: time.Minute}
 		_, err := s.Acquire(t.Context(), r)
 		require.ErrorContains(t, err, "limit of permits must be at least 1, got 0")
-		l, err := s.Wait(t.Context(), r)
+		l, err := s.Wait(t.Context(), r, func() {})
 		require.ErrorContains(t, err, "limit of permits must be at least 1, got 0")
 		assert.Zero(t, l)
 		assert.Zero(t, s.Waiting("k"))

@@ -1,3 +1,5 @@
+// This file is about Acquire, and the state of a lease.
+
 package natsstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the difference between the clocks of the server and of this process.
+
 package natsstore
 
 import (

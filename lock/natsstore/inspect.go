@@ -1,3 +1,5 @@
+// This file is about Inspect, ForceRelease, SetMetadata, List, Export and Import.
+
 package natsstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the payloads, names and TTLs of messages.
+
 package natsstore
 
 import (

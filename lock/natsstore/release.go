@@ -1,3 +1,5 @@
+// This file is about Release, ReleaseAll and tombstones.
+
 package natsstore
 
 import (

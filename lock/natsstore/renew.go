@@ -1,3 +1,5 @@
+// This file is about Renew.
+
 package natsstore
 
 import (
@@ -15,19 +17,6 @@ import (
 // Renew implements [renewal.Renewer]. It sends the messages of all leases before it waits for the
 // first answer.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, make([]renewal.Denial, len(batch)))
-}
-
-// pending is a message whose answer has not been read.
-type pending struct {
-	ack  jetstream.PubAckFuture
-	meta []byte    // of a renewal: the metadata in the message
-	sent time.Time // of a renewal
-	err  error     // the message was not sent
-}
-
-// RenewExplained implements [renewal.Explainer].
-func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return err
 	}
@@ -40,8 +29,8 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 	}
 	var errs error
 	for i, l := range batch {
-		outcome, denial, err := s.outcome(ctx, l, messages[i])
-		out[i], why[i] = outcome, denial
+		outcome, err := s.outcome(ctx, l, messages[i])
+		out[i] = outcome
 		if err != nil {
 			errs = err // one says enough, because they have one cause as a rule
 		}
@@ -51,6 +40,14 @@ func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 		errs = fmt.Errorf("natsstore: renew %d leases: %w", len(batch), errs)
 	}
 	return errs
+}
+
+// pending is a message whose answer has not been read.
+type pending struct {
+	ack  jetstream.PubAckFuture
+	meta []byte    // of a renewal: the metadata in the message
+	sent time.Time // of a renewal
+	err  error     // the message was not sent
 }
 
 // send sends the message that renews a lease, unless its state is not known.
@@ -72,13 +69,13 @@ func renewed(l driver.Lease, meta []byte, ttl time.Duration) record {
 }
 
 // outcome waits for the answer to a renewal.
-func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal.Outcome, renewal.Denial, error) {
+func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal.Outcome, error) {
 	err := m.err
 	if err == nil {
 		select {
 		case ack := <-m.ack.Ok():
 			stateOf(l).stored(ack.Sequence, m.meta, m.sent, l.TTL)
-			return renewal.Renewed, 0, nil
+			return renewal.Renewed, nil
 		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
 		case <-ctx.Done():
@@ -86,27 +83,27 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 		}
 	}
 	if !errors.Is(err, errConflict) {
-		return renewal.Unknown, 0, err
+		return renewal.Unknown, err
 	}
 	return s.renewAgain(ctx, l)
 }
 
 // renewAgain reads the lock and renews it, because its last message is not the one that the lease
 // knows: an answer was lost, the metadata has changed, or the lease has ended.
-func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome, renewal.Denial, error) {
+func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome, error) {
 	ctx, cancel := bound(ctx, s.bound)
 	defer cancel()
 	for range maxConflicts {
 		cur, err := s.last(ctx, l.Key)
 		switch {
 		case errors.Is(err, driver.ErrWrongType):
-			return renewal.Lost, renewal.DeniedTaken, nil
+			return renewal.LostTaken, nil
 		case err != nil:
-			return renewal.Unknown, 0, err
-		case cur.isFree():
-			return renewal.Lost, renewal.DeniedMissing, nil
+			return renewal.Unknown, err
+		case cur.isFree(), cur.State == kept:
+			return renewal.LostMissing, nil
 		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
-			return renewal.Lost, renewal.DeniedTaken, nil
+			return renewal.LostTaken, nil
 		}
 		ttl := max(l.TTL, stateOf(l).rest(cur))
 		sent := time.Now()
@@ -116,10 +113,10 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 			if state := stateOf(l); state != nil {
 				state.stored(ack.Sequence, cur.Metadata, sent, l.TTL)
 			}
-			return renewal.Renewed, 0, nil
+			return renewal.Renewed, nil
 		case !errors.Is(err, errConflict):
-			return renewal.Unknown, 0, err
+			return renewal.Unknown, err
 		}
 	}
-	return renewal.Unknown, 0, fmt.Errorf("%d attempts met other requests", maxConflicts)
+	return renewal.Unknown, fmt.Errorf("%d attempts met other requests", maxConflicts)
 }

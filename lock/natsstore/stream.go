@@ -108,6 +108,7 @@ func check(c jetstream.StreamConfig, o Options) error {
 		{"MaxAge", c.MaxAge, c.MaxAge == 0, "0"},
 		{"MaxMsgs", c.MaxMsgs, c.MaxMsgs <= 0 || c.Discard == jetstream.DiscardNew, "unlimited, because the server would delete locks"},
 		{"MaxBytes", c.MaxBytes, c.MaxBytes <= 0 || c.Discard == jetstream.DiscardNew, "unlimited, because the server would delete locks"},
+		{"FirstSeq", c.FirstSeq, c.FirstSeq >= leastFirstSeq, "microseconds since 1970, so that tokens rise when the stream is made again"},
 		{"Duplicates", c.Duplicates, c.Duplicates >= tombstoneTTL, "at least " + tombstoneTTL.String()},
 	} {
 		if !s.ok {
@@ -121,6 +122,9 @@ func sameSubjects(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
+// leastFirstSeq is a FirstSeq of CreateStream, which takes the clock, in 2001.
+const leastFirstSeq = 1e15
+
 // probe is a token of subjects that no key has.
 const probe = "_"
 
@@ -131,7 +135,7 @@ func checkRights(ctx context.Context, js jetstream.JetStream, stream jetstream.S
 	nc := js.Conn()
 	for _, kind := range []string{".k.", ".x.", ".w."} {
 		m := nats.NewMsg(o.Prefix + kind + probe)
-		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(math.MaxInt64)) // the stream does not store it
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(int64(math.MaxInt64))) // the stream does not store it
 		if err := errors.Join(nc.PublishMsg(m), nc.FlushWithContext(ctx)); err != nil {
 			return contextCause(ctx, err)
 		}

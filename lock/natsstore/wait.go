@@ -1,3 +1,5 @@
+// This file is about Wait, and the messages that announce releases.
+
 package natsstore
 
 import (
@@ -34,11 +36,11 @@ func (s *Store) Unordered(driver.Mode) bool { return true }
 //
 // Wait returns an error if its first two attempts fail, or if the server does not answer for 5
 // seconds.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if err := s.begin(ctx, r.Mode); err != nil {
 		return driver.Lease{}, err
 	}
-	w := &waiter{store: s, request: r, wake: make(chan struct{}, 1)}
+	w := &waiter{store: s, request: r, onQueued: queued, wake: make(chan struct{}, 1)}
 	defer w.leave()
 	l, err := w.wait(ctx)
 	l.Unanswered = w.unanswered
@@ -49,6 +51,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 type waiter struct {
 	store    *Store
 	request  driver.Request
+	onQueued func()             // tells the client
 	wake     chan struct{}      // holds an element after a release
 	releases *nats.Subscription // nil until the lock was found taken
 
@@ -71,7 +74,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			pause = min(max(taken.ExpiresIn, firstPoll), w.store.poll)
 			if !w.queued {
 				w.queued = true
-				driver.Queued(ctx)
+				w.onQueued()
 			}
 			if w.releases == nil && w.listen() {
 				continue // the lock may have been released before

@@ -1,6 +1,9 @@
+// This file is about Acquire, and the count of its answers.
+
 package quorumstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +99,7 @@ type ballot struct {
 	members, need         int
 	repeated              bool // the owner had the lock before
 	granted, held, failed int
+	member                string          // of a batch: one that another holder has
 	expiries              []time.Duration // times until the leases of other holders end, where known
 	errs                  memberErrors
 	oldest                time.Time // earliest Sent of a granted lease that has one
@@ -111,6 +115,7 @@ func (b *ballot) add(a answer[driver.Lease]) {
 		}
 	case errors.As(a.err, &held):
 		b.held++
+		b.member = cmp.Or(b.member, held.Member)
 		if held.ExpiresIn > 0 {
 			b.expiries = append(b.expiries, held.ExpiresIn)
 		}
@@ -150,7 +155,7 @@ func (b *ballot) result(key string) error {
 	case b.granted >= b.need:
 		return nil
 	case b.isTaken(b.held):
-		return &driver.HeldError{Key: key, ExpiresIn: b.expiresIn()}
+		return &driver.HeldError{Key: key, Member: b.member, ExpiresIn: b.expiresIn()}
 	default:
 		return fmt.Errorf("quorumstore: %d of %d stores failed: %w", b.failed, b.members, b.errs)
 	}

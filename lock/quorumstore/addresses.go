@@ -1,3 +1,5 @@
+// This file is about one form for all ways of writing the address of a server.
+
 package quorumstore
 
 import (

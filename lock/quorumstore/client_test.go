@@ -85,7 +85,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 		settle(ttl / 3)
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.NotOwned, lost.Reason)
+		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		require.ErrorIs(t, h.Unlock(context.Background()), driver.ErrLost)
 	})
 }

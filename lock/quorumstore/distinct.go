@@ -1,3 +1,5 @@
+// This file is about the check that no server is a member twice.
+
 package quorumstore
 
 import (

@@ -1,6 +1,7 @@
 package quorumstore_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -13,8 +14,19 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// plain is a store without optional interfaces.
-type plain struct{ driver.Store }
+// unexplaining is a store without optional interfaces that does not tell why a lease is lost.
+type unexplaining struct{ driver.Store }
+
+// Renew implements renewal.Renewer.
+func (s unexplaining) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	err := s.Store.Renew(ctx, batch, out)
+	for i := range out {
+		if out[i].IsLost() {
+			out[i] = renewal.Lost
+		}
+	}
+	return err
+}
 
 // The reason of most members is that of the quorum.
 func TestQuorumExplainsALossAsMostMembersDo(t *testing.T) {
@@ -22,15 +34,14 @@ func TestQuorumExplainsALossAsMostMembersDo(t *testing.T) {
 	for _, c := range []struct {
 		members []string
 		out     renewal.Outcome
-		why     renewal.Denial
 	}{
-		{[]string{missing, missing, held}, renewal.Lost, renewal.DeniedMissing},
-		{[]string{taken, taken, dead}, renewal.Lost, renewal.DeniedTaken},
-		{[]string{taken, missing, held}, renewal.Lost, renewal.DeniedMissing},
-		{[]string{taken, taken, missing, held, held}, renewal.Lost, renewal.DeniedTaken},
-		{[]string{taken, missing, missing, dead, held}, renewal.Lost, renewal.DeniedMissing},
-		{[]string{missing, held, held}, renewal.Renewed, renewal.DeniedUnknown},
-		{[]string{missing, dead, held}, renewal.Unknown, renewal.DeniedUnknown},
+		{[]string{missing, missing, held}, renewal.LostMissing},
+		{[]string{taken, taken, dead}, renewal.LostTaken},
+		{[]string{taken, missing, held}, renewal.LostMissing},
+		{[]string{taken, taken, missing, held, held}, renewal.LostTaken},
+		{[]string{taken, missing, missing, dead, held}, renewal.LostMissing},
+		{[]string{missing, held, held}, renewal.Renewed},
+		{[]string{missing, dead, held}, renewal.Unknown},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			all, q := newServers(t, len(c.members))
@@ -46,10 +57,9 @@ func TestQuorumExplainsALossAsMostMembersDo(t *testing.T) {
 					all[i].losesRequests(down)
 				}
 			}
-			out, why := make([]renewal.Outcome, 1), make([]renewal.Denial, 1)
-			_ = q.RenewExplained(t.Context(), []driver.Lease{l}, out, why) // an error says that the outcome is unknown
+			out := make([]renewal.Outcome, 1)
+			_ = q.Renew(t.Context(), []driver.Lease{l}, out) // an error says that the outcome is unknown
 			assert.Equal(t, c.out, out[0], c.members)
-			assert.Equal(t, c.why, why[0], c.members)
 		})
 	}
 }
@@ -58,7 +68,7 @@ func TestQuorumExplainsALossAsMostMembersDo(t *testing.T) {
 func TestTheCauseOfALossOnAQuorum(t *testing.T) {
 	for want, members := range map[renewal.Cause]func(s *server) driver.Store{
 		renewal.CauseKeyMissing: func(s *server) driver.Store { return s },
-		renewal.CauseUnknown:    func(s *server) driver.Store { return plain{s} },
+		renewal.CauseUnknown:    func(s *server) driver.Store { return unexplaining{s} },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			all := servers{newServer(), newServer(), newServer()}

@@ -1,3 +1,5 @@
+// This file is about grants: the copies of a lease at the members.
+
 package quorumstore
 
 import (
@@ -202,7 +204,7 @@ func (g *grant) released(i int, err error) {
 
 // renewed records the answer of a member to Renew.
 func (g *grant) renewed(i int, o renewal.Outcome) {
-	if o != renewal.Lost {
+	if !o.IsLost() {
 		return
 	}
 	g.mu.Lock()

@@ -1,3 +1,5 @@
+// This file is about List.
+
 package quorumstore
 
 import (

@@ -43,7 +43,7 @@ func TestQuorumReleasesRemainingCopiesOfALostLock(t *testing.T) {
 					<-h.Done()
 					var lost *renewal.LostError
 					require.ErrorAs(t, h.Err(), &lost)
-					require.Equal(t, renewal.NotOwned, lost.Reason)
+					require.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 					settle(5 * time.Second)
 					assert.Equal(t, 3-tc.lost, all.holding("k"), "the holder has not unlocked yet")
 					if hangs {

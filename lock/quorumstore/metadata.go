@@ -1,3 +1,5 @@
+// This file is about SetMetadata.
+
 package quorumstore
 
 import (

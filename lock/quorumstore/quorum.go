@@ -1,3 +1,5 @@
+// This file is about the Store: its members, calls of all of them, and its Close.
+
 package quorumstore
 
 import (
@@ -77,7 +79,7 @@ func checkStores(stores []driver.Store) error {
 
 // Store is a store in which a majority of several stores decides. It implements
 // [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter],
-// [driver.TTLLimiter], [driver.Addresser] and [renewal.Explainer]. The zero Store is not usable: use New.
+// [driver.TTLLimiter] and [driver.Addresser]. The zero Store is not usable: use New.
 type Store struct {
 	members []*member
 	serial  atomic.Uint64   // number of attempts, for their owners
@@ -126,13 +128,10 @@ func (m *member) acquire(ctx context.Context, r driver.Request) (driver.Lease, e
 	return m.store.Acquire(ctx, r)
 }
 
-func (m *member) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
+func (m *member) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	defer m.renews.Add(-1)
 	if m.renews.Add(1) > maxMemberRenews {
 		return errBusyMember
-	}
-	if explainer, ok := m.store.(renewal.Explainer[driver.Lease]); ok {
-		return explainer.RenewExplained(ctx, batch, out, why)
 	}
 	return m.store.Renew(ctx, batch, out)
 }

@@ -29,6 +29,7 @@ func TestQuorumContract(t *testing.T) {
 					return q
 				},
 				TTL:       ttl,
+				Explains:  true,
 				Tokenless: true,
 				Modes:     locktest.AllModes,
 				Inspects:  true,

@@ -1,3 +1,5 @@
+// This file is about Release, and the count of its answers.
+
 package quorumstore
 
 import (

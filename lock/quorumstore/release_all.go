@@ -1,3 +1,5 @@
+// This file is about ReleaseAll.
+
 package quorumstore
 
 import (

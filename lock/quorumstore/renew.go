@@ -1,3 +1,5 @@
+// This file is about Renew, its lanes, and the count of its answers.
+
 package quorumstore
 
 import (
@@ -10,10 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var (
-	_ renewal.Laner[driver.Lease]     = (*Store)(nil)
-	_ renewal.Explainer[driver.Lease] = (*Store)(nil)
-)
+var _ renewal.Laner[driver.Lease] = (*Store)(nil)
 
 // Lane implements [renewal.Laner]. Two leases share a lane if the same members have
 // copies, and each member assigns the copies to one lane. So a dead member delays only
@@ -41,14 +40,10 @@ func (q *Store) Lane(l driver.Lease) int {
 
 // Renew implements [renewal.Renewer]. It returns once every lease of the batch is
 // decided. The calls of slower members continue with copies of the batch.
+//
+// The outcome of a lost lease is LostTaken if more members answer that than LostMissing. Members that
+// did not answer in time, answered Lost, or had no copy, do not count.
 func (q *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return q.RenewExplained(ctx, batch, out, nil)
-}
-
-// RenewExplained implements [renewal.Explainer]. Another owner has the lock if more members say so
-// than that their lease is missing. Members that did not answer in time, do not explain, or had no
-// copy, do not count.
-func (q *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
@@ -70,10 +65,10 @@ func (q *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []
 			t.add(a)
 		case <-ctx.Done():
 			t.errs = append(t.errs, context.Cause(ctx))
-			return t.finish(out, why, sent)
+			return t.finish(out, sent)
 		}
 	}
-	return t.finish(out, why, sent)
+	return t.finish(out, sent)
 }
 
 // tally counts the answers to a Renew.
@@ -91,30 +86,24 @@ type votes struct {
 	ttl           time.Duration
 	need, lostAt  int // numbers of confirmations that renew it and of refusals that lose it
 	renewed, lost int
-	denials       [renewal.DeniedTaken + 1]int // numbers of members that gave each reason for a refusal
+	losses        [renewal.LostTaken + 1]int // numbers of members by the outcome that is their refusal
 }
 
 func (v *votes) outcome() renewal.Outcome {
 	switch {
 	case v.renewed >= v.need:
 		return renewal.Renewed
-	case v.lost >= v.lostAt:
-		return renewal.Lost
+	case v.lost < v.lostAt:
+		return renewal.Unknown
 	}
-	return renewal.Unknown
-}
-
-// denial returns the reason of most members. The lease was missing before another owner could
-// take it, so that wins a tie.
-func (v *votes) denial() renewal.Denial {
-	missing, taken := v.denials[renewal.DeniedMissing], v.denials[renewal.DeniedTaken]
+	missing, taken := v.losses[renewal.LostMissing], v.losses[renewal.LostTaken]
 	switch {
 	case taken > missing:
-		return renewal.DeniedTaken
-	case missing > 0:
-		return renewal.DeniedMissing
+		return renewal.LostTaken
+	case missing > 0: // before another owner could take the lease, so this wins a tie
+		return renewal.LostMissing
 	}
-	return renewal.DeniedUnknown
+	return renewal.Lost
 }
 
 // memberBatch is the part of a batch that one member renews.
@@ -124,7 +113,6 @@ type memberBatch struct {
 	grants []*grant
 	leases []driver.Lease
 	out    []renewal.Outcome
-	why    []renewal.Denial
 }
 
 // newTally distributes the leases over the members. A member without a copy counts as a
@@ -180,11 +168,11 @@ func (t *tally) timeout(ctx context.Context, now time.Time) time.Duration {
 
 // renew sends the batch to the member. It does not use the memory of Renew's caller.
 func (p *memberBatch) renew(ctx context.Context, m *member) error {
-	p.out, p.why = make([]renewal.Outcome, len(p.leases)), make([]renewal.Denial, len(p.leases))
+	p.out = make([]renewal.Outcome, len(p.leases))
 	if len(p.leases) == 0 {
 		return nil
 	}
-	err := m.renew(ctx, p.leases, p.out, p.why)
+	err := m.renew(ctx, p.leases, p.out)
 	for k, g := range p.grants {
 		g.renewed(p.at, p.out[k])
 	}
@@ -200,14 +188,12 @@ func (t *tally) add(a answer[*memberBatch]) {
 	for k, j := range a.value.index {
 		v := &t.votes[j]
 		before := v.outcome()
-		switch a.value.out[k] {
-		case renewal.Renewed:
+		switch o := a.value.out[k]; {
+		case o == renewal.Renewed:
 			v.renewed++
-		case renewal.Lost:
+		case o.IsLost():
 			v.lost++
-			if d := a.value.why[k]; int(d) < len(v.denials) {
-				v.denials[d]++
-			}
+			v.losses[o]++
 		}
 		if before == renewal.Unknown && v.outcome() != renewal.Unknown {
 			t.undecided--
@@ -215,17 +201,12 @@ func (t *tally) add(a answer[*memberBatch]) {
 	}
 }
 
-// finish writes the outcomes to out and the reasons of losses to why, unless that is nil. It
-// returns an error if leases are undecided.
-func (t *tally) finish(out []renewal.Outcome, why []renewal.Denial, sent time.Time) error {
+// finish writes the outcomes to out. It returns an error if leases are undecided.
+func (t *tally) finish(out []renewal.Outcome, sent time.Time) error {
 	for j := range t.votes {
 		v := &t.votes[j]
-		out[j] = v.outcome()
-		switch {
-		case out[j] == renewal.Renewed:
+		if out[j] = v.outcome(); out[j] == renewal.Renewed {
 			v.grant.extend(sent.Add(v.ttl))
-		case out[j] == renewal.Lost && why != nil:
-			why[j] = v.denial()
 		}
 	}
 	switch {

@@ -1,3 +1,5 @@
+// This file is about the sums of ReplicaStats.
+
 package quorumstore
 
 import "github.com/leasewheel/leasewheel/lock/driver"

@@ -60,32 +60,11 @@ func (s ownTokens) Acquire(ctx context.Context, r driver.Request) (driver.Lease,
 }
 
 func (s ownTokens) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, nil)
-}
-
-func (s ownTokens) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	batch = slices.Clone(batch)
 	for i := range batch {
 		batch[i].Token -= s.above
 	}
-	return s.Store.RenewExplained(ctx, batch, out, why)
-}
-
-// RenewExplained is Renew, with reasons if nobody has replaced the store of the server.
-func (s *server) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	own, ok := s.Store.(ownTokens)
-	if !ok {
-		return s.Renew(ctx, batch, out)
-	}
-	if err := s.Before(ctx, locktest.Renew); err != nil {
-		return err
-	}
-	err := own.RenewExplained(ctx, batch, out, why)
-	if lost := s.After(ctx, locktest.Renew); lost != nil {
-		clear(out)
-		return lost
-	}
-	return err
+	return s.Store.Renew(ctx, batch, out)
 }
 
 // losesRequests makes requests fail before they are executed, and losesAnswers
@@ -113,8 +92,7 @@ func (s servers) quorum(t *testing.T) *quorumstore.Store {
 			driver.Lister
 			driver.BulkReleaser
 			driver.Keeper
-			renewal.Explainer[driver.Lease]
-		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i]}
+		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty}
 	}
 	q, err := quorumstore.New(stores...)
 	require.NoError(t, err)
@@ -180,5 +158,10 @@ func renew(t *testing.T, s driver.Store, leases ...driver.Lease) []renewal.Outco
 	t.Helper()
 	out := make([]renewal.Outcome, len(leases))
 	require.NoError(t, s.Renew(context.Background(), leases, out))
+	for i := range out {
+		if out[i].IsLost() {
+			out[i] = renewal.Lost
+		}
+	}
 	return out
 }

@@ -1,3 +1,5 @@
+// This file is about the TTL limits that all members share.
+
 package quorumstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Acquire and Release, and the checks of their requests.
+
 package redisson
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
-// Acquire implements [driver.Store]. It does not overtake the waiters of a FairLock.
+// Acquire implements [driver.Store]. It does not overtake the waiters of an RFairLock.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	lease, err := s.acquire(ctx, r)
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
@@ -51,7 +53,7 @@ func (s *Store) refusal(a answer) error {
 var errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
 
 // send runs the acquire script for the kind and mode. If wait is set, the owner gets a place in the
-// queue of a FairLock that is taken.
+// queue of an RFairLock that is taken.
 func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wait bool) (answer, error) {
 	c := call{
 		keys: []string{st.name, tombstoneKey(st.name, st.owner), metadataPrefix(st.name) + st.owner},
@@ -69,7 +71,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 		c.script = rwAcquireScript
 		c.keys = append(c.keys, st.reader, rwChannel(st.name))
 		c.args = append(c.args, r.Mode.String(), readerPrefix(st.name), publish, s.options.WatchdogTTL.Milliseconds())
-	case s.options.Kind == FairLock:
+	case s.options.Kind == KindFairLock:
 		place := 0
 		if wait {
 			place = 1
@@ -77,7 +79,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 		c.script = fairAcquireScript
 		c.keys = append(c.keys, queueKey(st.name), placesKey(st.name))
 		c.args = append(c.args, place, s.options.FairWait.Milliseconds())
-	case s.options.Kind == FencedLock:
+	case s.options.Kind == KindFencedLock:
 		c.script, c.keys = acquireScript, append(c.keys, st.tokenKey)
 	default:
 		c.script = acquireScript
@@ -122,7 +124,7 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	case l.Mode != driver.Exclusive:
 		c.script, c.keys[1] = rwReleaseScript, rwChannel(st.name)
 		c.keys, c.args = append(c.keys, st.reader), append(c.args, readerPrefix(st.name))
-	case s.options.Kind == FairLock:
+	case s.options.Kind == KindFairLock:
 		c.script = fairReleaseScript
 		c.keys, c.args = append(c.keys, queueKey(st.name), placesKey(st.name)), append(c.args, s.options.FairWait.Milliseconds())
 	}
@@ -173,7 +175,7 @@ func (s *Store) checkReader(r *driver.Request) error {
 // checkTerms checks the mode and the TTL.
 func (s *Store) checkTerms(r *driver.Request) error {
 	switch {
-	case r.Mode != driver.Exclusive && (r.Mode > driver.Write || s.options.Kind != Lock):
+	case r.Mode != driver.Exclusive && (r.Mode > driver.Write || s.options.Kind != KindLock):
 		return fmt.Errorf("%v with a store of kind %v: %w", r.Mode, s.options.Kind, errors.ErrUnsupported)
 	case r.TTL < time.Millisecond:
 		return fmt.Errorf("%w: %v is less than a millisecond", driver.ErrBadTTL, r.TTL)

@@ -28,7 +28,7 @@ func TestCluster(t *testing.T) {
 	t.Run("braces", func(t *testing.T) { namesWithBraces(t, rdb) })
 	t.Run("renewals", func(t *testing.T) { renewalsOnAllMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { waitWhileASlotMoves(t, c, rdb) })
-	t.Run("contract", func(t *testing.T) { contract(t, rdb, Lock) })
+	t.Run("contract", func(t *testing.T) { contract(t, rdb, KindLock) })
 }
 
 // channels returns the channels of all nodes that the command "PUBSUB what" lists.
@@ -48,7 +48,7 @@ func waitFor(t *testing.T, c *testredis.Cluster, s *Store, r driver.Request, wha
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		l, err := s.Wait(t.Context(), r)
+		l, err := s.Wait(t.Context(), r, func() {})
 		if err == nil {
 			l.Request = r
 			err = s.Release(t.Context(), l)
@@ -98,7 +98,7 @@ func automatic(t *testing.T, c *testredis.Cluster) (publish, list string) {
 
 func automaticMessages(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	want, list := automatic(t, c)
-	for _, kind := range []Kind{Lock, FairLock} {
+	for _, kind := range []Kind{KindLock, KindFairLock} {
 		handOver(t, c, Options{Kind: kind, Prefix: kind.String()}, list)
 	}
 	if want == "SPUBLISH" {
@@ -148,7 +148,7 @@ func TestAClusterWithoutShardedChannels(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(ctx, request(bob, "n", driver.Exclusive))
+		_, err := s.Wait(ctx, request(bob, "n", driver.Exclusive), func() {})
 		done <- err
 	}()
 	select {
@@ -196,7 +196,7 @@ func namesWithBraces(t *testing.T, rdb *redis.ClusterClient) {
 }
 
 func renewalsOnAllMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
-	s := newStore(t, rdb, &Options{Kind: FencedLock})
+	s := newStore(t, rdb, &Options{Kind: KindFencedLock})
 	var leases []driver.Lease
 	lanes := make(map[int]bool)
 	for _, key := range strings.Fields("a b c d e f g h i j k l m n o p") {

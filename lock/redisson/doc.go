@@ -7,10 +7,10 @@
 // expire.
 //
 //	constructor                          class of Redisson            keys for the name n
-//	New, Kind Lock, Client.Mutex         RLock                        n
-//	New, Kind FencedLock, Client.Mutex   RFencedLock                  n, redisson_lock_token:{n}
-//	New, Kind FairLock, Client.Mutex     RFairLock                    n, redisson_lock_queue:{n}, redisson_lock_timeout:{n}
-//	New, Kind Lock, Client.RWMutex       RReadWriteLock               n, {n}:owner:rwlock_timeout:1
+//	New, KindLock, Client.Mutex          RLock                        n
+//	New, KindFencedLock, Client.Mutex    RFencedLock                  n, redisson_lock_token:{n}
+//	New, KindFairLock, Client.Mutex      RFairLock                    n, redisson_lock_queue:{n}, redisson_lock_timeout:{n}
+//	New, KindLock, Client.RWMutex        RReadWriteLock               n, {n}:owner:rwlock_timeout:1
 //	lock.Multi                           RMultiLock                   those of its members
 //	Store.Semaphore                      RPermitExpirableSemaphore    n, {n}:timeout
 //	Store.Latch                          RCountDownLatch              n

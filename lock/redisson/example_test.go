@@ -18,7 +18,7 @@ func Example() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_ADDR")})
 	defer rdb.Close()
-	store, err := redisson.New(rdb, &redisson.Options{Kind: redisson.FairLock})
+	store, err := redisson.New(rdb, &redisson.Options{Kind: redisson.KindFairLock})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -20,7 +20,7 @@ import (
 func TestPlacesInAFairQueueEndOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	const wait, waiters = time.Second, 5
-	s, rdb := own(t, Options{Kind: FairLock, FairWait: wait})
+	s, rdb := own(t, Options{Kind: KindFairLock, FairWait: wait})
 	name := s.options.Prefix + "k"
 	l, err := s.Acquire(t.Context(), request(ann, "k", driver.Exclusive))
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestPlacesInAFairQueueEndOneAfterAnother(t *testing.T) {
 	owner := func(i int) string { return rdb.LIndex(t.Context(), queueKey(name), int64(i)).Val() }
 	for i := range waiters {
 		wg.Go(func() {
-			_, err := s.Wait(ctx, request(fmt.Sprint("waiter:", i), "k", driver.Exclusive))
+			_, err := s.Wait(ctx, request(fmt.Sprint("waiter:", i), "k", driver.Exclusive), func() {})
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 		require.Eventually(t, func() bool { return rdb.LLen(t.Context(), queueKey(name)).Val() == int64(i)+1 }, 20*time.Second, time.Millisecond)

@@ -1,3 +1,5 @@
+// This file is about Inspect, ForceRelease and ReportEvents.
+
 package redisson
 
 import (
@@ -22,7 +24,7 @@ const maxHolders = 16
 // Inspect implements [driver.Inspector]. It shows a lock of any kind, whatever the Kind of the store.
 // Client is the ClientName of a Go owner, and the beginning of the client id of a Redisson owner.
 // Holders are in the order of the hash on the server. Token is 0 unless the store is of kind
-// FencedLock. The places of waiters are known for a FairLock only.
+// KindFencedLock. The places of waiters are known for an RFairLock only.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspect(ctx, key)
 	if err != nil {
@@ -71,7 +73,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	var info driver.Info
-	if s.options.Kind == FencedLock && token != "" {
+	if s.options.Kind == KindFencedLock && token != "" {
 		n, err := strconv.ParseUint(token, 10, 63)
 		if err != nil {
 			return driver.Info{}, driver.ErrWrongType
@@ -145,4 +147,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 }
 
 // ReportEvents implements [driver.EventSource].
-func (s *Store) ReportEvents(report func(renewal.Event)) { rediskit.ReportEvents(s.redis, report) }
+func (s *Store) ReportEvents(report func(renewal.Event)) {
+	s.report = report
+	rediskit.ReportEvents(s.redis, report)
+}

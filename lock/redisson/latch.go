@@ -1,3 +1,5 @@
+// This file is about Latch, the RCountDownLatch of Redisson.
+
 package redisson
 
 import (

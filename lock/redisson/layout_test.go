@@ -69,7 +69,7 @@ func near(d time.Duration) string {
 }
 
 func request(owner, key string, mode driver.Mode) driver.Request {
-	return driver.Request{Key: key, Owner: owner, Mode: mode, TTL: WatchdogTTL}
+	return driver.Request{Key: key, Owner: owner, Mode: mode, TTL: defaultWatchdogTTL}
 }
 
 // layout has a server of its own, whose keys are all of the test.
@@ -153,7 +153,7 @@ func TestNamesOfRedisson(t *testing.T) {
 }
 
 func TestKeysOfAnRLock(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	r := request(ann, "n", driver.Exclusive)
 	held := map[string]string{"n": "[" + wireOwner(ann) + "=1] (30s)"}
 	lease := l.acquire(r)
@@ -178,7 +178,7 @@ func TestKeysOfAnRLock(t *testing.T) {
 }
 
 func TestALockOfARedissonThreadWithSeveralHolds(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	const foreign = "285475da-9152-4c83-822a-67ee2f116a79:52"
 	require.NoError(l, l.rdb.HSet(l.Context(), "n", foreign, 2).Err())
 	_, err := l.store.Acquire(l.Context(), request(ann, "n", driver.Exclusive))
@@ -192,7 +192,7 @@ func TestALockOfARedissonThreadWithSeveralHolds(t *testing.T) {
 }
 
 func TestKeysOfAnRFencedLock(t *testing.T) {
-	l := newLayout(t, FencedLock)
+	l := newLayout(t, KindFencedLock)
 	lease := l.acquire(request(ann, "n", driver.Exclusive))
 	held := map[string]string{"n": "[" + wireOwner(ann) + "=1] (30s)", "redisson_lock_token:{n}": "1"}
 	l.holds(held)
@@ -206,7 +206,7 @@ func TestKeysOfAnRFencedLock(t *testing.T) {
 }
 
 func TestKeysOfAnRFairLock(t *testing.T) {
-	l := newLayout(t, FairLock)
+	l := newLayout(t, KindFairLock)
 	first, second, third := request(ann, "n", driver.Exclusive), request(bob, "n", driver.Exclusive), request("client-3:c", "n", driver.Exclusive)
 	a, b, c := wireOwner(first.Owner), wireOwner(second.Owner), wireOwner(third.Owner)
 	wait := func(r driver.Request) answer {
@@ -249,7 +249,7 @@ func TestKeysOfAnRFairLock(t *testing.T) {
 }
 
 func TestAPlaceThatHasEndedIsRemoved(t *testing.T) {
-	l := newLayout(t, FairLock)
+	l := newLayout(t, KindFairLock)
 	require.NoError(l, l.rdb.RPush(l.Context(), "redisson_lock_queue:{n}", "dead").Err())
 	require.NoError(l, l.rdb.ZAdd(l.Context(), "redisson_lock_timeout:{n}", redis.Z{Score: float64(time.Now().Add(-time.Second).UnixMilli()), Member: "dead"}).Err())
 	l.acquire(request(ann, "n", driver.Exclusive))
@@ -257,7 +257,7 @@ func TestAPlaceThatHasEndedIsRemoved(t *testing.T) {
 }
 
 func TestKeysOfAnRReadWriteLock(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	a, b := wireOwner(ann), wireOwner(bob)
 	first, second := l.acquire(request(ann, "n", driver.Read)), l.acquire(request(bob, "n", driver.Read))
 	l.holds(map[string]string{
@@ -296,7 +296,7 @@ func fields(names ...string) string {
 }
 
 func TestAKeyHoldsOneKindOfLock(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	rw := l.acquire(request(ann, "rw", driver.Read))
 	plain := l.acquire(request(ann, "plain", driver.Exclusive))
 	before := dump(l, l.rdb)
@@ -311,7 +311,7 @@ func TestAKeyHoldsOneKindOfLock(t *testing.T) {
 
 // Package redlock has the same key for a name, of another type.
 func TestALockOfPackageRedlockAtTheSameName(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	other, err := redlock.New(l.rdb, nil)
 	require.NoError(l, err)
 	defer func() { assert.NoError(l, other.Close()) }()
@@ -332,7 +332,7 @@ func TestALockOfPackageRedlockAtTheSameName(t *testing.T) {
 }
 
 func TestKeysOfAnRPermitExpirableSemaphore(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	s := l.store.Semaphore("n")
 	set, err := s.TrySetPermits(l.Context(), 3)
 	require.NoError(l, err)
@@ -358,7 +358,7 @@ func TestKeysOfAnRPermitExpirableSemaphore(t *testing.T) {
 }
 
 func TestKeysOfAnRCountDownLatch(t *testing.T) {
-	l := newLayout(t, Lock)
+	l := newLayout(t, KindLock)
 	latch := l.store.Latch("n")
 	count := func() string { return l.rdb.Get(l.Context(), "n").Val() }
 	set, err := latch.TrySetCount(l.Context(), 2)

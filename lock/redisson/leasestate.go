@@ -1,3 +1,5 @@
+// This file is about the state of a lease: the texts that each renewal sends.
+
 package redisson
 
 import (
@@ -14,7 +16,7 @@ type leaseState struct {
 	secret   string // the owner of the request
 	owner    string // in the form of Redisson
 	token    uint64
-	tokenKey string // of a FencedLock
+	tokenKey string // of an RFencedLock
 	reader   string // of an RReadWriteLock: the key of the owner's lease as a reader
 	slot     uint16
 	kind     renewKind
@@ -35,7 +37,7 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 	switch {
 	case r.Mode != driver.Exclusive:
 		st.kind, st.reader = renewRW, readerKey(st.name, st.owner)
-	case s.options.Kind == FencedLock:
+	case s.options.Kind == KindFencedLock:
 		st.kind, st.tokenKey = renewFenced, tokenKey(st.name)
 	}
 	return st

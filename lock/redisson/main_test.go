@@ -13,7 +13,9 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // shared is the server of all tests that do not affect others. Each test has its own prefix.
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []Kind{Lock, FencedLock, FairLock} {
+	for _, kind := range []Kind{KindLock, KindFencedLock, KindFairLock} {
 		t.Run(kind.String(), func(t *testing.T) { t.Parallel(); contract(t, shared.Server(t).Client(t), kind) })
 	}
 }
@@ -42,8 +44,8 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 		New:       func(t *testing.T) driver.Store { return open(t, rand.Text()+":") },
 		Another:   func(t *testing.T, s driver.Store) driver.Store { return open(t, s.(*Store).options.Prefix) },
 		TTL:       3 * time.Second,
-		Tokenless: kind != FencedLock,
-		Unordered: kind != FairLock,
+		Tokenless: kind != KindFencedLock,
+		Unordered: kind != KindFairLock,
 		Inspects:  true,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
@@ -64,11 +66,11 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 			return w.count(lockChannel(name(s, key))) + w.count(rwChannel(name(s, key)))
 		},
 	}
-	if kind == Lock {
+	if kind == KindLock {
 		c.Modes = []driver.Mode{driver.Read, driver.Write}
 	}
 	_, c.NoBraces = rdb.(*redis.ClusterClient)
-	if kind == FairLock {
+	if kind == KindFairLock {
 		c.Waiting = func(t *testing.T, s driver.Store, key string) int {
 			info, err := s.(*Store).Inspect(t.Context(), key)
 			require.NoError(t, err)
@@ -85,4 +87,22 @@ func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
+}
+
+// The hooks of the user see each request.
+func TestAHookSeesEachRequest(t *testing.T) {
+	t.Parallel()
+	var calls testredis.Counter
+	rdb := shared.Server(t).Client(t)
+	s, err := New(rdb, &Options{Prefix: rand.Text(), Instrument: calls.Attach})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: rand.Text(), TTL: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)))
+	l.Unanswered = true // so that a script releases it
+	require.NoError(t, s.Release(t.Context(), l))
+	for _, script := range []*redisconn.Script{acquireScript, renewScript, releaseScript} {
+		assert.Positive(t, calls.Count(script.Digest()))
+	}
 }

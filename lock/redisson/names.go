@@ -1,3 +1,5 @@
+// This file is about the names of keys, channels and owners in Redisson.
+
 package redisson
 
 import (

@@ -160,7 +160,7 @@ func TestARepeatedCountDownCountsOnce(t *testing.T) {
 func TestMultiOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	plain, rdb := own(t, Options{})
-	fair := newStore(t, rdb, &Options{Kind: FairLock, Prefix: plain.options.Prefix})
+	fair := newStore(t, rdb, &Options{Kind: KindFairLock, Prefix: plain.options.Prefix})
 	a, err := lock.New(plain, nil)
 	require.NoError(t, err)
 	b, err := lock.New(fair, nil)

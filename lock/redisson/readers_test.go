@@ -25,9 +25,9 @@ func TestALongReaderIsRefusedBeforeAnyIO(t *testing.T) {
 	} {
 		s := newStore(t, rdb, &o)
 		r := request(ann, "the key", driver.Read)
-		r.TTL = WatchdogTTL + time.Millisecond
+		r.TTL = defaultWatchdogTTL + time.Millisecond
 		_, acquired := s.Acquire(t.Context(), r)
-		_, waited := s.Wait(t.Context(), r)
+		_, waited := s.Wait(t.Context(), r, func() {})
 		renewed := s.Renew(t.Context(), []driver.Lease{{Request: r}}, make([]renewal.Outcome, 1))
 		for _, err := range []error{acquired, waited, renewed} {
 			require.ErrorIs(t, err, driver.ErrBadTTL)
@@ -59,8 +59,8 @@ func TestAHeldReaderGetsNoLongLease(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, h.Renew(t.Context(), time.Hour), lock.ErrBadTTL)
 	assert.True(t, h.Valid())
-	require.NoError(t, h.Renew(t.Context(), WatchdogTTL))
-	assert.LessOrEqual(t, rdb.PTTL(t.Context(), name).Val(), WatchdogTTL)
+	require.NoError(t, h.Renew(t.Context(), defaultWatchdogTTL))
+	assert.LessOrEqual(t, rdb.PTTL(t.Context(), name).Val(), defaultWatchdogTTL)
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
@@ -68,7 +68,7 @@ func TestAHeldReaderGetsNoLongLease(t *testing.T) {
 // renewals were shorter.
 func TestAWriterWithALongLeaseDoesNotBecomeAReader(t *testing.T) {
 	t.Parallel()
-	for _, ttl := range []time.Duration{time.Hour, WatchdogTTL} { // of the last renewal
+	for _, ttl := range []time.Duration{time.Hour, defaultWatchdogTTL} { // of the last renewal
 		s, rdb := own(t, Options{})
 		name := s.options.Prefix + "k"
 		c, err := lock.New(s, nil)

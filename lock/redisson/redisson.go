@@ -1,3 +1,5 @@
+// This file is about the Store: its kinds, its options and its Close.
+
 package redisson
 
 import (
@@ -13,31 +15,32 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Kind is the class of Redisson with which a Store shares its locks in mode Exclusive.
 type Kind uint8
 
 const (
-	// Lock is RLock, without fencing tokens and without order. A Store of this kind also has the
+	// KindLock is RLock, without fencing tokens and without order. A Store of this kind also has the
 	// modes Read and Write, with the format of RReadWriteLock.
-	Lock Kind = iota
+	KindLock Kind = iota
 
-	// FencedLock is RFencedLock, with fencing tokens and without order.
-	FencedLock
+	// KindFencedLock is RFencedLock, with fencing tokens and without order.
+	KindFencedLock
 
-	// FairLock is RFairLock, which serves waiters in order and has no fencing tokens.
-	FairLock
+	// KindFairLock is RFairLock, which serves waiters in order and has no fencing tokens.
+	KindFairLock
 )
 
 // String returns the name of the class in Redisson.
 func (k Kind) String() string {
 	switch k {
-	case Lock:
+	case KindLock:
 		return "RLock"
-	case FencedLock:
+	case KindFencedLock:
 		return "RFencedLock"
-	case FairLock:
+	case KindFairLock:
 		return "RFairLock"
 	}
 	return "unknown kind"
@@ -64,9 +67,8 @@ const (
 	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
 	defaultFairWait = 300 * time.Second
 
-	// WatchdogTTL is the default of lockWatchdogTimeout in Redisson's Config: the TTL of locks without
-	// a lease time. It also is the default TTL of package lock.
-	WatchdogTTL = 30 * time.Second
+	// defaultWatchdogTTL is the default of lockWatchdogTimeout in Redisson's Config.
+	defaultWatchdogTTL = 30 * time.Second
 
 	// tombstone is how long the server refuses an owner that was released with an unanswered
 	// request. It must exceed the longest time that such a request can be on its way.
@@ -75,7 +77,7 @@ const (
 
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Kind selects the format of locks in mode Exclusive. Default Lock.
+	// Kind selects the format of locks in mode Exclusive. Default KindLock.
 	Kind Kind
 
 	// Prefix is put before the names of all locks, semaphores and latches, as a NameMapper does in
@@ -88,7 +90,7 @@ type Options struct {
 	// cluster. Default ShardingAuto.
 	Sharding Sharding
 
-	// FairWait is fairLockWaitTimeout of Redisson's Config: a killed waiter of a FairLock keeps its
+	// FairWait is fairLockWaitTimeout of Redisson's Config: a killed waiter of an RFairLock keeps its
 	// place for at most the rest of the lease and FairWait. Redisson uses it as the change
 	// of all places after each grant, so it must be the same in all processes. Default 5 minutes.
 	FairWait time.Duration
@@ -97,7 +99,7 @@ type Options struct {
 	// differ. A reader of an RReadWriteLock must not have a longer TTL, because a renewal of a JVM
 	// sets the expiry of the whole lock to that time. Acquire, Wait and Renew refuse such a reader
 	// with ErrBadTTL; see "Readers" in the documentation of the package. At least driver.MinTTL.
-	// Default [WatchdogTTL], 30 s.
+	// Default 30 s, as in Redisson.
 	WatchdogTTL time.Duration
 
 	// Timeout bounds one request. The ctx may end it earlier. Default 3 s.
@@ -106,6 +108,13 @@ type Options struct {
 	// PoolSize bounds the connections to a node that carry acquires and releases. Default 16; at
 	// most 10,000.
 	PoolSize int
+
+	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
+	// server or a node of a cluster, one of them for renewals. It may add hooks, and set the Limiter of
+	// its Options. A hook must not keep a command, and delays locks and renewals if it blocks. New
+	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
+	// of the node fail with it.
+	Instrument func(*redis.Client) error
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -117,7 +126,7 @@ func (o *Options) withDefaults() (Options, error) {
 		opts.FairWait = defaultFairWait
 	}
 	if opts.WatchdogTTL == 0 {
-		opts.WatchdogTTL = WatchdogTTL
+		opts.WatchdogTTL = defaultWatchdogTTL
 	}
 	if opts.Timeout == 0 {
 		opts.Timeout = defaultTimeout
@@ -126,8 +135,8 @@ func (o *Options) withDefaults() (Options, error) {
 		opts.PoolSize = defaultPoolSize
 	}
 	switch {
-	case opts.Kind > FairLock:
-		return opts, fmt.Errorf("redisson: Options.Kind must be Lock, FencedLock or FairLock, got %d", opts.Kind)
+	case opts.Kind > KindFairLock:
+		return opts, fmt.Errorf("redisson: Options.Kind must be KindLock, KindFencedLock or KindFairLock, got %d", opts.Kind)
 	case opts.Sharding > ShardingOff:
 		return opts, fmt.Errorf("redisson: Options.Sharding must be ShardingAuto, ShardingOn or ShardingOff, got %d", opts.Sharding)
 	case opts.FairWait < time.Millisecond:
@@ -151,6 +160,7 @@ type Store struct {
 	redis   *redisconn.Client // nil in the zero Store
 	options Options
 	wakeups *wakeups
+	report  func(renewal.Event) // nil: nobody wants to know; set before the first call
 
 	sharded atomic.Int32 // whether SPUBLISH is used: one of the constants of Sharding, ShardingAuto until that is known
 }
@@ -166,7 +176,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize})
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize, Instrument: opts.Instrument})
 	if err != nil {
 		return nil, fmt.Errorf("redisson: %w", err)
 	}
@@ -175,7 +185,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if !client.IsCluster() {
 		s.sharded.Store(int32(ShardingOff))
 	}
-	s.wakeups = newWakeups(client)
+	s.wakeups = newWakeups(client, rediskit.NoMessages(client, func() func(renewal.Event) { return s.report }))
 	return s, nil
 }
 

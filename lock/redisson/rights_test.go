@@ -69,7 +69,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 		r.Owner = fmt.Sprint("b:", i)
 		done := make(chan error, 1)
 		go func() {
-			l, err := waiter.Wait(t.Context(), r)
+			l, err := waiter.Wait(t.Context(), r, func() {})
 			if err == nil {
 				err = waiter.Release(t.Context(), l)
 			}

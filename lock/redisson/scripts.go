@@ -1,3 +1,5 @@
+// This file is about the Lua scripts, and their replies.
+
 package redisson
 
 import (
@@ -178,21 +180,6 @@ func parseDone(reply any) (bool, error) {
 		return false, rediskit.UnexpectedReply(reply)
 	}
 	return n == 1, nil
-}
-
-// parseLost reads the reply of a renew script for n leases: indexes from 1 to n in rising order.
-func parseLost(reply any, n int) ([]any, error) {
-	lost, ok := reply.([]any)
-	last := int64(0)
-	for _, item := range lost {
-		index, isNumber := item.(int64)
-		ok = ok && isNumber && index > last && index <= int64(n)
-		last = index
-	}
-	if !ok {
-		return nil, rediskit.UnexpectedReply(reply)
-	}
-	return lost, nil
 }
 
 // failed returns an error that says which operation failed for which key.

@@ -1,3 +1,5 @@
+// This file is about Semaphore, the RPermitExpirableSemaphore of Redisson.
+
 package redisson
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Wait, and the loop that latches and semaphores share.
+
 package redisson
 
 import (
@@ -25,9 +27,9 @@ var (
 	_ driver.Unordered = (*Store)(nil)
 )
 
-// Unordered implements [driver.Unordered]. Only a FairLock has a queue on the server.
+// Unordered implements [driver.Unordered]. Only an RFairLock has a queue on the server.
 func (s *Store) Unordered(m driver.Mode) bool {
-	return m != driver.Exclusive || s.options.Kind != FairLock
+	return m != driver.Exclusive || s.options.Kind != KindFairLock
 }
 
 // Wait implements [driver.Waiter]. It tries, subscribes to the channel of the lock, tries again when
@@ -35,13 +37,13 @@ func (s *Store) Unordered(m driver.Mode) bool {
 // that the server reported has ended, but at least every 30 seconds.
 //
 // Without a queue on the server, a message wakes one waiter of each process, and the first of them to
-// ask gets the lock. In mode Read or Write it wakes all waiters of the process. A waiter of a
-// FairLock has a channel of its own.
+// ask gets the lock. In mode Read or Write it wakes all waiters of the process. A waiter of an
+// RFairLock has a channel of its own.
 //
 // Wait returns an error if its first two requests fail, or if the server does not answer for 5
 // seconds.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	w := &waiter{store: s, request: &r}
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	w := &waiter{store: s, request: &r, onQueued: queued}
 	lease, err := w.wait(ctx)
 	lease.Unanswered = w.unanswered
 	if err != nil {
@@ -57,6 +59,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 type waiter struct {
 	store      *Store
 	request    *driver.Request
+	onQueued   func() // tells the client
 	state      *leaseState
 	subscriber *subscriber
 
@@ -98,7 +101,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			w.failing, w.retry = time.Time{}, 0
 			if !w.queued {
 				w.queued = true
-				driver.Queued(ctx)
+				w.onQueued()
 			}
 			s.wakeups.listen(w.subscriber, sharded)
 		}
@@ -132,7 +135,7 @@ func (s *Store) waitChannel(m driver.Mode, st *leaseState) string {
 	switch {
 	case m != driver.Exclusive:
 		return rwChannel(st.name)
-	case s.options.Kind == FairLock:
+	case s.options.Kind == KindFairLock:
 		return lockChannel(st.name) + ":" + st.owner
 	}
 	return lockChannel(st.name)

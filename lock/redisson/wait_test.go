@@ -46,7 +46,7 @@ func TestOneMessageWakesOneWaiterOfAProcess(t *testing.T) {
 	for i := range waiters {
 		wg.Go(func() {
 			r := request(fmt.Sprint("waiter:", i), "k", driver.Exclusive)
-			l, err := s.Wait(t.Context(), r)
+			l, err := s.Wait(t.Context(), r, func() {})
 			if assert.NoError(t, err) {
 				l.Request = r
 				assert.NoError(t, s.Release(t.Context(), l))
@@ -98,7 +98,7 @@ func TestWaitersOfAServerThatIsRestarted(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(t.Context(), request(bob, "k", driver.Exclusive))
+		_, err := s.Wait(t.Context(), request(bob, "k", driver.Exclusive), func() {})
 		done <- err
 	}()
 	asleep(t, s, rdb, lockChannel("k"), 1)
@@ -113,13 +113,13 @@ func TestAWaitThatGetsNoAnswer(t *testing.T) {
 	proxy := testredis.StartProxy(t, server)
 	s := newStore(t, proxy.Client(t), &Options{Timeout: 200 * time.Millisecond})
 	proxy.Block()
-	l, err := s.Wait(t.Context(), request(ann, "k", driver.Exclusive))
+	l, err := s.Wait(t.Context(), request(ann, "k", driver.Exclusive), func() {})
 	require.Error(t, err)
 	assert.True(t, l.Unanswered || errors.Is(err, driver.ErrNotSent))
 	assert.NotContains(t, err.Error(), wireOwner(ann))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = s.Wait(ctx, request(ann, "k", driver.Exclusive))
+	_, err = s.Wait(ctx, request(ann, "k", driver.Exclusive), func() {})
 	require.ErrorIs(t, err, context.Canceled)
 	proxy.Unblock()
 }
@@ -129,7 +129,7 @@ func TestOptions(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	for want, o := range map[string]Options{
-		"redisson: Options.Kind must be Lock, FencedLock or FairLock, got 3":                {Kind: 3},
+		"redisson: Options.Kind must be KindLock, KindFencedLock or KindFairLock, got 3":    {Kind: 3},
 		"redisson: Options.Sharding must be ShardingAuto, ShardingOn or ShardingOff, got 3": {Sharding: 3},
 		"redisson: Options.FairWait must be at least 1ms, got -1ns":                         {FairWait: -1},
 		"redisson: Options.WatchdogTTL must be at least 100ms, got 99ms":                    {WatchdogTTL: 99 * time.Millisecond},
@@ -154,7 +154,7 @@ func TestTheZeroStoreAndClosedStores(t *testing.T) {
 	for want, s := range map[error]*Store{rediskit.ErrZeroStore: new(Store), driver.ErrStoreClosed: closed} {
 		r := request(ann, "k", driver.Exclusive)
 		_, acquired := s.Acquire(t.Context(), r)
-		_, waited := s.Wait(t.Context(), r)
+		_, waited := s.Wait(t.Context(), r, func() {})
 		_, inspected := s.Inspect(t.Context(), "k")
 		_, set := s.Semaphore("k").TrySetPermits(t.Context(), 1)
 		_, permits := s.Semaphore("k").Acquire(t.Context(), 1, 0)

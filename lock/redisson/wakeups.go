@@ -1,3 +1,5 @@
+// This file is about the messages of Redisson's channels, and their subscribers.
+
 package redisson
 
 import (
@@ -16,7 +18,8 @@ import (
 // wakeups delivers the messages of Redisson's channels to the subscribers of this process. It has one
 // subscription, or one for each node of a cluster with sharded channels.
 type wakeups struct {
-	redis *redisconn.Client
+	redis       *redisconn.Client
+	unconfirmed func(error) // of the subscriptions
 
 	mu            sync.Mutex // guards all below, and subscriber.subscription and subscriber.listener
 	stopped       bool
@@ -36,8 +39,8 @@ type subscriber struct {
 	listener     *pubsub.Listener
 }
 
-func newWakeups(c *redisconn.Client) *wakeups {
-	return &wakeups{redis: c, subscriptions: make(map[int]*pubsub.Subscription), channels: make(map[string][]*subscriber)}
+func newWakeups(c *redisconn.Client, unconfirmed func(error)) *wakeups {
+	return &wakeups{redis: c, unconfirmed: unconfirmed, subscriptions: make(map[int]*pubsub.Subscription), channels: make(map[string][]*subscriber)}
 }
 
 // join returns a subscriber, which the caller must pass to leave. If the channel is subscribed already,
@@ -67,7 +70,7 @@ func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
 	}
 	sub := w.subscriptions[id]
 	if sub == nil {
-		sub = pubsub.New(open, rawCodec{}, pubsub.Options{Sharded: n != nil, Message: w.deliver})
+		sub = pubsub.New(open, rawCodec{}, pubsub.Options{Sharded: n != nil, Message: w.deliver, Unconfirmed: w.unconfirmed})
 		if w.stopped {
 			sub.Cancel() // never opens a connection
 		} else {

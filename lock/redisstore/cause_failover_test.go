@@ -30,7 +30,7 @@ func assertFailover(t *testing.T, held []*lock.Held) {
 		if i == 0 {
 			t.Logf("%v\n%v", lost.Cause(), lost.Story())
 		}
-		require.Equal(t, renewal.NotOwned, lost.Reason)
+		require.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 		require.Equal(t, renewal.CauseFailover, lost.Cause(), "%v\n%v", lost, lost.Story())
 		assert.Contains(t, lost.Story().String(), renewal.EventServerChanged.String())
 	}

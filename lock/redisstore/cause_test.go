@@ -52,7 +52,7 @@ func TestTheCauseOfALossOnAServer(t *testing.T) {
 		"the server hangs": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			require.NoError(t, srv.Stop())
 			t.Cleanup(func() { _ = srv.Cont() })
-		}, renewal.CauseServerSlow, renewal.EventConnected},
+		}, renewal.CauseNoAnswer, renewal.EventAttempt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

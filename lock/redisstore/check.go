@@ -1,3 +1,5 @@
+// This file is about Check, which looks for unsafe settings and missing rights of a server.
+
 package redisstore
 
 import (
@@ -32,7 +34,7 @@ const defaultCheckTTL = 30 * time.Second
 //
 // The report says what the server answered, what that means for locks and what to do. What
 // Check cannot see, because the user may not call INFO or CONFIG or because a hosted service
-// does not have them, is a finding that is NotKnown. A user with the rights of the package
+// does not have them, is a finding that is SeverityNotKnown. A user with the rights of the package
 // comment needs +info and +config|get (+config before Redis 7) so that Check sees everything.
 //
 // Check writes no key. It tries the commands of the store on a key that does not exist, in
@@ -112,6 +114,8 @@ type serverCheck struct {
 	settings map[string]string // of CONFIG GET
 	sample   []clockSample
 	version  version
+
+	subscribeErr error // why the server does not confirm a subscription
 }
 
 // run checks the server. It stops early if the server does not answer.
@@ -119,7 +123,7 @@ func (c *serverCheck) run(ctx context.Context) {
 	c.facts = CheckedServer{Address: c.node.Addr(), Replicas: -1}
 	c.nameKey()
 	steps := []func(ctx context.Context) error{
-		c.readClock, c.readInfo, c.readSettings, c.tryScript, c.tryRights, c.readClock,
+		c.readClock, c.readInfo, c.readSettings, c.tryScript, c.trySubscribe, c.tryRights, c.readClock,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -139,10 +143,10 @@ func (c *serverCheck) run(ctx context.Context) {
 func (c *serverCheck) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || errors.Is(err, redisconn.ErrClosed) {
 		c.err = err
-		c.add(Unsafe, "unfinished", err.Error())
+		c.add(SeverityUnsafe, "unfinished", err.Error())
 		return
 	}
-	c.add(Unsafe, "unreachable", err.Error())
+	c.add(SeverityUnsafe, "unreachable", err.Error())
 }
 
 // nameKey sets a key that nobody else uses and whose slot the server serves.

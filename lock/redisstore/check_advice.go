@@ -1,3 +1,5 @@
+// This file is about the advice for each finding of Check.
+
 package redisstore
 
 // advice is what a finding means for locks, and what to do about it.
@@ -92,6 +94,10 @@ var advised = map[string]advice{
 	"rights-waiting": {
 		"A Lock that has to wait fails.",
 		"Give the user the commands, and the keys of the prefix.",
+	},
+	"no-messages": {
+		"Waiters poll: they learn of a hand-over up to a third of Options.Place late.",
+		"Give the user the rights, or use a server or a proxy with PUBLISH and SUBSCRIBE.",
 	},
 	"rights-messages": {
 		"Waiters learn of a hand-over by their next poll, up to a third of Options.Place late.",

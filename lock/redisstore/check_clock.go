@@ -1,3 +1,5 @@
+// This file is about the clock and the round trips in a Check.
+
 package redisstore
 
 import (
@@ -67,8 +69,8 @@ func parseTime(reply any) (time.Time, bool) {
 // judgeClock adds findings about the clock and the round trips.
 func (c *serverCheck) judgeClock() {
 	if len(c.sample) == 0 {
-		c.add(NotKnown, "clock-offset", "TIME is refused")
-		c.add(NotKnown, "round-trip", "TIME is refused")
+		c.add(SeverityNotKnown, "clock-offset", "TIME is refused")
+		c.add(SeverityNotKnown, "round-trip", "TIME is refused")
 		return
 	}
 	trips := make([]time.Duration, len(c.sample))
@@ -85,17 +87,17 @@ func (c *serverCheck) judgeClock() {
 	c.facts.RoundTrip, c.facts.WorstRoundTrip = max(median, 1), max(worst, 1) // 0 means not known
 
 	if over := c.facts.ClockOffset.Abs() - trips[0]; over > maxClockOffset {
-		c.add(Warning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
+		c.add(SeverityWarning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
 	}
 	if step := c.clockStep(); step.Abs() > maxClockStep {
-		c.add(Unsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
+		c.add(SeverityUnsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
 	}
 	seen := fmt.Sprintf("median %v, worst %v of %d, TTL %v", basic.Round(median), basic.Round(worst), len(trips), c.ttl)
 	switch {
 	case median > c.ttl/3:
-		c.add(Unsafe, "round-trip", seen)
+		c.add(SeverityUnsafe, "round-trip", seen)
 	case median > c.ttl/medianPart, worst > c.ttl/worstPart:
-		c.add(Warning, "round-trip", seen)
+		c.add(SeverityWarning, "round-trip", seen)
 	}
 }
 

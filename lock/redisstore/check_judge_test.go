@@ -166,7 +166,7 @@ func TestACheckFindsAStepOfTheClock(t *testing.T) {
 			return ""
 		}), nil)
 		f := findingOf(t, report, "clock-step")
-		assert.Equal(t, Unsafe, f.Severity)
+		assert.Equal(t, SeverityUnsafe, f.Severity)
 		sign := strings.HasPrefix(strings.TrimPrefix(f.Seen, "the server's clock was stepped by "), "-")
 		assert.Equal(t, step < 0, sign, f.Seen)
 	}
@@ -243,7 +243,7 @@ func TestACheckWithoutTimeKnowsNoRoundTrips(t *testing.T) {
 		}
 		return ""
 	}), nil)
-	assert.Equal(t, NotKnown, findingOf(t, report, "round-trip").Severity)
-	assert.Equal(t, NotKnown, findingOf(t, report, "clock-offset").Severity)
+	assert.Equal(t, SeverityNotKnown, findingOf(t, report, "round-trip").Severity)
+	assert.Equal(t, SeverityNotKnown, findingOf(t, report, "clock-offset").Severity)
 	assert.Contains(t, report.String(), "round trip not known")
 }

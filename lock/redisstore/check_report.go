@@ -1,3 +1,5 @@
+// This file is about the report of a Check.
+
 package redisstore
 
 import (
@@ -13,15 +15,18 @@ import (
 // Severity says how much a [Finding] matters to locks.
 type Severity string
 
+// The severities, from the least.
 const (
-	Note     Severity = "note"      // worth knowing; no lock is at risk
-	NotKnown Severity = "not known" // the server did not tell, so it may be unsafe
-	Warning  Severity = "warning"   // a fault, such as a restart, can cost locks
-	Unsafe   Severity = "unsafe"    // locks can be lost or held twice without a fault, or cannot be acquired
+	SeverityNote     Severity = "note"      // worth knowing; no lock is at risk
+	SeverityNotKnown Severity = "not known" // the server did not tell, so it may be unsafe
+	SeverityWarning  Severity = "warning"   // a fault, such as a restart, can cost locks
+	SeverityUnsafe   Severity = "unsafe"    // locks can be lost or held twice without a fault, or cannot be acquired
 )
 
 // rank orders the severities; the worst is the highest.
-func (s Severity) rank() int { return slices.Index([]Severity{Note, NotKnown, Warning, Unsafe}, s) }
+func (s Severity) rank() int {
+	return slices.Index([]Severity{SeverityNote, SeverityNotKnown, SeverityWarning, SeverityUnsafe}, s)
+}
 
 // Finding is something that a [Store.Check] has found at one server, or could not see.
 type Finding struct {
@@ -58,10 +63,10 @@ type Report struct {
 	Findings []Finding       `json:"findings"` // of each server in turn, the worst first
 }
 
-// Safe reports whether the check of each server has finished and no finding is Unsafe. Warnings
+// Safe reports whether the check of each server has finished and no finding is SeverityUnsafe. Warnings
 // and what is not known do not count.
 func (r Report) Safe() bool {
-	return len(r.Servers) > 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Unsafe })
+	return len(r.Servers) > 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == SeverityUnsafe })
 }
 
 // String returns the report as text for people, in several lines without a line end.
@@ -72,7 +77,7 @@ func (r Report) String() string {
 		count[f.Severity]++
 	}
 	fmt.Fprintf(&b, "%s, TTL %v: %d unsafe, %s, %d not known, %s", plural(len(r.Servers), "server"), r.TTL,
-		count[Unsafe], plural(count[Warning], "warning"), count[NotKnown], plural(count[Note], "note"))
+		count[SeverityUnsafe], plural(count[SeverityWarning], "warning"), count[SeverityNotKnown], plural(count[SeverityNote], "note"))
 	for _, s := range r.Servers {
 		b.WriteString("\n" + s.String())
 		for _, f := range r.Findings {

@@ -1,7 +1,10 @@
+// This file is about the rights of the user in a Check.
+
 package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -20,36 +23,48 @@ type rightsGroup struct {
 // KEY does not exist and CHANNEL has no subscribers. The only exception is RPUSH, which is
 // tried only where the server refuses its write.
 var rightsNeeded = []rightsGroup{
-	{"rights-locks", Unsafe, []string{
+	{"rights-locks", SeverityUnsafe, []string{
 		"get KEY", "mget KEY", "set KEY 1 XX", "del KEY", "exists KEY", "time", "pttl KEY", "pexpire KEY 1000",
 		"llen KEY", "lpop KEY", "lrem KEY 0 1", "zcard KEY", "zscore KEY 1", "zrem KEY 1",
 	}},
-	{"rights-waiting", Warning, []string{"rpush KEY 1", "lindex KEY 0", "zadd KEY XX 1 1", "zrangebyscore KEY 0 1"}},
-	{"rights-messages", Warning, []string{"publish CHANNEL 1"}},
-	{"rights-sharing", Warning, []string{
+	{"rights-waiting", SeverityWarning, []string{"rpush KEY 1", "lindex KEY 0", "zadd KEY XX 1 1", "zrangebyscore KEY 0 1"}},
+	{"rights-messages", SeverityWarning, []string{"publish CHANNEL 1"}},
+	{"rights-sharing", SeverityWarning, []string{
 		"zadd KEY XX 1 1", "zcount KEY 0 1", "zrange KEY 0 0", "zrangebyscore KEY 0 1", "zrevrange KEY 0 0", "zscan KEY 0",
 		"pexpireat KEY 1000", "hget KEY 1", "hset KEY 1 1 2", "hdel KEY 1", "hlen KEY", "hmget KEY 1", "hscan KEY 0", "unlink KEY",
 	}},
-	{"rights-inspecting", Note, []string{"lrange KEY 0 0"}},
+	{"rights-inspecting", SeverityNote, []string{"lrange KEY 0 0"}},
 }
 
 // directRights has the commands that the store sends itself, not in a script.
 var directRights = []rightsGroup{
-	{"rights-locks", Unsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
-	{"rights-messages", Warning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
-	{"rights-inspecting", Note, []string{"scan 0"}},
+	{"rights-locks", SeverityUnsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
+	{"rights-messages", SeverityWarning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
+	{"rights-inspecting", SeverityNote, []string{"scan 0"}},
 }
 
 // clusterRights has the command that only a cluster needs besides CLUSTER SLOTS, without which
 // no node is known.
-var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking"}}
+var clusterRights = rightsGroup{"rights-cluster", SeverityWarning, []string{"asking"}}
 
 // replicaRights has the command that only Options.Replicas needs.
-var replicaRights = rightsGroup{"rights-replicas", Unsafe, []string{"wait 0 1"}}
+var replicaRights = rightsGroup{"rights-replicas", SeverityUnsafe, []string{"wait 0 1"}}
 
 // explainingRights has the command that [Store.ReportEvents] and [Store.List] need to notice that
 // another server process answers. readInfo has called it.
-var explainingRights = rightsGroup{"rights-explaining", Warning, []string{"info"}}
+var explainingRights = rightsGroup{"rights-explaining", SeverityWarning, []string{"info"}}
+
+// trySubscribe finds out whether the server confirms a subscription. A proxy may have no messages.
+func (c *serverCheck) trySubscribe(ctx context.Context) error {
+	c.subscribeErr = c.store.redis.TrySubscribe(ctx, c.node, c.channel)
+	switch {
+	case ctx.Err() != nil, errors.Is(c.subscribeErr, redisconn.ErrClosed):
+		return c.subscribeErr
+	case c.subscribeErr != nil:
+		c.add(SeverityWarning, "no-messages", "subscribe: "+c.subscribeErr.Error())
+	}
+	return nil
+}
 
 // tryRights adds findings about the commands that the user may not call.
 func (c *serverCheck) tryRights(ctx context.Context) error {
@@ -153,11 +168,7 @@ func (c *serverCheck) tryCommands(ctx context.Context, refused map[string][]stri
 		}
 		note(replicaRights.code, "wait", wait.Err)
 	}
-	answered, err := c.store.redis.TrySubscribe(ctx, c.node, c.channel)
-	if err != nil && !answered {
-		return err
-	}
-	note("rights-messages", "subscribe", err)
+	note("rights-messages", "subscribe", c.subscribeErr)
 	return c.tryInScript(ctx, note)
 }
 
@@ -216,7 +227,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 		note("rights-locks", "eval", command.Err)
 		return nil
 	case command.Err != nil:
-		c.add(NotKnown, "rights-locks", command.Err.Error())
+		c.add(SeverityNotKnown, "rights-locks", command.Err.Error())
 		return nil
 	}
 	answers, ok := command.Reply.([]any)
@@ -229,7 +240,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 		}
 	}
 	if !readOnly && c.version.compatible >= 6 { // there are no rights before Redis 6
-		c.add(NotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
+		c.add(SeverityNotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
 	}
 	return nil
 }
@@ -262,10 +273,10 @@ func (c *serverCheck) tryWrite(ctx context.Context) error {
 	case command.Err == nil || refusal(command.Err.Error()) != "":
 	case isReadOnly(command.Err.Error()):
 		if c.info["role"] == "" { // otherwise judgeRole reports it
-			c.add(Unsafe, "replica", command.Err.Error())
+			c.add(SeverityUnsafe, "replica", command.Err.Error())
 		}
 	default:
-		c.add(Unsafe, "write-refused", command.Err.Error())
+		c.add(SeverityUnsafe, "write-refused", command.Err.Error())
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestACheckFindsMissingRights(t *testing.T) {
 			assert.Empty(t, got)
 		} else {
 			assert.Len(t, got, 1)
-			assert.Equal(t, NotKnown, got["rights-waiting"].Severity)
+			assert.Equal(t, SeverityNotKnown, got["rights-waiting"].Severity)
 		}
 		for code, rights := range map[string]string{
 			"rights-locks": rightsOfAStore, "rights-waiting": "+rpush +lindex", "rights-messages": rightsOfSignals,
@@ -64,9 +64,9 @@ func TestACheckFindsMissingRights(t *testing.T) {
 			}
 		}
 		got = rightsOf(t, srv, keys+without(all, rightToExplain)+asking)
-		assert.Equal(t, Warning, got["rights-explaining"].Severity, "it explains only")
+		assert.Equal(t, SeverityWarning, got["rights-explaining"].Severity, "it explains only")
 		got = rightsOf(t, srv, "~other:* &lw:* -@all "+all+asking)
-		assert.Equal(t, Unsafe, got["rights-locks"].Severity, "the keys")
+		assert.Equal(t, SeverityUnsafe, got["rights-locks"].Severity, "the keys")
 		if testredis.Since(6, 2) {
 			got = rightsOf(t, srv, "~lw:* resetchannels -@all "+all+asking)
 			assert.Contains(t, got["rights-messages"].Seen, "subscribe: no permission")

@@ -160,7 +160,7 @@ func TestACheckFindsAReplica(t *testing.T) {
 	assert.Equal(t, "replica", report.Servers[0].Role)
 
 	report = checked(t, limited(t, atReplica), &Options{Prefix: "lw:"})
-	assert.Equal(t, Unsafe, findingOf(t, report, "replica").Severity, "a write shows it to a user without INFO")
+	assert.Equal(t, SeverityUnsafe, findingOf(t, report, "replica").Severity, "a write shows it to a user without INFO")
 
 	report = checked(t, atMaster, nil)
 	assert.Equal(t, []string{"warning replication"}, found(report), "%v", report)
@@ -209,7 +209,7 @@ func TestACheckOfAClusterNamesEachMaster(t *testing.T) {
 		case "eviction":
 			bad = append(bad, f.Server)
 		case "cluster-coverage", "cluster-timeout":
-			assert.Equal(t, Warning, f.Severity)
+			assert.Equal(t, SeverityWarning, f.Severity)
 		case "round-trip", "version-vulnerable":
 		default:
 			assert.Fail(t, "unexpected finding", "%v", f)

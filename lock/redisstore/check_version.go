@@ -1,3 +1,5 @@
+// This file is about the version of the server in a Check.
+
 package redisstore
 
 import (
@@ -85,7 +87,7 @@ func (c *serverCheck) tryScript(ctx context.Context) error {
 	}
 	if command.Err != nil {
 		if isUnknownCommand(command.Err.Error()) {
-			c.add(Unsafe, "no-script", command.Err.Error())
+			c.add(SeverityUnsafe, "no-script", command.Err.Error())
 		}
 		return nil // tryRights reports other errors
 	}
@@ -106,7 +108,7 @@ func (c *serverCheck) judgeVersion() {
 	v := c.version
 	c.facts.Version = v.String()
 	if v.product == "" {
-		c.add(NotKnown, "version-old", c.why())
+		c.add(SeverityNotKnown, "version-old", c.why())
 		return
 	}
 	if v.compatible >= 7 {
@@ -115,10 +117,10 @@ func (c *serverCheck) judgeVersion() {
 		c.facts.ShardedPubSub = "no"
 	}
 	if v.compatible < oldest {
-		c.add(Unsafe, "version-old", v.String())
+		c.add(SeverityUnsafe, "version-old", v.String())
 	}
 	if patch, ok := fixedPatches[v.product][[2]int{v.major, v.minor}]; ok && v.patch < patch {
-		c.add(Warning, "version-vulnerable", fmt.Sprintf("%v, fixed in %d.%d.%d", v, v.major, v.minor, patch))
+		c.add(SeverityWarning, "version-vulnerable", fmt.Sprintf("%v, fixed in %d.%d.%d", v, v.major, v.minor, patch))
 	}
 }
 

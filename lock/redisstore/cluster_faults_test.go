@@ -99,7 +99,7 @@ func TestADeadMasterDelaysOnlyItsOwnLeases(t *testing.T) {
 				}
 				var lost *renewal.LostError
 				require.ErrorAs(t, h.Err(), &lost)
-				assert.NotEqual(t, renewal.NotOwned, lost.Reason, "no server has reported the loss")
+				assert.NotEqual(t, renewal.ReasonNotOwned, lost.Reason, "no server has reported the loss")
 			}
 			for _, h := range alive {
 				require.NoError(t, h.Err(), h.Key())

@@ -47,7 +47,7 @@ func TestCloseEndsDials(t *testing.T) {
 				case "renew":
 					err = s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1))
 				case "wait":
-					_, err = s.Wait(t.Context(), l.Request)
+					_, err = s.Wait(t.Context(), l.Request, func() {})
 				}
 				failed <- err
 			}()
@@ -77,8 +77,11 @@ func newPipes() *pipes {
 
 // grantEverything answers as a server that grants, renews and releases whatever it is asked.
 func grantEverything(command []string) string {
-	if command[0] == "info" {
+	switch command[0] {
+	case "info":
 		return "$0\r\n\r\n"
+	case "ping":
+		return "+PONG\r\n"
 	}
 	switch command[1] {
 	case renewScript.Digest(), renewScript.Source():
@@ -178,47 +181,37 @@ func TestAFailedDialIsReported(t *testing.T) {
 // pipeline.
 func TestUserFunctionsMayWaitForTheirContext(t *testing.T) {
 	t.Parallel()
-	var waits atomic.Bool
 	wait := func(ctx context.Context) error {
-		if waits.Load() {
-			<-ctx.Done()
-		}
+		<-ctx.Done()
 		return ctx.Err()
 	}
 	for name, o := range map[string]redis.Options{
 		"on connect":  {OnConnect: func(ctx context.Context, _ *redis.Conn) error { return wait(ctx) }},
 		"credentials": {CredentialsProviderContext: func(ctx context.Context) (string, string, error) { return "", "", wait(ctx) }},
 	} {
-		for _, direct := range []bool{false, true} {
-			asked := func(t *testing.T) (*Store, <-chan error) {
-				waits.Store(false)
-				s := newPipes().store(t, &o, nil)
-				if direct { // the next call has a connection of its own
-					acquire(t, s, request("first"))
-				}
-				waits.Store(true)
-				failed := make(chan error, 1)
-				go func() {
-					_, err := s.Acquire(t.Context(), request("k"))
-					failed <- err
-				}()
-				synctest.Wait()
-				return s, failed
-			}
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				s, failed := asked(t)
-				require.ErrorContains(t, <-failed, "no answer within 3s", name)
-				assert.Equal(t, s.timeout, time.Since(start), name)
-			})
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				s, failed := asked(t)
-				require.NoError(t, s.Close())
-				assert.Zero(t, time.Since(start), name)
-				require.ErrorIs(t, <-failed, driver.ErrClosed, name)
-			})
+		asked := func(t *testing.T) (*Store, <-chan error) {
+			s := newPipes().store(t, &o, nil)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := s.Acquire(t.Context(), request("k"))
+				failed <- err
+			}()
+			synctest.Wait()
+			return s, failed
 		}
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s, failed := asked(t)
+			require.ErrorContains(t, <-failed, "no answer within 3s", name)
+			assert.Equal(t, s.timeout, time.Since(start), name)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s, failed := asked(t)
+			require.NoError(t, s.Close())
+			assert.Zero(t, time.Since(start), name)
+			require.ErrorIs(t, <-failed, driver.ErrClosed, name)
+		})
 	}
 }
 
@@ -229,7 +222,6 @@ func TestTimeoutBoundsAHangingDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		s := network.store(t, new(redis.Options), &Options{Timeout: 50 * time.Millisecond})
-		acquire(t, s, request("first")) // the next call has a connection of its own
 		network.hangs.Store(true)
 		start := time.Now()
 		_, err := s.Acquire(t.Context(), request("k"))

@@ -30,8 +30,8 @@
 //	lw:{n}:w         sorted set  waiting owners by the end of their places, and
 //	                             the length of each place
 //	lw:{n}:x:<owner> string      a tombstone: the owner was given up; expires after a minute
-//	lw:{n}:m         string      "token metadata" of a leader that changed its name; expires
-//	                             after a year
+//	lw:{n}:m         string      "token metadata" of a leader that changed its name; deleted by the next
+//	                             release, and expires after a year
 //
 // The queue :q and the places :w expire soon after the last waiter. If the owner has
 // metadata, the first four keys name it as "owner{metadata", with the metadata in base64.
@@ -111,27 +111,30 @@
 //
 // # Connections
 //
-// The store makes a client of its own from the options of the given one, and closes only
+// The store makes clients of its own from the options of the given one, and closes only
 // its own. It takes over the address, the Dialer, TLS, all kinds of credentials, the
 // database, the client name, OnConnect, and the maximum age of connections. The pools are
-// its own. The store also sends nothing twice, and only the ctx bounds an answer, because
-// the guarantees of locks depend on both. It does not take over hooks, limiters and
-// client-side caches. It closes a connection that sends something other than RESP 2, or
-// that announces a larger reply than any script of this package can return.
+// its own, and renewals have one for themselves. The store also sends nothing twice, and only
+// the ctx bounds an answer, because the guarantees of locks depend on both. It does not take over
+// hooks, limiters and client-side caches; [Options.Instrument] gets each client, and may add them:
 //
-// The store opens connections in the background, with the Dialer, TLS, credentials and
-// OnConnect that it took over. A request that waits for a connection ends with its ctx,
-// whatever these functions do. The connection is still completed, within ten seconds, and
-// the next request uses it. A link may therefore be slow: an answer may take up to a third
-// of the TTL, or a quarter if a connection must be opened first. A function that never
+//	redisstore.New(rdb, &redisstore.Options{Instrument: func(c *redis.Client) error { return redisotel.InstrumentTracing(c) }})
+//
+// The Dialer, the credentials and OnConnect run on goroutines of their own. A request that waits for
+// a connection ends with its ctx, whatever these functions do. A function that never
 // returns keeps its goroutine for ever, and [Store.Shutdown] then waits until its ctx ends.
-// Connections need not support deadlines: one through SSH, for example, is closed when its
-// time is up.
+// After a request that was not answered in time, the store makes a connection in the background,
+// within ten seconds, so that a handshake may take longer than a request. A link may therefore be slow:
+// an answer may take up to a third of the TTL, or a tenth if a connection must be opened first.
+// Connections must support deadlines, which those through SSH do not.
 //
-// If a request has no answer after a third of its time, the store opens a new connection.
-// If the server answers there first, the request fails at once. The store then also
+// If a request has no answer after a third of its time, the store sends PING on another connection.
+// If the server answers there, and not to the request within another eighteenth, the request fails.
+// A server that was stopped has that time to answer all. The store then also
 // drops the connections that have been silent since the request was sent. A firewall
-// or a load balancer that forgets all connections therefore costs one try.
+// or a load balancer that forgets all connections therefore costs one try. Requests that are queued
+// behind a dead connection also wait for that time. A dial that hangs keeps a place in its pool until
+// the DialTimeout, by default 5 s.
 //
 // A client made by redis.NewFailoverClient works, because its Dialer asks Sentinel for the
 // master. That client must stay open until the store is closed. Its connections live for
@@ -154,10 +157,10 @@
 // minute while a Lock is waiting. It follows MOVED and ASK up to four times for one request.
 //
 // While a slot moves to another node, acquires and releases of its locks wait (TRYAGAIN)
-// for up to Options.Timeout. The store tries one of them at a time, after pauses of 20 to
-// 250 ms. Renewals continue during the move: a lease with several keys is renewed key by
-// key, because a script with a single key is executed wherever the key is. If a node that does
-// not serve the slot yet answers that a key is missing, the state of the lease is
+// for up to Options.Timeout. The store tries each again after pauses that double from 20 to
+// 640 ms, at most ten times in 3 s. Renewals continue during the move: a lease with several keys
+// is renewed key by key, because a script with a single key is executed wherever the key is. If a
+// node that does not serve the slot yet answers that a key is missing, the state of the lease is
 // unknown, not lost.
 //
 // A promoted replica may lack the last writes of its master; see the section on the

@@ -49,6 +49,7 @@ func TestElection(t *testing.T) {
 			assert.Equal(t, "host a, ready", leader.Name)
 			assert.Equal(t, first.Token(), leader.Term)
 			require.NoError(t, first.Unlock(t.Context()))
+			assert.Zero(t, rdb.Exists(t.Context(), store.lockKey("e")+metadataEnd).Val(), "the name that was proclaimed goes")
 			continue
 		}
 		second := <-elected
@@ -57,5 +58,28 @@ func TestElection(t *testing.T) {
 		assert.Greater(t, leader.Term, first.Token())
 		require.NoError(t, second.Unlock(t.Context()))
 		break
+	}
+}
+
+// A key with the proclaimed name of a leader must not stay, because it lives for a year.
+func TestAProclaimedNameGoesWithTheLeadership(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	for end, f := range map[string]func(c *lock.Client, h *lock.Held) error{
+		"Unlock":       func(_ *lock.Client, h *lock.Held) error { return h.Unlock(t.Context()) },
+		"Close":        func(c *lock.Client, _ *lock.Held) error { return c.Close(t.Context()) },
+		"ForceRelease": func(c *lock.Client, _ *lock.Held) error { return c.ForceRelease(t.Context(), "e") },
+	} {
+		store := newStore(t, rdb, nil)
+		c, err := lock.New(store, nil)
+		require.NoError(t, err)
+		leadership, err := c.Election("e", "me").Campaign(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, c.Election("e", "me").Proclaim(t.Context(), leadership, "other"))
+		keys := func() []string { return rdb.Keys(t.Context(), store.prefix+"*"+metadataEnd).Val() }
+		assert.Len(t, keys(), 1)
+		require.NoError(t, f(c, leadership), end)
+		assert.Empty(t, keys(), end)
+		require.NoError(t, c.Close(context.Background()))
 	}
 }

@@ -1,3 +1,5 @@
+// This file is about ReportEvents.
+
 package redisstore
 
 import (
@@ -13,16 +15,6 @@ var _ driver.EventSource = (*Store)(nil)
 // command is refused once for each server, and [Store.Check] finds it. A fail-over is then noticed on
 // a cluster, or if the server refuses writes because it is a replica now.
 func (s *Store) ReportEvents(report func(renewal.Event)) {
-	if s.redis == nil || report == nil {
-		return
-	}
 	s.report = report
 	rediskit.ReportEvents(s.redis, report)
-}
-
-// noteSignal reports that a lock was handed over to a waiter.
-func (s *Store) noteSignal() {
-	if s.report != nil {
-		s.report(renewal.Event{Kind: renewal.EventSignal, Lane: renewal.AllLanes})
-	}
 }

@@ -105,7 +105,7 @@ func ExampleReplicas_mistake() {
 // The text of a finding.
 func ExampleFinding() {
 	fmt.Println(redisstore.Finding{
-		Severity: redisstore.Unsafe,
+		Severity: redisstore.SeverityUnsafe,
 		Code:     "eviction",
 		Server:   "localhost:6379",
 		Seen:     "maxmemory-policy is allkeys-lru, maxmemory is 104857600",

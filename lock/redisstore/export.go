@@ -1,3 +1,5 @@
+// This file is about Export and Import.
+
 package redisstore
 
 import (

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // clientOf returns a lock client on a server.
@@ -153,8 +154,8 @@ func TestMissingReplicasAreAskedOnce(t *testing.T) {
 	defer c.Close(t.Context())
 	_, err = c.Mutex("k").TryLock(t.Context())
 	tooFew(t, err, 1, 0)
-	assert.Equal(t, ReplicaStats{TooFew: 1}, s.ReplicaStats())
-	assert.Equal(t, ReplicaStats{TooFew: 1}, c.Stats().Replicas)
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, c.Stats().Replicas)
 }
 
 // A Lock that waited gives the lock back, too, and the next one gets it.

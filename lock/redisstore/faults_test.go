@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -19,7 +20,7 @@ func TestStoreSurvivesAScriptFlush(t *testing.T) {
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
 	flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }
-	leases := acquireAll(t, s, "k", 3*keysPerScript)
+	leases := acquireAll(t, s, "k", 3*rediskit.LeasesPerScript)
 	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k7")).Err())
 	flush()
 	for i, outcome := range renew(t, s, leases...) {

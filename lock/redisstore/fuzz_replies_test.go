@@ -230,7 +230,7 @@ func (x *replyChecker) release(ctx context.Context) {
 
 // renew renews as many leases as three scripts carry.
 func (x *replyChecker) renew(ctx context.Context) {
-	batch := make([]driver.Lease, 3*keysPerScript)
+	batch := make([]driver.Lease, 3*rediskit.LeasesPerScript)
 	for i := range batch {
 		batch[i] = driver.Lease{Request: checkedRequest, Token: 17}
 	}
@@ -238,15 +238,15 @@ func (x *replyChecker) renew(ctx context.Context) {
 	err := x.s.Renew(ctx, batch, out)
 	answers := renewalsOf(x.p.takeGiven())
 	for i, got := range out {
-		lost, ok := answers[i/keysPerScript].([]frame)
+		lost, ok := answers[i/rediskit.LeasesPerScript].([]frame)
 		switch {
 		case got == renewal.Unknown:
 			assert.Error(x.t, err)
 		case !ok:
 			require.Fail(x.t, "there is no reply", "%v of %v", got, answers)
 		default:
-			listed := slices.Contains(lost, frame(int64(i%keysPerScript+1)))
-			assert.Equal(x.t, listed, got == renewal.Lost, "%d of %q", i, lost)
+			listed := slices.Contains(lost, frame(int64(i%rediskit.LeasesPerScript+1)))
+			assert.Equal(x.t, listed, got.IsLost(), "%d of %q", i, lost)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func rises(items []frame) bool {
 	last := int64(0)
 	for _, item := range items {
 		n, ok := item.(int64)
-		if !ok || n <= last || n > keysPerScript {
+		if !ok || n <= last || n > rediskit.LeasesPerScript {
 			return false
 		}
 		last = n
@@ -316,7 +316,7 @@ var messages = []frame{"message", "pmessage", "smessage"}
 
 // wait accepts a grant by a reply or by a signal.
 func (x *replyChecker) wait(ctx context.Context) {
-	l, err := x.s.Wait(ctx, checkedRequest)
+	l, err := x.s.Wait(ctx, checkedRequest, func() {})
 	if err != nil {
 		return
 	}

@@ -178,7 +178,7 @@ func (x *foreignState) do(op uint8) {
 	case 3:
 		got := renew(x.t, x.s, mine)[0]
 		assert.Equal(x.t, x.value == "c:1 17", got == renewal.Renewed)
-		assert.Equal(x.t, x.value != "c:1 17", got == renewal.Lost)
+		assert.Equal(x.t, x.value != "c:1 17", got.IsLost())
 		x.same()
 	case 4:
 		info, err := x.s.Inspect(x.t.Context(), "k")

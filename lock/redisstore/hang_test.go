@@ -72,7 +72,7 @@ func TestCallsEndOnAHangingServer(t *testing.T) {
 			return err
 		},
 		"wait for": func(ctx context.Context, t *testing.T, s *Store) error {
-			l, err := s.Wait(ctx, l.Request)
+			l, err := s.Wait(ctx, l.Request, func() {})
 			assert.True(t, l.Unanswered)
 			return err
 		},
@@ -180,7 +180,7 @@ func TestCloseEndsHangingCalls(t *testing.T) {
 					assert.ErrorIs(t, err, driver.ErrClosed)
 				})
 				wg.Go(func() {
-					_, err := s.Wait(t.Context(), request("k"))
+					_, err := s.Wait(t.Context(), request("k"), func() {})
 					assert.ErrorIs(t, err, driver.ErrClosed)
 				})
 			}
@@ -216,7 +216,7 @@ func TestHangingAcquiresDoNotDelayRenewals(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	w := &testredis.Wire{Answer: func(command []string) string {
-		if command[1] == acquireScript.Digest() {
+		if len(command) > 1 && command[1] == acquireScript.Digest() {
 			<-hang
 			return ""
 		}

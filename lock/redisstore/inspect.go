@@ -1,3 +1,5 @@
+// This file is about Inspect and ForceRelease.
+
 package redisstore
 
 import (

@@ -1,3 +1,5 @@
+// This file is about List.
+
 package redisstore
 
 import (
@@ -99,15 +101,14 @@ func (s *Store) scan(ctx context.Context, n *redisconn.Node, at listCursor, patt
 	if at.scan == scanEnd || at.process != "" { // a server that has refused to tell is not asked again
 		ask = "1"
 	}
-	call := &redisconn.Call{Script: listScript, Args: []any{nil, nil, 0, &at.scan, &pattern, keysPerScan, &ask}}
-	until, err := s.runAll(ctx, n, []*redisconn.Call{call})
-	if err != nil {
-		return nil, at, err
+	page := redisconn.NewCommand("EVAL", listScript.Source(), 0, at.scan, pattern, keysPerScan, ask)
+	if err := s.redis.Do(ctx, n, page); err != nil {
+		return nil, at, rediskit.FromConn(err)
 	}
-	if call.Err != nil {
-		return nil, at, rediskit.FromConn(s.redis.Explain(ctx, until, call.Err))
+	if page.Err != nil {
+		return nil, at, rediskit.FromConn(page.Err)
 	}
-	names, scan, process, err := parseScan(call.Reply)
+	names, scan, process, err := parseScan(page.Reply)
 	switch {
 	case err != nil:
 		return nil, at, err

@@ -49,6 +49,7 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 	locktest.TestStore(t, locktest.Config{
 		New:      func(t *testing.T) driver.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
 		TTL:      3 * time.Second,
+		Explains: true,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Lists:    true,
@@ -147,6 +148,16 @@ func renew(t testing.TB, s *Store, leases ...driver.Lease) []renewal.Outcome {
 	t.Helper()
 	out := make([]renewal.Outcome, len(leases))
 	require.NoError(t, s.Renew(t.Context(), leases, out))
+	return lostAlone(out)
+}
+
+// lostAlone returns outcomes without the reasons of losses.
+func lostAlone(out []renewal.Outcome) []renewal.Outcome {
+	for i := range out {
+		if out[i].IsLost() {
+			out[i] = renewal.Lost
+		}
+	}
 	return out
 }
 

@@ -1,3 +1,5 @@
+// This file is about the metadata of exclusive locks.
+
 package redisstore
 
 import (
@@ -57,7 +59,8 @@ func checkMetadata(r *driver.Request) error {
 }
 
 // metadataTTL is how long the server keeps metadata of SetMetadata. Nothing extends it, so it
-// outlasts any leadership in practice.
+// outlasts any leadership in practice. The release of the lock deletes them before; after a crash of the
+// leader, the release by the next one does.
 const metadataTTL = 365 * 24 * time.Hour
 
 // SetMetadata implements [driver.MetadataSetter] in mode Exclusive. The server forgets the

@@ -25,7 +25,7 @@ import (
 
 const (
 	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // names the server to the process that is paused
-	holderTTL    = 4 * time.Second
+	holderTTL    = 8 * time.Second          // a busy machine must not lose leases within half of it
 	holderLeases = 200
 )
 

@@ -94,6 +94,7 @@ func TestQuorumContract(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New:       func(t *testing.T) driver.Store { return quorumOf(t, prefix, clients) },
 		TTL:       6 * time.Second, // each server has a fifth of it to answer
+		Explains:  true,
 		Tokenless: true,
 		Modes:     locktest.AllModes,
 		Inspects:  true,

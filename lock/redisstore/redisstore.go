@@ -1,3 +1,5 @@
+// This file is about the Store: its options, Acquire, Release and Close.
+
 package redisstore
 
 import (
@@ -51,23 +53,29 @@ type Options struct {
 
 	// Place is how long a place in the queue of a lock lasts if the server hears nothing
 	// from its waiter. A waiter polls three times in that time. Place is the longest time
-	// for which dead waiters delay the ones behind them. A handed-over lock starts with the
-	// rest of its place; its first renewal comes when a quarter of that rest has passed.
+	// for which dead waiters delay the ones behind them. A lock that was handed over is valid until
+	// the place would have ended, and is renewed after a quarter of that time.
 	// Default a third of the TTL, within 3 to 10 s. The store keeps it between the TTL and
 	// a tenth of it or 10 s, whichever is less. If it is below a tenth of the TTL, a lock that is
 	// handed over takes a third script, which gives it its TTL. Clients may use different values.
 	Place time.Duration
 
 	// PoolSize bounds the connections for acquires and releases, which are opened when
-	// needed. Two of them normally carry many concurrent requests, pipelined; the rest is
-	// used when these two do not answer. As many more, but at most eight, serve requests that
-	// come singly or a few at a time. Renewals have their own connections. On a cluster these
-	// numbers are per node. Default 16; at most 10,000.
+	// needed. Up to eight requests have a connection each. Further ones share two pipelines.
+	// Renewals and ReleaseAll have their own connections. On a cluster these numbers are per node. Default 16;
+	// at most 10,000.
 	PoolSize int
 
 	// Replicas asks how many replicas have a lock before it counts as acquired. The zero value
 	// does not ask.
 	Replicas Replicas
+
+	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
+	// server or a node of a cluster, and a third with Replicas. It may add hooks, and set the Limiter of
+	// its Options. A hook must not keep a command, and delays locks and renewals if it blocks. New
+	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
+	// of the node fail with it.
+	Instrument func(*redis.Client) error
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -105,16 +113,15 @@ func (o *Options) withDefaults() (Options, error) {
 // if the server hangs. The server may still execute what they have sent. A nil ctx is an
 // error. Errors name the key, or one key of a batch.
 type Store struct {
-	closing       basic.Closing
-	redis         *redisconn.Client // nil in the zero Store
-	subscription  *pubsub.Subscription
-	keysPerScript int
-	prefix        string
-	placeFor      time.Duration // Options.Place; 0 means that it follows from the TTL
-	timeout       time.Duration
-	replicas      Replicas
-	acks          ackCounters
-	report        func(renewal.Event) // nil: nobody wants to know; set before the first call
+	closing      basic.Closing
+	redis        *redisconn.Client // nil in the zero Store
+	subscription *pubsub.Subscription
+	prefix       string
+	placeFor     time.Duration // Options.Place; 0 means that it follows from the TTL
+	timeout      time.Duration
+	replicas     Replicas
+	acks         ackCounters
+	report       func(renewal.Event) // nil: nobody wants to know; set before the first call
 }
 
 var (
@@ -124,30 +131,33 @@ var (
 
 // New returns a store on the server of a *redis.Client or on the cluster of a
 // *redis.ClusterClient. It makes its own clients from the options of rdb; see the package
-// comment. It does not use rdb otherwise and never closes it. Other clients, such as a
-// *redis.Ring, are refused with errors.ErrUnsupported. New does no IO. The store must be
+// comment. It does not use rdb otherwise and never closes it. New does no IO. The store must be
 // closed; a lock.Client closes its store.
+//
+// The pools of the store are its own, because neither a burst of other requests nor calls that were
+// given up may delay a renewal. Its clients repeat no request, because a lock that was given up must
+// not be taken later. Only a client with a Dialer of the store notices dead connections.
+//
+// Other clients are refused with errors.ErrUnsupported. A *redis.Ring is one of them: it moves keys to
+// other servers while one does not answer, and two clients could then hold the same lock.
 func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize, Acks: opts.Replicas.Count > 0})
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize, Acks: opts.Replicas.Count > 0, Instrument: opts.Instrument})
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := &Store{
-		redis:         client,
-		subscription:  pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix}),
-		keysPerScript: keysPerScript,
-		prefix:        opts.Prefix,
-		placeFor:      opts.Place,
-		timeout:       opts.Timeout,
-		replicas:      opts.Replicas,
+		redis:    client,
+		prefix:   opts.Prefix,
+		placeFor: opts.Place,
+		timeout:  opts.Timeout,
+		replicas: opts.Replicas,
 	}
-	if client.IsCluster() {
-		s.keysPerScript = 1
-	}
+	noMessages := rediskit.NoMessages(client, func() func(renewal.Event) { return s.report })
+	s.subscription = pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix, Unconfirmed: noMessages})
 	return s, nil
 }
 
@@ -272,4 +282,15 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		c.free()
 	}
 	return parseReleased(reply)
+}
+
+var _ driver.Addresser = (*Store)(nil)
+
+// Addresses implements [driver.Addresser]. It returns the address of the server, or the
+// addresses that the cluster client was given. It does not know servers behind Sentinel.
+func (s *Store) Addresses() []string {
+	if s.redis == nil {
+		return nil
+	}
+	return s.redis.Addresses()
 }

@@ -52,7 +52,7 @@ func TestTheZeroStoreReturnsErrors(t *testing.T) {
 	s, r := new(Store), request("k")
 	l := driver.Lease{Request: r}
 	_, acquired := s.Acquire(t.Context(), r)
-	_, waited := s.Wait(t.Context(), r)
+	_, waited := s.Wait(t.Context(), r, func() {})
 	_, inspected := s.Inspect(t.Context(), "k")
 	for _, err := range []error{
 		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), l),

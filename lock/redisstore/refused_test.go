@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"crypto/rand"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -35,7 +37,7 @@ func TestRevokedRightsToAKeyAffectOnlyItsLease(t *testing.T) {
 	for _, mode := range []driver.Mode{driver.Exclusive, driver.Read} {
 		allow("~*")
 		var batch []driver.Lease
-		for range keysPerScript + 5 {
+		for range rediskit.LeasesPerScript + 5 {
 			r := request("a" + rand.Text())
 			if len(batch) == 3 {
 				r = request("b")
@@ -93,11 +95,42 @@ func TestAFullDisk(t *testing.T) {
 		}
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.Failed, lost.Reason)
+		assert.Equal(t, renewal.ReasonFailed, lost.Reason)
 		assert.ErrorContains(t, h.Err(), "MISCONF")
 	}
 	require.NoError(t, rdb.ConfigSet(t.Context(), "stop-writes-on-bgsave-error", "no").Err())
 	h, err := l.client.Mutex(l.held[0].Key()).Lock(t.Context())
 	require.NoError(t, err, "with this setting the server accepts writes")
 	require.NoError(t, h.Unlock(t.Context()))
+}
+
+// A proxy may refuse a script whose keys have several slots. Each lease then has a script of its own.
+func TestAServerThatRefusesKeysOfSeveralSlots(t *testing.T) {
+	t.Parallel()
+	const n = 2 * rediskit.LeasesPerScript
+	for _, refusal := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "ERR keys must hash to the same server"} {
+		w := &testredis.Wire{Answer: func(command []string) string {
+			switch {
+			case len(command) < 3:
+				return "+OK\r\n"
+			case command[2] != "1" && command[2] != "2": // the numbers of keys for one lease
+				return "-" + refusal + "\r\n"
+			}
+			return "*0\r\n"
+		}}
+		s := newStore(t, w.Client(t, redis.Options{}), nil)
+		batch, want := make([]driver.Lease, n), make([]renewal.Outcome, n)
+		for i := range batch {
+			batch[i], want[i] = driver.Lease{Request: request(fmt.Sprint("k", i)), Token: 17}, renewal.Renewed
+		}
+		assert.Equal(t, want, renew(t, s, batch...))
+		assert.EqualValues(t, 2+n, w.Evals.Load(), "two scripts, and then one for each lease")
+		assert.Equal(t, want, renew(t, s, batch...))
+		assert.EqualValues(t, 2+2*n, w.Evals.Load(), "one for each lease from now on")
+		errs := make([]error, n)
+		require.NoError(t, s.ReleaseAll(t.Context(), batch, errs))
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+	}
 }

@@ -72,7 +72,7 @@ func TestReleaseAllNeedsFewScripts(t *testing.T) {
 		k, _ := strconv.Atoi(found[1])
 		calls += k
 	}
-	assert.Less(t, calls, 2*n/keysPerScript+50)
+	assert.Less(t, calls, 2*n/rediskit.LeasesPerScript+50)
 	for _, err := range releaseAll(t.Context(), t, s, leases...) {
 		require.ErrorIs(t, err, driver.ErrNotHeld)
 	}

@@ -21,10 +21,9 @@ import (
 func TestRenewReportsTheLostLeasesOfAThousand(t *testing.T) {
 	t.Parallel()
 	s, rdb := sharedStore(t)
-	leases := acquireAll(t, s, "k", 1000)
-	want := make([]renewal.Outcome, len(leases))
-	for i := range want {
-		want[i] = renewal.Renewed
+	leases, want := make([]driver.Lease, 1000), make([]renewal.Outcome, 1000)
+	for i := range leases {
+		leases[i], want[i] = acquire(t, s, requestFor(fmt.Sprint("k", i), time.Hour)), renewal.Renewed
 	}
 	for n, i := range rand.Perm(len(leases))[:137] {
 		want[i] = renewal.Lost

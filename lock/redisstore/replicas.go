@@ -1,3 +1,5 @@
+// This file is about the confirmations of replicas, and Resume.
+
 package redisstore
 
 import (
@@ -67,16 +69,13 @@ func (r Replicas) withDefaults() (Replicas, error) {
 	return r, nil
 }
 
-// ReplicaStats counts the answers of replicas to acquisitions, and to batches of renewals if
-// Replicas.Renewals is set. Replicas.Count of them are enough.
-type ReplicaStats = driver.ReplicaStats
-
-// ackCounters are the counters of ReplicaStats.
+// ackCounters are the counters of [driver.ReplicaStats].
 type ackCounters struct{ enough, tooFew, unanswered atomic.Uint64 }
 
-// ReplicaStats implements [driver.ReplicaCounter]. It is safe for concurrent use and after Close.
-func (s *Store) ReplicaStats() ReplicaStats {
-	return ReplicaStats{Enough: s.acks.enough.Load(), TooFew: s.acks.tooFew.Load(), Unanswered: s.acks.unanswered.Load()}
+// ReplicaStats implements [driver.ReplicaCounter]. Renewals count if Replicas.Renewals is set, and
+// Replicas.Count replicas are enough. ReplicaStats is safe for concurrent use and after Close.
+func (s *Store) ReplicaStats() driver.ReplicaStats {
+	return driver.ReplicaStats{Enough: s.acks.enough.Load(), TooFew: s.acks.tooFew.Load(), Unanswered: s.acks.unanswered.Load()}
 }
 
 // acknowledged is the answer of the replicas of one node.
@@ -97,7 +96,7 @@ func (a acknowledged) short(s *Store) error {
 // Sent and Replicas of the lease. An error means that the lease does not count as acquired.
 //
 // The grant may come from another connection, and even from another client that released the
-// lock. That does not matter: see redisconn/acks.go. The renewal proves that the owner still
+// lock. That does not matter: see redisconn/batch.go. The renewal proves that the owner still
 // holds the lock on the server whose replicas are asked, which may be another one by now.
 func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	if s.replicas.Count == 0 {
@@ -108,7 +107,7 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	defer cancel()
 	outcome, short, err := s.renewConfirmed(bounded, l)
 	switch {
-	case outcome == renewal.Lost:
+	case outcome.IsLost():
 		return errGoneAgain
 	case short == nil:
 		return nil
@@ -141,7 +140,7 @@ func (s *Store) resume(ctx context.Context, l *driver.Lease) error {
 	}
 	outcome, short, err := s.renewConfirmed(ctx, l)
 	switch {
-	case outcome == renewal.Lost:
+	case outcome.IsLost():
 		return driver.ErrNotHeld
 	case outcome == renewal.Unknown && ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -157,61 +156,70 @@ func (s *Store) resume(ctx context.Context, l *driver.Lease) error {
 // renewed, it sets Sent and Replicas. short says why the replicas do not meet the policy, and is
 // nil if they do. err says why the outcome is unknown.
 func (s *Store) renewConfirmed(ctx context.Context, l *driver.Lease) (outcome renewal.Outcome, short, err error) {
-	var out [1]renewal.Outcome
-	f := renewCalls.Get().(*renewCall)
-	f.acks = s.replicas.Count > 0
+	c, p := &confirmation{store: s}, s.renewals()
+	if s.replicas.Count > 0 {
+		p.Confirm = c
+	}
+	p.Load = func(l *driver.Lease, it *item) error {
+		err := s.loadRenewal(l, it)
+		if err == nil {
+			claim(it)
+		}
+		return err
+	}
 	sent := time.Now()
-	f.load(s, []driver.Lease{*l})
-	f.claim(l)
-	f.run(ctx, s, out[:])
-	acked, err := f.acked, f.err
-	f.reset()
-	renewCalls.Put(f)
-
-	if out[0] == renewal.Renewed {
+	outcome, err = rediskit.RenewOne(ctx, p, *l)
+	if outcome == renewal.Renewed {
 		l.Sent = sent
 	}
 	if s.replicas.Count == 0 {
-		return out[0], nil, err
+		return outcome, nil, err
 	}
 	if err != nil {
 		s.acks.unanswered.Add(1)
-		acked.err = err
+		c.acked.err = err
 	}
-	if out[0] == renewal.Renewed && acked.err == nil {
-		l.ReplicasKnown, l.Replicas = true, int32(min(acked.replicas, math.MaxInt16))
+	if outcome == renewal.Renewed && c.acked.err == nil {
+		l.ReplicasKnown, l.Replicas = true, int32(min(c.acked.replicas, math.MaxInt16))
 	}
-	return out[0], acked.short(s), err
+	return outcome, c.acked.short(s), err
 }
 
 // errGoneAgain means that the server does not have a lease any more that was just granted. It
 // was restarted, or another server has taken over.
 var errGoneAgain = fmt.Errorf("%w: the server has forgotten the lock that it had granted", driver.ErrUnavailable)
 
-// acknowledge makes the batch ask the replicas of its node.
-func (r *nodeBatch) acknowledge(ctx context.Context) {
-	timeout := r.store.replicas.Timeout
-	for i := range r.items {
-		timeout = min(timeout, time.Duration(r.items[i].ttl)*time.Millisecond/8)
+// maxTouched is how many leases of a batch are tried for a write that WAIT answers for. All but
+// one may be lost.
+const maxTouched = 4
+
+// confirmation asks the replicas for renewals.
+type confirmation struct {
+	store    *Store
+	required bool         // a renewal that too few replicas have confirmed is unknown
+	acked    acknowledged // of the last node that was asked
+}
+
+// Ask implements rediskit.Confirmer.
+func (c *confirmation) Ask(ctx context.Context, b *redisconn.Batch, items []item) {
+	timeout := c.store.replicas.Timeout
+	for i := range items {
+		timeout = min(timeout, time.Duration(items[i].TTL)*time.Millisecond/8)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline)/4) // the detector of dead connections allows a third
 	}
 	var keys []*string
-	for i := range r.items[:min(len(r.items), maxTouched)] {
-		keys = append(keys, &r.items[i].key)
+	for i := range items[:min(len(items), maxTouched)] {
+		keys = append(keys, &items[i].State.key)
 	}
-	r.batch.Acknowledge(keys, r.store.replicas.Count, timeout)
+	b.Acknowledge(keys, c.store.replicas.Count, timeout)
 }
 
-// maxTouched is how many leases of a batch are tried for a write that WAIT answers for. All but
-// one may be lost.
-const maxTouched = 4
-
-// acknowledged returns the answer of the replicas to a batch that was sent, and counts it.
-func (r *nodeBatch) acknowledged(ctx context.Context) acknowledged {
-	n, err := r.batch.Replicas(ctx)
-	s := r.store
+// Short implements rediskit.Confirmer. It counts the answer.
+func (c *confirmation) Short(ctx context.Context, b *redisconn.Batch) error {
+	n, err := b.Replicas(ctx)
+	s := c.store
 	switch {
 	case err != nil:
 		s.acks.unanswered.Add(1)
@@ -220,5 +228,9 @@ func (r *nodeBatch) acknowledged(ctx context.Context) acknowledged {
 	default:
 		s.acks.tooFew.Add(1)
 	}
-	return acknowledged{n, rediskit.FromConn(err)}
+	c.acked = acknowledged{n, rediskit.FromConn(err)}
+	if !c.required {
+		return nil
+	}
+	return c.acked.short(s)
 }

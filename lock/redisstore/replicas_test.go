@@ -99,16 +99,16 @@ func TestReplicasAreReported(t *testing.T) {
 		assert.EqualValues(t, 1, l.Replicas, "%v", req)
 	}
 	n := uint64(len(requestsOfAllModes()))
-	assert.Equal(t, ReplicaStats{Enough: n}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{Enough: n}, s.ReplicaStats())
 
 	r.detach(t, 0)
 	s = newStore(t, r.rdb, quick(Replicas{Count: 1}))
 	l = acquire(t, s, request("alone"))
 	assert.True(t, l.ReplicasKnown)
 	assert.Zero(t, l.Replicas)
-	assert.Equal(t, ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
-	assert.Equal(t, ReplicaStats{TooFew: 1}, s.ReplicaStats(), "renewals do not ask")
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats(), "renewals do not ask")
 }
 
 // requestsOfAllModes returns a request in each mode, for different keys.
@@ -127,7 +127,8 @@ func TestRequiredReplicasThatAreMissingGrantNothing(t *testing.T) {
 	r := startReplicated(t, 1)
 	s := newStore(t, r.rdb, quick(Replicas{Count: 2, Require: true}))
 	calls := uint64(0)
-	for _, call := range []func(context.Context, driver.Request) (driver.Lease, error){s.Acquire, s.Wait} {
+	wait := func(ctx context.Context, r driver.Request) (driver.Lease, error) { return s.Wait(ctx, r, func() {}) }
+	for _, call := range []func(context.Context, driver.Request) (driver.Lease, error){s.Acquire, wait} {
 		var err error
 		require.Eventually(t, func() bool { // the replica may be too slow on a busy machine
 			calls++
@@ -137,7 +138,7 @@ func TestRequiredReplicasThatAreMissingGrantNothing(t *testing.T) {
 		}, 60*time.Second, time.Millisecond)
 		tooFew(t, err, 2, 1)
 	}
-	assert.Equal(t, ReplicaStats{TooFew: calls}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: calls}, s.ReplicaStats())
 }
 
 // The releaser has written the grant, on its own connection. The replicas must have that write
@@ -154,7 +155,7 @@ func TestAHandedOverLockIsConfirmed(t *testing.T) {
 		}
 		done := make(chan result, 1)
 		go func() {
-			l, err := s.Wait(t.Context(), request("k"))
+			l, err := s.Wait(t.Context(), request("k"), func() {})
 			done <- result{l, err}
 		}()
 		require.Eventually(t, func() bool { return r.rdb.LLen(t.Context(), "lw:{k}:q").Val() == 1 }, 30*time.Second, time.Millisecond)
@@ -189,7 +190,7 @@ func TestRenewalsAreConfirmedIfTheyAreToBe(t *testing.T) {
 	}
 	asked := s.ReplicaStats().Enough
 	out := renew(t, s, leases...)
-	assert.Equal(t, renewal.Lost, out[0], "one that is lost does not spoil the batch")
+	assert.True(t, out[0].IsLost(), "one that is lost does not spoil the batch")
 	for i := range out[1:] {
 		assert.Equal(t, renewal.Renewed, out[1+i], "%d", i)
 	}
@@ -200,13 +201,13 @@ func TestRenewalsAreConfirmedIfTheyAreToBe(t *testing.T) {
 	out = make([]renewal.Outcome, len(leases))
 	err := s.Renew(t.Context(), leases, out)
 	tooFew(t, err, 1, 0)
-	assert.Equal(t, renewal.Lost, out[0], "the master's answer that a lease is gone counts")
+	assert.True(t, out[0].IsLost(), "the master's answer that a lease is gone counts")
 	for i := range out[1:] {
 		assert.Equal(t, renewal.Unknown, out[1+i], "%d", i)
 	}
 	s = newStore(t, r.rdb, quick(Replicas{Count: 1, Renewals: true}))
 	assert.Equal(t, renewal.Renewed, renew(t, s, leases...)[1], "without Require it is only counted")
-	assert.Equal(t, ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
 }
 
 func TestReplicasOfAClusterConfirm(t *testing.T) {
@@ -268,7 +269,7 @@ func TestWhatReplicasHaveIsNotKnownWithoutAnAnswer(t *testing.T) {
 	var short *driver.ReplicasError
 	require.ErrorAs(t, err, &short)
 	require.ErrorContains(t, short.Err, "unknown command")
-	assert.Equal(t, ReplicaStats{Unanswered: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{Unanswered: 1}, s.ReplicaStats())
 	report := newStore(t, rdb, unhurried(Replicas{Count: 1}))
 	l := acquire(t, report, request("other"))
 	assert.False(t, l.ReplicasKnown)

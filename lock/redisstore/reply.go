@@ -1,7 +1,10 @@
+// This file is about the replies of scripts, and errors.
+
 package redisstore
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,43 +115,14 @@ func parseReleased(reply any) error {
 	return nil
 }
 
-// parseDenied reads the reply of the renew script for n leases: indexes from 1 to n in rising
-// order. A negative one means that another owner has the lock.
-func parseDenied(reply any, n int) ([]any, error) {
-	lost, ok := reply.([]any)
-	if !ok || len(lost) > n {
-		return nil, rediskit.UnexpectedReply(reply)
-	}
-	var last int64
-	for _, item := range lost {
-		index, ok := item.(int64)
-		if index < 0 && index >= -int64(n) {
-			index = -index
-		}
-		if !ok || index <= last || index > int64(n) {
-			return nil, rediskit.UnexpectedReply(reply)
-		}
-		last = index
-	}
-	return lost, nil
-}
-
 // parseLost reads the reply of the script that releases n leases: indexes from 1 to n in rising
 // order.
 func parseLost(reply any, n int) ([]any, error) {
-	lost, ok := reply.([]any)
-	if !ok || len(lost) > n {
+	lost, err := rediskit.ParseDenied(reply, n)
+	if slices.ContainsFunc(lost, func(index any) bool { return index.(int64) < 0 }) {
 		return nil, rediskit.UnexpectedReply(reply)
 	}
-	var last int64
-	for _, item := range lost {
-		index, ok := item.(int64)
-		if !ok || index <= last || index > int64(n) {
-			return nil, rediskit.UnexpectedReply(reply)
-		}
-		last = index
-	}
-	return lost, nil
+	return lost, err
 }
 
 // parseInfo reads the reply of the inspect script.
@@ -246,3 +220,6 @@ func parseExpiry(item any) (time.Duration, bool) {
 	}
 	return time.Duration(max(ms, 0)) * time.Millisecond, true
 }
+
+// failed returns an error that says which operation failed for which key.
+func failed(verb, key string, err error) error { return rediskit.Failed("redisstore", verb, key, err) }

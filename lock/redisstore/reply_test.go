@@ -76,21 +76,6 @@ func TestParseRenewReplies(t *testing.T) {
 	}
 }
 
-func TestParseDeniedReplies(t *testing.T) {
-	for _, good := range []any{list(), list(int64(-1)), list(int64(3)), list(int64(1), int64(-2), int64(3))} {
-		got, err := parseDenied(good, 3)
-		require.NoError(t, err)
-		assert.Equal(t, good, got)
-	}
-	for _, bad := range []any{
-		nil, int64(0), list(nil), list("1"), list(int64(0)), list(int64(4)), list(int64(-4)), list(int64(math.MinInt64)), list(int64(math.MaxInt64)),
-		list(int64(1), int64(-1)), list(int64(-2), int64(1)), list(int64(1), int64(2), int64(3), int64(3)), list(1.0), list(list(int64(1))),
-	} {
-		_, err := parseDenied(bad, 3)
-		require.Error(t, err, "%#v", bad)
-	}
-}
-
 func TestParseInspectReplies(t *testing.T) {
 	for value, metadata := range map[string]string{"a:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
 		got, err := parseInfo(list(value, int64(2000), int64(3), list("x:1", "y:1{YnkgYg"), "18", nil))

@@ -143,7 +143,7 @@ func (x *exercise) store(s *Store, _ *redis.Client) error {
 	if err := s.Renew(ctx, []driver.Lease{l, {Request: request("k"), Token: 1}}, out); err != nil {
 		return err
 	}
-	assert.Equal(x.t, []renewal.Outcome{renewal.Renewed, renewal.Lost}, out)
+	assert.Equal(x.t, []renewal.Outcome{renewal.Renewed, renewal.LostTaken}, out)
 	if err := x.handOver(ctx, s, l); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (x *exercise) signalled(s *Store, _ *redis.Client) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(ctx, requestFor("k", time.Hour))
+		_, err := s.Wait(ctx, requestFor("k", time.Hour), func() {})
 		done <- err
 	}()
 	for queued := int64(0); queued == 0; time.Sleep(10 * time.Millisecond) {

@@ -1,3 +1,5 @@
+// This file is about the Lua scripts, and their calls.
+
 package redisstore
 
 import (
@@ -5,9 +7,11 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/luascript"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
@@ -24,16 +28,16 @@ var (
 	releaseScript    = newScript("release")
 	releaseAllScript = newScript("release_all")
 	forceScript      = newScript("force")
-	inspectScript    = eager(newScript("inspect"))
+	inspectScript    = newScript("inspect")
 	listScript       = newScript("list")
-	metadataScript   = eager(newScript("set_metadata"))
+	metadataScript   = newScript("set_metadata")
 
 	sharedAcquireScript = newScript("shared_acquire")
 	sharedRenewScript   = newScript("shared_renew")
 	sharedKeyScript     = newScript("shared_renew_key")
 	sharedReleaseScript = newScript("shared_release")
 	sharedForceScript   = newScript("shared_force")
-	sharedInspectScript = eager(newScript("shared_inspect"))
+	sharedInspectScript = newScript("shared_inspect")
 )
 
 // newScript returns the script of a file and the files that it requires. It panics if a file
@@ -51,12 +55,6 @@ func readLua(name string) (string, error) {
 	return string(text), err
 }
 
-// eager marks a script that names fewer keys than the other scripts of the lock do.
-func eager(script *redisconn.Script) *redisconn.Script {
-	script.Eager = true
-	return script
-}
-
 // begin registers a call. It returns an error if the store cannot serve it. Otherwise the
 // caller must call s.redis.End when it is done.
 func (s *Store) begin(ctx context.Context) error {
@@ -67,15 +65,6 @@ func (s *Store) begin(ctx context.Context) error {
 		return rediskit.ErrZeroStore
 	}
 	return rediskit.FromConn(s.redis.Begin(ctx))
-}
-
-// runAll runs scripts on one node; see [redisconn.Client.RunAll].
-func (s *Store) runAll(ctx context.Context, n *redisconn.Node, calls []*redisconn.Call) (until time.Time, err error) {
-	if ctx == nil {
-		return time.Time{}, rediskit.ErrNilContext
-	}
-	until, err = s.redis.RunAll(ctx, n, calls)
-	return until, rediskit.FromConn(err)
 }
 
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements
@@ -97,4 +86,49 @@ func (s *Store) runTimed(ctx context.Context, sc *redisconn.Script, owner string
 	}
 	reply, err := s.redis.Run(ctx, sc, owner, args)
 	return reply, rediskit.FromConn(err)
+}
+
+// exclusiveCall holds the arguments of a script for an exclusive lock. It is one allocation,
+// because go-redis dereferences pointers among the arguments, and an any that holds a
+// pointer needs none. The arguments point into the call, so it serves one call after another.
+type exclusiveCall struct {
+	keys    keys
+	owner   string
+	numbers [3]int64
+	args    [12]any
+}
+
+// exclusiveCalls keeps calls that were answered.
+var exclusiveCalls = sync.Pool{New: func() any {
+	c := new(exclusiveCall)
+	k := &c.keys
+	copy(c.args[2:], []any{5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &c.owner})
+	return c
+}}
+
+// newExclusiveCall returns a call for a request. Its args are complete up to the owner:
+// args[9] is the first that is left.
+func (s *Store) newExclusiveCall(r *driver.Request) *exclusiveCall {
+	c := exclusiveCalls.Get().(*exclusiveCall)
+	c.owner = wireOwner(r)
+	s.setKeys(&c.keys, r.Key, r.Owner)
+	return c
+}
+
+// setNumbers sets the arguments after the owner to durations, in milliseconds. It returns all
+// arguments.
+func (c *exclusiveCall) setNumbers(durations ...time.Duration) []any {
+	const first = 9
+	for i, d := range durations {
+		c.numbers[i] = d.Milliseconds()
+		c.args[first+i] = &c.numbers[i]
+	}
+	return c.args[:first+len(durations)]
+}
+
+// free lets another request use the call. The caller has got a reply; see [redisconn.Client.Run].
+// After an error, go-redis may still be writing the arguments.
+func (c *exclusiveCall) free() {
+	c.keys, c.owner = keys{}, ""
+	exclusiveCalls.Put(c)
 }

@@ -1,3 +1,5 @@
+// This file is about acquiring and renewing locks in the modes other than Exclusive.
+
 package redisstore
 
 import (
@@ -56,18 +58,17 @@ func requestArgs(r *driver.Request) (count, packed string) {
 	return strconv.Itoa(r.Limit()), ""
 }
 
-// claim makes a renewal of one lease fail if the lock says less than the lease: its holder may have
+// claim makes a renewal of one lock fail if the lock says less than the lease: its holder may have
 // become a reader since the lease was exported. The renewals of a holder claim nothing, because
 // those of a writer may be executed after its Downgrade.
-func (f *renewCall) claim(l *driver.Lease) {
-	for i := range f.items {
-		if it := &f.items[i]; it.shared {
-			count, _ := requestArgs(&l.Request)
-			claimed := *it.leaseState
-			claimed.value += " " + modes[l.Mode] + count
-			it.leaseState = &claimed
-		}
+func claim(it *item) {
+	if !it.State.shared {
+		return
 	}
+	count, _ := requestArgs(&it.Lease.Request)
+	claimed := *it.State
+	claimed.value += " " + modes[it.Lease.Mode] + count
+	it.State = &claimed
 }
 
 // checkArgs refuses limits and members that no shared lock allows.
@@ -119,22 +120,3 @@ func packMembers(members []string) string {
 }
 
 var oneLine = strings.NewReplacer("\\", `\\`, "\n", `\n`)
-
-// addShared adds the script for items[from:to], which are shared. For a lease without
-// members it names the records twice, because a server refuses a script that names a missing
-// key while a slot moves.
-func (r *nodeBatch) addShared(from, to int) {
-	n := to - from
-	args := r.batch.Add(sharedRenewScript, 3+3*n+1+n, r.items[from].asking)
-	args[2], args[3+3*n] = 3*n, r.items[from].ttl
-	for k := range n {
-		it := &r.items[from+k]
-		third := recordsEnd
-		if it.members {
-			third = membersEnd
-		}
-		args[3+3*k], args[3+3*k+1], args[3+3*k+2] = &it.key, it.key+recordsEnd, it.key+third
-		args[3+3*n+1+k] = &it.value
-	}
-	r.parts = append(r.parts, scriptCall{from, to})
-}

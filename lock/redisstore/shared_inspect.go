@@ -1,3 +1,5 @@
+// This file is about Inspect and ForceRelease in the modes other than Exclusive.
+
 package redisstore
 
 import (

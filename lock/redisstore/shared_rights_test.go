@@ -3,7 +3,6 @@ package redisstore
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -48,7 +47,7 @@ func (x *exercise) sharer(s *Store, _ *redis.Client) error {
 		}
 		// This is the state after a queue in which some places have expired.
 		require.NoError(x.t, x.admin.HSet(ctx, s.sharedKeys(r.Key, "").records, "an expired owner", "w 0 0 ").Err())
-		if _, err := s.sendAcquire(ctx, waiter, time.Second); err != nil {
+		if _, err := s.sendAcquire(ctx, waiter, ttl30); err != nil {
 			return err
 		}
 		if err := s.Release(ctx, first); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -89,7 +90,7 @@ func TestRenewABatchOfAllModes(t *testing.T) {
 func batchOfAllModes(t *testing.T, s *Store, rdb redis.Cmdable) {
 	var leases []driver.Lease
 	var want []renewal.Outcome
-	for i := range 3 * keysPerScript {
+	for i := range 3 * rediskit.LeasesPerScript {
 		for _, r := range allModes(fmt.Sprint("k", i)) {
 			l := acquire(t, s, r)
 			outcome := renewal.Renewed
@@ -161,7 +162,7 @@ func TestSharedRequestsAreRefusedWithoutIO(t *testing.T) {
 		_, err := s.Acquire(t.Context(), r)
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, r.Mode == driver.Members, errors.Is(err, driver.ErrBadMembers), want)
-		_, err = s.Wait(t.Context(), r)
+		_, err = s.Wait(t.Context(), r, func() {})
 		require.ErrorContains(t, err, want)
 	}
 	assert.Zero(t, w.Evals.Load())

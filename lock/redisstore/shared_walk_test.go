@@ -66,7 +66,7 @@ func TestReadersAreServedInSeveralWalks(t *testing.T) {
 // put writes the place of an owner directly, which is faster than the script.
 func (c *sharedTable) put(a acquireArgs, ticket int) {
 	c.Helper()
-	end := float64(time.Now().UnixMilli() + placeMs)
+	end := float64(time.Now().UnixMilli() + 3*placeMs)
 	_, err := c.rdb.Pipelined(c.Context(), func(p redis.Pipeliner) error {
 		p.ZAdd(c.Context(), c.k.queue, redis.Z{Member: a.owner, Score: float64(ticket)})
 		p.ZAdd(c.Context(), c.k.places, redis.Z{Member: a.owner, Score: end})

@@ -1,3 +1,5 @@
+// This file is about the signals that tell a waiter of its grant.
+
 package redisstore
 
 import (

@@ -136,7 +136,7 @@ func TestASubscriptionLeavesANodeWithoutSlots(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(ctx, requestFor("k", time.Hour))
+		_, err := s.Wait(ctx, requestFor("k", time.Hour), func() {})
 		done <- err
 	}()
 	awaitSubscription(first)

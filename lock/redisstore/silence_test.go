@@ -46,7 +46,7 @@ func warmUp(t *testing.T, s *Store, p *testredis.Proxy, l driver.Lease) {
 func TestForgottenConnectionsCostOneTry(t *testing.T) {
 	t.Parallel()
 	p := testredis.StartProxy(t, testredis.Start(t))
-	const timeout = 600 * time.Millisecond
+	const timeout = 3 * time.Second // a try may take a third of it, also on a busy machine
 	s := newStore(t, p.Client(t), &Options{Timeout: timeout})
 	l := acquire(t, s, request("k"))
 
@@ -94,15 +94,16 @@ func TestLocksSurviveForgottenConnections(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 	warmUp(t, s, p, driver.Lease{Request: request("none"), Token: 1})
 	for range 2 {
+		var h *lock.Held
 		p.Blackhole()
-		within(t, 0, s.timeout, func() {
-			h, err := c.Mutex("k").Lock(t.Context())
+		within(t, 0, s.timeout, func() { // one try takes a third of it
+			h, err = c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
-			p.Blackhole()
-			require.NoError(t, h.Unlock(t.Context()))
 		})
 		p.Blackhole()
-		h, err := c.Mutex("k").TryLock(t.Context())
+		within(t, 0, s.timeout, func() { require.NoError(t, h.Unlock(t.Context())) })
+		p.Blackhole()
+		h, err = c.Mutex("k").TryLock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(t.Context()))
 	}
@@ -146,23 +147,20 @@ func TestAHangingServerGetsFewConnections(t *testing.T) {
 	renew(t, s, l)
 }
 
-// L1: no lease is lost if replies take up to a quarter of the TTL, even if the connection of
+// L1: no lease is lost if replies take up to a tenth of the TTL, even if the connection of
 // the first renewal must be opened first, or opened again. The leases are long, because keys expire by
 // the clock of the server, which goes on while a busy machine stops the bubble.
-func TestLeasesSurviveLinksAsSlowAsAQuarterOfTheTTL(t *testing.T) {
+func TestLeasesSurviveLinksAsSlowAsATenthOfTheTTL(t *testing.T) {
 	t.Parallel()
 	srv := shared.Server(t)
 	for _, link := range []struct{ ttl, delay time.Duration }{
-		{10 * time.Second, 2000 * time.Millisecond},
-		{10 * time.Second, 2400 * time.Millisecond},
-		{30 * time.Second, 6000 * time.Millisecond},
-		{30 * time.Second, 7200 * time.Millisecond},
+		{10 * time.Second, 500 * time.Millisecond},
+		{10 * time.Second, 1000 * time.Millisecond},
+		{30 * time.Second, 1500 * time.Millisecond},
+		{30 * time.Second, 3000 * time.Millisecond},
 	} {
 		for _, when := range []string{"from the first", "after Lock", "after Lock, with broken connections"} {
 			broken := when == "after Lock, with broken connections"
-			if broken && link.delay > link.ttl/5 {
-				continue // there is no time for a broken renewal and the two replies that its new connection needs
-			}
 			t.Run(link.ttl.String()+" "+link.delay.String()+" "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := testredis.NewLink(srv)
@@ -195,4 +193,23 @@ func TestLeasesSurviveLinksAsSlowAsAQuarterOfTheTTL(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A server that was stopped goes on, and answers the PING of the probe before the request.
+func TestAnAnswerSoonAfterThatOfTheProbeCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		network := newPipes()
+		network.Answer = func(command []string) string {
+			time.Sleep(time.Until(began.Add(time.Second)))
+			if command[0] != "ping" {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return grantEverything(command)
+		}
+		s := network.store(t, &redis.Options{}, &Options{Timeout: 1500 * time.Millisecond})
+		acquire(t, s, request("k"))
+		assert.Equal(t, 1020*time.Millisecond, time.Since(began))
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -152,7 +153,7 @@ func lossesInASplitSlot(t *testing.T, c *testredis.Cluster) {
 		assert.Equal(t, renewed, renew(t, s, l), "%v", l.Mode)
 		behindAsking(t, to, "del", key)
 		out := make([]renewal.Outcome, 2)
-		require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{l, mate}, out), errElsewhere, "%v", l.Mode)
+		require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{l, mate}, out), rediskit.ErrElsewhere, "%v", l.Mode)
 		assert.Equal(t, []renewal.Outcome{renewal.Unknown, renewal.Renewed}, out)
 		require.NoError(t, c.Move(t.Context(), slot, from, to))
 		assert.Equal(t, lost, renew(t, s, l), "%v: the slot has moved", l.Mode)
@@ -274,7 +275,7 @@ func renewalsThatMissTheKey(t *testing.T, c *testredis.Cluster) {
 				migrate(t, key, from, to)
 			}
 		})
-		require.ErrorIs(t, unknown(t.Context(), t, s, l), errElsewhere, "%v", l.Mode)
+		require.ErrorIs(t, unknown(t.Context(), t, s, l), rediskit.ErrElsewhere, "%v", l.Mode)
 		carrier.call(nil)
 		assert.Equal(t, renewed, renew(t, s, l), "%v", l.Mode)
 		require.NoError(t, c.Move(t.Context(), slot, from, to))

@@ -59,7 +59,7 @@ func TestUserFunctionsMayBlock(t *testing.T) {
 			cause := errors.New("the cause")
 			for verb, call := range map[string]func(ctx context.Context) error{
 				"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, l.Request); return err },
-				"wait":    func(ctx context.Context) error { _, err := s.Wait(ctx, l.Request); return err },
+				"wait":    func(ctx context.Context) error { _, err := s.Wait(ctx, l.Request, func() {}); return err },
 				"renew":   func(ctx context.Context) error { return s.Renew(ctx, []driver.Lease{l}, make([]renewal.Outcome, 1)) },
 				"release": func(ctx context.Context) error { return s.Release(ctx, l) },
 			} {
@@ -201,7 +201,7 @@ func TestChangingCredentials(t *testing.T) {
 			passwords = nil
 			return seen
 		}
-		assert.Equal(t, []string{"one", "one", "one"}, use(), "one connection for a pipeline, one for direct calls, one for renewals")
+		assert.Equal(t, []string{"one", "one"}, use(), "one connection for acquires, one for renewals")
 		assert.Empty(t, use())
 		provider.change("two")
 		assert.Equal(t, []string{"two", "two"}, use())
@@ -221,48 +221,19 @@ func (untimedConn) SetDeadline(time.Time) error      { return errNoDeadlines }
 func (untimedConn) SetReadDeadline(time.Time) error  { return errNoDeadlines }
 func (untimedConn) SetWriteDeadline(time.Time) error { return errNoDeadlines }
 
-func TestConnectionsWithoutDeadlines(t *testing.T) {
+// Without deadlines a call could not be ended.
+func TestConnectionsWithoutDeadlinesAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
-		var hangs atomic.Bool
-		grant := network.Answer
-		network.Answer = func(command []string) string {
-			for hangs.Load() {
-				time.Sleep(time.Second)
-			}
-			return grant(command)
-		}
-		dials := 0
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: -2, WriteTimeout: -2, Dialer: func(ctx context.Context, n, a string) (net.Conn, error) {
-			dials++
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, n, a string) (net.Conn, error) {
 			conn, err := network.dial(ctx, n, a)
 			return untimedConn{conn}, err
 		}})
 		defer rdb.Close()
-		s, err := New(rdb, nil)
-		require.NoError(t, err)
-		l := driver.Lease{Request: request("k"), Token: 17}
-		for range 3 {
-			acquire(t, s, request("k"))
-			renew(t, s, l)
-			time.Sleep(time.Minute) // long after the deadlines of the last requests
-		}
-		assert.Equal(t, 3, dials, "one connection for a pipeline, one for direct calls, one for renewals")
-		hangs.Store(true)
-		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-			start := time.Now()
-			_, err := s.Acquire(ctx, request("k"))
-			require.Error(t, err)
-			_ = unknown(ctx, t, s, l)
-			assert.Equal(t, time.Second/2, time.Since(start))
-			cancel()
-		}
-		hangs.Store(false)
-		acquire(t, s, request("k"))
-		renew(t, s, l)
-		require.NoError(t, s.Shutdown(t.Context()))
-		network.Wait()
+		s := newStore(t, rdb, nil)
+		_, err := s.Acquire(t.Context(), request("k"))
+		require.ErrorContains(t, err, "the connection does not support deadlines")
+		require.ErrorIs(t, err, driver.ErrNotSent)
 	})
 }

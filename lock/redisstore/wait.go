@@ -1,3 +1,5 @@
+// This file is about Wait, and the states of a waiter.
+
 package redisstore
 
 import (
@@ -37,8 +39,8 @@ var _ driver.Waiter = (*Store)(nil)
 //
 // Wait returns an error if its first two requests fail. Once it is queued, it returns an
 // error if a request fails and no answer has come for as long as a place lasts.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	lease, answered, err := s.wait(ctx, r)
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	lease, answered, err := s.wait(ctx, r, queued)
 	if err == nil {
 		err = s.confirm(ctx, &lease)
 	}
@@ -55,7 +57,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 // wait sends the first request, and waits in the queue if the lock is taken. Most locks are
 // free, so the first answer is handled without a waiter if it grants the lock. After an error,
 // only Unanswered of the lease counts. answered reports that any request was answered.
-func (s *Store) wait(ctx context.Context, r driver.Request) (lease driver.Lease, answered bool, err error) {
+func (s *Store) wait(ctx context.Context, r driver.Request, queued func()) (lease driver.Lease, answered bool, err error) {
 	if err := checkAcquire(&r); err != nil {
 		return lease, false, err
 	}
@@ -77,7 +79,7 @@ func (s *Store) wait(ctx context.Context, r driver.Request) (lease driver.Lease,
 	}
 	w := &waiter{
 		store: s, request: r, place: place, listener: listener,
-		onQueued:     func() { driver.Queued(ctx) },
+		onQueued:     queued,
 		answers:      make(chan reply, maxPolls),
 		lastPollSent: began, lastSent: began,
 	}
@@ -302,9 +304,6 @@ func (w *waiter) onError(err error) {
 // short. Otherwise a poll is better, because its answer extends the lease to the full TTL.
 func (w *waiter) onSignal(ctx context.Context, token uint64, missed bool) {
 	fresh := token > w.maxToken
-	if fresh {
-		w.store.noteSignal()
-	}
 	switch {
 	case fresh && w.outlasts() && time.Since(w.lastPollSent) < w.place/2:
 		w.grant(token, w.lastPollSent.Add(w.place-w.request.TTL))

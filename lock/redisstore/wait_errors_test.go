@@ -22,14 +22,14 @@ func TestAWaiterTellsWhyTheServerRefusesIt(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			rdb := testredis.Start(t).Client(t)
-			s := newStore(t, rdb, &Options{Place: 300 * time.Millisecond, Timeout: 300 * time.Millisecond})
+			s := newStore(t, rdb, &Options{Place: 300 * time.Millisecond, Timeout: soon})
 			r := driver.Request{Key: "k", Owner: "c:1", TTL: 3 * time.Second}
 			_, err := s.Acquire(t.Context(), r)
 			require.NoError(t, err)
 			r.Owner = "c:2"
 			done := make(chan error, 1)
 			go func() {
-				_, err := s.Wait(t.Context(), r)
+				_, err := s.Wait(t.Context(), r, func() {})
 				done <- err
 			}()
 			require.Eventually(t, func() bool {
@@ -53,7 +53,7 @@ func TestL2AHandedOverLockWithALongTTL(t *testing.T) {
 	r.Owner = "c:2"
 	done := make(chan driver.Lease, 1)
 	go func() {
-		l, err := s.Wait(t.Context(), r)
+		l, err := s.Wait(t.Context(), r, func() {})
 		assert.NoError(t, err)
 		done <- l
 	}()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -101,15 +102,15 @@ func TestOnlyTheFailedScriptIsUnknown(t *testing.T) {
 		return "*1\r\n:3\r\n"
 	}}
 	s := newStore(t, w.Client(t, redis.Options{}), nil)
-	batch := make([]driver.Lease, 3*keysPerScript)
+	batch := make([]driver.Lease, 3*rediskit.LeasesPerScript)
 	want := make([]renewal.Outcome, len(batch))
 	for i := range batch {
 		batch[i] = driver.Lease{Request: request("k"), Token: 17}
 		switch {
-		case i/keysPerScript == 1:
+		case i/rediskit.LeasesPerScript == 1:
 			want[i] = renewal.Unknown
-		case i%keysPerScript == 2:
-			want[i] = renewal.Lost
+		case i%rediskit.LeasesPerScript == 2:
+			want[i] = renewal.LostMissing
 		default:
 			want[i] = renewal.Renewed
 		}

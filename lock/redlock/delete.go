@@ -1,3 +1,5 @@
+// This file is about the commands that delete a key with a certain value.
+
 package redlock
 
 import (

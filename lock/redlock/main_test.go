@@ -13,8 +13,10 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // shared is the server of all tests that do not affect others. Each test has its own prefix.
@@ -51,6 +53,7 @@ func contract(t *testing.T, rdb redis.UniversalClient) {
 		New:       func(t *testing.T) driver.Store { return newStore(t, rdb, rand.Text()+":") },
 		Another:   func(t *testing.T, s driver.Store) driver.Store { return newStore(t, rdb, s.(*Store).prefix) },
 		TTL:       3 * time.Second,
+		Explains:  true,
 		Tokenless: true,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
@@ -96,6 +99,7 @@ func TestContractOfAQuorum(t *testing.T) {
 		New:       quorum,
 		Another:   func(t *testing.T, _ driver.Store) driver.Store { return quorum(t) },
 		TTL:       6 * time.Second,
+		Explains:  true,
 		Tokenless: true,
 		Delete: func(t *testing.T, _ driver.Store, key string) {
 			for _, rdb := range clients {
@@ -103,4 +107,22 @@ func TestContractOfAQuorum(t *testing.T) {
 			}
 		},
 	})
+}
+
+// The hooks of the user see each request.
+func TestAHookSeesEachRequest(t *testing.T) {
+	t.Parallel()
+	var calls testredis.Counter
+	rdb := shared.Server(t).Client(t)
+	s, err := New(rdb, &Options{Prefix: rand.Text(), Instrument: calls.Attach})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: rand.Text(), TTL: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)))
+	l.Unanswered = true // so that a script releases it
+	require.NoError(t, s.Release(t.Context(), l))
+	for _, script := range []*redisconn.Script{acquireScript, renewScript, releaseScript} {
+		assert.Positive(t, calls.Count(script.Digest()))
+	}
 }

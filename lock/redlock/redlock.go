@@ -1,3 +1,5 @@
+// This file is about the Store: its options, Acquire, Release, Export and Close.
+
 package redlock
 
 import (
@@ -37,6 +39,13 @@ type Options struct {
 	// PoolSize bounds the connections for acquires and releases, per node of a cluster. Renewals have
 	// their own. Default 16; at most 10,000.
 	PoolSize int
+
+	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
+	// server or a node of a cluster, one of them for renewals. It may add hooks, and set the Limiter of
+	// its Options. A hook must not keep a command, and delays locks and renewals if it blocks. New
+	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
+	// of the node fail with it.
+	Instrument func(*redis.Client) error
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -66,6 +75,7 @@ type Store struct {
 	closing  basic.Closing
 	redis    *redisconn.Client // nil in the zero Store
 	prefix   string
+	timeout  time.Duration
 	deleters deleters
 }
 
@@ -80,11 +90,11 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize})
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: opts.Timeout, PoolSize: opts.PoolSize, Instrument: opts.Instrument})
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
-	return &Store{redis: client, prefix: opts.Prefix}, nil
+	return &Store{redis: client, prefix: opts.Prefix, timeout: opts.Timeout}, nil
 }
 
 // String returns a text without the password of the server.

@@ -58,10 +58,9 @@ func TestLocksOfOthersAreRespected(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, info.Holders, 1)
 		assert.Equal(t, driver.ClientName("of another library"), info.Holders[0].Client)
-		out, why := make([]renewal.Outcome, 1), make([]renewal.Denial, 1)
-		require.NoError(t, s.RenewExplained(t.Context(), []driver.Lease{{Request: r}}, out, why))
-		assert.Equal(t, renewal.Lost, out[0])
-		assert.Equal(t, renewal.DeniedTaken, why[0])
+		out := make([]renewal.Outcome, 1)
+		require.NoError(t, s.Renew(t.Context(), []driver.Lease{{Request: r}}, out))
+		assert.Equal(t, renewal.LostTaken, out[0])
 		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
 		assert.Equal(t, "of another library", rdb.Get(t.Context(), r.Key).Val())
 		require.NoError(t, s.ForceRelease(t.Context(), r.Key))
@@ -172,6 +171,19 @@ func TestLeasesOfASlotThatMoves(t *testing.T) {
 	for i := range batch {
 		assert.Equal(t, renewal.Renewed, out[i])
 	}
+	open := func(node *testredis.Server, state string, other *testredis.Server) {
+		id := other.Client(t).Do(t.Context(), "cluster", "myid").Val()
+		require.NoError(t, node.Client(t).Do(t.Context(), "cluster", "setslot", slot, state, id).Err())
+	}
+	open(from, "importing", to)
+	open(to, "migrating", from)
+	stray := batch[0]
+	require.NoError(t, to.Client(t).Del(t.Context(), stray.Key).Err())
+	out = make([]renewal.Outcome, 1)
+	require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{stray}, out), rediskit.ErrElsewhere, "neither node has the key now")
+	assert.Equal(t, renewal.Unknown, out[0])
+	require.NoError(t, rdb.Set(t.Context(), stray.Key, stray.Owner, time.Minute).Err())
+
 	require.NoError(t, cluster.Move(t.Context(), slot, to, from))
 	released := make([]error, len(batch))
 	require.NoError(t, s.ReleaseAll(t.Context(), batch, released))

@@ -1,210 +1,79 @@
+// This file is about Renew and ReleaseAll.
+
 package redlock
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
-	"time"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// keysPerScript bounds the leases that one script renews, because the server executes nothing else
-// meanwhile. On a cluster a script renews one lease, because it must not touch two slots.
-const keysPerScript = 25
+var _ driver.BulkReleaser = (*Store)(nil)
+
+// item is a lease on its way to a node.
+type item = rediskit.Item[keys]
 
 // Lane implements [renewal.Laner]. On a cluster each master is a lane of its own.
 func (s *Store) Lane(l driver.Lease) int {
 	if s.redis == nil || !s.redis.IsCluster() {
 		return 0
 	}
-	if n := s.redis.Serving(redisconn.SlotOf(s.prefix + l.Key)); n != nil {
-		return n.ID()
-	}
-	return 0 // no node serves the slot
+	return rediskit.Lane(s.redis, redisconn.SlotOf(s.prefix+l.Key))
 }
 
 // Renew implements [renewal.Renewer]. A batch is one round trip, or on a cluster one to each master.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, make([]renewal.Denial, len(batch)))
+	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal}
+	return rediskit.Renew(ctx, p, batch, out)
 }
 
-// RenewExplained implements [renewal.Explainer].
-func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
-	if len(batch) == 0 {
-		return nil
+func (s *Store) loadRenewal(l *driver.Lease, it *item) error {
+	if err := s.load(l, it); err != nil {
+		return err
 	}
-	c := &renewCall{store: s, batch: batch, out: out, why: why}
-	for n, items := range c.byNode(ctx) {
-		c.running.Go(func() { c.onNode(ctx, n, items) })
+	it.TTL = l.TTL.Milliseconds()
+	if l.Token != 0 {
+		return rediskit.ErrOtherStore
 	}
-	c.running.Wait()
-	c.followMoved(ctx)
-	switch {
-	case c.err == nil:
-		return nil
-	case len(batch) == 1:
-		return failed("renew", batch[0].Key, c.err)
-	}
-	return fmt.Errorf("redlock: renew %s and others, %d of %d without an answer: %w", basic.Quote(batch[0].Key), c.unknown, len(batch), c.err)
+	return nil
 }
 
-// renewCall is one call of Renew.
-type renewCall struct {
-	store   *Store
-	batch   []driver.Lease
-	out     []renewal.Outcome
-	why     []renewal.Denial
-	running sync.WaitGroup
-
-	mu      sync.Mutex   // guards all fields below
-	moved   []*leaseItem // redirected by a node
-	unknown int          // leases without an answer
-	err     error        // of the first of them
+func (s *Store) load(l *driver.Lease, it *item) error {
+	k, err := s.keys(&l.Request)
+	it.State, it.Secret, it.Slot = &k, l.Owner, redisconn.SlotOf(k.lock)
+	return err
 }
 
-// leaseItem holds what the script needs of a lease of the batch.
-type leaseItem struct {
-	index      int // in the batch
-	key, owner string
-	ttl        int64 // ms
-}
-
-// fail counts n leases without an answer.
-func (c *renewCall) fail(n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unknown += n
-	if c.err == nil {
-		c.err = err
-	}
-}
-
-// byNode returns the leases by the nodes that serve them. It fails the leases that cannot be sent.
-func (c *renewCall) byNode(ctx context.Context) map[*redisconn.Node][]*leaseItem {
-	s := c.store
-	nodes := make(map[*redisconn.Node][]*leaseItem)
-	for i := range c.batch {
-		l := &c.batch[i]
-		err := s.usable(ctx)
-		if err == nil {
-			_, err = s.keys(&l.Request)
-		}
-		if err != nil {
-			c.fail(1, err)
-			continue
-		}
-		if l.Token != 0 { // a lease of another store
-			c.out[i], c.why[i] = renewal.Lost, renewal.DeniedTaken
-			continue
-		}
-		it := &leaseItem{index: i, key: s.prefix + l.Key, owner: l.Owner, ttl: l.TTL.Milliseconds()}
-		n, err := s.redis.Master(ctx, redisconn.SlotOf(it.key))
-		if err != nil {
-			c.fail(1, rediskit.FromConn(err))
-			continue
-		}
-		nodes[n] = append(nodes[n], it)
-	}
-	return nodes
-}
-
-// onNode renews leases of one node in one round trip. It does not reuse the redisconn.Batch, because a
-// request may still be under way after an error.
-func (c *renewCall) onNode(ctx context.Context, n *redisconn.Node, items []*leaseItem) {
-	limit := keysPerScript
-	if c.store.redis.IsCluster() {
-		limit = 1
-	}
-	slices.SortStableFunc(items, func(a, b *leaseItem) int { return int(a.ttl - b.ttl) })
-	var batch redisconn.Batch
-	batch.Begin(c.store.redis, n, argCount(1)*len(items)) // an upper bound of the arguments
-	var scripts [][]*leaseItem
-	for from := 0; from < len(items); {
-		to := from + 1
-		for to < len(items) && to < from+limit && items[to].ttl == items[from].ttl {
-			to++
-		}
-		fill(batch.Add(renewScript, argCount(to-from), false), items[from:to])
-		scripts = append(scripts, items[from:to])
-		from = to
-	}
-	if err := batch.Send(ctx); err != nil {
-		c.fail(len(items), rediskit.FromConn(err))
-		return
-	}
-	for i, script := range scripts {
-		reply, err := batch.Reply(i)
-		c.handleReply(ctx, n, script, reply, err)
-	}
-}
-
-// argCount returns the number of arguments for n leases: the command, the digest, the number of keys,
-// the keys, the TTL and the owners.
-func argCount(n int) int { return 4 + 2*n }
-
-// fill sets the arguments of the script.
-func fill(args []any, items []*leaseItem) {
+// addRenewal adds the script that renews items.
+func addRenewal(b *redisconn.Batch, items []item) {
 	n := len(items)
-	args[2], args[3+n] = n, items[0].ttl
-	for k, it := range items {
-		args[3+k], args[4+n+k] = &it.key, &it.owner
+	args := b.Add(renewScript, 4+2*n)
+	args[2], args[3+n] = n, items[0].TTL
+	for k := range items {
+		args[3+k], args[4+n+k] = &items[k].State.lock, &items[k].Lease.Owner
 	}
 }
 
-// handleReply sets the outcomes of a script, or leaves its leases to followMoved.
-func (c *renewCall) handleReply(ctx context.Context, n *redisconn.Node, items []*leaseItem, reply any, err error) {
-	if err == nil {
-		c.setOutcomes(items, reply)
-		return
-	}
-	if c.store.redis.HasMoved(n, err) || len(items) > 1 && redisconn.IsNoKey(err) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.moved = append(c.moved, items...)
-		return
-	}
-	owners := make([]string, len(items))
-	for i, it := range items {
-		owners[i] = it.owner
-	}
-	c.fail(len(items), rediskit.FromConn(c.store.redis.Explain(ctx, time.Time{}, err, owners...)))
+// ReleaseAll implements [driver.BulkReleaser]. It sends the script of Release for each lease. Many
+// scripts share a round trip. Options.Timeout bounds each 1,000 leases.
+//
+// ReleaseAll does not use DELEX or DELIFEQ. A lease with a tombstone needs the script, and each lease
+// whose command is refused, because its slot has moved or the key has another type, needs it too. So
+// a call would take two round trips instead of one.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Add: addRelease, Load: func(l *driver.Lease, it *item) error {
+		it.Alone = true
+		return s.load(l, it)
+	}}
+	parse := func(_ []item, reply any) (left []any, err error) { return nil, parseReleased(reply) }
+	rediskit.ReleaseAll(ctx, p, rediskit.Releases[keys]{Timeout: s.timeout, Parse: parse, Release: s.Release}, batch, out)
+	return nil
 }
 
-// setOutcomes sets the outcomes of leases from the reply of a node.
-func (c *renewCall) setOutcomes(items []*leaseItem, reply any) {
-	lost, err := parseDenied(reply, len(items))
-	if err != nil {
-		c.fail(len(items), err)
-		return
-	}
-	for _, it := range items {
-		c.out[it.index] = renewal.Renewed
-	}
-	for _, index := range lost {
-		it := items[max(index, -index)-1]
-		c.out[it.index], c.why[it.index] = renewal.Lost, renewal.DeniedMissing
-		if index < 0 {
-			c.why[it.index] = renewal.DeniedTaken
-		}
-	}
-}
-
-// followMoved renews the leases that a node has redirected, one by one. Run follows redirections.
-func (c *renewCall) followMoved(ctx context.Context) {
-	for _, it := range c.moved {
-		args := make([]any, argCount(1))
-		fill(args, []*leaseItem{it})
-		reply, err := c.store.run(ctx, renewScript, it.owner, args...)
-		if err != nil {
-			c.fail(1, err)
-			continue
-		}
-		c.setOutcomes([]*leaseItem{it}, reply.Value)
-	}
+func addRelease(b *redisconn.Batch, items []item) {
+	args := releaseArgs(items[0].Lease, *items[0].State)
+	copy(b.Add(releaseScript, len(args)), args)
 }

@@ -1,8 +1,12 @@
+// This file is about the replies of scripts, and errors.
+
 package redlock
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
@@ -47,20 +51,7 @@ func parseLeft(item any) (time.Duration, error) {
 	return max(time.Duration(ms), 1) * time.Millisecond, nil
 }
 
-// parseDenied returns the indexes of the locks that are not held, from a reply for n locks.
-func parseDenied(reply any, n int) ([]int64, error) {
-	items, ok := reply.([]any)
-	if !ok || len(items) > n {
-		return nil, rediskit.UnexpectedReply(reply)
-	}
-	lost := make([]int64, len(items))
-	last := int64(0)
-	for i, item := range items {
-		index, ok := item.(int64)
-		if !ok || max(index, -index) <= last || max(index, -index) > int64(n) {
-			return nil, rediskit.UnexpectedReply(reply)
-		}
-		lost[i], last = index, max(index, -index)
-	}
-	return lost, nil
-}
+var errGivenUp = fmt.Errorf("the owner was given up by an earlier release: %w", driver.ErrNotAcquired)
+
+// failed returns an error that says which operation failed for which key.
+func failed(verb, key string, err error) error { return rediskit.Failed("redlock", verb, key, err) }

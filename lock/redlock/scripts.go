@@ -1,3 +1,5 @@
+// This file is about the Lua scripts, and the keys of a lock.
+
 package redlock
 
 import (

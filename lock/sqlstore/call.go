@@ -1,3 +1,5 @@
+// This file is about calls of the database: their end, and their repetition after some errors.
+
 package sqlstore
 
 import (
@@ -206,9 +208,15 @@ func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx con
 		return notSentError{context.Cause(ctx)}
 	}
 	err = f(ctx, c)
-	if err != nil && s.dialect.isReadOnly(err) {
+	switch {
+	case err == nil || isAnswer(err):
+	case s.dialect.isReadOnly(err):
 		// A fail-over has made a replica of the server. The pool must not use the connection again.
 		_ = c.Raw(func(any) error { return sqldriver.ErrBadConn })
+	case s.dialect.hasNoTable(err):
+		return fmt.Errorf("not all tables %s exist, CreateSchema creates them: %w", prefix(s.dialect, s.options)+"*", err)
+	case s.dialect.isForbidden(err):
+		return fmt.Errorf("the user needs SELECT, INSERT, UPDATE and DELETE on the tables %s: %w", prefix(s.dialect, s.options)+"*", err)
 	}
 	return err
 }

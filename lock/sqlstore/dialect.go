@@ -1,3 +1,5 @@
+// This file is about the interface of dialects, the differences between databases.
+
 package sqlstore
 
 import (
@@ -25,6 +27,8 @@ type dialect interface {
 	hasSynchronousCommit() bool // Options.SynchronousCommit
 	hasMessages() bool          // texts.notify is a statement
 	schema() string             // the name of the file with the tables
+	quote(name string) string   // a name that may be a word of the language
+	minConns() int              // connections that a pool needs
 
 	// expressions are what stands for the names in braces in the texts of statements. The
 	// names of the tables are added to them.
@@ -44,13 +48,20 @@ type dialect interface {
 	// decided is false if the key may have waiters or owners that were given up.
 	acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Request) (a answer, decided bool, err error)
 
-	// renew extends leases, of which no two are equal, and calls renewed with the index of
-	// each one that is held.
-	renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error
+	// renew extends leases, of which no two are equal, and returns what it has found of each. It
+	// skips rows that others have locked, unless there is one lease and wait is true.
+	renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, wait bool) ([]found, error)
 
 	// release releases leases whose keys have no waiters, and calls released with the index
-	// of each one.
+	// of each one. It may skip rows that others have locked.
 	release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error
+
+	// in returns a condition for a list of rows, each of which is a key, or a key and an owner, and
+	// its parameters.
+	in(rows [][][]byte) (condition string, args []any)
+
+	// update runs a statement that changes rows.
+	update(ctx context.Context, c *sql.Conn, text string, args ...any) error
 
 	// unguarded makes calls of Guard for a key wait until the transaction ends, and reports
 	// whether no other transaction guards the key. It does not wait for one that does; then the
@@ -80,6 +91,15 @@ type dialect interface {
 	// server of another connection may.
 	isReadOnly(err error) bool
 
+	// hasNoTable reports whether a statement has failed because a table is missing.
+	hasNoTable(err error) bool
+
+	// isForbidden reports whether a statement has failed because the user lacks a right.
+	isForbidden(err error) bool
+
+	// checkSchema returns an error if not all connections of a pool see the tables.
+	checkSchema(ctx context.Context, db *sql.DB, t *texts) error
+
 	// existsAlready reports whether a statement that creates something has failed because
 	// another process has created it at the same time.
 	existsAlready(err error) bool
@@ -103,6 +123,27 @@ type transaction interface {
 type renewItem struct {
 	key, owner []byte
 	token, ttl int64 // ttl in ms
+}
+
+// found is what a renewal has found of a lease.
+type found uint8
+
+const (
+	foundLocked  found = iota // its row is locked, and it was held before; so it may still be
+	foundRenewed              // held, and extended
+	foundTaken                // another owner holds the lock
+	foundMissing              // it has ended, and nobody holds the lock
+)
+
+// foundIn tells what a row says of a lease that was not renewed. The row has not waited for others.
+func foundIn(l renewItem, kind int64, owner []byte, token, expires, now int64) found {
+	switch {
+	case kind != 0 || len(owner) == 0 || string(owner) == keptOwner || expires < now:
+		return foundMissing
+	case string(owner) == string(l.owner) && token == l.token:
+		return foundLocked
+	}
+	return foundTaken
 }
 
 // releaseItem is one lease of a batch that is to be released, and kept for some ms.

@@ -43,7 +43,15 @@
 // transaction mode. It works on the primary only. With asynchronous replicas, a fail-over may lose
 // a grant and give a lock two holders, which fencing tokens tell apart; synchronous replicas and
 // [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
-// them after a crash. A role needs SELECT, INSERT, UPDATE and DELETE on the tables.
+// them after a crash.
+//
+// # Rights
+//
+// A user needs SELECT, INSERT, UPDATE and DELETE on the tables, in PostgreSQL also USAGE on their
+// schema, and no other right. Errors name the tables for which a right is missing. Let another user,
+// who may create tables, call [CreateSchema]:
+//
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON leasewheel_locks, leasewheel_places, leasewheel_tombstones TO app
 //
 // # Fail-over
 //
@@ -57,8 +65,8 @@
 // The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
 // rows. It works with any sql_mode, time zone and isolation of the sessions. Acquisitions fail if
 // autocommit is off in them. Its transactions are READ COMMITTED, so the binary log must not have the
-// format STATEMENT. The dialect has a fourth table, leasewheel_grants, for [Store.Guard]. A process that is paused within a transaction of the
-// store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
+// format STATEMENT. The dialect has a fourth table, leasewheel_grants, for [Store.Guard], with the
+// same rights. A process that is paused within a transaction of the store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
 // locked until it goes on or the server ends its session. By default that takes hours. Let the server
 // end it after some seconds: open the pool with the parameter idle_transaction_timeout=5 for MariaDB,
 //
@@ -73,7 +81,10 @@
 //
 // # SQLite
 //
-// The file must be on a local disk, and all its users on one machine. Open it with a busy_timeout
+// The file must be on a local disk, and all its users on one machine. Do not delete, rename or replace it while
+// a process has it open: that process goes on with the old file, and others grant the same locks in the
+// new one. A process that stands still within any transaction that writes keeps all others from
+// writing, so they lose their leases. Open it with a busy_timeout
 // and a write-ahead log; with the driver of modernc.org/sqlite:
 //
 //	file:locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)

@@ -1,3 +1,5 @@
+// This file is about Guard, which binds a lock to a transaction of the caller.
+
 package sqlstore
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Grant is what [Store.Guard] needs to know of a lock that is held. A *lock.Held is a Grant.
-type Grant interface {
+// Holder is the holder of a lock, as [Store.Guard] needs it: a *lock.Held.
+type Holder interface {
 	Key() string
 	Token() uint64 // identifies the grant: no two grants of a key have the same one
 	Err() error    // nil while the lock is held, as far as its client knows
@@ -66,6 +68,9 @@ type Grant interface {
 //   - Sweep leaves the row alone.
 //   - Locks of other keys are not affected.
 //
+// The connection of the transaction must not be the last one of the *sql.DB of the store, or renewals wait
+// for the end of the transaction, and the lease may be lost. The commit stays protected.
+//
 // So a lock may stay taken after its lease has ended, until the transaction ends too. Bound that
 // on the server, which may notice late that a client is gone: with transaction_timeout in
 // PostgreSQL 17, idle_in_transaction_session_timeout before, idle_transaction_timeout in MariaDB,
@@ -84,7 +89,7 @@ type Grant interface {
 // the lock in share mode of the row in the table leasewheel_grants, which only grants change; in
 // SQLite it has the write lock of the file. Do not lock these rows in any stronger mode yourself:
 // renewals would wait for it.
-func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Grant) error {
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	switch {
 	case ctx == nil:
 		return errors.New("sqlstore: guard: the context is nil")

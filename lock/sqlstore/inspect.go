@@ -1,3 +1,5 @@
+// This file is about Inspect, ForceRelease and SetMetadata.
+
 package sqlstore
 
 import (

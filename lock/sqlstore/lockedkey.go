@@ -1,3 +1,5 @@
+// This file is about the row of a key in a transaction that has locked it.
+
 package sqlstore
 
 import (
@@ -12,7 +14,8 @@ import (
 )
 
 // lockedKey is the row of a key within a transaction that has locked it. Every change of the
-// queue or the tombstones of a key is made in such a transaction, so all of them have an order.
+// queue or the tombstones of a key locks the row, so all of them have an order. The transactions of
+// Store.enter and Store.leave are single statements.
 //
 // A row is in one of these states. now is the clock of the database.
 //
@@ -175,9 +178,10 @@ func (k *lockedKey) look(ctx context.Context, owner string) (next *first, refuse
 	return next, tombstones > 0, nil
 }
 
-// grantTo gives the lock to the first live place, for the rest of it, and tells its owner.
+// grantTo gives the lock to the first live place, for the rest of it, and tells its owner. After a step
+// back of the clock the place of a dead waiter seems to last longer than any place does.
 func (k *lockedKey) grantTo(ctx context.Context, next *first) error {
-	k.grant(next.owner, next.expires, next.metadata)
+	k.grant(next.owner, min(next.expires, k.now+ms(place)), next.metadata)
 	if err := k.removePlaces(ctx, next); err != nil {
 		return err
 	}
@@ -186,17 +190,22 @@ func (k *lockedKey) grantTo(ctx context.Context, next *first) error {
 
 // removePlaces removes a place, and those before it, which have expired.
 func (k *lockedKey) removePlaces(ctx context.Context, next *first) error {
-	_, err := k.tx.ExecContext(ctx, k.store.texts.removePlaces, []byte(k.key), next.place)
+	_, err := k.tx.ExecContext(ctx, k.store.texts.removePlaces, []byte(k.key), next.place, next.place, []byte(next.owner))
 	return err
 }
 
 // tell makes the waiter of a place ask.
 func (k *lockedKey) tell(ctx context.Context, next *first) error {
 	k.wake = append(k.wake, next.owner)
-	if next.channel == "" || k.store.texts.notify == "" {
+	return k.store.notify(ctx, k.tx, next)
+}
+
+// notify sends the message that makes the waiter of a place ask, if it listens.
+func (s *Store) notify(ctx context.Context, c querier, next *first) error {
+	if next.channel == "" || s.texts.notify == "" {
 		return nil
 	}
-	_, err := k.tx.ExecContext(ctx, k.store.texts.notify, next.channel, messageFor(next.owner))
+	_, err := c.ExecContext(ctx, s.texts.notify, next.channel, messageFor(next.owner))
 	return err
 }
 
@@ -244,18 +253,71 @@ func (k *lockedKey) giveUp(ctx context.Context, owner string) error {
 	if _, err := k.tx.ExecContext(ctx, k.store.texts.setTombstone, []byte(k.key), []byte(owner), end); err != nil {
 		return err
 	}
-	k.refusedUntil, k.changed = max(k.refusedUntil, end), true
+	k.refusedUntil, k.changed = max(k.refusedUntil+1, end), true // never the same twice, see enter
 	_, err := k.tx.ExecContext(ctx, k.store.texts.removeTombstones, []byte(k.key), k.now)
 	return err
 }
 
 // ask decides a request in a transaction. With a place above 0, in ms, a request that is not
 // granted enters the queue, and is told of a grant on the channel.
+//
+// Many waiters may come at once, and the renewals of the holder wait for the row with them. So a waiter enters
+// without a transaction if it can. If it finds the lock taken when it has the row, it lets go of it.
 func (s *Store) ask(ctx context.Context, c *sql.Conn, r driver.Request, place int64, channel string) (a answer, err error) {
-	err = s.locked(ctx, c, r.Key, true, func(k *lockedKey) error {
-		a, err = k.decide(ctx, r, place, channel)
-		return err
-	})
+	enters := place > 0 && s.texts.enter != ""
+	for again := false; ; again = true {
+		if enters {
+			if a, err = s.enter(ctx, c, r, place, channel); err != nil || a.entered {
+				return a, err
+			}
+		}
+		err = s.locked(ctx, c, r.Key, true, func(k *lockedKey) error {
+			if enters && !again && k.isTaken() && k.owner != r.Owner {
+				return errTaken
+			}
+			a, err = k.decide(ctx, r, place, channel)
+			return err
+		})
+		if !errors.Is(err, errTaken) {
+			return a, err
+		}
+	}
+}
+
+var errTaken = errors.New("sqlstore: the lock is taken")
+
+// enter gives an owner a place of some ms at the end of the queue of a lock that another one has, or extends its
+// place. It does nothing if the lock is not taken or the owner may have been given up.
+//
+// Each statement is a transaction, so the row of the lock is not locked during a round trip. The one that makes
+// the place locks the row first and looks at its newest version. So a transaction that releases the lock comes
+// before it, and there is no place, or after it and sees the place. The row says already that the key
+// has places, for longer than this one lasts. It also says, by refused_until, that nobody was given up since the
+// first statement, which looks for a tombstone of the owner. The number of the place is above those of all
+// places that were made before the first statement.
+func (s *Store) enter(ctx context.Context, c *sql.Conn, r driver.Request, length int64, channel string) (a answer, err error) {
+	key, owner, t := []byte(r.Key), []byte(r.Owner), s.texts
+	var queuedLeft, number, refusedUntil int64
+	err = c.QueryRowContext(ctx, t.queue, key, key, owner, key, owner).Scan(&queuedLeft, &number, &refusedUntil)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return answer{}, nil
+	case err != nil:
+		return answer{}, err
+	case queuedLeft < 3*length:
+		if _, err := c.ExecContext(ctx, t.keepQueue, 4*length, key, 3*length); err != nil {
+			return answer{}, err
+		}
+	}
+	n, err := affected(c.ExecContext(ctx, t.enter, number, owner, length, metadataOf(r), channel, key, owner, 2*length, refusedUntil))
+	switch {
+	case err != nil && s.dialect.existsAlready(err): // another place has the number
+		return answer{}, nil
+	case err != nil || n == 0:
+		return answer{}, err
+	}
+	a.entered = true
+	err = c.QueryRowContext(ctx, t.entered, key, key, key, owner).Scan(&a.left, &a.ahead)
 	return a, err
 }
 

@@ -1,9 +1,12 @@
+// This file is about the dialect of MySQL and MariaDB.
+
 package sqlstore
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,6 +37,8 @@ func (mySQL) hasSchemas() bool           { return true }
 func (mySQL) hasSynchronousCommit() bool { return false }
 func (mySQL) hasMessages() bool          { return false }
 func (mySQL) schema() string             { return "mysql.sql" }
+func (mySQL) quote(name string) string   { return "`" + name + "`" }
+func (mySQL) minConns() int              { return 2 }
 func (mySQL) placeholder(int) string     { return "?" }
 
 // expressions uses the start of the statement. In a statement that waits for a row that is
@@ -43,8 +48,9 @@ func (mySQL) expressions(Options) map[string]string {
 	return map[string]string{
 		"us":       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		"now":      "({us} DIV 1000)",
-		"sync":     "1",
+		"sync":     "@@autocommit",
 		"bounded":  "@@autocommit",
+		"primary":  "FORCE INDEX (PRIMARY)",
 		"floor_of": "0",
 		"empty":    "X''",
 		"kept":     "X'00'",
@@ -60,6 +66,10 @@ func (mySQL) adapt(t *texts) {
 		VALUES (?, 0, {empty}, 0, {now}, NULL, 0, 0)`
 	t.setPlace, _, _ = strings.Cut(t.setPlace, "ON CONFLICT")
 	t.setPlace += `ON DUPLICATE KEY UPDATE expires = VALUES(expires), channel = VALUES(channel)`
+	t.enter, _, _ = strings.Cut(t.enter, "ON CONFLICT")
+	t.enter += `ON DUPLICATE KEY UPDATE expires = VALUES(expires), channel = VALUES(channel)`
+	t.leave = `DELETE p FROM {places} p JOIN (SELECT lock_key FROM {locks} WHERE ` + heldByAnother + ` AND {sync} LIMIT 1 {lock}) AS k
+		ON p.lock_key = k.lock_key WHERE p.owner = ?`
 	t.setTombstone = `INSERT INTO {tombstones} (lock_key, owner, expires) VALUES (?, ?, ?)
 		ON DUPLICATE KEY UPDATE expires = VALUES(expires)`
 
@@ -78,16 +88,27 @@ func (mySQL) adapt(t *texts) {
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires = ?
 			AND queued_until < {now} AND refused_until < {now}`
 	// Without FORCE INDEX a list of keys may be looked up by reading the whole table, which waits for
-	// rows of other keys.
-	t.renew = `UPDATE {locks} FORCE INDEX (PRIMARY) SET expires = GREATEST(expires, {now} + ?)
-		WHERE kind = 0 AND expires >= {now} AND lock_key IN (`
-	t.mysql.held = `SELECT lock_key, owner, token FROM {locks} FORCE INDEX (PRIMARY) WHERE kind = 0 AND expires >= {now} AND lock_key IN (`
+	// rows of other keys. Only a SELECT can skip locked rows. The LIMIT keeps it a table of its own, which
+	// the UPDATE may read.
+	t.renew = `UPDATE {locks} l JOIN (SELECT lock_key FROM {locks} FORCE INDEX (PRIMARY)
+			WHERE kind = 0 AND expires >= {now} AND {leases} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
+		) AS k ON l.lock_key = k.lock_key SET l.expires = GREATEST(l.expires, LAST_INSERT_ID({now} + ?))`
+	t.await = `UPDATE {locks} SET expires = GREATEST(expires, LAST_INSERT_ID({now} + ?))
+		WHERE lock_key = ? AND owner = ? AND token = ? AND kind = 0 AND expires >= {now}`
+	t.mysql.rows = `SELECT lock_key, kind, owner, token, expires, {now} FROM {locks} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
 	t.mysql.lockMany = `SELECT lock_key, owner, token FROM {locks} FORCE INDEX (PRIMARY)
 		WHERE kind = 0 AND expires >= {now} AND queued_until < {now} AND lock_key IN (`
 	t.mysql.end = `UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
 		WHERE lock_key IN (`
 	t.release = t.mysql.end + `?) AND owner = ? AND kind = 0 AND expires >= {now} AND queued_until < {now}`
 	t.mysql.read = `SELECT kind, owner, token, expires, queued_until, refused_until, {us} FROM {locks} WHERE lock_key = ?`
+
+	t.extendQueues = `UPDATE {locks} l JOIN (
+			SELECT lock_key FROM {locks} {primary} WHERE {list} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
+		) AS k ON l.lock_key = k.lock_key SET l.queued_until = GREATEST(l.queued_until, {now} + {ms})`
+	t.extendPlaces = `UPDATE {places} p JOIN (
+			SELECT lock_key, owner FROM {places} {primary} WHERE {list} ORDER BY lock_key, owner LIMIT 1000000 FOR UPDATE SKIP LOCKED
+		) AS k ON p.lock_key = k.lock_key AND p.owner = k.owner SET p.expires = {now} + {ms}`
 
 	t.lockGrant = `SELECT token FROM {grants} WHERE lock_key = ? FOR UPDATE SKIP LOCKED`
 	t.mysql.createGrant = `INSERT IGNORE INTO {grants} (lock_key, token) VALUES (?, 0)`
@@ -100,7 +121,7 @@ func (mySQL) adapt(t *texts) {
 type mysqlTexts struct {
 	read     string // key
 	isHeld   string // key, owner, token
-	held     string
+	rows     string
 	lockMany string
 	end      string // ms, ms
 
@@ -112,7 +133,7 @@ type mysqlTexts struct {
 }
 
 func (t *mysqlTexts) all() []*string {
-	return []*string{&t.read, &t.isHeld, &t.held, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
+	return []*string{&t.read, &t.isHeld, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
 // begin returns errNoAutocommit if a read of the same call has begun a transaction.
@@ -208,41 +229,83 @@ func (mySQL) guard(ctx context.Context, tx querier, t *texts, key []byte, token 
 
 // renew is one statement for each TTL. It is no transaction: a process that is paused between two
 // statements of one would keep the rows locked, and with them its locks, until the server ends
-// its session. The number of changed rows may be less than that of the leases because a row has
-// the new values already, so the rows are read then. A lease that was not found by the first
-// statement is not held later either.
-func (d mySQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error {
+// its session. The number of changed rows may be less than that of the leases because a row is locked, has
+// the new values already or is not held any more, so the rows are read then.
+func (d mySQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, wait bool) ([]found, error) {
+	all := make([]found, len(leases))
 	groups := make(map[int64][]int)
 	for i, l := range leases {
 		groups[l.ttl] = append(groups[l.ttl], i)
 	}
 	for ttl, group := range groups {
-		var keys, grants []any
-		for _, i := range group {
-			keys = append(keys, leases[i].key)
-			grants = append(grants, leases[i].key, leases[i].owner, leases[i].token)
-		}
-		where := marks(len(keys)) + " AND (lock_key, owner, token) IN (" + strings.Repeat("(?,?,?),", len(keys)-1) + "(?,?,?))"
-		args := slices.Concat(keys, grants)
-		n, err := affected(c.ExecContext(ctx, t.renew+where, slices.Concat([]any{ttl}, args)...))
-		if err != nil {
-			return err
-		}
-		if n < int64(len(group)) {
-			held, err := grantsOf(c.QueryContext(ctx, t.mysql.held+where, args...))
+		result, err := d.extend(ctx, c, t, leases, group, ttl, wait)
+		n, err := affected(result, err)
+		switch {
+		case err != nil:
+			return nil, err
+		case n < int64(len(group)):
+			end, err := result.LastInsertId() // of the renewed leases; 0 if there is none
 			if err != nil {
-				return err
+				return nil, err
 			}
-			group = slices.DeleteFunc(group, func(i int) bool {
-				l := leases[i]
-				return held[string(l.key)] != mysqlGrant{string(l.owner), l.token}
-			})
-		}
-		for _, i := range group {
-			renewed(i)
+			err = d.findEach(ctx, c, t, leases, group, end, all)
+			if err != nil {
+				return nil, err
+			}
+		default:
+			for _, i := range group {
+				all[i] = foundRenewed
+			}
 		}
 	}
-	return nil
+	return all, nil
+}
+
+// extend extends the leases of a group, which have one TTL in ms.
+func (mySQL) extend(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, group []int, ttl int64, wait bool) (sql.Result, error) {
+	if wait {
+		l := leases[group[0]]
+		return c.ExecContext(ctx, t.await, ttl, l.key, l.owner, l.token)
+	}
+	var keys, grants []any
+	for _, i := range group {
+		keys = append(keys, leases[i].key)
+		grants = append(grants, leases[i].key, leases[i].owner, leases[i].token)
+	}
+	const one = "(?,?,?),"
+	where := "lock_key IN (" + marks(len(keys)) + " AND (lock_key, owner, token) IN (" + strings.TrimSuffix(strings.Repeat(one, len(keys)), ",") + ")"
+	return c.ExecContext(ctx, strings.Replace(t.renew, "{leases}", where, 1), append(slices.Concat(keys, grants), ttl)...)
+}
+
+// findEach reads the rows of a group, without waiting for any, after extend. A lease that ends at the
+// instant until which that has extended leases, or later, was renewed.
+func (mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, group []int, end int64, all []found) error {
+	byKey := make(map[string][]int, len(group))
+	keys := make([]any, 0, len(group))
+	for _, i := range group {
+		all[i] = foundMissing
+		byKey[string(leases[i].key)] = append(byKey[string(leases[i].key)], i)
+		keys = append(keys, leases[i].key)
+	}
+	rows, err := c.QueryContext(ctx, t.mysql.rows+marks(len(keys)), keys...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var kind, token, expires, now int64
+		var key, owner []byte
+		if err := rows.Scan(&key, &kind, &owner, &token, &expires, &now); err != nil {
+			return err
+		}
+		for _, i := range byKey[string(key)] {
+			all[i] = foundIn(leases[i], kind, owner, token, expires, now)
+			if all[i] == foundLocked && end > 0 && expires >= end {
+				all[i] = foundRenewed
+			}
+		}
+	}
+	return rows.Err()
 }
 
 // release is one statement for one lease: each row that matches changes its owner, so the number of
@@ -266,7 +329,7 @@ func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []rele
 	for i, l := range leases {
 		keys[i] = l.key
 	}
-	held, err := grantsOf(tx.QueryContext(ctx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE", keys...))
+	held, err := grantsOf(tx.QueryContext(ctx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys...))
 	if err != nil {
 		return err
 	}
@@ -354,6 +417,29 @@ func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last
 	return int64(len(keys)), tx.commit(ctx)
 }
 
+// in also names the keys of pairs once more, by which the server finds the rows.
+func (mySQL) in(rows [][][]byte) (string, []any) {
+	var keys, pairs []any
+	for i, row := range rows {
+		if i == 0 || !slices.Equal(row[0], rows[i-1][0]) {
+			keys = append(keys, row[0])
+		}
+		if len(row) == 2 {
+			pairs = append(pairs, row[0], row[1])
+		}
+	}
+	condition := "lock_key IN (" + marks(len(keys))
+	if len(pairs) > 0 {
+		condition += " AND (lock_key, owner) IN (" + strings.TrimSuffix(strings.Repeat("(?,?),", len(pairs)/2), ",") + ")"
+	}
+	return condition, append(keys, pairs...)
+}
+
+func (mySQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
+	_, err := c.ExecContext(ctx, text, args...)
+	return err
+}
+
 // keysOf returns the keys that a query has found, each as a []byte.
 func keysOf(rows *sql.Rows, err error) (keys []any, _ error) {
 	if err != nil {
@@ -399,15 +485,43 @@ func (mySQL) isReadOnly(err error) bool {
 // existsAlready reports whether another process has created a table at the same time.
 func (mySQL) existsAlready(err error) bool { return errorNumber(err) == 1050 }
 
+// hasNoTable implements dialect: the table or its database.
+func (mySQL) hasNoTable(err error) bool {
+	n := errorNumber(err)
+	return n == 1146 || n == 1049
+}
+
+// isForbidden implements dialect: the database, the table or a column.
+func (mySQL) isForbidden(err error) bool {
+	n := errorNumber(err)
+	return n == 1044 || n == 1142 || n == 1143
+}
+
+func (mySQL) checkSchema(context.Context, *sql.DB, *texts) error { return nil }
+
 // errorNumber returns the number of an error of the server, 0 if there is none. The store does not
-// import the driver, so the number is taken from the text: "Error 1213 (40001): Deadlock found" of
-// one driver, "ERROR 1213 (40001): Deadlock found" of another.
+// import the driver, so the number is that of a field Number or Code, or is taken from the text:
+// "Error 1213 (40001): Deadlock found" of one driver, "#1213 error from MySQL server" of another.
 func errorNumber(err error) int {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		v := reflect.Indirect(reflect.ValueOf(e))
+		if v.Kind() != reflect.Struct {
+			continue
+		}
+		for _, name := range []string{"Number", "Code"} {
+			switch f := v.FieldByName(name); {
+			case f.IsValid() && f.CanUint():
+				return int(f.Uint())
+			case f.IsValid() && f.CanInt():
+				return int(f.Int())
+			}
+		}
+	}
 	if m := mysqlError.FindStringSubmatch(err.Error()); m != nil {
-		n, _ := strconv.Atoi(m[1])
+		n, _ := strconv.Atoi(m[1] + m[2])
 		return n
 	}
 	return 0
 }
 
-var mysqlError = regexp.MustCompile(`(?i)\berror (\d{4,5})\b`)
+var mysqlError = regexp.MustCompile(`(?i)\b(?:error|errno|code)[ :=#(]*(\d{4,5})\b|#(\d{4,5})\b`)

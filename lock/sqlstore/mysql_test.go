@@ -1,51 +1,37 @@
 package sqlstore
 
 import (
-	"crypto/rand"
-	"net/url"
-	"strings"
+	"errors"
+	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/leasewheel/leasewheel/internal/testsql"
-	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/stretchr/testify/assert"
 )
 
-var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
-
-// newMariaDB returns tables of their own on the shared server.
-func newMariaDB(t testing.TB, params ...string) *database {
-	t.Helper()
-	return newDatabase(t, "mysql", mariaDB.Get(t).DSN(params...), MySQL(), "t"+strings.ToLower(rand.Text()))
+// TestErrorNumbers reads the texts of several drivers and versions, and errors with a field.
+func TestErrorNumbers(t *testing.T) {
+	for text, want := range map[string]int{
+		"Error 1213 (40001): Deadlock found":                 1213,
+		"Error 1205: Lock wait timeout exceeded":             1205,
+		"ERROR 1290 (HY000): The server is running with":     1290,
+		"Received #1213 error from MySQL server: \"Deadlock": 1213,
+		"errno=1205 Lock wait timeout exceeded":              1205,
+		"invalid connection":                                 0,
+	} {
+		assert.Equal(t, want, errorNumber(errors.New(text)), text)
+	}
+	assert.Equal(t, 1213, errorNumber(fmt.Errorf("commit: %w", &numberedError{Number: 1213, Message: "1290"})))
+	assert.Equal(t, 1020, errorNumber(codedError{Code: 1020}))
 }
 
-// unusualSession are settings of the user's sessions that must not matter.
-var unusualSession = []string{
-	"interpolateParams=true", "clientFoundRows=true", "time_zone=" + url.QueryEscape("'+05:30'"),
-	"sql_mode=" + url.QueryEscape("'ANSI,NO_UNSIGNED_SUBTRACTION,NO_BACKSLASH_ESCAPES,TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH'"),
-	"tx_isolation=" + url.QueryEscape("'SERIALIZABLE'"), "innodb_snapshot_isolation=1",
+// numberedError has the fields of the errors of github.com/go-sql-driver/mysql.
+type numberedError struct {
+	Number  uint16
+	Message string
 }
 
-func TestContractOfMariaDB(t *testing.T) {
-	t.Run("optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t), Options{}) })
-	t.Run("pessimistic", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t), Options{Pessimistic: true}) })
-	t.Run("unusual session", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t, unusualSession...), Options{}) })
-}
+func (e *numberedError) Error() string { return e.Message }
 
-// TestAFailedQueryIsNoLoss sets the metadata that a lock has already. MariaDB counts no changed row,
-// so the store asks whether the lock is held, and that query fails.
-func TestAFailedQueryIsNoLoss(t *testing.T) {
-	s := newMariaDB(t).store(t, Options{})
-	l := acquire(t, s, request("k"))
-	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
-	works := s.texts.mysql.isHeld
-	s.texts.mysql.isHeld = s.expand("SELECT count(*) FROM {locks}_missing WHERE lock_key = ? AND owner = ? AND token = ?")
-	err := s.SetMetadata(t.Context(), l, "m")
-	require.ErrorContains(t, err, "_missing")
-	require.NotErrorIs(t, err, driver.ErrNotHeld)
-	s.texts.mysql.isHeld = works
-	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
-	require.NoError(t, s.Release(t.Context(), l))
-	require.ErrorIs(t, s.SetMetadata(t.Context(), l, "m"), driver.ErrNotHeld)
-}
+type codedError struct{ Code int }
+
+func (codedError) Error() string { return "coded" }

@@ -1,3 +1,5 @@
+// This file is about the options of a Store.
+
 package sqlstore
 
 import (
@@ -49,10 +51,11 @@ type Options struct {
 	// of a call may end it earlier. Renewals are bounded by their ctx alone. Default 5 s.
 	Timeout time.Duration
 
-	// PollInterval is how often the first waiter of a lock reads its row, to find out that it
-	// was handed over; the second one takes twice as long, and so on. A random 10 % less keeps
-	// waiters apart. The interval matters only for hand-overs between processes without a
-	// Listener. A poll is one read by primary key. Default 100 ms.
+	// PollInterval is how often a store reads the row of a lock whose first waiter it has, to find out
+	// that the lock was handed over. A store with one waiter before its own takes twice as long, and so
+	// on. A random 10 % less keeps processes apart. The interval matters only for hand-overs
+	// between processes without a Listener. One read by primary key serves all waiters of a store, for
+	// up to 1,000 keys. Default 100 ms.
 	PollInterval time.Duration
 
 	// Listener tells waiters at once that they were handed a lock by another process. Only

@@ -1,3 +1,5 @@
+// This file is about the dialect of PostgreSQL.
+
 package sqlstore
 
 import (
@@ -7,6 +9,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -25,6 +29,8 @@ func (postgreSQL) hasSchemas() bool           { return true }
 func (postgreSQL) hasSynchronousCommit() bool { return true }
 func (postgreSQL) hasMessages() bool          { return true }
 func (postgreSQL) schema() string             { return "postgresql.sql" }
+func (postgreSQL) quote(name string) string   { return `"` + name + `"` }
+func (postgreSQL) minConns() int              { return 2 }
 func (postgreSQL) placeholder(n int) string   { return "$" + strconv.Itoa(n) }
 
 // expressions uses clock_timestamp, because now() is the start of the transaction. In a statement that waits for a row
@@ -36,8 +42,13 @@ func (postgreSQL) expressions(o Options) map[string]string {
 		sync = "(SELECT set_config('synchronous_commit', '" + o.SynchronousCommit + "', true)) <> ''"
 	}
 	return map[string]string{
-		// A process that is paused within a transaction of the store must not keep the row locked.
-		"bounded":  "{sync} AND set_config('idle_in_transaction_session_timeout', '" + strconv.FormatInt(ms(o.Timeout), 10) + "', true) <> ''",
+		// A process that is paused within a transaction of the store must not keep the row locked. It must not
+		// cost the holder its lease either, so the time is a third of what the lease has left.
+		"bounded": "{sync} AND set_config('idle_in_transaction_session_timeout', CAST(CASE WHEN expires < {now} THEN {timeout} ELSE least({timeout}, greatest(" +
+			strconv.FormatInt(ms(minIdle), 10) + ", (expires - {now}) / 3)) END AS text), true) <> ''",
+		"primary":  "",
+		"timed":    "{sync} AND set_config('idle_in_transaction_session_timeout', '{timeout}', true) <> ''",
+		"timeout":  strconv.FormatInt(ms(o.Timeout), 10),
 		"now":      "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)",
 		"us":       "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
 		"sync":     sync,
@@ -50,6 +61,9 @@ func (postgreSQL) expressions(o Options) map[string]string {
 		"lock":     "FOR NO KEY UPDATE",
 	}
 }
+
+// minIdle is a time for which a healthy process may be idle within a transaction.
+const minIdle = time.Second
 
 func (postgreSQL) adapt(t *texts) {
 	// A transaction that guards the row has it FOR KEY SHARE, which only FOR UPDATE respects. The
@@ -82,29 +96,47 @@ func (postgreSQL) adapt(t *texts) {
 		)
 		SELECT token, 0 FROM granted UNION ALL SELECT 0, rest FROM seen`
 
-	// All batches lock their rows in the order of the keys, so no two of them wait for each
-	// other. The rows of other owners are not locked.
+	// A batch waits for no row: the transaction of one that stands still would take all leases of the
+	// batch with it. A batch locks no row of another owner. The second SELECT reads the rows as they
+	// were when the statement began, and says why a lease was not renewed: see found.
 	t.renew = `WITH asked AS (
 			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[], $4::text::bigint[])
 				WITH ORDINALITY AS a (lock_key, owner, token, ttl, n)
 		), locked AS MATERIALIZED (
 			SELECT l.lock_key, a.ttl, a.n FROM asked a JOIN {locks} l
 				ON l.lock_key = a.lock_key AND l.owner = a.owner AND l.token = a.token AND l.kind = 0
-			ORDER BY l.lock_key FOR NO KEY UPDATE OF l
+			ORDER BY l.lock_key FOR NO KEY UPDATE OF l SKIP LOCKED
+		), renewed AS (
+			UPDATE {locks} l SET expires = greatest(l.expires, {now} + k.ttl) FROM locked k
+			WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND {sync} RETURNING k.n
 		)
-		UPDATE {locks} l SET expires = greatest(l.expires, {now} + k.ttl) FROM locked k
-		WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND {sync} RETURNING k.n`
+		SELECT n, 1 FROM renewed UNION ALL
+		SELECT a.n, CASE
+			WHEN l.kind <> 0 OR l.owner = {empty} OR l.owner = {kept} OR l.expires < {now} THEN 3
+			WHEN l.owner = a.owner AND l.token = a.token THEN 0
+			WHEN l.owner IS NULL THEN 3
+			ELSE 2 END
+		FROM asked a LEFT JOIN {locks} l ON l.lock_key = a.lock_key WHERE a.n NOT IN (SELECT n FROM renewed)`
+	t.await = strings.Replace(t.renew, " SKIP LOCKED", "", 1)
 	t.release = `WITH asked AS (
 			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[])
 				WITH ORDINALITY AS a (lock_key, owner, keep, n)
 		), locked AS MATERIALIZED (
 			SELECT l.lock_key, a.keep, a.n FROM asked a JOIN {locks} l
 				ON l.lock_key = a.lock_key AND l.owner = a.owner AND l.kind = 0
-			ORDER BY l.lock_key FOR NO KEY UPDATE OF l
+			ORDER BY l.lock_key FOR NO KEY UPDATE OF l SKIP LOCKED
 		)
 		UPDATE {locks} l SET owner = CASE WHEN k.keep > 0 THEN {kept} ELSE {empty} END,
 			expires = {now} + k.keep, metadata = NULL FROM locked k
 		WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND l.queued_until < {now} AND {sync} RETURNING k.n`
+	t.extendQueues = `UPDATE {locks} l SET queued_until = greatest(l.queued_until, {now} + CAST({ms} AS bigint)) FROM (
+			SELECT lock_key FROM {locks} WHERE {list} ORDER BY lock_key FOR NO KEY UPDATE SKIP LOCKED
+		) k WHERE l.lock_key = k.lock_key`
+	t.extendPlaces = `UPDATE {places} p SET expires = {now} + CAST({ms} AS bigint) FROM (
+			SELECT lock_key, owner FROM {places} WHERE {list} ORDER BY lock_key, owner FOR NO KEY UPDATE SKIP LOCKED
+		) k WHERE p.lock_key = k.lock_key AND p.owner = k.owner`
+	t.leave = `DELETE FROM {places} p USING (SELECT lock_key FROM {locks} WHERE ` + heldByAnother + ` AND {sync} LIMIT 1 {lock}) AS k
+		WHERE p.lock_key = k.lock_key AND p.owner = ?`
 	t.notify = `SELECT pg_notify(CAST(? AS text), CAST(? AS text))`
 }
 
@@ -162,7 +194,7 @@ func (postgreSQL) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.R
 	return answer{left: max(left, 1)}, true, nil
 }
 
-func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error {
+func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, wait bool) ([]found, error) {
 	var keys, owners, tokens, ttls arrayText
 	for _, l := range leases {
 		keys.addBytes(l.key)
@@ -170,7 +202,25 @@ func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []ren
 		tokens.addInt(l.token)
 		ttls.addInt(l.ttl)
 	}
-	return ordinals(ctx, c, renewed, t.renew, keys.end(), owners.end(), tokens.end(), ttls.end())
+	text := t.renew
+	if wait {
+		text = t.await
+	}
+	all := make([]found, len(leases))
+	rows, err := c.QueryContext(ctx, text, keys.end(), owners.end(), tokens.end(), ttls.end())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var n int
+		var f found
+		if err := rows.Scan(&n, &f); err != nil {
+			return nil, err
+		}
+		all[n-1] = f
+	}
+	return all, rows.Err()
 }
 
 func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
@@ -180,12 +230,7 @@ func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []r
 		owners.addBytes(l.owner)
 		keeps.addInt(l.keep)
 	}
-	return ordinals(ctx, c, released, t.release, keys.end(), owners.end(), keeps.end())
-}
-
-// ordinals runs a statement that returns numbers from 1, and calls each with each of them less 1.
-func ordinals(ctx context.Context, c *sql.Conn, each func(i int), text string, args ...any) error {
-	rows, err := c.QueryContext(ctx, text, args...)
+	rows, err := c.QueryContext(ctx, t.release, keys.end(), owners.end(), keeps.end())
 	if err != nil {
 		return err
 	}
@@ -195,16 +240,42 @@ func ordinals(ctx context.Context, c *sql.Conn, each func(i int), text string, a
 		if err := rows.Scan(&n); err != nil {
 			return err
 		}
-		each(n - 1)
+		released(n - 1)
 	}
 	return rows.Err()
 }
 
-// wantsRetry implements dialect: serialization failures and deadlocks.
-func (postgreSQL) wantsRetry(err error) bool { return hasState(err, "40001", "40P01") }
+func (postgreSQL) in(rows [][][]byte) (string, []any) {
+	columns := make([]arrayText, len(rows[0]))
+	for _, row := range rows {
+		for i, value := range row {
+			columns[i].addBytes(value)
+		}
+	}
+	if len(columns) == 1 {
+		return "lock_key = ANY($1::text::bytea[])", []any{columns[0].end()}
+	}
+	return "(lock_key, owner) IN (SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[]))", []any{columns[0].end(), columns[1].end()}
+}
+
+func (postgreSQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
+	_, err := c.ExecContext(ctx, text, args...)
+	return err
+}
+
+// wantsRetry implements dialect: serialization failures, deadlocks, and transactions that were idle for too
+// long.
+func (postgreSQL) wantsRetry(err error) bool { return hasState(err, "40001", "40P01", "25P03") }
 
 // isReadOnly implements dialect: a server in recovery, or a session that is read-only by default.
 func (postgreSQL) isReadOnly(err error) bool { return hasState(err, "25006") }
+
+// hasNoTable implements dialect: the table or its schema.
+func (postgreSQL) hasNoTable(err error) bool { return hasState(err, "42P01", "3F000") }
+
+func (postgreSQL) isForbidden(err error) bool { return hasState(err, "42501") }
+
+func (postgreSQL) checkSchema(context.Context, *sql.DB, *texts) error { return nil }
 
 // existsAlready implements dialect: the table, or its type, or its name in the catalog.
 func (postgreSQL) existsAlready(err error) bool { return hasState(err, "42P07", "42710", "23505") }

@@ -1,3 +1,5 @@
+// This file is about Release.
+
 package sqlstore
 
 import (
@@ -17,6 +19,14 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+		if l.Token == 0 && !l.Unanswered && s.texts.leave != "" { // of a waiter
+			switch left, err := s.leave(ctx, c, l); {
+			case err != nil:
+				return struct{}{}, err
+			case left:
+				return struct{}{}, driver.ErrNotHeld
+			}
+		}
 		if !s.options.Pessimistic && !l.Unanswered {
 			released := false
 			err := s.dialect.release(ctx, c, s.texts, []releaseItem{itemOf(l)}, func(int) { released = true })
@@ -45,6 +55,37 @@ func checkRelease(l driver.Lease) error {
 
 func itemOf(l driver.Lease) releaseItem {
 	return releaseItem{[]byte(l.Key), []byte(l.Owner), ms(l.Keep())}
+}
+
+// leave removes the place of an owner in the queue of a lock that another one has, and reports whether it has.
+// Like enter, it keeps the row of the lock locked for one statement only. A release before that statement may
+// have granted the lock to the owner, and a later one does not see the place.
+func (s *Store) leave(ctx context.Context, c *sql.Conn, l driver.Lease) (left bool, err error) {
+	key, owner, t := []byte(l.Key), []byte(l.Owner), s.texts
+	var number int64
+	err = c.QueryRowContext(ctx, t.placeOf, key, owner).Scan(&number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	n, err := affected(c.ExecContext(ctx, t.leave, key, owner, owner))
+	if err != nil || n == 0 {
+		return false, err
+	}
+	var next first
+	var nextOwner []byte
+	err = c.QueryRowContext(ctx, t.first, key).Scan(&next.place, &nextOwner, &next.channel)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && next.place < number {
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	next.owner = string(nextOwner)
+	s.wakeUp([]string{next.owner})
+	return true, s.notify(ctx, c, &next)
 }
 
 // releaseLocked releases a lease in a transaction. It returns driver.ErrNotHeld if the owner did

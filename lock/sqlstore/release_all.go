@@ -1,8 +1,11 @@
+// This file is about ReleaseAll.
+
 package sqlstore
 
 import (
 	"context"
 	"database/sql"
+	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -10,7 +13,7 @@ import (
 var _ driver.BulkReleaser = (*Store)(nil)
 
 // ReleaseAll implements [driver.BulkReleaser]. One statement, or one transaction in SQLite,
-// releases the locks without waiters; the others are released one by one.
+// releases the locks without waiters whose rows nobody has locked; each other lock is released by a call of its own.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	done := make([]bool, len(batch))
 	var items []releaseItem
@@ -36,10 +39,17 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 			}
 		}
 	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, awaitedRows)
 	for i, l := range batch {
 		if !done[i] {
-			out[i] = s.Release(ctx, l)
+			slots <- struct{}{}
+			wg.Go(func() {
+				out[i] = s.Release(ctx, l)
+				<-slots
+			})
 		}
 	}
+	wg.Wait()
 	return nil
 }

@@ -1,3 +1,5 @@
+// This file is about Renew, and leases whose rows are locked.
+
 package sqlstore
 
 import (
@@ -5,47 +7,162 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ renewal.Explainer[driver.Lease] = (*Store)(nil)
-
-// Renew implements renewal.Renewer. In PostgreSQL a batch is one statement, which locks the rows
-// in the order of their keys, so that two batches cannot block each other for ever.
+// Renew implements renewal.Renewer. In PostgreSQL a batch is one statement. It locks the rows
+// in the order of their keys, skips locked rows, and finds the reason of each loss.
+//
+// A row that another transaction has locked costs the other leases of the batch nothing: its lease is
+// renewed by a call of its own, for up to half of the time that ctx leaves if there are others.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	return s.RenewExplained(ctx, batch, out, nil)
-}
-
-// RenewExplained implements renewal.Explainer. Each lease that is not held costs one read more.
-func (s *Store) RenewExplained(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) error {
 	if err := cause(ctx); err != nil {
 		return err
 	}
 	leases, index := unique(batch)
-	if len(leases) == 0 {
-		for i := range batch {
+	all, err := s.renew(ctx, leases, false)
+	if err == nil {
+		err = s.renewLocked(ctx, leases, all)
+	}
+	if err != nil {
+		err = fmt.Errorf("sqlstore: renew %d leases: %w", len(batch), err)
+	}
+	if all == nil {
+		return err
+	}
+	for i, n := range index {
+		if n < 0 {
 			out[i] = renewal.Lost
+			continue
 		}
+		out[i] = outcomes[all[n]]
+	}
+	return err
+}
+
+var outcomes = [...]renewal.Outcome{foundLocked: renewal.Unknown, foundRenewed: renewal.Renewed, foundTaken: renewal.LostTaken, foundMissing: renewal.LostMissing}
+
+func (s *Store) renew(ctx context.Context, leases []renewItem, wait bool) ([]found, error) {
+	if len(leases) == 0 {
+		return []found{}, nil
+	}
+	return callWithin(ctx, s, func(ctx context.Context, c *sql.Conn) ([]found, error) {
+		return s.dialect.renew(ctx, c, s.texts, leases, wait)
+	})
+}
+
+const (
+	awaitedRows = 4                      // locked rows for which a batch waits at one time, each on a connection
+	lockedPause = 100 * time.Millisecond // the longest time between two tries to renew more of them
+	hurry       = 200 * time.Millisecond // the time for locked rows if the holder of another lease must be told of its loss
+)
+
+// renewLocked renews the leases whose rows were locked, and returns an error if some rows stay so. A call that
+// waits in the queue for a row gets it even if others lock it all the time. For many rows that would
+// take too many connections, so they are tried together from time to time.
+func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found) error {
+	locked := indexesOf(all, foundLocked)
+	if len(locked) == 0 {
 		return nil
 	}
-	renewed, err := callWithin(ctx, s, func(ctx context.Context, c *sql.Conn) ([]bool, error) {
-		renewed := make([]bool, len(leases))
-		err := s.dialect.renew(ctx, c, s.texts, leases, func(i int) { renewed[i] = true })
-		return renewed, err
-	})
-	if err != nil {
-		return fmt.Errorf("sqlstore: renew %d leases: %w", len(batch), err)
+	left := s.options.Timeout
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
 	}
-	for i := range batch {
-		out[i] = renewal.Lost
-		if n := index[i]; n >= 0 && renewed[n] {
-			out[i] = renewal.Renewed
+	if len(locked) < len(all) { // the others are to be told
+		left /= 2
+	}
+	left -= left / 20 // the error must be about the row, not the end of ctx
+	if slices.Contains(all, foundTaken) || slices.Contains(all, foundMissing) {
+		left = min(left, hurry)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, left, rowLockedError{})
+	defer cancel()
+	most := awaitedRows
+	if n := s.db.Stats().MaxOpenConnections; n > 0 {
+		most = min(most, max(n/4, 1)) // the rest is for other calls
+	}
+	var err error
+	for pause := time.Millisecond; len(locked) > most && err == nil; pause = min(2*pause, lockedPause) {
+		if err = sleep(ctx, pause); err == nil {
+			err = s.renewSome(ctx, leases, all, locked, false)
+		}
+		locked = indexesOf(all, foundLocked)
+	}
+	if err == nil {
+		err = s.awaitEach(ctx, leases, all, locked)
+	}
+	if locked = indexesOf(all, foundLocked); len(locked) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", quote(string(leases[locked[0]].key)), err)
+}
+
+// rowLockedError is the cause of a renewal that has waited for a row in vain.
+type rowLockedError struct{}
+
+func (rowLockedError) Error() string { return "another transaction keeps the row of the key locked" }
+
+func (rowLockedError) Is(target error) bool { return target == driver.ErrUnavailable }
+
+// awaitEach renews leases on connections of their own, and returns an error if one row stays locked.
+func (s *Store) awaitEach(ctx context.Context, leases []renewItem, all []found, locked []int) error {
+	errs := make([]error, len(locked))
+	var wg sync.WaitGroup
+	for n, i := range locked {
+		wg.Go(func() {
+			// What a statement has read before it has waited may be out of date, so the next one does not wait.
+			for wait := true; all[i] == foundLocked && errs[n] == nil; wait = !wait {
+				errs[n] = s.renewSome(ctx, leases, all, []int{i}, wait)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
 		}
 	}
-	s.explain(ctx, batch, out, why)
 	return nil
+}
+
+// renewSome renews some of the leases again.
+func (s *Store) renewSome(ctx context.Context, leases []renewItem, all []found, some []int, wait bool) error {
+	items := make([]renewItem, len(some))
+	for n, i := range some {
+		items[n] = leases[i]
+	}
+	again, err := s.renew(ctx, items, wait)
+	for n, f := range again {
+		all[some[n]] = f
+	}
+	return err
+}
+
+func indexesOf(all []found, f found) (indexes []int) {
+	for i := range all {
+		if all[i] == f {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// sleep returns after some time, or with the cause of ctx when that ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // unique returns the leases of a batch that the database may hold, each once and with its
@@ -73,39 +190,4 @@ func unique(batch []driver.Lease) (leases []renewItem, index []int) {
 		index[i] = n
 	}
 	return leases, index
-}
-
-// explain says of the lost leases why they are lost, if the caller wants to know and the
-// database answers.
-func (s *Store) explain(ctx context.Context, batch []driver.Lease, out []renewal.Outcome, why []renewal.Denial) {
-	var keys [][]byte
-	var index []int
-	for i := range min(len(why), len(out)) {
-		if out[i] == renewal.Lost {
-			keys, index = append(keys, []byte(batch[i].Key)), append(index, i)
-		}
-	}
-	if len(keys) == 0 {
-		return
-	}
-	taken, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) ([]bool, error) {
-		taken := make([]bool, len(keys))
-		for n, key := range keys {
-			var count int
-			if err := c.QueryRowContext(ctx, s.texts.explain, key).Scan(&count); err != nil {
-				return nil, err
-			}
-			taken[n] = count > 0
-		}
-		return taken, nil
-	})
-	if err != nil {
-		return
-	}
-	for n, i := range index {
-		why[i] = renewal.DeniedMissing
-		if taken[n] {
-			why[i] = renewal.DeniedTaken
-		}
-	}
 }

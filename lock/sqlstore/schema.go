@@ -1,3 +1,5 @@
+// This file is about the statements that create the tables.
+
 package sqlstore
 
 import (
@@ -28,7 +30,7 @@ func Schema(d Dialect, options *Options) ([]string, error) {
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
 	var statements []string
-	for part := range strings.SplitSeq(strings.ReplaceAll(string(text), defaultTable+"_", o.Table+"_"), "\n\n") {
+	for part := range strings.SplitSeq(strings.ReplaceAll(string(text), defaultTable+"_", prefix(d.dialect, o)), "\n\n") {
 		if part = strings.TrimSpace(part); strings.HasSuffix(part, ";") { // otherwise it is a comment
 			statements = append(statements, strings.TrimSuffix(part, ";"))
 		}
@@ -36,10 +38,22 @@ func Schema(d Dialect, options *Options) ([]string, error) {
 	return statements, nil
 }
 
+// prefix returns what the names of all tables begin with. The name of a schema may be a word of the language.
+func prefix(d dialect, o Options) string {
+	if schema, name, ok := strings.Cut(o.Table, "."); ok {
+		return d.quote(schema) + "." + name + "_"
+	}
+	return o.Table + "_"
+}
+
 // CreateSchema creates the tables that do not exist yet. It leaves existing ones as they are, so
 // a program may call it at each start, if its user may create tables.
 func CreateSchema(ctx context.Context, db *sql.DB, d Dialect, options *Options) error {
 	statements, err := Schema(d, options)
+	if err != nil {
+		return err
+	}
+	o, err := options.checked(d.dialect)
 	if err != nil {
 		return err
 	}
@@ -51,5 +65,5 @@ func CreateSchema(ctx context.Context, db *sql.DB, d Dialect, options *Options) 
 			return fmt.Errorf("sqlstore: create the tables: %w", err)
 		}
 	}
-	return nil
+	return d.checkSchema(ctx, db, newTexts(d.dialect, o))
 }

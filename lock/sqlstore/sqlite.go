@@ -1,3 +1,5 @@
+// This file is about the dialect of SQLite.
+
 package sqlstore
 
 import (
@@ -5,6 +7,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -24,6 +27,8 @@ func (sqlite) hasSchemas() bool           { return false }
 func (sqlite) hasSynchronousCommit() bool { return false }
 func (sqlite) hasMessages() bool          { return false }
 func (sqlite) schema() string             { return "sqlite.sql" }
+func (sqlite) quote(name string) string   { return name }
+func (sqlite) minConns() int              { return 1 }
 func (sqlite) placeholder(int) string     { return "?" }
 
 func (sqlite) expressions(Options) map[string]string {
@@ -32,6 +37,8 @@ func (sqlite) expressions(Options) map[string]string {
 		"us":       "1000 * {now}",
 		"sync":     "1",
 		"bounded":  "1",
+		"primary":  "",
+		"timed":    "1",
 		"floor_of": "(SELECT token FROM {floor})",
 		"empty":    "x''",
 		"kept":     "x'00'",
@@ -43,6 +50,7 @@ func (sqlite) expressions(Options) map[string]string {
 }
 
 func (sqlite) adapt(t *texts) {
+	t.queue, t.keepQueue, t.enter, t.entered, t.placeOf, t.leave, t.first = "", "", "", "", "", "", ""
 	t.acquire = `INSERT INTO {locks} AS l (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
 		VALUES (?1, 0, ?2, max({us}, 1 + {floor_of}), {now} + ?3, ?4, 0, 0)
 		ON CONFLICT (lock_key) DO UPDATE SET
@@ -57,8 +65,32 @@ func (sqlite) adapt(t *texts) {
 		AND owner <> {empty} AND owner <> {kept} AND expires >= {now}`
 	t.renew = `UPDATE {locks} SET expires = max(expires, {now} + ?)
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
+	t.extendQueues = `WITH listed AS (SELECT lock_key FROM {locks} WHERE {list})
+		UPDATE {locks} SET queued_until = max(queued_until, {now} + {ms}) WHERE lock_key IN listed`
+	t.extendPlaces = `WITH listed AS (SELECT lock_key, owner FROM {places} WHERE {list})
+		UPDATE {places} SET expires = {now} + {ms} WHERE (lock_key, owner) IN listed`
 	t.release = `UPDATE {locks} SET owner = CASE WHEN ?1 > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?1, metadata = NULL
 		WHERE lock_key = ?2 AND kind = 0 AND owner = ?3 AND expires >= {now} AND queued_until < {now}`
+}
+
+func (sqlite) in(rows [][][]byte) (string, []any) {
+	var args []any
+	for _, row := range rows {
+		for _, value := range row {
+			args = append(args, value)
+		}
+	}
+	if len(rows[0]) == 1 {
+		return "lock_key IN (" + marks(len(rows)), args
+	}
+	return "(lock_key, owner) IN (VALUES " + strings.TrimSuffix(strings.Repeat("(?,?),", len(rows)), ",") + ")", args
+}
+
+func (d sqlite) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
+	return d.write(ctx, func() error {
+		_, err := c.ExecContext(ctx, text, args...)
+		return err
+	})
 }
 
 // write runs f while no other store of the dialect writes.
@@ -162,21 +194,50 @@ func (d sqlite) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Req
 	return a, a.granted, err
 }
 
-func (d sqlite) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, renewed func(i int)) error {
-	return d.each(ctx, c, t.renew, len(leases), func(i int) []any {
+// renew is one transaction. No other writes meanwhile, so no row is locked, and what a read after the
+// UPDATE finds is why that has found nothing.
+func (d sqlite) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, _ bool) ([]found, error) {
+	all := make([]found, len(leases))
+	err := d.each(ctx, c, t.renew, len(leases), func(i int) []any {
 		return []any{leases[i].ttl, leases[i].key, leases[i].owner, leases[i].token}
-	}, renewed)
+	}, func(i int, changed bool) (err error) {
+		if all[i] = foundRenewed; changed {
+			return nil
+		}
+		var kind, token, expires, now int64
+		var owner []byte
+		err = c.QueryRowContext(ctx, t.read, leases[i].key).Scan(&kind, &owner, &token, &expires, &now)
+		all[i] = foundIn(leases[i], kind, owner, token, expires, now)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return all, err
 }
 
 func (d sqlite) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
-	return d.each(ctx, c, t.release, len(leases), func(i int) []any {
+	var done []int
+	err := d.each(ctx, c, t.release, len(leases), func(i int) []any {
 		return []any{leases[i].keep, leases[i].key, leases[i].owner}
-	}, released)
+	}, func(i int, changed bool) error {
+		if changed {
+			done = append(done, i)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range done {
+		released(i)
+	}
+	return nil
 }
 
-// each runs a statement n times in one transaction, and calls changed for each run that has
+// each runs a statement n times in one transaction, and calls after after each time with whether it has
 // changed a row.
-func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args func(i int) []any, changed func(i int)) error {
+func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args func(i int) []any, after func(i int, changed bool) error) error {
 	tx, err := d.begin(ctx, c)
 	if err != nil {
 		return err
@@ -187,27 +248,16 @@ func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args 
 		return err
 	}
 	defer func() { _ = statement.Close() }()
-	var found []int
 	for i := range n {
-		result, err := statement.ExecContext(ctx, args(i)...)
+		rows, err := affected(statement.ExecContext(ctx, args(i)...))
+		if err == nil {
+			err = after(i, rows > 0)
+		}
 		if err != nil {
 			return err
 		}
-		rows, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		if rows > 0 {
-			found = append(found, i)
-		}
 	}
-	if err := tx.commit(ctx); err != nil {
-		return err
-	}
-	for _, i := range found {
-		changed(i)
-	}
-	return nil
+	return tx.commit(ctx)
 }
 
 // wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection.
@@ -225,6 +275,38 @@ func hasSQLiteCode(err error, code int, text string) bool {
 		return coded.Code()&0xff == code
 	}
 	return strings.Contains(err.Error(), text)
+}
+
+// hasNoTable implements dialect. The result code is that of any error in a statement.
+func (sqlite) hasNoTable(err error) bool { return strings.Contains(err.Error(), "no such table") }
+
+// isForbidden implements dialect. SQLite has no users.
+func (sqlite) isForbidden(error) bool { return false }
+
+// checkSchema looks for the tables on two connections at a time. Each connection to ":memory:" has a
+// database of its own, which would grant each lock once more.
+func (d sqlite) checkSchema(ctx context.Context, db *sql.DB, t *texts) error {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil
+	}
+	for range 2 {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return fmt.Errorf("sqlstore: look for the tables: %w", err)
+		}
+		defer func() { _ = c.Close() }()
+		rows, err := c.QueryContext(ctx, t.read, []byte{})
+		if err == nil {
+			err = rows.Close()
+		}
+		switch {
+		case err != nil && d.hasNoTable(err):
+			return errors.New("sqlstore: each connection has a database in memory of its own; use a file, or limit the *sql.DB to one connection with SetMaxOpenConns")
+		case err != nil:
+			return fmt.Errorf("sqlstore: look for the tables: %w", err)
+		}
+	}
+	return nil
 }
 
 // existsAlready implements dialect. Statements that create something run one after another.

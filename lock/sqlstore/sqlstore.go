@@ -1,3 +1,5 @@
+// This file is about the Store: Acquire, Close and the checks of requests.
+
 package sqlstore
 
 import (
@@ -5,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -13,7 +14,7 @@ import (
 
 // Store keeps locks in tables of a SQL database. It implements [driver.Store],
 // [driver.Waiter], [driver.BulkReleaser], [driver.Keeper], [driver.Inspector], [driver.Lister],
-// [driver.MetadataSetter], [driver.Exporter] and renewal.Explainer, in mode Exclusive. For the
+// [driver.MetadataSetter] and [driver.Exporter], in mode Exclusive. For the
 // other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
 type Store struct {
 	db      *sql.DB
@@ -22,8 +23,7 @@ type Store struct {
 	options Options
 	calls   calls
 
-	mu      sync.Mutex               // guards waiters
-	waiters map[string]chan struct{} // the calls of Wait, by owner; a message makes one ask
+	poller poller
 }
 
 var (
@@ -36,8 +36,9 @@ var (
 // store does not close db. A nil options means the defaults.
 //
 // A store uses as many connections of db as it has calls under way. A db.SetMaxOpenConns below
-// that makes calls wait for one another, renewals too. SQLite needs more than one connection,
-// and the pragmas that the package documentation names.
+// that makes calls wait for one another and for transactions of the program, renewals too; New
+// refuses one connection. SQLite should have more than one, too, except in memory, and the pragmas that the
+// package documentation names.
 func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("sqlstore: the *sql.DB is nil")
@@ -49,7 +50,11 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, dialect: d.dialect, texts: newTexts(d.dialect, o), options: o, waiters: make(map[string]chan struct{})}
+	if n := db.Stats().MaxOpenConnections; n > 0 && n < d.minConns() {
+		return nil, fmt.Errorf("sqlstore: the *sql.DB has %d connection (SetMaxOpenConns), want %d or more: a transaction of the program would keep renewals waiting", n, d.minConns())
+	}
+	s := &Store{db: db, dialect: d.dialect, texts: newTexts(d.dialect, o), options: o}
+	s.poller.init()
 	s.calls.init()
 	return s, nil
 }
@@ -113,7 +118,11 @@ func (s *Store) Close() error {
 }
 
 // Shutdown is Close with a context, which bounds how long it waits.
-func (s *Store) Shutdown(ctx context.Context) error { return s.calls.close(ctx) }
+func (s *Store) Shutdown(ctx context.Context) error {
+	err := s.calls.close(ctx)
+	s.poller.stop()
+	return err
+}
 
 // checkRequest returns an error for a request that no store can grant.
 func checkRequest(r driver.Request) error {

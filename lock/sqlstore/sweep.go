@@ -1,3 +1,5 @@
+// This file is about Sweep, which deletes old rows.
+
 package sqlstore
 
 import (

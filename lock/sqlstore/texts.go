@@ -1,3 +1,5 @@
+// This file is about the statements of a store.
+
 package sqlstore
 
 import "strings"
@@ -6,11 +8,13 @@ import "strings"
 // the comments name them. Names in braces stand for tables and for expressions of the dialect:
 //
 //	{now}      the clock of the database, in ms; {us} in µs
-//	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction
+//	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction; in MySQL autocommit
 //	{bounded}  the same, and bounds how long the transaction may be idle; in MySQL autocommit, which must be on
+//	{timed}    the same without a row to look at
 //	{floor_of} a token that was granted to any key, below which no token of a new row may be
 //	{empty}    the owner of a free lock; {kept} that of a lock that is kept taken by nobody
 //	{bytes}, {int}, {text} types for CAST
+//	{primary}  makes a SELECT use the primary key
 //	{lock}     the end of a SELECT that locks its row, and lets others refer to its key
 type texts struct {
 	lockRow      string // key
@@ -19,17 +23,34 @@ type texts struct {
 	look         string // key, owner, now, key, now
 	setPlace     string // key, owner, expires, metadata, channel, key
 	ahead        string // key, now, key, owner
-	removePlaces string // key, the last place
+	removePlaces string // key, the last place, the last place, its owner
 	removePlace  string // key, owner
+
+	// Of Store.enter and Store.leave. They are empty if transactions of the dialect need no network.
+	queue     string // key, key, owner, key, owner
+	keepQueue string // ms, key, ms
+	enter     string // place, owner, ms, metadata, channel, key, owner, ms, the refused_until of queue
+	entered   string // key, key, key, owner
+	placeOf   string // key, owner
+	leave     string // of the dialect: key, owner, owner
+	first     string // key
+
+	// Of the poller. A list of keys, or of keys and owners, follows or replaces {list}, and {ms} are ms.
+	readLocks    string
+	readPlaces   string
+	readAhead    string
+	extendQueues string // of the dialect; skips locked rows
+	extendPlaces string // of the dialect; skips locked rows
 
 	setTombstone     string // key, owner, expires
 	removeTombstones string // key, now
 
 	acquire string // of the dialect
 	seen    string // key, owner
-	renew   string // of the dialect
+	read    string // key
+	renew   string // of the dialect; skips locked rows
+	await   string // the same for one lease, and waits for its row
 	release string // of the dialect
-	explain string // key
 
 	guard     string // key, token; in MySQL only the key
 	lockGrant string // key; see dialect.unguarded
@@ -47,6 +68,9 @@ type texts struct {
 	mysql mysqlTexts
 }
 
+// heldByAnother is the condition for a row that is held or kept: key, owner.
+const heldByAnother = `lock_key = ? AND kind = 0 AND owner <> {empty} AND owner <> ? AND expires >= {now}`
+
 // pageSize is how many rows one statement of List and Sweep reads.
 const pageSize = 1000
 
@@ -56,7 +80,7 @@ func commonTexts() texts {
 		lockRow: `SELECT kind, owner, token, expires, metadata, queued_until, refused_until, {us}, {floor_of}, {bounded}
 			FROM {locks} WHERE lock_key = ? {lock}`,
 		createRow: `INSERT INTO {locks} (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
-			VALUES (?, 0, {empty}, 0, {now}, NULL, 0, 0) ON CONFLICT (lock_key) DO NOTHING`,
+			SELECT CAST(? AS {bytes}), 0, {empty}, 0, {now}, NULL, 0, 0 WHERE {timed} ON CONFLICT (lock_key) DO NOTHING`,
 		saveRow: `UPDATE {locks} SET owner = ?, token = ?, expires = ?, metadata = ?, queued_until = ?, refused_until = ?
 			WHERE lock_key = ?`,
 
@@ -74,16 +98,36 @@ func commonTexts() texts {
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires, channel = excluded.channel`,
 		ahead: `SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= ?
 			AND place < (SELECT place FROM {places} WHERE lock_key = ? AND owner = ?)`,
-		removePlaces: `DELETE FROM {places} WHERE lock_key = ? AND place <= ?`,
+		removePlaces: `DELETE FROM {places} WHERE lock_key = ? AND place <= ? AND (place < ? OR owner = ?)`,
 		removePlace:  `DELETE FROM {places} WHERE lock_key = ? AND owner = ?`,
+
+		queue: `SELECT queued_until - {now}, (SELECT coalesce(max(place), 0) + 1 FROM {places} WHERE lock_key = ?), refused_until FROM {locks}
+			WHERE ` + heldByAnother + ` AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE lock_key = ? AND owner = ?)`,
+		keepQueue: `UPDATE {locks} SET queued_until = {now} + ?
+			WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND expires >= {now} AND queued_until < {now} + ? AND {sync}`,
+		enter: `INSERT INTO {places} (lock_key, place, owner, expires, metadata, channel)
+			SELECT lock_key, greatest(CAST(? AS {int}), {us}), CAST(? AS {bytes}), {now} + CAST(? AS {int}), CAST(? AS {bytes}), CAST(? AS {text})
+			FROM (SELECT lock_key FROM {locks} WHERE ` + heldByAnother + `
+				AND queued_until >= {now} + ? AND refused_until = ? AND {sync} LIMIT 1 {lock}) AS k
+			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires, channel = excluded.channel`,
+		entered: `SELECT coalesce((SELECT expires - {now} FROM {locks} WHERE lock_key = ?), 0),
+			(SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= {now}
+				AND place < (SELECT place FROM {places} WHERE lock_key = ? AND owner = ?))`,
+		placeOf: `SELECT place FROM {places} WHERE lock_key = ? AND owner = ?`,
+		first:   `SELECT place, owner, channel FROM {places} WHERE lock_key = ? AND expires >= {now} ORDER BY place LIMIT 1`,
+
+		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now} FROM {locks} {primary} WHERE `,
+		readPlaces: `SELECT lock_key, owner, place FROM {places} {primary} WHERE `,
+		readAhead: `SELECT owner, (SELECT count(*) FROM {places} AS b WHERE b.lock_key = f.lock_key AND b.place < f.place AND b.expires >= {now})
+			FROM {places} AS f {primary} WHERE `,
 
 		setTombstone: `INSERT INTO {tombstones} (lock_key, owner, expires) VALUES (?, ?, ?)
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires`,
 		removeTombstones: `DELETE FROM {tombstones} WHERE lock_key = ? AND expires < ?`,
 
-		seen: `SELECT expires - {now} FROM {locks}
-			WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND owner <> ? AND expires >= {now}`,
-		explain: `SELECT count(*) FROM {locks} WHERE lock_key = ? AND kind = 0 AND owner <> {empty} AND owner <> {kept} AND expires >= {now}`,
+		seen: `SELECT expires - {now} FROM {locks} WHERE ` + heldByAnother,
+
+		read: `SELECT kind, owner, token, expires, {now} FROM {locks} WHERE lock_key = ?`,
 
 		setMetadata: `UPDATE {locks} SET metadata = ?
 			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`,
@@ -108,15 +152,25 @@ func commonTexts() texts {
 func newTexts(d dialect, o Options) *texts {
 	t := commonTexts()
 	d.adapt(&t)
-	r := replacer(d, o)
+	expand := expander(d, o)
 	for _, text := range append(t.mysql.all(),
 		&t.lockRow, &t.createRow, &t.saveRow, &t.look, &t.setPlace, &t.ahead, &t.removePlaces, &t.removePlace,
-		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.renew, &t.release, &t.explain, &t.guard, &t.lockGrant,
+		&t.queue, &t.keepQueue, &t.enter, &t.entered, &t.placeOf, &t.leave, &t.first,
+		&t.readLocks, &t.readPlaces, &t.readAhead, &t.extendQueues, &t.extendPlaces,
+		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
 	) {
-		*text = numbered(d, r.Replace(r.Replace(*text))) // an expression may contain a name
+		*text = expand(*text)
 	}
 	return &t
+}
+
+// expander returns a function that replaces the names in braces and the question marks of a text.
+func expander(d dialect, o Options) func(text string) string {
+	r := replacer(d, o)
+	return func(text string) string {
+		return numbered(d, r.Replace(r.Replace(r.Replace(text)))) // an expression may contain a name
+	}
 }
 
 // replacer replaces the names in braces.
@@ -126,7 +180,7 @@ func replacer(d dialect, o Options) *strings.Replacer {
 		pairs = append(pairs, "{"+name+"}", value)
 	}
 	for _, table := range []string{"locks", "places", "tombstones", "floor", "grants"} {
-		pairs = append(pairs, "{"+table+"}", o.Table+"_"+table)
+		pairs = append(pairs, "{"+table+"}", prefix(d, o)+table)
 	}
 	return strings.NewReplacer(pairs...)
 }

@@ -1,3 +1,5 @@
+// This file is about Wait, and the requests of a waiter.
+
 package sqlstore
 
 import (
@@ -5,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -24,21 +25,21 @@ var _ driver.Waiter = (*Store)(nil)
 // the lock. The place there lasts for 10 s after each request that extends it, or for one TTL if
 // that is shorter, and is extended three times in that time. A release grants the lock to the
 // first live place, for the rest of that place. A waiter learns of it from Options.Listener,
-// from another call of the same Store, or by reading the row every Options.PollInterval. Then it
-// asks for the full TTL.
+// from another call of the same Store, or from the poller, which reads the rows of all locks that this
+// Store waits for every Options.PollInterval. Then it asks for the full TTL.
 //
 // Wait returns an error if its first two requests fail. Once it is queued, it returns an error
 // if a request fails and no answer has come for as long as a place lasts.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Lease{}, err
 	}
 	if err := cause(ctx); err != nil {
 		return driver.Lease{}, err
 	}
-	w := &waiter{store: s, request: r, place: min(place, r.TTL), wake: make(chan struct{}, 1)}
-	s.addWaiter(w)
-	defer s.removeWaiter(w)
+	w := &waiter{store: s, request: r, onQueued: queued, place: min(place, r.TTL), wake: make(chan struct{}, 1), failed: make(chan error, 1)}
+	s.poller.add(w)
+	defer s.poller.remove(w)
 	if l := s.options.Listener; l != nil {
 		defer l.Subscribe(messageFor(r.Owner), w.wakeUp)()
 	}
@@ -54,53 +55,57 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 	return w.lease, nil
 }
 
-// waiter is one call of Wait. It sends one request at a time.
-//
-//	request   in the queue           effect
-//	enter     no                     grants the lock, or takes a place
-//	extend    three times a place    the same, and the place lasts longer
-//	poll      in between             grants the lock if it was handed over; otherwise only reads
+// waiter is one call of Wait. It asks for the lock at first, which enters the queue, and whenever it is woken.
+// In between the poller of the store extends its place.
 type waiter struct {
-	store   *Store
-	request driver.Request
-	place   time.Duration // the length of the place
-	wake    chan struct{} // has an element if a message has come
+	store    *Store
+	request  driver.Request
+	onQueued func()        // tells the client
+	place    time.Duration // the length of the place
+	wake     chan struct{} // has an element if the lock may be free or handed over
+	failed   chan error    // has an element if the poller has had no answer for too long
 
-	queued     bool // a request was answered: the owner has a place
-	ahead      int  // live places before it, by the latest answer
-	lease      driver.Lease
-	sent       bool          // some request may have reached the database
-	unanswered bool          // the database may still execute a request
-	failures   int           // of requests in a row
-	lastAnswer time.Time     // when the latest answer came
-	lastExtend time.Time     // when the latest request was sent that extends the place
-	roundTrip  time.Duration // of the latest answered request
-	left       time.Duration // until the lease in the way expires, counted from lastAnswer
-	channel    string        // on which the owner is told, by its place
+	lease        driver.Lease
+	sent         bool          // some request may have reached the database
+	unanswered   bool          // the database may still execute a request
+	failures     int           // of requests in a row
+	failingSince time.Time     // when the first of them was sent
+	roundTrip    time.Duration // of the latest answered request
+
+	// The mutex of the poller guards all below.
+	entered      bool      // the owner has a place, as far as is known
+	ahead        int       // live places before it, by the latest answer
+	number       int64     // of the place; 0 if it is not known yet
+	channel      string    // on which the owner is told, by its place
+	extendAt     time.Time // when the place is extended next
+	asked        time.Time // when the poller has sent a read that has no answer yet; otherwise zero
+	lastAnswer   time.Time // when the latest answer came
+	pollFailures int       // of requests of the poller in a row
 }
 
-// addWaiter makes the messages of this process for the owner arrive.
-func (s *Store) addWaiter(w *waiter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiters[w.request.Owner] = w.wake
+// add makes the messages of this process for the owner arrive.
+func (p *poller) add(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiters[w.request.Owner] = w
 }
 
-func (s *Store) removeWaiter(w *waiter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiters[w.request.Owner] == w.wake {
-		delete(s.waiters, w.request.Owner)
+func (p *poller) remove(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiters[w.request.Owner] == w {
+		delete(p.waiters, w.request.Owner)
 	}
+	p.unqueue(w)
 }
 
 // wakeUp makes the waiters of this process ask.
 func (s *Store) wakeUp(owners []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.poller.mu.Lock()
+	defer s.poller.mu.Unlock()
 	for _, owner := range owners {
-		if wake, ok := s.waiters[owner]; ok {
-			signal(wake)
+		if w, ok := s.poller.waiters[owner]; ok {
+			w.wakeUp()
 		}
 	}
 }
@@ -116,53 +121,71 @@ func signal(c chan struct{}) {
 
 // wait sends requests until the lock is granted.
 func (w *waiter) wait(ctx context.Context) error {
-	woken := false
 	for {
-		granted, err := w.step(ctx, woken)
-		if granted {
+		granted, err := w.step(ctx)
+		switch {
+		case granted:
 			return nil
-		}
-		pause := w.pause()
-		if err != nil {
-			if pause, err = w.onError(ctx, err); err != nil {
-				return err
+		case err == nil:
+			err = w.sleep(ctx)
+		default:
+			var pause time.Duration
+			if pause, err = w.onError(ctx, err); err == nil {
+				err = w.rest(ctx, pause)
 			}
 		}
-		if woken, err = w.sleep(ctx, pause); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// sleep waits for a message or for some time. It reports whether a message has come.
-func (w *waiter) sleep(ctx context.Context, d time.Duration) (woken bool, err error) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// sleep waits until the waiter is to ask.
+func (w *waiter) sleep(ctx context.Context) error {
 	select {
 	case <-w.wake:
-		return true, nil
-	case <-timer.C:
-		return false, nil
+		return nil
+	case err := <-w.failed:
+		return withoutNotSent(err)
 	case <-w.store.calls.ctx.Done():
-		return false, driver.ErrStoreClosed
+		return driver.ErrStoreClosed
 	case <-ctx.Done():
-		if w.failures > 0 {
-			return false, fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
-		}
-		return false, context.Cause(ctx)
+		return w.ended(ctx)
 	}
 }
 
+// rest waits for some time after a failure, whoever wakes the waiter. So a writer of SQLite that is in the way
+// is not contended for all the time.
+func (w *waiter) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-w.store.calls.ctx.Done():
+		return driver.ErrStoreClosed
+	case <-ctx.Done():
+		return w.ended(ctx)
+	}
+}
+
+// ended returns the cause of a ctx, which matches ErrUnavailable if an answer should have come before.
+func (w *waiter) ended(ctx context.Context) error {
+	w.store.poller.mu.Lock()
+	defer w.store.poller.mu.Unlock()
+	if w.failures > 0 || w.pollFailures > 0 || !w.asked.IsZero() && time.Since(w.asked) >= max(overdue, 2*w.roundTrip) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+	return context.Cause(ctx)
+}
+
 // step sends the next request and handles its answer.
-func (w *waiter) step(ctx context.Context, woken bool) (granted bool, err error) {
-	sent := time.Now()
-	extends := !w.queued || w.failures > 0 || sent.Sub(w.lastExtend) >= w.extendEvery()
-	channel := ""
+func (w *waiter) step(ctx context.Context) (granted bool, err error) {
+	sent, channel := time.Now(), ""
 	if l := w.store.options.Listener; l != nil {
 		channel = l.Channel()
-		extends = extends || channel != w.channel
 	}
-	a, err := w.send(ctx, extends, woken, channel)
+	a, err := w.send(ctx, w.mustEnter(channel), channel)
 	switch {
 	case !errors.As(err, new(notSentError)):
 		w.sent = true
@@ -172,75 +195,69 @@ func (w *waiter) step(ctx context.Context, woken bool) (granted bool, err error)
 	}
 	if err != nil {
 		w.overdueError(ctx, sent, &err)
+		if w.failures == 0 {
+			w.failingSince = sent
+		}
 		return false, err
 	}
-	w.lastAnswer, w.failures = time.Now(), 0
-	w.roundTrip = w.lastAnswer.Sub(sent)
+	w.roundTrip, w.failures = time.Since(sent), 0
 	if a.granted {
 		w.lease = driver.Lease{Request: w.request, Token: uint64(a.token), Sent: sent}
 		return true, nil
 	}
-	w.left = time.Duration(a.left) * time.Millisecond
-	if a.guarded { // nobody tells that the transaction has ended
-		w.left = w.store.options.PollInterval
-	}
-	if a.entered {
-		w.lastExtend, w.ahead, w.channel = sent, a.ahead, channel
-		if !w.queued {
-			w.queued = true
-			driver.Queued(ctx)
-		}
+	if w.store.queued(w, sent, a, channel) {
+		w.onQueued()
 	}
 	return false, nil
 }
 
-// send sends one request. If it extends nothing, and the lock is still taken by another, it only
-// reads.
-func (w *waiter) send(ctx context.Context, extends, woken bool, channel string) (answer, error) {
-	s, r := w.store, w.request
-	return call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
-		switch {
-		case s.options.Pessimistic && !extends && !woken:
-			a, taken, err := s.peek(ctx, c, r)
-			if err != nil || taken {
-				return a, err
-			}
-		case !s.options.Pessimistic && (!extends || !w.queued):
-			a, decided, err := s.dialect.acquire(ctx, c, s.texts, r)
-			if err != nil || decided && (a.granted || !extends) {
-				return a, err
-			}
-		}
-		return s.ask(ctx, c, r, ms(w.place), channel)
-	})
+// mustEnter reports whether the next request takes a place, or extends the one that the owner has.
+func (w *waiter) mustEnter(channel string) bool {
+	w.store.poller.mu.Lock()
+	defer w.store.poller.mu.Unlock()
+	return !w.entered || w.failures > 0 || w.channel != channel
 }
 
-// peek reads whether the lock is taken by another owner.
-func (s *Store) peek(ctx context.Context, c *sql.Conn, r driver.Request) (a answer, taken bool, err error) {
-	err = c.QueryRowContext(ctx, s.texts.seen, []byte(r.Key), []byte(r.Owner)).Scan(&a.left)
-	if errors.Is(err, sql.ErrNoRows) {
-		return answer{}, false, nil
+// send sends one request. If it enters nothing, and the lock is still taken by another, it only
+// reads.
+func (w *waiter) send(ctx context.Context, enters bool, channel string) (answer, error) {
+	s, r := w.store, w.request
+	if !s.options.Pessimistic && (!enters || w.lastAnswered().IsZero()) {
+		type decision struct {
+			answer
+			decided bool
+		}
+		d, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (d decision, err error) {
+			d.answer, d.decided, err = s.dialect.acquire(ctx, c, s.texts, r)
+			return d, err
+		})
+		if err != nil || d.decided && (d.granted || !enters) {
+			return d.answer, err
+		}
 	}
-	a.left = max(a.left, 1)
-	return a, err == nil, err
+	giveBack, err := s.poller.take(ctx, r.Key)
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
+		return s.ask(ctx, c, r, ms(w.place), channel)
+	})
+	giveBack(err)
+	return a, err
+}
+
+func (w *waiter) lastAnswered() time.Time {
+	w.store.poller.mu.Lock()
+	defer w.store.poller.mu.Unlock()
+	return w.lastAnswer
 }
 
 // extendEvery is the time between two requests that extend the place.
 func (w *waiter) extendEvery() time.Duration { return w.place / pollsPerPlace }
 
-// pause returns the time until the next request: when the place must be extended, when the lease
-// in the way expires, if this is the first waiter, or at the next poll. It is random, so that
-// waiters that came at the same time do not ask at the same time.
-func (w *waiter) pause() time.Duration {
-	pause := time.Until(w.lastExtend.Add(w.extendEvery()))
-	if w.channel == "" {
-		pause = min(pause, w.store.options.PollInterval*time.Duration(min(w.ahead+1, 10_000)))
-	}
-	pause = max(pause-rand.N(max(pause/10, 0)+1), 0)
-	if w.ahead == 0 {
-		pause = min(pause, w.left+expiryDelay)
-	}
-	return pause
+// retryDelay is the time until a request of a queued waiter is sent again after a failure.
+func (w *waiter) retryDelay() time.Duration {
+	return max(min(w.place/(4*pollsPerPlace), time.Second), retryAfter)
 }
 
 // onError returns the time until the next request after a failure, or the error of Wait.
@@ -249,11 +266,11 @@ func (w *waiter) onError(ctx context.Context, err error) (time.Duration, error) 
 		return 0, err
 	}
 	w.failures++
-	switch {
-	case !w.queued && w.failures == 1:
+	switch queued := !w.lastAnswered().IsZero(); {
+	case !queued && w.failures == 1:
 		return retryAfter, nil
-	case w.queued && time.Since(w.lastAnswer) < max(w.place, w.store.options.Timeout):
-		return max(min(w.place/(4*pollsPerPlace), time.Second), retryAfter), nil
+	case queued && time.Since(w.failingSince) < max(w.place, w.store.options.Timeout):
+		return w.retryDelay(), nil
 	}
 	return 0, err
 }

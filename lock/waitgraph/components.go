@@ -1,3 +1,5 @@
+// This file is about the strongly connected components of a graph.
+
 package waitgraph
 
 import "slices"

@@ -1,5 +1,5 @@
 // Package waitgraph finds deadlocks between the clients of a store: processes that wait for
-// locks of each other. It is meant for operators and tools, and only reads.
+// locks of each other. It is meant for operators and tools, and only reads. In a shell, leasewheel deadlocks prints the cycles.
 //
 //	cycles, err := waitgraph.Cycles(ctx, client, "orders:")
 //	for _, c := range cycles {

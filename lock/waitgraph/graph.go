@@ -1,3 +1,5 @@
+// This file is about the graph of clients and their waits, and its cycles.
+
 package waitgraph
 
 import (

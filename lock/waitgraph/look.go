@@ -1,3 +1,5 @@
+// This file is about the inspection of many locks at a time.
+
 package waitgraph
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Cycles, which finds possible deadlocks.
+
 package waitgraph
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the waits of clients, and the choice of those that may be deadlocked.
+
 package waitgraph
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Acquire, and a writer that becomes a reader.
+
 package zkstore
 
 import (

@@ -146,7 +146,7 @@ func (s *Store) open() (*client, error) {
 }
 
 func (s *Store) newClient() (*client, error) {
-	l, err := dial(s.servers, s.timeout, s.logger, s.sessionEnded)
+	l, err := dial(s.servers, s.timeout, s.sessionEnded)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}

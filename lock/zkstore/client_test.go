@@ -1,8 +1,11 @@
 package zkstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -100,7 +104,7 @@ func TestAStoreWithoutRoomRefuses(t *testing.T) {
 	_, err = s.Acquire(t.Context(), driver.Request{Key: t.Name() + "other", Owner: "b:1", TTL: 10 * time.Second})
 	require.ErrorIs(t, err, errTooMany)
 	require.ErrorContains(t, err, `zkstore: acquire "TestA`)
-	_, err = s.Wait(t.Context(), driver.Request{Key: t.Name() + "other", Owner: "b:2", TTL: 10 * time.Second})
+	_, err = s.Wait(t.Context(), driver.Request{Key: t.Name() + "other", Owner: "b:2", TTL: 10 * time.Second}, func() {})
 	require.ErrorIs(t, err, errTooMany)
 	_, err = s.Acquire(t.Context(), r)
 	require.NoError(t, err, "an owner keeps its node")
@@ -141,4 +145,40 @@ func TestANodeHasOneWatch(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	assert.Empty(t, c.watches)
 	assert.NotContains(t, member.Ask("wchp"), path)
+}
+
+func TestErrorsNameTheNetwork(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := New(ctx, []string{"127.0.0.1:1"}, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	link, err := testproxy.New("tcp", testzk.Shared(t).Address)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	s, err := New(t.Context(), []string{link.Addr()}, &Options{SessionTimeout: 30 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	s.bound = 20 * time.Millisecond
+	r := driver.Request{Key: t.Name(), Owner: "a:1", TTL: 10 * time.Second}
+	link.Block()
+	for name, call := range map[string]func(context.Context) error{
+		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, r); return err },
+		"release": func(ctx context.Context) error { return s.Release(ctx, driver.Lease{Request: r}) },
+		"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, r.Key); return err },
+		"list":    func(ctx context.Context) error { _, _, err := s.List(ctx, "", ""); return err },
+	} {
+		require.ErrorContains(t, call(context.Background()), "no answer within 20ms", name)
+	}
+	link.Close()
+	s.bound = time.Minute
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(t.Context(), r)
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}, time.Minute, time.Millisecond)
+	r.TTL = time.Second
+	_, err = s.Wait(t.Context(), r, func() {})
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }

@@ -4,17 +4,11 @@ go 1.26.0
 
 require (
 	github.com/go-zookeeper/zk v1.0.4
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/verify/histories v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )
 
-require (
-	github.com/anishathalye/porcupine v1.3.1 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
 replace github.com/leasewheel/leasewheel => ../..
-
-replace github.com/leasewheel/leasewheel/verify/histories => ../../verify/histories

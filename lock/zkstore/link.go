@@ -1,3 +1,5 @@
+// This file is about the connection to the servers, and its session.
+
 package zkstore
 
 import (
@@ -32,13 +34,18 @@ type link struct {
 
 var errClosed = errors.New("the connection is closed")
 
-func dial(servers []string, timeout time.Duration, logger zk.Logger, expired func(int64)) (*link, error) {
+func dial(servers []string, timeout time.Duration, expired func(int64)) (*link, error) {
 	l := &link{granted: timeout, expired: expired, changed: make(chan struct{})}
 	var err error
 	l.conn, l.events, err = zk.Connect(servers, timeout,
-		zk.WithLogger(logger), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(l.event))
+		zk.WithLogger(noLogger{}), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(l.event))
 	return l, err
 }
+
+// noLogger drops the messages of the ZooKeeper client: what matters is in the errors of the store.
+type noLogger struct{}
+
+func (noLogger) Printf(string, ...any) {}
 
 // dial dials a server, for the ZooKeeper client.
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {

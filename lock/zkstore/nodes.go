@@ -1,3 +1,5 @@
+// This file is about the nodes of a lock: their names, their data and their order.
+
 package zkstore
 
 import (

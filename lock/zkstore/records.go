@@ -1,3 +1,5 @@
+// This file is about the records of leases and places, and the removal of those that have ended.
+
 package zkstore
 
 import (

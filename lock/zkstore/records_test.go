@@ -66,7 +66,7 @@ func TestNumbersBeginAgain(t *testing.T) {
 		wg.Go(func() {
 			for round := range rounds {
 				r := driver.Request{Key: t.Name(), Owner: fmt.Sprint("a:", i, "-", round), TTL: 15 * time.Second}
-				l, err := s.Wait(t.Context(), r)
+				l, err := s.Wait(t.Context(), r, func() {})
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -99,6 +99,3 @@ func TestNumbersBeginAgain(t *testing.T) {
 	_, ok := parseNode("b3du-2147483647")
 	assert.False(t, ok, "the server may give it again")
 }
-
-// SetBound bounds the calls of a store.
-func (s *Store) SetBound(d time.Duration) { s.bound = d }

@@ -1,3 +1,5 @@
+// This file is about Release and ReleaseAll.
+
 package zkstore
 
 import (

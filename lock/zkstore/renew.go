@@ -1,3 +1,5 @@
+// This file is about Renew, which asks a quorum whether the nodes exist.
+
 package zkstore
 
 import (

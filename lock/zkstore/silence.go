@@ -1,3 +1,5 @@
+// This file is about the end of a session, as far as the answered pings tell.
+
 package zkstore
 
 import (

@@ -117,7 +117,7 @@ func TestAnswersArriveInPieces(t *testing.T) {
 				_, err := o.Read(make([]byte, 1000))
 				require.NoError(t, err)
 			}
-			assert.EqualValues(t, 0x0102030405060708, l.session)
+			assert.Equal(t, int64(0x0102030405060708), l.session)
 			assert.Equal(t, 30*time.Second, l.granted)
 			assert.Equal(t, began.Add(-time.Second), l.confirmed)
 			assert.Equal(t, []ping{{began, time.Now()}, {began.Add(time.Second), time.Now()}}, l.pings, "as many as were sent")

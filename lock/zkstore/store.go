@@ -1,3 +1,5 @@
+// This file is about the Store: its options, its errors and its Close.
+
 package zkstore
 
 import (
@@ -30,9 +32,6 @@ type Options struct {
 	// user can then read and change the nodes that the store creates. All processes that share locks
 	// must have the same one. By default there is no user, and everybody may do everything.
 	Digest string
-
-	// Logger receives the messages of the ZooKeeper client. By default they are dropped.
-	Logger zk.Logger
 }
 
 const (
@@ -49,8 +48,7 @@ const (
 type Store struct {
 	servers []string
 	root    string
-	timeout time.Duration // of sessions, that the store asks for
-	logger  zk.Logger
+	timeout time.Duration   // of sessions, that the store asks for
 	digest  string          // see Options
 	acl     []zk.ACL        // of nodes that the store creates
 	ctx     context.Context // ends with Close
@@ -98,9 +96,6 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	if opts.SessionTimeout == 0 {
 		opts.SessionTimeout = defaultSessionTimeout
 	}
-	if opts.Logger == nil {
-		opts.Logger = noLogger{}
-	}
 	switch {
 	case len(servers) == 0:
 		return nil, errors.New("zkstore: there are no servers")
@@ -118,7 +113,6 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		root:    opts.Root,
 		numbers: numbers,
 		timeout: opts.SessionTimeout,
-		logger:  opts.Logger,
 		digest:  opts.Digest,
 		acl:     zk.WorldACL(zk.PermAll),
 		wake:    make(chan struct{}, 1),
@@ -184,10 +178,6 @@ func isRoot(path string) bool {
 	}
 	return true
 }
-
-type noLogger struct{}
-
-func (noLogger) Printf(string, ...any) {}
 
 // TTLLimits implements [driver.TTLLimiter]. The longest TTL is half of the shortest session timeout
 // that the servers have granted.
@@ -272,8 +262,8 @@ func (s *Store) check(r driver.Request) error {
 
 // Close ends all calls that are under way, and the sessions: everything that the store still holds
 // becomes free. If the server does not answer, the locks end with their sessions, after their timeout.
-// Close returns after about 3 s at most, or 6 s if a call is still under way because its function
-// for driver.Queued has not returned. Close returns an error then.
+// Close returns after about 3 s at most, or 6 s if a call is still under way because the
+// function that it got has not returned. Close returns an error then.
 func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*closeTimeout, errSlowClose)
 	defer cancel()

@@ -1,3 +1,5 @@
+// This file is about Wait, and the watches on nodes.
+
 package zkstore
 
 import (
@@ -21,7 +23,7 @@ const (
 // waiter only. A reader watches the writer before it, so a writer wakes the readers that follow it,
 // together. A waiter also asks again after a third of its TTL or 10 s. A waiter whose session expires
 // starts again at the end of the queue.
-func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
@@ -30,7 +32,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request) (driver.Lease, error
 		return driver.Lease{}, err
 	}
 	defer end()
-	w := &waiter{store: s, request: r, poll: min(r.TTL/3, maxPoll)}
+	w := &waiter{store: s, request: r, onQueued: queued, poll: min(r.TTL/3, maxPoll)}
 	l, err := w.wait(ctx)
 	l.Unanswered = w.unanswered
 	return l, err
@@ -41,6 +43,7 @@ type waiter struct {
 	store      *Store
 	client     *client // that has asked last
 	request    driver.Request
+	onQueued   func() // tells the client
 	poll       time.Duration
 	unanswered bool // a request may still be executed
 	failures   int  // in a row
@@ -64,7 +67,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			return l, nil
 		}
 		w.failures = 0
-		driver.Queued(ctx)
+		w.onQueued()
 		w.watch(ctx, next)
 	}
 }

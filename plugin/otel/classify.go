@@ -1,3 +1,5 @@
+// This file is about the attributes of errors and losses.
+
 package leaseotel
 
 import (
@@ -51,11 +53,11 @@ func lossOf(err error) loss {
 	}
 	l := loss{reason: reasonNotOwned, cause: lost.Cause().String(), left: max(lost.Left.Seconds(), 0)}
 	switch lost.Reason {
-	case renewal.Failed:
+	case renewal.ReasonFailed:
 		l.reason = reasonFailed
-	case renewal.Expired:
+	case renewal.ReasonExpired:
 		l.reason = reasonExpired
-	case renewal.LimitReached:
+	case renewal.ReasonLimitReached:
 		l.reason = reasonLimit
 	}
 	l.known = l.reason != reasonNotOwned

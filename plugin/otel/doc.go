@@ -31,11 +31,13 @@
 //	leasewheel.release.pending         updowncounter  {lease}
 //	leasewheel.replica.confirmations   counter        {answer}   outcome: enough, too_few, unanswered
 //	leasewheel.hook.drops              counter        {event}    batches that are missing in the batch metrics
+//	leasewheel.log.drops               counter        {record}   log records that a slow or failing Logger did not take
 //	leasewheel.election.leading        updowncounter  {election} (name)
 //	leasewheel.election.transitions    counter        {transition} (name)
 //	leasewheel.timer.pending           updowncounter  {timer}    engine
 //	leasewheel.timer.fired             counter        {timer}    engine
 //	leasewheel.timer.panics            counter        {panic}    engine
+//	leasewheel.timer.log.drops         counter        {record}   engine
 //	leasewheel.timer.wakeups           counter        {wakeup}   engine
 //	leasewheel.timer.lateness.max      gauge          s          engine
 //	leasewheel.timer.task.max          gauge          s          engine

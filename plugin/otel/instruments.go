@@ -1,3 +1,5 @@
+// This file is about the instruments, with their names and units.
+
 package leaseotel
 
 import (
@@ -65,7 +67,8 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 type observed struct {
 	waiter, held, due, inFlight, pending, timers metric.Int64ObservableUpDownCounter
 	leases, replicas                             metric.Int64ObservableCounter
-	drops, fired, panics, wakeups                metric.Int64ObservableCounter
+	drops, logDrops, fired, panics, wakeups      metric.Int64ObservableCounter
+	timerLogDrops                                metric.Int64ObservableCounter
 	age, lateMax, taskMax                        metric.Float64ObservableGauge
 
 	all []metric.Observable
@@ -90,21 +93,23 @@ func newObserved(meter metric.Meter) (observed, error) {
 		return made(m, i, err)
 	}
 	o := observed{
-		waiter:   number("lock.waiter", "{waiter}", "Calls of Lock that do not have their lock yet."),
-		held:     number("lease.held", "{lease}", "Leases that are held and renewed."),
-		due:      number("renewal.due", "{lease}", "Leases whose renewal is due and waits for a free call of the store."),
-		inFlight: number("renewal.inflight", "{call}", "Calls of the store under way that renew leases."),
-		pending:  number("release.pending", "{lease}", "Leases that are being released in the background."),
-		timers:   number("timer.pending", "{timer}", "Timers that are pending or running."),
-		leases:   counter("renewal.leases", "{lease}", "Renewals of leases by their outcome."),
-		replicas: counter("replica.confirmations", "{answer}", "Answers of the replicas that were asked to confirm locks, by their outcome."),
-		drops:    counter("hook.drops", "{event}", "Batches of renewals that are not in the metrics of batches."),
-		fired:    counter("timer.fired", "{timer}", "Timers that have fired."),
-		panics:   counter("timer.panics", "{panic}", "Tasks of timers that have panicked."),
-		wakeups:  counter("timer.wakeups", "{wakeup}", "Times that a goroutine of the timer engine woke up."),
-		age:      seconds("renewal.due.age", "How long the oldest of the renewals that wait has been due."),
-		lateMax:  seconds("timer.lateness.max", "Greatest lateness of a timer since the start."),
-		taskMax:  seconds("timer.task.max", "Duration of the longest task of a timer since the start."),
+		waiter:        number("lock.waiter", "{waiter}", "Calls of Lock that do not have their lock yet."),
+		held:          number("lease.held", "{lease}", "Leases that are held and renewed."),
+		due:           number("renewal.due", "{lease}", "Leases whose renewal is due and waits for a free call of the store."),
+		inFlight:      number("renewal.inflight", "{call}", "Calls of the store under way that renew leases."),
+		pending:       number("release.pending", "{lease}", "Leases that are being released in the background."),
+		timers:        number("timer.pending", "{timer}", "Timers that are pending or running."),
+		leases:        counter("renewal.leases", "{lease}", "Renewals of leases by their outcome."),
+		replicas:      counter("replica.confirmations", "{answer}", "Answers of the replicas that were asked to confirm locks, by their outcome."),
+		drops:         counter("hook.drops", "{event}", "Batches of renewals that are not in the metrics of batches."),
+		logDrops:      counter("log.drops", "{record}", "Log records that were dropped because the Logger was slow or failed."),
+		fired:         counter("timer.fired", "{timer}", "Timers that have fired."),
+		panics:        counter("timer.panics", "{panic}", "Tasks of timers that have panicked."),
+		timerLogDrops: counter("timer.log.drops", "{record}", "Log records of the timer engine that were dropped because the Logger was slow or failed."),
+		wakeups:       counter("timer.wakeups", "{wakeup}", "Times that a goroutine of the timer engine woke up."),
+		age:           seconds("renewal.due.age", "How long the oldest of the renewals that wait has been due."),
+		lateMax:       seconds("timer.lateness.max", "Greatest lateness of a timer since the start."),
+		taskMax:       seconds("timer.task.max", "Duration of the longest task of a timer since the start."),
 	}
 	o.all = all
 	return o, errors.Join(m.errs...)

@@ -1,3 +1,5 @@
+// This file is about the figures that are read at each collection.
+
 package leaseotel
 
 import (
@@ -34,6 +36,7 @@ func (t *Telemetry) observe(i observed) metric.Callback {
 			o.ObserveInt64(i.replicas, int64(s.Replicas.TooFew), tooFew)
 			o.ObserveInt64(i.replicas, int64(s.Replicas.Unanswered), unanswered)
 			o.ObserveInt64(i.drops, int64(r.DroppedHooks), store)
+			o.ObserveInt64(i.logDrops, int64(r.DroppedLogs), store)
 			o.ObserveFloat64(i.age, r.Oldest.Seconds(), store)
 		}
 		if e := t.engine.Load(); e != nil {
@@ -41,6 +44,7 @@ func (t *Telemetry) observe(i observed) metric.Callback {
 			o.ObserveInt64(i.timers, int64(s.Pending), engine)
 			o.ObserveInt64(i.fired, int64(s.Fired), engine)
 			o.ObserveInt64(i.panics, int64(s.Panics), engine)
+			o.ObserveInt64(i.timerLogDrops, int64(s.DroppedLogs), engine)
 			o.ObserveInt64(i.wakeups, int64(s.Wakeups), engine)
 			o.ObserveFloat64(i.lateMax, s.LateMax.Seconds(), engine)
 			o.ObserveFloat64(i.taskMax, s.LongestTask.Seconds(), engine)

@@ -1,3 +1,5 @@
+// This file is about the attributes of a kind and name, made once.
+
 package leaseotel
 
 import (

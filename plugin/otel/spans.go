@@ -1,3 +1,5 @@
+// This file is about the spans of calls and losses.
+
 package leaseotel
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Telemetry, and clients that report to it.
+
 package leaseotel
 
 import (

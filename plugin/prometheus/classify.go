@@ -1,3 +1,5 @@
+// This file is about the labels of errors and losses.
+
 package leaseprom
 
 import (
@@ -40,11 +42,11 @@ func lossOf(err error) (reason string, left time.Duration, known bool) {
 		return reasonNotOwned, 0, false
 	}
 	switch lost.Reason {
-	case renewal.Failed:
+	case renewal.ReasonFailed:
 		return reasonFailed, lost.Left, true
-	case renewal.Expired:
+	case renewal.ReasonExpired:
 		return reasonExpired, lost.Left, true
-	case renewal.LimitReached:
+	case renewal.ReasonLimitReached:
 		return reasonLimit, lost.Left, true
 	}
 	return reasonNotOwned, 0, false

@@ -26,11 +26,13 @@
 //	leasewheel_releases_pending               gauge
 //	leasewheel_replica_confirmations_total    counter    outcome: enough, too_few, unanswered
 //	leasewheel_hook_drops_total               counter    batches that are missing in the batch metrics
+//	leasewheel_log_drops_total                counter    log records that a slow or failing Logger did not take
 //	leasewheel_election_leading               gauge      (name)
 //	leasewheel_election_transitions_total     counter    (name)
 //	leasewheel_timers_pending                 gauge      engine
 //	leasewheel_timer_fired_total              counter    engine
 //	leasewheel_timer_panics_total             counter    engine
+//	leasewheel_timer_log_drops_total          counter    engine
 //	leasewheel_timer_wakeups_total            counter    engine
 //	leasewheel_timer_lateness_max_seconds     gauge      engine
 //	leasewheel_timer_task_max_seconds         gauge      engine

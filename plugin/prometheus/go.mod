@@ -3,7 +3,7 @@ module github.com/leasewheel/leasewheel/plugin/prometheus
 go 1.26.0
 
 require (
-	github.com/leasewheel/leasewheel v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/redis/go-redis/v9 v9.23.0

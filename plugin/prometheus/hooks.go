@@ -1,3 +1,5 @@
+// This file is about the hooks that record calls and losses.
+
 package leaseprom
 
 import (

@@ -1,3 +1,5 @@
+// This file is about Metrics, a collector, and clients that report to it.
+
 package leaseprom
 
 import (

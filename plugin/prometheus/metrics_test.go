@@ -3,6 +3,7 @@ package leaseprom_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,23 @@ func TestARenewalWithoutAnswer(t *testing.T) {
 	})
 }
 
+// failing is a handler of log records that fails.
+type failing struct{ slog.Handler }
+
+func (failing) Enabled(context.Context, slog.Level) bool { return true }
+
+func (failing) Handle(context.Context, slog.Record) error { panic("failing") }
+
+func TestDroppedLogs(t *testing.T) {
+	bubble(t, nil, lock.Options{Logger: slog.New(failing{slog.DiscardHandler})}, func(t *testing.T, b *bench) {
+		held := b.lock(b.Mutex("a"))
+		assert.InDelta(t, 0, b.value("leasewheel_log_drops_total"), 0)
+		b.mem.Delete("a")
+		<-held.Done()
+		assert.InDelta(t, 1, b.value("leasewheel_log_drops_total"), 0)
+	})
+}
+
 func TestRenewals(t *testing.T) {
 	bubble(t, nil, lock.Options{}, func(t *testing.T, b *bench) {
 		held := b.lock(lock.Multi(b.Mutex("a"), b.Mutex("b"), b.Mutex("c")))
@@ -302,6 +320,7 @@ func TestTimerEngines(t *testing.T) {
 			assert.Positive(t, b.value("leasewheel_timer_fired_total", engine))
 			assert.Positive(t, b.value("leasewheel_timer_wakeups_total", engine))
 			assert.InDelta(t, 0, b.value("leasewheel_timer_panics_total", engine), 0)
+			assert.InDelta(t, 0, b.value("leasewheel_timer_log_drops_total", engine), 0)
 			assert.GreaterOrEqual(t, b.value("leasewheel_timer_lateness_max_seconds", engine), 0.0)
 			assert.GreaterOrEqual(t, b.value("leasewheel_timer_task_max_seconds", engine), 0.0)
 		})

@@ -1,3 +1,5 @@
+// This file is about the options.
+
 package leaseprom
 
 import (

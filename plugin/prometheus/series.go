@@ -1,3 +1,5 @@
+// This file is about the metrics of a kind and name, made once.
+
 package leaseprom
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the figures that are read at each collection.
+
 package leaseprom
 
 import (
@@ -12,10 +14,10 @@ import (
 
 // snapshotDescs describe the metrics that are read from Stats.
 type snapshotDescs struct {
-	waiters, held, due, age, inFlight, pending *prometheus.Desc
-	leases, lateness, drops, replicas          *prometheus.Desc
+	waiters, held, due, age, inFlight, pending  *prometheus.Desc
+	leases, lateness, drops, logDrops, replicas *prometheus.Desc
 
-	timers, fired, panics, wakeups, lateMax, taskMax *prometheus.Desc
+	timers, fired, panics, timerLogDrops, wakeups, lateMax, taskMax *prometheus.Desc
 }
 
 func newSnapshotDescs(constant prometheus.Labels) snapshotDescs {
@@ -33,21 +35,23 @@ func newSnapshotDescs(constant prometheus.Labels) snapshotDescs {
 		lateness: desc("renewal_lateness_seconds", "How late renewals were sent."),
 		replicas: desc("replica_confirmations_total", "Answers of the replicas that were asked to confirm locks, by their outcome.", "outcome"),
 		drops:    desc("hook_drops_total", "Batches of renewals that are not in the metrics of batches."),
+		logDrops: desc("log_drops_total", "Log records that were dropped because the Logger was slow or failed."),
 
-		timers:  desc("timers_pending", "Timers that are pending or running.", "engine"),
-		fired:   desc("timer_fired_total", "Timers that have fired.", "engine"),
-		panics:  desc("timer_panics_total", "Tasks of timers that have panicked.", "engine"),
-		wakeups: desc("timer_wakeups_total", "Times that a goroutine of the timer engine woke up.", "engine"),
-		lateMax: desc("timer_lateness_max_seconds", "Greatest lateness of a timer since the start.", "engine"),
-		taskMax: desc("timer_task_max_seconds", "Duration of the longest task of a timer since the start.", "engine"),
+		timers:        desc("timers_pending", "Timers that are pending or running.", "engine"),
+		fired:         desc("timer_fired_total", "Timers that have fired.", "engine"),
+		panics:        desc("timer_panics_total", "Tasks of timers that have panicked.", "engine"),
+		timerLogDrops: desc("timer_log_drops_total", "Log records of the timer engine that were dropped because the Logger was slow or failed.", "engine"),
+		wakeups:       desc("timer_wakeups_total", "Times that a goroutine of the timer engine woke up.", "engine"),
+		lateMax:       desc("timer_lateness_max_seconds", "Greatest lateness of a timer since the start.", "engine"),
+		taskMax:       desc("timer_task_max_seconds", "Duration of the longest task of a timer since the start.", "engine"),
 	}
 }
 
 // describe sends all descriptions.
 func (d *snapshotDescs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.waiters, d.held, d.due, d.age, d.inFlight, d.pending, d.leases, d.lateness, d.drops, d.replicas,
-		d.timers, d.fired, d.panics, d.wakeups, d.lateMax, d.taskMax,
+		d.waiters, d.held, d.due, d.age, d.inFlight, d.pending, d.leases, d.lateness, d.drops, d.logDrops, d.replicas,
+		d.timers, d.fired, d.panics, d.timerLogDrops, d.wakeups, d.lateMax, d.taskMax,
 	} {
 		ch <- desc
 	}
@@ -70,6 +74,7 @@ func (d *snapshotDescs) collect(ch chan<- prometheus.Metric, s lock.Stats) {
 	send.counter(d.replicas, s.Replicas.TooFew, "too_few")
 	send.counter(d.replicas, s.Replicas.Unanswered, "unanswered")
 	send.counter(d.drops, r.DroppedHooks)
+	send.counter(d.logDrops, r.DroppedLogs)
 	ch <- prometheus.MustNewConstHistogram(d.lateness, r.Late.Count(), r.Late.Sum().Seconds(), cumulated(r.Late, latenessBuckets))
 }
 
@@ -79,6 +84,7 @@ func (d *snapshotDescs) collectEngine(ch chan<- prometheus.Metric, engine string
 	send.gauge(d.timers, float64(s.Pending), engine)
 	send.counter(d.fired, s.Fired, engine)
 	send.counter(d.panics, s.Panics, engine)
+	send.counter(d.timerLogDrops, s.DroppedLogs, engine)
 	send.counter(d.wakeups, s.Wakeups, engine)
 	send.gauge(d.lateMax, s.LateMax.Seconds(), engine)
 	send.gauge(d.taskMax, s.LongestTask.Seconds(), engine)

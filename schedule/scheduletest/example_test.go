@@ -94,7 +94,7 @@ func (e *Engine) end(id uint64, x *timer) {
 	e.ended.Broadcast()
 }
 
-// ResetTimer implements [schedule.Engine].
+// ResetTimer implements [schedule.TimerOwner].
 func (e *Engine) ResetTimer(id uint64, d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +109,7 @@ func (e *Engine) ResetTimer(id uint64, d time.Duration) bool {
 	return true
 }
 
-// StopTimer implements [schedule.Engine].
+// StopTimer implements [schedule.TimerOwner].
 func (e *Engine) StopTimer(id uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *Engine) StopTimer(id uint64) bool {
 	return prevented
 }
 
-// AwaitTimer implements [schedule.Engine].
+// AwaitTimer implements [schedule.TimerOwner].
 func (e *Engine) AwaitTimer(id uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

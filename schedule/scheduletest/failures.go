@@ -1,3 +1,5 @@
+// This file is about the cases of tasks that panic or call runtime.Goexit.
+
 package scheduletest
 
 import (

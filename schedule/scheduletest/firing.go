@@ -1,3 +1,5 @@
+// This file is about the cases of when timers fire.
+
 package scheduletest
 
 import (

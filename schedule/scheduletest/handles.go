@@ -1,3 +1,5 @@
+// This file is about the cases of Stop and Reset, also with old handles.
+
 package scheduletest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the cases of a limited number of timers.
+
 package scheduletest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the model of an engine with which random operations are compared.
+
 package scheduletest
 
 import (

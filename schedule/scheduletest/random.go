@@ -1,3 +1,5 @@
+// This file is about random operations on an engine and its model.
+
 package scheduletest
 
 import (

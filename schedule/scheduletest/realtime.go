@@ -1,3 +1,5 @@
+// This file is about the case that runs in real time, on busy processors.
+
 package scheduletest
 
 import (

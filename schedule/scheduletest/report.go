@@ -1,3 +1,5 @@
+// This file is about how a failed case is reported, in at most ten lines.
+
 package scheduletest
 
 import (

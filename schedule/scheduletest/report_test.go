@@ -111,7 +111,7 @@ func TestAFailureIsShort(t *testing.T) {
 			if name == "stuck" { // operations of the model may wait for the lost goroutine with a mutex held
 				run.Args = append(run.Args, "-test.skip=/^E7")
 			}
-			run.Env = append(os.Environ(), brokenVariable+"="+name, "SCHEDULETEST_OPERATIONS=5000")
+			run.Env = append(os.Environ(), brokenVariable+"="+name, "SCHEDULETEST_OPERATIONS=500")
 			bytes, err := run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed)

@@ -18,7 +18,7 @@
 //	E7  the engine does what the model does
 //	E8  zero, negative and 290-year delays work
 //
-// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/ENGINES.md
+// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md#a-timer-engine
 package scheduletest
 
 import (
@@ -102,7 +102,7 @@ func (c Config) check(t testing.TB) {
 // Test runs the suite. A case that fails reports its first failure in at most ten lines.
 // The page [writing an engine] lists the usual mistake behind each failing case.
 //
-// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/ENGINES.md
+// [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md#a-timer-engine
 func Test(t *testing.T, c Config) {
 	c.check(t)
 	for _, group := range [][]testCase{

@@ -1,3 +1,5 @@
+// This file is about the operations of the random test, chosen at random or by a fuzzer.
+
 package scheduletest
 
 import (

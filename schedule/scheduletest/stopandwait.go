@@ -1,3 +1,5 @@
+// This file is about the cases of StopAndWait.
+
 package scheduletest
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the models of a lock, and the search for an order that satisfies them.
+
 package histories
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the history: tenures of users, with their outcomes and endings.
+
 package histories
 
 import (

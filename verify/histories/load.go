@@ -1,3 +1,5 @@
+// This file is about the load: users that lock a few keys all the time.
+
 package histories
 
 import (

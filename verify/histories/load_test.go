@@ -141,7 +141,7 @@ func TestALoadOnAWrongStoreIsNot(t *testing.T) {
 		"it refuses a free lock": func(s *fakeStore) func(context.Context, driver.Request) (driver.Lease, error) {
 			var calls atomic.Int64
 			return func(ctx context.Context, r driver.Request) (driver.Lease, error) {
-				if calls.Add(1)%5 == 0 {
+				if calls.Add(1)%2 == 0 {
 					return driver.Lease{}, &driver.HeldError{Key: r.Key}
 				}
 				return s.Store.Acquire(ctx, r)
@@ -150,14 +150,18 @@ func TestALoadOnAWrongStoreIsNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFakeStore()
-			s.acquire = wrong(s)
-			l := s.load(t)
-			for range 4 { // long enough for some calls of TryLock
-				l.Progress()
+			var found []string
+			for run := 0; run < 10 && len(found) == 0; run++ { // not every load meets the fault on a busy machine
+				s := newFakeStore()
+				s.acquire = wrong(s)
+				l := s.load(t)
+				for range 4 { // long enough for some calls of TryLock
+					l.Progress()
+				}
+				l.stop()
+				found = l.history.Violations(Locks)
 			}
-			l.stop()
-			assert.NotEmpty(t, l.history.Violations(Locks))
+			assert.NotEmpty(t, found)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package legacy
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ func (p *process) dial(s *server) func(context.Context, string, string) (net.Con
 			return nil, err
 		}
 		front, inside := net.Pipe()
-		c := &connection{from: p, to: s, inside: inside, back: back, asked: make(chan message, 1000)}
+		c := &connection{from: p, to: s, inside: inside, back: back, asked: make(chan sent, 1000)}
 		if !p.add(c) {
 			c.close() // go-redis would repeat a failed dial forever
 		}
@@ -43,8 +44,25 @@ type connection struct {
 	to           *server
 	inside, back net.Conn
 
-	asked       chan message // requests without a reply yet
-	dropReplies atomic.Bool  // replies are dropped
+	asked       chan sent   // requests without a reply yet
+	dropReplies atomic.Bool // replies are dropped
+}
+
+// sent is a request on a connection. Its note is nil unless the process plays a plan.
+type sent struct {
+	message
+	note *note
+}
+
+// hooks decide what happens to the messages of a process that plays a plan.
+type hooks interface {
+	// sends returns when a request arrives at the server, with its fate.
+	sends(s *server, m message) (fate, *note)
+	// executed is called after the server has executed a request.
+	executed(s *server, n *note, answer message)
+	// receives returns when an answer, or a published message without a note, arrives at the process. It
+	// returns false if it is lost.
+	receives(s *server, n *note, isLost bool) bool
 }
 
 func (c *connection) close() {
@@ -56,12 +74,22 @@ func (c *connection) close() {
 func (c *connection) forwardRequests() {
 	defer c.close()
 	in := bufio.NewReader(c.inside)
+	read := func() (message, error) { return readMessage(in) }
+	if c.from.hooks != nil {
+		read = queued(in)
+	}
 	for {
-		m, err := readMessage(in)
+		m, err := read()
 		if err != nil {
 			return
 		}
-		met := c.from.fateOf(c.to.format(m), m.isFromUser())
+		var met fate
+		var n *note
+		if c.from.hooks != nil {
+			met, n = c.from.hooks.sends(c.to, m)
+		} else {
+			met = c.from.fateOf(c.to.format(m), m.isFromUser())
+		}
 		if met == delivered && c.to.isDown() {
 			met = lost
 		}
@@ -80,7 +108,7 @@ func (c *connection) forwardRequests() {
 		case delivered:
 		}
 		c.to.updateClock(m.isFromUser())
-		c.asked <- m
+		c.asked <- sent{m, n}
 		if _, err := c.back.Write(m.raw); err != nil {
 			return
 		}
@@ -96,6 +124,12 @@ func (c *connection) forwardReplies() {
 		if err != nil {
 			return
 		}
+		if c.from.hooks != nil {
+			if c.answer(m) {
+				return
+			}
+			continue
+		}
 		fate := ""
 		if c.dropReplies.Load() || c.from.isPartitioned() {
 			fate = ", lost"
@@ -106,7 +140,7 @@ func (c *connection) forwardReplies() {
 			}
 			c.from.say("message %q%s", m.parts[2], fate)
 		} else if asked := <-c.asked; asked.isFromUser() {
-			c.from.say("%s  → %s%s", c.to.format(asked), shortenIDs(m.text), fate)
+			c.from.say("%s  → %s%s", c.to.format(asked.message), shortenIDs(m.text), fate)
 		}
 		if c.dropReplies.Load() {
 			return
@@ -118,4 +152,43 @@ func (c *connection) forwardReplies() {
 			return
 		}
 	}
+}
+
+// queued returns a function that returns the messages of a reader. It reads ahead, because a writer that waits may
+// hold a mutex of go-redis, and simulated time stands still while a goroutine waits for a mutex.
+func queued(in *bufio.Reader) func() (message, error) {
+	messages := make(chan message, 1000)
+	go func() {
+		defer close(messages)
+		for {
+			m, err := readMessage(in)
+			if err != nil {
+				return
+			}
+			messages <- m
+		}
+	}()
+	return func() (message, error) {
+		m, ok := <-messages
+		if !ok {
+			return message{}, io.EOF
+		}
+		return m, nil
+	}
+}
+
+// answer forwards an answer or a published message to a process that plays a plan. It returns true if the
+// connection is broken.
+func (c *connection) answer(m message) bool {
+	var n *note
+	if len(m.parts) != 3 || m.parts[0] != "message" {
+		n = (<-c.asked).note
+		c.from.hooks.executed(c.to, n, m)
+	}
+	if !c.from.hooks.receives(c.to, n, c.dropReplies.Load()) {
+		time.AfterFunc(breakAfter, c.close)
+		return c.dropReplies.Load()
+	}
+	_, err := c.inside.Write(m.raw)
+	return err != nil
 }

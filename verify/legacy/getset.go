@@ -1,3 +1,5 @@
+// This file is about GetSet, a lock whose value is its expiry time by the clock of its holder.
+
 package legacy
 
 import (

@@ -9,17 +9,7 @@ import (
 
 // TestGetSetClock: a process whose clock is ahead takes over a held lock.
 func TestGetSetClock(t *testing.T) {
-	runScenario(t, "then", func(p *scenario) {
-		redis, first, second := p.server(""), p.process("A"), p.process("B")
-		second.ahead = ttl + time.Second
-		a := &GetSet{Redis: first.client(redis), Key: "lock", TTL: ttl, Now: first.now}
-		b := &GetSet{Redis: second.client(redis), Key: "lock", TTL: ttl, Now: second.now}
-		p.acquires(a.TryLock)
-		p.works(first)
-		p.acquires(b.TryLock)
-		p.works(second)
-		require.Equal(p, []string{"A", "B"}, p.working)
-	})
+	playKnown(t, "getset", twoHolders, wrongWrite)
 	runScenario(t, "ours", func(p *scenario) { // the clocks of waiters do not matter
 		a, b := p.twoUsers()
 		held := a.lock("lock")

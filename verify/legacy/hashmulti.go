@@ -1,3 +1,5 @@
+// This file is about HashMulti, many locks in the fields of one hash.
+
 package legacy
 
 import (

@@ -1,3 +1,5 @@
+// This file is about MultiLock, several Redisson locks as one.
+
 package legacy
 
 import (

@@ -24,6 +24,7 @@ type process struct {
 	name  string
 	ahead time.Duration // its clock is ahead by this
 	late  []func()      // delayed requests
+	hooks hooks         // of a process that plays a plan, or nil
 
 	mu                sync.Mutex // guards the fields below
 	connections       []*connection
@@ -44,7 +45,18 @@ func (p *scenario) process(name string) *process {
 func (p *process) say(format string, args ...any) { p.scenario.say(p.name, format, args...) }
 
 // now returns the time by the clock of the process.
-func (p *process) now() time.Time { return time.Now().Add(p.ahead) }
+func (p *process) now() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Add(p.ahead)
+}
+
+// stepAhead steps the clock of the process.
+func (p *process) stepAhead(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead += d
+}
 
 // call is a running operation of a process.
 type call struct{ done chan struct{} }
@@ -151,6 +163,12 @@ func (p *process) add(c *connection) bool {
 	defer p.mu.Unlock()
 	p.connections = append(p.connections, c)
 	return !p.dead
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
 }
 
 func (p *process) isPartitioned() bool {

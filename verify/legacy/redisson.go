@@ -1,3 +1,5 @@
+// This file is about Redisson, a reentrant lock with a watchdog in a hash.
+
 package legacy
 
 import (

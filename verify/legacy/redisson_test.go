@@ -55,23 +55,7 @@ func TestRedissonOneError(t *testing.T) {
 // TestRedissonCutOff: the holder is partitioned. Another process gets the lock, and the
 // holder is never told.
 func TestRedissonCutOff(t *testing.T) {
-	runScenario(t, "then", func(p *scenario) {
-		redis := p.server("")
-		first, a := redisson(p, "A", redis)
-		second, b := redisson(p, "B", redis)
-		p.acquires(a.try)
-		p.works(first)
-		first.setPartitioned(true)
-		for range 3 {
-			p.advance(ttl / 3)
-			a.Tick(p.Context())
-		}
-		p.acquires(b.try)
-		p.works(second)
-		first.setPartitioned(false)
-		a.Tick(p.Context()) // learns that it has no lock, and tells nobody
-		require.Equal(p, []string{"A", "B"}, p.working)
-	})
+	playKnown(t, "redisson", twoHolders, wrongWrite)
 	runScenario(t, "ours", func(p *scenario) { // told before anyone else can get the lock
 		a, b := p.twoUsers()
 		held := a.lock("lock")

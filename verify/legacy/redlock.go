@@ -1,3 +1,5 @@
+// This file is about Redlock, a lock on the majority of several servers.
+
 package legacy
 
 import (

@@ -89,15 +89,7 @@ func oursQuorumLosesServer(p *scenario, how func(*server)) {
 
 // TestRedlockClock: the clock of one server of the majority is stepped forward.
 func TestRedlockClock(t *testing.T) {
-	runScenario(t, "then", func(p *scenario) {
-		servers := cluster(p)
-		gotTwoOfThree(p, servers)
-		servers[1].stepClock(ttl)
-		second, b := redlock(p, "B", servers...)
-		require.Positive(p, b.TryLock(p.Context()))
-		p.works(second)
-		require.Equal(p, []string{"A", "B"}, p.working)
-	})
+	playKnown(t, "redlock", twoHolders, wrongWrite)
 	runScenario(t, "ours", func(p *scenario) { oursLosesData(p, func(s *server) { s.stepClock(ttl) }) })
 	runScenario(t, "ours on three", func(p *scenario) { oursQuorumLosesServer(p, func(s *server) { s.stepClock(ttl) }) })
 }

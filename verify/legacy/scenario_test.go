@@ -6,8 +6,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -241,7 +239,7 @@ func shortenIDs(text string) string {
 var scriptNames sync.Map
 
 // scriptName returns the name of a script from its text or its digest. The text of an
-// older lock begins with the name. The last file of a script of this module names it.
+// older lock begins with the name.
 func scriptName(verb, script string) string {
 	if verb == "EVALSHA" {
 		if name, ok := scriptNames.Load(script); ok {
@@ -250,8 +248,8 @@ func scriptName(verb, script string) string {
 		return script[:8]
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(script, "-- "), "\n")
-	for ours, text := range ourScripts() {
-		if strings.HasSuffix(script, text) {
+	for header, ours := range ourScripts {
+		if strings.Contains(script, header) {
 			name = ours
 		}
 	}
@@ -260,16 +258,12 @@ func scriptName(verb, script string) string {
 	return name
 }
 
-// ourScripts maps names to the Lua files of this module.
-var ourScripts = sync.OnceValue(func() map[string]string {
-	scripts := make(map[string]string)
-	files, _ := filepath.Glob("../../lock/redisstore/lua/*.lua")
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		scripts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
-	}
-	return scripts
-})
+// ourScripts maps the beginnings of Lua files of this module to their names.
+var ourScripts = map[string]string{
+	"-- Acquires a lock, or takes a place in its queue.":    "acquire",
+	"-- Extends leases to their full TTL. It never creates": "renew",
+	"-- Releases the lock of an owner and grants it":        "release",
+}
 
 // client returns a client of the server that does not retry.
 func (p *process) client(s *server) *redis.Client {

@@ -1,3 +1,5 @@
+// This file is about SetNX, a lock whose expiry is set by a second command.
+
 package legacy
 
 import (

@@ -20,11 +20,7 @@ func TestSetNXCrash(t *testing.T) {
 		try.wait()
 		return &SetNX{Redis: second.client(redis), Key: "lock", Value: "b1", TTL: ttl}
 	}
-	runScenario(t, "then", func(p *scenario) {
-		b := crashBetween(p)
-		p.advance(year)
-		p.isRefused(b.TryLock)
-	})
+	playKnown(t, "setnx", stuckLock)
 	runScenario(t, "with repair", func(p *scenario) {
 		b := crashBetween(p)
 		p.isRefused(b.TryLock)

@@ -1,3 +1,5 @@
+// This file is about SetPX, a lock with an expiry, and an Unlock that does not check the owner.
+
 package legacy
 
 import (

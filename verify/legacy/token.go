@@ -1,3 +1,5 @@
+// This file is about Token, a lock with a random value that is compared before the lock is deleted.
+
 package legacy
 
 import (

@@ -21,12 +21,7 @@ func tokens(p *scenario, redis *server) (first, second *process, a, b *Token) {
 // TestTokenPause: a process pauses for longer than the TTL. Two processes work, and their
 // random values do not tell which one is late.
 func TestTokenPause(t *testing.T) {
-	runScenario(t, "then", func(p *scenario) {
-		first, second, a, b := tokens(p, p.server(""))
-		p.pauseHolder(first, a.TryLock, second, b.TryLock)
-		p.works(first)
-		require.Equal(p, []string{"B", "A"}, p.working)
-	})
+	playKnown(t, "token", twoHolders, wrongWrite)
 	runScenario(t, "ours", oursPaused)
 }
 

@@ -1,3 +1,5 @@
+// This file is about the actions of the model, and the actions that a state enables.
+
 package model
 
 // Action is a transition from one state to the next.

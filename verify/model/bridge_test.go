@@ -169,8 +169,8 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		o.answer = ""
 	case NotHeld, HadLock:
 		o.answer = "1"
-		if op.kind == Renew && (v.holder() != nobody || v.kept()) {
-			o.answer = "-1" // another value is there
+		if op.kind == Renew && v.holder() != nobody {
+			o.answer = "-1" // another owner has it; a kept lock has none
 		}
 	case HadPlace:
 		o.answer = "2"

@@ -1,3 +1,5 @@
+// This file is about the rules of clients for the answers and messages of the server.
+
 package model
 
 // Rules are the rules of clients for answers and messages. Each method changes the owner

@@ -1,3 +1,5 @@
+// This file is about the configuration of a model, which bounds its state space.
+
 package model
 
 // Config bounds a state space. Times are in ticks and below 100.

@@ -1,3 +1,5 @@
+// This file is about the execution of requests on the server, and the checks of their effects.
+
 package model
 
 // scripts returns the scripts with the current clock of the server.

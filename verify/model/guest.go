@@ -1,3 +1,5 @@
+// This file is about a second client that has the lease of an owner, after Export and Resume.
+
 package model
 
 // Guest is a second client that has the lease of an owner: it was given the owner's name and

@@ -1,3 +1,5 @@
+// This file is about the promises that every state must keep.
+
 package model
 
 // Check returns the promise that a state breaks, or "".

@@ -1,3 +1,5 @@
+// This file is about the keys of a lock on the server: holder, queue, places and their expiry.
+
 package model
 
 // holder returns the owner that holds the lock, or nobody.

@@ -1,3 +1,5 @@
+// This file is about the check that all waiters are served after all faults have stopped.
+
 package model
 
 // CheckLiveness checks that all waiters are served after all faults stop. Everything in

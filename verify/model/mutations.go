@@ -1,3 +1,5 @@
+// This file is about broken rules of the protocol, each of which a search must find.
+
 package model
 
 // Mutation is a broken rule of the protocol.

@@ -1,3 +1,5 @@
+// This file is about the reduction of a state: it removes values that cannot affect later states.
+
 package model
 
 import (

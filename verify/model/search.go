@@ -1,3 +1,5 @@
+// This file is about the breadth-first search of the reachable states.
+
 package model
 
 import (

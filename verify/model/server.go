@@ -1,3 +1,5 @@
+// This file is about the scripts of the server in Go, and their answers.
+
 package model
 
 // Server holds the keys of one lock.

@@ -1,3 +1,5 @@
+// This file is about the configurations that are searched, with their numbers of states.
+
 package model
 
 // Space is a configuration and its number of states.

@@ -1,3 +1,5 @@
+// This file is about the state of the whole system: server, owners, requests and messages.
+
 package model
 
 // MaxOwners is the maximum number of owners in a state.

@@ -1,3 +1,5 @@
+// This file is about the text of a trace: one action per line, with the state after it.
+
 package model
 
 import (

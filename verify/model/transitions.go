@@ -1,3 +1,5 @@
+// This file is about the initial states, and the state after each action.
+
 package model
 
 // Model is the model of a configuration. It is not safe for concurrent use.

@@ -1,3 +1,5 @@
+// This file is about the set of visited states, a hash table of fingerprints.
+
 package model
 
 // visitedSet is a set of fingerprints with their parents, an open-addressing hash table. A

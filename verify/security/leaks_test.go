@@ -127,9 +127,9 @@ func (s recordingStore) Acquire(ctx context.Context, r driver.Request) (driver.L
 }
 
 // Wait implements driver.Waiter.
-func (s recordingStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s recordingStore) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	s.addOwner(r.Owner)
-	l, err := s.Store.Wait(ctx, r)
+	l, err := s.Store.Wait(ctx, r, queued)
 	s.leaks.record(l, r, err)
 	return l, err
 }

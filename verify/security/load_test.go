@@ -33,7 +33,7 @@ func (b *takenStore) Acquire(ctx context.Context, _ driver.Request) (driver.Leas
 }
 
 // Wait implements driver.Waiter.
-func (b *takenStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (b *takenStore) Wait(ctx context.Context, r driver.Request, _ func()) (driver.Lease, error) {
 	return b.Acquire(ctx, r)
 }
 

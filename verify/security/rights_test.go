@@ -121,6 +121,7 @@ func rightsSuffice(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New:      open,
 		TTL:      3 * time.Second,
+		Explains: true,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Lists:    true,
@@ -157,7 +158,7 @@ func die(t *testing.T, s *redisstore.Store, r driver.Request) {
 	before := waitingCount(t, s, r.Key)
 	gone := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(context.Background(), r)
+		_, err := s.Wait(context.Background(), r, func() {})
 		gone <- err
 	}()
 	require.Eventually(t, func() bool { return waitingCount(t, s, r.Key) > before }, 10*time.Second, time.Millisecond)
@@ -293,7 +294,7 @@ func (x *exercise) expire(ctx context.Context, s *redisstore.Store, mode driver.
 	x.check(err)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(ctx, second)
+		_, err := s.Wait(ctx, second, func() {})
 		got <- err
 	}()
 	time.Sleep(300 * time.Millisecond)
@@ -308,7 +309,7 @@ func (x *exercise) waitTwice(ctx context.Context, s *redisstore.Store, l driver.
 	leases, errs := make(chan driver.Lease, 2), make(chan error, 2)
 	for range 2 {
 		go func() {
-			l, err := s.Wait(ctx, x.newRequest(mode))
+			l, err := s.Wait(ctx, x.newRequest(mode), func() {})
 			leases <- l
 			errs <- err
 		}()

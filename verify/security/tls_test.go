@@ -183,7 +183,7 @@ func handOver(t *testing.T, s *redisstore.Store) {
 	require.NoError(t, s.Renew(ctx, []driver.Lease{l}, outcomes(1)))
 	got := make(chan error, 1)
 	go func() {
-		l, err := s.Wait(ctx, request("k"))
+		l, err := s.Wait(ctx, request("k"), func() {})
 		if err == nil {
 			err = s.Release(ctx, l)
 		}

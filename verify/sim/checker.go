@@ -1,11 +1,13 @@
+// This file is about the invariants of docs/SAFETY.md about losses, deadlines and statistics.
+
 package sim
 
 import (
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // acted checks, an instant after the watchdog got the answer to a renewal, that it has acted
@@ -57,19 +59,19 @@ func (p *Process) lost(info renewal.LostInfo) {
 func (w *World) checkLoss(g *Grant, reason renewal.Reason) {
 	p, most := g.Process, g.Process.Plan.MaxFailures()
 	early := time.Now().Before(g.Deadline)
-	atDeadline := reason == renewal.Expired || reason == renewal.LimitReached
+	atDeadline := reason == renewal.ReasonExpired || reason == renewal.ReasonLimitReached
 	atEnd := atDeadline && !g.latest.IsZero() && !early
 	switch {
 	case w.Plan.Lossless && !atEnd && !g.short:
 		w.Violated("told", "L0, L1: p%d lost %s (%v)", p.ID, g.Key, reason)
-	case reason == renewal.NotOwned && !g.denied && !g.downgrading: // the answer to a Downgrade may be the report
+	case reason == renewal.ReasonNotOwned && !g.denied && !g.downgrading: // the answer to a Downgrade may be the report
 		w.Violated("told", "rule 4: p%d got NotOwned for %s, but the store has not reported that", p.ID, g.Key)
-	case reason == renewal.NotOwned && w.has(g) && !g.Void && !w.Plan.Forgets && !w.Plan.WallMoves: // a clock that is set back may revive the lease
+	case reason == renewal.ReasonNotOwned && w.has(g) && !g.Void && !w.Plan.Forgets && !w.Plan.WallMoves: // a clock that is set back may revive the lease
 		w.Violated("told", "rule 4: p%d got a report of the loss of %s, but the server has its lease", p.ID, g.Key)
 	case g.downgrading || g.unsure:
-	case reason == renewal.Failed && (most < 1 || g.failures < most):
+	case reason == renewal.ReasonFailed && (most < 1 || g.failures < most):
 		w.Violated("told", "rule 3: p%d got a report of the loss of %s after %d failures of %d", p.ID, g.Key, g.failures, most)
-	case reason == renewal.LimitReached && g.latest.IsZero():
+	case reason == renewal.ReasonLimitReached && g.latest.IsZero():
 		w.Violated("told", "p%d got LimitReached for %s, which has no limit", p.ID, g.Key)
 	case atDeadline && early && !w.Plan.WallMoves:
 		w.Violated("told", "L0: p%d lost %s %v before its deadline", p.ID, g.Key, time.Until(g.Deadline))

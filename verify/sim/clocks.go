@@ -1,3 +1,5 @@
+// This file is about the clocks of the clients, which the nemesis steps and suspends.
+
 package sim
 
 import (

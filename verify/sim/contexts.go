@@ -1,3 +1,5 @@
+// This file is about the contexts of the calls of users, and the causes with which they end.
+
 package sim
 
 import (
@@ -7,9 +9,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // errEnough ends the context of a user.
@@ -43,7 +45,7 @@ func OtherCauses() []error {
 		&lock.HeldError{Key: other, ExpiresIn: time.Minute}, &lock.HeldError{Key: other},
 		fmt.Errorf("lock: %q: %w", other, lock.ErrNotAcquired), fmt.Errorf("lock: %q: %w", other, lock.ErrNotHeld),
 		fmt.Errorf("lock: %q: %w", other, lock.ErrWrongType), fmt.Errorf("lock: %q: %w", other, lock.ErrBadKey),
-		fmt.Errorf("lock: %q: %w", other, lock.ErrBadTTL), fmt.Errorf("lock: %q: %w", other, &renewal.LostError{Reason: renewal.NotOwned}),
+		fmt.Errorf("lock: %q: %w", other, lock.ErrBadTTL), fmt.Errorf("lock: %q: %w", other, &renewal.LostError{Reason: renewal.ReasonNotOwned}),
 		lock.ErrClosed, lock.ErrTooMany, renewal.ErrClosed,
 	}
 }

@@ -1,3 +1,5 @@
+// This file is about the counts of a run, and the floors that they must reach.
+
 package sim
 
 import (

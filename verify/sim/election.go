@@ -1,3 +1,5 @@
+// This file is about users that campaign, inspect locks and force releases.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the end of a schedule, and its final checks.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the tests that both backends share.
+
 package sim
 
 import (

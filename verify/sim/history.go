@@ -1,3 +1,5 @@
+// This file is about the grants of the servers, with the knowledge of their holders.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the check that every lock on the servers has a holder.
+
 package sim
 
 import "time"

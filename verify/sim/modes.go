@@ -1,3 +1,5 @@
+// This file is about users of shared locks, and writers that become readers.
+
 package sim
 
 import (

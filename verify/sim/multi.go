@@ -1,3 +1,5 @@
+// This file is about users that take two locks or none.
+
 package sim
 
 import (

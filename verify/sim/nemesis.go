@@ -1,10 +1,12 @@
+// This file is about the nemesis, and the faults that concern no server.
+
 package sim
 
 import (
 	"context"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 // Event is a fault, or something that a user rarely does.

@@ -1,3 +1,5 @@
+// This file is about the plan of a schedule, which a seed decides before the start.
+
 package sim
 
 import (
@@ -5,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // Plan has the part of a schedule that a seed decides before its start, and that both backends

@@ -1,3 +1,5 @@
+// This file is about a client process, with its engine, its store and its client.
+
 package sim
 
 import (
@@ -7,12 +9,12 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/verify/internal/simproc"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 

@@ -1,3 +1,5 @@
+// This file is about users that take a reentrant lock again while they hold it.
+
 package sim
 
 import (

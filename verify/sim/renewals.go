@@ -1,3 +1,5 @@
+// This file is about the checks of renewals, by the store and by the commands on the network.
+
 package sim
 
 import (
@@ -138,7 +140,7 @@ func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, refresh b
 		if downgraded {
 			next.Deadline = Later(next.Deadline, g.Deadline)
 		}
-	case out == renewal.Lost:
+	case out.IsLost():
 		g.denied, over = true, true
 		if downgraded {
 			next.denied = true

@@ -1,3 +1,5 @@
+// This file is about the counts of a client's renewals, and their comparison with its Stats.
+
 package sim
 
 import (
@@ -13,7 +15,7 @@ type Stats struct {
 	Calls, Answered, Leases int // of Renew
 
 	done, size, renewed int // by BatchDone
-	lost                [renewal.LimitReached + 1]int
+	lost                [renewal.ReasonLimitReached + 1]int
 }
 
 // Lost records a loss.
@@ -43,7 +45,7 @@ func (s *Stats) Check(all lock.Stats) (wrong string) {
 		return fmt.Sprintf("it sent %d leases, BatchDone told of %d, Late counts %d; renewed %d and %d",
 			s.Leases, s.size, r.Late.Count(), r.Renewed, s.renewed)
 	case s.lost != [...]int{0, int(r.NotOwned), int(r.Failed), int(r.Expired), int(r.LimitReached)}:
-		return fmt.Sprintf("it was told of the losses %v, Stats of %d, %d, %d, %d", s.lost[renewal.NotOwned:], r.NotOwned, r.Failed, r.Expired, r.LimitReached)
+		return fmt.Sprintf("it was told of the losses %v, Stats of %d, %d, %d, %d", s.lost[renewal.ReasonNotOwned:], r.NotOwned, r.Failed, r.Expired, r.LimitReached)
 	}
 	return ""
 }

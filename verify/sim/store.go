@@ -1,3 +1,5 @@
+// This file is about the store of a client, which records its requests and answers.
+
 package sim
 
 import (
@@ -8,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // record returns a store that forwards calls to the store of a process, and records requests
@@ -93,7 +95,7 @@ func (r recorder) Close() error { return r.Store.(io.Closer).Close() }
 type waitingRecorder struct{ recorder }
 
 // Wait implements driver.Waiter.
-func (r waitingRecorder) Wait(ctx context.Context, request driver.Request) (driver.Lease, error) {
+func (r waitingRecorder) Wait(ctx context.Context, request driver.Request, queued func()) (driver.Lease, error) {
 	w := r.process.World
 	r.process.owns(request.Owner)
 	w.waits(ctx)
@@ -101,7 +103,7 @@ func (r waitingRecorder) Wait(ctx context.Context, request driver.Request) (driv
 	if !ok {
 		return driver.Lease{}, errors.ErrUnsupported
 	}
-	lease, err := waiter.Wait(ctx, request)
+	lease, err := waiter.Wait(ctx, request, queued)
 	r.await(request.Owner)
 	if err == nil {
 		w.confirmed(ctx, lease, lease.Sent)

@@ -1,3 +1,5 @@
+// This file is about the events and violations of a schedule, and its result.
+
 package sim
 
 import (
@@ -6,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 // Result is the result of a schedule.

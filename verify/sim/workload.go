@@ -1,3 +1,5 @@
+// This file is about users that acquire, hold and release locks.
+
 package sim
 
 import (
@@ -6,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // User is a goroutine of a process that takes locks and releases them.

@@ -1,11 +1,13 @@
+// This file is about one schedule: its processes, its backend and its locks.
+
 package sim
 
 import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // Backend has the parts of a simulation outside the lock clients: servers, the network, and the

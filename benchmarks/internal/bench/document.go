@@ -1,3 +1,5 @@
+// This file is about files: sections of documents, and results as JSON.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// This file is about line charts in SVG.
+
 package bench
 
 import (
@@ -34,12 +36,13 @@ type Series struct {
 // The sizes of a line chart in pixels.
 const (
 	linePlotWidth  = 240.0
-	linePlotHeight = 250.0
+	linePlotHeight = 330.0
 	lineAxisWidth  = 70.0  // left of a plot
-	lineNameWidth  = 190.0 // right of a plot, for the names of the lines
+	lineNameWidth  = 230.0 // right of a plot, for the names of the lines and their last values
 	lineTop        = 60.0
 	lineBottom     = 50.0
 	lineNameStep   = 15.0 // the least distance of two names
+	lineNameGap    = 30.0 // between a plot and the names
 )
 
 // lineStyle has colours that are readable on light and on dark pages.
@@ -48,6 +51,7 @@ text { font: 12px sans-serif; fill: #444 }
 .title { font-size: 15px; font-weight: bold }
 .panel { font-weight: bold }
 .grid { stroke: #dee2e6 }
+.lead { stroke: #adb5bd; stroke-dasharray: 2 2 }
 .line { fill: none; stroke: #868e96; stroke-width: 1.5 }
 .dot { fill: #868e96 }
 .ours { stroke: #0b7285; stroke-width: 2.5 }
@@ -119,23 +123,23 @@ func (c LineChart) panel(b *strings.Builder, p Panel, left float64, s scale) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", left+linePlotWidth/2, lineTop+linePlotHeight+36, Escape(c.XLabel))
 	var names []lineName
 	for _, series := range p.Series {
-		if at, ok := series.draw(b, x, y); ok {
-			names = append(names, lineName{series, at})
+		if i, ok := series.draw(b, x, y); ok {
+			names = append(names, lineName{series, series.Values[i], x(i), y(series.Values[i])})
 		}
 	}
-	drawNames(b, names, left+linePlotWidth+10)
+	drawNames(b, names, left+linePlotWidth+lineNameGap)
 }
 
-// draw draws the line of a series and returns the height of its last point.
-func (s Series) draw(b *strings.Builder, x func(int) float64, y func(float64) float64) (last float64, ok bool) {
+// draw draws the line of a series and returns the index of its last point.
+func (s Series) draw(b *strings.Builder, x func(int) float64, y func(float64) float64) (last int, ok bool) {
 	var points []string
 	for i, v := range s.Values {
 		if math.IsNaN(v) {
 			continue
 		}
-		last, ok = y(v), true
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), last))
-		fmt.Fprintf(b, `<circle class="dot%s" cx="%.1f" cy="%.1f" r="3"/>`, s.class(), x(i), last)
+		last, ok = i, true
+		points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(v)))
+		fmt.Fprintf(b, `<circle class="dot%s" cx="%.1f" cy="%.1f" r="3"/>`, s.class(), x(i), y(v))
 	}
 	if len(points) > 1 {
 		fmt.Fprintf(b, `<polyline class="line%s" points="%s"/>`+"\n", s.class(), strings.Join(points, " "))
@@ -150,14 +154,14 @@ func (s Series) class() string {
 	return ""
 }
 
-// lineName is the name of a line and the height of its last point.
+// lineName is the name of a line, with its last value and where that is.
 type lineName struct {
 	Series
-	at float64
+	value, x, at float64
 }
 
-// drawNames writes the names beside the ends of the lines. A name that would
-// overlap the one above it moves down.
+// drawNames writes the names and the last values beside the ends of the lines. A name that would
+// overlap the one above it moves down. A dotted line leads from each end to its name.
 func drawNames(b *strings.Builder, names []lineName, left float64) {
 	slices.SortStableFunc(names, func(a, b lineName) int { return int(math.Copysign(1, a.at-b.at)) })
 	room := lineTop + linePlotHeight - lineNameStep*float64(len(names)-1)
@@ -165,8 +169,18 @@ func drawNames(b *strings.Builder, names []lineName, left float64) {
 	for i, n := range names {
 		at := max(next, min(n.at, room+lineNameStep*float64(i)))
 		next = at + lineNameStep
-		fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", strings.TrimSpace(n.class()), left, at+4, Escape(n.Name))
+		fmt.Fprintf(b, `<line class="lead" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, n.x+4, n.at, left-3, at)
+		fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", strings.TrimSpace(n.class()), left, at+4,
+			Escape(n.Name+" "+twoDigits(n.value)))
 	}
+}
+
+// twoDigits returns a value with two digits that count, and all digits before the point.
+func twoDigits(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
 }
 
 // Escape returns text for use in XML.

@@ -31,10 +31,11 @@ func TestLineChart(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Contains(t, svg, "a &lt; b")
-	assert.Contains(t, svg, `points="70.0,310.0 310.0,60.0"`, "0 is drawn at Low")
+	assert.Contains(t, svg, `points="70.0,390.0 310.0,60.0"`, "0 is drawn at Low")
 	assert.Equal(t, 1, strings.Count(svg, "<polyline"), "one point makes no line")
-	assert.Contains(t, svg, `y="64.0">wheel<`)
-	assert.Contains(t, svg, `y="79.0">peer<`, "the names do not overlap")
+	assert.Contains(t, svg, `y="64.0">wheel 10<`)
+	assert.Contains(t, svg, `y="79.0">peer 10<`, "the names do not overlap")
+	assert.Contains(t, svg, `x1="314.0" y1="60.0" x2="337.0" y2="75.0"`, "a line leads to a name that has moved")
 	assert.Contains(t, svg, ">10 ms<")
 	assert.Empty(t, LineChart{}.SVG())
 }

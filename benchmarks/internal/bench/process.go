@@ -1,3 +1,5 @@
+// This file is about child processes, and the JSON lines between them and their parent.
+
 package bench
 
 import (

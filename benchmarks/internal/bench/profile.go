@@ -1,3 +1,5 @@
+// This file is about the CPU profile of a process.
+
 package bench
 
 import (

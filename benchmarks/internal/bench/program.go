@@ -1,3 +1,5 @@
+// This file is about the main function of a benchmark program.
+
 package bench
 
 import (

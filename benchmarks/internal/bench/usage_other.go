@@ -1,5 +1,7 @@
 //go:build !unix
 
+// This file is about processor time and memory on systems that are not Unix.
+
 package bench
 
 import (

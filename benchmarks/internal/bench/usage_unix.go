@@ -1,5 +1,7 @@
 //go:build unix
 
+// This file is about processor time and memory of processes on Unix.
+
 package bench
 
 import (

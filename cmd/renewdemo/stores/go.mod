@@ -5,10 +5,10 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/lock/etcdstore v0.0.0
-	github.com/leasewheel/leasewheel/lock/sqlstore v0.0.0
-	github.com/leasewheel/leasewheel/lock/zkstore v0.0.0
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/lock/etcdstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
@@ -56,5 +56,4 @@ replace (
 	github.com/leasewheel/leasewheel/lock/etcdstore => ../../../lock/etcdstore
 	github.com/leasewheel/leasewheel/lock/sqlstore => ../../../lock/sqlstore
 	github.com/leasewheel/leasewheel/lock/zkstore => ../../../lock/zkstore
-	github.com/leasewheel/leasewheel/verify/histories => ../../../verify/histories
 )

@@ -1,11 +1,13 @@
 // Package redis has the interfaces between package redsync and a Redis client. Subpackage
-// goredis/v9 implements them for go-redis. A program whose Pool is its own type changes the
-// import of that type and nothing else.
+// goredis/v9 implements them for go-redis, and [Adapt] for the pools of the original. A program
+// whose Pool is its own type changes the import of that type and nothing else.
 package redis
 
 import (
 	"context"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
 // Pool makes connections to one Redis server, or to one cluster. Package redsync calls it from
@@ -52,4 +54,69 @@ type Script struct {
 // NewScript returns a Script with the given fields. It does not check the hash.
 func NewScript(keyCount int, src, hash string) *Script {
 	return &Script{KeyCount: keyCount, Src: src, Hash: hash}
+}
+
+// Adapt returns a Pool that uses a pool of github.com/go-redsync/redsync/v4: of redigo, rueidis,
+// valkey-go, or go-redis before v9. The type arguments are inferred:
+//
+//	pool := redis.Adapt(redigo.NewPool(&redigolib.Pool{…})) // of .../redsync/v4/redis/redigo
+//	rs := redsync.New(pool)
+//
+// The function is generic so that this module does not depend on the original, which depends on all
+// of these clients. Adapt returns nil for a nil pool. The client needs timeouts for reading and
+// writing if it does not heed the context of a command. Without them a server that hangs keeps a
+// goroutine and a connection for each request, although the call that sent it has returned.
+func Adapt[C originalConn[S], S originalScript](pool interface {
+	Get(ctx context.Context) (C, error)
+},
+) Pool {
+	if basic.IsNil(pool) {
+		return nil
+	}
+	return poolFunc(func(ctx context.Context) (Conn, error) {
+		c, err := pool.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return adapted[S]{c}, nil
+	})
+}
+
+// originalScript is satisfied by the Script of the original.
+type originalScript interface {
+	~struct {
+		KeyCount int
+		Src      string
+		Hash     string
+	}
+}
+
+// originalConn is satisfied by the Conn of the original.
+type originalConn[S originalScript] interface {
+	Get(name string) (string, error)
+	Set(name string, value string) (bool, error)
+	SetNX(name string, value string, expiry time.Duration) (bool, error)
+	Eval(script *S, keysAndArgs ...any) (any, error)
+	ScriptLoad(script *S) error
+	PTTL(name string) (time.Duration, error)
+	Close() error
+}
+
+type poolFunc func(ctx context.Context) (Conn, error)
+
+func (f poolFunc) Get(ctx context.Context) (Conn, error) { return f(ctx) }
+
+// adapted implements Conn.
+type adapted[S originalScript] struct{ originalConn[S] }
+
+func (a adapted[S]) Eval(script *Script, keysAndArgs ...any) (any, error) {
+	s := S(*script)
+	return a.originalConn.Eval(&s, keysAndArgs...)
+}
+
+func (a adapted[S]) ScriptLoad(script *Script) error {
+	s := S(*script)
+	err := a.originalConn.ScriptLoad(&s)
+	*script = Script(s)
+	return err
 }

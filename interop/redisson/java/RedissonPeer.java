@@ -61,7 +61,7 @@ public final class RedissonPeer {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       String[] words = line.split("\t");
-      peer.threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor()).execute(() -> peer.run(words));
+      peer.threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor(task -> new Thread(task, name))).execute(() -> peer.run(words));
     }
     System.exit(0);
   }
@@ -105,6 +105,12 @@ public final class RedissonPeer {
     return Long.toString(now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000);
   }
 
+  /** Returns whether a thread waits for the message of an unlock, and not for an answer of a server. */
+  private static boolean isParked(String thread) {
+    return Thread.getAllStackTraces().entrySet().stream().anyMatch(t -> t.getKey().getName().equals(thread)
+        && Arrays.stream(t.getValue()).anyMatch(frame -> frame.getClassName().equals("java.util.concurrent.Semaphore")));
+  }
+
   private String execute(String verb, String[] a) throws Exception {
     switch (verb) {
       case "hello":
@@ -116,6 +122,11 @@ public final class RedissonPeer {
         return Boolean.toString(lock(a[0], a[1]).tryLock());
       case "token": // name
         return client.getFencedLock(a[0]).lockAndGetToken().toString();
+      case "parked": // a thread: returns when it waits for a message
+        while (!isParked(a[0])) {
+          Thread.sleep(1);
+        }
+        return "";
       case "unlock": // kind, name: the time before it was released
         String before = micros();
         lock(a[0], a[1]).unlock();

@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 )
 
-// queue starts a Wait for a lock that is held, with a function for driver.Queued. The channel gets the
+// queue starts a Wait for a lock that is held, with a function that it calls then. The channel gets the
 // error of Wait.
 func queue(t *testing.T, s *etcdstore.Store, key string, queued func()) <-chan error {
 	t.Helper()
@@ -23,7 +22,7 @@ func queue(t *testing.T, s *etcdstore.Store, key string, queued func()) <-chan e
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(context.WithValue(t.Context(), basic.QueuedKey{}, queued), request(key, "b:1", time.Minute))
+		_, err := s.Wait(t.Context(), request(key, "b:1", time.Minute), queued)
 		ended <- err
 	}()
 	return ended

@@ -60,7 +60,7 @@ func TestACompactionDuringAWait(t *testing.T) {
 	w := open(t, watching)
 	waited := make(chan error, 1)
 	go func() {
-		_, err := w.Wait(t.Context(), request("k", "waiter:1", 5*time.Minute))
+		_, err := w.Wait(t.Context(), request("k", "waiter:1", 5*time.Minute), func() {})
 		waited <- err
 	}()
 	require.Eventually(t, func() bool { return waiting(t, s, "k") == 1 }, patience, 5*time.Millisecond)

@@ -27,7 +27,7 @@ func die(t *testing.T, client *clientv3.Client, r driver.Request) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(ctx, r)
+		_, err := s.Wait(ctx, r, func() {})
 		ended <- err
 	}()
 	place := "leasewheel/q/" + hex.EncodeToString([]byte(r.Key)) + "/" + r.Owner
@@ -76,6 +76,7 @@ func TestContract(t *testing.T) {
 		New:      func(t *testing.T) driver.Store { return open(t, client) },
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, client) },
 		TTL:      6 * time.Second,
+		Explains: true,
 		Inspects: true,
 		Lists:    true,
 		Waiting:  waiting,

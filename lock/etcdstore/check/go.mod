@@ -7,8 +7,8 @@ replace github.com/leasewheel/leasewheel => ../../..
 replace github.com/leasewheel/leasewheel/lock/etcdstore => ..
 
 require (
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/lock/etcdstore v0.0.0-00010101000000-000000000000
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/lock/etcdstore v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
@@ -36,7 +36,7 @@ require (
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
-	github.com/leasewheel/leasewheel/verify/histories v0.0.0
+	github.com/leasewheel/leasewheel/verify/histories v0.1.0
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect

@@ -66,7 +66,7 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 	for i := range waiters {
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			if l, err := s.Wait(ctx, request("k", fmt.Sprint("waiter:", i), time.Minute)); err == nil {
+			if l, err := s.Wait(ctx, request("k", fmt.Sprint("waiter:", i), time.Minute), func() {}); err == nil {
 				got <- l
 			}
 		}()

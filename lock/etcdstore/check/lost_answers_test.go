@@ -113,7 +113,7 @@ func TestAPlaceWithoutAnAnswerEnds(t *testing.T) {
 		<-lost
 		cancel()
 	}()
-	_, err = s.Wait(ctx, request("k", "a:2", shortTTL))
+	_, err = s.Wait(ctx, request("k", "a:2", shortTTL), func() {})
 	require.Error(t, err)
 	require.True(t, has(t, client, place+"a:2"))
 	renewUntil(t, s, held, func() bool { return !has(t, client, place+"a:2") })

@@ -60,7 +60,7 @@ func (f *fleet) renew(t *testing.T, client *clientv3.Client, during time.Duratio
 		cancel()
 		left = len(f.leases)
 		for _, o := range out {
-			if o == renewal.Lost {
+			if o.IsLost() {
 				left--
 			}
 		}

@@ -75,7 +75,7 @@ func TestARevokedSession(t *testing.T) {
 	}
 	var lost *renewal.LostError
 	require.ErrorAs(t, held.Err(), &lost)
-	assert.Equal(t, renewal.NotOwned, lost.Reason)
+	assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
 	require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
 	out := make([]renewal.Outcome, 1)
 	require.NoError(t, s.Renew(t.Context(), []driver.Lease{next}, out))

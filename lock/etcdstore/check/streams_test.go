@@ -17,7 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// streams counts the streams of a client by the end of their method.
+// streams counts the streams of keep-alives, the watches and the transactions of a client.
 type streams struct{ keepAlives, watches, txns atomic.Int32 }
 
 func (s *streams) stream(
@@ -27,9 +27,23 @@ func (s *streams) stream(
 	case strings.HasSuffix(method, "/LeaseKeepAlive"):
 		s.keepAlives.Add(1)
 	case strings.HasSuffix(method, "/Watch"):
-		s.watches.Add(1)
+		stream, err := next(ctx, d, c, method, o...)
+		return &watchStream{stream, &s.watches}, err
 	}
 	return next(ctx, d, c, method, o...)
+}
+
+// watchStream counts the watches that a client begins. All share one stream.
+type watchStream struct {
+	grpc.ClientStream
+	begun *atomic.Int32
+}
+
+func (s *watchStream) SendMsg(m any) error {
+	if r, ok := m.(*pb.WatchRequest); ok && r.GetCreateRequest() != nil {
+		s.begun.Add(1)
+	}
+	return s.ClientStream.SendMsg(m)
 }
 
 func (s *streams) unary(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, next grpc.UnaryInvoker, o ...grpc.CallOption) error {
@@ -119,7 +133,7 @@ func TestAWaiterWatchesOnce(t *testing.T) {
 	require.NoError(t, err)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(t.Context(), request("k", "b:1", shortTTL))
+		_, err := s.Wait(t.Context(), request("k", "b:1", shortTTL), func() {})
 		got <- err
 	}()
 	require.Eventually(t, func() bool { return n.txns.Load() >= 5 }, patience, 10*time.Millisecond)

@@ -18,7 +18,7 @@ func TestAUserWithoutPermission(t *testing.T) {
 	withUsers(t, members)
 	s := open(t, connectAs(t, "nothing", members...))
 	_, errAcquire := s.Acquire(t.Context(), request("k", "a:1", time.Minute))
-	_, errWait := s.Wait(t.Context(), request("k", "b:1", time.Minute))
+	_, errWait := s.Wait(t.Context(), request("k", "b:1", time.Minute), func() {})
 	_, errInspect := s.Inspect(t.Context(), "k")
 	for _, err := range []error{errAcquire, errWait, errInspect} {
 		require.ErrorContains(t, err, `the user needs the permission readwrite for all keys with the prefix "leasewheel/"`)
@@ -46,7 +46,7 @@ func TestAUserWithThePermission(t *testing.T) {
 	require.Equal(t, renewal.Renewed, renewOnce(t.Context(), s, held))
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(t.Context(), request("k", "b:1", time.Minute))
+		_, err := s.Wait(t.Context(), request("k", "b:1", time.Minute), func() {})
 		got <- err
 	}()
 	require.Eventually(t, func() bool { return waiting(t, s, "k") == 1 }, patience, time.Millisecond)

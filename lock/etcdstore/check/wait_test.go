@@ -45,7 +45,7 @@ func TestAReleaseBeforeTheWatch(t *testing.T) {
 		make(chan int64, 100), make(chan error, 100),
 	}
 	client.Watcher = watcher
-	_, err = open(t, client).Wait(t.Context(), request("k", "waiter:1", 5*time.Minute))
+	_, err = open(t, client).Wait(t.Context(), request("k", "waiter:1", 5*time.Minute), func() {})
 	require.NoError(t, err)
 	assert.Zero(t, <-watcher.began)
 	require.ErrorIs(t, <-watcher.ended, context.Canceled)

@@ -41,6 +41,7 @@ type Subscription struct {
 	idleTimeout time.Duration
 	sharded     bool
 	message     func(channel, payload string)
+	unconfirmed func(error)
 
 	ctx    context.Context // ends with Cancel
 	cancel context.CancelFunc
@@ -93,6 +94,11 @@ type Options struct {
 	// without the prefix. Listeners are then only told when a message may have been missed. Message
 	// must not block.
 	Message func(channel, payload string)
+
+	// Unconfirmed, if it is set, is called when the server refuses to subscribe, or has confirmed no
+	// channel on maxUnconfirmed connections in a row. Some servers and proxies have no messages. The
+	// Subscription goes on trying. Unconfirmed must not block.
+	Unconfirmed func(err error)
 }
 
 // New returns a subscription, which must be closed. It does no IO.
@@ -108,6 +114,7 @@ func New(open OpenFunc, codec Codec, o Options) *Subscription {
 		change:      make(chan struct{}, 1),
 		sharded:     o.Sharded,
 		message:     o.Message,
+		unconfirmed: o.Unconfirmed,
 		listeners:   make(map[string]*Listener),
 		channels:    make(map[string]*channel),
 		leaving:     make(map[string]int),

@@ -1,9 +1,11 @@
+// This file is about the connection of a Subscription: its channels, its pings and its messages.
+
 package pubsub
 
 import (
 	"context"
+	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,19 +23,29 @@ const (
 	// The pause after a connection has failed doubles from minPause to maxPause.
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
+
+	// maxUnconfirmed is how many connections in a row may end without a confirmed channel before
+	// Options.Unconfirmed is called.
+	maxUnconfirmed = 3
 )
 
 // run keeps a connection open until no listener is active or the Subscription ends.
 func (s *Subscription) run() {
-	pause := minPause
+	pause, failed := minPause, 0
 	for {
-		worked := s.session()
+		worked, err := s.session()
 		if s.ctx.Err() != nil || s.stop() {
 			return
 		}
 		s.disconnected(worked)
-		if worked {
-			pause = minPause
+		switch {
+		case worked:
+			pause, failed = minPause, 0
+		case err != nil:
+			var refusal redis.Error
+			if failed++; (errors.As(err, &refusal) || failed == maxUnconfirmed) && s.unconfirmed != nil {
+				s.unconfirmed(err)
+			}
 		}
 		select {
 		case <-s.ctx.Done():
@@ -44,26 +56,26 @@ func (s *Subscription) run() {
 	}
 }
 
-// session is the life of one connection. It reports whether a channel was ever confirmed.
-func (s *Subscription) session() bool {
+// session is the life of one connection. It reports whether a channel was ever confirmed. err is the
+// end of a connection on which SUBSCRIBE was sent.
+func (s *Subscription) session() (worked bool, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	ps, stays := s.open(ctx)
 	if !s.adjust(ctx, ps) {
 		_ = ps.Close()
-		return false
+		return false, nil
 	}
 	ctx = redisconn.WithoutDial(ctx) // go-redis would reconnect without telling the listeners
-	var worked atomic.Bool
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.read(ctx, ps, &worked)
+		worked, err = s.read(ctx, ps)
 	}()
 	s.maintain(ctx, ps, stays, ended)
 	_ = ps.Close()
 	<-ended // messages that were read before belong to this session
-	return worked.Load()
+	return worked, err
 }
 
 // maintain subscribes, unsubscribes and pings until the connection has ended, is at the
@@ -131,22 +143,25 @@ func withTimeout(ctx context.Context, f func(context.Context) error) bool {
 }
 
 // read receives messages until the connection fails or is silent for two pings. Any
-// failure ends the connection, because a timeout may have cut a message in two.
-func (s *Subscription) read(ctx context.Context, ps *redis.PubSub, worked *atomic.Bool) {
+// failure ends the connection, because a timeout may have cut a message in two. read reports whether
+// a channel was ever confirmed.
+func (s *Subscription) read(ctx context.Context, ps *redis.PubSub) (bool, error) {
+	worked := false
 	for {
-		message := receive(ctx, ps)
+		message, err := receive(ctx, ps)
+		if err != nil {
+			return worked, err
+		}
 		switch m := message.(type) {
-		case nil:
-			return
 		case *redis.Subscription:
 			name := strings.TrimPrefix(m.Channel, s.prefix)
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
-				worked.Store(true)
+				worked = true
 				s.confirmed(name)
 			case "sunsubscribe":
 				if !s.unsubscribed(name) {
-					return
+					return worked, nil
 				}
 			}
 		case *redis.Message:
@@ -159,20 +174,17 @@ func (s *Subscription) read(ctx context.Context, ps *redis.PubSub, worked *atomi
 	}
 }
 
-// receive returns the next message, or nil if the connection has ended. go-redis panics
-// when it receives a reply that is not a message, such as an empty array. It holds no
-// mutex then.
-func receive(ctx context.Context, ps *redis.PubSub) (message any) {
+// receive returns the next message. go-redis panics when it receives a reply that is not a
+// message, such as an empty array. It holds no mutex then.
+func receive(ctx context.Context, ps *redis.PubSub) (message any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*PingInterval)
 	defer cancel()
 	defer func() {
 		if recover() != nil {
-			message = nil
+			err = errNoMessage
 		}
 	}()
-	message, err := ps.Receive(ctx)
-	if err != nil {
-		return nil
-	}
-	return message
+	return ps.Receive(ctx)
 }
+
+var errNoMessage = errors.New("the server sends a reply that is no message")

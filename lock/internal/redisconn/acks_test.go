@@ -19,11 +19,11 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	t.Cleanup(func() { rdb.Del(t.Context(), here) })
 	confirmed := func(keys ...*string) (int, error) {
 		var b Batch
-		b.Begin(c, c.SingleNode(), 4)
-		args := b.Add(echo, 4, false)
+		b.Begin(c, c.SingleNode())
+		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &here
 		b.Acknowledge(keys, 0, 0)
-		require.NoError(t, b.Send(t.Context()))
+		require.NoError(t, b.Send(t.Context(), MaxBatchTime))
 		return b.Replicas(t.Context())
 	}
 	_, err := confirmed(&gone)

@@ -1,30 +1,30 @@
+// This file is about Batch, a pipeline of scripts for one node, and WAIT, which asks how many replicas have confirmed it.
+
 package redisconn
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// batchTimeout is the longest time that a batch waits for replies, even if its context
+// MaxBatchTime is the longest time that a batch of renewals waits for replies, even if its context
 // allows more.
-const batchTimeout = 30 * time.Second
+const MaxBatchTime = 30 * time.Second
 
 // Batch is a pipeline of scripts for one node. It does not share connections with
 // [Client.Run], so a stalled Run does not delay it. The zero Batch is ready for use, and
 // a Batch can be used again after Reset.
-//
-// A request may still be running after Send has returned an error. It uses only the memory
-// of the Batch.
 type Batch struct {
 	client *Client
 	node   *Node
-	args   []any // the arguments of all scripts, in order
+	args   []any // of all scripts since they last had to move
+	asking bool  // of the next script
 	calls  []batchCall
 	acks   acks
-	err    error // why Send stopped waiting, or nil
 }
 
 // batchCall is one script of a batch.
@@ -37,90 +37,80 @@ type batchCall struct {
 	done      bool // has an error or a reply, other than NOSCRIPT
 }
 
-// Begin prepares the batch for a node and reserves room for args arguments.
-func (b *Batch) Begin(c *Client, n *Node, args int) {
-	b.client, b.node, b.err = c, n, nil
-	b.args = slices.Grow(b.args, args)
-}
+// Begin prepares the batch for a node.
+func (b *Batch) Begin(c *Client, n *Node) { b.client, b.node = c, n }
 
 // Node returns the node of the batch.
 func (b *Batch) Node() *Node { return b.node }
 
-// Add adds a script and returns a slice for its n arguments. The caller sets all but the
-// first two: the number of keys, the keys and the other arguments. The total over all
-// scripts must not exceed the room that Begin reserved. If asking is true, Send sends
-// ASKING first, because the node is still importing the slot.
-func (b *Batch) Add(sc *Script, n int, asking bool) []any {
+// Asking makes Send send ASKING before the next script, because the node is still importing the slot.
+func (b *Batch) Asking() { b.asking = true }
+
+// Add adds a script and returns a slice for its n arguments. The caller sets all but the first two: the
+// number of keys, the keys and the other arguments.
+func (b *Batch) Add(sc *Script, n int) []any {
 	start := len(b.args)
-	b.args = b.args[:start+n]
+	b.args = slices.Grow(b.args, n)[:start+n] // scripts that were added before keep their memory
 	args := b.args[start:]
-	b.calls = append(b.calls, batchCall{script: sc, args: args, asking: asking})
+	b.calls = append(b.calls, batchCall{script: sc, args: args, asking: b.asking})
+	b.asking = false
 	return args
 }
 
 // Send sends the scripts and waits for the replies. If the server does not know a script,
-// after a restart or a flush, Send sends its source. Send returns an error if it stops
-// waiting for the replies. The request may then still be running, so the caller must not
-// use the batch again.
-func (b *Batch) Send(ctx context.Context) error {
+// after a restart or a flush, Send sends its source. Send returns an error if there are no
+// replies, at the latest when bound has passed.
+func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	c := b.client
+	if err := c.calls.begin(ctx); err != nil {
+		return err
+	}
+	defer c.calls.running.Done()
 	if c.cluster != nil {
 		defer c.cluster.suspectLater(b.node)()
 	}
-	slowLinks := b.node.connector.slowLinks.Load()
-	exchange := b.node.detector.begin(endOf(ctx, batchTimeout), nil)
-	defer func() { b.node.detector.end(exchange, b.answered()) }()
-	_, b.err = await(ctx, c.calls, batchTimeout, func(bounded context.Context) (struct{}, error) {
-		ctx := exchangeContext{bounded, exchange}
-		if b.send(ctx, func(sc *Script) bool { return !b.node.hasLoaded(sc, slowLinks) }) {
-			b.send(ctx, func(*Script) bool { return true })
+	failures := b.node.failures.Load()
+	err := b.node.do(ctx, time.Now().Add(bound), b.rdb(), func(ctx context.Context) error {
+		again, err := b.send(ctx, func(sc *Script) bool { return !b.node.hasLoaded(sc, failures) })
+		if again {
+			_, err = b.send(ctx, func(*Script) bool { return true })
 		}
-		return struct{}{}, nil
+		return err
 	})
-	if b.err != nil {
-		c.noteResult(b.node, b.err)
-		return b.err
+	if !isAnswered(err) {
+		err = c.calls.reason(ctx, err)
+		c.noteResult(b.node, err)
+		return err
 	}
-	answered := b.answered()
 	for i := range b.calls {
-		if answered {
-			b.node.setLoaded(b.calls[i].script, slowLinks)
-		}
+		b.node.setLoaded(b.calls[i].script, failures)
 		c.noteResult(b.node, b.calls[i].cmd.Err())
 	}
 	return nil
 }
 
-// answered reports whether the server has answered at least one script.
-func (b *Batch) answered() bool {
-	return b.err == nil && slices.ContainsFunc(b.calls, func(call batchCall) bool { return isAnswered(call.cmd.Err()) })
-}
-
-// endOf returns the deadline of ctx, or the end of the bound if that is earlier.
-func endOf(ctx context.Context, bound time.Duration) time.Time {
-	end := time.Now().Add(bound)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
-		return deadline
-	}
-	return end
-}
-
-// send sends the calls that are not done in one pipeline. It reports whether the server did not
-// know some of the scripts. Those calls are not done yet. If full reports true for a script,
-// the first of its consecutive calls carries the source and the rest carry the digest.
-func (b *Batch) send(ctx context.Context, full func(*Script) bool) (again bool) {
-	var sentInFull *Script
-	pipe := b.node.rdb.Pipeline()
+// rdb returns the client that sends the batch.
+func (b *Batch) rdb() *redis.Client {
 	if b.acks.timeout > 0 {
-		pipe = b.node.acked.Pipeline()
+		return b.node.acked
 	}
+	return b.node.batches
+}
+
+// send sends the calls that are not done in one pipeline, and returns nil if the server has answered.
+// It reports whether the server did not know some of the scripts. Those calls are not done yet. If full reports true for a script,
+// the first of its consecutive calls carries the source and the rest carry the digest.
+func (b *Batch) send(ctx context.Context, full func(*Script) bool) (again bool, err error) {
+	var sentInFull *Script
+	var cmds []*redis.Cmd
+	pipe := b.rdb().Pipeline()
 	for i := range b.calls {
 		call := &b.calls[i]
 		if call.done {
 			continue
 		}
 		if call.asking {
-			call.askingCmd = askingCmd(ctx)
+			call.askingCmd = askingCmd()
 			_ = pipe.Process(ctx, call.askingCmd) // only queues the command
 		}
 		if call.script != sentInFull && full(call.script) {
@@ -131,37 +121,108 @@ func (b *Batch) send(ctx context.Context, full func(*Script) bool) (again bool) 
 		}
 		call.cmd = redis.NewCmd(ctx, call.args...)
 		_ = pipe.Process(ctx, call.cmd)
+		cmds = append(cmds, call.cmd)
 	}
-	server := &b.node.connector.handshaker.notices
-	info := server.identify(ctx, pipe)
+	server := &b.node.conns.notices
+	info, links := server.identify(ctx, pipe)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)
 	}
-	_, err := pipe.Exec(ctx)
-	server.identified(info)
+	err = exec(ctx, pipe, cmds)
+	server.identified(info, links)
 	for i := range b.calls {
 		call := &b.calls[i]
-		// If the server refuses the connection, go-redis returns an error from Exec
-		// but does not set it on the commands.
-		if err != nil && call.cmd.Err() == nil && call.cmd.Val() == nil {
-			call.cmd.SetErr(err)
-		}
 		if call.asking && call.askingCmd.Err() != nil {
 			call.cmd.SetErr(call.askingCmd.Err())
 		}
 		call.done = !isNoScript(call.cmd.Err())
 		again = again || !call.done
 	}
-	return again
+	return again, err
 }
 
 // Reply returns the reply to script i, counted from 0 in the order of Add. The error is
 // unchanged from go-redis. Use [Client.Explain] before showing it to users.
 func (b *Batch) Reply(i int) (any, error) { return b.calls[i].cmd.Result() }
 
-// Reset empties the batch and keeps its memory. Call it only after Send has returned nil.
+// Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	clear(b.args)
 	clear(b.calls)
-	b.client, b.node, b.args, b.calls, b.acks = nil, nil, b.args[:0], b.calls[:0], acks{}
+	*b = Batch{args: b.args[:0], calls: b.calls[:0]}
+}
+
+// acks asks how many replicas have confirmed a pipeline of scripts.
+//
+// WAIT answers for the writes of its own connection, and blocks that connection on the server.
+// So it is sent in the same pipeline as the scripts, right after them, and such pipelines have
+// connections of their own (Node.acked). Some scripts of a pipeline may write nothing, and the
+// server then answers for an earlier write. A script that always writes comes before WAIT
+// therefore.
+//
+// The replication of a server is one stream. A replica that confirms this write has all
+// writes before it, on whatever connection they came: also the write of the client that has
+// released a lock and so handed it over.
+type acks struct {
+	keys     []*string // of leases; one that still exists suffices
+	replicas int
+	timeout  time.Duration // 0: Acknowledge was not called
+	touched  []*redis.Cmd
+	waited   *redis.Cmd
+}
+
+// touchSource writes to a key without changing it.
+const touchSource = `local left = redis.call('PTTL', KEYS[1])
+if left <= 0 then
+  return 0
+end
+return redis.call('PEXPIRE', KEYS[1], left)`
+
+var (
+	errNotTouched = errors.New("the leases have ended before the replicas were asked")
+	errNoWait     = errors.New("the replicas were not asked")
+)
+
+// Acknowledge makes Send ask how many replicas have confirmed the scripts. The server answers
+// when that many have, and at the latest after timeout. The keys are those of leases in the
+// batch, and one of them must still exist then. Options.Acks must be set.
+func (b *Batch) Acknowledge(keys []*string, replicas int, timeout time.Duration) {
+	b.acks = acks{keys: keys, replicas: replicas, timeout: max(timeout, time.Millisecond)} // WAIT 0 has no end
+}
+
+// Replicas returns how many replicas have confirmed the scripts of a batch that was sent.
+func (b *Batch) Replicas(ctx context.Context) (int, error) {
+	a := &b.acks
+	if a.waited == nil {
+		return 0, errNoWait
+	}
+	if err := a.waited.Err(); err != nil {
+		return 0, b.client.Explain(ctx, err)
+	}
+	n, ok := a.waited.Val().(int64)
+	if !ok || n < 0 {
+		return 0, errNoWait
+	}
+	err := errNotTouched
+	for _, touched := range a.touched {
+		switch {
+		case touched.Err() != nil:
+			err = b.client.Explain(ctx, touched.Err())
+		case touched.Val() == int64(1):
+			return int(n), nil
+		}
+	}
+	return 0, err
+}
+
+// add adds the write and WAIT to a pipeline.
+func (a *acks) add(ctx context.Context, pipe redis.Pipeliner) {
+	a.touched = nil
+	for _, key := range a.keys {
+		touch := redis.NewCmd(ctx, "eval", touchSource, 1, key)
+		a.touched = append(a.touched, touch)
+		_ = pipe.Process(ctx, touch) // only queues the command
+	}
+	a.waited = redis.NewCmd(ctx, "wait", a.replicas, a.timeout.Milliseconds())
+	_ = pipe.Process(ctx, a.waited)
 }

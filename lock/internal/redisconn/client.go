@@ -1,12 +1,13 @@
+// This file is about the Client, which sends scripts to a server or a cluster.
+
 package redisconn
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,11 +15,14 @@ import (
 
 // Options configure a Client. Timeout and PoolSize must be set.
 type Options struct {
-	// Timeout bounds one call of Run or RunAll.
+	// Timeout bounds one call of Run or Do.
 	Timeout time.Duration
 
-	// PoolSize bounds the connections to a node that carry calls of Run and RunAll.
+	// PoolSize bounds the connections to a node that carry calls of Run.
 	PoolSize int
+
+	// Instrument, if it is set, gets each client of go-redis that the Client makes.
+	Instrument func(*redis.Client) error
 
 	// Acks allows calls of Batch.Acknowledge. Such batches have up to PoolSize connections to
 	// a node for themselves.
@@ -34,9 +38,10 @@ type Client struct {
 	timeout time.Duration
 	secrets secrets
 
+	oneByOne atomic.Bool // a script must have the keys of one lock only; see RefusesSeveral
+
 	calls       *calls
 	cancelDials context.CancelFunc
-	dials       *sync.WaitGroup // goroutines of the connectors
 }
 
 var errNilClient = errors.New("rdb is nil")
@@ -53,16 +58,18 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		}
 		var ctx context.Context
 		ctx, c.cancelDials = context.WithCancel(context.Background())
-		c.dials = new(sync.WaitGroup)
 		derived := derive(rdb.Options())
-		c.node = newNode(ctx, c.dials, c.calls, 0, *derived, o)
+		var err error
+		if c.node, err = newNode(ctx, c.calls, 0, *derived, o); err != nil {
+			return nil, errors.Join(err, c.node.close())
+		}
 		c.secrets = secrets{derived.Password, derived.Username}
 	case *redis.ClusterClient:
 		if rdb == nil {
 			return nil, errNilClient
 		}
 		c.cluster = newCluster(rdb.Options(), o, c.calls)
-		c.cancelDials, c.dials = c.cluster.cancel, &c.cluster.dials
+		c.cancelDials = c.cluster.cancel
 		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
 	case nil:
 		return nil, errNilClient
@@ -94,7 +101,6 @@ func (c *Client) Close() error {
 // of the user's redis.Options does not return when its ctx ends.
 func (c *Client) Wait() {
 	c.calls.running.Wait()
-	c.dials.Wait()
 }
 
 // Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
@@ -162,10 +168,25 @@ func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any)
 	}
 	defer c.calls.running.Done()
 	until := time.Now().Add(c.timeout)
-	a := c.send(ctx, sc, until, args)
+	var a answer
+	if c.cluster == nil {
+		a = c.node.run(ctx, sc, until, false, args)
+	} else {
+		bounded, cancel := context.WithDeadlineCause(ctx, until, NoAnswerError(c.timeout))
+		defer cancel()
+		known := false
+		a.value, a.err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
+			known = true
+			a = n.run(bounded, sc, until, asking, args)
+			return a.value, a.err
+		})
+		if a.err != nil && !known { // no node of the slot was found in time, so nothing was sent
+			a.err = dialError{a.err}
+		}
+	}
 	if a.err != nil {
-		err := c.calls.reason(ctx, c.timeoutError(until, c.secrets.clean(a.err, secret)))
-		if isUnsent(a.err) { // clean may have removed that
+		err := c.calls.reason(ctx, c.secrets.clean(a.err, secret))
+		if a.sent.IsZero() && ctx.Err() == nil {
 			err = notSentError{err}
 		}
 		return Reply{}, err
@@ -179,70 +200,10 @@ type Reply struct {
 	Sent  time.Time // an instant before the script was sent
 }
 
-func (c *Client) send(ctx context.Context, sc *Script, until time.Time, args []any) answer {
-	if c.cluster == nil {
-		return c.node.run(ctx, sc, until, false, args)
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, until, NoAnswerError(c.timeout))
-	defer cancel()
-	slot := SlotOf(*args[3].(*string))
-	var a answer
-	a.value, a.err = c.cluster.run(ctx, slot, sc.Eager, func(n *Node, asking bool) (any, error) {
-		a = n.run(ctx, sc, until, asking, args)
-		return a.value, a.err
-	})
-	return a
-}
-
-// timeoutError replaces the error of a call that has exceeded the client's own timeout.
-func (c *Client) timeoutError(until time.Time, err error) error {
-	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-	if late && !time.Now().Before(until) {
-		return NoAnswerError(c.timeout)
-	}
-	return err
-}
-
-// Call is one script of RunAll. RunAll sets Reply and Err.
-type Call struct {
-	Script *Script
-	Args   []any // as for Run
-	Reply  any
-	Err    error
-
-	call *call // nil: not sent yet
-}
-
-// RunAll runs scripts on a node, in pipelines that they share with other calls. It returns
-// when each of them has a reply or an error. It follows no redirections. RunAll returns an
-// error if it has sent nothing. The errors of the calls are those of go-redis; use Explain
-// before showing them to users. until is the deadline that the calls had.
-func (c *Client) RunAll(ctx context.Context, n *Node, calls []*Call) (until time.Time, err error) {
-	if err := c.calls.begin(ctx); err != nil {
-		return time.Time{}, err
-	}
-	defer c.calls.running.Done()
-	if c.cluster != nil {
-		defer c.cluster.suspectLater(n)()
-	}
-	until = time.Now().Add(c.timeout)
-	n.autoPipeliner.sendAll(ctx, until, calls, (*Script).byDigest)
-	n.autoPipeliner.sendAll(ctx, until, calls, (*Script).inFull)
-	for _, call := range calls {
-		c.noteResult(n, call.Err)
-	}
-	return until, nil
-}
-
-// Explain returns the error of a call of RunAll, or of a Batch, as Run would return it:
-// without secrets, and replaced if the reason is the end of the client, of ctx, or of the
-// time. until is the result of RunAll, and zero for a Batch.
-func (c *Client) Explain(ctx context.Context, until time.Time, err error, secrets ...string) error {
-	err = c.secrets.clean(err, secrets...)
-	if !until.IsZero() {
-		err = c.timeoutError(until, err)
-	}
-	return c.calls.reason(ctx, err)
+// Explain returns the error of a script of a Batch as Run would return it:
+// without secrets, and replaced if the reason is the end of the client or of ctx.
+func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {
+	return c.calls.reason(ctx, c.secrets.clean(err, secrets...))
 }
 
 // HasMoved reports whether another node of the cluster has the key of a call, or will have
@@ -281,11 +242,11 @@ func (c *Client) Suspect(n *Node) {
 	}
 }
 
-// noteResult takes the result of a script of a Batch or of RunAll. A cluster suspects a node that
+// noteResult takes the result of a script of a Batch. A cluster suspects a node that
 // does not serve.
 func (c *Client) noteResult(n *Node, err error) {
 	if isReadOnly(err) {
-		n.connector.handshaker.notices.noteDemotion()
+		n.conns.notices.noteDemotion()
 	}
 	if c.cluster != nil {
 		c.cluster.noteResult(n, err)

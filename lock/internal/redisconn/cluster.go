@@ -1,3 +1,5 @@
+// This file is about the nodes of a cluster, their slots, redirections and suspected nodes.
+
 package redisconn
 
 import (
@@ -5,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,15 +38,11 @@ type cluster struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // the refresher
 	moves  moves
-	dials  sync.WaitGroup // goroutines of the connectors
 
 	mu      sync.Mutex // guards all below, and Node.idleSince
 	nodes   map[string]*Node
 	lastID  int
 	refresh *refresh // in progress or next; nil: there is no refresher
-	gates   map[uint16]*gate
-
-	gateCount atomic.Int32 // len(gates); written under mu and read without
 }
 
 func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
@@ -53,7 +54,6 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
 		seeds:        o.Addrs,
 		clusterSlots: o.ClusterSlots,
 		nodes:        make(map[string]*Node),
-		gates:        make(map[uint16]*gate),
 		ctx:          ctx,
 		cancel:       cancel,
 	}
@@ -130,7 +130,10 @@ func (c *cluster) nodeLocked(addr string) (n *Node, kept bool) {
 		o := c.options
 		o.Addr = addr
 		c.lastID++
-		n = newNode(c.ctx, &c.dials, c.calls, c.lastID, o, c.own)
+		var err error
+		if n, err = newNode(c.ctx, c.calls, c.lastID, o, c.own); err != nil {
+			n.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		}
 		if c.ctx.Err() != nil {
 			return n, false
 		}
@@ -146,23 +149,25 @@ func (c *cluster) serves(n *Node) bool {
 	return n.idleSince.IsZero()
 }
 
-// run calls f with the master of a slot and follows redirections. While the slot moves to
-// another node, only one call at a time is sent, except for the first try of an eager call.
+const (
+	// The pause before a call for a slot that is on two nodes is tried again doubles from minPause to
+	// maxPause. A call of 3 s makes at most ten tries.
+	minPause = 20 * time.Millisecond
+	maxPause = 640 * time.Millisecond
+)
+
+// run calls f with the master of a slot and follows redirections. While the keys of the script are on two
+// nodes, it tries again, until ctx ends.
 //
 // run returns any reply to a script that ASKING precedes. A renewal must not do that,
 // because a node that is importing the slot may not have its single key yet. The scripts of
 // run name several keys, and such a node executes them only if it has all of the keys.
-func (c *cluster) run(ctx context.Context, slot uint16, eager bool, f func(n *Node, asking bool) (any, error)) (any, error) {
-	call := c.beginSlotCall(slot, eager)
-	defer call.leave()
-	if err := call.wait(ctx); err != nil {
-		return nil, err
-	}
+func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking bool) (any, error)) (any, error) {
 	n, err := c.master(ctx, slot)
 	if err != nil {
 		return nil, err
 	}
-	asking := false
+	asking, wait := false, minPause
 	for redirects := 0; ; {
 		stop := c.suspectLater(n)
 		reply, err := f(n, asking)
@@ -174,18 +179,22 @@ func (c *cluster) run(ctx context.Context, slot uint16, eager bool, f func(n *No
 			redirects++
 			n, asking = c.follow(to, slot), to.asking
 		case IsTryAgain(err):
-			call.tryAgain(err)
-			if err := call.wait(ctx); err != nil {
+			timer := time.NewTimer(wait - rand.N(wait/4))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
 				return nil, err
+			case <-c.ctx.Done():
+				timer.Stop()
+				return nil, ErrClosed
 			}
+			wait = min(2*wait, maxPause)
 			if n, err = c.master(ctx, slot); err != nil {
 				return nil, err
 			}
 			redirects, asking = 0, false // before Redis 7, each try gets an ASK and then a TRYAGAIN
 		default:
-			if ctx.Err() == nil {
-				call.succeeded()
-			}
 			return reply, err
 		}
 	}
@@ -201,7 +210,7 @@ func (c *cluster) follow(to redirection, slot uint16) *Node {
 		_ = n.close()
 	}
 	if !to.asking {
-		c.noteMove(int(slot), c.slots[slot].Swap(n), n)
+		c.noteMove(c.slots[slot].Swap(n), n)
 		c.requestRefresh() // other slots have probably moved too
 	}
 	return n
@@ -256,3 +265,38 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
+
+// SlotCount is the number of hash slots of a Redis Cluster.
+const SlotCount = 1 << 14
+
+// SlotOf returns the hash slot of a key according to the Redis Cluster specification. The
+// slot is the CRC-16/XMODEM of the hash tag, modulo SlotCount. The hash tag is the text
+// between the first { and the next }. If it is empty or missing, the whole key counts.
+func SlotOf(key string) uint16 {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	}
+	return crc % SlotCount
+}
+
+var crcTable = func() (table [256]uint16) {
+	const polynomial = 0x1021
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= polynomial
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

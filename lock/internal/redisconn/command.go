@@ -1,7 +1,13 @@
+// This file is about commands that are not scripts, and the masters that they are sent to.
+
 package redisconn
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,24 +54,14 @@ func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
 // reply or an error. It follows no redirections. The commands must not change the state of
 // the connection, because requests share it.
 func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
-	cmds, err := await(ctx, c.calls, c.timeout, func(ctx context.Context) ([]*redis.Cmd, error) {
-		pipe := n.rdb.Pipeline()
-		cmds := make([]*redis.Cmd, len(commands))
-		for i, command := range commands {
-			cmds[i] = redis.NewCmd(ctx, command.Args...)
-			_ = pipe.Process(ctx, cmds[i]) // only queues the command
-		}
-		_, err := pipe.Exec(ctx)
-		for _, cmd := range cmds {
-			// If the server refuses the connection, go-redis returns an error from Exec
-			// but does not set it on the commands.
-			if err != nil && cmd.Err() == nil && cmd.Val() == nil {
-				cmd.SetErr(err)
-			}
-		}
-		return cmds, nil
-	})
-	if err != nil {
+	cmds := make([]*redis.Cmd, len(commands))
+	pipe := n.rdb.Pipeline()
+	for i, command := range commands {
+		cmds[i] = redis.NewCmd(ctx, command.Args...)
+		_ = pipe.Process(ctx, cmds[i]) // only queues the command
+	}
+	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+	if !isAnswered(err) {
 		return err
 	}
 	for i, cmd := range cmds {
@@ -79,33 +75,132 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 	return nil
 }
 
-// TrySubscribe subscribes to a channel at a node, on a connection of its own, and
-// unsubscribes again, for at most Options.Timeout. It reports whether err is an error reply of
-// the server.
-func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) (refused bool, err error) {
-	_, err = await(ctx, c.calls, c.timeout, func(ctx context.Context) (struct{}, error) {
+// TrySubscribe subscribes to a channel at a node, on a connection of its own, for at most
+// Options.Timeout.
+func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) error {
+	err := c.ask(ctx, n, func(ctx context.Context) error {
 		ps := n.rdb.Subscribe(ctx)
 		defer func() { _ = ps.Close() }()
 		if err := ps.Subscribe(ctx, channel); err != nil {
-			return struct{}{}, err
+			return err
 		}
-		if err := receive(ctx, ps); err != nil {
-			return struct{}{}, err
-		}
-		if err := ps.Unsubscribe(ctx, channel); err != nil {
-			return struct{}{}, err
-		}
-		return struct{}{}, receive(ctx, ps)
+		return receive(ctx, ps)
 	})
 	if err != nil {
-		return isAnswered(err), c.secrets.clean(err)
+		return c.secrets.clean(err)
 	}
-	return false, nil
+	return nil
+}
+
+// ask has go-redis execute a request with f, for at most Options.Timeout; see Node.do.
+func (c *Client) ask(ctx context.Context, n *Node, f func(ctx context.Context) error) error {
+	if err := c.calls.begin(ctx); err != nil {
+		return err
+	}
+	defer c.calls.running.Done()
+	err := n.do(ctx, time.Now().Add(c.timeout), n.rdb, f)
+	if !isAnswered(err) {
+		err = c.calls.reason(ctx, err)
+	}
+	return err
 }
 
 // receive waits for one message of a subscription.
 func receive(ctx context.Context, ps *redis.PubSub) error {
-	until, _ := ctx.Deadline() // await sets one
+	until, _ := ctx.Deadline() // Node.do sets one
 	_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
 	return err
+}
+
+// AllMasters returns the nodes that serve the slots of a cluster, in the order of their
+// addresses, or the node of a client for one server. owners is a hash of which node serves which
+// slot, and 0 for one server. If fresh is set, AllMasters asks the cluster first. It returns an
+// error if a slot has no known node, because a visit of all nodes would miss the keys of
+// that slot.
+func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
+	if err := c.calls.begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer c.calls.running.Done()
+	if c.cluster == nil {
+		return []*Node{c.node}, 0, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
+	defer cancel()
+	nodes, owners, err = c.cluster.masters(ctx, fresh)
+	if err != nil {
+		return nil, 0, c.calls.reason(ctx, c.secrets.clean(err))
+	}
+	return nodes, owners, nil
+}
+
+// masters is AllMasters for a cluster.
+func (c *cluster) masters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
+	if fresh {
+		if err := c.readAgain(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	var addrs [SlotCount]string
+	var last *Node // most slots have the node of the slot before
+	for slot := range c.slots {
+		n := c.slots[slot].Load()
+		switch {
+		case n == nil:
+			return nil, 0, fmt.Errorf("no node of the cluster serves slot %d", slot)
+		case n != last && !slices.Contains(nodes, n):
+			nodes = append(nodes, n)
+		}
+		addrs[slot], last = n.addr, n
+	}
+	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.addr, b.addr) })
+	return nodes, hashOwners(&addrs), nil
+}
+
+// OwnersAt asks a node which master serves which slot, and returns the hash of AllMasters for
+// that, after at most Options.Timeout. The node itself is the first to know which slots it has
+// lost. The ClusterSlots function of the user is asked instead, if there is one. The client
+// goes on with the slots that it knows. For one server OwnersAt returns 0.
+func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err error) {
+	if c.cluster == nil {
+		return 0, nil
+	}
+	if err := c.calls.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer c.calls.running.Done()
+	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
+	defer cancel()
+	slots, source, err := c.cluster.slotsAt(bounded, n)
+	if err != nil {
+		return 0, c.calls.reason(ctx, c.secrets.clean(err))
+	}
+	var addrs [SlotCount]string
+	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
+		for slot := r.Start; slot <= r.End; slot++ {
+			addrs[slot] = addr
+		}
+	})
+	return hashOwners(&addrs), nil
+}
+
+// slotsAt returns the slots that a node names, and its address, or those of the user's function.
+func (c *cluster) slotsAt(ctx context.Context, n *Node) (slots []redis.ClusterSlot, source string, err error) {
+	if c.clusterSlots != nil {
+		slots, err = c.clusterSlots(ctx)
+		return slots, "", err
+	}
+	slots, err = c.readSlotsFrom(ctx, n)
+	return slots, n.addr, err
+}
+
+// hashOwners returns a hash of the addresses of the masters of all slots.
+func hashOwners(addrs *[SlotCount]string) uint64 {
+	h := fnv.New64a()
+	for slot, addr := range addrs {
+		if slot == 0 || addr != addrs[slot-1] {
+			_, _ = fmt.Fprintf(h, "%d %s\n", slot, addr) // never fails
+		}
+	}
+	return h.Sum64()
 }

@@ -2,45 +2,28 @@
 // a context. The node is a single server, the master that Sentinel names, or the master of
 // a slot of a Redis Cluster. The package does not know locks.
 //
-// # Cancelled contexts
+// # Clients
 //
-// go-redis passes the deadline of a context to the connection, but it does not notice
-// that a context is cancelled while it waits for a reply. A read therefore has to be
-// given up in another way. There are three ways, because there are three kinds of
-// connections:
-//
-//   - A direct call has a connection that no other call can use at the same time.
-//     directConn sets the deadline of that connection to the past, so that the read fails
-//     on the goroutine of the caller. This costs no goroutine and no channel, but go-redis
-//     closes the connection afterwards. A context that is a [Notifier] says at less cost
-//     than others when to do it. See direct.go.
-//   - A call in a shared pipeline must not interrupt the connection, because the other
-//     calls still wait for their replies. The pipeline runs on its own goroutine, and the
-//     caller stops waiting for its channel. See autoPipeliner.wait in autopipeliner.go.
-//   - A [Batch] has a connection from a pool that go-redis manages, so the package does not
-//     know which connection to interrupt. The batch runs on a goroutine of its own, and the
-//     caller stops waiting for it. See await.go.
-//
-// An abandoned pipeline or batch ends at the deadline that its connection got, or when
-// the client is closed. [Client.Wait] waits for it.
+// A Node has clients of go-redis with its own pools: one for single scripts, one for batches, which a
+// stalled script must not delay, and one for batches that replicas confirm. They have the options of the
+// user's client, but they repeat nothing, and only the context bounds an answer. Options.Instrument gets
+// them.
 //
 // # Connections
 //
-// go-redis also waits for a dial and a handshake for as long as they take. A connector
-// therefore makes connections in the background and passes them to go-redis, complete with
-// the handshake. A stallDetector notices dead connections: if a request has no answer for a
-// while, it makes another connection, and a completed handshake there shows that the server
-// is alive and the connection of the request is dead.
+// The Dialer of the clients, conns.dial, wraps the connections of the user's Dialer in a conn. The
+// Dialer tells of failed dials and keeps them from closing the pool. The wrapper lets go-redis use no
+// connection that was silent during a request without an answer, and ends the reads and writes of a
+// request that was cancelled; call.go says how.
 //
 // # Layers
 //
 // Each line uses the lines above it:
 //
-//	timed.go, replylimit.go, trust.go   deadlines, bounds of replies, connections to avoid
-//	link.go, handshake.go, dialing.go   one connection, ready for scripts
-//	connector.go, stall.go              the connections of a node; dead ones
-//	direct.go, autopipeliner.go         single scripts
-//	node.go                             one server
-//	cluster.go, topology.go, slotgate.go  the nodes of a cluster
-//	client.go, batch.go                 what other packages call
+//	conn.go, replylimit.go, options.go    connections
+//	call.go                               one request of go-redis, and its end
+//	queue.go                              single scripts of many callers
+//	node.go                               one server
+//	cluster.go, topology.go               the nodes of a cluster
+//	client.go, batch.go                   what other packages call
 package redisconn

@@ -1,3 +1,5 @@
+// This file is about the error replies of servers, and errors without secrets.
+
 package redisconn
 
 import (
@@ -87,8 +89,37 @@ func isNoAuth(reply string) bool {
 // migrated and the node has only some of the script's keys. The script was not executed.
 func IsTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
-// IsNoKey reports whether the server refused a script because the user may not access one
+// isNoKey reports whether the server refused a script because the user may not access one
 // of its keys. The error says nothing about other keys.
-func IsNoKey(err error) bool {
+func isNoKey(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "key")
+}
+
+// isCrossSlot reports whether a cluster behind one address, or a proxy, refused a script because its
+// keys have several slots.
+func isCrossSlot(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := strings.ToLower(reply.Error())
+	return strings.HasPrefix(text, "crossslot") || strings.Contains(text, "same slot") || strings.Contains(text, "same server")
+}
+
+// RefusesSeveral reports whether the server refused a script because of one of its keys, or because
+// of their number, and may execute it for each key.
+func (c *Client) RefusesSeveral(err error) bool {
+	if isCrossSlot(err) {
+		c.oneByOne.Store(true)
+		return true
+	}
+	return isNoKey(err)
+}
+
+// PerScript returns how many locks a script may have: most, or 1 if they must have one slot.
+func (c *Client) PerScript(most int) int {
+	if c.cluster != nil || c.oneByOne.Load() {
+		return 1
+	}
+	return most
 }

@@ -67,18 +67,18 @@ func sendBatch(ctx context.Context, c *Client, key string, n int) error {
 		return err
 	}
 	var b Batch
-	b.Begin(c, node, 4*n)
+	b.Begin(c, node)
 	for range n {
-		args := b.Add(echo, 4, false)
+		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 	}
-	if err := b.Send(ctx); err != nil {
+	if err := b.Send(ctx, MaxBatchTime); err != nil {
 		return err
 	}
 	defer b.Reset()
 	for i := range n {
 		if _, err := b.Reply(i); err != nil {
-			return c.Explain(ctx, time.Time{}, err)
+			return c.Explain(ctx, err)
 		}
 	}
 	return nil

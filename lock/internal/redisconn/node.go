@@ -1,7 +1,11 @@
+// This file is about a Node: its go-redis clients, its scripts, and the redirections that it sends.
+
 package redisconn
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"net"
 	"slices"
@@ -13,18 +17,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is one server, with go-redis clients of its own.
+// Node is one server, with go-redis clients of its own. Batches have connections of their own, so that
+// a stalled call of Run does not delay them.
 type Node struct {
-	id            int
-	addr          string
-	rdb           *redis.Client  // for batches, and for commands other than scripts
-	acked         *redis.Client  // for batches that replicas confirm; nil without Options.Acks
-	autoPipeliner *autoPipeliner // for single scripts
-	connector     *connector     // makes the connections of both
-	detector      *stallDetector // of the connections of both
+	id      int
+	addr    string
+	timeout time.Duration
+	calls   *calls
+	conns   *conns
+	login   *credentials  // nil: the user has no streaming provider
+	rdb     *redis.Client // for single scripts, and for commands other than scripts
+	batches *redis.Client
+	acked   *redis.Client // for batches that replicas confirm; nil without Options.Acks
+	queue   queue         // of single scripts
 
-	// loaded maps each *Script to the value of connector.slowLinks before the latest
-	// answered request with the script. It is empty while slowLinks is 0.
+	instrumented bool // the user has got the clients
+
+	probes     atomic.Int32  // that run for stalled requests
+	reconnects atomic.Int32  // probes that run after requests without an answer
+	failures   atomic.Uint64 // requests without an answer
+
+	// loaded maps each *Script to the value of failures before the latest answered request
+	// with the script. It is empty while failures is 0.
 	loaded sync.Map
 
 	// suspect: the node did not answer the latest request, or replied that it does not
@@ -36,6 +50,46 @@ type Node struct {
 	idleSince time.Time
 }
 
+// newNode returns the node with the options o. It dials until ctx ends.
+func newNode(ctx context.Context, cs *calls, id int, o redis.Options, own Options) (*Node, error) {
+	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, calls: cs}
+	n.conns = &conns{options: o, ctx: ctx, calls: cs, began: time.Now()}
+	n.conns.notices.calls, n.conns.notices.node, n.conns.notices.addr = cs, id, o.Addr
+	if o.StreamingCredentialsProvider != nil {
+		n.login = &credentials{provider: o.StreamingCredentialsProvider, changed: n.conns.refuseOld}
+	}
+	n.queue.node, n.queue.conns = n, own.PoolSize
+	n.instrumented = own.Instrument != nil
+	var errs []error
+	client := func(size, buffer int) *redis.Client {
+		o := n.conns.watched(n.login)
+		o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = size, buffer, buffer
+		rdb := redis.NewClient(&o)
+		if own.Instrument != nil {
+			errs = append(errs, own.Instrument(rdb))
+		}
+		return rdb
+	}
+	n.rdb = client(own.PoolSize+spareConns, o.ReadBufferSize)
+	n.batches = client(batchConns, batchBuffer)
+	if own.Acks {
+		n.acked = client(own.PoolSize, batchBuffer)
+	}
+	return n, errors.Join(errs...)
+}
+
+// close closes the connections. It does not wait for those that are being made.
+func (n *Node) close() error {
+	err := errors.Join(n.rdb.Close(), n.batches.Close())
+	if n.acked != nil {
+		err = errors.Join(err, n.acked.Close())
+	}
+	if n.login != nil {
+		n.calls.running.Go(n.login.close) // a function of the user
+	}
+	return err
+}
+
 // ID returns the number of the node, which is unique within its client. It identifies the
 // lane of the node's renewals.
 func (n *Node) ID() int { return n.id }
@@ -43,82 +97,140 @@ func (n *Node) ID() int { return n.id }
 // Addr returns the address of the node.
 func (n *Node) Addr() string { return n.addr }
 
-// run runs a script on the node. It sends the digest, and the source if the server may not
-// know the script.
-func (n *Node) run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) answer {
-	slowLinks := n.connector.slowLinks.Load()
-	if n.hasLoaded(sc, slowLinks) {
-		sc.byDigest(args)
-	} else {
-		sc.inFull(args)
-	}
-	a := n.autoPipeliner.do(ctx, until, asking, args)
-	if isNoScript(a.err) {
-		args = slices.Clone(args) // go-redis may still read the arguments of the first try
-		sc.inFull(args)
-		a = n.autoPipeliner.do(ctx, until, asking, args)
-	}
-	if isAnswered(a.err) {
-		n.setLoaded(sc, slowLinks)
-	}
-	return a
+// scriptCall is a script with its arguments, complete with the command.
+type scriptCall struct {
+	args   []any
+	asking bool // ASKING must precede the script
 }
 
-// hasLoaded reports whether the server is expected to know a script. slowLinks is the
-// current value of connector.slowLinks. A new connection may lead to a server that has been
-// restarted. On a slow link there may be no time for a NOSCRIPT reply and a second try, so
-// the first request after a new slow link carries the source.
-func (n *Node) hasLoaded(sc *Script, slowLinks uint64) bool {
-	if slowLinks == 0 {
-		return true
-	}
-	loaded, ok := n.loaded.Load(sc)
-	return ok && loaded == slowLinks
-}
-
-// setLoaded records that a request with a script was answered.
-func (n *Node) setLoaded(sc *Script, slowLinks uint64) {
-	if !n.hasLoaded(sc, slowLinks) {
-		n.loaded.Store(sc, slowLinks)
-	}
-}
-
-// newNode returns the node with the options o. It makes connections until ctx ends, on
-// goroutines that it adds to dials.
-func newNode(ctx context.Context, dials *sync.WaitGroup, cs *calls, id int, o redis.Options, own Options) *Node {
-	c := newConnector(ctx, dials, o)
-	c.handshaker.notices.calls, c.handshaker.notices.node, c.handshaker.notices.addr = cs, id, o.Addr
-	d := newStallDetector(c)
-	batches := c.clientOptions()
-	batches.OnConnect = d.onConnect
-	single := batches
-	single.PoolSize = own.PoolSize
-	n := &Node{
-		id: id, addr: o.Addr, connector: c, detector: d,
-		rdb:           redis.NewClient(&batches),
-		autoPipeliner: newAutoPipeliner(single, d, cs),
-	}
-	if own.Acks {
-		acked := batches
-		acked.PoolSize, acked.PipelinePoolSize = own.PoolSize, -1 // pipelines use the main pool
-		n.acked = redis.NewClient(&acked)
+// size returns approximately how many bytes the call sends.
+func (s *scriptCall) size() int {
+	n := 0
+	for _, arg := range s.args {
+		if text, ok := arg.(*string); ok {
+			n += len(*text)
+		}
 	}
 	return n
 }
 
-// close closes the connections. It does not wait for those that are being made.
-func (n *Node) close() error {
-	n.connector.close()
-	err := errors.Join(n.rdb.Close(), n.autoPipeliner.close())
-	if n.acked != nil {
-		err = errors.Join(err, n.acked.Close())
+// timedCmd is a command that knows when go-redis asked for its words for the first time, which is
+// before it writes them.
+type timedCmd struct {
+	redis.Cmd
+	asked time.Time // zero: nothing was sent
+}
+
+func newTimedCmd(args []any) *timedCmd {
+	return &timedCmd{Cmd: *redis.NewCmd(context.Background(), args...)}
+}
+
+// Args implements redis.Cmder.
+func (c *timedCmd) Args() []any {
+	if c.asked.IsZero() {
+		c.asked = time.Now()
+	}
+	return c.Cmd.Args()
+}
+
+// run runs a script on the node. It sends the digest, and the source if the server may not
+// know the script.
+func (n *Node) run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) answer {
+	failures := n.failures.Load()
+	if n.hasLoaded(sc, failures) {
+		sc.byDigest(args)
+	} else {
+		sc.inFull(args)
+	}
+	a := n.queue.run(ctx, until, scriptCall{args, asking})
+	if isNoScript(a.err) {
+		args = slices.Clone(args) // go-redis may still read the arguments of the first try
+		sc.inFull(args)
+		a = n.queue.run(ctx, until, scriptCall{args, asking})
+	}
+	if isAnswered(a.err) {
+		n.setLoaded(sc, failures)
+	}
+	return a
+}
+
+// sendAll sends scripts in a pipeline. It returns an answer for each.
+func (n *Node) sendAll(batch []*queued) []answer {
+	until := batch[0].until
+	cmds, asks := make([]*timedCmd, len(batch)), make([]*redis.Cmd, len(batch))
+	pipe := n.rdb.Pipeline()
+	for i, e := range batch {
+		if e.until.After(until) {
+			until = e.until
+		}
+		if e.asking {
+			asks[i] = askingCmd()
+			_ = pipe.Process(context.Background(), asks[i]) // only queues the command
+		}
+		cmds[i] = newTimedCmd(e.args)
+		_ = pipe.Process(context.Background(), cmds[i])
+	}
+	err := n.do(context.Background(), until, n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+	if errors.As(err, new(NoAnswerError)) {
+		err = NoAnswerError(n.timeout)
+	}
+	answers := make([]answer, len(cmds))
+	for i, cmd := range cmds {
+		answers[i] = answer{cmd.Val(), cmd.asked, cmd.Err()}
+		switch {
+		case err != nil && !isAnswered(cmd.Err()):
+			answers[i].err = err
+		case asks[i] != nil && asks[i].Err() != nil:
+			answers[i].err = asks[i].Err()
+		}
+	}
+	return answers
+}
+
+// valuer is a command whose reply is any value.
+type valuer interface {
+	redis.Cmder
+	Val() any
+}
+
+// exec executes a pipeline. It returns nil if the server has answered one of the commands. If the server
+// refuses the connection, go-redis returns an error but does not set it on the commands; exec does.
+func exec[C valuer](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
+	_, err := pipe.Exec(ctx)
+	answered := err == nil
+	for _, cmd := range cmds {
+		if err != nil && cmd.Err() == nil && cmd.Val() == nil {
+			cmd.SetErr(err)
+		}
+		answered = answered || isAnswered(cmd.Err())
+	}
+	if answered {
+		return nil
 	}
 	return err
 }
 
+// hasLoaded reports whether the server is expected to know a script. failures is the current value of
+// n.failures. After a failure the server may have been restarted, and there may be no time for a
+// NOSCRIPT reply and a second try, so the next request carries the source.
+func (n *Node) hasLoaded(sc *Script, failures uint64) bool {
+	if failures == 0 {
+		return true
+	}
+	loaded, ok := n.loaded.Load(sc)
+	return ok && loaded == failures
+}
+
+// setLoaded records that a request with a script was answered.
+func (n *Node) setLoaded(sc *Script, failures uint64) {
+	if !n.hasLoaded(sc, failures) {
+		n.loaded.Store(sc, failures)
+	}
+}
+
 // askingCmd returns the command ASKING. It makes a node that is importing a slot execute
 // the next command for the slot.
-func askingCmd(ctx context.Context) *redis.Cmd { return redis.NewCmd(ctx, "asking") }
+func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking") }
 
 func isNoScript(err error) bool {
 	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
@@ -169,3 +281,28 @@ func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
+
+// Script is a Lua script. The client sends its digest, and its source if the server
+// replies NOSCRIPT after a restart or a flush. A server that replies NOSCRIPT has not
+// executed the script, so the script does not run twice.
+type Script struct {
+	digest, source string
+}
+
+// NewScript returns a script with the given source.
+func NewScript(source string) *Script {
+	sum := sha1.Sum([]byte(source))
+	return &Script{digest: hex.EncodeToString(sum[:]), source: source}
+}
+
+// Digest returns the SHA-1 of the source in hex, which EVALSHA takes.
+func (s *Script) Digest() string { return s.digest }
+
+// Source returns the Lua source of the script.
+func (s *Script) Source() string { return s.source }
+
+// byDigest and inFull write the command and the script into the first two arguments.
+// They store a pointer, because go-redis dereferences it and an any that holds a pointer
+// needs no allocation.
+func (s *Script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
+func (s *Script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }

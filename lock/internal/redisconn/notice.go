@@ -1,6 +1,9 @@
+// This file is about notices of connections, servers and fail-overs.
+
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,16 +20,13 @@ type Notice uint8
 
 // The notices. Their details name the node.
 const (
-	Connected     Notice = iota // a connection was dialed; the handshake follows
-	Ready                       // the server has answered the handshake
-	Unreachable                 // a dial failed
+	Unreachable   Notice = iota // a dial failed
 	DeadConn                    // a connection gave no answer, but the server answers on another one
 	ServerChanged               // another server process answers, or its role has changed
-	Moved                       // another master serves some slots
 )
 
 // NoticeFunc gets the notices. node is Node.ID. It must return at once.
-type NoticeFunc func(n Notice, node int, took time.Duration, detail string)
+type NoticeFunc func(n Notice, node int, detail string)
 
 // OnNotice sets the function that gets the notices. It must be called before the first call. With
 // it the first batch after a new connection also asks the server for its run_id, with INFO. A
@@ -39,8 +39,9 @@ type notices struct {
 	node  int
 	addr  string
 
-	linked  atomic.Bool // there is a new connection, so the server may be another one
-	refused atomic.Bool // the server refuses INFO
+	links   atomic.Int64 // connections so far; behind a new one the server may be another one
+	known   atomic.Int64 // links before the latest question that was answered; changes with mu held
+	refused atomic.Bool  // the server refuses INFO
 
 	mu        sync.Mutex // guards all below
 	runID     string     // of the server process, "" while it is not known
@@ -51,12 +52,10 @@ type notices struct {
 func (n *notices) on() bool { return n.calls != nil && n.calls.onNotice.Load() != nil }
 
 // tell tells of a notice. detail is added to the address.
-func (n *notices) tell(what Notice, took time.Duration, detail string) {
-	n.tellAs(n.node, what, took, detail)
-}
+func (n *notices) tell(what Notice, detail string) { n.tellAs(n.node, what, detail) }
 
 // tellAs tells of a notice that concerns the renewals of the node with that number.
-func (n *notices) tellAs(node int, what Notice, took time.Duration, detail string) {
+func (n *notices) tellAs(node int, what Notice, detail string) {
 	if !n.on() {
 		return
 	}
@@ -64,21 +63,25 @@ func (n *notices) tellAs(node int, what Notice, took time.Duration, detail strin
 	if detail != "" {
 		text += ": " + detail
 	}
-	(*n.calls.onNotice.Load())(what, node, took, text)
+	(*n.calls.onNotice.Load())(what, node, text)
 }
 
-// identify adds the question which process the server is to a pipeline, if there is a new
-// connection. It takes no round trip of its own, because leases on slow links have no time for
-// that. It returns nil if it has added nothing.
-func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
-	if !n.linked.Load() || !n.on() || n.refused.Load() || !n.linked.CompareAndSwap(true, false) {
-		return nil
+// identify adds the question which process the server is to a pipeline, if there are connections
+// since the latest answer. It takes no round trip of its own, because leases on slow links have no
+// time for that. It returns nil if it has added nothing.
+//
+// Each batch asks until one has the answer, because the batch that meets a new server must know it
+// before it tells that leases are missing there.
+func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *redis.StringCmd, links int64) {
+	links = n.links.Load()
+	if links == n.known.Load() || !n.on() || n.refused.Load() {
+		return nil, links
 	}
-	return pipe.Info(ctx, "server")
+	return pipe.Info(ctx, "server"), links
 }
 
-// identified takes the answer to identify.
-func (n *notices) identified(answer *redis.StringCmd) {
+// identified takes what identify returned.
+func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	if answer == nil {
 		return
 	}
@@ -87,28 +90,27 @@ func (n *notices) identified(answer *redis.StringCmd) {
 		var refusal redis.Error
 		if errors.As(err, &refusal) {
 			n.refused.Store(true)
-		} else {
-			n.linked.Store(true)
 		}
 		return
 	}
 	_, rest, _ := strings.Cut(info, "\nrun_id:")
-	id, _, _ := strings.Cut(rest, "\r")
-	if id == "" {
-		return
-	}
+	id, _, _ := strings.Cut(rest, "\r") // "" if the server has none
 	n.mu.Lock()
 	before := n.runID
-	n.runID = id
+	if links < n.known.Load() { // a later question was answered before, perhaps by a newer server
+		id = before
+	}
+	n.known.Store(max(links, n.known.Load()))
+	n.runID = cmp.Or(id, before)
 	n.mu.Unlock()
-	if before != "" && before != id {
-		n.tell(ServerChanged, 0, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
+	if before != "" && id != "" && before != id {
+		n.tell(ServerChanged, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
 	}
 }
 
 // noteDemotion tells that the server refuses writes because it is a replica. A server that is
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
-// the failures of many leases do not push it out of a flight recorder.
+// the failures of many leases do not push other events out of a recorder.
 func (n *notices) noteDemotion() {
 	if !n.on() {
 		return
@@ -121,9 +123,54 @@ func (n *notices) noteDemotion() {
 	}
 	n.mu.Unlock()
 	if !told {
-		n.tell(ServerChanged, 0, "refuses writes, because it is a replica now")
+		n.tell(ServerChanged, "refuses writes, because it is a replica now")
 	}
 }
 
 // demotionInterval is the least time between two notices of noteDemotion.
 const demotionInterval = time.Second
+
+// moves is what a cluster remembers to tell a fail-over from a slot that was moved.
+type moves struct {
+	mu       sync.Mutex        // guards all below
+	masterOf map[string]string // from the address of each replica to that of its master
+	told     [2]*Node          // the masters of the latest move, before and after
+}
+
+// noteMove tells that a replica has become the master of a slot of its master. Slots that move
+// together are told once, as a notice of either node: renewals of the slot may have been meant for the
+// one before.
+func (c *cluster) noteMove(before, after *Node) {
+	if before == nil || after == nil || before == after {
+		return
+	}
+	c.moves.mu.Lock()
+	told, promoted := c.moves.told == [2]*Node{before, after}, c.moves.masterOf[after.addr] == before.addr
+	c.moves.told = [2]*Node{before, after}
+	c.moves.mu.Unlock()
+	if told || !promoted {
+		return
+	}
+	detail, notices := "was a replica of "+before.addr+" and is the master now", &after.conns.notices
+	notices.tellAs(before.id, ServerChanged, detail)
+	notices.tellAs(after.id, ServerChanged, detail)
+}
+
+// noteReplicas remembers the replicas of each master, and ends the notice of a move.
+func (c *cluster) noteReplicas(source string, slots []redis.ClusterSlot) {
+	masterOf := make(map[string]string)
+	for _, r := range slots {
+		if len(r.Nodes) == 0 {
+			continue
+		}
+		master, ok := resolveAddr(source, r.Nodes[0].Addr)
+		for _, replica := range r.Nodes[1:] {
+			if addr, known := resolveAddr(source, replica.Addr); ok && known {
+				masterOf[addr] = master
+			}
+		}
+	}
+	c.moves.mu.Lock()
+	defer c.moves.mu.Unlock()
+	c.moves.masterOf, c.moves.told = masterOf, [2]*Node{}
+}

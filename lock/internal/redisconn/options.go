@@ -1,17 +1,25 @@
+// This file is about the options of the go-redis clients, and the credentials of a streaming provider.
+
 package redisconn
 
 import (
+	"context"
 	"crypto/tls"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leasewheel/leasewheel/internal/tlsdial"
 )
 
 const (
-	dialTimeout = 5 * time.Second // the default of go-redis
+	defaultDialTimeout = 5 * time.Second // the default of go-redis
 
-	batchConns  = 4        // connections to a node that carry batches
+	batchConns  = 16       // connections to a node that carry batches; a dial that hangs takes one
+	spareConns  = 4        // of the other pool, for calls of Do and dials that hang
 	batchBuffer = 32 << 10 // bytes of a connection's buffer; holds 200 renewals
 
 	// A client for Sentinel has the address failoverAddr. Its Dialer asks Sentinel for the
@@ -33,21 +41,18 @@ func derive(user *redis.Options) *redis.Options {
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = -1, -1
 	if o.DialTimeout <= 0 {
-		o.DialTimeout = dialTimeout
+		o.DialTimeout = defaultDialTimeout
 	}
-	o.DialTimeout = min(o.DialTimeout, connectTimeout)
+	o.DialTimeout = min(o.DialTimeout, dialTimeout)
 	o.DialerRetries = 1
 	if o.Addr == failoverAddr {
 		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = failoverLifetime, 0
 	}
 
-	// Batches have connections of their own, so that a stalled call of Run does not delay
-	// them. They are pipelines; the other requests on these connections are rare.
-	o.PoolSize, o.PoolTimeout = batchConns, 0
+	o.PoolTimeout = time.Hour // the ctx ends before
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
-	o.PipelinePoolSize = batchConns
-	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = batchBuffer, batchBuffer
+	o.PipelinePoolSize = -1 // pipelines use the connections of the main pool
 
 	// go-redis must send no commands of its own and receive no push messages, and must
 	// share nothing with the user's client that could refuse a request.
@@ -62,6 +67,9 @@ func derive(user *redis.Options) *redis.Options {
 	if o.Dialer == nil {
 		o.Dialer = newDialer(&o)
 	}
+	if o.TLSConfig != nil {
+		o.Dialer = tlsdial.Dialer(o.Dialer)
+	}
 	return &o
 }
 
@@ -72,4 +80,115 @@ func newDialer(o *redis.Options) dialFunc {
 		return redis.NewDialer(o)
 	}
 	return (&tls.Dialer{Config: o.TLSConfig}).DialContext
+}
+
+// watched returns the options of a client of a node: connections come from c, and the functions of the
+// user run outside of the goroutine of the call.
+func (c *conns) watched(s *credentials) redis.Options {
+	o := c.options
+	o.Dialer = c.dial
+	o.DialTimeout = 2 * dialTimeout // c.dial has a bound of its own
+	if onConnect := o.OnConnect; onConnect != nil {
+		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+			_, err := outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) }, func(struct{}) {})
+			return err
+		}
+	}
+	type login struct{ username, password string }
+	ask := o.CredentialsProviderContext
+	switch provide := o.CredentialsProvider; {
+	case s != nil:
+		ask = s.get
+	case ask == nil && provide != nil:
+		ask = func(context.Context) (username, password string, err error) { //nolint:unparam // of the option
+			username, password = provide()
+			return username, password, nil
+		}
+	}
+	if ask != nil {
+		o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
+		o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+			l, err := outside(ctx, c.calls, func() (l login, err error) {
+				l.username, l.password, err = ask(ctx)
+				return l, err
+			}, func(login) {})
+			return l.username, l.password, err
+		}
+	}
+	return o
+}
+
+// credentials subscribes to the credentials of a streaming provider, for all connections of a node.
+// go-redis would send new credentials on each idle connection, and wait for the answer without a bound.
+// Here the connections that were made with old credentials are not used again.
+type credentials struct {
+	provider auth.StreamingCredentialsProvider
+	changed  func()
+
+	mu          sync.Mutex // guards all below
+	current     auth.Credentials
+	unsubscribe auth.UnsubscribeFunc
+	closed      bool
+}
+
+// get returns the current credentials. It subscribes to the provider if there are none.
+func (s *credentials) get(context.Context) (username, password string, err error) {
+	s.mu.Lock()
+	current := s.current
+	s.mu.Unlock()
+	if current == nil {
+		var unsubscribe auth.UnsubscribeFunc
+		if current, unsubscribe, err = s.provider.Subscribe(s); err != nil {
+			return "", "", err
+		}
+		if !s.subscribed(current, unsubscribe) {
+			_ = unsubscribe()
+			return "", "", redis.ErrClosed
+		}
+	}
+	username, password = current.BasicAuth()
+	return username, password, nil
+}
+
+// subscribed stores a new subscription. It reports false after close.
+func (s *credentials) subscribed(current auth.Credentials, unsubscribe auth.UnsubscribeFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.current == nil {
+		s.current = current
+	}
+	s.unsubscribe = unsubscribe
+	return true
+}
+
+// OnNext implements auth.CredentialsListener.
+func (s *credentials) OnNext(next auth.Credentials) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		s.changed()
+	}
+	s.current = next
+}
+
+// OnError implements auth.CredentialsListener. The next connection subscribes again.
+func (s *credentials) OnError(error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = nil
+}
+
+// close ends the subscription.
+func (s *credentials) close() {
+	s.mu.Lock()
+	s.closed = true
+	unsubscribe := s.unsubscribe
+	s.unsubscribe = nil
+	s.mu.Unlock()
+	if unsubscribe != nil {
+		_ = unsubscribe()
+	}
 }

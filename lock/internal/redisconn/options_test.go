@@ -2,8 +2,10 @@ package redisconn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/internal/tlsdial"
 )
 
 func TestDeriveOptions(t *testing.T) {
@@ -32,13 +35,34 @@ func TestDeriveOptions(t *testing.T) {
 	assert.Zero(t, o.WriteTimeout, "no timeout")
 	assert.Equal(t, 10*time.Second, o.DialTimeout)
 	assert.Equal(t, 1, o.DialerRetries)
-	assert.Equal(t, 4, o.PoolSize)
-	assert.Equal(t, 4, o.PipelinePoolSize)
+	assert.Equal(t, -1, o.PipelinePoolSize, "no second pool")
 	assert.Zero(t, o.MinIdleConns)
 	assert.True(t, o.DisableIdentity)
 	assert.Nil(t, o.Limiter)
 	assert.Nil(t, o.ClientSideCacheConfig)
 	assert.Equal(t, 7, user.MaxRetries, "the options of the user are unchanged")
+}
+
+// Such a server answers a TLS handshake with silence. The first failed connection tells all calls, and later dials do not
+// hide it.
+func TestAServerWithoutTLSIsNamed(t *testing.T) {
+	server := shared.Server(t)
+	silent := func(ctx context.Context, _, _ string) (net.Conn, error) { // that of go-redis does not end with its ctx
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), TLSConfig: &tls.Config{}, Dialer: silent})
+	defer rdb.Close()
+	c := newClient(t, rdb, Options{})
+	calls := make(chan error)
+	for range 3 {
+		go func() { calls <- runEcho(t.Context(), c, "key") }()
+	}
+	for range 3 {
+		var noTLS tlsdial.NoTLSError
+		require.ErrorAs(t, <-calls, &noTLS)
+		assert.Equal(t, server.Addr(), noTLS.Addr)
+	}
 }
 
 // limiter refuses every request.
@@ -52,10 +76,7 @@ func TestCloseWaitsForRunningCalls(t *testing.T) {
 	w := &testredis.Wire{Answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
 	c := newClient(t, w.Client(t, redis.Options{}), Options{})
 	var hook slowHook
-	for _, conn := range c.node.autoPipeliner.directConns {
-		conn.rdb.AddHook(&hook)
-	}
-	c.node.autoPipeliner.pipelined.AddHook(&hook)
+	c.node.rdb.AddHook(&hook)
 	done := make(chan error)
 	go func() {
 		done <- runEcho(t.Context(), c, "k")

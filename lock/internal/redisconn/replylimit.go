@@ -1,3 +1,5 @@
+// This file is about the bounds of replies.
+
 package redisconn
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the refreshes, which read the slots of a cluster again.
+
 package redisconn
 
 import (
@@ -163,7 +165,7 @@ func (c *cluster) readSlots() error {
 	err := errors.New("cluster client without addresses")
 	for _, n := range c.candidates() {
 		var slots []redis.ClusterSlot
-		if slots, err = c.readSlotsFrom(n); err == nil {
+		if slots, err = c.readSlotsFrom(c.ctx, n); err == nil {
 			err = c.applySlots(slots, n.addr)
 		}
 		if err == nil {
@@ -202,10 +204,11 @@ func rank(n *Node) int {
 
 // readSlotsFrom reads the slots from a node. The node is suspected afterwards if it did not
 // answer, or replied that it does not serve. If it returns slots, it is not.
-func (c *cluster) readSlotsFrom(n *Node) ([]redis.ClusterSlot, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
-	defer cancel()
-	slots, err := n.rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
+func (c *cluster) readSlotsFrom(ctx context.Context, n *Node) (slots []redis.ClusterSlot, err error) {
+	err = n.do(ctx, time.Now().Add(refreshTimeout), n.batches, func(ctx context.Context) (err error) {
+		slots, err = n.batches.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
+		return err
+	})
 	switch {
 	case errors.Is(err, redis.Nil): // go-redis does not parse a null address
 		return nil, fmt.Errorf("%s returned no addresses: cluster-preferred-endpoint-type must not be unknown-endpoint", n.addr)
@@ -244,7 +247,7 @@ func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 		c.slots[slot].Store(n)
 		if before != from || n != to {
 			from, to = before, n
-			c.noteMove(slot, before, n)
+			c.noteMove(before, n)
 		}
 	}
 	c.noteReplicas(source, slots)
@@ -298,7 +301,7 @@ func (c *cluster) probeSuspects() bool {
 	}
 	c.mu.Unlock()
 	for _, n := range list {
-		wg.Go(func() { _, _ = c.readSlotsFrom(n) })
+		wg.Go(func() { _, _ = c.readSlotsFrom(c.ctx, n) })
 	}
 	wg.Wait()
 	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -27,6 +28,22 @@ func TestACallWithoutAConnectionIsNotSent(t *testing.T) {
 			require.ErrorIs(t, runEcho(t.Context(), c, "k"), ErrNotSent, name)
 		}
 	}
+}
+
+// A cluster whose servers hang does not tell which node to send to.
+func TestACallWithoutANodeIsNotSent(t *testing.T) {
+	t.Parallel()
+	hangs := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, Dialer: hangs})
+	defer rdb.Close()
+	c := newClient(t, rdb, Options{Timeout: 10 * time.Millisecond})
+	require.ErrorIs(t, runEcho(t.Context(), c, "k"), ErrNotSent)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, runEcho(ctx, c, "k"), context.Canceled)
 }
 
 func TestACallThatMayBeExecutedIsSent(t *testing.T) {

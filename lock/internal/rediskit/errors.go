@@ -1,5 +1,6 @@
 // Package rediskit is shared by the stores on Redis: packages redisstore, redlock and redisson. It
-// makes their errors, reports the events of their connections, and shuts them down.
+// renews and releases their leases in batches, makes their errors, reports the events of their
+// connections, and shuts them down.
 package rediskit
 
 import (

@@ -1,7 +1,10 @@
+// This file is about events made from the notices of connections.
+
 package rediskit
 
 import (
-	"time"
+	"context"
+	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -9,12 +12,9 @@ import (
 
 // events maps the notices of connections to events.
 var events = [...]renewal.EventKind{
-	redisconn.Connected:     renewal.EventConnected,
-	redisconn.Ready:         renewal.EventReady,
 	redisconn.Unreachable:   renewal.EventUnreachable,
 	redisconn.DeadConn:      renewal.EventDeadConn,
 	redisconn.ServerChanged: renewal.EventServerChanged,
-	redisconn.Moved:         renewal.EventMoved,
 }
 
 // ReportEvents reports the notices of a client as events, for the ReportEvents of a store. The
@@ -23,7 +23,20 @@ func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
 	if c == nil || report == nil {
 		return
 	}
-	c.OnNotice(func(n redisconn.Notice, node int, took time.Duration, detail string) {
-		report(renewal.Event{Kind: events[n], Lane: node, Took: took, Detail: detail})
+	c.OnNotice(func(n redisconn.Notice, node int, detail string) {
+		report(renewal.Event{Kind: events[n], Lane: node, Detail: detail})
 	})
+}
+
+// NoMessages returns the function Unconfirmed of the subscriptions of a store, which reports an event
+// once. report returns the function of ReportEvents, or nil.
+func NoMessages(c *redisconn.Client, report func() func(renewal.Event)) func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() {
+			if f := report(); f != nil {
+				f(renewal.Event{Kind: renewal.EventNoMessages, Lane: renewal.AllLanes, Detail: c.Explain(context.Background(), err).Error()})
+			}
+		})
+	}
 }

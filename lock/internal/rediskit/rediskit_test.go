@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,22 @@ func TestFromConn(t *testing.T) {
 func TestUnexpectedReplyShowsNoContent(t *testing.T) {
 	assert.EqualError(t, UnexpectedReply("owner"), "unexpected reply type string")
 	assert.EqualError(t, UnexpectedReply([]any{"owner", int64(1)}), "unexpected reply with 2 elements")
+}
+
+func TestParseDeniedReplies(t *testing.T) {
+	list := func(items ...any) []any { return items }
+	for _, good := range []any{list(), list(int64(-1)), list(int64(3)), list(int64(1), int64(-2), int64(3))} {
+		got, err := ParseDenied(good, 3)
+		require.NoError(t, err)
+		assert.Equal(t, good, got)
+	}
+	for _, bad := range []any{
+		nil, int64(0), list(nil), list("1"), list(int64(0)), list(int64(4)), list(int64(-4)), list(int64(math.MinInt64)), list(int64(math.MaxInt64)),
+		list(int64(1), int64(-1)), list(int64(-2), int64(1)), list(int64(1), int64(2), int64(3), int64(3)), list(1.0), list(list(int64(1))),
+	} {
+		_, err := ParseDenied(bad, 3)
+		require.Error(t, err, "%#v", bad)
+	}
 }
 
 func TestCloseWaitsForASecond(t *testing.T) {

@@ -1,3 +1,5 @@
+// This file is about the Close and Shutdown of a store.
+
 package rediskit
 
 import (

@@ -1,3 +1,5 @@
+// This file is about ReleaseAll, which releases many leases for the Close of a client.
+
 package storekit
 
 import (

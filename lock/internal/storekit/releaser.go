@@ -1,3 +1,5 @@
+// This file is about the Releaser, which releases leases in the background.
+
 package storekit
 
 import (

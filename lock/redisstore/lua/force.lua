@@ -21,6 +21,9 @@ if token ~= ARGV[1] then
   return 0
 end
 hand_over(ARGV[2])
+if string.find(owner, '{', 1, true) then
+  redis.call('DEL', KEYS[1] .. ':m') -- as in release.lua
+end
 if owner ~= KEPT then
   signal(owner, '0') -- if this is lost, the holder learns of it at its next renewal
 end

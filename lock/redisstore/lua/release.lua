@@ -42,6 +42,10 @@ else
   end
 end
 
+if result == 1 and string.find(owner, '{', 1, true) then
+  redis.call('DEL', KEYS[1] .. ':m') -- of set_metadata.lua; an owner without metadata has a lock that nobody leads
+end
+
 -- This comes last, because a server that is out of memory refuses only the first write.
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[2])

@@ -17,6 +17,9 @@ local deleted, kept = {}, {}
 for i = 1, n do
   if values[i] == args[i] and (queues == 0 or call('EXISTS', keys[n + i]) == 0) then
     deleted[#deleted + 1] = keys[i]
+    if string.find(args[i], '{', 1, true) then
+      deleted[#deleted + 1] = keys[i] .. ':m' -- as in release.lua
+    end
   else
     kept[#kept + 1] = i
   end

@@ -7,7 +7,7 @@
 --      2 ... the exact values "owner token", one per key
 --
 -- Returns the indexes, from 1, of the locks that are not held. The index of a lock that another
--- owner has is negative.
+-- owner has is negative. A lock that is kept after its release has none.
 --
 -- Bound: two commands and up to three for each key, usually one. The client sends at most 25 keys.
 
@@ -22,7 +22,8 @@ for i, key in ipairs(keys) do
     held = call('PEXPIRE', key, ttl) == 1
   end
   if not held then
-    lost[#lost + 1] = values[i] and values[i] ~= args[i + 1] and -i or i
+    local other = values[i] and values[i] ~= args[i + 1] and string.sub(values[i], 1, 6) ~= '{kept}'
+    lost[#lost + 1] = other and -i or i
   end
 end
 

@@ -1,6 +1,6 @@
 -- Stores metadata that Inspect shows for the holder of a lock, in place of those in the name
 -- of its owner. They are a key of their own, so no other script needs to know about them. They
--- belong to one token, so they do not count for the next holder.
+-- belong to one token, so they do not count for the next holder. A release deletes them.
 --
 -- KEYS 1 the lock, 2 the metadata  string "token metadata"
 -- ARGV 1 the exact value of the lock, "owner token"

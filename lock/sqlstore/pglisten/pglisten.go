@@ -9,8 +9,7 @@
 // A Listener has one connection of its own. LISTEN belongs to a session, so the connection must
 // not lead through PgBouncer in transaction mode; the database of the store may.
 //
-// The package is in the module of sqlstore, whose tests need pgx anyway. Programs that do not
-// import it compile nothing of pgx.
+// The package is a module of its own, so that programs which do not import it do not depend on pgx.
 package pglisten
 
 import (
@@ -25,6 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 )
 
@@ -37,7 +37,8 @@ const (
 
 // Options configure a Listener. A nil *Options means the defaults.
 type Options struct {
-	// Logger logs when the connection is lost and when it is back. Default slog.Default().
+	// Logger logs when the connection is lost and when it is back. Default slog.Default(). Nothing
+	// waits for it.
 	Logger *slog.Logger
 }
 
@@ -65,10 +66,11 @@ func New(dsn string, options *Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pglisten: bad DSN: %w", err) // does not show the password
 	}
-	l := &Listener{config: config, channel: newChannel(), logger: slog.Default(), done: make(chan struct{}), subscribers: map[string]map[int]func(){}}
-	if options != nil && options.Logger != nil {
-		l.logger = options.Logger
+	l := &Listener{config: config, channel: newChannel(), done: make(chan struct{}), subscribers: map[string]map[int]func(){}}
+	if options == nil {
+		options = &Options{}
 	}
+	l.logger = logging.New(options.Logger)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	go l.run(ctx)
@@ -113,10 +115,12 @@ func (l *Listener) Subscribe(text string, wake func()) (unsubscribe func()) {
 	}
 }
 
-// Close closes the connection. The waiters poll from then on. It is idempotent and returns nil.
+// Close closes the connection. The waiters poll from then on. It is idempotent and returns nil. It
+// waits for the Logger for a second at most.
 func (l *Listener) Close() error {
 	l.cancel()
 	<-l.done
+	logging.Flush(context.Background(), l.logger)
 	return nil
 }
 

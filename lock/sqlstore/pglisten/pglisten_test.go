@@ -3,6 +3,7 @@ package pglisten_test
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func waiting(t *testing.T, s *sqlstore.Store, key, owner string) <-chan driver.L
 	require.NoError(t, err)
 	granted := make(chan driver.Lease, 1)
 	go func() {
-		l, err := s.Wait(t.Context(), driver.Request{Key: key, Owner: owner, TTL: time.Minute})
+		l, err := s.Wait(t.Context(), driver.Request{Key: key, Owner: owner, TTL: time.Minute}, func() {})
 		assert.NoError(t, err)
 		granted <- l
 	}()
@@ -116,6 +117,24 @@ func TestAListenerConnectsAgain(t *testing.T) {
 			require.Fail(t, "the waiter did not get the lock")
 		}
 	})
+}
+
+// writer is an output that blocks.
+type writer struct{ called, end chan struct{} }
+
+func (w writer) Write(p []byte) (int, error) {
+	close(w.called)
+	<-w.end
+	return len(p), nil
+}
+
+func TestCloseDoesNotWaitForTheLogger(t *testing.T) {
+	w := writer{make(chan struct{}), make(chan struct{})}
+	listener, err := pglisten.New("postgres://127.0.0.1:1/", &pglisten.Options{Logger: slog.New(slog.NewTextHandler(w, nil))})
+	require.NoError(t, err)
+	<-w.called
+	require.NoError(t, listener.Close())
+	close(w.end)
 }
 
 func TestABadDSN(t *testing.T) {

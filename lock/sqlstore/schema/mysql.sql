@@ -1,19 +1,7 @@
 -- The tables of the lock store in MariaDB and MySQL. Instants are milliseconds since 1970, by the
 -- clock of the server: FROM_UNIXTIME(expires / 1000) shows one. Another prefix than leasewheel_
--- may be used for all names; it is sqlstore.Options.Table.
-
--- A row for each key that was ever locked. It stays after the release, because it has the last
--- token.
-CREATE TABLE IF NOT EXISTS leasewheel_locks (
-    lock_key      VARBINARY(1024) NOT NULL PRIMARY KEY,
-    kind          SMALLINT        NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
-    owner         VARBINARY(200)  NOT NULL, -- empty: free; one zero byte: kept taken by nobody
-    token         BIGINT          NOT NULL, -- of the last grant
-    expires       BIGINT          NOT NULL, -- the last ms of the lease, or the ms of the release
-    metadata      VARBINARY(1024),
-    queued_until  BIGINT          NOT NULL, -- leasewheel_places may have rows of the key until then
-    refused_until BIGINT          NOT NULL  -- leasewheel_tombstones may have rows of the key until then
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+-- may be used for all names; it is sqlstore.Options.Table. The table of the locks
+-- comes after the others, so that no lock is granted before all are there.
 
 -- The token of each key once more. Only a grant to another owner changes it. So a transaction
 -- that has locked such a row in share mode, as Guard does, keeps the lock from others, and
@@ -34,7 +22,7 @@ CREATE TABLE IF NOT EXISTS leasewheel_places (
     metadata VARBINARY(1024),
     channel  VARBINARY(100)  NOT NULL, -- empty: there are no messages
     PRIMARY KEY (lock_key, owner),
-    KEY leasewheel_in_order (lock_key, place)
+    KEY in_order (lock_key, place)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- Owners that were given up while one of their requests had no answer. They are refused.
@@ -43,4 +31,17 @@ CREATE TABLE IF NOT EXISTS leasewheel_tombstones (
     owner    VARBINARY(200)  NOT NULL,
     expires  BIGINT          NOT NULL,
     PRIMARY KEY (lock_key, owner)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
+-- A row for each key that was ever locked. It stays after the release, because it has the last
+-- token.
+CREATE TABLE IF NOT EXISTS leasewheel_locks (
+    lock_key      VARBINARY(1024) NOT NULL PRIMARY KEY,
+    kind          SMALLINT        NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
+    owner         VARBINARY(200)  NOT NULL, -- empty: free; one zero byte: kept taken by nobody
+    token         BIGINT          NOT NULL, -- of the last grant
+    expires       BIGINT          NOT NULL, -- the last ms of the lease, or the ms of the release
+    metadata      VARBINARY(1024),
+    queued_until  BIGINT          NOT NULL, -- leasewheel_places may have rows of the key until then
+    refused_until BIGINT          NOT NULL  -- leasewheel_tombstones may have rows of the key until then
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;

@@ -1,20 +1,7 @@
 -- The tables of the lock store in PostgreSQL. Instants are milliseconds since 1970, by the clock
 -- of the server: to_timestamp(expires / 1000.0) shows one. Another prefix than leasewheel_ may be
--- used for all names; it is sqlstore.Options.Table.
-
--- A row for each key that was ever locked. It stays after the release, because it has the last
--- token. Renewals change no indexed column, and the free space in each page takes the new
--- version of the row, so they leave the index alone.
-CREATE TABLE IF NOT EXISTS leasewheel_locks (
-    lock_key      bytea    PRIMARY KEY,
-    kind          smallint NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
-    owner         bytea    NOT NULL, -- empty: free; one zero byte: kept taken by nobody
-    token         bigint   NOT NULL, -- of the last grant
-    expires       bigint   NOT NULL, -- the last ms of the lease, or the ms of the release
-    metadata      bytea,
-    queued_until  bigint   NOT NULL, -- leasewheel_places may have rows of the key until then
-    refused_until bigint   NOT NULL  -- leasewheel_tombstones may have rows of the key until then
-) WITH (fillfactor = 70);
+-- used for all names; it is sqlstore.Options.Table. The table of the locks
+-- comes after the others, so that no lock is granted before all are there.
 
 -- The queues: a row for each waiter. Only the transaction that has locked the row of the key
 -- changes them.
@@ -36,3 +23,17 @@ CREATE TABLE IF NOT EXISTS leasewheel_tombstones (
     expires  bigint NOT NULL,
     PRIMARY KEY (lock_key, owner)
 );
+
+-- A row for each key that was ever locked. It stays after the release, because it has the last
+-- token. Renewals change no indexed column, and the free space in each page takes the new
+-- version of the row, so they leave the index alone.
+CREATE TABLE IF NOT EXISTS leasewheel_locks (
+    lock_key      bytea    PRIMARY KEY,
+    kind          smallint NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
+    owner         bytea    NOT NULL, -- empty: free; one zero byte: kept taken by nobody
+    token         bigint   NOT NULL, -- of the last grant
+    expires       bigint   NOT NULL, -- the last ms of the lease, or the ms of the release
+    metadata      bytea,
+    queued_until  bigint   NOT NULL, -- leasewheel_places may have rows of the key until then
+    refused_until bigint   NOT NULL  -- leasewheel_tombstones may have rows of the key until then
+) WITH (fillfactor = 70);

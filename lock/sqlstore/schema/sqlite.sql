@@ -1,19 +1,7 @@
 -- The tables of the lock store in SQLite. Instants are milliseconds since 1970, by the clock of
 -- the machine: datetime(expires / 1000, 'unixepoch') shows one. Another prefix than leasewheel_
--- may be used for all names; it is sqlstore.Options.Table.
-
--- A row for each key that was ever locked. It stays after the release, because it has the last
--- token.
-CREATE TABLE IF NOT EXISTS leasewheel_locks (
-    lock_key      BLOB    NOT NULL PRIMARY KEY,
-    kind          INTEGER NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
-    owner         BLOB    NOT NULL, -- empty: free; one zero byte: kept taken by nobody
-    token         INTEGER NOT NULL, -- of the last grant
-    expires       INTEGER NOT NULL, -- the last ms of the lease, or the ms of the release
-    metadata      BLOB,
-    queued_until  INTEGER NOT NULL, -- leasewheel_places may have rows of the key until then
-    refused_until INTEGER NOT NULL  -- leasewheel_tombstones may have rows of the key until then
-) WITHOUT ROWID;
+-- may be used for all names; it is sqlstore.Options.Table. The table of the locks
+-- comes after the others, so that no lock is granted before all are there.
 
 -- The queues: a row for each waiter.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
@@ -44,6 +32,19 @@ CREATE TABLE IF NOT EXISTS leasewheel_floor (
 );
 
 INSERT OR IGNORE INTO leasewheel_floor (id, token) VALUES (1, 0);
+
+-- A row for each key that was ever locked. It stays after the release, because it has the last
+-- token.
+CREATE TABLE IF NOT EXISTS leasewheel_locks (
+    lock_key      BLOB    NOT NULL PRIMARY KEY,
+    kind          INTEGER NOT NULL, -- 0: an exclusive lock; rows of other kinds are never changed
+    owner         BLOB    NOT NULL, -- empty: free; one zero byte: kept taken by nobody
+    token         INTEGER NOT NULL, -- of the last grant
+    expires       INTEGER NOT NULL, -- the last ms of the lease, or the ms of the release
+    metadata      BLOB,
+    queued_until  INTEGER NOT NULL, -- leasewheel_places may have rows of the key until then
+    refused_until INTEGER NOT NULL  -- leasewheel_tombstones may have rows of the key until then
+) WITHOUT ROWID;
 
 CREATE TRIGGER IF NOT EXISTS leasewheel_keep_token AFTER DELETE ON leasewheel_locks
 BEGIN

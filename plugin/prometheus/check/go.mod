@@ -7,8 +7,8 @@ replace github.com/leasewheel/leasewheel => ../../..
 replace github.com/leasewheel/leasewheel/plugin/prometheus => ..
 
 require (
-	github.com/leasewheel/leasewheel v0.0.0
-	github.com/leasewheel/leasewheel/plugin/prometheus v0.0.0-00010101000000-000000000000
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/plugin/prometheus v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.73.1

@@ -1,3 +1,5 @@
+// This file is about the main function of a child process, and the roles holder and churner.
+
 package crash
 
 import (
@@ -46,6 +48,8 @@ func runChild(o order) error {
 		return writeWithLocks(ctx, client, rdb, o)
 	case churner:
 		return churnLocks(ctx, client, o)
+	case stepper:
+		return stepWithLocks(ctx, client, o)
 	}
 	return errors.New("unknown role: " + o.Role)
 }
@@ -103,7 +107,10 @@ func hold(ctx context.Context, client *lock.Client, o order) error {
 	}
 	waiting.Wait()
 	said.Lost = client.Stats().Renewal.Lost()
-	return send(said)
+	if err := send(said); err != nil || !o.Mute {
+		return err
+	}
+	select {} // until it is killed: what it logged is still to be read
 }
 
 // churnLocks locks and unlocks as fast as possible, with two users for each key.

@@ -1,3 +1,5 @@
+// This file is about the median, the 99th percentile and the maximum of measured durations.
+
 package crash
 
 import (

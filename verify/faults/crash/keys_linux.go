@@ -1,3 +1,5 @@
+// This file is about the keys and the connections on the server, as the tests read them.
+
 package crash
 
 import (

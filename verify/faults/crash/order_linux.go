@@ -1,3 +1,5 @@
+// This file is about the orders to child processes, and the reports of these.
+
 package crash
 
 import (
@@ -14,6 +16,7 @@ const (
 	holder  = "holder"  // holds its locks
 	writer  = "writer"  // writes to the resource while it holds its locks and later
 	churner = "churner" // locks and unlocks with many goroutines
+	stepper = "stepper" // locks, takes steps, which it writes to a file, and unlocks
 )
 
 // order tells a child process what to do.
@@ -22,6 +25,8 @@ type order struct {
 	Addr string // of the server
 	TTL  time.Duration
 	Keys []string
+	Log  string // the file of a stepper
+	Mute bool   // nobody reads its standard error, which is full
 }
 
 // childOrder returns the order of this process, if it is a child.

@@ -1,3 +1,5 @@
+// This file is about child processes: their start, their reports and the signals to them.
+
 package crash
 
 import (
@@ -24,7 +26,8 @@ type process struct {
 	input  io.Closer
 	output *bufio.Reader
 	errors strings.Builder
-	ended  bool // wait was called
+	unread *os.File // where a mute process writes its errors
+	ended  bool     // wait was called
 }
 
 // start runs the test binary with an order. The child ends with the test or with this
@@ -37,6 +40,9 @@ func start(t testing.TB, o order, env ...string) *process {
 	p.cmd.Env = append(append(os.Environ(), orderVariable+"="+string(text)), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stderr = &p.errors
+	if o.Mute {
+		p.cmd.Stderr = p.fullPipe(t)
+	}
 	p.input, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	output, err := p.cmd.StdoutPipe()
@@ -45,6 +51,38 @@ func start(t testing.TB, o order, env ...string) *process {
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(p.kill)
 	return p
+}
+
+// fullPipe returns the end of a pipe to which a write blocks until what is in it is read.
+func (p *process) fullPipe(t testing.TB) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	p.unread = r
+	raw, err := w.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Write(func(fd uintptr) bool { // the file does not block, but that of the child does
+		for size := 4096; size > 0; {
+			if _, err := syscall.Write(int(fd), make([]byte, size)); err != nil {
+				size /= 2
+			}
+		}
+		return true
+	}))
+	return w
+}
+
+// readErrors reads what a mute process has written, until a text of it. It lets the process write.
+func (p *process) readErrors(t testing.TB, text string) {
+	t.Helper()
+	require.NoError(t, p.unread.SetReadDeadline(time.Now().Add(timeout)))
+	for all := ""; !strings.Contains(all, text); {
+		part := make([]byte, 1<<16)
+		n, err := p.unread.Read(part)
+		require.NoError(t, err, "no %q in %s", text, all)
+		all += strings.Trim(string(part[:n]), "\x00")
+	}
 }
 
 // receive reads the next report.

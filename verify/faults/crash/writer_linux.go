@@ -1,3 +1,5 @@
+// This file is about the role writer: fenced writes during a lock and after its loss.
+
 package crash
 
 import (

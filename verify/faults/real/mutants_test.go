@@ -39,18 +39,18 @@ func TestMutants(t *testing.T) {
 	}
 	mutants = append(mutants,
 		mutant.Tested{
-			Name: "a loss that a node reports after ASKING is final", File: "lock/redisstore/renew.go",
+			Name: "a loss that a node reports after ASKING is final", File: "lock/internal/rediskit/renew.go",
 			From: "case gone && it.asking:", To: "case gone && it.asking && it.hops > 200:",
 			Args: []string{"-test.run=^TestLocksWhileASlotMovesTwice$"}, Shows: `L0: a slot was moved on and back`,
 		},
 		mutant.Tested{
-			Name: "a lease with several keys is not renewed while its slot moves", File: "lock/redisstore/renew.go",
-			From: "if redisconn.IsTryAgain(err) && first.step == stepAll && first.shared {", To: "if redisconn.IsTryAgain(err) && first.step == stepAll && first.shared && first.hops > 200 {",
+			Name: "a lease with several keys is not renewed while its slot moves", File: "lock/internal/rediskit/router.go",
+			From: "first.Step == 0 && c.next(first) {", To: "first.Step == 0 && first.hops > 200 && c.next(first) {",
 			Args: []string{"-test.run=^TestLocksWhileASlotMoves$"}, Shows: `L0: a slot does not finish its move`,
 		},
 		mutant.Tested{
-			Name: "every call for a moving slot is sent every 20 ms", File: "lock/internal/redisconn/slotgate.go",
-			From: "func (s *slotCall) wait(ctx context.Context) error {\n", To: "func (s *slotCall) wait(ctx context.Context) error {\n\tif true {\n\t\tpause(ctx, 20*time.Millisecond)\n\t\treturn ctx.Err()\n\t}\n",
+			Name: "every call for a moving slot is sent every 20 ms", File: "lock/internal/redisconn/cluster.go",
+			From: "wait = min(2*wait, maxPause)", To: "wait = minPause",
 			Args: []string{"-test.run=^TestMovingSlotsAreNotFlooded$"}, Shows: `R3: requests a second`,
 		},
 	)

@@ -1,3 +1,5 @@
+// This file is about the nemesis: faults of the network and of the server, one after another.
+
 package real
 
 import (
@@ -7,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // target is what the nemesis acts on.

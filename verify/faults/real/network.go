@@ -1,3 +1,5 @@
+// This file is about the network between a client and the server, through Toxiproxy.
+
 package real
 
 import (

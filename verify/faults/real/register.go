@@ -1,3 +1,5 @@
+// This file is about a resource that a lock protects, which rejects stale tokens.
+
 package real
 
 import "sync"

@@ -1,3 +1,5 @@
+// This file is about a run: its users, its faults, and the checks at its end.
+
 package real
 
 import (
@@ -8,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/verify/histories"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // plan holds the parameters of a run.

@@ -1,3 +1,5 @@
+// This file is about users that increment registers under locks, and record their tenures.
+
 package real
 
 import (
@@ -7,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/verify/histories"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // user acquires locks of one client repeatedly and increments counters while it holds

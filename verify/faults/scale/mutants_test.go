@@ -41,13 +41,8 @@ func TestMutants(t *testing.T) {
 		},
 		{
 			Name: "the holders of a key in memory are searched one by one", File: "lock/memstore/state.go",
-			From: "if hs.indexed {\n\t\tif h, _ := hs.byOwner.get(owner)", To: "if hs.indexed && owner == \"\" {\n\t\tif h, _ := hs.byOwner.get(owner)",
+			From: "return k, k.leases[l.Owner]", To: "for owner, h := range k.leases {\n\t\tif owner == l.Owner {\n\t\t\treturn k, h\n\t\t}\n\t}\n\treturn k, nil",
 			Args: []string{"-test.run=^TestHoldersInMemory$"}, Shows: "1,000 operations next to",
-		},
-		{
-			Name: "every renewal of a lease checks all members of all waiters", File: "lock/memstore/queue.go",
-			From: "\tfor len(k.ready) > 0 {\n", To: "\tfor w := k.head; w != nil; w = w.next {\n\t\tfor _, m := range w.request.Members() {\n\t\t\tk.members.get(m)\n\t\t}\n\t}\n\tfor len(k.ready) > 0 {\n",
-			Args: []string{"-test.run=^TestWaitersOfALargeBatch$"}, Shows: "L0: ",
 		},
 	}, *mutantFlag, report)
 }

@@ -1,3 +1,5 @@
+// This file is about goroutines, heap, remaining times and leftover keys of a soak.
+
 package soak
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the faults of a soak, which cost no lease if they occur alone.
+
 package soak
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a soak: its server, its client, its leases and its workers.
+
 package soak
 
 import (

@@ -1,3 +1,5 @@
+// This file is about mutants that ordinary tests must catch, in real time.
+
 package mutant
 
 import (

@@ -1,11 +1,13 @@
+// This file is about a timer engine whose tasks are paused with their process.
+
 package simproc
 
 import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/seam"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/schedule"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // Engine returns a timer engine whose tasks are paused with the process.

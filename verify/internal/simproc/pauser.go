@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 // NewPauser returns the pauser of a running process. The seed decides the order in which

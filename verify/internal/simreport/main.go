@@ -1,3 +1,5 @@
+// This file is about a Runner that prints the report after the tests of a package.
+
 package simreport
 
 import (

@@ -1,3 +1,5 @@
+// This file is about simulated clients that acquire a shared lock from the reference.
+
 package shared
 
 import (

@@ -1,3 +1,5 @@
+// This file is about broken rules of the scripts, each of which the comparison must find.
+
 package shared
 
 import (

@@ -1,3 +1,5 @@
+// This file is about random operations on the reference and on the scripts, and their comparison.
+
 package shared
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the reference: the rules of shared locks in plain Go.
+
 package shared
 
 import (

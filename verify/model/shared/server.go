@@ -1,3 +1,5 @@
+// This file is about the scripts on a server with simulated time, and the checks of its keys.
+
 package shared
 
 import (

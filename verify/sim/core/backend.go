@@ -1,12 +1,14 @@
+// This file is about the backend: a server with leases in memory, and its methods for the simulator.
+
 package core
 
 import (
 	"context"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

@@ -1,10 +1,12 @@
+// This file is about the faults of this backend: partitions, outages, lost data, clocks and blocked engines.
+
 package core
 
 import (
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/schedule"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

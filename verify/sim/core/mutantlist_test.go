@@ -7,7 +7,7 @@ import "github.com/leasewheel/leasewheel/verify/internal/mutant"
 var mutants = mutant.List{
 	{
 		"unlocking the first handle releases the lock", "lock/held.go",
-		"if s.handles.Add(-1) == 0 {", "if s.handles.Add(-1) >= 0 {",
+		"last = s.handles.Add(-1) == 0", "last = s.handles.Add(-1) >= 0",
 	},
 	{
 		"the deadline counts from the answer of a renewal", "renewal/worker.go",
@@ -35,11 +35,11 @@ var mutants = mutant.List{
 	},
 	{
 		"a renewal does not move the timer", "renewal/entry.go",
-		"e.extendDeadline(sent, validity, now)\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)\n\tcase outcome == Lost", "e.extendDeadline(sent, validity, now)\n\t\te.state = waiting\n\tcase outcome == Lost",
+		"e.extendDeadline(sent, validity, now)\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)\n\tcase outcome.IsLost()", "e.extendDeadline(sent, validity, now)\n\t\te.state = waiting\n\tcase outcome.IsLost()",
 	},
 	{
 		"a reported loss is ignored", "renewal/entry.go",
-		"\tcase outcome == Lost:\n\t\te.recordErr(err)\n\t\te.lose(NotOwned)", "\tcase outcome == Lost:\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)",
+		"\tcase outcome.IsLost():\n\t\te.recordErr(err)\n\t\te.lose(ReasonNotOwned)", "\tcase outcome.IsLost():\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)",
 	},
 	{
 		"one failure is a loss", "renewal/entry.go",
@@ -55,7 +55,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an answer after the deadline revives", "renewal/entry.go",
-		"\tcase e.state != renewing:\n\tcase now.reached(e.deadline()):\n\t\te.recordErr(err)\n\t\te.lose(Expired)\n", "\tcase e.state != renewing:\n",
+		"\tcase e.state != renewing:\n\tcase now.reached(e.deadline()):\n\t\te.recordErr(err)\n\t\te.lose(ReasonExpired)\n", "\tcase e.state != renewing:\n",
 	},
 	{
 		"an ended lease stays valid until its deadline", "renewal/entry.go",
@@ -67,7 +67,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a lease is sent after its deadline", "renewal/entry.go",
-		"\tif now.reached(e.deadline()) {\n\t\te.lose(Expired)\n\t\treturn false\n\t}\n\te.state = renewing", "\te.state = renewing",
+		"\tif now.reached(e.deadline()) {\n\t\te.lose(ReasonExpired)\n\t\treturn false\n\t}\n\te.state = renewing", "\te.state = renewing",
 	},
 	{
 		"an ended lease stays in the list of its lane", "renewal/entry.go",
@@ -156,7 +156,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a release without an answer is not repeated", "lock/held.go",
-		"\tif ctx.Err() == nil {\n", "\tif ctx.Err() != nil {\n",
+		"\tcase call.Err() == nil:\n", "\tcase call.Err() != nil:\n",
 	},
 	{
 		"a release without an answer is forgotten", "lock/held.go",

@@ -1,3 +1,5 @@
+// This file is about the network, which loses, delays, doubles and refuses messages.
+
 package core
 
 import (
@@ -5,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 // Errors of the network. None of them is an answer.

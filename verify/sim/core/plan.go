@@ -1,11 +1,13 @@
+// This file is about the classes of schedules, and the plan that a seed decides.
+
 package core
 
 import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

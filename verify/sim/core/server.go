@@ -1,3 +1,5 @@
+// This file is about the server: its leases, its queue, its clock and its copies.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the store of a process, which sends requests over the network.
+
 package core
 
 import (
@@ -8,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 )
 
 // store is the store of one process. It sends requests to the server over the network.

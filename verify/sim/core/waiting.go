@@ -1,3 +1,5 @@
+// This file is about a store whose Wait waits in the queue of the server.
+
 package core
 
 import (
@@ -35,7 +37,7 @@ type polled struct {
 const retryAfter = 10 * time.Millisecond
 
 // Wait implements driver.Waiter.
-func (s waitingStore) Wait(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (s waitingStore) Wait(ctx context.Context, r driver.Request, _ func()) (driver.Lease, error) {
 	w := &waiter{store: s.store, request: r, lastPollSent: time.Now(), polled: make(chan polled, 1)}
 	w.signals = s.listen(r.Owner)
 	defer s.unlisten(r.Owner)

@@ -14,15 +14,15 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a lock that was handed over with too little time is abandoned", "lock/acquire.go",
-		"\ta.state, a.left = extending, true\n\treturn a.askOnce(ctx)\n", "\ta.left = true\n\treturn lease, errTooLate\n",
+		"\t\t\ta.state, a.left = extending, true\n", "\t\t\ta.left = true\n\t\t\treturn lease, errTooLate\n",
 	},
 	{
 		"a store sees the cause of the caller's context", "lock/callcontext.go",
 		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
 	},
 	{
-		"the end of another client counts as its own end", "lock/verdict.go",
-		"\tif c.life.over.Load() {\n\t\treturn ErrClosed\n", "\tif c.life.over.Load() || errors.Is(causeOf(caller), ErrClosed) {\n\t\treturn ErrClosed\n",
+		"the end of another client counts as its own end", "lock/errors.go",
+		"\t\treturn ErrClosed\n\t}\n\treturn verdict(", "\t\treturn ErrClosed\n\t}\n\tif errors.Is(causeOf(caller), ErrClosed) {\n\t\treturn ErrClosed\n\t}\n\treturn verdict(",
 	},
 	{
 		"a released lock is not kept", "lock/acquire.go",

@@ -1,3 +1,5 @@
+// This file is about the backend: Redis servers, and its methods for the simulator.
+
 package full
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a connection, on which commands and replies travel.
+
 package full
 
 import (
@@ -7,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/internal/mutant"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

@@ -1,3 +1,5 @@
+// This file is about dialers and callbacks of go-redis that block, and links that are slow.
+
 package full
 
 import (
@@ -6,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

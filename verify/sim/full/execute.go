@@ -1,3 +1,5 @@
+// This file is about the execution of a command on a server, and the checks of its changes.
+
 package full
 
 import (

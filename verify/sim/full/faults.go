@@ -1,3 +1,5 @@
+// This file is about the faults of this backend: connections, servers, data and forged messages.
+
 package full
 
 import (
@@ -7,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

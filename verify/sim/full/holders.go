@@ -1,3 +1,5 @@
+// This file is about the holders and waiters of a lock, read from the keys of a server.
+
 package full
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the network between a process and a server, and its dialer.
+
 package full
 
 import (
@@ -6,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 var (

@@ -1,3 +1,5 @@
+// This file is about commands of clients, and their fates on the network.
+
 package full
 
 import (
@@ -6,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

@@ -150,16 +150,16 @@ var mutants = mutant.List{
 		"again = again || !call.done", "again = false",
 	},
 	{
-		"the lost leases of a batch are shifted", "lock/redisstore/renew.go",
-		"switch lost[0].(int64) {", "switch lost[0].(int64)%int64(len(items)) + 1 {",
+		"the lost leases of a batch are shifted", "lock/internal/rediskit/renew.go",
+		"switch denied[0].(int64) {", "switch denied[0].(int64)%int64(len(items)) + 1 {",
 	},
 	{
-		"a failed renewal counts as successful", "lock/redisstore/renew.go",
-		"\t\tif r.err != nil {\n", "\t\tif r.err != nil {\n\t\t\tfor _, it := range r.items {\n\t\t\t\tout[it.index] = renewal.Renewed\n\t\t\t}\n",
+		"a failed renewal counts as successful", "lock/internal/rediskit/renew.go",
+		"\tr.unknown += len(items)\n", "\tfor i := range items {\n\t\tr.out[items[i].index] = renewal.Renewed\n\t}\n",
 	},
 	{
-		"a renewal ignores the end of its context", "lock/internal/redisconn/await.go",
-		"ctx, cancel := context.WithTimeoutCause(ctx, bound, NoAnswerError(bound))\n\tdefer cancel()", "ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), bound, NoAnswerError(bound))\n\tdefer cancel()",
+		"a renewal ignores the end of its context", "lock/internal/redisconn/call.go",
+		"\tleft := time.Until(until)\n", "\tctx = context.WithoutCancel(ctx)\n\tleft := time.Until(until)\n",
 	},
 	{
 		"a request is repeated by go-redis", "lock/internal/redisconn/options.go",
@@ -171,7 +171,7 @@ var mutants = mutant.List{
 	},
 	{
 		"the first Unlock releases a reentrant lock", "lock/held.go",
-		"if s.handles.Add(-1) == 0 {", "if s.handles.Add(-1) >= 0 {",
+		"last = s.handles.Add(-1) == 0", "last = s.handles.Add(-1) >= 0",
 	},
 	{
 		"a failed Multi keeps its locks", "lock/multi.go",

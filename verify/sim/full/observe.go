@@ -1,3 +1,5 @@
+// This file is about the changes of locks on a server, and their records in the history.
+
 package full
 
 import (

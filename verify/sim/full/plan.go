@@ -1,3 +1,5 @@
+// This file is about the classes of schedules, and the plan that a seed decides.
+
 package full
 
 import (
@@ -6,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 

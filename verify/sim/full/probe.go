@@ -1,3 +1,5 @@
+// This file is about the checks at random instants: waiters, expiries and copies.
+
 package full
 
 import (

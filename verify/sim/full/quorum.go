@@ -1,3 +1,5 @@
+// This file is about quorums: their attempts, their majorities and the ends of their leases.
+
 package full
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the protocol of Redis: commands and replies as bytes.
+
 package full
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the names of scripts, by their sources.
+
 package full
 
 import (

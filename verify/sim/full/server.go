@@ -1,3 +1,5 @@
+// This file is about a Redis server: miniredis with a clock of its own.
+
 package full
 
 import (

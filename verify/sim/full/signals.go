@@ -1,3 +1,5 @@
+// This file is about published messages, and the subscriptions of connections.
+
 package full
 
 import (
@@ -5,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/verify/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
 // signal is a published message.

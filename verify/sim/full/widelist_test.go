@@ -13,8 +13,8 @@ var wideMutants = mutant.List{
 		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
 	},
 	{
-		"an unanswered request does not make other connections suspect", "lock/internal/redisconn/trust.go",
-		"\tt.minRead.Store(max(t.minRead.Load(), number))\n", "\t_ = number\n",
+		"an unanswered request does not make other connections suspect", "lock/internal/redisconn/conn.go",
+		"\t\tif old >= since || c.silentSince.CompareAndSwap(old, since) {\n", "\t\tif _ = old; true {\n",
 	},
 	{
 		"a lock that a quorum lost is not released", "lock/held.go",
@@ -29,12 +29,12 @@ var wideMutants = mutant.List{
 		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
 	},
 	{
-		"the end of another client counts as its own end", "lock/callend.go",
+		"the end of another client counts as its own end", "lock/errors.go",
 		"\tcase c.life.over.Load():\n\t\treturn cause\n", "\tcase errors.Is(cause, ErrClosed):\n\t\treturn ErrClosed\n",
 	},
 	{
 		"Close frees locks that must be kept", "lock/redisstore/release_all.go",
-		"l.Token > 0 && l.Keep() == 0", "l.Token > 0",
+		"l.Token == 0 || l.Keep() > 0", "l.Token == 0",
 	},
 }
 

@@ -1,3 +1,5 @@
+// This file is about acquiring and releasing all locks of the demo.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the stores of the demo, with direct access to their data.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the flag -check.
+
 package demo
 
 import (

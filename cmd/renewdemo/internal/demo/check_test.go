@@ -11,6 +11,7 @@ import (
 )
 
 func TestACheckTellsByItsStatusIfTheServerIsUnsafe(t *testing.T) {
+	t.Parallel()
 	good := testredis.Start(t, "--appendonly", "yes")
 	out, errs, code := command(t, "", nil, "-check", "-redis", good.Addr())
 	assert.Empty(t, errs)
@@ -29,6 +30,7 @@ func TestACheckTellsByItsStatusIfTheServerIsUnsafe(t *testing.T) {
 }
 
 func TestACheckOfAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	out, errs, code := command(t, "", nil, "-check", "-redis", "localhost:1")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "unreachable")
@@ -36,6 +38,7 @@ func TestACheckOfAServerThatIsNotThere(t *testing.T) {
 }
 
 func TestACheckOfANodeChecksItsCluster(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 3, false)
 	out, _, code := command(t, "", nil, "-check", "-redis", c.Masters[0].Addr())
 	assert.Zero(t, code, out)
@@ -45,6 +48,7 @@ func TestACheckOfANodeChecksItsCluster(t *testing.T) {
 }
 
 func TestACheckNeedsAServer(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"-check"}, {"-check", "-proof", "-redis", "localhost:1"}, {"-check", "-fault", "hang", "-redis", "localhost:1"}} {
 		_, err := parse(args, io.Discard)
 		require.ErrorContains(t, err, "-check")

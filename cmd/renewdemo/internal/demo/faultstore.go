@@ -1,3 +1,5 @@
+// This file is about a store that injects faults and counts.
+
 package demo
 
 import (
@@ -15,10 +17,12 @@ import (
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
 	*Backend
-	fault string
+	renewed func(sent time.Time) // is called after each renewal that the store has done; may be nil
 
 	mu     sync.Mutex // guards all fields below
-	on     bool       // the fault has started
+	fault  string
+	on     bool          // the fault has started
+	over   chan struct{} // is closed when the fault ends
 	ends   map[string]time.Time
 	failed map[string]bool // the last renewal of the key failed
 	calls  int
@@ -32,7 +36,7 @@ var errInjected = errors.New("injected: connection reset")
 const failEvery = 4
 
 func newFaultStore(b *Backend, c config) *faultStore {
-	return &faultStore{Backend: b, fault: c.fault, ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
+	return &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
 }
 
 // startFault turns the fault on.
@@ -40,6 +44,15 @@ func (w *faultStore) startFault() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.on = true
+}
+
+// setFault starts a fault, or ends it if the fault is "". Calls that hang are then executed, unless
+// their contexts have ended.
+func (w *faultStore) setFault(fault string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.over)
+	w.fault, w.on, w.over = fault, fault != "", make(chan struct{})
 }
 
 func (w *faultStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
@@ -54,21 +67,39 @@ func (w *faultStore) Acquire(ctx context.Context, r driver.Request) (driver.Leas
 }
 
 func (w *faultStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	switch w.faultFor(batch) {
+	fault, over := w.faultFor(batch)
+	switch fault {
 	case "hang":
-		<-ctx.Done()
-		return context.Cause(ctx)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-over:
+		}
 	case "errors":
 		return errInjected
+	case "drop":
+		_ = w.renew(ctx, batch, make([]renewal.Outcome, len(batch)))
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
+	return w.renew(ctx, batch, out)
+}
+
+// renew executes a renewal and records the new ends.
+func (w *faultStore) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	sent := time.Now()
 	err := w.Backend.Renew(ctx, batch, out)
+	done := 0
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	for i, l := range batch {
 		if out[i] == renewal.Renewed {
 			w.ends[l.Key] = sent.Add(l.TTL)
+			done++
 		}
+	}
+	w.mu.Unlock()
+	if done > 0 && w.renewed != nil {
+		w.renewed(sent)
 	}
 	return err
 }
@@ -112,15 +143,16 @@ func (w *faultStore) released() int {
 	return w.freed
 }
 
-// faultFor returns the fault of a batch, or "". No key fails twice in a row.
-func (w *faultStore) faultFor(batch []driver.Lease) string {
+// faultFor returns the fault of a batch, or "", and a channel that is closed when it is over. With
+// the fault errors no key fails twice in a row.
+func (w *faultStore) faultFor(batch []driver.Lease) (fault string, over <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.on || w.fault == "steal" {
-		return ""
-	}
-	if w.fault == "hang" {
-		return "hang"
+	switch {
+	case !w.on || w.fault == "steal":
+		return "", nil
+	case w.fault != "errors":
+		return w.fault, w.over
 	}
 	w.calls++
 	fail := w.calls%failEvery == 0
@@ -131,10 +163,10 @@ func (w *faultStore) faultFor(batch []driver.Lease) string {
 		w.failed[l.Key] = fail
 	}
 	if !fail {
-		return ""
+		return "", nil
 	}
 	w.errors++
-	return "errors"
+	return "errors", nil
 }
 
 // heldUntil returns the earliest time at which the store can grant the key again.

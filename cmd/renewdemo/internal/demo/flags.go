@@ -1,3 +1,5 @@
+// This file is about the flags.
+
 package demo
 
 import (
@@ -34,6 +36,7 @@ type config struct {
 	steal  int
 	proof  bool
 	check  bool
+	http   string
 }
 
 // manyLeases is the number of leases from which on the default TTL is long, so that the
@@ -68,6 +71,9 @@ func parse(args []string, w io.Writer) (config, error) {
 		"redis-server is in PATH")
 	f.BoolVar(&c.check, "check", false, "print what is unsafe for locks at the Redis server of -store, or in its\n"+
 		"cluster, and exit: with status 1 if anything is")
+	f.StringVar(&c.http, "http", "", "show the leases on a web page at this `ADDRESS`, such as localhost:8080,\n"+
+		"until Ctrl-C; the page injects the faults. Without -store, a redis-server\n"+
+		"in PATH is started for it")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -114,6 +120,8 @@ func (c *config) validate(rest []string) error {
 		return fmt.Errorf("-check needs a Redis server, and -store is one of %s", schemeOf(c.store))
 	case c.check && (c.proof || c.fault != ""):
 		return fmt.Errorf("-check does not go with -proof and -fault")
+	case c.http != "" && (c.check || c.proof || c.fault != ""):
+		return fmt.Errorf("-http does not go with -check, -proof and -fault")
 	case c.proof && c.fault != "":
 		return fmt.Errorf("-proof has faults of its own and does not go with -fault %s", c.fault)
 	case c.proof && c.ttl < time.Second:

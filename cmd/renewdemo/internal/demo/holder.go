@@ -1,3 +1,5 @@
+// This file is about the process of a holder in a proof.
+
 package demo
 
 import (
@@ -20,6 +22,7 @@ const holderEnv = "RENEWDEMO_HOLDER"
 // A message of the holder is a line with its name, an instant in Unix nanoseconds, and a value:
 //
 //	has       the holder has the lock; the value is the token
+//	renewed   the store has renewed the lock; the instant is that of the request
 //	last      the latest step of the holder that saw Valid true
 //	invalid   the first step that saw Valid false
 //	notified  the channel of Done was closed
@@ -52,7 +55,14 @@ func holdLock(ctx context.Context, b *Backend, in io.Reader, out io.Writer) (err
 		return fmt.Errorf("command %q: %w", commands.Text(), err)
 	}
 	ttl := time.Duration(ms) * time.Millisecond
+	var mu sync.Mutex // guards out
+	send := func(what string, at time.Time, value uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(out, what, at.UnixNano(), value)
+	}
 	store := newFaultStore(b, config{fault: "hang"})
+	store.renewed = func(sent time.Time) { send("renewed", sent, 0) }
 	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}, Logger: silent})
 	if err != nil {
 		return err
@@ -65,12 +75,6 @@ func holdLock(ctx context.Context, b *Backend, in io.Reader, out io.Writer) (err
 	held, err := client.Mutex(key).Lock(ctx)
 	if err != nil {
 		return err
-	}
-	var mu sync.Mutex // guards out
-	send := func(what string, at time.Time, value uint64) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(out, what, at.UnixNano(), value)
 	}
 	send("has", time.Now(), held.Token())
 	var wg sync.WaitGroup

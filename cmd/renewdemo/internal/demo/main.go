@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -46,7 +47,7 @@ func Main(stores Stores) int {
 		return report(check(ctx, c, os.Stdout))
 	case c.proof:
 		return report(prove(ctx, c, newScreen(os.Stdout)))
-	case c.fault == "pause" && os.Getenv(supervisedEnv) == "":
+	case (c.fault == "pause" || c.http != "" && canStop) && os.Getenv(supervisedEnv) == "":
 		code, err := supervise(ctx, c.pause())
 		if err != nil {
 			return report(err)
@@ -54,6 +55,15 @@ func Main(stores Stores) int {
 		return code
 	}
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the release
+	if os.Getenv(supervisedEnv) != "" {
+		go func() { // a supervisor that was killed leaves no process behind
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+	}
+	if c.http != "" {
+		return report(servePage(ctx, c, newScreen(os.Stdout)))
+	}
 	return report(run(ctx, c, newScreen(os.Stdout)))
 }
 

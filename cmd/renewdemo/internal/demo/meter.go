@@ -1,3 +1,5 @@
+// This file is about measuring a phase of the demo.
+
 package demo
 
 import (

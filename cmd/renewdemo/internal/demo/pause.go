@@ -1,3 +1,5 @@
+// This file is about the fault that pauses the process.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the holder of a proof, as its rival sees it.
+
 package demo
 
 import (
@@ -34,15 +36,20 @@ func proofKey(fault string) string {
 	return fmt.Sprintf("renewdemo:%08x:%s", rand.Uint32(), strings.ReplaceAll(fault, " ", "-"))
 }
 
-// startProcess starts a holder as a child process.
-func startProcess(url string) (*peer, error) {
+// startProcess starts a holder as a child process, which prints its errors.
+func startProcess(url string) (*peer, error) { return startHolder(url, os.Stderr) }
+
+// startHolder starts a holder as a child process, which writes its errors to stderr if that is not nil.
+func startHolder(url string, stderr *os.File) (*peer, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), holderEnv+"="+url)
-	cmd.Stderr = os.Stderr
+	if stderr != nil {
+		cmd.Stderr = stderr
+	}
 	detach(cmd) // it ends with its input
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -77,7 +84,7 @@ func startLocal(ctx context.Context, b *Backend) *peer {
 }
 
 func newPeer(in io.WriteCloser, out io.Reader) *peer {
-	p := &peer{in: in, messages: make(chan message, 16)} // a holder sends four messages
+	p := &peer{in: in, messages: make(chan message, 16)} // a holder sends four messages, and one for each renewal
 	go func() {
 		defer close(p.messages)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -104,8 +111,13 @@ func (p *peer) send(format string, args ...any) error {
 
 // wait returns the first message with the given name.
 func (p *peer) wait(ctx context.Context, what string) (message, error) {
+	return p.waitAfter(ctx, what, time.Time{})
+}
+
+// waitAfter is wait for a message whose instant is after the given one.
+func (p *peer) waitAfter(ctx context.Context, what string, after time.Time) (message, error) {
 	for _, m := range p.seen {
-		if m.what == what {
+		if m.what == what && m.at.After(after) {
 			return m, nil
 		}
 	}
@@ -116,7 +128,7 @@ func (p *peer) wait(ctx context.Context, what string) (message, error) {
 				return m, fmt.Errorf("the holder ended before the message %q", what)
 			}
 			p.seen = append(p.seen, m)
-			if m.what == what {
+			if m.what == what && m.at.After(after) {
 				return m, nil
 			}
 		case <-ctx.Done():

@@ -68,6 +68,7 @@ func command(t *testing.T, text string, during func(*os.Process), args ...string
 }
 
 func TestAPausedProcessFindsNoLeaseValid(t *testing.T) {
+	t.Parallel()
 	if !canStop {
 		t.Skip("this system cannot stop a process")
 	}
@@ -79,30 +80,37 @@ func TestAPausedProcessFindsNoLeaseValid(t *testing.T) {
 }
 
 func TestAProofShowsTwoProcesses(t *testing.T) {
+	t.Parallel()
 	if !canStop {
 		t.Skip("this system cannot stop a process")
 	}
 	server := testredis.Start(t)
-	for _, args := range [][]string{{}, {"-redis", server.Addr()}} { // the first starts a server of its own
-		out, errs, code := command(t, "", nil, append(args, "-proof", "-ttl", "1s")...)
-		assert.Empty(t, errs)
-		assert.Zero(t, code)
-		assert.Contains(t, out, "two processes")
-		assert.Contains(t, out, "from the holder's notice to the rival's lock")
-		assert.Contains(t, out, "from the holder's last step to the rival's lock")
-		assert.Equal(t, 2, strings.Count(out, "rival   has the lock"))
-		assert.Contains(t, out, "the holder never acted on the lock after the rival had it")
-		assertFits(t, out)
+	for name, args := range map[string][]string{"own server": {}, "given server": {"-redis", server.Addr()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, errs, code := command(t, "", nil, append(args, "-proof", "-ttl", "1s")...)
+			assert.Empty(t, errs)
+			assert.Zero(t, code)
+			assert.Contains(t, out, "two processes")
+			assert.Contains(t, out, "from the holder's notice to the rival's lock")
+			assert.Contains(t, out, "from the holder's last step to the rival's lock")
+			assert.Equal(t, 2, strings.Count(out, "rival   has the lock"))
+			assert.Contains(t, out, "the holder never acted on the lock after the rival had it")
+			assertFits(t, out)
+			assertARivalComesAfterTheLease(t, out, time.Second)
+		})
 	}
 }
 
 func TestAnInterruptReleasesAndPrintsOneLine(t *testing.T) {
+	t.Parallel()
 	if !canStop {
 		t.Skip("this system cannot send an interrupt")
 	}
 	for _, args := range [][]string{
 		{"-leases", "100"},
 		{"-leases", "100", "-fault", "pause", "-for", "30s"}, // through the supervisor
+		{"-leases", "100", "-http", "localhost:0"},           // through the supervisor, with a rival
 	} {
 		_, errs, code := command(t, "acquired", func(p *os.Process) { _ = p.Signal(os.Interrupt) }, args...)
 		assert.Equal(t, "renewdemo: interrupted: released 100 leases\n", errs)
@@ -113,7 +121,18 @@ func TestAnInterruptReleasesAndPrintsOneLine(t *testing.T) {
 	assert.Equal(t, 130, code)
 }
 
+// TestThePageEndsWithItsSupervisor kills the supervisor. The output ends when the last process does.
+func TestThePageEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	if !canStop {
+		t.Skip("there is no supervisor on this system")
+	}
+	out, _, _ := command(t, "the page is at", func(p *os.Process) { _ = p.Kill() }, "-leases", "100", "-http", "localhost:0")
+	assert.Contains(t, out, "the page is at http://")
+}
+
 func TestAnUnreachableServerIsOneError(t *testing.T) {
+	t.Parallel()
 	out, errs, code := command(t, "", nil, "-redis", "localhost:1")
 	assert.Empty(t, out)
 	assert.Equal(t, 1, code)

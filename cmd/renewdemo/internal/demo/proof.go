@@ -1,3 +1,5 @@
+// This file is about the flag -proof: a holder is cut off, and a rival gets its lock.
+
 package demo
 
 import (
@@ -107,9 +109,12 @@ func (p *proof) run(ctx context.Context, fault string, start func() (*peer, erro
 	got := make(chan result, 1)
 	locking, stopLocking := context.WithCancel(ctx)
 	waiting := time.Now()
+	renewing, endRenewing := context.WithCancelCause(ctx)
+	defer endRenewing(nil)
 	go func() {
 		held, err := p.rival.Mutex(key).Lock(locking)
 		got <- result{held, time.Now(), err}
+		endRenewing(errors.Join(errors.New("the rival did not wait for the holder"), err))
 	}()
 	received := false
 	defer func() {
@@ -119,15 +124,12 @@ func (p *proof) run(ctx context.Context, fault string, start func() (*peer, erro
 		}
 	}()
 	p.event(waiting, "rival", "waits for the lock")
-	select { // the holder renews the lock for longer than its TTL
-	case r := <-got:
-		received = true
-		return errors.Join(errors.New("the rival did not wait for the holder"), r.err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(p.ttl + p.ttl/4):
+	// The holder renews the lock for longer than its TTL. The fault follows a renewal at once, so that no other
+	// one comes between.
+	renewed, err := holder.waitAfter(renewing, "renewed", has.at.Add(p.ttl))
+	if err != nil {
+		return err
 	}
-	p.event(time.Now(), "holder", "has renewed the lock, and is now %s", fault)
 	if fault == cutOff {
 		err = holder.send("cut")
 	} else {
@@ -136,6 +138,9 @@ func (p *proof) run(ctx context.Context, fault string, start func() (*peer, erro
 	if err != nil {
 		return err
 	}
+	end := renewed.at.Add(p.ttl)
+	p.event(renewed.at, "holder", "renews the lock, until %.3f s", end.Sub(p.start).Seconds())
+	p.event(time.Now(), "holder", "is now %s, and renews no more", fault)
 	var notified message
 	if fault == cutOff { // the message arrives before the rival has the lock
 		if notified, err = holder.wait(ctx, "notified"); err != nil {
@@ -149,6 +154,7 @@ func (p *proof) run(ctx context.Context, fault string, start func() (*peer, erro
 		return fmt.Errorf("rival: %w", r.err)
 	}
 	defer func() { err = errors.Join(err, r.held.Unlock(context.WithoutCancel(ctx))) }()
+	p.event(end, "store", "ends the lease, a TTL after the last renewal")
 	p.event(r.at, "rival", "has the lock, token %d", r.held.Token())
 	if fault == cutOff {
 		return p.verdict(notified.at, r.at, "the holder's notice")

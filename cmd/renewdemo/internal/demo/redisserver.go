@@ -1,3 +1,5 @@
+// This file is about a redis-server for a proof.
+
 package demo
 
 import (
@@ -28,32 +30,74 @@ func proofServer(ctx context.Context, flag string) (url string, stop func(), err
 // startServer starts a Redis server on a Unix socket in a temporary folder. It returns when the
 // server answers.
 func startServer(ctx context.Context, exe string) (url string, stop func(), err error) {
-	dir, err := os.MkdirTemp("", "renewdemo")
+	s, err := newRedisServer(ctx, exe)
 	if err != nil {
 		return "", nil, err
 	}
-	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command(exe, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
+	return s.url(), s.remove, nil
+}
+
+// redisServer is a Redis server of the demo, on a Unix socket in a temporary folder.
+type redisServer struct {
+	exe, dir string
+	args     []string
+	process  *os.Process
+	ended    chan struct{} // is closed when the process has ended
+}
+
+// newRedisServer starts a server without persistence, unless args turn it on. It returns when the
+// server answers.
+func newRedisServer(ctx context.Context, exe string, args ...string) (*redisServer, error) {
+	dir, err := os.MkdirTemp("", "renewdemo")
+	if err != nil {
+		return nil, err
+	}
+	s := &redisServer{exe: exe, dir: dir, args: args}
+	if err := s.start(ctx); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *redisServer) socket() string { return filepath.Join(s.dir, "redis.sock") }
+
+func (s *redisServer) url() string { return "unix://" + s.socket() }
+
+// start starts the process and returns when the server answers.
+func (s *redisServer) start(ctx context.Context) error {
+	args := append([]string{"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", "--appendonly", "no"}, s.args...)
+	cmd := exec.Command(s.exe, args...)
 	detach(cmd) // after Ctrl-C the locks are released first
 	if err := cmd.Start(); err != nil {
-		_ = os.RemoveAll(dir)
-		return "", nil, fmt.Errorf("start %s: %w", exe, err)
+		return fmt.Errorf("start %s: %w", s.exe, err)
 	}
 	ended := make(chan struct{})
+	s.process, s.ended = cmd.Process, ended
 	go func() {
 		_ = cmd.Wait()
 		close(ended)
 	}()
-	stop = func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		_ = os.RemoveAll(dir)
+	if err := answers(ctx, s.socket(), ended); err != nil {
+		s.kill()
+		return fmt.Errorf("start %s: %w", s.exe, err)
 	}
-	if err := answers(ctx, socket, ended); err != nil {
-		stop()
-		return "", nil, fmt.Errorf("start %s: %w", exe, err)
-	}
-	return "unix://" + socket, stop, nil
+	return nil
+}
+
+// kill ends the process as a crash does.
+func (s *redisServer) kill() {
+	_ = s.process.Kill()
+	<-s.ended
+}
+
+// forget removes the data of a server that does not run.
+func (s *redisServer) forget() error { return os.RemoveAll(filepath.Join(s.dir, "appendonlydir")) }
+
+// remove ends the server and removes its folder.
+func (s *redisServer) remove() {
+	s.kill()
+	_ = os.RemoveAll(s.dir)
 }
 
 // answers waits until the server at the socket answers.

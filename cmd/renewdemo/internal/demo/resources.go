@@ -1,3 +1,5 @@
+// This file is about what the demo costs: processors, memory, goroutines.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// This file is about a run of the demo.
+
 package demo
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // demo is the state of a run.
@@ -62,16 +65,23 @@ func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
 		prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32()),
 		stolen: map[string]bool{}, losses: map[string]loss{}, lossAdded: make(chan struct{}, 1),
 	}
-	closeEngine, err := d.connect()
-	if err != nil {
+	var engine schedule.Scheduler // by default the client has a wheel of its own
+	if c.engine == "heap" {
+		heap, err := heapqueue.NewScheduler(nil)
+		if err != nil {
+			return err
+		}
+		defer heap.Close()
+		engine = heap
+	}
+	if err := d.connect(engine, &renewal.Hooks{Lost: d.lost}); err != nil {
 		return err
 	}
-	defer closeEngine()
 	d.meter = newMeter(d)
 	s.line("%s leases with a TTL of %v on %s,\nrenewed every %v by the %s engine, for %v",
 		count(c.leases), c.ttl, b.Name, c.ttl/3, c.engine, c.length)
 
-	err = d.acquire(ctx)
+	err := d.acquire(ctx)
 	if err == nil {
 		err = d.hold(ctx)
 	}
@@ -105,27 +115,15 @@ func (d *demo) releaseInterrupted(ctx context.Context) error {
 // silent is the logger of all clients, because the demo shows the losses itself.
 var silent = slog.New(slog.DiscardHandler)
 
-// connect creates the client and its engine.
-func (d *demo) connect() (closeEngine func(), err error) {
-	o := &lock.Options{
-		Terms:   lock.Terms{TTL: d.ttl},
-		Logger:  silent,
-		Renewal: renewal.Options{Hooks: &renewal.Hooks{Lost: d.lost}},
-	}
-	closeEngine = func() {}
-	if d.engine == "heap" { // by default the client has a wheel of its own
-		engine, err := heapqueue.NewScheduler(nil)
-		if err != nil {
-			return nil, err
-		}
-		closeEngine = func() { engine.Close() }
-		o.Scheduler = engine
-	}
-	if d.client, err = lock.New(d.store, o); err != nil {
-		closeEngine()
-		return nil, err
-	}
-	return closeEngine, nil
+// connect creates the client.
+func (d *demo) connect(engine schedule.Scheduler, hooks *renewal.Hooks) (err error) {
+	d.client, err = lock.New(d.store, &lock.Options{
+		Terms:     lock.Terms{TTL: d.ttl},
+		Scheduler: engine,
+		Logger:    silent,
+		Renewal:   renewal.Options{Hooks: hooks},
+	})
+	return err
 }
 
 // lost is the hook that records each loss.

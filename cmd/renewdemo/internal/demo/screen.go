@@ -1,3 +1,5 @@
+// This file is about the terminal or file to which the demo prints.
+
 package demo
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,7 +160,31 @@ func TestAProofWithoutRedisUsesTwoClients(t *testing.T) {
 		assert.Contains(t, out.String(), "two clients in one process")
 		assert.Contains(t, out.String(), "from the holder's notice to the rival's lock")
 		assertFits(t, out.String())
+		assertARivalComesAfterTheLease(t, out.String(), c.ttl)
 	})
+}
+
+// assertARivalComesAfterTheLease checks the time lines of a proof: the last renewal, the fault right after it, the end of
+// the lease a TTL later, and then the rival.
+func assertARivalComesAfterTheLease(t *testing.T, out string, ttl time.Duration) {
+	t.Helper()
+	at := func(line string) time.Duration {
+		_, seconds, ok := strings.Cut(line, "\n")
+		require.True(t, ok)
+		d, err := time.ParseDuration(strings.TrimSpace(seconds) + "s")
+		require.NoError(t, err, out)
+		return d
+	}
+	for i, part := range strings.Split(out, "The holder is ")[1:] {
+		var times []time.Duration
+		for _, text := range []string{"holder  renews the lock, until ", "holder  is now ", "store   ends the lease, ", "rival   has the lock, "} {
+			before, _, ok := strings.Cut(part, " s  "+text)
+			require.True(t, ok, "no line %q in part %d of %s", text, i, out)
+			times = append(times, at(before[strings.LastIndexByte(before, '\n'):]))
+		}
+		assert.True(t, slices.IsSorted(times), "%v in %s", times, out)
+		assert.Equal(t, ttl, times[2]-times[0], out)
+	}
 }
 
 func TestAProofFailsIfHolderAndRivalOverlap(t *testing.T) {

@@ -1,5 +1,7 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
+// This file is about stopping processes on systems that are not Unix.
+
 package demo
 
 import (

@@ -1,5 +1,7 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
+// This file is about stopping processes on Unix.
+
 package demo
 
 import (
@@ -43,7 +45,12 @@ func supervise(ctx context.Context, pause time.Duration) (code int, err error) {
 	cmd := exec.Command(exe, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), supervisedEnv+"=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	detach(cmd) // the child gets signals through this process only
+	detach(cmd)                   // the child gets signals through this process only
+	input, err := cmd.StdinPipe() // the child ends with it
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = input.Close() }()
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}

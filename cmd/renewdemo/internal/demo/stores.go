@@ -1,3 +1,5 @@
+// This file is about building the demo with the stores of databases.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// This file is about the result of a run, and the check of it.
+
 package demo
 
 import (
@@ -19,7 +21,7 @@ func (d *demo) summary(err error) string {
 		for _, part := range []struct {
 			n      uint64
 			reason renewal.Reason
-		}{{stats.NotOwned, renewal.NotOwned}, {stats.Failed, renewal.Failed}, {stats.Expired, renewal.Expired}} {
+		}{{stats.NotOwned, renewal.ReasonNotOwned}, {stats.Failed, renewal.ReasonFailed}, {stats.Expired, renewal.ReasonExpired}} {
 			if part.n > 0 {
 				fmt.Fprintf(&b, "\n  %s: %v", count(int(part.n)), part.reason)
 			}
@@ -62,7 +64,7 @@ func (d *demo) check() error {
 		case !wasNotified && should:
 			kept++
 		case wasNotified && d.fault == "steal":
-			if loss.reason != renewal.NotOwned {
+			if loss.reason != renewal.ReasonNotOwned {
 				wrong++
 			}
 		case wasNotified && d.fault == "pause": // no holder can be notified during the pause

@@ -1,3 +1,5 @@
+// This file is about the live table.
+
 package demo
 
 import (

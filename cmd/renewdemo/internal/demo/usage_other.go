@@ -1,5 +1,7 @@
 //go:build !unix
 
+// This file is about the usage of the process on systems that are not Unix.
+
 package demo
 
 import "time"

@@ -1,5 +1,7 @@
 //go:build unix
 
+// This file is about the usage of the process on Unix.
+
 package demo
 
 import (

@@ -1,0 +1,109 @@
+// This file is about the command deadlocks, which looks for clients that wait for each other.
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/waitgraph"
+)
+
+// waitState is what deadlocks shows of a client that waits for another. Its JSON form is part of the interface.
+type waitState struct {
+	Key    string `json:"key"`
+	Waiter struct {
+		Client   string `json:"client"`
+		Mode     string `json:"mode"`
+		Metadata string `json:"metadata"`
+	} `json:"waiter"`
+	Holder struct {
+		Client string `json:"client"`
+		holderState
+	} `json:"holder"`
+}
+
+var deadlocksCommand = command{
+	name: "deadlocks", args: "[PREFIX]", maxArgs: 1,
+	summary: "look for clients that wait for locks of each other",
+	about: `
+Lists cycles of clients in which each waits for a lock of the next: possible deadlocks. It looks at all locks whose
+keys begin with the prefix, as leasewheel ls does, and then again at those of a cycle. It changes nothing.
+
+A client is a process, and the server does not know its threads. A cycle is certain if, in each client, the
+thread that waits is the one that would release. Run the command again: a cycle that stays with the same tokens
+deserves a look. One client that waits for itself usually has two threads that take turns.
+
+The exit status is 1 if several clients wait for each other; a client that waits for itself does not count. At most
+100 cycles are shown. To end a deadlock, restart one of the processes, or break one lock with leasewheel force-release.
+`,
+	setup: func(f *flag.FlagSet) func([]string, streams) int {
+		var o showOptions
+		o.defineJSON(f)
+		return func(args []string, std streams) int {
+			found := false
+			code := o.withClient(std, func(ctx context.Context, c *lock.Client) error {
+				var err error
+				found, err = showDeadlocks(ctx, c, strings.Join(args, ""), o.json, std.out)
+				return err
+			})
+			if code == 0 && found {
+				return exitFound
+			}
+			return code
+		}
+	},
+}
+
+// showDeadlocks prints the cycles, and reports whether one of them has several clients.
+func showDeadlocks(ctx context.Context, c *lock.Client, prefix string, asJSON bool, w io.Writer) (bool, error) {
+	cycles, err := waitgraph.Cycles(ctx, c, prefix)
+	if err != nil {
+		return false, err
+	}
+	found := len(cycles) > 0 && len(cycles[0]) > 1 // those of one client come last
+	if asJSON {
+		all := make([][]waitState, len(cycles))
+		for i, cycle := range cycles {
+			for _, wait := range cycle {
+				all[i] = append(all[i], waitStateOf(wait))
+			}
+		}
+		return found, printJSON(w, all)
+	}
+	if len(cycles) == 0 {
+		fmt.Fprintln(w, "no clients wait for each other")
+	}
+	for _, cycle := range cycles {
+		if len(cycle) == 1 {
+			fmt.Fprintln(w, "a client waits for itself:")
+		} else {
+			fmt.Fprintf(w, "%d clients wait for each other:\n", len(cycle))
+		}
+		for _, wait := range cycle {
+			fmt.Fprintf(w, "  %s\n    waits for %s (%s)\n    held by %s (%s), token %d\n", clientText(wait.Waiter.Client, wait.Waiter.Metadata),
+				quoted(wait.Key), wait.Waiter.Mode, clientText(wait.Holder.Client, wait.Holder.Metadata), wait.Holder.Mode, wait.Holder.Token)
+		}
+	}
+	return found, nil
+}
+
+// clientText names a client by the metadata of its place or lease.
+func clientText(client, metadata string) string {
+	if metadata == "" {
+		return "client " + client
+	}
+	return "client " + client + " " + shown(metadata)
+}
+
+// waitStateOf returns the wait as JSON shows it.
+func waitStateOf(wait waitgraph.Wait) waitState {
+	s := waitState{Key: wait.Key}
+	s.Waiter.Client, s.Waiter.Mode, s.Waiter.Metadata = wait.Waiter.Client, wait.Waiter.Mode.String(), wait.Waiter.Metadata
+	s.Holder.Client, s.Holder.holderState = wait.Holder.Client, holderStateOf(wait.Holder)
+	return s
+}

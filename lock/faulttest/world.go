@@ -1,0 +1,485 @@
+// This file is about one schedule: the store, the process under test, its rival, and what happens.
+
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/simrand"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+const (
+	life     = 5 * time.Minute // until the ctx of a function ends
+	grace    = 5 * time.Minute // from then until the function has returned
+	lifetime = time.Hour       // of a rival that keeps the lock
+)
+
+var errFault = errors.New("faulttest: a fault of the schedule")
+
+// world is a schedule.
+type world struct {
+	store  *memstore.Store
+	faults []fault
+	fenced bool
+	client *lock.Client // of the function
+	rival  *lock.Client
+	cancel context.CancelFunc // of the function
+
+	mu      sync.Mutex // guards the fields below
+	start   time.Time
+	out     outcome
+	over    bool                // no more faults
+	down    time.Time           // until when the store fails
+	stopped time.Time           // until when the process is stopped
+	losing  map[locktest.Op]int // answers to be lost
+	key     string              // of the latest request
+	leases  []*lease
+	tokens  map[uint64]bool // that were granted
+	highest uint64          // token of a write
+	rivals  sync.WaitGroup
+}
+
+// lease is a grant to the client of the function.
+type lease struct {
+	driver.Lease
+	usable   bool      // the client has got the answer
+	expires  time.Time // on the server
+	unlocked time.Time // when the client has sent its release
+	taken    time.Time // when it was taken away
+	told     time.Time // when a renewal has told the client of it
+}
+
+// endedBy returns when a lease has ended, zero if it has not. What was taken away ends when the
+// holder is told, and for fenced writes at once.
+func (l *lease) endedBy(now time.Time, fenced bool) time.Time {
+	var end time.Time
+	for _, at := range []time.Time{l.expires, l.unlocked, l.told, l.taken} {
+		if at.IsZero() || !now.After(at) || at.Equal(l.taken) && !fenced && !at.Equal(l.told) {
+			continue
+		}
+		if end.IsZero() || at.Before(end) {
+			end = at
+		}
+	}
+	return end
+}
+
+// play plays a schedule.
+func play(t *testing.T, faults []fault, fenced bool, work function) outcome {
+	t.Helper()
+	w := &world{faults: faults, fenced: fenced, losing: map[locktest.Op]int{}, tokens: map[uint64]bool{}}
+	synctest.Test(t, func(t *testing.T) { w.play(t, work) })
+	return w.out
+}
+
+func (w *world) play(t *testing.T, work function) {
+	w.start = time.Now()
+	w.store = memstore.New()
+	options := &lock.Options{Terms: lock.Terms{TTL: ttl}, Logger: slog.New(slog.DiscardHandler)}
+	var err, errRival error
+	simrand.WithPhase(0, func() {
+		w.client, err = lock.New(w.connection(), options)
+		w.rival, errRival = lock.New(unclosed{w.store}, options)
+	})
+	if err = errors.Join(err, errRival); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- work(ctx, w.client, &Resource{w}) }()
+
+	w.await(done)
+	time.Sleep(3 * ttl) // a lock that is not renewed has ended by then
+	w.mu.Lock()
+	w.checkLeftBehind()
+	w.over = true
+	w.mu.Unlock()
+	_ = w.client.Close(context.Background())
+	_ = w.rival.Close(context.Background())
+	w.rivals.Wait()
+}
+
+// await waits for the function, and for the end of the faults.
+func (w *world) await(done <-chan error) {
+	returned := func(within time.Duration) bool {
+		select {
+		case w.out.err = <-done:
+			return true
+		case <-time.After(within):
+			return false
+		}
+	}
+	ended := returned(life)
+	if !ended {
+		w.event("the ctx of the function ends")
+		w.cancel()
+		ended = returned(grace)
+	}
+	w.mu.Lock()
+	w.over, w.down, w.stopped = true, time.Time{}, time.Time{}
+	if !ended {
+		where := "it does not heed its ctx"
+		if w.client.Stats().Waiting > 0 {
+			where = "it waits in Lock: give Lock a ctx that ends"
+		}
+		w.wrong("your function has not returned %v after its ctx has ended: %s", grace, where)
+	}
+	w.mu.Unlock()
+	if !ended {
+		_ = w.client.Close(context.Background()) // ends each Lock
+		if !returned(grace) {
+			panic(w.out.report("a function that does not return"))
+		}
+	}
+	w.event("the function returns: %v", w.out.err)
+}
+
+// checkLeftBehind looks for leases that are renewed although the function has returned. The caller
+// holds mu.
+func (w *world) checkLeftBehind() {
+	for _, l := range w.leases {
+		if l.usable && l.unlocked.IsZero() && l.taken.IsZero() && l.expires.After(time.Now()) {
+			w.wrong("your function has returned and left the lock %q behind, which is still renewed: call Unlock on each path, or use lock.Do", l.Key)
+			return
+		}
+	}
+}
+
+// wrong records the first mistake. The caller holds mu.
+func (w *world) wrong(format string, args ...any) {
+	if w.out.mistake == "" {
+		w.out.mistake = fmt.Sprintf(format, args...)
+	}
+}
+
+func (w *world) event(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.eventLocked(format, args...)
+}
+
+// eventLocked records an event until the first mistake. The caller holds mu.
+func (w *world) eventLocked(format string, args ...any) {
+	if w.out.mistake == "" {
+		w.out.trace = append(w.out.trace, fmt.Sprintf("%9v  ", round(time.Since(w.start)))+fmt.Sprintf(format, args...))
+	}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
+// point counts a call of the store or of the resource, and returns its fault, if there is one.
+func (w *world) point() fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.out.points
+	w.out.points++
+	for _, f := range w.faults {
+		if f.at == n && !w.over {
+			return f
+		}
+	}
+	return fault{kind: kinds} // none
+}
+
+// happen lets a fault happen that is not about a single call.
+func (w *world) happen(f fault) {
+	switch f.kind {
+	case outage:
+		w.event("the store fails for %v", round(f.d))
+		w.mu.Lock()
+		w.down = time.Now().Add(f.d)
+		w.mu.Unlock()
+	case stop:
+		w.stopHere(f)
+	case take:
+		w.takeAway(f.d)
+	case keep:
+		w.takeAway(lifetime)
+	case terminate:
+		w.event("the ctx of the function ends")
+		w.cancel()
+	}
+}
+
+// stopHere stops the process. A rival may wait for its lock.
+func (w *world) stopHere(f fault) {
+	w.event("the process stops for %v", round(f.d))
+	w.mu.Lock()
+	w.stopped = time.Now().Add(f.d)
+	key := w.key
+	w.mu.Unlock()
+	if f.flip && key != "" {
+		w.rivals.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), f.d-time.Millisecond)
+			defer cancel()
+			if held, err := w.rival.Mutex(key).Lock(ctx); err == nil {
+				w.rule(held, ttl/10)
+			}
+		})
+	}
+}
+
+// awaitRunning returns when the process is not stopped.
+func (w *world) awaitRunning() {
+	for {
+		w.mu.Lock()
+		left := time.Until(w.stopped)
+		w.mu.Unlock()
+		if left <= 0 {
+			return
+		}
+		time.Sleep(left)
+	}
+}
+
+// takeAway takes the lock of the latest request away and gives it to the rival for d.
+func (w *world) takeAway(d time.Duration) {
+	w.mu.Lock()
+	key := w.key
+	w.mu.Unlock()
+	if key == "" {
+		return
+	}
+	w.event("the lock %q is taken away", key)
+	w.store.Delete(key)
+	w.mu.Lock()
+	for _, l := range w.leases {
+		if l.Key == key && l.taken.IsZero() && l.unlocked.IsZero() {
+			l.taken = time.Now()
+		}
+	}
+	w.mu.Unlock()
+	if held, err := w.rival.Mutex(key).TryLock(context.Background()); err == nil {
+		w.rivals.Go(func() { w.rule(held, d) })
+	}
+}
+
+// rule holds the lock as the rival, which has written.
+func (w *world) rule(held *lock.Held, d time.Duration) {
+	w.event("a rival gets the lock %q with token %d and writes", held.Key(), held.Token())
+	w.mu.Lock()
+	w.highest = max(w.highest, held.Token())
+	w.mu.Unlock()
+	select {
+	case <-time.After(d):
+	case <-held.Done(): // the schedule ends
+	}
+	_ = held.Unlock(context.Background())
+}
+
+// unclosed is a store that stays open for others.
+type unclosed struct{ *memstore.Store }
+
+func (unclosed) Close() error { return nil }
+
+// connection returns the store of the function: faults, and inside of them the truth.
+func (w *world) connection() driver.Store {
+	return &connection{w: w, Faulty: &locktest.Faulty{Store: server{unclosed{w.store}, w}, Before: w.before, After: w.after}}
+}
+
+// before is called before each request.
+func (w *world) before(ctx context.Context, op locktest.Op) error {
+	f := w.point()
+	switch f.kind {
+	case loseRequest:
+		w.event("a request is lost: %s", op)
+		return errFault
+	case loseAnswer:
+		w.mu.Lock()
+		w.losing[op]++
+		w.mu.Unlock()
+	case hang:
+		w.event("the store hangs: %s", op)
+		sleep(ctx, f.d)
+		return errFault
+	default:
+		w.happen(f)
+	}
+	w.awaitRunning()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down.After(time.Now()) {
+		return errFault
+	}
+	return nil
+}
+
+// after is called after each request.
+func (w *world) after(_ context.Context, op locktest.Op) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.losing[op] == 0 {
+		return nil
+	}
+	w.losing[op]--
+	w.eventLocked("an answer is lost: %s", op)
+	return errFault
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// connection sees what the client asks and is answered.
+type connection struct {
+	*locktest.Faulty
+	w *world
+}
+
+// Acquire implements driver.Store.
+func (c *connection) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	c.w.asks(r.Key)
+	l, err := c.Faulty.Acquire(ctx, r)
+	c.w.answered(l, err)
+	return l, err
+}
+
+// Wait implements driver.Waiter.
+func (c *connection) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	c.w.asks(r.Key)
+	l, err := c.Faulty.Wait(ctx, r, queued)
+	c.w.answered(l, err)
+	return l, err
+}
+
+func (w *world) asks(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.key = key
+}
+
+func (w *world) answered(granted driver.Lease, err error) {
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.leases {
+		if l.Owner == granted.Owner && !l.usable {
+			l.usable = true
+			w.tokens[l.Token] = true
+			w.eventLocked("the lock %q is acquired with token %d", l.Key, l.Token)
+		}
+	}
+}
+
+// Renew implements renewal.Renewer.
+func (c *connection) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	err := c.Faulty.Renew(ctx, batch, out)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for i, l := range batch {
+		if err == nil && out[i].IsLost() {
+			c.w.update(l.Owner, func(l *lease) { l.told = time.Now() })
+		}
+	}
+	return err
+}
+
+// Release implements driver.Store.
+func (c *connection) Release(ctx context.Context, l driver.Lease) error {
+	c.w.releases(l)
+	return c.Faulty.Release(ctx, l)
+}
+
+// ReleaseAll implements driver.BulkReleaser.
+func (c *connection) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	for _, l := range batch {
+		c.w.releases(l)
+	}
+	return c.Faulty.ReleaseAll(ctx, batch, out)
+}
+
+func (w *world) releases(released driver.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.update(released.Owner, func(l *lease) {
+		if l.unlocked.IsZero() {
+			l.unlocked = time.Now()
+			w.eventLocked("the lock %q is unlocked", l.Key)
+		}
+	})
+}
+
+// update changes the leases of an owner. The caller holds mu.
+func (w *world) update(owner string, change func(*lease)) {
+	for _, l := range w.leases {
+		if l.Owner == owner {
+			change(l)
+		}
+	}
+}
+
+// server knows what the store has executed, whether or not the client gets the answer.
+type server struct {
+	unclosed
+	w *world
+}
+
+// Acquire implements driver.Store.
+func (s server) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	l, err := s.Store.Acquire(ctx, r)
+	s.w.grant(l, err)
+	return l, err
+}
+
+// Wait implements driver.Waiter.
+func (s server) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
+	l, err := s.Store.Wait(ctx, r, queued)
+	s.w.grant(l, err)
+	return l, err
+}
+
+func (w *world) grant(granted driver.Lease, err error) {
+	if err != nil {
+		return
+	}
+	expires := time.Now().Add(w.store.ExpiresIn(granted.Key)) // a hand-over has less than a TTL
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.granted++
+	known := false
+	w.update(granted.Owner, func(l *lease) { l.Lease, l.expires, known = granted, expires, true })
+	if !known {
+		w.leases = append(w.leases, &lease{Lease: granted, expires: expires})
+	}
+}
+
+// Renew implements renewal.Renewer.
+func (s server) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	err := s.Store.Renew(ctx, batch, out)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	for i, asked := range batch {
+		if err == nil && out[i] == renewal.Renewed {
+			s.w.update(asked.Owner, func(l *lease) { l.expires = time.Now().Add(asked.TTL) })
+		}
+	}
+	return err
+}
+
+var (
+	_ driver.Waiter = (*connection)(nil)
+	_ driver.Waiter = server{}
+)

@@ -1,0 +1,457 @@
+// This file is about a request of go-redis: its deadline, its cancellation, the probe for dead connections, and its errors.
+
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How a call ends. go-redis waits for a place in its pool and for a dial until the ctx ends, and gives
+// the deadline of the ctx to the connection, but it does not notice that a ctx is cancelled while it
+// waits for a reply. Each request therefore has a deadline that no other request of the client has.
+// A conn finds its request by the deadline that go-redis sets, and when the ctx of the request ends,
+// sets the deadline of the conn to the past. go-redis then returns on the goroutine of the caller,
+// and closes the connection. Functions of the user run on goroutines of their own; see outside.
+//
+//	what ends a request           how
+//	reply, network error          go-redis returns
+//	ctx, Options.Timeout, Close   interrupt, or the deadline of the connection
+//	its connection is dead        probe, and then interrupt
+
+// minStallTimeout is the shortest time without an answer after which a connection may be dead.
+const minStallTimeout = 50 * time.Millisecond
+
+const (
+	handshakeTimeout = 10 * time.Second // for a dial and a handshake that no request waits for
+	maxProbes        = 4                // of each kind, to a node at a time
+)
+
+// request is a request of go-redis that is in progress.
+type request struct {
+	ctx      requestContext
+	node     *Node
+	rdb      *redis.Client
+	late     error                // the cause if time is up
+	limit    time.Time            // when time is up
+	stall    time.Duration        // how long the connection may be silent
+	cmd      timedCmd             // of sendOne
+	timer    *time.Timer          // calls onTimer
+	caller   func()               // cancels the request because its caller's context has ended
+	notifier Notifier             // calls caller, or
+	unwatch  func() bool          // keeps package context from calling it; or neither
+	conn     atomic.Pointer[conn] // nil: the request has no connection yet
+	wrote    atomic.Int64         // when go-redis was about to write or read; see conns.now
+
+	mu    sync.Mutex // guards all below, and the timer
+	over  bool       // go-redis has returned
+	cause error      // why the request was cancelled, nil if it was not
+}
+
+// requestContext is the context that go-redis gets. It costs less than those of package context, because
+// it serves one request after another.
+type requestContext struct {
+	context.Context               // of the caller
+	until           time.Time     // the deadline, which no other request of the client has
+	done            chan struct{} // closed when the request is cancelled
+}
+
+// Deadline implements context.Context.
+func (c *requestContext) Deadline() (time.Time, bool) { return c.until, true }
+
+// Done implements context.Context.
+func (c *requestContext) Done() <-chan struct{} { return c.done }
+
+// Err implements context.Context.
+func (c *requestContext) Err() error {
+	select {
+	case <-c.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// Notifier is a context that costs less than [context.AfterFunc] does.
+type Notifier interface {
+	context.Context
+
+	// Notify calls f in its own goroutine when the context ends before its Deadline. It
+	// returns false, and does not call f, if another function is waiting for that.
+	Notify(f func()) bool
+
+	// StopNotify undoes Notify. It returns false if f was called before.
+	StopNotify() bool
+}
+
+func newRequest() *request {
+	r := &request{ctx: requestContext{done: make(chan struct{})}}
+	r.caller = func() { r.cancel(cmp.Or(context.Cause(r.ctx.Context), context.Canceled)) }
+	r.timer = time.AfterFunc(time.Hour, r.onTimer)
+	r.timer.Stop()
+	return r
+}
+
+// begin sets a request up for the call with a context, until a time or the end of that context.
+func (r *request) begin(ctx context.Context, until time.Time) {
+	left := time.Until(until)
+	r.late = NoAnswerError(left.Round(time.Millisecond))
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until, left, r.late = at, time.Until(at), context.DeadlineExceeded
+	}
+	r.limit = until
+	r.ctx.Context, r.ctx.until = ctx, until.Add(1) // deadlines of others often are round
+	r.stall = max(left/3, minStallTimeout)
+	r.conn.Store(nil)
+	r.wrote.Store(0)
+	r.mu.Lock()
+	r.over = false
+	r.mu.Unlock()
+	r.timer.Reset(min(r.stall, left))
+	if n, ok := ctx.(Notifier); ok && n.Notify(r.caller) {
+		r.notifier = n
+	} else if ctx.Done() != nil {
+		r.unwatch = context.AfterFunc(ctx, r.caller)
+	}
+}
+
+// end ends a request when go-redis has returned. It reports whether nothing refers to it any more.
+func (r *request) end() (quiet bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	quiet = r.timer.Stop() && r.cause == nil
+	if r.notifier != nil {
+		quiet = r.notifier.StopNotify() && quiet
+	}
+	if r.unwatch != nil {
+		quiet = r.unwatch() && quiet
+	}
+	r.notifier, r.unwatch = nil, nil
+	return quiet
+}
+
+// cancel makes go-redis return.
+func (r *request) cancel(cause error) {
+	r.mu.Lock()
+	first := !r.over && r.cause == nil
+	if first {
+		r.cause = cause
+		close(r.ctx.done)
+	}
+	r.mu.Unlock()
+	if c := r.conn.Load(); first && c != nil {
+		c.interrupt(r)
+	}
+}
+
+// reason returns why a request was cancelled, or nil.
+func (r *request) reason() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause == nil && !time.Now().Before(r.limit) { // the timer is about to fire
+		r.cause = r.late
+		close(r.ctx.done)
+	}
+	return r.cause
+}
+
+// onTimer cancels the request when its time is up. Before that it probes the node when the connection
+// has been silent for the stall timeout.
+func (r *request) onTimer() {
+	if !time.Now().Before(r.limit) {
+		r.cancel(r.late)
+		return
+	}
+	left := r.stall - r.silence()
+	if left <= 0 {
+		left = r.stall
+		if r.node.calls.begin(context.Background()) == nil {
+			node, rdb, until := r.node, r.rdb, r.limit
+			node.conns.refuseSilent(r.wrote.Load())
+			go func() {
+				defer node.calls.running.Done()
+				node.probe(&node.probes, rdb, until)
+			}()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.timer.Reset(min(left, time.Until(r.limit)))
+	}
+}
+
+// silence returns for how long the connection of a request has been silent, and 0 if there is none.
+func (r *request) silence() time.Duration {
+	c := r.conn.Load()
+	if c == nil {
+		return 0
+	}
+	return time.Duration(r.node.conns.now() - max(r.wrote.Load(), c.lastRead.Load()))
+}
+
+// do calls f, which has rdb execute one request, with a ctx that ends with the given one, at until, or
+// with the client. It returns soon after that, with the reason. f returns nil if the server has answered,
+// or its error reply. The caller has called calls.begin.
+func (n *Node) do(ctx context.Context, until time.Time, rdb *redis.Client, f func(ctx context.Context) error) error {
+	r, err := n.calls.start(ctx, until, n, rdb)
+	if err != nil {
+		return err
+	}
+	defer n.calls.finish(r, false)
+	return n.settle(r, f(&r.ctx))
+}
+
+// sendOne sends a script on the goroutine of its caller.
+func (n *Node) sendOne(ctx context.Context, until time.Time, sc scriptCall) answer {
+	r, err := n.calls.start(ctx, until, n, n.rdb)
+	if err != nil {
+		return answer{err: err}
+	}
+	r.cmd = timedCmd{Cmd: *redis.NewCmd(&r.ctx, sc.args...)}
+	err = n.settle(r, n.rdb.Process(&r.ctx, &r.cmd))
+	a := answer{r.cmd.Val(), r.cmd.asked, err}
+	n.calls.finish(r, err == nil && !n.instrumented) // a hook may keep the command
+	return a
+}
+
+// settle returns the error of a request for which go-redis has returned err.
+func (n *Node) settle(r *request, err error) error {
+	if isAnswered(err) {
+		return err
+	}
+	n.failures.Add(1)
+	if r.silence() >= r.stall {
+		n.conns.refuseSilent(r.wrote.Load())
+	}
+	cause := r.reason()
+	if cause == nil {
+		return err
+	}
+	// The next request then finds a connection, even if a handshake takes longer than a request may.
+	// The probes of stalled requests, which end with them, do not keep it away.
+	n.calls.running.Go(func() { n.probe(&n.reconnects, r.rdb, time.Now().Add(handshakeTimeout)) })
+	return cause
+}
+
+// probe finds out whether the server answers on a connection that has received something lately, or
+// on a new one. If it does, and they stay silent for a little longer, the requests on connections that
+// have been silent since before have dead connections, and fail. It does nothing if as many as maxProbes of its kind are running.
+func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) {
+	defer running.Add(-1)
+	if running.Add(1) > maxProbes {
+		return
+	}
+	began := n.conns.now()
+	ping, err := n.calls.start(n.conns.ctx, until, n, rdb)
+	if err != nil {
+		return
+	}
+	defer n.calls.finish(ping, false)
+	if !isAnswered(rdb.Ping(&ping.ctx).Err()) {
+		return
+	}
+	// A server that was stopped may answer the PING before older requests, and a busy process may read
+	// the answers in another order. Both get some time, so that no connection counts as dead meanwhile.
+	select {
+	case <-time.After(ping.stall / 4):
+	case <-n.conns.ctx.Done():
+		return
+	}
+	// Some have been sent a little later than the one that was probed for. A request that was sent
+	// after the PING may just be slow.
+	dead := func(r *request) bool { return r.node == n && r.wrote.Load() < began && r.silence() >= r.stall/2 }
+	if n.calls.cancel(deadConnError{}, dead) {
+		n.conns.refuseSilent(began)
+		n.conns.notices.tell(DeadConn, "")
+	}
+}
+
+// deadConnError is the error of a request whose connection is dead.
+type deadConnError struct{}
+
+// Error implements error.
+func (deadConnError) Error() string {
+	return "dead connection: no answer on it, but the server answers on a new one"
+}
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (deadConnError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+var (
+	// ErrClosed is the error of every call that is running when the Client is closed,
+	// and of every later call.
+	ErrClosed = errors.New("the client is closed")
+
+	// ErrWrongType is the error of a script when a key holds a value of another type.
+	ErrWrongType = errors.New("the key has a value of another type")
+
+	// ErrNotSent matches the error of a Run that has sent nothing, and will not.
+	ErrNotSent = errors.New("nothing was sent")
+)
+
+// calls counts the running calls of a client and refuses new ones after close.
+type calls struct {
+	closing chan struct{} // closed when close is called
+
+	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
+
+	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
+	closed   bool
+	running  sync.WaitGroup
+	requests map[int64]*request // by the UnixNano of their deadlines
+	idle     []*request         // for later requests
+}
+
+const maxIdleRequests = 16
+
+func newCalls() *calls {
+	return &calls{closing: make(chan struct{}), requests: make(map[int64]*request)}
+}
+
+// close ends all running calls and makes begin refuse later ones. It reports whether this
+// is the first call of close.
+func (cs *calls) close() bool {
+	cs.mu.Lock()
+	first := !cs.closed
+	if first {
+		cs.closed = true
+		close(cs.closing)
+	}
+	cs.mu.Unlock()
+	cs.cancel(ErrClosed, func(*request) bool { return true })
+	return first
+}
+
+// start begins a request of rdb that ends with ctx, and at until. The caller must call finish.
+func (cs *calls) start(ctx context.Context, until time.Time, n *Node, rdb *redis.Client) (*request, error) {
+	var r *request
+	cs.mu.Lock()
+	if last := len(cs.idle) - 1; last >= 0 {
+		r, cs.idle = cs.idle[last], cs.idle[:last]
+	}
+	cs.mu.Unlock()
+	if r == nil {
+		r = newRequest()
+	}
+	r.node, r.rdb = n, rdb
+	r.begin(ctx, until)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		r.end()
+		return nil, ErrClosed
+	}
+	for cs.requests[r.ctx.until.UnixNano()] != nil {
+		r.ctx.until = r.ctx.until.Add(1)
+	}
+	cs.requests[r.ctx.until.UnixNano()] = r
+	return r, nil
+}
+
+// finish ends a request. If reusable is set, and nothing refers to the request, it serves another one.
+func (cs *calls) finish(r *request, reusable bool) {
+	quiet := r.end()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.requests, r.ctx.until.UnixNano())
+	if quiet && reusable && len(cs.idle) < maxIdleRequests {
+		cs.idle = append(cs.idle, r)
+	}
+}
+
+// find returns the request with a deadline, or nil.
+func (cs *calls) find(until time.Time) *request {
+	if until.IsZero() {
+		return nil
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.requests[until.UnixNano()]
+}
+
+// cancel cancels the requests for which f returns true. It reports whether there are any.
+func (cs *calls) cancel(cause error, f func(*request) bool) (found bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, r := range cs.requests {
+		if f(r) {
+			r.cancel(cause)
+			found = true
+		}
+	}
+	return found
+}
+
+// begin counts a call as running. It returns an error, and counts nothing, if the client
+// is closed or ctx has ended.
+func (cs *calls) begin(ctx context.Context) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	switch {
+	case cs.closed:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return cmp.Or(context.Cause(ctx), ctx.Err())
+	}
+	cs.running.Add(1)
+	return nil
+}
+
+// lateEnd is the longest wait for a context to end after its deadline has passed.
+const lateEnd = time.Second
+
+// reason returns the error of a failed call. It replaces the error of go-redis if the
+// client is closed or ctx has ended.
+func (cs *calls) reason(ctx context.Context, err error) error {
+	select {
+	case <-cs.closing:
+		return ErrClosed
+	default:
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		pause(ctx, lateEnd) // the timer of ctx is about to fire; a custom context may have none
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return lateError{err}
+	}
+	return err
+}
+
+// notSentError is an error that also matches ErrNotSent.
+type notSentError struct{ error }
+
+// Unwrap returns the error without ErrNotSent.
+func (e notSentError) Unwrap() error { return e.error }
+
+// Is reports whether target is ErrNotSent.
+func (notSentError) Is(target error) bool { return target == ErrNotSent }
+
+// lateError is a timeout that the caller did not set. For example, package net reports a
+// slow dial as context.DeadlineExceeded.
+type lateError struct{ error }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// NoAnswerError is the error of a call that exceeds the client's own bound. It does not
+// match context.DeadlineExceeded, because the caller's context has not ended.
+type NoAnswerError time.Duration
+
+// Error implements error.
+func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }

@@ -1,0 +1,274 @@
+package check
+
+import (
+	"context"
+	"encoding/base64"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/natsstore"
+	"github.com/leasewheel/leasewheel/lock/natsstore/check/internal/testnats"
+	"github.com/leasewheel/leasewheel/lock/natsstore/internal/seam"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestMain(m *testing.M) {
+	testnats.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// open returns a store on a connection of its own.
+func open(t *testing.T, s *server.Server) driver.Store {
+	t.Helper()
+	js := testnats.Connect(t, s)
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	store, err := natsstore.New(t.Context(), js, nil)
+	require.NoError(t, err)
+	return store
+}
+
+func subject(key string) string {
+	return "leasewheel.k." + base64.RawURLEncoding.EncodeToString([]byte(key))
+}
+
+// waiters returns the number of subscriptions to the releases of a lock.
+func waiters(t *testing.T, at *server.Server, s driver.Store, key string) int {
+	t.Helper()
+	require.NoError(t, seam.Conn(s).Flush())
+	name := "leasewheel.w." + base64.RawURLEncoding.EncodeToString([]byte(key))
+	of, err := at.Subsz(&server.SubszOptions{Subscriptions: true, Test: name, Limit: 100_000})
+	require.NoError(t, err)
+	n := 0
+	for _, sub := range of.Subs {
+		if sub.Subject == name {
+			n++
+		}
+	}
+	return n
+}
+
+// The stores of the contract have the documented rights and no others.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s, js := startWithUsers(t, "nothing")
+	foreign := []byte("not a lock")
+	newStore := func(t *testing.T) driver.Store {
+		t.Helper()
+		store, err := natsstore.New(t.Context(), testnats.Connect(t, s, nats.UserInfo("without nothing", "p")), nil)
+		require.NoError(t, err)
+		return store
+	}
+	locktest.TestStore(t, locktest.Config{
+		New:       newStore,
+		Another:   func(t *testing.T, _ driver.Store) driver.Store { return newStore(t) },
+		TTL:       3 * time.Second,
+		Explains:  true,
+		Inspects:  true,
+		Lists:     true,
+		Unordered: true,
+		Waiting:   func(t *testing.T, of driver.Store, key string) int { return waiters(t, s, of, key) },
+		Delete: func(t *testing.T, _ driver.Store, key string) {
+			stream, err := js.Stream(t.Context(), "LEASEWHEEL")
+			require.NoError(t, err)
+			m, err := stream.GetLastMsgForSubject(t.Context(), subject(key))
+			require.NoError(t, err)
+			require.NoError(t, stream.DeleteMsg(t.Context(), m.Sequence))
+		},
+		Spoil: func(t *testing.T, _ driver.Store, key string) {
+			_, err := js.Publish(t.Context(), subject(key), foreign)
+			require.NoError(t, err)
+		},
+		Spoiled: func(t *testing.T, _ driver.Store, key string) bool {
+			stream, err := js.Stream(t.Context(), "LEASEWHEEL")
+			require.NoError(t, err)
+			m, err := stream.GetLastMsgForSubject(t.Context(), subject(key))
+			return err == nil && assert.ObjectsAreEqual(foreign, m.Data)
+		},
+	})
+}
+
+// harmless are settings with which locks are safe, whatever their values are.
+var harmless = map[string]func(*jetstream.StreamConfig){
+	"Name":         func(*jetstream.StreamConfig) {}, // Options.Stream
+	"Description":  func(c *jetstream.StreamConfig) { c.Description = "" },
+	"MaxConsumers": func(c *jetstream.StreamConfig) { c.MaxConsumers = 5 },
+	"Discard":      func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs, c.MaxBytes = jetstream.DiscardNew, 10, 10_000 },
+	"Replicas":     func(*jetstream.StreamConfig) {},
+	"Placement":    func(*jetstream.StreamConfig) {},
+	"Compression":  func(c *jetstream.StreamConfig) { c.Compression = jetstream.S2Compression },
+	"RePublish": func(c *jetstream.StreamConfig) {
+		c.RePublish = &jetstream.RePublish{Source: "leasewheel.k.*", Destination: "copy.{{wildcard(1)}}"}
+	},
+	"MirrorDirect":       func(*jetstream.StreamConfig) {}, // of a mirror
+	"DenyDelete":         func(c *jetstream.StreamConfig) { c.DenyDelete = true },
+	"DenyPurge":          func(c *jetstream.StreamConfig) { c.DenyPurge = false },
+	"AllowRollup":        func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = true, false },
+	"ConsumerLimits":     func(c *jetstream.StreamConfig) { c.ConsumerLimits.MaxAckPending = 5 },
+	"AllowAtomicPublish": func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true },
+	"AllowMsgSchedules":  func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.AllowRollup, c.DenyPurge = true, true, false },
+	"AllowBatchPublish":  func(c *jetstream.StreamConfig) { c.AllowBatchPublish = true },
+	"Metadata":           func(c *jetstream.StreamConfig) { c.Metadata = map[string]string{"a": "b"} },
+	"Template":           func(*jetstream.StreamConfig) {},
+}
+
+// unsafe are settings that New refuses.
+var unsafe = map[string]func(*jetstream.StreamConfig){
+	"Subjects": func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:1] },
+	"Mirror":   func(c *jetstream.StreamConfig) { c.Mirror = &jetstream.StreamSource{Name: "a"} },
+	"Sources":  func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "a"}} },
+	"FirstSeq": func(c *jetstream.StreamConfig) { c.FirstSeq = 5 },
+	"SubjectTransform": func(c *jetstream.StreamConfig) {
+		c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "leasewheel.k.*", Destination: "leasewheel.x.{{wildcard(1)}}"}
+	},
+	"Sealed":                 func(c *jetstream.StreamConfig) { c.Sealed = true },
+	"Storage":                func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+	"PersistMode":            func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+	"Retention":              func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+	"NoAck":                  func(c *jetstream.StreamConfig) { c.NoAck = true },
+	"AllowMsgTTL":            func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false },
+	"AllowMsgCounter":        func(c *jetstream.StreamConfig) { c.AllowMsgCounter = true },
+	"AllowDirect":            func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+	"SubjectDeleteMarkerTTL": func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = 10 * time.Second },
+	"MaxMsgsPerSubject":      func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
+	"DiscardNewPerSubject":   func(c *jetstream.StreamConfig) { c.Discard, c.DiscardNewPerSubject = jetstream.DiscardNew, true },
+	"MaxMsgSize":             func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 },
+	"MaxAge":                 func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+	"MaxMsgs":                func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+	"MaxBytes":               func(c *jetstream.StreamConfig) { c.MaxBytes = 10_000 },
+	"Duplicates":             func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
+}
+
+// Each setting that the client of NATS knows is one of the two kinds.
+func TestSettingsOfTheStream(t *testing.T) {
+	at := testnats.Start(t)
+	js := testnats.Connect(t, at)
+	_, err := natsstore.New(t.Context(), js, nil)
+	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	safe, err := js.Stream(t.Context(), stream)
+	require.NoError(t, err)
+	for field := range reflect.TypeFor[jetstream.StreamConfig]().Fields() {
+		setting := field.Name
+		t.Run(setting, func(t *testing.T) {
+			change, isUnsafe := unsafe[setting]
+			if !isUnsafe {
+				change = harmless[setting]
+			}
+			require.NotNil(t, change, "a new setting")
+			config := safe.CachedInfo().Config
+			change(&config)
+			err := seam.Check(config)
+			if isUnsafe {
+				require.ErrorContains(t, err, setting+" is ")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, js.DeleteStream(t.Context(), stream))
+			_, err = js.CreateStream(t.Context(), config)
+			require.NoError(t, err)
+			s, err := natsstore.New(t.Context(), js, nil)
+			require.NoError(t, err)
+			l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+			require.NoError(t, err)
+			out := make([]renewal.Outcome, 1)
+			require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
+			assert.Equal(t, renewal.Renewed, out[0])
+			l.Unanswered = true
+			require.NoError(t, s.Release(t.Context(), l))
+		})
+	}
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
+	config := safe.CachedInfo().Config
+	unsafe["SubjectDeleteMarkerTTL"](&config)
+	config.AllowRollup, config.DenyPurge = true, false // the server insists
+	_, err = js.CreateStream(t.Context(), config)
+	require.NoError(t, err)
+	_, err = natsstore.New(t.Context(), js, nil)
+	require.EqualError(t, err, "natsstore: stream LEASEWHEEL: SubjectDeleteMarkerTTL is 10s and must be 0, "+
+		"because a lease that ends would leave a message that is not a lock; see CreateStream")
+}
+
+// rights are what the documentation of the package permits a user of locks.
+var (
+	mayPublish = []string{
+		"leasewheel.k.*", "leasewheel.x.*", "leasewheel.w.*", "$JS.API.STREAM.INFO.LEASEWHEEL", "$JS.API.STREAM.MSG.GET.LEASEWHEEL",
+		"$JS.API.CONSUMER.CREATE.LEASEWHEEL.>", "$JS.API.CONSUMER.MSG.NEXT.LEASEWHEEL.>", "$JS.API.CONSUMER.DELETE.LEASEWHEEL.>",
+	}
+	maySubscribe = []string{"leasewheel.w.*", "_INBOX.>"}
+)
+
+// user returns a user that has all rights but one.
+func user(without string) *server.User {
+	all := func(rights []string) *server.SubjectPermission {
+		return &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(rights), func(r string) bool { return r == without })}
+	}
+	return &server.User{Username: "without " + without, Password: "p", Permissions: &server.Permissions{Publish: all(mayPublish), Subscribe: all(maySubscribe)}}
+}
+
+// startWithUsers starts a server with a stream, an administrator, and users that lack one right each.
+func startWithUsers(t *testing.T, without ...string) (s *server.Server, admin jetstream.JetStream) {
+	t.Helper()
+	users := []*server.User{{Username: "admin", Password: "p"}}
+	for _, right := range without {
+		users = append(users, user(right))
+	}
+	s = testnats.Start(t, func(o *server.Options) { o.Users = users })
+	admin = testnats.Connect(t, s, nats.UserInfo("admin", "p"))
+	require.NoError(t, natsstore.CreateStream(t.Context(), admin, nil))
+	return s, admin
+}
+
+func TestNewNamesAMissingRight(t *testing.T) {
+	needed := append(slices.Clone(mayPublish[:5]), maySubscribe...)
+	at, admin := startWithUsers(t, needed...)
+	for _, right := range needed {
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			js := testnats.Connect(t, at, nats.UserInfo("without "+right, "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := natsstore.New(ctx, js, nil)
+			require.ErrorContains(t, err, "natsstore: stream LEASEWHEEL: ")
+			require.ErrorIs(t, err, nats.ErrPermissionViolation)
+			assert.ErrorContains(t, err, strings.TrimRight(right, "*>"))
+		})
+	}
+	of, err := admin.Stream(t.Context(), stream)
+	require.NoError(t, err)
+	assert.Zero(t, of.CachedInfo().State.Msgs, "New leaves no message")
+}
+
+// A stream that is created again has no sequence that an old holder knows.
+func TestAnOldHolderAfterTheStreamWasCreatedAgain(t *testing.T) {
+	at := testnats.Start(t)
+	s, js := open(t, at), testnats.Connect(t, at)
+	old, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "b:1", TTL: time.Hour})
+	require.NoError(t, err)
+	assert.Greater(t, l.Token, old.Token)
+	out := make([]renewal.Outcome, 2)
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{old, l}, out))
+	assert.Equal(t, []renewal.Outcome{renewal.LostTaken, renewal.Renewed}, out)
+
+	before, err := js.Stream(t.Context(), stream)
+	require.NoError(t, err)
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	after, err := js.Stream(t.Context(), stream)
+	require.NoError(t, err)
+	assert.Equal(t, before.CachedInfo().Config.FirstSeq, after.CachedInfo().Config.FirstSeq, "a stream that exists keeps its sequences")
+}

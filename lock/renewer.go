@@ -1,0 +1,40 @@
+// This file is about the renewer of a client: its store as the watchdog sees it.
+
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// renewer is the store as the watchdog sees it. It records the outcomes of renewals.
+type renewer struct {
+	store  driver.Store
+	health *storeHealth
+}
+
+// Renew implements renewal.Renewer.
+func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	began := time.Now()
+	err := r.store.Renew(ctx, batch, out)
+	r.health.record(err, began, false)
+	return err
+}
+
+// lanedRenewer is a renewer of a store with lanes.
+type lanedRenewer struct {
+	renewer
+	renewal.Laner[driver.Lease]
+}
+
+// newRenewer returns the store as a renewer.
+func newRenewer(store driver.Store, health *storeHealth) renewal.Renewer[driver.Lease] {
+	r := renewer{store, health}
+	if laner, ok := store.(renewal.Laner[driver.Lease]); ok {
+		return lanedRenewer{r, laner}
+	}
+	return r
+}

@@ -1,0 +1,125 @@
+package check
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/verify/histories"
+)
+
+// faultyServer is a database server that a test can break.
+type faultyServer interface {
+	Kill()
+	Start() error
+	Pause()
+	Continue()
+	Close()
+	Proxy() (*testsql.Proxy, error)
+}
+
+// faultyDatabases are the servers of TestFaults.
+var faultyDatabases = []struct {
+	name, driver string
+	dialect      sqlstore.Dialect
+	params       []string // so that each side gives up a connection to the other that hangs
+	launch       func() (faultyServer, error)
+}{
+	{"PostgreSQL", "pgx", sqlstore.PostgreSQL(), []string{"connect_timeout=2"}, func() (faultyServer, error) { return testsql.LaunchPostgres() }},
+	{"MariaDB", "mysql", sqlstore.MySQL(), []string{"timeout=2s", "idle_transaction_timeout=2"}, func() (faultyServer, error) { return testsql.LaunchMariaDB() }},
+}
+
+// faults are what happens to the server and to the links of the clients, one after another.
+var faults = []struct {
+	name string
+	run  func(t *testing.T, l *histories.Load, s faultyServer, links []*testsql.Proxy)
+}{
+	{"the server crashes and starts again", func(t *testing.T, _ *histories.Load, s faultyServer, _ []*testsql.Proxy) {
+		s.Kill()
+		require.NoError(t, s.Start())
+	}},
+	{"the server is down for longer than a TTL", func(t *testing.T, l *histories.Load, s faultyServer, _ []*testsql.Proxy) {
+		s.Kill()
+		l.Told()
+		require.NoError(t, s.Start())
+	}},
+	{"the server hangs", func(_ *testing.T, l *histories.Load, s faultyServer, _ []*testsql.Proxy) {
+		s.Pause()
+		defer s.Continue()
+		l.Told()
+	}},
+	{"the connections break", func(_ *testing.T, _ *histories.Load, _ faultyServer, links []*testsql.Proxy) {
+		for _, p := range links {
+			p.Cut()
+		}
+	}},
+	{"the network of one client drops everything", func(_ *testing.T, l *histories.Load, _ faultyServer, links []*testsql.Proxy) {
+		l.Renewed(0)
+		links[0].Block() // the other client takes over
+		defer links[0].Unblock()
+		l.Progress()
+	}},
+}
+
+// TestFaults checks the history of locks under load while the server and the network fail, that
+// holders are told, and that the load goes on after each fault.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, db := range faultyDatabases {
+		for _, pessimistic := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/pessimistic=%v", db.name, pessimistic), func(t *testing.T) {
+				t.Parallel()
+				s, err := db.launch()
+				testsql.Check(t, err)
+				t.Cleanup(s.Close)
+				var links []*testsql.Proxy
+				var clients []*lock.Client
+				for range 2 {
+					link, err := s.Proxy()
+					require.NoError(t, err)
+					t.Cleanup(link.Close)
+					links = append(links, link)
+					pool, err := sql.Open(db.driver, link.DSN(db.params...))
+					require.NoError(t, err)
+					t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+					clients = append(clients, newFaultyClient(t, pool, db.dialect, pessimistic))
+				}
+				l := histories.NewLoad(t, faultTTL, clients...)
+				for _, f := range faults {
+					l.Progress()
+					t.Log(f.name)
+					l.Fault(func() { f.run(t, l, s, links) })
+				}
+				l.Progress()
+				l.Stop()
+			})
+		}
+	}
+}
+
+const faultTTL = 2 * time.Second
+
+// newFaultyClient returns a client whose requests end soon if the server does not answer.
+func newFaultyClient(t *testing.T, pool *sql.DB, d sqlstore.Dialect, pessimistic bool) *lock.Client {
+	t.Helper()
+	require.NoError(t, sqlstore.CreateSchema(t.Context(), pool, d, nil))
+	store, err := sqlstore.New(pool, d, &sqlstore.Options{Pessimistic: pessimistic, Timeout: 1500 * time.Millisecond, PollInterval: 10 * time.Millisecond})
+	require.NoError(t, err)
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: faultTTL}, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		assert.NoError(t, client.Close(ctx))
+	})
+	return client
+}

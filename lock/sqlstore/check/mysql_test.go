@@ -1,0 +1,61 @@
+package check
+
+import (
+	"crypto/rand"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/seam"
+)
+
+var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
+
+// newMariaDB returns tables of their own on the shared server.
+func newMariaDB(t testing.TB, params ...string) *database {
+	t.Helper()
+	return newDatabase(t, "mysql", mariaDB.Get(t).DSN(params...), sqlstore.MySQL(), "t"+strings.ToLower(rand.Text()))
+}
+
+// unusualSession are settings of the user's sessions that must not matter.
+var unusualSession = []string{
+	"interpolateParams=true", "clientFoundRows=true", "time_zone=" + url.QueryEscape("'+05:30'"),
+	"sql_mode=" + url.QueryEscape("'ANSI,NO_UNSIGNED_SUBTRACTION,NO_BACKSLASH_ESCAPES,TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH'"),
+	"tx_isolation=" + url.QueryEscape("'SERIALIZABLE'"), "innodb_snapshot_isolation=1",
+}
+
+func TestContractOfMariaDB(t *testing.T) {
+	t.Parallel()
+	t.Run("optimistic", func(t *testing.T) { t.Parallel(); testContract(t, newMariaDB(t).asUser(t), sqlstore.Options{}) })
+	t.Run("pessimistic", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, newMariaDB(t).asUser(t), sqlstore.Options{Pessimistic: true})
+	})
+	t.Run("unusual session", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, newMariaDB(t, unusualSession...), sqlstore.Options{})
+	})
+}
+
+// TestAFailedQueryIsNoLoss sets the metadata that a lock has already. MariaDB counts no changed row,
+// so the store asks whether the lock is held, and that query fails.
+func TestAFailedQueryIsNoLoss(t *testing.T) {
+	s := newMariaDB(t).store(t, sqlstore.Options{})
+	l := acquire(t, s, request("k"))
+	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
+	isHeld := seam.TextsOf(s.Store).IsHeld
+	works := *isHeld
+	*isHeld = s.expand("SELECT count(*) FROM {locks}_missing WHERE lock_key = ? AND owner = ? AND token = ?")
+	err := s.SetMetadata(t.Context(), l, "m")
+	require.ErrorContains(t, err, "_missing")
+	require.NotErrorIs(t, err, driver.ErrNotHeld)
+	*isHeld = works
+	require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
+	require.NoError(t, s.Release(t.Context(), l))
+	require.ErrorIs(t, s.SetMetadata(t.Context(), l, "m"), driver.ErrNotHeld)
+}

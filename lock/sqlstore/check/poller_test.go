@@ -1,0 +1,200 @@
+package check
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/seam"
+)
+
+// waiting starts a call of Wait, and returns its result, when the call is in the queue.
+func waiting(t *testing.T, s *testedStore, r driver.Request) (granted chan error) {
+	t.Helper()
+	granted = make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	queued, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		_, err := s.Wait(ctx, r, sync.OnceFunc(func() { close(queued) }))
+		granted <- err
+	}()
+	select {
+	case <-queued:
+	case err := <-granted:
+		require.Fail(t, "Wait has returned", "%v", err)
+	}
+	return granted
+}
+
+// TestManyWaitersShareTheirRequests counts the statements of 150 waiters, of which 100 wait for one lock, while
+// nothing changes. Then each of them gets its lock from another process.
+func TestManyWaitersShareTheirRequests(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d *database, dsn string) {
+		holder := d.store(t, sqlstore.Options{})
+		batch := insertLeases(t, holder, 50)
+		outlast(t, holder, batch)
+		tapped, tap := newTapped(t, d, dsn)
+		s := tapped.store(t, sqlstore.Options{PollInterval: 20 * time.Millisecond})
+		readLocks := *seam.TextsOf(s.Store).ReadLocks
+		granted := make(map[string][]chan error)
+		for i := range 150 {
+			key := batch[min(i, 49)].Key
+			granted[key] = append(granted[key], waiting(t, s, request(key)))
+		}
+		var reads, all atomic.Int64
+		tap.onStatement(func(text string) {
+			all.Add(1)
+			if strings.HasPrefix(text, readLocks) {
+				reads.Add(1)
+			}
+		})
+		require.Eventually(t, func() bool { return reads.Load() >= 60 }, time.Minute, time.Millisecond)
+		assert.LessOrEqual(t, all.Load(), 2*reads.Load(), "a few statements extend all places")
+
+		for _, l := range batch {
+			require.NoError(t, holder.Release(t.Context(), l))
+			for range granted[l.Key] {
+				var got chan error
+				require.Eventually(t, func() bool {
+					for _, g := range granted[l.Key] {
+						if len(g) > 0 {
+							got = g
+							return true
+						}
+					}
+					return false
+				}, time.Minute, time.Millisecond)
+				require.NoError(t, <-got)
+				require.NoError(t, holder.ForceRelease(t.Context(), l.Key))
+			}
+		}
+	})
+}
+
+// TestWaitersLeaveTheRowOfTheHolderAlone keeps the row of a held lock locked. Its waiters keep their places,
+// and the time for which the key has places is extended once the row is free.
+func TestWaitersLeaveTheRowOfTheHolderAlone(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, d *database, _ string) {
+		s := d.store(t, sqlstore.Options{})
+		batch := insertLeases(t, s, 1)
+		outlast(t, s, batch)
+		r := request(batch[0].Key)
+		r.TTL = 1500 * time.Millisecond // and its place
+		granted := waiting(t, s, r)
+		end := func() int { return s.count(t, "SELECT expires FROM {places}") }
+		var unlock func()
+		require.Eventually(t, func() bool { // the poller may extend it before the row is locked
+			s.exec(t, "UPDATE {locks} SET queued_until = queued_until - 4500")
+			unlock = lockRow(t, s, r.Key)
+			if s.count(t, "SELECT queued_until FROM {locks}") < end()+1500 {
+				return true
+			}
+			unlock()
+			return false
+		}, time.Minute, time.Millisecond)
+		first := end()
+		require.Eventually(t, func() bool { return end() > first+3000 }, time.Minute, time.Millisecond)
+		assert.Less(t, s.count(t, "SELECT queued_until FROM {locks}"), end())
+		unlock()
+		require.Eventually(t, func() bool { return s.count(t, "SELECT queued_until FROM {locks}") > end() }, time.Minute, time.Millisecond)
+		require.NoError(t, d.store(t, sqlstore.Options{}).Release(t.Context(), batch[0]))
+		require.NoError(t, <-granted)
+	})
+}
+
+// TestAWaiterEntersAgain removes the place of a waiter. It must take a new one.
+func TestAWaiterEntersAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d *database, _ string) {
+		s := d.store(t, sqlstore.Options{})
+		batch := insertLeases(t, s, 1)
+		outlast(t, s, batch)
+		r := request(batch[0].Key)
+		r.TTL = 1500 * time.Millisecond
+		granted := waiting(t, s, r)
+		s.exec(t, "DELETE FROM {places}")
+		require.Eventually(t, func() bool { return s.count(t, "SELECT count(*) FROM {places}") == 1 }, time.Minute, time.Millisecond)
+		require.NoError(t, s.Release(t.Context(), batch[0]))
+		require.NoError(t, <-granted)
+	})
+}
+
+// TestWaitersEnterOneAfterAnother starts 100 calls of Wait while the row of their lock is locked. One of
+// them at most may wait for the row, so that the renewal of the holder has few before it.
+func TestWaitersEnterOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, d *database, dsn string) {
+		holder := d.store(t, sqlstore.Options{})
+		batch := insertLeases(t, holder, 1)
+		outlast(t, holder, batch)
+		tapped, tap := newTapped(t, d, dsn)
+		s := tapped.store(t, sqlstore.Options{})
+		queueText := *seam.TextsOf(s.Store).Queue // of the statement before those that lock the row
+		var entering, awaited atomic.Int64
+		tap.onStatement(func(text string) {
+			if text == queueText {
+				entering.Add(1)
+			}
+		})
+		unlock := lockRow(t, holder, batch[0].Key)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				_, err := s.Wait(t.Context(), request(batch[0].Key), func() {})
+				assert.NoError(t, err)
+				assert.NoError(t, holder.ForceRelease(t.Context(), batch[0].Key))
+			})
+		}
+		whenAwaited(t, holder, func() {
+			awaited.Store(entering.Load())
+			unlock()
+		})
+		require.Eventually(t, func() bool { return holder.count(t, "SELECT count(*) FROM {places}") == 100 }, time.Minute, 10*time.Millisecond)
+		assert.EqualValues(t, 1, awaited.Load())
+		require.NoError(t, holder.Release(t.Context(), batch[0]))
+		wg.Wait()
+	})
+}
+
+// TestWaitersBehindAFailureAreTold starts 20 calls of Wait while the row of their lock stays locked. They must not
+// wait for the end of one another.
+func TestWaitersBehindAFailureAreTold(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, d *database, dsn string) {
+		batch := insertLeases(t, d.store(t, sqlstore.Options{}), 1)
+		tapped, tap := newTapped(t, d, dsn)
+		s := tapped.store(t, sqlstore.Options{Timeout: 500 * time.Millisecond})
+		queueText := *seam.TextsOf(s.Store).Queue
+		var asked atomic.Int64
+		tap.onStatement(func(text string) {
+			if text == queueText {
+				asked.Add(1)
+			}
+		})
+		defer lockRow(t, s, batch[0].Key)()
+		asked.Store(0)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := s.Wait(t.Context(), request(batch[0].Key), func() {})
+				assert.ErrorIs(t, err, driver.ErrUnavailable)
+			})
+		}
+		wg.Wait()
+		assert.Positive(t, asked.Load())
+		assert.LessOrEqual(t, asked.Load(), int64(10))
+		assert.Zero(t, seam.Turns(s.Store))
+	})
+}

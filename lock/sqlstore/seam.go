@@ -1,0 +1,46 @@
+// This file is about the functions of package seam, for tests.
+
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/seam"
+)
+
+// The tests see and set what programs cannot; see package seam.
+func init() {
+	seam.Expand = func(s any, text string) string { return expander(s.(*Store).dialect, s.(*Store).options)(text) }
+	seam.TextsOf = func(s any) seam.Texts {
+		t := s.(*Store).texts
+		return seam.Texts{Queue: &t.queue, CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.mysql.isHeld}
+	}
+	seam.Enter = func(ctx context.Context, s any, r driver.Request) error {
+		_, err := call(ctx, s.(*Store), func(ctx context.Context, c *sql.Conn) (answer, error) {
+			return s.(*Store).ask(ctx, c, r, ms(min(place, r.TTL)), "")
+		})
+		return err
+	}
+	seam.GrantAfter = func(ctx context.Context, s any, c *sql.Conn, r driver.Request, f func()) error {
+		return s.(*Store).locked(ctx, c, r.Key, true, func(k *lockedKey) error {
+			f()
+			k.grant(r.Owner, k.now+ms(r.TTL), metadataOf(r))
+			return nil
+		})
+	}
+	seam.Calls = func(s any) int {
+		c := &s.(*Store).calls
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.n
+	}
+	seam.Turns = func(s any) int {
+		p := &s.(*Store).poller
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.turns)
+	}
+	seam.PageSize = pageSize
+}

@@ -1,0 +1,23 @@
+module github.com/leasewheel/leasewheel/lock/zkstore/check
+
+go 1.26.0
+
+require (
+	github.com/go-zookeeper/zk v1.0.4
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.1.0
+	github.com/leasewheel/leasewheel/verify/histories v0.1.0
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/anishathalye/porcupine v1.3.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace (
+	github.com/leasewheel/leasewheel => ../../..
+	github.com/leasewheel/leasewheel/lock/zkstore => ..
+	github.com/leasewheel/leasewheel/verify/histories => ../../../verify/histories
+)
