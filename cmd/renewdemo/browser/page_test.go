@@ -302,6 +302,7 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	// On a busy machine the server may be away for longer than renewals bridge.
 	b.eventually("verdict", `^redis-server was away for .* and kept its data\. (No lease was lost\.|.* told)`)
 	require.Eventually(t, func() bool { return value[bool](b, "!document.querySelector('[data-fault=forget]').disabled") }, patience, poll)
+	b.recovered()
 
 	b.click("forget")
 	b.eventually("verdict", `without its data.* All 2,000 holders were told`)
