@@ -42,6 +42,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/leasewheel/leasewheel/lock/etcdstore v0.1.0
 	github.com/leasewheel/leasewheel/lock/sqlstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore/pglisten v0.1.0
 	github.com/leasewheel/leasewheel/lock/zkstore v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/atomic v1.12.0 // indirect
@@ -58,3 +59,5 @@ replace github.com/leasewheel/leasewheel/lock/etcdstore => ../lock/etcdstore
 replace github.com/leasewheel/leasewheel/lock/zkstore => ../lock/zkstore
 
 replace github.com/leasewheel/leasewheel/lock/sqlstore => ../lock/sqlstore
+
+replace github.com/leasewheel/leasewheel/lock/sqlstore/pglisten => ../lock/sqlstore/pglisten

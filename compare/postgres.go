@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/lock/sqlstore/pglisten"
 )
 
 var pgxModules = []string{"github.com/jackc/pgx/v5"}
@@ -37,6 +39,20 @@ func oursOnPostgres(_ context.Context, addrs []string) (driver.Store, error) {
 		return nil, err
 	}
 	return sqlstore.New(db, sqlstore.PostgreSQL(), nil)
+}
+
+// oursOnListeningPostgres returns a store whose waiters are told, on a connection of its own. The process
+// that has the Listener ends with the round.
+func oursOnListeningPostgres(_ context.Context, addrs []string) (driver.Store, error) {
+	db, err := sql.Open("pgx", postgresDSN(addrs[0]))
+	if err != nil {
+		return nil, err
+	}
+	listener, err := pglisten.New(postgresDSN(addrs[0]), &pglisten.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	return sqlstore.New(db, sqlstore.PostgreSQL(), &sqlstore.Options{Listener: listener})
 }
 
 // openAdvisory connects with the simple protocol, so that a request has the key as text.

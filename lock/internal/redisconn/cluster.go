@@ -24,7 +24,8 @@ const suspectAfter = time.Second
 
 // cluster knows which master of a Redis Cluster serves which slot. It has a go-redis
 // client for each node, so that a slow node does not delay requests to the others. The
-// cluster client of go-redis returns from a pipeline only when the slowest node answers.
+// cluster client of go-redis returns from a pipeline only when the slowest node answers, and
+// a timeout does not make it look for a new master.
 type cluster struct {
 	options      redis.Options // for the client of a node, without the address
 	own          Options
