@@ -11,25 +11,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Batch is a lock of several members of a group. Two batches of a group exclude each other if
-// they have a common member.
+// Batch is a lock of several members of a group. Two batches of a group exclude each other if they
+// have a common member.
 //
-// A batch is one lease, however many members it has. One request acquires all members or none.
-// They are renewed, lost and released together.
+// A batch is one lease. One request acquires all members or none, and they are renewed, lost and
+// released together. Lock acquires the batch as soon as all of its members are free. Batches with
+// common members are served in order; others do not wait for them. Nobody holds a part while
+// waiting, so batches never deadlock.
 //
-//   - Waiting. Lock acquires the batch as soon as all of its members are free. Batches with
-//     common members are served in order; others do not wait for them. Nobody holds a part while
-//     waiting, so batches never deadlock.
-//   - Reentrance. If the ctx of Lock or TryLock carries the ownership of batches of the same
-//     client and group that have all members, they are entered again without IO; see [Reentrant].
-//     If they are several, the handle is like that of a [Multi]. If they have only some of the
-//     members, the error is ErrPartlyHeld, because waiting for the rest could deadlock. A lost
-//     batch is neither entered nor acquired again; the error is ErrLost.
-//   - Crashes. The members of a crashed holder are free after one TTL.
+// If ctx carries the ownership of batches of the same client and group that have all members, Lock
+// and TryLock enter them again without IO; see [Reentrant]. If they are several, the handle is like
+// that of a [Multi]. If they have only some of the members, the error is ErrPartlyHeld.
 //
-// The fencing token belongs to the whole batch. It is higher than those of all earlier batches of
-// the group. A Batch has no state: all batches of a group, in any process, use the same lock. Its
-// methods are safe for concurrent use.
+// The fencing token of a batch is higher than those of all earlier batches of the group.
 type Batch struct {
 	client *Client
 	group  string
@@ -39,10 +33,10 @@ type Batch struct {
 
 var _ Locker = (*Batch)(nil)
 
-// Batch returns the lock of the given members of a group, which is a key; see [Client.Mutex].
-// There must be 1 to MaxMembers distinct members of 1 to MaxKeyLen bytes each, and of
-// MaxMemberBytes in total. They may have any bytes and any order, and are copied. The error of
-// Lock names the first bad one by its index, without IO.
+// Batch returns the lock of the given members of a group, which is a key; see [Client.Mutex]. There
+// must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLen bytes each, of any
+// value, and MaxMemberBytes in total. They are copied. The error of Lock names the first bad one by
+// its index.
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, group: group, extra: new(driver.Attrs)}
 	if err := checkBatchMembers(members); err != nil {
@@ -77,9 +71,7 @@ func checkBatchMembers(members []string) error {
 	return nil
 }
 
-// Lock enters the batch again if ctx carries its ownership. Otherwise it waits until it has all
-// members. The error may also be that of [Reentrant.Lock], ErrBadMembers, ErrPartlyHeld, or
-// errors.ErrUnsupported if the store does not support batches.
+// Lock is [Reentrant.Lock] for all members. The error may also be ErrBadMembers or ErrPartlyHeld.
 func (b *Batch) Lock(ctx context.Context) (*Held, error) { return b.acquire(ctx, true, nil) }
 
 // TryLock is Lock, but returns a *HeldError if anybody holds or waits for a member.

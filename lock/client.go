@@ -66,13 +66,9 @@ type core struct {
 	quiet   chan struct{}       // closed when closed and none is running
 }
 
-// New returns a client of the given store. It does no IO. The client must be closed, and closes
-// its store if that can be closed; see package driver. So each client needs a store of its own.
-// Use With for locks on other [Terms]. The error names the bad argument or field of Options; then
-// the store stays open.
-//
-// The Logger gets a warning about a client that becomes garbage without Close, and about more
-// than 100 open clients in the process.
+// New returns a client of the given store, without IO. The client must be closed, and closes its
+// store if that can be closed, so each client needs a store of its own. Use With for locks on other
+// [Terms]. The error names the bad argument or field of Options; then the store stays open.
 func New(store driver.Store, o *Options) (*Client, error) {
 	if basic.IsNil(store) {
 		return nil, errors.New("lock: the store is nil")
@@ -150,12 +146,9 @@ func (c *core) checkTTL(t Terms) error {
 }
 
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
-// fields of t mean the Terms of this client. MaxHold and Fixed count as one field:
-// With(Terms{MaxHold: h}) of a client with Fixed leases makes leases that are renewed for h.
-// [NoMaxHold] removes both, and [NoMinHold] removes MinHold. Metadata can be replaced but not
-// removed.
-//
-// Bad Terms are the error of Lock. Closing either client closes both.
+// fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
+// both. [NoMaxHold] removes both, and [NoMinHold] removes MinHold. Metadata can be replaced but not
+// removed. Bad Terms are the error of Lock. Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
 		return c
@@ -174,14 +167,13 @@ func (c *Client) With(t Terms) *Client {
 type Stats struct {
 	Renewal   renewal.Stats // of the watchdog: what is held, renewed and lost
 	Waiting   int           // calls of Lock that do not have their lock yet
-	Releasing int           // leases that are being released in the background: of acquisitions given up, of Unlocks not confirmed
+	Releasing int           // leases that are being released in the background
 
-	// Replicas counts the answers of the replicas that a store asks to confirm locks, such as
-	// those of redisstore.Options.Replicas. It is zero for a store that does not ask.
+	// Replicas counts the answers of the replicas that a store asks to confirm locks.
 	Replicas driver.ReplicaStats
 }
 
-// Stats returns a snapshot. It is safe for concurrent use and after Close.
+// Stats returns a snapshot, also after Close.
 func (c *Client) Stats() Stats {
 	if c == nil || c.core == nil {
 		return Stats{}
@@ -197,21 +189,20 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// String and GoString keep the first part of the client's owners out of messages.
+// String returns a fixed text, which shows no part of an owner.
 func (c *Client) String() string { return "lock client" }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (c *Client) GoString() string { return "lock.Client{}" }
 
-// Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and the Err of
-// each handle is ErrClosed. Then Close releases all locks, many at a time, as Unlock does:
-// MinHold applies. It closes the engine, if it is the client's own, and the store.
+// Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and so does the
+// Err of each handle. Then Close releases all locks as Unlock does. It closes the engine, if it is
+// the client's own, and the store.
 //
-// Close does as much of this as it can before ctx ends, and its error names what is left. If the
-// store does not answer, Close takes until ctx ends, and the error matches the cause of ctx. A
-// lock that is not released ends with its TTL. Close does not wait for hooks, nor for functions
-// that were called because a lock ended. It waits for the last records of the Logger, for a
-// second at most.
+// Close does as much of this as it can before ctx ends; its error names what is left, and matches
+// the cause of ctx if the store did not answer. A lock that is not released ends with its TTL.
+// Close does not wait for hooks, nor for functions that the end of a lock calls. It waits for the
+// last records of the Logger, for a second at most.
 //
 // Every call waits until the first has returned, or until its own ctx ends, and returns the same
 // result. A nil ctx is an error and closes nothing.

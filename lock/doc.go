@@ -21,18 +21,18 @@
 //
 // A lock on another machine is a lease: it ends if its holder is cut off for longer than its TTL.
 // [Held.Valid] and [Held.Err] tell the truth at any instant, but the process may be paused right
-// after it. If a late write must do no harm, give [Held.Token] to the resource and let it refuse
-// tokens lower than the highest it has seen: see package [fence]. The page [safety] lists the
-// other assumptions.
+// after it. If a late write must do no harm, let the resource refuse a [Held.Token] lower than the
+// highest it has seen: see package [fence]. The page [safety] lists the other assumptions.
 //
 // # Misuse and Close
 //
 // Misuse does not panic. Methods of a nil pointer or a zero value, a nil context and a nil
-// argument return an error that names the mistake; methods without an error return zero values.
-// Every call after Close returns ErrClosed.
+// argument return an error that names the mistake, and methods without an error zero values. A bad
+// argument of a method that makes a lock, such as a key, is the error of its Lock, without IO.
+// Every call that the store does not support returns [errors.ErrUnsupported].
 //
-// Close of a client, and of every store of this module, is idempotent: every call waits until
-// everything is closed and returns the same result.
+// Every call after Close returns ErrClosed. Close of every store of this module is idempotent, like
+// [Client.Close].
 //
 // [guide]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md

@@ -14,16 +14,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Election elects one leader at a time among all candidates for a key, in all processes. The
-// leader holds an exclusive lock whose metadata is its name.
+// Election elects one leader at a time among all candidates for a key, in all processes. The leader
+// holds an exclusive lock whose metadata is its name.
 //
 // The handle that Campaign returns is the leadership, and ends with it. Its Token is the term;
-// terms rise. Unlock resigns, and the next candidate leads at once. A crashed leader is replaced
-// within one TTL. A leader leads as long as its process renews the lease, whether or not its work
-// makes progress. [Terms].MinHold is refused.
+// terms rise. Unlock resigns, and the next candidate leads at once. A leader leads as long as its
+// process renews the lease, whether or not its work makes progress. [Terms].MinHold is refused. An
+// Election is not reentrant; see [Mutex].
 //
-// [Election.Run] suits most programs. An Election is also a [Locker], so [Do] leads for one term.
-// It is not reentrant; see [Mutex]. It has no state, and its methods are safe for concurrent use.
+// [Election.Run] suits most programs; [Do] leads for one term.
 type Election struct {
 	client *Client
 	key    string
@@ -32,21 +31,20 @@ type Election struct {
 
 var _ Locker = (*Election)(nil)
 
-// Election returns the election with the given key, for a candidate with the given name; see
-// [Client.Mutex] for valid keys. The name has 1 to MaxMetadataLen bytes and replaces
-// [Terms.Metadata]. Campaign refuses an empty name; observers need none.
+// Election returns the election with the given key (see [Client.Mutex]) for a candidate with the
+// given name, which has 1 to MaxMetadataLen bytes and replaces [Terms].Metadata. Campaign refuses
+// an empty name; observers need none.
 func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
 
-// Campaign waits until it leads, ctx ends, or the client is closed. Waiting, errors and
-// cleaning up are those of [Mutex.Lock].
+// Campaign is [Mutex.Lock] for the leadership.
 func (e *Election) Campaign(ctx context.Context) (*Held, error) { return e.acquire(ctx, true, nil) }
 
 // Lock is Campaign.
 func (e *Election) Lock(ctx context.Context) (*Held, error) { return e.acquire(ctx, true, nil) }
 
-// TryLock leads if there is no leader and nobody waits; see [Mutex.TryLock].
+// TryLock is [Mutex.TryLock] for the leadership.
 func (e *Election) TryLock(ctx context.Context) (*Held, error) { return e.acquire(ctx, false, nil) }
 
 // Key returns the key.
@@ -105,13 +103,12 @@ func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Hel
 	return candidate.acquireOnce(ctx, driver.Request{Key: e.key}, wait, o)
 }
 
-// Proclaim changes the name of the leader, which Leader and Observe show until the leadership
-// ends. The name has 1 to MaxMetadataLen bytes. The term stays.
+// Proclaim changes the name of the leader until the leadership ends. The name has 1 to
+// MaxMetadataLen bytes. The term stays.
 //
-// leadership is the handle that Campaign returned, or that Run gave to its function. The error is
-// that of the handle if it has ended; ErrNotHeld if the store has the lease no longer, of which
-// the next renewal tells the handle; errors.ErrUnsupported if the store cannot change metadata;
-// and otherwise one of [Client.Inspect]. If there was no answer, the name may have changed.
+// leadership is the handle of Campaign or Run. The error is that of the handle if it has ended;
+// ErrNotHeld if the store no longer has the lease, of which the next renewal tells the handle; and
+// otherwise one of [Client.Inspect]. If there was no answer, the name may have changed.
 func (e *Election) Proclaim(ctx context.Context, leadership *Held, name string) error {
 	if e == nil || e.client == nil || e.client.core == nil {
 		return errZeroLock
@@ -159,8 +156,7 @@ type Leader struct {
 	Elected   bool          // whether there is a leader
 }
 
-// Leader returns the current leader, or the zero Leader if there is none. Errors are those
-// of [Client.Inspect].
+// Leader returns the current leader. Errors are those of [Client.Inspect].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if e == nil || e.client == nil || e.client.core == nil {
 		return Leader{}, errZeroLock
@@ -173,10 +169,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Name: h.Metadata, Term: h.Token, ExpiresIn: h.ExpiresIn, Elected: true}, nil
 }
 
-// Candidates returns the names of the first 100 waiting candidates, in the order in which they
-// will lead, without the leader. The candidates of one client share one place, with the name of
-// the first. A dead candidate is listed until its place expires. The error may also be one of
-// [Client.Inspect], or errors.ErrUnsupported if the store has no queue.
+// Candidates returns the names of the first 100 waiting candidates, in the order in which they will
+// lead. The candidates of one client share one place, with the name of the first. A dead candidate
+// is listed until its place expires. Errors are those of [Client.Inspect], with
+// errors.ErrUnsupported also if the store has no queue.
 func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:
@@ -203,13 +199,13 @@ const (
 )
 
 // Observe returns an iterator over the current leader and each change of it, until ctx ends. A
-// change is another name, also by Proclaim, another term, or no leader. Observe asks the store
-// every tenth of the TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads
-// for less than that, and a slow loop sees only the latest one. It starts no goroutine.
+// change is another name, another term, or no leader. Observe asks the store every tenth of the
+// TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads for less than that,
+// and a slow loop sees only the latest one, which may have changed meanwhile. It starts no
+// goroutine.
 //
-// A failed request yields an error and the zero Leader. The loop continues after an error unless
-// you break. It ends after a permanent error, such as that of a closed client or of a store that
-// cannot inspect. The leader may have changed when the loop sees it.
+// A failed request yields an error and the zero Leader, and the loop continues. It ends after a
+// permanent error, such as that of a closed client or of a store that cannot inspect.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader

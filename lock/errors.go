@@ -15,20 +15,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Errors that users match on. Stores return them too, so most are values of package driver.
+// Errors that users match on.
 var (
 	// ErrNotAcquired matches every failure to get a lock because it is taken, or because ctx
 	// ended before the store was asked.
 	ErrNotAcquired = driver.ErrNotAcquired
 
-	// ErrUnavailable means that the store was asked and gave no usable answer: it was not
-	// reached, it returned an error, or ctx ended before it answered. No error of this package
-	// matches both ErrUnavailable and ErrNotAcquired. If ctx ends while a Lock waits, the latest
-	// answer decides: ErrNotAcquired if the store has said that the lock is taken, and
-	// ErrUnavailable if it has not answered yet, if the latest request failed, or if the answer
-	// to that is overdue (after 100 ms, or twice the time of the answer before). A call that
-	// waits behind others of its client goes by the answers that those have had since. Either
-	// error also matches the cause of a ctx that has ended.
+	// ErrUnavailable means that the store was asked and gave no usable answer: it was not reached,
+	// it returned an error, or ctx ended before it answered. No error matches both ErrUnavailable
+	// and ErrNotAcquired. If ctx ends while a Lock waits, the error is ErrNotAcquired if the store
+	// has said that the lock is taken, and ErrUnavailable if it has not answered yet, if the latest
+	// request failed, or if its answer is overdue (after 100 ms, or twice the time of the answer
+	// before). A call that waits behind others of its client goes by their answers meanwhile.
+	// Either error also matches the cause of a ctx that has ended.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
@@ -42,12 +41,11 @@ var (
 	// matches if the store is closed and this client is not; the text tells them apart.
 	ErrClosed = driver.ErrClosed
 
-	// ErrWrongType is returned if the key holds something that is not a lock, or a
-	// lock of another kind. It is never deleted or overwritten.
+	// ErrWrongType is returned if the key holds something that is not a lock, or a lock of another
+	// kind; Mutex, Reentrant and Election are one kind. It is never deleted or overwritten.
 	ErrWrongType = driver.ErrWrongType
 
-	// ErrTooMany is returned by Lock if Options.MaxWaiters calls wait already. The store
-	// was not asked.
+	// ErrTooMany is returned by Lock, without IO, if Options.MaxWaiters calls wait already.
 	ErrTooMany = errors.New("lock: too many waiters (Options.MaxWaiters)")
 
 	// ErrBadKey matches the refusal of a key.
@@ -59,8 +57,8 @@ var (
 	// ErrBadMembers matches the refusal of the members of a [Batch].
 	ErrBadMembers = driver.ErrBadMembers
 
-	// ErrHeldByContext is returned by Lock and TryLock of a lock that is not reentrant if the
-	// ctx comes from the context of a handle that holds it. The call would wait for itself.
+	// ErrHeldByContext is returned by Lock and TryLock if they would wait for a handle that ctx
+	// comes from; see [Mutex].
 	ErrHeldByContext = errors.New("lock: already held by this context")
 
 	// ErrDetached is the reason of a handle that [Held.Detach] has ended. It matches ErrNotHeld.
@@ -69,28 +67,25 @@ var (
 	// ErrBadExport matches the refusal of a string by [Client.Resume].
 	ErrBadExport = errors.New("lock: not a string of Held.Export, or a damaged one")
 
-	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not
-	// all.
+	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not all.
 	ErrPartlyHeld = errors.New("lock: this context holds some members of the batch, but not all")
 )
 
 // Types of package driver that users meet.
 type (
-	// HeldError reports that a lock is taken. It matches ErrNotAcquired. See
-	// [driver.HeldError] for its fields.
+	// HeldError reports that a lock is taken. It matches ErrNotAcquired.
 	HeldError = driver.HeldError
 
-	// Lease is the lease of a renewal.LostInfo. See [driver.Lease] for its fields.
+	// Lease is the lease of a renewal.LostInfo.
 	Lease = driver.Lease
 
-	// Info is what [Client.Inspect] shows of a lock. See [driver.Info] for its fields.
+	// Info is what [Client.Inspect] shows of a lock.
 	Info = driver.Info
 
-	// Holder is one holder of a lock in an [Info]. See [driver.Holder] for its fields.
+	// Holder is one holder of a lock in an [Info].
 	Holder = driver.Holder
 
-	// Place is the place of one waiter for a lock in an [Info]. See [driver.Place] for its
-	// fields.
+	// Place is the place of one waiter in an [Info].
 	Place = driver.Place
 )
 

@@ -11,19 +11,17 @@ import (
 )
 
 // Export returns a string with which [Client.Resume] makes a handle of the same lease, also in
-// another process. It does no IO and does not change this handle: both processes renew the lease
-// until one of them unlocks it or calls [Held.Detach].
+// another process. It does no IO and does not change this handle.
 //
 // The string is a secret: anyone who has it and may write to the store can renew and release the
-// lock. It has at most about 4,000 bytes, and for a Batch its members in addition, at most about
-// 1.5 MB. It is of use as long as the lease is held. Renewals, by any process, do not change it.
-// A Downgrade ends it, and the reader can be exported again. It has the metadata and what is left
-// of the MinHold, but no other Terms. That rest is a duration, and the time between Export and
-// Resume does not count, so export the lease right before you send the string.
+// lock. It has at most about 4,000 bytes, plus the members of a Batch, at most about 1.5 MB. It is
+// of use as long as the lease is held, however often that is renewed, but not after a Downgrade:
+// export the reader again. It has the metadata and the rest of the MinHold, but no other Terms. The
+// time until Resume does not shorten that rest, so export the lease right before you send the
+// string.
 //
-// All handles of a Reentrant or Batch share one lease. A Multi has several leases: export each of
-// its Handles. The error is that of Err if the handle has ended, and errors.ErrUnsupported for a
-// Multi, and if the store does not support it.
+// The error is that of Err if the handle has ended, and errors.ErrUnsupported for a [Multi]: export
+// each of its Handles.
 func (h *Held) Export() (string, error) {
 	if !h.ok() {
 		return "", ErrNotHeld
@@ -39,12 +37,10 @@ func (h *Held) Export() (string, error) {
 // way. This client no longer renews the lease, and neither Unlock nor Close releases it: it ends
 // with its TTL unless another process renews it.
 //
-// Done and the contexts of the handle end, and Err returns ErrDetached. All handles of a
-// reentrant lock or [Batch] share one lease, so Detach of one ends all of them; that of a [Multi]
-// ends the handles of all its locks. If the handle had ended before, Detach returns its Err and
-// changes nothing. Unlock then releases the locks that a Multi still holds. If a lock of a Multi
-// is lost while Detach runs, Detach returns nil, and the next renewal tells the process that has
-// resumed the lock.
+// Detach ends all handles of the lease, and for a [Multi] those of all its locks; their Err is
+// ErrDetached. If the handle had ended before, Detach returns its Err and changes nothing. Unlock
+// then releases the locks that a Multi still holds. If a lock of a Multi is lost while Detach runs,
+// Detach returns nil.
 func (h *Held) Detach() error {
 	if !h.ok() {
 		return ErrNotHeld

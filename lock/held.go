@@ -19,8 +19,9 @@ import (
 )
 
 // Held is the handle of one acquisition of a lock. Unless its [Terms] are Fixed, the lease is
-// renewed until Unlock, until it is lost, or until the client is closed. All methods are safe
-// for concurrent use, from any goroutine. The zero Held is a lock that is not held.
+// renewed until Unlock, until it is lost, or until the client is closed. All handles of a
+// [Reentrant] lock or a [Batch] share one lease. All methods are safe for concurrent use. The zero
+// Held is a lock that is not held.
 type Held struct {
 	handle handle      // nil: nothing is held
 	used   atomic.Bool // by Unlock
@@ -66,18 +67,15 @@ type handle interface {
 	withOwner(ctx context.Context, h *Held) context.Context
 }
 
-// Unlock releases the lock. It returns nil once the store has confirmed the release. It waits for
-// that for at most 3 s, or one TTL if that is less, whether or not ctx has ended. If there is no
-// answer by then, the error is ErrUnavailable, and the release goes on in the background until it
-// is confirmed or the TTL has passed. In any case the lock is no longer renewed, and this handle
-// has ended. A lock that a [Reentrant] has entered again stays held until the last of its handles
-// is unlocked; Unlock of the others does no IO. A released lock stays taken until its
-// [Terms].MinHold has passed.
+// Unlock releases the lock and returns nil once the store has confirmed that. It waits for at most
+// 3 s, or one TTL if that is less, whether or not ctx has ended. If there is no answer by then, the
+// error is ErrUnavailable, and the release goes on in the background until it is confirmed or the
+// TTL has passed. In any case this handle has ended, and the lock is no longer renewed, unless
+// other handles of the lease are left: then it stays held, and Unlock does no IO.
 //
-// If the lock was lost before, the error matches ErrLost; see Err. A second Unlock returns
-// ErrNotHeld, an Unlock after Detach ErrDetached, and an Unlock after the client's Close
-// ErrClosed. None of them touches the lock of a later holder. A nil ctx counts as
-// context.Background().
+// If the lock was lost before, the error matches ErrLost. A second Unlock returns ErrNotHeld, an
+// Unlock after Detach ErrDetached, and one after the client's Close ErrClosed. None of them touches
+// the lock of a later holder. A nil ctx counts as context.Background().
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -99,17 +97,16 @@ func (h *Held) whyUsed() error {
 	return ErrNotHeld
 }
 
-// Valid reports whether the lock is held at this very moment. It reads the clocks and does no IO,
-// so it is right even after a pause of the process. Call it right before a step that needs the
-// lock.
+// Valid reports whether the lock is held at this very moment, even after a pause of the process. It
+// reads the clocks and does no IO.
 func (h *Held) Valid() bool {
 	return h.ok() && h.handle.valid()
 }
 
-// Err returns nil while the lock is held, and afterwards the reason: an error that matches
-// ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock; ErrDetached
-// after Detach; ErrClosed after the client's Close. A Multi returns the error of the first member
-// that ended. Like Valid, Err reads the clocks. Once it is not nil, it never changes.
+// Err returns nil while the lock is held, and afterwards the reason, which never changes: an error
+// that matches ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock;
+// ErrDetached after Detach; ErrClosed after the client's Close. A Multi returns the error of the
+// first member that ended. Like Valid, Err reads the clocks.
 func (h *Held) Err() error {
 	if !h.ok() {
 		return ErrNotHeld
@@ -137,9 +134,8 @@ func (h *Held) Deadline() time.Time {
 }
 
 // Token returns the fencing token, which is higher than that of every earlier holder of this key.
-// A resource that refuses tokens below the highest that it has seen is safe from former holders.
-// The token is 0 if the store has none, and for a Multi or a Batch that was entered through
-// several batches: each of their Handles has its own.
+// It is 0 if the store has none, and for a Multi or a Batch that was entered through several
+// batches: each of their Handles has its own.
 func (h *Held) Token() uint64 {
 	if !h.ok() {
 		return 0
@@ -147,10 +143,9 @@ func (h *Held) Token() uint64 {
 	return h.handle.token()
 }
 
-// Replicas returns how many replicas of the server had confirmed the lock when it was acquired,
-// or resumed by [Client.Resume]. It reports false if the store did not ask or got no answer, and
-// for a quorum. A fail-over may promote another replica. For a [Multi] Replicas returns the least
-// of its locks.
+// Replicas returns how many replicas of the server had confirmed the lock when it was acquired or
+// resumed, for a [Multi] the least of its locks. It reports false if the store did not ask or got
+// no answer, and for a quorum.
 func (h *Held) Replicas() (n int, known bool) {
 	if !h.ok() {
 		return 0, false
@@ -158,9 +153,9 @@ func (h *Held) Replicas() (n int, known bool) {
 	return h.handle.replicas()
 }
 
-// Handles returns the handles of the locks that a [Multi] holds, in the order in which it was
-// given them, or of the outer batches of a re-entered [Batch]. Unlocking one ends the whole. For
-// any other lock Handles returns h itself.
+// Handles returns the handles of the locks of a [Multi], in the order of its arguments, or of the
+// outer batches of a re-entered [Batch]. Unlocking one ends the whole. For any other lock it
+// returns h itself.
 func (h *Held) Handles() []*Held {
 	if !h.ok() {
 		return nil
@@ -171,8 +166,8 @@ func (h *Held) Handles() []*Held {
 	return []*Held{h}
 }
 
-// Members returns the sorted names of the members that a [Batch] holds, and nil for any
-// other lock. The slice is shared and must not be changed.
+// Members returns the sorted names of the members that a [Batch] holds, and nil for any other lock.
+// The slice must not be changed.
 func (h *Held) Members() []string {
 	if !h.ok() {
 		return nil
@@ -180,7 +175,7 @@ func (h *Held) Members() []string {
 	return h.handle.names()
 }
 
-// Key returns the key of the lock. For a Multi it returns all keys, separated by commas.
+// Key returns the key of the lock, and for a Multi all keys, separated by commas.
 func (h *Held) Key() string {
 	if !h.ok() {
 		return ""
@@ -188,13 +183,13 @@ func (h *Held) Key() string {
 	return h.handle.key()
 }
 
-// Context returns a copy of parent that also ends when the lock is no longer held. Its
-// context.Cause is then the error of Err. The CancelFunc ends the context without touching the
-// lock, and must be called to free its resources. A nil parent counts as context.Background().
+// Context returns a copy of parent that also ends when the lock is no longer held, with the error
+// of Err as its cause. The CancelFunc ends the context, not the lock, and must be called to free
+// its resources. A nil parent counts as context.Background().
 //
-// The context carries the ownership. With it, or with a context made from it, a [Reentrant] or
-// [Batch] of this client and key enters the lock again, and a lock that is not reentrant returns
-// ErrHeldByContext.
+// The context carries the ownership: with it, or one derived from it, a [Reentrant] or [Batch] of
+// this client and key enters the lock again, and other locks may return ErrHeldByContext; see
+// [Mutex].
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()

@@ -7,50 +7,48 @@ import (
 	"time"
 )
 
-// Hooks are functions that a client calls about its locks, for metrics and traces. Each may be
-// nil. A lock that was acquired ends once: either Released or Lost is called for it.
+// Hooks are functions that a client calls about its locks, for metrics and traces. Each may be nil.
+// A lock that was acquired ends once: either Released or Lost is called for it.
 //
-//	hook       called                                       on the goroutine of
-//	Acquiring  before Lock or TryLock asks the store        the Lock or TryLock
-//	Waiting    once, when a Lock finds the lock taken, or   the Lock
-//	           waits behind other calls of its client
-//	Acquired   before Lock or TryLock returns a handle      the Lock or TryLock
-//	Refused    before Lock or TryLock returns an error      the Lock or TryLock
-//	Releasing  before Unlock ends the lock                  the Unlock
-//	Released   after Unlock, Downgrade, Detach, or Close    the Unlock or Downgrade; its own after
-//	           of the client                                Detach, Close, or Unlock of one lock of a Multi
-//	Lost       when the lease is lost                       its own, or the Unlock or Downgrade that notices it
+//	Acquiring  before Lock or TryLock asks the store
+//	Waiting    once, when a Lock finds the lock taken, or waits behind other calls of its client
+//	Acquired   before Lock or TryLock returns a handle
+//	Refused    before Lock or TryLock returns an error
+//	Releasing  before Unlock ends the lock
+//	Released   after Unlock, Downgrade, Detach, or Close of the client
+//	Lost       when the lease is lost
 //
-// Hooks are called concurrently, with no mutex held, and may use the client. A hook that blocks
-// delays the call on whose goroutine it runs. Waiting must return soon and must not call
-// [Client.Close]: while it blocks, it also delays the other calls of its key in this client, and
-// Close waits for it until the ctx of Close ends. While Acquired runs, the lock is held and
-// renewed already.
+// A hook runs on the goroutine of the call. After Detach, Close, or Unlock of one lock of a Multi,
+// Released runs on a goroutine of its own, and so does Lost unless an Unlock or Downgrade notices
+// the loss.
 //
-// A panic of a hook is not recovered. It reaches the caller of Lock, TryLock, Unlock, Downgrade
-// or Resume, and ends the process if the goroutine is the hook's own. If Waiting panics, the call
-// leaves its queue. If Releasing panics, the lock is released without a call of Released. If
-// Acquired panics, the lock is released at once, whatever its MinHold, without a call of
-// Released; after a Resume it is then released for the exporter, too.
+// Hooks are called concurrently and may use the client. A hook that blocks delays its call. Waiting
+// must return soon and must not call [Client.Close]: it also delays the other calls of its key in
+// this client, and Close waits for it until the ctx of Close ends. While Acquired runs, the lock is
+// held and renewed already.
 //
-// The ctx is that of the call on whose goroutine the hook runs, or the one that Acquiring or
-// Releasing has returned for the call. On a goroutine of its own, a hook gets the values of the
-// ctx of the Lock, in a context that does not end.
+// A panic of a hook is not recovered: it reaches the caller, and ends the process if the goroutine
+// is the hook's own. If Waiting panics, the call leaves its queue. If Acquired or Releasing panics,
+// the lock is released without a call of Released: after Acquired at once, whatever its MinHold,
+// and after a Resume for the exporter, too.
+//
+// The ctx is that of the call, or the one that Acquiring or Releasing has returned for it. On a
+// goroutine of its own, a hook gets the values of the ctx of the Lock, in a context that does not
+// end.
 //
 //   - Entering a Reentrant or Batch again calls no hook, and Released comes with the last Unlock.
-//   - A Multi is one lock of kind KindMulti, reported to the Hooks of the client of its first
-//     lock that is one of this package. Its members and its rounds report nothing.
-//   - An Election is one lock of kind KindElection for each term, also in [Election.Run].
-//   - [Client.Resume] calls Acquired or Refused. [Held.Detach] calls Released.
-//   - [RWMutex.Downgrade] calls Released for the writer, and then Acquired for the reader. If the
-//     lock turns out to be lost, the writer's end calls Lost instead.
-//   - Misuse that is refused before any IO, such as ErrBadKey, ErrBadTTL or ErrHeldByContext,
-//     calls no hook.
+//   - A Multi is one lock of kind KindMulti, reported to the Hooks of the client of its first lock
+//     that is one of this package. Its members report nothing.
+//   - An Election is one lock of kind KindElection for each term.
+//   - [Client.Resume] calls Acquired or Refused.
+//   - [RWMutex.Downgrade] calls Released for the writer, or Lost if the lock turns out to be lost,
+//     and Acquired for the reader.
+//   - Misuse that is refused before any IO, such as ErrBadKey or ErrHeldByContext, calls no hook.
 type Hooks struct {
-	// Acquiring and Releasing return the context with which the call asks the store and calls
-	// later hooks. It must be ctx or made from it, with the values of a span for example; nil
-	// means ctx. Acquired or Refused is called after Acquiring, and Released or Lost after
-	// Releasing, unless the call panics. Downgrade calls neither.
+	// Acquiring and Releasing return the context with which the call asks the store and calls later
+	// hooks. It must be ctx or derived from it; nil means ctx. Acquired or Refused is called after
+	// Acquiring, and Released or Lost after Releasing, unless the call panics. Downgrade calls
+	// neither.
 	Acquiring func(ctx context.Context, i HookInfo) context.Context
 	Releasing func(ctx context.Context, i HookInfo) context.Context
 
@@ -59,8 +57,8 @@ type Hooks struct {
 	Refused  func(ctx context.Context, i HookInfo)
 	Released func(ctx context.Context, i HookInfo)
 
-	// Lost is also called when a lease reaches the limit of its Terms. The Reason of its
-	// *renewal.LostError is then renewal.ReasonLimitReached, which is no failure.
+	// Lost is also called when a lease reaches the limit of its Terms: renewal.ReasonLimitReached,
+	// which is no failure.
 	Lost func(ctx context.Context, i HookInfo)
 }
 
@@ -74,13 +72,13 @@ type HookInfo struct {
 	Waited time.Duration // from the begin of Lock or TryLock to its end, or to Waiting
 	Held   time.Duration // from the end of Lock or TryLock to the end of the lock
 
-	// Err is the error that Lock or TryLock returns to Refused, the reason of Lost, which
-	// wraps a *renewal.LostError, and ErrClosed or the error of Unlock for Released: a
-	// release that was not confirmed.
+	// Err is the error that Lock or TryLock returns to Refused, the loss for Lost, which wraps a
+	// *renewal.LostError, and for Released ErrClosed, or the error of an Unlock that was not
+	// confirmed.
 	Err error
 }
 
-// Kind is a kind of lock, as its user sees it.
+// Kind is a kind of lock.
 type Kind string
 
 // The kinds of locks.
@@ -105,10 +103,10 @@ const (
 	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken
 	OutcomeWaitLimit   Outcome = "wait_limit"    // the time of WaitAtMost ended, and the lock was taken
 	OutcomeCanceled    Outcome = "canceled"      // ctx ended, and the lock was taken or the store not asked
-	OutcomeUnavailable Outcome = "unavailable"   // the store gave no usable answer: ErrUnavailable
+	OutcomeUnavailable Outcome = "unavailable"   // ErrUnavailable
 	OutcomeError       Outcome = "error"         // any other error, such as ErrTooMany
 	OutcomeUnlocked    Outcome = "unlocked"
 	OutcomeClosed      Outcome = "closed" // the client was closed
 	OutcomeLost        Outcome = "lost"
-	OutcomeDetached    Outcome = "detached" // Released: Held.Detach left the lock to another process
+	OutcomeDetached    Outcome = "detached" // by Held.Detach
 )

@@ -15,8 +15,8 @@ import (
 // Inspect returns the holders of a lock of any kind and its waiters. Other processes have written
 // the metadata, so quote it when you print it.
 //
-// The error may be errors.ErrUnsupported if the store cannot inspect, ErrBadKey, ErrWrongType,
-// ErrClosed, the cause of ctx if that ended, or ErrUnavailable if the store gave no answer.
+// The error may be ErrBadKey, ErrWrongType, the cause of ctx if that ended, or ErrUnavailable if
+// the store gave no answer.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	var info Info
 	err := c.look(ctx, "inspect", key, func(ctx context.Context, s driver.Inspector) (err error) {
@@ -26,9 +26,8 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	return info, err
 }
 
-// Queues reports whether the store queues the waiters of a Mutex, so that Inspect shows them. A
-// wrapper of stores, such as [driver.Observe], counts as a queue whatever it wraps. Queues does
-// no IO.
+// Queues reports, without IO, whether the store queues the waiters of a Mutex, so that Inspect
+// shows them. A wrapper of stores, such as [driver.Observe], counts as a queue whatever it wraps.
 func (c *Client) Queues() bool {
 	if c == nil || c.core == nil || c.waiter == nil {
 		return false
@@ -38,12 +37,12 @@ func (c *Client) Queues() bool {
 }
 
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants it to
-// the next waiters. It also frees a lock that its MinHold keeps taken. The next renewals tell the
-// holders, by default within a third of the TTL. Until then only the fencing token tells them
-// from the next holder.
+// the next waiters. It also frees a lock that its MinHold keeps taken. Until their next renewals
+// tell the holders, by default within a third of the TTL, only the fencing token tells them from
+// the next holder.
 //
-// The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile, and
-// otherwise one of Inspect.
+// The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile, and otherwise
+// one of Inspect.
 func (c *Client) ForceRelease(ctx context.Context, key string) error {
 	return c.look(ctx, "force the release of", key, func(ctx context.Context, s driver.Inspector) error {
 		return s.ForceRelease(ctx, key)

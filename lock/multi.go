@@ -18,29 +18,26 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
-// Multi returns a lock that consists of several locks, of any kind, client and store. It is
-// acquired when all of them are, and its lease ends when the first of theirs ends.
+// Multi returns a lock that consists of several locks, of any kind, client and store: all or none.
 //
 // Lock waits for one lock and tries the others, in the order of their keys. If one of these is
-// taken, Lock releases all and waits for that one next. From the second round on, Lock also waits
-// for each of the others, for a random time of at most 250 ms plus a round trip. It never waits
-// longer while it holds a lock, so two Multis never deadlock. A Multi adds no fairness. TryLock
-// tries each lock once and releases all if one is taken.
+// taken, Lock releases all and waits for that one next. While it holds a lock, it waits for another
+// one for at most 250 ms plus a round trip, so two Multis never deadlock. A Multi adds no fairness.
+// TryLock tries each lock once and releases all if one is taken.
 //
-// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip.
-// Leases that began earlier are renewed first, and a lost one fails the call. A [Reentrant] whose
-// ownership ctx carries is entered, and its lease stays unchanged.
+// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip; older
+// leases are renewed first, and a lost one fails the call. A [Reentrant] whose ownership ctx
+// carries is entered, and its lease stays unchanged.
 //
-// The returned handle stands for all locks. Its Done, Err and Valid report the first member that
-// is lost. The others stay held until Unlock, which releases all at the same time and returns all
-// errors. [Held.Handles] returns the handles of the members.
+// The handle stands for all locks. Its Done, Err and Valid report the first that is lost; the
+// others stay held until Unlock. Unlock and Renew ask for all locks at the same time and return all
+// errors.
 //
-// If Lock or TryLock fails, the acquired locks are released as by Unlock, but without their
-// MinHold, and in the background if ctx has ended. The error is that of the member that was not
-// acquired. A Multi without locks is refused, and one that names a lock twice. Two locks are the
-// same if they have the same store and key, and for a [Batch] a common member; locks of other
-// types are compared by ==. A Multi within a Multi counts as its members, also one within
-// [WaitAtMost].
+// If Lock or TryLock fails, the acquired locks are released without their MinHold, and in the
+// background if ctx has ended. The error is that of the member that was not acquired. A Multi
+// without locks is refused, and one that names a lock twice. Two locks are the same if they have
+// the same store and key, and for a [Batch] a common member; locks of other types are compared by
+// ==. A Multi within a Multi counts as its members, also within [WaitAtMost].
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {

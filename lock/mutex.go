@@ -9,21 +9,22 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Locker is a lock: all kinds of this package are.
+// Locker is a lock: all kinds of this package are. They have no state: all locks of one kind and
+// key, in any process, are the same lock. Their methods are safe for concurrent use. They are
+// printed, logged and marshalled as their kind and key.
 type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
-	// TryLock tries to get the lock without waiting for it to be free. It waits for
-	// the store, though, as long as ctx and the store allow, and asks it a second time if the
-	// first request has no answer.
+	// TryLock tries to get the lock without waiting for it to be free. It waits for the store as
+	// long as ctx and the store allow, and asks it a second time if the first request has no
+	// answer.
 	TryLock(ctx context.Context) (*Held, error)
 }
 
-// Mutex is a lock with one holder at a time. It has no state: all Mutexes of one key, in any
-// process, are the same lock. Its methods are safe for concurrent use.
+// Mutex is a lock with one holder at a time.
 //
-// It is not reentrant: Lock and TryLock return ErrHeldByContext if ctx comes from [Held.Context]
-// of a handle that holds the lock, because such a ctx ends when that handle is unlocked. Use a
+// It is not reentrant: Lock and TryLock return ErrHeldByContext if ctx comes from [Held.Context] of
+// a handle that holds the lock, because such a ctx ends when that handle is unlocked. Use a
 // [Reentrant], or context.WithoutCancel for a task that outlives the holder.
 type Mutex struct {
 	client *Client
@@ -32,37 +33,35 @@ type Mutex struct {
 
 var _ Locker = (*Mutex)(nil)
 
-// Mutex returns the lock with the given key: 1 to MaxKeyLen bytes, any bytes but
-// a '}' in front. A bad key is the error of Lock, which does no IO for it.
+// Mutex returns the lock with the given key: 1 to MaxKeyLen bytes, any bytes but a '}' in front.
 func (c *Client) Mutex(key string) *Mutex {
 	return &Mutex{client: c, key: key}
 }
 
 // Lock waits until it has the lock, ctx ends or the client is closed. A store that is a
 // driver.Waiter hands the lock over to waiters in the order of their calls. Goroutines of one
-// client queue in the client first, and only the first of them has a place in the store's queue.
-// Other stores are asked again and again, at intervals of Options.Backoff, by the first goroutine
-// of that queue.
+// client queue in the client first. Only the first of them has a place in the store's queue, or
+// asks a store without a queue at intervals of Options.Backoff.
 //
-// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once it
-// is queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s). The
-// error goes to all goroutines of this client that wait for the key.
+// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once it is
+// queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s). The error
+// goes to all goroutines of this client that wait for the key.
 //
-// Lock notices at once that ctx has ended. Then the error matches ctx's cause, which may be any
-// error, and either ErrNotAcquired or ErrUnavailable, which has the rule. If it matches ErrClosed
-// beside one of these, this client is not closed. Other errors are ErrHeldByContext, ErrTooMany,
-// ErrBadKey, ErrBadTTL and other errors of the Terms, ErrWrongType, ErrClosed, and those of a
-// timer engine that is full or closed.
+// Lock notices at once that ctx has ended. Then the error matches ctx's cause and either
+// ErrNotAcquired or [ErrUnavailable], which has the rule. If it matches ErrClosed beside one of
+// these, this client is not closed. Other errors are ErrHeldByContext, ErrTooMany, ErrBadKey,
+// ErrBadTTL and other errors of the Terms, ErrWrongType, ErrClosed, and those of a timer engine
+// that is full or closed.
 //
-// A Lock that fails leaves nothing behind: its place in a queue, and a lock that the store may
-// have granted without an answer, are released in the background, or end with their TTL.
+// A Lock that fails leaves nothing behind: its place in a queue, and a lock that the store may have
+// granted without an answer, are released in the background, or end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, true, nil)
 }
 
 // TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a *HeldError,
-// which matches ErrNotAcquired. The other errors are those of Lock. A Lock whose ctx has ended
-// may block TryLock for about one more round trip to the store.
+// or one of Lock. A Lock whose ctx has ended may block TryLock for about one more round trip to the
+// store.
 func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, false, nil)
 }

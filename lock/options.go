@@ -21,41 +21,36 @@ type Terms struct {
 	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
 	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
 	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
-	// milliseconds.
-	//
-	// With may refuse a TTL far below Options.TTL, because the client's own timer ticks at 1/3000
-	// of that. Set Options.TTL to the shortest TTL that you use, or bring a finer engine.
+	// milliseconds. With may refuse a TTL far below Options.TTL, from which the tick of the
+	// client's own timer follows.
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
-	// when Lock had it after waiting. After MaxHold the holder is told that it lost the lock, and
-	// renewals stop. Others get the lock when the holder calls Unlock, at the latest one TTL
-	// later. The default is NoMaxHold; otherwise it must be at least MinTTL. MaxHold and Fixed
-	// exclude each other.
+	// when Lock had it after waiting. Then the holder is told that it lost the lock, and renewals
+	// stop. Others get the lock when the holder calls Unlock, at the latest one TTL later. The
+	// default is NoMaxHold; otherwise it must be at least MinTTL. It excludes Fixed.
 	MaxHold time.Duration
 
-	// MinHold keeps the lock taken for at least so long from the arrival of the store's answer
-	// that granted it, so that a job that several replicas start runs once per period. Each lock
-	// of a Multi counts from its own answer. If Unlock, or Close of the client, releases it
-	// earlier, it stays taken by nobody for the rest: nobody can acquire it, waiters keep their
-	// places, and Info.FreeIn shows the rest. MinHold counts on the monotonic clock of the
-	// holder, and the rest after the release on the clock of the store; see also [Client.Resume].
+	// MinHold keeps the lock taken for at least so long from the arrival of the answer that granted
+	// it, for each lock of a Multi its own. If Unlock or Close releases it earlier, nobody can
+	// acquire it for the rest, waiters keep their places, and Info.FreeIn shows the rest. MinHold
+	// counts on the monotonic clock of the holder, and the rest after the release on the clock of
+	// the store.
 	//
-	// MinHold does not delay others after a failure: the lock is free after one TTL if the holder
-	// crashes, and at once when the holder unlocks a lock that it has lost, except if MaxHold or
-	// Fixed has ended it. ForceRelease ends the rest. A Multi that is not acquired gives back at
-	// once what it has acquired.
+	// After a failure MinHold does not count: the lock is free after one TTL if the holder crashes,
+	// and at once when the holder unlocks a lock that it has lost, except if MaxHold or Fixed has
+	// ended it.
 	//
-	// MinHold may be longer than the TTL and than MaxHold. The default is NoMinHold; otherwise it
-	// must be at most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that is a
-	// driver.Keeper; otherwise New, or Lock, returns errors.ErrUnsupported.
+	// MinHold may exceed the TTL and MaxHold. The default is NoMinHold; otherwise it must be at
+	// most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that is a driver.Keeper;
+	// otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
 
-	// Metadata is shown by Inspect while the lock is held. Any bytes, at most MaxMetadataLen. It
-	// is not secret and has no other effect.
+	// Metadata is shown by Inspect while the lock is held: any bytes, at most MaxMetadataLen. It is
+	// not secret and has no other effect.
 	Metadata string
 }
 
@@ -64,44 +59,43 @@ type Options struct {
 	Terms // of all locks, except those of Client.With
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
-	// heapqueue.Scheduler. The client does not close it. Close it after the client, because
-	// closing it ends every lock with ErrClosed.
+	// heapqueue.Scheduler. Close it after the client, which does not: closing it ends every lock
+	// with ErrClosed.
 	//
-	// A task of yours that blocks the engine delays renewals and the notice of a loss. The engine
-	// must be late by less than Renewal.Margin. Give a client an engine of its own unless all
-	// your tasks return at once.
+	// The engine must be late by less than Renewal.Margin. A task that blocks it delays renewals
+	// and the notice of a loss, so share an engine only with tasks that return at once.
 	//
 	// The default is a wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
 	Scheduler schedule.Scheduler
 
-	// Renewal configures the watchdog: how often it renews leases, which failures it
-	// tolerates, and hooks for losses. The lease in a renewal.LostInfo is a Lease.
+	// Renewal configures the watchdog: how often it renews leases, which failures it tolerates, and
+	// hooks for losses.
 	Renewal renewal.Options
 
-	// Hooks are called when a lock is acquired, refused, released or lost. Default: none.
+	// Hooks are called about the locks; nil means none.
 	Hooks *Hooks
 
-	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after the
-	// n-th try, from 0, that found the lock taken; 0 or less means no pause. If the lease in the
-	// way ends before the pause is over, the next try is made at that moment. Backoff must be
-	// safe for concurrent use. The default is a random time that grows from 5 to 250 ms.
+	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after the n-th
+	// try, from 0, that found the lock taken; 0 or less means no pause. A pause ends early if the
+	// lease in the way ends. Backoff must be safe for concurrent use. The default is random and
+	// grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
-	// MaxWaiters bounds the calls of Lock, of all keys, that have no lock yet. Further
-	// calls return ErrTooMany at once, without asking the store. The default is 10,000.
+	// MaxWaiters bounds the calls of Lock, of all keys, that have no lock yet. Further calls return
+	// ErrTooMany at once. The default is 10,000.
 	MaxWaiters int
 
-	// WarnAfter is how long a Lock may take before the Logger gets a warning, which names the key
-	// and, if the store can tell, the holder. It is rounded up to seconds. The default is 30 s. A
-	// negative value turns the warning off. A Campaign never causes one.
+	// WarnAfter is how long a Lock, but not a Campaign, may take before the Logger gets a warning
+	// with the key and, if the store can tell, the holder. It is rounded up to seconds. The default
+	// is 30 s; a negative value means never.
 	WarnAfter time.Duration
 
-	// Logger receives warnings about losses, clock steps, handles and clients that were dropped,
-	// long waits, and locks that could not be released. Losses and clock steps go to
-	// Renewal.Logger instead if it is set. Regular service logs nothing, and owners are never
-	// logged. Nil means slog.Default() at the time of each record. No message comes more than 100
-	// times per minute. No call and no renewal waits for the Logger: a goroutine writes the
-	// records. Stats.Renewal.DroppedLogs counts the records that did not fit into its queue.
+	// Logger receives warnings about losses, clock steps, dropped handles and clients, long waits,
+	// and locks that could not be released. Losses and clock steps go to Renewal.Logger instead if
+	// it is set. Regular service logs nothing, and owners are never logged. Nil means
+	// slog.Default() at the time of each record. No message comes more than 100 times per minute.
+	// No call and no renewal waits for the Logger; Stats.Renewal.DroppedLogs counts the records
+	// that did not fit into its queue.
 	Logger *slog.Logger
 }
 
@@ -216,7 +210,7 @@ func (t *Terms) extra(of *driver.Attrs) *driver.Attrs {
 // The bounds of what a client accepts.
 const (
 	MaxKeyLen = driver.MaxKeyLen // bytes in a key
-	MinTTL    = driver.MinTTL    // a shorter lease leaves no time to tell the holder of a loss
+	MinTTL    = driver.MinTTL
 	MaxTTL    = driver.MaxTTL
 
 	MaxMetadataLen = driver.MaxMetadataLen // bytes in the metadata of a lock
@@ -224,12 +218,9 @@ const (
 	MaxMembers     = driver.MaxMembers     // members of a Batch
 	MaxMemberBytes = driver.MaxMemberBytes // bytes in all members of a Batch together
 
-	// NoMaxHold is a [Terms].MaxHold that limits nothing, as 0 does in Options. In Client.With
-	// it overrides the MaxHold or Fixed of the client, which 0 inherits.
+	// NoMaxHold and NoMinHold are a MaxHold and a MinHold of [Terms] that limit nothing, as 0 does
+	// in Options. In [Client.With] they override those of the client, which 0 inherits.
 	NoMaxHold time.Duration = -1
-
-	// NoMinHold is a [Terms].MinHold that keeps nothing, as 0 does in Options. In Client.With it
-	// overrides the MinHold of the client, which 0 inherits.
 	NoMinHold time.Duration = -1
 )
 
@@ -265,9 +256,9 @@ func ConstantBackoff(d time.Duration) func(n int) time.Duration {
 	return func(int) time.Duration { return d }
 }
 
-// ExponentialBackoff returns an Options.Backoff that doubles from first to most: after try n,
-// counted from 0, it is first·2ⁿ, at most most. The upper half of that is random. A first below a
-// millisecond counts as one millisecond, and a most below first counts as first.
+// ExponentialBackoff returns an Options.Backoff that doubles from first to most: it is first·2ⁿ, at
+// most most, of which the upper half is random. A first below 1 ms counts as 1 ms, and a most below
+// first as first.
 func ExponentialBackoff(first, most time.Duration) func(n int) time.Duration {
 	first = max(first, time.Millisecond)
 	return func(n int) time.Duration {

@@ -75,76 +75,76 @@ func (e *Election) describe() description {
 	return description{Kind: "election", Key: e.key, Name: e.name}
 }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (m *Mutex) String() string { return m.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (m *Mutex) GoString() string { return m.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (m *Mutex) LogValue() slog.Value { return m.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (m *Mutex) MarshalJSON() ([]byte, error) { return json.Marshal(m.describe()) }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (m *RWMutex) String() string { return m.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (m *RWMutex) GoString() string { return m.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (m *RWMutex) LogValue() slog.Value { return m.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (m *RWMutex) MarshalJSON() ([]byte, error) { return json.Marshal(m.describe()) }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (r *Reentrant) String() string { return r.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (r *Reentrant) GoString() string { return r.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (r *Reentrant) LogValue() slog.Value { return r.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (r *Reentrant) MarshalJSON() ([]byte, error) { return json.Marshal(r.describe()) }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (s *Semaphore) String() string { return s.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (s *Semaphore) GoString() string { return s.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (s *Semaphore) LogValue() slog.Value { return s.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (s *Semaphore) MarshalJSON() ([]byte, error) { return json.Marshal(s.describe()) }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (b *Batch) String() string { return b.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (b *Batch) GoString() string { return b.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (b *Batch) LogValue() slog.Value { return b.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (b *Batch) MarshalJSON() ([]byte, error) { return json.Marshal(b.describe()) }
 
-// String returns the kind and the key.
+// String implements fmt.Stringer.
 func (e *Election) String() string { return e.describe().String() }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (e *Election) GoString() string { return e.describe().goString() }
 
-// LogValue returns the kind and the key as a group.
+// LogValue implements slog.LogValuer.
 func (e *Election) LogValue() slog.Value { return e.describe().logValue() }
 
-// MarshalJSON returns the kind and the key as an object.
+// MarshalJSON implements json.Marshaler.
 func (e *Election) MarshalJSON() ([]byte, error) { return json.Marshal(e.describe()) }
 
 // String returns the locks.
@@ -175,7 +175,7 @@ func (h *Held) describe() heldJSON {
 	return d
 }
 
-// GoString is String for %#v.
+// GoString implements fmt.GoStringer.
 func (h *Held) GoString() string { return "lock: " + h.String() }
 
 // LogValue returns the key, the token, and the deadline of a held lock or why it is not held.

@@ -12,22 +12,20 @@ import (
 )
 
 // Reentrant is a lock that its holder can lock again. The context identifies the holder, not the
-// goroutine. Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
+// goroutine: Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
 // enter the lock again without IO. Any other context competes for the lock, as with a [Mutex].
 //
 // All goroutines that have the context hold the lock together. The ownership is valid for one key
-// and one [Client], including the clients that With derives from it, whichever kind of lock
-// acquired it.
+// and one [Client], including those that With derives from it, whichever kind of lock acquired it.
 //
-// Each Lock returns a separate handle, and each handle must be unlocked once, in any order. The
-// store sees one acquire, and one release when the last handle is unlocked. Err and Valid are
-// those of the handle. Its Done and its contexts end with the handle; those of the first handle
-// end with the lock. All handles have the same token and the same lease, with the terms of the
-// first Lock. Entering the lock again neither shortens nor extends the lease.
+// Each Lock returns a separate handle, which must be unlocked once, in any order. The store sees
+// one acquire, and one release when the last handle is unlocked. Err and Valid are those of the
+// handle. Its Done and its contexts end with the handle; those of the first handle end with the
+// lock. The token and the terms are those of the first Lock. Entering neither shortens nor extends
+// the lease.
 //
 // Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering through a
-// handle that was unlocked returns ErrNotHeld; the lock is not acquired anew. A Reentrant has no
-// state, excludes Mutexes of the same key, and is safe for concurrent use.
+// handle that was unlocked ErrNotHeld; the lock is not acquired anew.
 type Reentrant struct {
 	client *Client
 	key    string
@@ -35,8 +33,7 @@ type Reentrant struct {
 
 var _ Locker = (*Reentrant)(nil)
 
-// Reentrant returns the reentrant lock with the given key; see [Client.Mutex] for valid
-// keys.
+// Reentrant returns the reentrant lock with the given key; see [Client.Mutex].
 func (c *Client) Reentrant(key string) *Reentrant {
 	return &Reentrant{client: c, key: key}
 }

@@ -13,22 +13,17 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew renews the lock now, in addition to the renewals in the background. The lease has the
-// given TTL from now on, in all later renewals too; 0 means the TTL that it has. A lock with
-// [Terms].Fixed then ends one TTL from now.
+// Renew renews the lock now. The lease has the given TTL from now on, in all later renewals too; 0
+// keeps its TTL. A lock with [Terms].Fixed then ends one TTL from now.
 //
 // Renew returns nil if the store has confirmed that the lock is still held. The deadline then
-// counts from the sending of this request. It never moves back: with a shorter TTL, time that the
-// store has confirmed before is not lost. Renew does not move the end of MaxHold.
+// counts from the sending of this request, but never moves back. The end of MaxHold does not move.
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended,
-// ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL if the TTL is
-// refused, before any IO. After any other error the lock is held as before, and renewed in the
-// background: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the
-// store is tolerated, and Renew returns at the deadline of the lease at the latest.
-//
-// All handles of a reentrant lock or [Batch] share one lease. Renew of a [Multi] renews its locks
-// at the same time, and returns all errors.
+// ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL, before any IO, if the
+// TTL is refused. After any other error the lock is held as before, and renewed in the background:
+// ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store is
+// tolerated, and Renew returns at the deadline of the lease at the latest.
 func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !h.ok():

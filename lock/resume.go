@@ -13,32 +13,27 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Resume returns a handle of the lease that [Held.Export] has exported, in this or another
-// process. It renews the lease once. If the store says that the lease is held, the handle is like
-// one that Lock has returned; its deadline counts from the sending of that request. Token, mode,
-// members and metadata are those of the lease. The Terms of this client count from now on: a
-// longer TTL extends the lease, a shorter one takes nothing away, and MaxHold and Fixed count
-// from Resume. MinHold is the longer one of this client's and what was left of the exporter's at
-// Export. It counts on the monotonic clock of this process from the answer to Resume.
+// Resume returns a handle of the lease that [Held.Export] has exported, in this or another process.
+// It renews the lease once; the handle is then like one of Lock, and its deadline counts from the
+// sending of that request. Token, mode, members and metadata are those of the lease. The Terms of
+// this client count from now on: a longer TTL extends the lease, a shorter one takes nothing away,
+// and MaxHold and Fixed count from Resume. MinHold is the longer one of this client's and the
+// exporter's rest at Export, and counts from the answer to Resume.
 //
-// If the exporter has kept its handle, both processes hold the lock, and only they know that. The
-// first Unlock releases it for both. The next renewal tells the other one, by default within a
-// third of its TTL. Until then only the fencing token tells it from the next holder. So let one
-// process call [Held.Detach] once the other one has resumed the lease. While two processes have
-// the lease, neither may call [RWMutex.Downgrade].
+// Until one process calls [Held.Detach], both hold the lock and renew it, and neither may call
+// [RWMutex.Downgrade]. The first Unlock releases it for both. Until its next renewal tells the
+// other process, by default within a third of its TTL, only the fencing token tells it from the
+// next holder.
 //
-// A store that asks replicas to confirm a lock asks them to confirm the renewal, too. If more are
-// required than have confirmed, the error is ErrUnavailable. The lock is not released then: it
-// belongs to the exporter. Resume can be called again.
+// If the store requires more replicas to confirm a lock than have confirmed the renewal, the error
+// is ErrUnavailable; the lock is not released, and Resume can be called again.
 //
-// The error is ErrNotHeld if the store says that the lease is not held any more, never was in
-// this store, or that its writer has become a reader since Export. It is ErrBadExport for a
-// string that was cut off or changed, before any IO; ErrUnavailable if the store gave no answer,
-// of which one failure is tolerated; ErrClosed; the cause of ctx if that ended; and
-// errors.ErrUnsupported if the store cannot resume leases, or if this client has a MinHold and
-// the lease is of a kind that cannot have one. After an error the lease is as it was, or renewed
-// once more. Resume returns at the latest after one TTL for each of its two requests. No error
-// shows the string.
+// The error is ErrNotHeld if the lease is not held any more in this store, or if its writer has
+// become a reader since Export; ErrBadExport, before any IO, for a string that was cut off or
+// changed; ErrUnavailable if the store gave no answer, of which one failure is tolerated; the cause
+// of ctx if that ended; and errors.ErrUnsupported also if this client has a MinHold that the kind
+// of the lease cannot have. After an error the lease is as it was, or renewed once more. Resume
+// takes at most one TTL for each of its two requests. No error shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroClient

@@ -14,22 +14,16 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// RWMutex is a lock that any number of readers or a single writer can hold. Lock and TryLock are
-// for writing; RLock and TryRLock are for reading. It has no state: all of one key, in any
-// process, are the same lock. Its methods are safe for concurrent use.
+// RWMutex is a lock that any number of readers or a single writer can hold. Each reader has its own
+// lease.
 //
-// Each reader has its own lease, which is renewed, lost and released independently. A crashed
-// reader blocks a writer for one TTL at most.
-//
-// Waiters are served in order. A reader that arrives after a waiting writer waits behind it.
-// Consecutive readers get the lock together. TryLock and TryRLock do not overtake waiters. Within
-// a client, one writer asks the store at a time, or up to 64 readers with no writer before them.
+// Waiters are served in order: a reader that arrives after a waiting writer waits behind it, and
+// consecutive readers get the lock together. Within a client, one writer or up to 64 readers ask
+// the store at a time.
 //
 // A reader cannot become a writer. An RWMutex is not reentrant: a second RLock of a reader waits
-// behind a writer that waits for the first. With the context of a handle, a writer that would
-// wait for that handle, and a reader that would wait for that writer, get ErrHeldByContext at
-// once; see [Mutex]. While the key is held for reading or writing, a Reentrant or Mutex of the
-// same key gets ErrWrongType, and vice versa.
+// behind a writer that waits for the first. With the context of a handle, a writer that would wait
+// for that handle, and a reader that would wait for that writer, get ErrHeldByContext; see [Mutex].
 type RWMutex struct {
 	client *Client
 	key    string
@@ -37,27 +31,23 @@ type RWMutex struct {
 
 var _ Locker = (*RWMutex)(nil)
 
-// RWMutex returns the lock of readers and writers with the given key; see
-// [Client.Mutex] for what a key may be.
+// RWMutex returns the lock of readers and writers with the given key; see [Client.Mutex].
 func (c *Client) RWMutex(key string) *RWMutex {
 	return &RWMutex{client: c, key: key}
 }
 
-// Lock is [Mutex.Lock] for writing. The error may also be errors.ErrUnsupported if the store does
-// not support readers and writers.
+// Lock is [Mutex.Lock] for writing.
 func (m *RWMutex) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, true, nil) }
 
-// TryLock acquires the lock for writing if nobody holds it or waits for it. Otherwise the error
-// is a *HeldError. Other errors are those of Lock.
+// TryLock is [Mutex.TryLock] for writing.
 func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, false, nil)
 }
 
-// RLock waits until it has the lock for reading. Errors are those of Lock.
+// RLock is Lock for reading.
 func (m *RWMutex) RLock(ctx context.Context) (*Held, error) { return m.acquireRead(ctx, true, nil) }
 
-// TryRLock acquires the lock for reading if no writer holds it and nobody waits for it.
-// Errors are those of TryLock.
+// TryRLock is TryLock for reading: it fails if a writer holds the lock, or if anybody waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) {
 	return m.acquireRead(ctx, false, nil)
 }
@@ -109,17 +99,16 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 // between, and returns the handle of the reader, with the same token. Waiting readers before the
 // next writer get the lock with it.
 //
-// The handle of the writer ends when Downgrade asks the store, as by Unlock. From then on there
+// The handle of the writer ends, as by Unlock, when Downgrade asks the store. From then on there
 // may be other readers, whether or not an answer arrives. The lease is renewed without
 // interruption. The end of a Fixed lease does not move.
 //
 // If Downgrade fails after that, nothing is held, and the lock is released in the background. The
 // error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no
-// answer, for example before ctx ended. One failure to reach the store is tolerated. Downgrade is
-// refused, and the writer's handle stays as it was, if the handle is not that of a writer of this
-// lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the timer engine is
-// full, because Downgrade briefly needs one more timer. It is always correct to unlock the
-// writer's handle after an error.
+// answer, of which one failure is tolerated. Downgrade is refused, and the writer's handle stays as
+// it was, if the handle is not that of a writer of this lock and client, if it was unlocked
+// (ErrNotHeld), if ctx has ended, or if the timer engine is full. It is always correct to unlock
+// the writer's handle after an error.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {

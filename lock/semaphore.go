@@ -9,21 +9,18 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Semaphore is a lock of n permits. Each holder has one of them, or several; see
-// [Semaphore.WithPermits]. It has no state: all of one key, in any process, are the same
-// semaphore. Its methods are safe for concurrent use. It is not reentrant.
+// Semaphore is a lock of n permits. Each holder has one of them, or several (see
+// [Semaphore.WithPermits]), and a lease of its own. It is not reentrant. Two callers that acquire
+// several permits one by one may deadlock.
 //
-// Each holder has a lease of its own. The permits of a crashed holder are free after one TTL.
-// Waiters are served in order, and TryLock does not overtake them. Within a client, up to 64
-// callers ask the store at a time, and their requests may arrive in any order.
+// Waiters are served in order. Up to 64 requests of one client are sent at a time, and may arrive
+// in any order.
 //
-// Each request is judged by its own n: it is granted if n permits suffice for it and all holders.
-// If clients with different n share a key, up to the larger number of permits may be held, and a
-// request with the smaller n blocks those queued behind it until it fits.
+// Each request is judged by its own n: if clients with different n share a key, up to the larger
+// number of permits may be held, and a request with the smaller n blocks those queued behind it
+// until n permits suffice for all holders and it.
 //
-// Two callers that acquire several permits one by one may deadlock; WithPermits acquires them
-// together. Fencing tokens rise with each grant, so a resource that refuses lower tokens accepts
-// only the latest of the concurrent holders.
+// A resource that refuses lower fencing tokens accepts only the latest of the concurrent holders.
 type Semaphore struct {
 	client *Client
 	key    string
@@ -33,8 +30,8 @@ type Semaphore struct {
 
 var _ Locker = (*Semaphore)(nil)
 
-// Semaphore returns the semaphore with the given key and a limit of 1 to MaxPermits; see
-// [Client.Mutex] for valid keys. Any other limit is the error of Lock, without IO.
+// Semaphore returns the semaphore with the given key (see [Client.Mutex]) and a limit of 1 to
+// MaxPermits.
 func (c *Client) Semaphore(key string, n int) *Semaphore {
 	s := &Semaphore{client: c, key: key, extra: &driver.Attrs{Limit: n}}
 	if n < 1 || n > MaxPermits {
@@ -44,9 +41,8 @@ func (c *Client) Semaphore(key string, n int) *Semaphore {
 }
 
 // WithPermits returns a semaphore whose Lock and TryLock acquire n permits together, all or none,
-// as one lease. If n is below 1 or above the limit, Lock returns an error without IO. Others that
-// want fewer permits do not overtake a waiter: permits that become free stay free until there are
-// enough for it.
+// as one lease. n must be 1 to the limit. Permits that become free stay free until there are enough
+// for the first waiter.
 func (s *Semaphore) WithPermits(n int) *Semaphore {
 	if s == nil {
 		return nil
@@ -61,12 +57,11 @@ func (s *Semaphore) WithPermits(n int) *Semaphore {
 	return &wanted
 }
 
-// Lock is [Mutex.Lock] for a permit. The error may also be errors.ErrUnsupported if the store
-// does not support permits.
+// Lock is [Mutex.Lock] for a permit.
 func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(ctx, true, nil) }
 
-// TryLock acquires a permit if one is free and there are no waiters. Otherwise the error is a
-// *HeldError. Other errors are those of Lock.
+// TryLock acquires a permit if one is free and nobody waits. Otherwise the error is a *HeldError,
+// or one of Lock.
 func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false, nil) }
 
 // Key returns the key.

@@ -11,15 +11,13 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
-// WaitAtMost returns a lock like l whose Lock waits for at most d. If d is 0, Lock is TryLock.
-// The time bounds Lock only: neither what is done with the lock nor TryLock.
-//
-//	err := lock.Do(ctx, lock.WaitAtMost(client.Mutex("orders"), 2*time.Second), ship)
+// WaitAtMost returns a lock like l whose Lock waits for at most d; if d is 0, Lock is TryLock. The
+// time bounds neither TryLock nor what is done with the lock.
 //
 // A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable if
 // the store did not answer; it matches no error of package context. As a lock of a [Multi], l is
-// waited for at most d at a time; the Multi may wait for it several times. A nil l, and a
-// negative d, are the error of Lock and TryLock.
+// waited for at most d at a time, perhaps several times. A nil l or a negative d is the error of
+// Lock and TryLock.
 func WaitAtMost(l Locker, d time.Duration) Locker { return limitedWait{l, d} }
 
 // limitedWait is what WaitAtMost returns.
