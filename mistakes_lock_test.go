@@ -252,7 +252,7 @@ var lockMistakes = map[string]func(t *testing.T) string{
 			mem := memstore.New()
 			crashed, err := lock.New(struct {
 				driver.Store
-				driver.Keeper
+				driver.Describer
 			}{mem, mem}, hourly)
 			require.NoError(t, err)
 			defer crashed.Close(context.Background())

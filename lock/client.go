@@ -124,7 +124,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 // checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
 // before the watchdog can renew them, or tell the holder of their end.
 func (c *core) checkTTL(t Terms) error {
-	if err := driver.LimitsOf(c.store).Check(t.TTL); err != nil {
+	if err := driver.Describe(c.store).TTL.Check(t.TTL); err != nil {
 		return err
 	}
 	if t.Fixed {
@@ -178,15 +178,12 @@ func (c *Client) Stats() Stats {
 	if c == nil || c.core == nil {
 		return Stats{}
 	}
-	s := Stats{
+	return Stats{
 		Renewal:   c.watchdog.Stats(),
 		Waiting:   c.queues.len(),
 		Releasing: c.releaser.Len(),
+		Replicas:  driver.Describe(c.store).Replicas,
 	}
-	if counter, ok := c.store.(driver.ReplicaCounter); ok {
-		s.Replicas = counter.ReplicaStats()
-	}
-	return s
 }
 
 // String returns a fixed text, which shows no part of an owner.

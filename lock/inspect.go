@@ -32,8 +32,7 @@ func (c *Client) Queues() bool {
 	if c == nil || c.core == nil || c.waiter == nil {
 		return false
 	}
-	unordered, ok := c.waiter.(driver.Unordered)
-	return !ok || !unordered.Unordered(driver.Exclusive)
+	return !driver.Describe(c.store).Unordered.Has(driver.Exclusive)
 }
 
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants it to

@@ -123,7 +123,7 @@ func storeOf(mem *memstore.Store) driver.Store {
 	return struct {
 		driver.Store
 		driver.Waiter
-		driver.Keeper
+		driver.Describer
 		driver.Inspector
 	}{mem, mem, mem, mem}
 }
@@ -314,7 +314,9 @@ func TestMinHoldNeedsAStoreThatKeepsLocks(t *testing.T) {
 // keepsExclusive can keep locks of mode Exclusive only.
 type keepsExclusive struct{ driver.Store }
 
-func (keepsExclusive) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+func (keepsExclusive) Describe() driver.Description {
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+}
 
 func TestABadMinHoldIsNamed(t *testing.T) {
 	for _, bad := range []time.Duration{-2, -time.Hour, lock.MaxTTL + 1} {

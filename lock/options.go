@@ -42,8 +42,8 @@ type Terms struct {
 	// ended it.
 	//
 	// MinHold may exceed the TTL and MaxHold. The default is NoMinHold; otherwise it must be at
-	// most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that is a driver.Keeper;
-	// otherwise New, or Lock, returns errors.ErrUnsupported.
+	// most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that can keep locks
+	// (driver.Description.Keeps); otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.

@@ -105,11 +105,7 @@ func (h *storeHealth) noteEvent(e renewal.Event) {
 
 // name returns the addresses of the store, as far as they are known.
 func (h *storeHealth) name() slog.Attr {
-	a, ok := h.store.(driver.Addresser)
-	if !ok {
-		return slog.Attr{}
-	}
-	addresses := a.Addresses()
+	addresses := driver.Describe(h.store).Addresses
 	if len(addresses) == 0 {
 		return slog.Attr{}
 	}

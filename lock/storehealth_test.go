@@ -23,7 +23,7 @@ type addressed struct {
 	addresses []string
 }
 
-func (s addressed) Addresses() []string { return s.addresses }
+func (s addressed) Describe() driver.Description { return driver.Description{Addresses: s.addresses} }
 
 // logged runs a test with a client that logs to a text.
 func logged(t *testing.T, test func(t *testing.T, b *bench, log *strings.Builder)) {

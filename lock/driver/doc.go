@@ -3,13 +3,12 @@
 // database/sql/driver is for authors of SQL drivers. Programs that use locks need package lock
 // only, and [Observe] if they trace the calls of their store.
 //
-// A store needs the three methods of [Store]. It may also implement [Waiter], [Unordered],
-// [BulkReleaser], [Keeper], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer],
-// [Addresser], [TTLLimiter], [ReplicaCounter], [EventSource] and [renewal.Laner];
-// package lock and its watchdog find out by type assertions. A wrapper of stores implements all of
-// them and returns errors.ErrUnsupported, before any IO, for methods that the wrapped store lacks; Lane
-// returns 0 then, Addresses nothing, CanKeep and Unordered false, and TTLLimits and ReplicaStats the
-// zero value. [Observe] is such a wrapper: it traces the calls of any store.
+// A store needs the three methods of [Store]. It may also implement [Waiter], [BulkReleaser],
+// [Describer], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer], [EventSource] and
+// [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
+// implements all of them. Methods that the wrapped store lacks return errors.ErrUnsupported before
+// any IO; Lane returns 0 then, and Describe the zero value. [Observe] is such a wrapper: it traces
+// the calls of any store.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
 // it, from the three methods to everything that a store may offer.
@@ -31,7 +30,7 @@
 //   - a Renew never creates a lease.
 //
 // A lease is held by nobody once its TTL has passed on the clock of the server since its last
-// renewal. For the leases of a [TTLLimiter] that holds after [TTLLimits].Longest of the TTL. The
+// renewal, or [TTLLimits].Longest of the TTL if the store has limits. The
 // holder relies on the TTL alone in any case, and never on an end that a server reports.
 //
 // # Closing

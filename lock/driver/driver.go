@@ -1,4 +1,4 @@
-// This file is about the interfaces Store, Keeper, BulkReleaser, Waiter and Addresser.
+// This file is about the interfaces Store, BulkReleaser and Waiter.
 
 package driver
 
@@ -42,30 +42,8 @@ type Store interface {
 	// also refuse the owner for at least one minute: an Acquire by this owner that is
 	// executed later takes nothing and returns ErrNotAcquired.
 	//
-	// A Keeper also keeps the lock taken for [Request.Keep] of the lease.
+	// If the lease has a [Request.Keep], the lock stays taken; see [Description.Keeps].
 	Release(ctx context.Context, l Lease) error
-}
-
-// Keeper is implemented by a Store that can keep a lock taken after its release. The client
-// asks for that if Terms.MinHold is set, and refuses these terms for any other store.
-//
-// If the lease has a Keep above 0 and its owner holds the lock, Release and ReleaseAll end
-// the lease, return nil, and keep the lock taken by nobody for that time. It may be longer or
-// shorter than what was left of the lease. Until it has passed:
-//
-//   - the lock cannot be acquired and is not handed over, and HeldError.ExpiresIn counts it;
-//   - waiters keep their places, and new ones may join them;
-//   - Renew finds the lease lost, and another Release returns ErrNotHeld and changes nothing;
-//   - Inspect shows no holder but Info.FreeIn, and ForceRelease frees the lock.
-//
-// In mode Members this holds for the members of the lease. Other members of the key are not
-// affected, and FreeIn is 0 while the key has holders.
-//
-// Then the lock goes to the first waiter, with a higher token. If the owner does not hold the
-// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
-type Keeper interface {
-	// CanKeep reports whether the store can do this for locks of a mode. It does no IO.
-	CanKeep(m Mode) bool
 }
 
 // BulkReleaser is implemented by a Store that releases many leases at less cost than
@@ -92,9 +70,9 @@ type Waiter interface {
 	// at a time, in modes Read and Permit several, and in mode Members as many as it
 	// may have waiters.
 	//
-	// Places are served in the order in which they were taken, except by a store that is
-	// [Unordered] in that mode. Dead waiters delay the waiters behind them by one TTL in all, however many die together. A lost message
-	// keeps nobody waiting for ever.
+	// Places are served in the order in which they were taken, except in the modes of
+	// [Description.Unordered]. Dead waiters delay the waiters behind them by one TTL in all,
+	// however many die together. A lost message keeps nobody waiting for ever.
 	//
 	// Wait must set Lease.Sent to an instant that is right however late a message
 	// arrived: never to the time of its arrival.
@@ -112,13 +90,4 @@ type Waiter interface {
 	// executed. The client then calls Release, which also gives back a lock that was
 	// handed over at that moment.
 	Wait(ctx context.Context, r Request, queued func()) (Lease, error)
-}
-
-// Addresser is implemented by a Store that knows its servers. Package quorumstore
-// refuses two stores that share a server, and the client logs the addresses of a store
-// that is unavailable.
-type Addresser interface {
-	// Addresses returns the addresses of the servers as they were given, of the form
-	// host:port or the path of a socket. It returns none if they are not known.
-	Addresses() []string
 }

@@ -99,3 +99,26 @@ func (e *HeldError) Error() string {
 
 // Is makes every HeldError match ErrNotAcquired.
 func (e *HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// ReplicasError is the error of an Acquire, a Wait, a Resume or a Renew that too few replicas of
+// the server have confirmed. It matches ErrUnavailable. The server has the lock, so the client
+// calls Release for the owner. After a Renew the client still holds the lock, and after a Resume
+// the process that has exported it does.
+type ReplicasError struct {
+	Want, Got int
+	Err       error // why it is not known how many have; nil if Got have
+}
+
+// Error implements error.
+func (e *ReplicasError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("lock: not confirmed by %d replicas: %v", e.Want, e.Err)
+	}
+	return fmt.Sprintf("lock: confirmed by %d of %d replicas", e.Got, e.Want)
+}
+
+// Is reports whether target is ErrUnavailable.
+func (e *ReplicasError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap returns Err.
+func (e *ReplicasError) Unwrap() error { return e.Err }

@@ -7,7 +7,7 @@ import "context"
 // Lister is implemented by a Store that can enumerate its locks.
 type Lister interface {
 	// List returns keys that begin with prefix and are held in any mode, or kept after a
-	// release (see Keeper), in any order, and the cursor of the next call. The cursor of the
+	// release (see Description.Keeps), in any order, and the cursor of the next call. The cursor of the
 	// first call is "", and List returns "" with the last keys. A call may return no keys and a
 	// cursor. Cursors belong to the store, whose form of them nobody else knows; they have at
 	// most 1,024 bytes.

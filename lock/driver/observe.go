@@ -197,31 +197,7 @@ func (o *observedStore) Resume(ctx context.Context, l Lease) (resumed Lease, err
 	return resumed, err
 }
 
-func (o *observedStore) Addresses() []string {
-	if known, ok := o.store.(Addresser); ok {
-		return known.Addresses()
-	}
-	return nil
-}
-
-func (o *observedStore) CanKeep(m Mode) bool {
-	keeper, ok := o.store.(Keeper)
-	return ok && keeper.CanKeep(m)
-}
-
-func (o *observedStore) ReplicaStats() ReplicaStats {
-	if counter, ok := o.store.(ReplicaCounter); ok {
-		return counter.ReplicaStats()
-	}
-	return ReplicaStats{}
-}
-
-func (o *observedStore) TTLLimits() TTLLimits { return LimitsOf(o.store) }
-
-func (o *observedStore) Unordered(m Mode) bool {
-	unordered, ok := o.store.(Unordered)
-	return ok && unordered.Unordered(m)
-}
+func (o *observedStore) Describe() Description { return Describe(o.store) }
 
 func (o *observedStore) Lane(l Lease) int {
 	if laner, ok := o.store.(renewal.Laner[Lease]); ok {

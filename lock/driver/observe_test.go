@@ -38,18 +38,14 @@ type shutdowner interface {
 // optional lists the interfaces that a store may implement besides Store.
 var optional = map[string]reflect.Type{
 	"Waiter":         reflect.TypeFor[driver.Waiter](),
-	"Unordered":      reflect.TypeFor[driver.Unordered](),
 	"BulkReleaser":   reflect.TypeFor[driver.BulkReleaser](),
 	"Inspector":      reflect.TypeFor[driver.Inspector](),
 	"Lister":         reflect.TypeFor[driver.Lister](),
 	"MetadataSetter": reflect.TypeFor[driver.MetadataSetter](),
-	"Keeper":         reflect.TypeFor[driver.Keeper](),
+	"Describer":      reflect.TypeFor[driver.Describer](),
 	"Exporter":       reflect.TypeFor[driver.Exporter](),
 	"Resumer":        reflect.TypeFor[driver.Resumer](),
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
-	"Addresser":      reflect.TypeFor[driver.Addresser](),
-	"ReplicaCounter": reflect.TypeFor[driver.ReplicaCounter](),
-	"TTLLimiter":     reflect.TypeFor[driver.TTLLimiter](),
 	"Laner":          reflect.TypeFor[renewal.Laner[driver.Lease]](),
 	"Closer":         reflect.TypeFor[io.Closer](),
 	"Shutdown":       reflect.TypeFor[shutdowner](),
@@ -124,11 +120,7 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"Export", []any{one[0]}, driver.Op{}},
 		{"Import", []any{one[0], []byte("state")}, driver.Op{}},
 		{"Resume", []any{one[0]}, driver.Op{Name: "renew", Key: "k", Count: 1}},
-		{"Addresses", nil, driver.Op{}},
-		{"CanKeep", []any{driver.Members}, driver.Op{}},
-		{"ReplicaStats", nil, driver.Op{}},
-		{"TTLLimits", nil, driver.Op{}},
-		{"Unordered", []any{driver.Write}, driver.Op{}},
+		{"Describe", nil, driver.Op{}},
 	}
 	type span struct{}
 	tested := map[string]bool{}
@@ -157,16 +149,10 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		switch last := results[len(results)-1].Interface().(type) {
 		case error:
 			assert.ErrorIs(t, last, errComplete, c.method)
-		case bool:
-			assert.True(t, last, c.method)
 		case int:
 			assert.Equal(t, 7, last)
-		case driver.TTLLimits:
-			assert.Equal(t, driver.TTLLimits{Step: time.Second}, last)
-		case driver.ReplicaStats:
-			assert.Equal(t, driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3}, last)
-		case []string:
-			assert.Equal(t, []string{"host:1"}, last)
+		case driver.Description:
+			assert.Equal(t, complete, last)
 		}
 		if c.op == (driver.Op{}) {
 			assert.Empty(t, begun, c.method)
@@ -204,11 +190,7 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	_, err = s.(driver.Resumer).Resume(ctx, driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.Empty(t, s.(driver.Addresser).Addresses())
-	assert.False(t, s.(driver.Keeper).CanKeep(driver.Exclusive))
-	assert.Zero(t, s.(driver.TTLLimiter).TTLLimits())
-	assert.Zero(t, s.(driver.ReplicaCounter).ReplicaStats())
-	assert.False(t, s.(driver.Unordered).Unordered(driver.Exclusive))
+	assert.Zero(t, s.(driver.Describer).Describe())
 	assert.Zero(t, s.(renewal.Laner[driver.Lease]).Lane(driver.Lease{}))
 	require.NoError(t, s.(io.Closer).Close())
 	require.NoError(t, s.(shutdowner).Shutdown(ctx))
@@ -424,32 +406,21 @@ func (s *completeStore) Resume(ctx context.Context, _ driver.Lease) (driver.Leas
 	return driver.Lease{}, s.record(ctx, "Resume")
 }
 
-func (s *completeStore) ReplicaStats() driver.ReplicaStats {
-	s.called = "ReplicaStats"
-	return driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3}
+// complete has no zero field.
+var complete = driver.Description{
+	TTL:       driver.TTLLimits{Step: time.Second},
+	Keeps:     driver.ModesOf(driver.Members),
+	Unordered: driver.ModesOf(driver.Write),
+	Addresses: []string{"host:1"},
+	Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},
 }
 
-func (s *completeStore) TTLLimits() driver.TTLLimits {
-	s.called = "TTLLimits"
-	return driver.TTLLimits{Step: time.Second}
-}
-
-func (s *completeStore) Addresses() []string {
-	s.called = "Addresses"
-	return []string{"host:1"}
+func (s *completeStore) Describe() driver.Description {
+	s.called = "Describe"
+	return complete
 }
 
 // closer is a store that has Close and no Shutdown.
 type closer struct{ driver.Store }
 
 func (*closer) Close() error { return io.EOF }
-
-func (s *completeStore) CanKeep(m driver.Mode) bool {
-	s.called = "CanKeep"
-	return m == driver.Members
-}
-
-func (s *completeStore) Unordered(m driver.Mode) bool {
-	s.called = "Unordered"
-	return m == driver.Write
-}

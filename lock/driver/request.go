@@ -44,7 +44,7 @@ type Attrs struct {
 	Metadata string   // shown by Inspect, at most MaxMetadataLen bytes; "" means none
 
 	// KeepUntil is the instant until which a Release keeps the lock taken, on the clock of
-	// this process; see [Keeper]. The client sets it in leases only, never in a Request for
+	// this process; see [Description.Keeps]. The client sets it in leases only, never in a Request for
 	// Acquire or Wait. The zero Time means that Release frees the lock.
 	KeepUntil time.Time `json:"-"`
 }

@@ -7,16 +7,6 @@ import (
 	"time"
 )
 
-// TTLLimiter is implemented by a Store that does not accept every TTL from [MinTTL] to [MaxTTL],
-// or whose leases may last longer than their TTL. Examples are a server that counts in whole
-// seconds, and one that renews all leases of a client together.
-type TTLLimiter interface {
-	// TTLLimits returns the limits that apply now. It does no IO. They may change, for
-	// example because the server grants a client another session. The client asks each time
-	// that it checks Terms.
-	TTLLimits() TTLLimits
-}
-
 // TTLLimits are the TTLs that a store accepts, and the time for which its leases may last. Zero
 // fields mean that the store accepts all TTLs, and that a lease ends exactly one TTL after its
 // last renewal.
@@ -44,14 +34,6 @@ type TTLLimits struct {
 	// looks for expired leases only from time to time, or a session that is longer than the TTL
 	// of its leases.
 	Slack time.Duration
-}
-
-// LimitsOf returns the limits of a store, which are zero if it is no TTLLimiter.
-func LimitsOf(s Store) TTLLimits {
-	if limiter, ok := s.(TTLLimiter); ok {
-		return limiter.TTLLimits()
-	}
-	return TTLLimits{}
 }
 
 // Longest returns the time after which a lease with this TTL has certainly ended, counted from

@@ -56,7 +56,7 @@
 // error has the reason of the network.
 //
 // After a crash of its holder, a lock lasts for up to two TTLs, rounded up to seconds, and 2 s more,
-// see [Store.TTLLimits]; usually it is one TTL. Changes of the leader add to that. A lock that its
+// see [Store.Describe]; usually it is one TTL. Changes of the leader add to that. A lock that its
 // holder no longer renews, such as one with Terms.Fixed, is removed when its TTL has passed
 // and the session is renewed for other locks.
 //

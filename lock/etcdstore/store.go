@@ -53,13 +53,13 @@ const (
 )
 
 // Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
-// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
-// [driver.TTLLimiter] and [driver.Addresser]. Its methods are safe for concurrent use. The zero
+// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter]
+// and [driver.Describer]. Its methods are safe for concurrent use. The zero
 // Store is not usable: use New.
 type Store struct {
 	client  *clientv3.Client
 	prefix  string
-	minTTL  time.Duration
+	is      driver.Description
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	tombs   *session   // the lease of the tombstones, which is not renewed
@@ -81,8 +81,7 @@ var (
 	_ driver.Inspector      = (*Store)(nil)
 	_ driver.Lister         = (*Store)(nil)
 	_ driver.MetadataSetter = (*Store)(nil)
-	_ driver.TTLLimiter     = (*Store)(nil)
-	_ driver.Addresser      = (*Store)(nil)
+	_ driver.Describer      = (*Store)(nil)
 )
 
 // New returns a store on the given client. It does no IO. The client stays the caller's, who
@@ -108,9 +107,12 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("etcdstore: Options.MinTTL must be 1 s to 1 h in whole seconds, got %v", opts.MinTTL)
 	}
 	s := &Store{
-		client:   client,
-		prefix:   opts.Prefix,
-		minTTL:   opts.MinTTL,
+		client: client,
+		prefix: opts.Prefix,
+		is: driver.Description{
+			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
+			Addresses: addresses(client),
+		},
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),
@@ -121,15 +123,13 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// TTLLimits implements [driver.TTLLimiter].
-func (s *Store) TTLLimits() driver.TTLLimits {
-	return driver.TTLLimits{Min: s.minTTL, Step: time.Second, Shared: true, Slack: slack}
-}
+// Describe implements [driver.Describer]. The addresses are those that the client has when New is
+// called.
+func (s *Store) Describe() driver.Description { return s.is }
 
-// Addresses implements [driver.Addresser].
-func (s *Store) Addresses() []string {
-	var all []string
-	for _, e := range s.client.Endpoints() {
+// addresses returns the members that a client knows.
+func addresses(client *clientv3.Client) (all []string) {
+	for _, e := range client.Endpoints() {
 		if u, err := url.Parse(e); err == nil && u.Host != "" {
 			e = u.Host
 		}
@@ -212,7 +212,7 @@ func (s *Store) unreachable() error {
 		return nil
 	case connectivity.TransientFailure:
 	default:
-		return fmt.Errorf("no connection to %s", strings.Join(s.Addresses(), ", "))
+		return fmt.Errorf("no connection to %s", strings.Join(addresses(s.client), ", "))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), failurePause)
 	defer cancel()
@@ -248,7 +248,7 @@ func (s *Store) check(r driver.Request) error {
 	if r.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
-	if err := s.TTLLimits().Check(r.TTL); err != nil {
+	if err := s.is.TTL.Check(r.TTL); err != nil {
 		return fmt.Errorf("etcdstore: %q: %w", r.Key, err)
 	}
 	return nil

@@ -50,9 +50,10 @@ func TestBadOptions(t *testing.T) {
 func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	s, err := etcdstore.New(unconnected(t), &etcdstore.Options{MinTTL: 5 * time.Second})
 	require.NoError(t, err)
-	limits := s.TTLLimits()
-	assert.Equal(t, driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second}, limits)
-	assert.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, s.Addresses())
+	assert.Equal(t, driver.Description{
+		TTL:       driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second},
+		Addresses: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+	}, s.Describe())
 	_, err = lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
 	require.ErrorIs(t, err, lock.ErrBadTTL)
 

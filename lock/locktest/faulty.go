@@ -187,28 +187,8 @@ func (f *Faulty) SetMetadata(ctx context.Context, l driver.Lease, metadata strin
 	return err
 }
 
-// TTLLimits implements [driver.TTLLimiter]. The limits are those of the underlying store.
-func (f *Faulty) TTLLimits() driver.TTLLimits { return driver.LimitsOf(f.Store) }
-
-// ReplicaStats implements [driver.ReplicaCounter]. The counters are those of the underlying store.
-func (f *Faulty) ReplicaStats() driver.ReplicaStats {
-	if counter, ok := f.Store.(driver.ReplicaCounter); ok {
-		return counter.ReplicaStats()
-	}
-	return driver.ReplicaStats{}
-}
-
-// CanKeep implements [driver.Keeper] if the underlying store does.
-func (f *Faulty) CanKeep(m driver.Mode) bool {
-	keeper, ok := f.Store.(driver.Keeper)
-	return ok && keeper.CanKeep(m)
-}
-
-// Unordered implements [driver.Unordered] if the underlying store does.
-func (f *Faulty) Unordered(m driver.Mode) bool {
-	unordered, ok := f.Store.(driver.Unordered)
-	return ok && unordered.Unordered(m)
-}
+// Describe implements [driver.Describer] with the description of the underlying store.
+func (f *Faulty) Describe() driver.Description { return driver.Describe(f.Store) }
 
 // Lane returns the lane of the underlying store, or 0 if that has no lanes.
 func (f *Faulty) Lane(l driver.Lease) int {

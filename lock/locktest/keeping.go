@@ -1,4 +1,4 @@
-// This file is about cases of driver.Keeper.
+// This file is about the cases of locks that are kept after their release.
 
 package locktest
 
@@ -13,11 +13,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ifKeeper wraps a case so that it is skipped for a store that is no driver.Keeper.
-func ifKeeper(run func(f *fixture)) func(f *fixture) {
+// ifKeeps wraps a case so that it is skipped for a store that keeps no locks.
+func ifKeeps(run func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
 		if len(f.keptModes()) == 0 {
-			f.Log("skipped: the store is no driver.Keeper")
+			f.Log("skipped: the store keeps no locks (driver.Description.Keeps)")
 			return
 		}
 		run(f)
@@ -37,14 +37,8 @@ func ifKeepsBatches(run func(f *fixture)) func(f *fixture) {
 
 // keptModes returns the modes whose locks the store can keep.
 func (f *fixture) keptModes() []driver.Mode {
-	var modes []driver.Mode
-	keeper, ok := f.store.(driver.Keeper)
-	for _, m := range f.allModes() {
-		if ok && keeper.CanKeep(m) {
-			modes = append(modes, m)
-		}
-	}
-	return modes
+	keeps := driver.Describe(f.store).Keeps
+	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !keeps.Has(m) })
 }
 
 // kept returns the lease with an instant until which its release keeps the lock taken.
@@ -71,10 +65,10 @@ func (f *fixture) leftOnceReleased(r driver.Request, keep time.Duration) time.Du
 	}
 }
 
-// keeping has the cases of driver.Keeper. None of them needs more time than it has: a lock
+// keeping has the cases of locks that are kept. None of them needs more time than it has: a lock
 // that must still be taken is kept for long, and a lock that must become free only for a short time.
 var keeping = []testCase{
-	{name: "H1_a_lock_stays_taken_after_its_release", run: ifKeeper(func(f *fixture) {
+	{name: "H1_a_lock_stays_taken_after_its_release", run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"shorter": f.TTL / 2, "longer": 3 * f.TTL} {
 				key := mode.String() + name
@@ -85,7 +79,7 @@ var keeping = []testCase{
 			}
 		}
 	})},
-	{name: "H1_a_repeated_release_leaves_a_kept_lock_as_it_is", run: ifKeeper(func(f *fixture) {
+	{name: "H1_a_repeated_release_leaves_a_kept_lock_as_it_is", run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.release(kept(l, 2*f.TTL))
@@ -99,7 +93,7 @@ var keeping = []testCase{
 			require.ErrorIs(f, err, driver.ErrNotAcquired, "%v: the former owner", mode)
 		}
 	})},
-	{name: "H1_a_late_acquire_of_the_former_owner", run: ifKeeper(func(f *fixture) {
+	{name: "H1_a_late_acquire_of_the_former_owner", run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.release(kept(l, 2*f.TTL))
@@ -107,7 +101,7 @@ var keeping = []testCase{
 			assert.Equal(f, []outcome{lost}, f.renew(l), mode)
 		}
 	})},
-	{name: "H2_a_kept_lock_becomes_free", ends: true, run: ifKeeper(func(f *fixture) {
+	{name: "H2_a_kept_lock_becomes_free", ends: true, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.lasting(f.any(mode, mode.String()), 100*f.TTL))
 			f.release(kept(l, f.TTL/4))
@@ -115,7 +109,7 @@ var keeping = []testCase{
 			f.rises(l.Token, f.acquire(f.any(mode, mode.String())).Token)
 		}
 	})},
-	{name: "a_lock_whose_time_has_passed_is_not_kept", run: ifKeeper(func(f *fixture) {
+	{name: "a_lock_whose_time_has_passed_is_not_kept", run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for range 2 {
 				f.release(kept(f.acquire(f.any(mode, mode.String())), 0))
@@ -124,7 +118,7 @@ var keeping = []testCase{
 			f.acquire(f.any(mode, mode.String()))
 		}
 	})},
-	{name: "H2_a_lock_that_is_not_held_is_not_kept", ends: true, run: ifKeeper(func(f *fixture) {
+	{name: "H2_a_lock_that_is_not_held_is_not_kept", ends: true, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.expire()
@@ -135,7 +129,7 @@ var keeping = []testCase{
 			f.acquire(f.any(mode, mode.String()))
 		}
 	})},
-	{name: "H1_locks_are_kept_in_bulk", run: ifKeeper(inBulk(func(f *fixture) {
+	{name: "H1_locks_are_kept_in_bulk", run: ifKeeps(inBulk(func(f *fixture) {
 		var leases []driver.Lease
 		for _, mode := range f.keptModes() {
 			for _, key := range []string{"a", "b", "free"} {
@@ -161,7 +155,7 @@ var keeping = []testCase{
 			f.acquire(f.any(mode, mode.String()+"free"))
 		}
 	}))},
-	{name: "a_kept_lock_is_shown", needs: needsInspector, run: ifKeeper(func(f *fixture) {
+	{name: "a_kept_lock_is_shown", needs: needsInspector, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			r := f.any(mode, key)
@@ -175,7 +169,7 @@ var keeping = []testCase{
 			assert.Equal(f, driver.Info{Token: l.Token}, info, mode)
 		}
 	})},
-	{name: "ForceRelease_frees_a_kept_lock", needs: needsInspector, run: ifKeeper(func(f *fixture) {
+	{name: "ForceRelease_frees_a_kept_lock", needs: needsInspector, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			l := f.acquire(f.any(mode, key))
@@ -185,7 +179,7 @@ var keeping = []testCase{
 			f.rises(l.Token, f.acquire(f.any(mode, key)).Token)
 		}
 	})},
-	{name: "H1_a_kept_lock_is_not_handed_over", needs: needsWaiting, run: ifKeeper(func(f *fixture) {
+	{name: "H1_a_kept_lock_is_not_handed_over", needs: needsWaiting, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			l := f.acquire(f.any(mode, key))
@@ -203,7 +197,7 @@ var keeping = []testCase{
 		}
 	})},
 	// A lock that is kept for longer than a place lasts must not lose its queue.
-	{name: "H2_waiters_get_a_kept_lock_in_order", ends: true, needs: needsWaiting, run: ifKeeper(func(f *fixture) {
+	{name: "H2_waiters_get_a_kept_lock_in_order", ends: true, needs: needsWaiting, run: ifKeeps(func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"shorter": f.TTL / 4, "longer": 2 * f.TTL} {
 				key := mode.String() + name
@@ -269,7 +263,7 @@ var keeping = []testCase{
 		require.NoError(f, h.Unlock(f.ctx))
 		f.acquire(f.batch("g", "d"))
 	})},
-	{name: "a_lock_with_MinHold", run: ifKeeper(func(f *fixture) {
+	{name: "a_lock_with_MinHold", run: ifKeeps(func(f *fixture) {
 		c := f.newClient().With(lock.Terms{MinHold: 2 * f.TTL})
 		require.NoError(f, f.lock(c.Mutex(f.prefix+"k")).Unlock(f.ctx))
 		f.heldByOther("k")

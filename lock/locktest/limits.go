@@ -1,4 +1,4 @@
-// This file is about cases of driver.TTLLimiter.
+// This file is about cases of driver.TTLLimits.
 
 package locktest
 
@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ttlLimits has the cases of driver.TTLLimiter.
+// ttlLimits has the cases of driver.TTLLimits.
 var ttlLimits = []testCase{
 	{name: "a_TTL_outside_the_limits_is_refused", run: func(f *fixture) {
 		for _, bound := range f.bounds() {

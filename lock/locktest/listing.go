@@ -59,7 +59,7 @@ var listing = []testCase{
 		f.expire()
 		assert.Empty(f, f.list(""))
 	}},
-	{name: "a_kept_lock_is_listed_until_it_is_free", ends: true, run: ifKeeper(func(f *fixture) {
+	{name: "a_kept_lock_is_listed_until_it_is_free", ends: true, run: ifKeeps(func(f *fixture) {
 		var want []string
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"long": 100 * f.TTL, "short": f.TTL / 4} {

@@ -41,12 +41,11 @@ func withoutClose(s driver.Store) driver.Store {
 		driver.Inspector
 		driver.Lister
 		driver.Exporter
-		driver.Keeper
+		driver.Describer
 		driver.Resumer
-		driver.TTLLimiter
 	}{
-		all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Keeper),
-		all.(driver.Resumer), all.(driver.TTLLimiter),
+		all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Describer),
+		all.(driver.Resumer),
 	}
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 	New func(t *testing.T) driver.Store
 
 	// TTL is the lease time of cases that wait for a lease to end. All other cases use
-	// twenty times as much, or the longest TTL that a driver.TTLLimiter accepts if it is less. It must be set, to at least driver.MinTTL. For a store on
+	// twenty times as much, or the longest TTL that the store accepts if it is less. It must be set, to at least driver.MinTTL. For a store on
 	// real time, choose a short TTL that outlasts the work of a case, such as 3 s. In
 	// virtual time, use 40 s: this also tests that tombstones last for nearly a minute.
 	TTL time.Duration
@@ -82,7 +82,7 @@ type Config struct {
 	// no driver.Waiter.
 	Waiting func(t *testing.T, s driver.Store, key string) int
 
-	// Unordered is set for a driver.Waiter that is driver.Unordered in all modes. The cases about
+	// Unordered is set for a driver.Waiter whose waiters have no order in any mode. The cases about
 	// the order of waiters, and about their places, are skipped.
 	Unordered bool
 
@@ -267,7 +267,7 @@ func newFixture(t *testing.T, c Config) *fixture {
 	// The timeout detects a store that never serves a waiter. It is long, so that a slow
 	// store on a busy machine still passes.
 	store := c.New(t)
-	limits := driver.LimitsOf(store)
+	limits := driver.Describe(store).TTL
 	if limits.Max > 0 {
 		c.TTL = min(c.TTL, limits.Max)
 	}

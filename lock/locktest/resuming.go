@@ -103,7 +103,7 @@ var resuming = []testCase{
 			require.NoError(f, next.Unlock(f.ctx))
 		}
 	})},
-	{name: "H1_a_resumed_lock_is_kept_after_its_release", run: ifKeeper(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+	{name: "H1_a_resumed_lock_is_kept_after_its_release", run: ifKeeps(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
 		long, none := lock.Terms{MinHold: 2 * f.TTL}, lock.Terms{MinHold: lock.NoMinHold}
 		for name, terms := range map[string]struct{ exporter, resumer lock.Terms }{"exporter": {long, none}, "resumer": {none, long}} {
 			c := f.newClient().With(terms.exporter)
@@ -223,7 +223,7 @@ var resuming = []testCase{
 		secret, err := h.Export()
 		require.NoError(f, err)
 		longer := f.TTL + f.TTL/2
-		if limits := driver.LimitsOf(f.store); limits.Check(longer) == nil {
+		if f.limits.Check(longer) == nil {
 			require.NoError(f, h.Renew(f.ctx, longer))
 		}
 		for range 2 {
@@ -253,7 +253,7 @@ var resuming = []testCase{
 		assert.Equal(f, leader.Token(), r.Token())
 		require.NoError(f, r.Unlock(f.ctx))
 	})},
-	{name: "H1_a_string_does_not_shorten_a_MinHold", run: ifKeeper(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
+	{name: "H1_a_string_does_not_shorten_a_MinHold", run: ifKeeps(exporting(func(f *fixture, _ []lock.Locker, other *lock.Client) {
 		c := f.newClient().With(lock.Terms{MinHold: f.TTL})
 		locks := map[driver.Mode]lock.Locker{driver.Exclusive: c.Mutex(f.prefix + driver.Exclusive.String())}
 		if slices.Contains(f.keptModes(), driver.Members) {

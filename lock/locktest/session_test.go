@@ -55,16 +55,16 @@ func newSessionStore(single time.Duration, m mutants) *sessionStore {
 	return &sessionStore{Store: memstore.New(), single: single, mutants: m, sessions: make(map[time.Duration]*session)}
 }
 
-func (s *sessionStore) TTLLimits() driver.TTLLimits {
+func (s *sessionStore) Describe() driver.Description {
 	limits := driver.TTLLimits{Min: 2 * time.Second, Step: time.Second}
 	if limits.Shared = s.single == 0; !limits.Shared {
 		limits.Max, limits.Slack = s.single, s.single
 	}
-	return limits
+	return driver.Description{TTL: limits}
 }
 
 func (s *sessionStore) check(r driver.Request) error {
-	if err := s.TTLLimits().Check(r.TTL); err != nil && !s.mutants.noLimits {
+	if err := s.Describe().TTL.Check(r.TTL); err != nil && !s.mutants.noLimits {
 		return fmt.Errorf("sessionstore: %q: %w", r.Key, err)
 	}
 	return nil

@@ -114,7 +114,7 @@ var waiting = []testCase{
 		if f.Unordered {
 			want = f.allModes()
 		}
-		assert.ElementsMatch(f, want, f.unorderedModes(), "Config.Unordered must agree with driver.Unordered")
+		assert.ElementsMatch(f, want, f.unorderedModes(), "Config.Unordered must agree with driver.Description.Unordered")
 	}},
 	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
 		ctx, cancel := context.WithCancelCause(f.ctx)
@@ -243,8 +243,8 @@ func needsDie(c Config) bool              { return c.Waiting != nil && c.Die != 
 
 // unorderedModes returns the modes in which the store says that its waiters have no order.
 func (f *fixture) unorderedModes() []driver.Mode {
-	unordered, ok := f.store.(driver.Unordered)
-	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !ok || !unordered.Unordered(m) })
+	unordered := driver.Describe(f.store).Unordered
+	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !unordered.Has(m) })
 }
 
 var errCancelled = errors.New("the waiter is cancelled")

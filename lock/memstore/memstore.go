@@ -22,7 +22,7 @@ import (
 
 // Store keeps locks in memory. It implements [driver.Store], [driver.Waiter],
 // [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.BulkReleaser] and
-// [driver.Keeper]. The zero Store is empty and ready to use. A Store must not be copied after
+// [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after
 // its first use. Its methods are safe for concurrent use, and only Wait blocks. The Store
 // reads the clock of the goroutines that call it, so it works inside a synctest bubble.
 //
@@ -43,7 +43,7 @@ var _ interface {
 	driver.Store
 	driver.Waiter
 	driver.BulkReleaser
-	driver.Keeper
+	driver.Describer
 	driver.Inspector
 	driver.MetadataSetter
 	driver.Lister
@@ -233,8 +233,10 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
-// CanKeep implements [driver.Keeper]. The Store can keep locks of the modes Exclusive and Members.
-func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
+// Describe implements [driver.Describer]. The Store can keep locks of the modes Exclusive and Members.
+func (s *Store) Describe() driver.Description {
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive, driver.Members)}
+}
 
 // ReleaseAll implements [driver.BulkReleaser].
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {

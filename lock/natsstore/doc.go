@@ -10,7 +10,7 @@
 // Restore only with all clients stopped, or create the stream anew.
 //
 // TTLs of messages are whole seconds. A lease is therefore rounded up, and the server removes it up
-// to two seconds late: see [Store.TTLLimits]. The holder relies on the TTL that it asked for.
+// to two seconds late: see [Store.Describe]. The holder relies on the TTL that it asked for.
 //
 // The store is good for programs that run NATS already, with some hundred or thousand locks. Each
 // renewal is a message that the stream stores and replicates. The store supports mode Exclusive only.

@@ -80,9 +80,6 @@ func (s *Store) publishTombstone(ctx context.Context, owner, id string) (duplica
 	return ack.Duplicate, nil
 }
 
-// CanKeep implements [driver.Keeper].
-func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
-
 // ReleaseAll implements [driver.BulkReleaser]. It sends the messages of all leases whose state is
 // known before it waits for the first answer, and calls Release for the others.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {

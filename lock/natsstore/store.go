@@ -86,6 +86,8 @@ type Store struct {
 	poll   time.Duration // lastPoll, except in tests
 	bound  time.Duration // maxCall, except in tests
 
+	addresses []string // see Describe
+
 	closing chan struct{} // closed by close
 	close   func()
 }
@@ -113,7 +115,8 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	closing := make(chan struct{})
 	return &Store{
 		js: js, batch: batch, stream: stream, prefix: o.Prefix, of: o, poll: lastPoll, bound: maxCall,
-		closing: closing, close: sync.OnceFunc(func() {
+		addresses: addressesOf(js.Conn()),
+		closing:   closing, close: sync.OnceFunc(func() {
 			close(closing)
 			batch.CleanupPublisher()
 		}),
@@ -175,10 +178,22 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Addresses implements [driver.Addresser].
-func (s *Store) Addresses() []string {
-	var addresses []string
-	for _, url := range s.js.Conn().Servers() {
+var _ driver.Describer = (*Store)(nil)
+
+// Describe implements [driver.Describer]. The server has no queue. The addresses are those that the
+// connection knows when New is called.
+func (s *Store) Describe() driver.Description {
+	return driver.Description{
+		TTL:       driver.TTLLimits{Step: time.Second, Slack: expirySlack},
+		Keeps:     driver.ModesOf(driver.Exclusive),
+		Unordered: driver.ModesOf(driver.Exclusive),
+		Addresses: s.addresses,
+	}
+}
+
+// addressesOf returns the servers that a connection knows.
+func addressesOf(nc *nats.Conn) (addresses []string) {
+	for _, url := range nc.Servers() {
 		_, address, found := strings.Cut(url, "://")
 		if !found {
 			address = url
@@ -189,11 +204,6 @@ func (s *Store) Addresses() []string {
 		addresses = append(addresses, address)
 	}
 	return addresses
-}
-
-// TTLLimits implements [driver.TTLLimiter].
-func (s *Store) TTLLimits() driver.TTLLimits {
-	return driver.TTLLimits{Step: time.Second, Slack: expirySlack}
 }
 
 // begin returns the reason not to begin a call, if there is one.

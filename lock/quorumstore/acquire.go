@@ -16,7 +16,7 @@ import (
 
 // Acquire implements [driver.Store].
 func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	if err := q.TTLLimits().Check(r.TTL); err != nil {
+	if err := q.Describe().TTL.Check(r.TTL); err != nil {
 		return driver.Lease{}, fmt.Errorf("quorumstore: %s: %w", basic.Quote(r.Key), basic.Unprefixed(err))
 	}
 	g, err := q.grantFor(ctx, &r)
@@ -50,7 +50,7 @@ func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	}
 	if err != nil {
 		if !a.repeated { // a repeated Acquire that fails leaves the grant as it is
-			q.fail(g, sent.Add(q.TTLLimits().Longest(r.TTL)), ctx.Err() == nil && errors.As(err, new(*driver.HeldError)))
+			q.fail(g, sent.Add(q.Describe().TTL.Longest(r.TTL)), ctx.Err() == nil && errors.As(err, new(*driver.HeldError)))
 		}
 		return driver.Lease{}, err
 	}

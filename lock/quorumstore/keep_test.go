@@ -62,6 +62,6 @@ func TestAQuorumIsFreeWhenAMajorityIs(t *testing.T) {
 func TestAQuorumKeepsLocksIfAllMembersDo(t *testing.T) {
 	q, err := quorumstore.New(memstore.New(), memstore.New(), struct{ driver.Store }{memstore.New()})
 	require.NoError(t, err)
-	assert.False(t, q.CanKeep(driver.Exclusive))
+	assert.Zero(t, q.Describe().Keeps)
 	require.NoError(t, q.Close())
 }

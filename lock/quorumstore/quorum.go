@@ -25,14 +25,16 @@ import (
 // New returns a store in which a majority of the given stores decides. They must be
 // independent of each other; see the package documentation. The error names the first bad
 // store by its index. New refuses a nil store, a store that is given twice, and stores
-// that share an address; see [driver.Addresser].
+// that share an address; see [driver.Description.Addresses].
 //
 // Closing the Store closes all stores that can be closed.
 func New(stores ...driver.Store) (*Store, error) {
-	if err := checkStores(stores); err != nil {
+	addresses, err := checkStores(stores)
+	if err != nil {
 		return nil, err
 	}
 	q := &Store{
+		addresses:  addresses,
 		members:    make([]*member, len(stores)),
 		grants:     make(map[string]*grant),
 		failed:     make(map[string]*grant),
@@ -46,47 +48,45 @@ func New(stores ...driver.Store) (*Store, error) {
 	return q, nil
 }
 
-// checkStores returns an error that names the first bad store.
-func checkStores(stores []driver.Store) error {
+// checkStores returns the addresses of all stores, or an error that names the first bad store.
+func checkStores(stores []driver.Store) (all []string, err error) {
 	if len(stores) == 0 {
-		return errors.New("quorumstore: no stores")
+		return nil, errors.New("quorumstore: no stores")
 	}
 	values, addresses := make(map[any]int), make(map[string]int)
 	for i, s := range stores {
 		if basic.IsNil(s) {
-			return fmt.Errorf("quorumstore: store %d is nil", i)
+			return nil, fmt.Errorf("quorumstore: store %d is nil", i)
 		}
 		if reflect.ValueOf(s).Comparable() {
 			if first, ok := values[s]; ok {
-				return fmt.Errorf("quorumstore: stores %d and %d are the same", first, i)
+				return nil, fmt.Errorf("quorumstore: stores %d and %d are the same", first, i)
 			}
 			values[s] = i
 		}
-		known, ok := s.(driver.Addresser)
-		if !ok {
-			continue
-		}
-		for _, addr := range known.Addresses() {
+		for _, addr := range driver.Describe(s).Addresses {
 			same := canonicalAddress(addr)
 			if first, ok := addresses[same]; ok && first != i {
-				return fmt.Errorf("quorumstore: stores %d and %d share the server at %s", first, i, addr)
+				return nil, fmt.Errorf("quorumstore: stores %d and %d share the server at %s", first, i, addr)
 			}
 			addresses[same] = i
+			all = append(all, addr)
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // Store is a store in which a majority of several stores decides. It implements
-// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter],
-// [driver.TTLLimiter] and [driver.Addresser]. The zero Store is not usable: use New.
+// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter]
+// and [driver.Describer]. The zero Store is not usable: use New.
 type Store struct {
-	members []*member
-	serial  atomic.Uint64   // number of attempts, for their owners
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup // calls of members
-	closing basic.Closing
+	addresses []string // see Describe
+	members   []*member
+	serial    atomic.Uint64   // number of attempts, for their owners
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	running   sync.WaitGroup // calls of members
+	closing   basic.Closing
 
 	mu         sync.Mutex           // guards all below, and Add of running against Close
 	grants     map[string]*grant    // by owner, until they are released or expired
@@ -202,17 +202,6 @@ func (q *Store) need(r *driver.Request) int {
 		limit = max(1, min(r.Limit(), len(q.members))) // a higher limit needs all members, too
 	}
 	return len(q.members)*limit/(limit+1) + 1
-}
-
-// Addresses implements [driver.Addresser].
-func (q *Store) Addresses() []string {
-	var all []string
-	for _, m := range q.members {
-		if known, ok := m.store.(driver.Addresser); ok {
-			all = append(all, known.Addresses()...)
-		}
-	}
-	return all
 }
 
 // Close ends all calls that are under way and closes the members. It is idempotent: every

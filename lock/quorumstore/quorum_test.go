@@ -86,7 +86,7 @@ type addressed struct {
 	addresses []string
 }
 
-func (a addressed) Addresses() []string { return a.addresses }
+func (a addressed) Describe() driver.Description { return driver.Description{Addresses: a.addresses} }
 
 // A minority that fails in any way affects only its own copies.
 func TestQuorumWithoutAMinority(t *testing.T) {

@@ -15,17 +15,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// CanKeep implements [driver.Keeper]. The quorum can keep a lock if all members can.
-func (q *Store) CanKeep(m driver.Mode) bool {
-	for _, member := range q.members {
-		keeper, ok := member.store.(driver.Keeper)
-		if !ok || !keeper.CanKeep(m) {
-			return false
-		}
-	}
-	return true
-}
-
 // Release implements [driver.Store]. After a majority has confirmed the release, it waits
 // for the other members up to the same time again. Later releases finish in the
 // background.

@@ -91,7 +91,7 @@ func (s servers) quorum(t *testing.T) *quorumstore.Store {
 			driver.Inspector
 			driver.Lister
 			driver.BulkReleaser
-			driver.Keeper
+			driver.Describer
 		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty}
 	}
 	q, err := quorumstore.New(stores...)

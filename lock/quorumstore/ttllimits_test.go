@@ -23,7 +23,7 @@ type limitedStore struct {
 	asked  int
 }
 
-func (s *limitedStore) TTLLimits() driver.TTLLimits { return s.limits }
+func (s *limitedStore) Describe() driver.Description { return driver.Description{TTL: s.limits} }
 
 func (s *limitedStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	s.asked++
@@ -50,10 +50,10 @@ func TestAQuorumHasTheTightestLimits(t *testing.T) {
 		}
 		q, err := quorumstore.New(stores...)
 		require.NoError(t, err)
-		assert.Equal(t, c.want, q.TTLLimits(), c.name)
+		assert.Equal(t, c.want, q.Describe().TTL, c.name)
 		for ttl := range 20 * time.Nanosecond {
 			for _, limits := range c.members {
-				assert.GreaterOrEqual(t, q.TTLLimits().Longest(ttl), limits.Longest(ttl), c.name)
+				assert.GreaterOrEqual(t, q.Describe().TTL.Longest(ttl), limits.Longest(ttl), c.name)
 			}
 		}
 		require.NoError(t, q.Close())

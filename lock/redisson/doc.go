@@ -36,7 +36,7 @@
 //
 // A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
 // has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
-// see [driver.Unordered]. RSpinLock and RSemaphore are not served: they poll, or have no leases. If waiters get the lock only when leases end, compare [Options.Sharding] with
+// see [driver.Description.Unordered]. RSpinLock and RSemaphore are not served: they poll, or have no leases. If waiters get the lock only when leases end, compare [Options.Sharding] with
 // the setting of the JVMs.
 //
 // # Fair locks

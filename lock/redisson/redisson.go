@@ -238,13 +238,15 @@ func (s *Store) end() error {
 	return err
 }
 
-var _ driver.Addresser = (*Store)(nil)
+var _ driver.Describer = (*Store)(nil)
 
-// Addresses implements [driver.Addresser]. It returns the address of the server, or the addresses
-// that the cluster client was given. It does not know servers behind Sentinel.
-func (s *Store) Addresses() []string {
-	if s.redis == nil {
-		return nil
+// Describe implements [driver.Describer]. Only an RFairLock has a queue on the server. The address is
+// that of the server, or those that the cluster client was given. The store does not know servers
+// behind Sentinel.
+func (s *Store) Describe() driver.Description {
+	d := driver.Description{Addresses: s.redis.Addresses()}
+	if s.options.Kind != KindFairLock {
+		d.Unordered = driver.ModesOf(driver.Exclusive, driver.Read, driver.Write)
 	}
-	return s.redis.Addresses()
+	return d
 }

@@ -22,15 +22,7 @@ const (
 	overdue     = 100 * time.Millisecond // an answer should have come by then
 )
 
-var (
-	_ driver.Waiter    = (*Store)(nil)
-	_ driver.Unordered = (*Store)(nil)
-)
-
-// Unordered implements [driver.Unordered]. Only an RFairLock has a queue on the server.
-func (s *Store) Unordered(m driver.Mode) bool {
-	return m != driver.Exclusive || s.options.Kind != KindFairLock
-}
+var _ driver.Waiter = (*Store)(nil)
 
 // Wait implements [driver.Waiter]. It tries, subscribes to the channel of the lock, tries again when
 // the server has confirmed the subscription, and then tries after each message, and when the lease

@@ -167,6 +167,6 @@ func TestTheZeroStoreAndClosedStores(t *testing.T) {
 			require.ErrorIs(t, err, want, i)
 		}
 	}
-	assert.Empty(t, new(Store).Addresses())
+	assert.Empty(t, new(Store).Describe().Addresses)
 	assert.Zero(t, new(Store).Lane(driver.Lease{}))
 }

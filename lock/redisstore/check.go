@@ -206,7 +206,7 @@ func (c *serverCheck) readInfo(ctx context.Context) error {
 			c.infoErr = rediskit.UnexpectedReply(info.Reply)
 		}
 	}
-	if len(c.store.Addresses()) > 0 || c.store.redis.IsCluster() {
+	if len(c.store.redis.Addresses()) > 0 || c.store.redis.IsCluster() {
 		return nil
 	}
 	// Sentinel names the master, and only the connection knows its address.

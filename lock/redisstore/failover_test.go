@@ -154,7 +154,7 @@ func TestMissingReplicasAreAskedOnce(t *testing.T) {
 	defer c.Close(t.Context())
 	_, err = c.Mutex("k").TryLock(t.Context())
 	tooFew(t, err, 1, 0)
-	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.Describe().Replicas)
 	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, c.Stats().Replicas)
 }
 

@@ -180,7 +180,7 @@ func TestAFullServerKeepsABatch(t *testing.T) {
 // Readers, writers and permits are never kept, whatever the lease says.
 func TestOtherModesCannotBeKept(t *testing.T) {
 	for mode := driver.Exclusive; mode <= driver.Members; mode++ {
-		assert.Equal(t, mode == driver.Exclusive || mode == driver.Members, new(Store).CanKeep(mode), mode)
+		assert.Equal(t, mode == driver.Exclusive || mode == driver.Members, new(Store).Describe().Keeps.Has(mode), mode)
 	}
 	s, rdb := sharedStore(t)
 	for _, mode := range []driver.Mode{driver.Read, driver.Write, driver.Permit} {

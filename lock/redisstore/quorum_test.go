@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -170,7 +169,8 @@ func TestQuorumRefusesOneServerTwice(t *testing.T) {
 		_, err := quorumstore.New(stores...)
 		require.ErrorContains(t, err, "share the server at")
 	}
-	_, err := quorumstore.New(at("a:1"), at("a:2"), cluster("c:1"), sentinel("x"), sentinel("y"))
+	q, err := quorumstore.New(at("a:1"), at("a:2"), cluster("c:1", "d:1"), sentinel("x"), sentinel("y"))
 	require.NoError(t, err)
-	assert.Equal(t, "[a:1]", fmt.Sprint(at("a:1").(*Store).Addresses()))
+	assert.Equal(t, []string{"a:1", "a:2", "c:1", "d:1"}, q.Describe().Addresses)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { q.Describe() }))
 }

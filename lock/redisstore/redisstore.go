@@ -125,8 +125,8 @@ type Store struct {
 }
 
 var (
-	_ driver.Store  = (*Store)(nil)
-	_ driver.Keeper = (*Store)(nil)
+	_ driver.Store     = (*Store)(nil)
+	_ driver.Describer = (*Store)(nil)
 )
 
 // New returns a store on the server of a *redis.Client or on the cluster of a
@@ -257,11 +257,18 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	return parsedAcquire(reply, err)
 }
 
-// CanKeep implements [driver.Keeper]. The store can keep locks of the modes Exclusive and Members.
-func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
+// Describe implements [driver.Describer]. The store can keep locks of the modes Exclusive and Members.
+// The address is that of the server, or those that the cluster client was given. The store does not
+// know servers behind Sentinel. Renewals count in Replicas if Replicas.Renewals is set, and
+// Replicas.Count replicas are enough.
+func (s *Store) Describe() driver.Description {
+	return driver.Description{Keeps: keeps, Addresses: s.redis.Addresses(), Replicas: s.acks.stats()}
+}
+
+var keeps = driver.ModesOf(driver.Exclusive, driver.Members)
 
 // Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
-// unless it is kept; see [driver.Keeper].
+// unless it is kept; see [driver.Description.Keeps].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if err := s.release(ctx, l); err != nil {
 		return failed("release", l.Key, err)
@@ -282,15 +289,4 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		c.free()
 	}
 	return parseReleased(reply)
-}
-
-var _ driver.Addresser = (*Store)(nil)
-
-// Addresses implements [driver.Addresser]. It returns the address of the server, or the
-// addresses that the cluster client was given. It does not know servers behind Sentinel.
-func (s *Store) Addresses() []string {
-	if s.redis == nil {
-		return nil
-	}
-	return s.redis.Addresses()
 }

@@ -61,7 +61,7 @@ func TestTheZeroStoreReturnsErrors(t *testing.T) {
 		require.ErrorIs(t, err, rediskit.ErrZeroStore)
 	}
 	assert.Zero(t, s.Lane(l))
-	assert.Empty(t, s.Addresses())
+	assert.Empty(t, s.Describe().Addresses)
 }
 
 func TestErrorsNameTheKeyAndNotTheOwner(t *testing.T) {

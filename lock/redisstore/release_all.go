@@ -74,7 +74,7 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any, *exclusi
 			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
 			&owner, refuse.Milliseconds(), tokenTTL.Milliseconds(),
 		}
-		if keep := l.Keep(); keep > 0 && s.CanKeep(l.Mode) {
+		if keep := l.Keep(); keep > 0 && keeps.Has(l.Mode) {
 			args = append(args, keep.Milliseconds())
 		}
 		return sharedReleaseScript, args, nil

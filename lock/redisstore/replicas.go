@@ -16,10 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var (
-	_ driver.Resumer        = (*Store)(nil)
-	_ driver.ReplicaCounter = (*Store)(nil)
-)
+var _ driver.Resumer = (*Store)(nil)
 
 // Replicas is a policy: how many replicas must confirm a lock. The zero value asks none of
 // them. Confirmations make it rarer that a fail-over forgets a lock; they do not exclude it,
@@ -72,10 +69,8 @@ func (r Replicas) withDefaults() (Replicas, error) {
 // ackCounters are the counters of [driver.ReplicaStats].
 type ackCounters struct{ enough, tooFew, unanswered atomic.Uint64 }
 
-// ReplicaStats implements [driver.ReplicaCounter]. Renewals count if Replicas.Renewals is set, and
-// Replicas.Count replicas are enough. ReplicaStats is safe for concurrent use and after Close.
-func (s *Store) ReplicaStats() driver.ReplicaStats {
-	return driver.ReplicaStats{Enough: s.acks.enough.Load(), TooFew: s.acks.tooFew.Load(), Unanswered: s.acks.unanswered.Load()}
+func (c *ackCounters) stats() driver.ReplicaStats {
+	return driver.ReplicaStats{Enough: c.enough.Load(), TooFew: c.tooFew.Load(), Unanswered: c.unanswered.Load()}
 }
 
 // acknowledged is the answer of the replicas of one node.

@@ -90,7 +90,7 @@ func TestReplicasAreReported(t *testing.T) {
 	none := newStore(t, r.rdb, &Options{Prefix: "lw:"})
 	l := acquire(t, none, request("none"))
 	assert.False(t, l.ReplicasKnown, "nobody has asked")
-	assert.Zero(t, none.ReplicaStats())
+	assert.Zero(t, none.Describe().Replicas)
 
 	s := newStore(t, r.rdb, unhurried(Replicas{Count: 1}))
 	for _, req := range requestsOfAllModes() {
@@ -99,16 +99,16 @@ func TestReplicasAreReported(t *testing.T) {
 		assert.EqualValues(t, 1, l.Replicas, "%v", req)
 	}
 	n := uint64(len(requestsOfAllModes()))
-	assert.Equal(t, driver.ReplicaStats{Enough: n}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{Enough: n}, s.Describe().Replicas)
 
 	r.detach(t, 0)
 	s = newStore(t, r.rdb, quick(Replicas{Count: 1}))
 	l = acquire(t, s, request("alone"))
 	assert.True(t, l.ReplicasKnown)
 	assert.Zero(t, l.Replicas)
-	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.Describe().Replicas)
 	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
-	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats(), "renewals do not ask")
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.Describe().Replicas, "renewals do not ask")
 }
 
 // requestsOfAllModes returns a request in each mode, for different keys.
@@ -138,7 +138,7 @@ func TestRequiredReplicasThatAreMissingGrantNothing(t *testing.T) {
 		}, 60*time.Second, time.Millisecond)
 		tooFew(t, err, 2, 1)
 	}
-	assert.Equal(t, driver.ReplicaStats{TooFew: calls}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: calls}, s.Describe().Replicas)
 }
 
 // The releaser has written the grant, on its own connection. The replicas must have that write
@@ -188,13 +188,13 @@ func TestRenewalsAreConfirmedIfTheyAreToBe(t *testing.T) {
 	for _, req := range requestsOfAllModes() {
 		leases = append(leases, acquire(t, s, req))
 	}
-	asked := s.ReplicaStats().Enough
+	asked := s.Describe().Replicas.Enough
 	out := renew(t, s, leases...)
 	assert.True(t, out[0].IsLost(), "one that is lost does not spoil the batch")
 	for i := range out[1:] {
 		assert.Equal(t, renewal.Renewed, out[1+i], "%d", i)
 	}
-	assert.Equal(t, asked+1, s.ReplicaStats().Enough, "one WAIT for the batch")
+	assert.Equal(t, asked+1, s.Describe().Replicas.Enough, "one WAIT for the batch")
 
 	r.detach(t, 0)
 	s = newStore(t, r.rdb, quick(Replicas{Count: 1, Require: true, Renewals: true}))
@@ -207,7 +207,7 @@ func TestRenewalsAreConfirmedIfTheyAreToBe(t *testing.T) {
 	}
 	s = newStore(t, r.rdb, quick(Replicas{Count: 1, Renewals: true}))
 	assert.Equal(t, renewal.Renewed, renew(t, s, leases...)[1], "without Require it is only counted")
-	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.Describe().Replicas)
 }
 
 func TestReplicasOfAClusterConfirm(t *testing.T) {
@@ -269,7 +269,7 @@ func TestWhatReplicasHaveIsNotKnownWithoutAnAnswer(t *testing.T) {
 	var short *driver.ReplicasError
 	require.ErrorAs(t, err, &short)
 	require.ErrorContains(t, short.Err, "unknown command")
-	assert.Equal(t, driver.ReplicaStats{Unanswered: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{Unanswered: 1}, s.Describe().Replicas)
 	report := newStore(t, rdb, unhurried(Replicas{Count: 1}))
 	l := acquire(t, report, request("other"))
 	assert.False(t, l.ReplicasKnown)

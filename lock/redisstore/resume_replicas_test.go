@@ -39,7 +39,7 @@ func TestReplicasConfirmAResume(t *testing.T) {
 		_, err = other.Resume(t.Context(), secret)
 		tooFew(t, err, 1, 0)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
-		assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.ReplicaStats(), "they are asked once")
+		assert.Equal(t, driver.ReplicaStats{TooFew: 1}, s.Describe().Replicas, "they are asked once")
 		require.NoError(t, other.Close(t.Context()), "it releases what it has")
 		info, err := exporter.Inspect(t.Context(), held.Key())
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestAResumeWithoutAnAnswerOfTheReplicas(t *testing.T) {
 	var short *driver.ReplicasError
 	require.ErrorAs(t, err, &short)
 	require.ErrorContains(t, short.Err, "unknown command")
-	assert.Equal(t, driver.ReplicaStats{Unanswered: 1}, s.ReplicaStats())
+	assert.Equal(t, driver.ReplicaStats{Unanswered: 1}, s.Describe().Replicas)
 	resumed, err = newStore(t, rdb, unhurried(Replicas{Count: 1})).Resume(t.Context(), l)
 	require.NoError(t, err)
 	assert.False(t, resumed.ReplicasKnown)

@@ -36,7 +36,7 @@ func startWait(ctx context.Context, t testing.TB, s *Store, r driver.Request) <-
 		l, err := s.Wait(ctx, r, func() {})
 		done <- waited{l, err, time.Now()}
 	}()
-	looker := redis.NewClient(&redis.Options{Addr: s.Addresses()[0]})
+	looker := redis.NewClient(&redis.Options{Addr: s.Describe().Addresses[0]})
 	defer looker.Close()
 	k := s.keys(r.Key, r.Owner)
 	require.Eventually(t, func() bool {

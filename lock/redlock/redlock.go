@@ -135,12 +135,9 @@ func (s *Store) end() error {
 	return err
 }
 
-// Addresses implements [driver.Addresser]. It does not know servers behind Sentinel.
-func (s *Store) Addresses() []string {
-	if s.redis == nil {
-		return nil
-	}
-	return s.redis.Addresses()
+// Describe implements [driver.Describer]. The store does not know servers behind Sentinel.
+func (s *Store) Describe() driver.Description {
+	return driver.Description{Addresses: s.redis.Addresses()}
 }
 
 // Acquire implements [driver.Store].

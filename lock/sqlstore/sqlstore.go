@@ -13,7 +13,7 @@ import (
 )
 
 // Store keeps locks in tables of a SQL database. It implements [driver.Store],
-// [driver.Waiter], [driver.BulkReleaser], [driver.Keeper], [driver.Inspector], [driver.Lister],
+// [driver.Waiter], [driver.BulkReleaser], [driver.Describer], [driver.Inspector], [driver.Lister],
 // [driver.MetadataSetter] and [driver.Exporter], in mode Exclusive. For the
 // other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
 type Store struct {
@@ -29,7 +29,7 @@ type Store struct {
 var (
 	_ driver.Store        = (*Store)(nil)
 	_ driver.BulkReleaser = (*Store)(nil)
-	_ driver.Keeper       = (*Store)(nil)
+	_ driver.Describer    = (*Store)(nil)
 )
 
 // New returns a store on a database that has the tables; see [CreateSchema]. It does no IO. The
@@ -104,8 +104,10 @@ func (a answer) held(key string) error {
 	return &driver.HeldError{Key: key, ExpiresIn: time.Duration(a.left) * time.Millisecond}
 }
 
-// CanKeep implements [driver.Keeper].
-func (s *Store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+// Describe implements [driver.Describer].
+func (s *Store) Describe() driver.Description {
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+}
 
 // Close ends all calls of the store, which then return [driver.ErrStoreClosed], as all later
 // ones do. It does not close the *sql.DB, which belongs to the caller of New. Close waits up to

@@ -42,8 +42,8 @@ const (
 )
 
 // Store keeps locks in ZooKeeper. It implements [driver.Store], [driver.Waiter],
-// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
-// [driver.TTLLimiter] and [driver.Addresser]. Its methods are safe for concurrent use. The zero
+// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter]
+// and [driver.Describer]. Its methods are safe for concurrent use. The zero
 // Store is not usable: use New.
 type Store struct {
 	servers []string
@@ -78,8 +78,7 @@ var (
 	_ driver.Inspector      = (*Store)(nil)
 	_ driver.Lister         = (*Store)(nil)
 	_ driver.MetadataSetter = (*Store)(nil)
-	_ driver.TTLLimiter     = (*Store)(nil)
-	_ driver.Addresser      = (*Store)(nil)
+	_ driver.Describer      = (*Store)(nil)
 )
 
 // New connects to the servers, each of the form host:port, and returns a store when the first
@@ -179,20 +178,20 @@ func isRoot(path string) bool {
 	return true
 }
 
-// TTLLimits implements [driver.TTLLimiter]. The longest TTL is half of the shortest session timeout
+// Describe implements [driver.Describer]. The longest TTL is half of the shortest session timeout
 // that the servers have granted.
-func (s *Store) TTLLimits() driver.TTLLimits {
+func (s *Store) Describe() driver.Description {
 	s.mu.Lock()
 	timeout := s.clients[0].link.timeout()
 	for _, c := range s.clients[1:] {
 		timeout = min(timeout, c.link.timeout())
 	}
 	s.mu.Unlock()
-	return driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout}
+	return driver.Description{
+		TTL:       driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout},
+		Addresses: s.servers,
+	}
 }
-
-// Addresses implements [driver.Addresser].
-func (s *Store) Addresses() []string { return append([]string(nil), s.servers...) }
 
 // beginCall is begin for all methods but Wait. The context also ends when the servers have had enough
 // time to answer.
@@ -254,7 +253,7 @@ func (s *Store) check(r driver.Request) error {
 	if _, ok := letters[r.Mode]; !ok {
 		return fmt.Errorf("zkstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
-	if err := s.TTLLimits().Check(r.TTL); err != nil {
+	if err := s.Describe().TTL.Check(r.TTL); err != nil {
 		return fmt.Errorf("zkstore: %q: %w", r.Key, err)
 	}
 	return nil

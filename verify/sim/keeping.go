@@ -9,12 +9,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// CanKeep implements driver.Keeper if the store does.
-func (r recorder) CanKeep(m driver.Mode) bool {
-	keeper, ok := r.Store.(driver.Keeper)
-	return ok && keeper.CanKeep(m)
-}
-
 // LongestHold returns the longest MinHold of all processes.
 func (p *Plan) LongestHold() (longest time.Duration) {
 	for _, one := range p.Procs {

@@ -42,6 +42,9 @@ func (r recorder) await(owner string) {
 	r.process.Pauser.Await(simrand.Hash(r.process.World.Serial(owner)))
 }
 
+// Describe implements driver.Describer.
+func (r recorder) Describe() driver.Description { return driver.Describe(r.Store) }
+
 // Acquire implements driver.Store.
 func (r recorder) Acquire(ctx context.Context, request driver.Request) (driver.Lease, error) {
 	r.process.owns(request.Owner)

@@ -38,6 +38,8 @@ type Client struct {
 	timeout time.Duration
 	secrets secrets
 
+	addresses []string // see Addresses
+
 	oneByOne atomic.Bool // a script must have the keys of one lock only; see RefusesSeveral
 
 	calls       *calls
@@ -63,12 +65,16 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		if c.node, err = newNode(ctx, c.calls, 0, *derived, o); err != nil {
 			return nil, errors.Join(err, c.node.close())
 		}
+		if c.node.addr != failoverAddr {
+			c.addresses = []string{c.node.addr}
+		}
 		c.secrets = secrets{derived.Password, derived.Username}
 	case *redis.ClusterClient:
 		if rdb == nil {
 			return nil, errNilClient
 		}
 		c.cluster = newCluster(rdb.Options(), o, c.calls)
+		c.addresses = slices.Clone(c.cluster.seeds)
 		c.cancelDials = c.cluster.cancel
 		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
 	case nil:
@@ -122,15 +128,13 @@ func (c *Client) Closing() <-chan struct{} { return c.calls.closing }
 func (c *Client) IsCluster() bool { return c.cluster != nil }
 
 // Addresses returns the address of the server, or the configured addresses of the cluster.
-// It returns nil for a master behind Sentinel, whose address it does not know.
+// It returns nil for a nil Client, and for a master behind Sentinel, whose address it does not
+// know. The caller must not change the slice.
 func (c *Client) Addresses() []string {
-	switch {
-	case c.cluster != nil:
-		return slices.Clone(c.cluster.seeds)
-	case c.node.addr == failoverAddr:
+	if c == nil {
 		return nil
 	}
-	return []string{c.node.addr}
+	return c.addresses
 }
 
 // SingleNode returns the node of a client for one server. It returns nil for a cluster.

@@ -102,7 +102,7 @@ func (r *Releaser) TryAdd(l driver.Lease) (why string) {
 	case len(r.all) >= maxPending:
 		return "too many are waiting"
 	}
-	p := &pending{lease: l, lane: lane, until: time.Now().Add(driver.LimitsOf(r.store).Longest(l.TTL)), pause: firstPause}
+	p := &pending{lease: l, lane: lane, until: time.Now().Add(driver.Describe(r.store).TTL.Longest(l.TTL)), pause: firstPause}
 	r.all[p] = struct{}{}
 	r.enqueue(p)
 	return ""

@@ -34,8 +34,10 @@ func TestLimitsAndClose(t *testing.T) {
 	t.Parallel()
 	server := testzk.Shared(t)
 	s := open(t, 100*time.Millisecond+time.Second, server)
-	require.Equal(t, []string{server.Address}, s.Addresses())
-	assert.Equal(t, driver.TTLLimits{Max: 550 * time.Millisecond, Shared: true, Slack: 1100 * time.Millisecond}, s.TTLLimits())
+	assert.Equal(t, driver.Description{
+		TTL:       driver.TTLLimits{Max: 550 * time.Millisecond, Shared: true, Slack: 1100 * time.Millisecond},
+		Addresses: []string{server.Address},
+	}, s.Describe())
 	_, err := s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Second})
 	require.ErrorIs(t, err, driver.ErrBadTTL)
 	require.ErrorContains(t, err, "orders")
@@ -43,7 +45,7 @@ func TestLimitsAndClose(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 
 	granted := open(t, time.Hour, server) // the server grants ten minutes
-	assert.Equal(t, 5*time.Minute, granted.TTLLimits().Max)
+	assert.Equal(t, 5*time.Minute, granted.Describe().TTL.Max)
 	r := driver.Request{Key: "orders", Owner: "o", TTL: time.Minute}
 	_, err = granted.Acquire(t.Context(), r)
 	require.NoError(t, err)

@@ -324,8 +324,8 @@ func TestBadOptions(t *testing.T) {
 // askingStore is a store that has asked replicas.
 type askingStore struct{ *memstore.Store }
 
-func (askingStore) ReplicaStats() driver.ReplicaStats {
-	return driver.ReplicaStats{Enough: 5, TooFew: 3, Unanswered: 2}
+func (askingStore) Describe() driver.Description {
+	return driver.Description{Replicas: driver.ReplicaStats{Enough: 5, TooFew: 3, Unanswered: 2}}
 }
 
 func TestConfirmationsByReplicas(t *testing.T) {

@@ -129,8 +129,10 @@ func (s *server) renewAll(batch []driver.Lease, d simrand.Rand, partial int) []r
 	return out
 }
 
-// CanKeep implements driver.Keeper.
-func (s *store) CanKeep(m driver.Mode) bool { return m == driver.Exclusive }
+// Describe implements driver.Describer.
+func (s *store) Describe() driver.Description {
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+}
 
 // Release implements driver.Store.
 func (s *store) Release(ctx context.Context, l driver.Lease) error {
