@@ -205,21 +205,7 @@ func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 // waits until all calls have returned or ctx ends. The client that was given to New stays open.
 // Shutdown and Close are idempotent: every call waits, and returns the same result.
 func (s *Store) Shutdown(ctx context.Context) error {
-	switch {
-	case ctx == nil:
-		return fmt.Errorf("redisson: close: %w", rediskit.ErrNilContext)
-	case s.redis == nil:
-		return fmt.Errorf("redisson: close: %w", rediskit.ErrZeroStore)
-	}
-	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
-}
-
-func (s *Store) shutdown(ctx context.Context) error {
-	s.redis.Cancel()
-	if err := rediskit.Shutdown(ctx, s.end); err != nil {
-		return fmt.Errorf("redisson: close: %w", err)
-	}
-	return nil
+	return rediskit.Shutdown(ctx, "redisson", s.redis, &s.closing, s.end)
 }
 
 // end closes everything and waits for it.

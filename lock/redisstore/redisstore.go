@@ -178,21 +178,7 @@ func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 // to New stays open. Shutdown and Close are idempotent: every call waits until the store is
 // closed or its own ctx ends, and returns the same result.
 func (s *Store) Shutdown(ctx context.Context) error {
-	switch {
-	case ctx == nil:
-		return fmt.Errorf("redisstore: close: %w", rediskit.ErrNilContext)
-	case s.redis == nil:
-		return fmt.Errorf("redisstore: close: %w", rediskit.ErrZeroStore)
-	}
-	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
-}
-
-func (s *Store) shutdown(ctx context.Context) error {
-	s.redis.Cancel()
-	if err := rediskit.Shutdown(ctx, s.end); err != nil {
-		return fmt.Errorf("redisstore: close: %w", err)
-	}
-	return nil
+	return rediskit.Shutdown(ctx, "redisstore", s.redis, &s.closing, s.end)
 }
 
 // end closes everything and waits for it.

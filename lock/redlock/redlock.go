@@ -111,21 +111,7 @@ func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 // returned or ctx ends. Shutdown and Close are idempotent: every call waits until the store is
 // closed or its own ctx ends, and returns the same result.
 func (s *Store) Shutdown(ctx context.Context) error {
-	switch {
-	case ctx == nil:
-		return fmt.Errorf("redlock: close: %w", rediskit.ErrNilContext)
-	case s.redis == nil:
-		return fmt.Errorf("redlock: close: %w", rediskit.ErrZeroStore)
-	}
-	return s.closing.Do(ctx, func() error { return s.shutdown(ctx) })
-}
-
-func (s *Store) shutdown(ctx context.Context) error {
-	s.redis.Cancel()
-	if err := rediskit.Shutdown(ctx, s.end); err != nil {
-		return fmt.Errorf("redlock: close: %w", err)
-	}
-	return nil
+	return rediskit.Shutdown(ctx, "redlock", s.redis, &s.closing, s.end)
 }
 
 // end closes the connections and waits for the calls.

@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
@@ -71,7 +73,7 @@ func TestCloseWaitsForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release := time.Now(), make(chan struct{})
 		err := Close(func(ctx context.Context) error {
-			return Shutdown(ctx, func() error { <-release; return nil })
+			return within(ctx, func() error { <-release; return nil })
 		})
 		require.ErrorIs(t, err, errStillRunning)
 		assert.Equal(t, time.Second, time.Since(began))
@@ -79,7 +81,20 @@ func TestCloseWaitsForASecond(t *testing.T) {
 	})
 }
 
-func TestShutdownReturnsTheErrorOfEnd(t *testing.T) {
+func TestShutdownEndsOnceAndReturnsTheErrorOfThat(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: time.Second, PoolSize: 1})
+	require.NoError(t, errors.Join(err, rdb.Close()))
 	reason := errors.New("dirty")
-	assert.Equal(t, reason, Shutdown(t.Context(), func() error { return reason }))
+	var closing basic.Closing
+	ends := 0
+	for range 2 {
+		err := Shutdown(t.Context(), "redlock", client, &closing, func() error {
+			ends++
+			return errors.Join(client.Close(), reason)
+		})
+		require.EqualError(t, err, "redlock: close: dirty")
+	}
+	assert.Equal(t, 1, ends)
+	assert.ErrorIs(t, client.Begin(t.Context()), redisconn.ErrClosed, "calls are cancelled")
 }
