@@ -10,7 +10,7 @@ type Lister interface {
 	// release (see Description.Keeps), in any order, and the cursor of the next call. The cursor of the
 	// first call is "", and List returns "" with the last keys. A call may return no keys and a
 	// cursor. Cursors belong to the store, whose form of them nobody else knows; they have at
-	// most 1,024 bytes.
+	// most 1,024 bytes. List returns an error for one that it cannot have returned for the prefix.
 	//
 	// A key that is held from the first call to the end of the last one is returned at
 	// least once. Any other key may be returned or not, and so may a key that holds something

@@ -22,7 +22,7 @@ const (
 )
 
 // Request says which lock is wanted, by whom, and for how long. The client has
-// checked it: the key is valid and the TTL is within its bounds.
+// checked it: the key is valid, and the TTL is within MinTTL and MaxTTL.
 type Request struct {
 	Key string // names the lock
 

@@ -182,7 +182,7 @@ var listing = []testCase{
 	{name: "a_strange_cursor_is_refused", run: func(f *fixture) {
 		for _, cursor := range []string{"x", "-1", "1.2", "99999999999999999999", "....", "99.0.", "0.99.x"} {
 			_, _, err := f.store.(driver.Lister).List(f.ctx, f.prefix, cursor)
-			require.Error(f, err, "%q", cursor)
+			require.Error(f, err, "List of the prefix %q accepts the cursor %q, which it cannot have returned", f.prefix, cursor)
 		}
 	}},
 }
