@@ -23,7 +23,7 @@ func leasewheelCandidates() []*candidate {
 		{name: ours, store: redisServer, modules: goredisOnly, renews: true, open: openOurs(oursOnRedis), lockKey: oursKey},
 		{name: ours + " on 3 Redis", store: redisServers, modules: goredisOnly, renews: true, open: openOurs(oursOnThree), lockKey: oursKey},
 		{name: ours + " on PostgreSQL", store: postgresServer, modules: pgxModules, renews: true, open: openOurs(oursOnPostgres), note: "without LISTEN, as by default"},
-		{name: ours + " on PostgreSQL, LISTEN", store: postgresServer, modules: pgxModules, renews: true, open: openOurs(oursOnListeningPostgres), note: "with a Listener of pglisten"},
+		{name: ours + " on PostgreSQL with LISTEN", store: postgresServer, modules: pgxModules, renews: true, open: openOurs(oursOnListeningPostgres), note: "with a Listener of pglisten"},
 		{name: ours + " on etcd", store: etcdServer, modules: etcdModules, renews: true, open: openOurs(oursOnEtcd)},
 		{name: ours + " on ZooKeeper", store: zooKeeperServer, modules: []string{"github.com/go-zookeeper/zk"}, renews: true, open: openOurs(oursOnZooKeeper), pattern: nodeName, note: "sessions of 4 s, the shortest for this lease"},
 	}
