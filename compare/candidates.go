@@ -25,7 +25,6 @@ type candidate struct {
 	renews  bool     // the library, or a watchdog that its documentation shows, renews a lock
 	renewal string   // the bytes that tell a renewal from other requests while a lock is held
 	single  bool     // all sessions are in one process
-	slow    bool     // a process takes long to start, so that fewer rounds are played
 	hidden  bool     // only for tests
 	note    string   // for the page
 

@@ -1,4 +1,4 @@
-// This file is about the picture of the main question.
+// This file is about the pictures of the tables.
 
 package main
 
@@ -9,21 +9,30 @@ import (
 	"strings"
 )
 
-// panel is a part of the picture: bars of the clients for one fault.
+// picture is bars of the clients, in a panel for each fault or figure.
+type picture struct {
+	file   string
+	title  string
+	panels []panel
+	units  bool // each panel has a unit, and a scale, of its own
+}
+
 type panel struct {
 	title string
 	bars  []bar
 }
 
+// bar is what a client did in the rounds of one fault.
 type bar struct {
 	name          string
 	ours          bool
-	median, worst float64
+	value, beyond float64 // the ends of the bar and of the line; they begin at 0
+	label         string
 }
 
 // The sizes of the picture in pixels.
 const (
-	nameWidth   = 200.0
+	nameWidth   = 260.0
 	panelWidth  = 250.0
 	panelGap    = 30.0
 	valueWidth  = 60.0
@@ -39,67 +48,108 @@ text { font: 12px sans-serif; fill: #444 }
 .title { font-size: 15px; font-weight: bold }
 .panel { font-weight: bold }
 .axis { stroke: #adb5bd }
-.median { fill: #868e96 }
-.worst { stroke: #868e96; stroke-width: 2 }
+.bar { fill: #868e96 }
+.beyond { stroke: #868e96; stroke-width: 2 }
 .ours { fill: #0b7285 }
-.worst.ours { stroke: #0b7285 }
+.beyond.ours { stroke: #0b7285 }
 text.ours { font-weight: bold }
 @media (prefers-color-scheme: dark) {
-text { fill: #ddd } .axis { stroke: #495057 } .median { fill: #adb5bd } .worst { stroke: #adb5bd }
-.ours { fill: #3bc9db } .worst.ours { stroke: #3bc9db }
+text { fill: #ddd } .axis { stroke: #495057 } .bar { fill: #adb5bd } .beyond { stroke: #adb5bd }
+.ours { fill: #3bc9db } .beyond.ours { stroke: #3bc9db }
 }
 </style>
 `
 
-// picture returns the picture of the clients that have rows of all its faults, or "".
-func (r *results) picture() string {
-	var panels []panel
-	shown := []string{"cut", "stop-two", "fail-over"}
-	for _, name := range shown {
-		p := panel{title: faults()[faultOrder(name)].title}
-		for _, c := range r.measured() {
-			if c.hidden || slices.ContainsFunc(shown[:2], func(f string) bool { return len(r.of(c.name, f)) == 0 }) {
-				continue
-			}
-			b := bar{name: c.name, ours: strings.HasPrefix(c.name, ours), median: -1}
-			var all []float64
-			for _, row := range r.of(c.name, name) {
-				all = append(all, row.Overlap)
-			}
-			if len(all) > 0 {
-				slices.Sort(all)
-				b.median, b.worst = median(all), all[len(all)-1]
-			}
-			p.bars = append(p.bars, b)
+const waitersPicture = "compare-waiters"
+
+// pictures returns the pictures for which there are rows.
+func (r *results) pictures() (all []picture) {
+	for _, q := range questions() {
+		p := picture{file: q.picture, title: q.pictureTitle}
+		for _, name := range q.shown {
+			p.panels = append(p.panels, panel{faults()[faultOrder(name)].title, r.bars(q.shown, name, q.bar)})
 		}
-		panels = append(panels, p)
+		all = append(all, p)
 	}
-	if len(panels[0].bars) == 0 {
-		return ""
+	p := picture{file: waitersPicture, title: fmt.Sprintf("%d clients take turns", waiting), units: true}
+	for _, f := range costFigures()[:4] {
+		one := func(rows []row) bar {
+			v := middle(rows, f.of)
+			return bar{value: v, beyond: v, label: fmt.Sprintf(f.format, v)}
+		}
+		p.panels = append(p.panels, panel{f.title, r.bars([]string{f.fault}, f.fault, one)})
 	}
-	return draw(panels)
+	all = append(all, p)
+	return slices.DeleteFunc(all, func(p picture) bool { return len(p.panels[0].bars) == 0 })
 }
 
-// draw draws panels side by side with one scale. The names stand left of the first.
-func draw(panels []panel) string {
-	most := 1.0
+// bars returns the bars of one fault, for the clients that have rows of some of the faults.
+func (r *results) bars(some []string, name string, of func(rows []row) bar) (bars []bar) {
+	for _, c := range r.measured() {
+		if c.hidden || !slices.ContainsFunc(some, func(f string) bool { return len(r.of(c.name, f)) > 0 }) {
+			continue
+		}
+		b := bar{label: "–"}
+		if rows := r.of(c.name, name); len(rows) > 0 {
+			b = of(rows)
+		}
+		b.name, b.ours = c.name, strings.HasPrefix(c.name, ours)
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// spread returns a bar to the median of a figure, with a line to the worst.
+func spread(figure func(r row) (float64, bool)) func(rows []row) bar {
+	return func(rows []row) bar {
+		var all []float64
+		for _, r := range rows {
+			if v, ok := figure(r); ok {
+				all = append(all, v)
+			}
+		}
+		if len(all) == 0 {
+			return bar{label: "–"}
+		}
+		slices.Sort(all)
+		return bar{value: median(all), beyond: all[len(all)-1], label: number(median(all))}
+	}
+}
+
+// most is the end of each scale. Longer bars end there.
+const most = 20_000
+
+// scale returns the least and the greatest value of panels, around 0.
+func scale(panels ...panel) (low, high float64) {
+	high = 1
 	for _, p := range panels {
 		for _, b := range p.bars {
-			most = max(most, b.worst)
+			low, high = min(low, b.value, b.beyond), max(high, b.value, b.beyond)
 		}
 	}
-	width := nameWidth + float64(len(panels))*(panelWidth+panelGap)
-	height := chartTop + rowHeight*float64(len(panels[0].bars)) + chartBottom
-	const title = "How long two clients believed to hold one lock: median, and a line to the worst, in ms"
+	return max(low, -most), min(high, most)
+}
+
+// draw draws panels side by side. The names stand left of the first.
+func (p picture) draw() string {
+	width := nameWidth + float64(len(p.panels))*(panelWidth+panelGap)
+	height := chartTop + rowHeight*float64(len(p.panels[0].bars)) + chartBottom
+	low, high := scale(p.panels...)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n<title>%s</title>\n%s", width, height, title, chartStyle)
-	fmt.Fprintf(&b, `<text class="title" x="8" y="22">%s</text>`+"\n", title)
-	for i, p := range panels {
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n<title>%s</title>\n%s", width, height, escape(p.title), chartStyle)
+	fmt.Fprintf(&b, `<text class="title" x="8" y="22">%s</text>`+"\n", escape(p.title))
+	for i, panel := range p.panels {
+		if p.units {
+			low, high = scale(panel)
+		}
 		left := nameWidth + float64(i)*(panelWidth+panelGap)
-		x := func(v float64) float64 { return left + (panelWidth-valueWidth)*v/most }
-		fmt.Fprintf(&b, `<text class="panel" x="%.0f" y="%.0f">%s</text>`+"\n", left, chartTop-14, escape(p.title))
-		fmt.Fprintf(&b, `<line class="axis" x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f"/>`+"\n", left, chartTop-4, left, height-chartBottom)
-		for j, bar := range p.bars {
+		x := func(v float64) float64 {
+			return left + (panelWidth-valueWidth)*(min(max(v, low), high)-low)/(high-low)
+		}
+		zero := x(0)
+		fmt.Fprintf(&b, `<text class="panel" x="%.0f" y="%.0f">%s</text>`+"\n", left, chartTop-14, escape(panel.title))
+		fmt.Fprintf(&b, `<line class="axis" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`+"\n", zero, chartTop-4, zero, height-chartBottom)
+		for j, bar := range panel.bars {
 			class, top := "", chartTop+rowHeight*float64(j)
 			if bar.ours {
 				class = " ours"
@@ -107,13 +157,14 @@ func draw(panels []panel) string {
 			if i == 0 {
 				fmt.Fprintf(&b, `<text class="%s" x="%.0f" y="%.0f" text-anchor="end">%s</text>`+"\n", strings.TrimSpace(class), left-8, top+barHeight-1, escape(bar.name))
 			}
-			if bar.median < 0 {
-				fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">–</text>`+"\n", left+6, top+barHeight-1)
+			if bar.label == "–" {
+				fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">–</text>`+"\n", zero+6, top+barHeight-1)
 				continue
 			}
-			fmt.Fprintf(&b, `<rect class="median%s" x="%.1f" y="%.0f" width="%.1f" height="%.0f"/>`, class, left, top, max(1, x(bar.median)-left), barHeight)
-			fmt.Fprintf(&b, `<line class="worst%s" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`, class, left, top+barHeight/2, x(bar.worst), top+barHeight/2)
-			fmt.Fprintf(&b, `<text class="%s" x="%.1f" y="%.0f">%s</text>`+"\n", strings.TrimSpace(class), x(bar.worst)+6, top+barHeight-1, escape(number(bar.median)))
+			end := x(bar.value)
+			fmt.Fprintf(&b, `<rect class="bar%s" x="%.1f" y="%.0f" width="%.1f" height="%.0f"/>`, class, min(zero, end), top, max(1, end-zero, zero-end), barHeight)
+			fmt.Fprintf(&b, `<line class="beyond%s" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`, class, zero, top+barHeight/2, x(bar.beyond), top+barHeight/2)
+			fmt.Fprintf(&b, `<text class="%s" x="%.1f" y="%.0f">%s</text>`+"\n", strings.TrimSpace(class), max(zero, end, x(bar.beyond))+6, top+barHeight-1, escape(bar.label))
 		}
 	}
 	b.WriteString("</svg>\n")

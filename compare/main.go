@@ -61,7 +61,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	quick := f.Bool("quick", false, "two clients and one round, and no results file")
 	clients := f.String("clients", "", "comma-separated `names` of clients (default all)")
 	names := f.String("faults", "", "comma-separated `names` of faults (default all)")
-	f.IntVar(&c.rounds, "rounds", 20, "the rounds of each client and fault; a client in a JVM plays half of them, and 64 waiters a quarter")
+	f.IntVar(&c.rounds, "rounds", 20, "the rounds of each client and fault; 64 waiters are played a quarter of them")
 	f.DurationVar(&c.most, "for", time.Hour, "begin no round after this `time`")
 	f.IntVar(&c.parallel, "parallel", 16, "how many rounds are played at a time")
 	f.Uint64Var(&c.seed, "seed", 1, "the seed of the random times")
@@ -168,7 +168,7 @@ func (c config) jobs() (beside, alone []job) {
 			}
 			for _, name := range c.clients {
 				k, err := find(name)
-				if err != nil || k.skips(f) != "" || k.slow && number >= (c.rounds+1)/2 || f.name == "waiters" && number >= (c.rounds+3)/4 {
+				if err != nil || k.skips(f) != "" || f.name == "waiters" && number >= (c.rounds+3)/4 {
 					continue
 				}
 				j := job{k, f, number}

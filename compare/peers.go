@@ -22,7 +22,7 @@ func peerCandidates() []*candidate {
 	cannot := map[string]string{"cancel": noCancel, "cancel-release": noCancel}
 	return []*candidate{
 		{
-			name: "Redisson", store: redisServer, renews: true, slow: true, renewal: "EVALSHA", command: javaPeer("redisson"), lockKey: same,
+			name: "Redisson", store: redisServer, renews: true, renewal: "EVALSHA", command: javaPeer("redisson"), lockKey: same,
 			note: "RLock with its watchdog, 2 threads and 2 of Netty; asked each 100 ms, because its answer needs IO",
 		},
 		{
@@ -34,7 +34,7 @@ func peerCandidates() []*candidate {
 			note: "using(), which renews; the program tries again, because the library counts the lease from its first try",
 		},
 		{
-			name: "Curator", store: zooKeeperServer, renews: true, slow: true, command: javaPeer("curator"),
+			name: "Curator", store: zooKeeperServer, renews: true, command: javaPeer("curator"),
 			note: "InterProcessMutex, sessions of 2 s; SUSPENDED counts as told, as documented",
 		},
 	}

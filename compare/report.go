@@ -12,44 +12,62 @@ import (
 	"unicode/utf8"
 )
 
-// question is a table of the page: a row for each client, and a column for each fault.
+// question is a table of the page: a row for each client, and a column for each fault. Some columns stand in
+// its picture, too.
 type question struct {
 	title   string
 	faults  []string // of the columns
 	explain string
 	cell    func(rows []row) string
+
+	picture      string // the name of the file
+	pictureTitle string
+	shown        []string // faults
+	bar          func(rows []row) bar
 }
 
 func questions() []question {
+	overlap := func(r row) (float64, bool) { return r.Overlap, true }
+	wasFree := func(r row) (float64, bool) { return r.Free, true }
 	return []question{
 		{
 			"For how long did two believe to hold the lock?",
 			[]string{"hang-two", "cut", "stop-two", "late-release", "fail-over", "restart"},
 			"Milliseconds: the median, and the worst after the slash. A process that stands still does not count.",
-			of(func(r row) (float64, bool) { return r.Overlap, true }),
+			of(overlap),
+			"comparison", "How long two clients believed to hold one lock: median, and a line to the worst, in ms",
+			[]string{"cut", "stop-two", "fail-over"}, spread(overlap),
 		},
 		{
 			"When was the old holder told?",
 			[]string{"hang-two", "cut", "stop-two", "fail-over"},
 			"Milliseconds after the end of its lease, or after the fail-over; before is negative. The time in which the holder stands still does not count.",
 			told,
+			"compare-told", "When the old holder was told: ms before (left) and after the end of its lease",
+			[]string{"hang-two", "cut", "fail-over"}, toldBar,
 		},
 		{
 			"Did the holder keep the lock through a short fault?",
 			[]string{"renewal-lost", "hang-half", "stop-half"},
 			"Rounds in which nobody else got it, of all rounds.", kept,
+			"compare-kept", "Rounds in which the holder kept the lock",
+			[]string{"renewal-lost", "hang-half", "stop-half"}, keptBar,
 		},
 		{
 			"Could an old holder write after a newer one?",
 			[]string{"cut", "stop-two", "fail-over"},
 			"Rounds with such a write, of all rounds; after the comma those in which a resource that compares tokens accepts it. The holder looks at its lock, works for 5 ms, and writes.",
 			staleRounds,
+			"compare-stale", "Rounds in which an old holder wrote after a newer one: the line; bar: if the resource compares tokens",
+			[]string{"cut", "stop-two", "fail-over"}, staleBar,
 		},
 		{
 			"For how long was the lock free while somebody waited?",
 			[]string{"acquire-lost", "release-lost", "kill-1", "cancel", "cancel-release"},
 			"Milliseconds: the median, and the worst after the slash. After a crash it cannot be less than what is left of the lease.",
-			of(func(r row) (float64, bool) { return r.Free, true }),
+			of(wasFree),
+			"compare-free", "How long the lock was free while somebody waited: median, and a line to the worst, in ms",
+			[]string{"acquire-lost", "release-lost", "kill-1"}, spread(wasFree),
 		},
 	}
 }
@@ -132,26 +150,53 @@ func told(rows []row) string {
 	return cmp.Or(strings.Join(parts, "; "), "–")
 }
 
-func kept(rows []row) string {
-	n := 0
+// toldBar is a bar to the median, with the table's text if nobody was told.
+func toldBar(rows []row) bar {
+	b := spread(func(r row) (float64, bool) {
+		if r.Told == nil {
+			return 0, false
+		}
+		return *r.Told, true
+	})(rows)
+	if never := count(rows, func(r row) bool { return r.Never }); never > 0 {
+		b.label = fmt.Sprintf("never %d/%d", never, len(rows))
+	} else if b.label == "–" {
+		b.label = told(rows)
+	}
+	return b
+}
+
+func count(rows []row, f func(r row) bool) (n int) {
 	for _, r := range rows {
-		if r.Kept {
+		if f(r) {
 			n++
 		}
 	}
-	return fmt.Sprintf("%d/%d", n, len(rows))
+	return n
+}
+
+func wasKept(r row) bool { return r.Kept }
+
+func kept(rows []row) string { return fmt.Sprintf("%d/%d", count(rows, wasKept), len(rows)) }
+
+func keptBar(rows []row) bar {
+	v := percent(count(rows, wasKept), len(rows))
+	return bar{value: v, beyond: v, label: kept(rows)}
+}
+
+func percent(n, of int) float64 { return 100 * float64(n) / float64(of) }
+
+func staleCounts(rows []row) (without, with int) {
+	return count(rows, func(r row) bool { return r.Stale > 0 }), count(rows, func(r row) bool { return r.StaleFenced > 0 })
+}
+
+func staleBar(rows []row) bar {
+	without, with := staleCounts(rows)
+	return bar{value: percent(with, len(rows)), beyond: percent(without, len(rows)), label: staleRounds(rows)}
 }
 
 func staleRounds(rows []row) string {
-	without, with := 0, 0
-	for _, r := range rows {
-		if r.Stale > 0 {
-			without++
-		}
-		if r.StaleFenced > 0 {
-			with++
-		}
-	}
+	without, with := staleCounts(rows)
 	if without == 0 {
 		return "0"
 	}
@@ -193,11 +238,14 @@ func (r *results) measured() (all []*candidate) {
 	return all
 }
 
+// faultsPage says how each fault is played and measured.
+const faultsPage = "../compare/README.md#the-faults"
+
 // answer returns the table of a question.
 func (r *results) answer(q question) table {
 	header := []string{"client"}
 	for _, name := range q.faults {
-		header = append(header, faults()[faultOrder(name)].title)
+		header = append(header, fmt.Sprintf("[%s](%s)", faults()[faultOrder(name)].title, faultsPage))
 	}
 	t := table{header}
 	for _, c := range r.measured() {
@@ -217,38 +265,56 @@ func (r *results) answer(q question) table {
 	return t
 }
 
+// costFigure is a column of the table of costs.
+type costFigure struct {
+	title  string
+	fault  string
+	of     func(r row) float64
+	format string
+}
+
+func costFigures() []costFigure {
+	return []costFigure{
+		{"hand-overs/s", "waiters", func(r row) float64 { return float64(r.HandOvers) / waitingTime.Seconds() }, "%.0f"},
+		{"requests each", "waiters", func(r row) float64 { return r.PerHandOver }, "%.1f"},
+		{"client CPU each", "waiters", func(r row) float64 { return r.CPU }, "%.0f µs"},
+		{"Jain's index", "waiters", func(r row) float64 { return r.Jain }, "%.2f"},
+		{"20 served after a kill", "kill-20", func(r row) float64 { return r.All / 1000 }, "%.1f s"},
+		{"keys left", "kill-20", func(r row) float64 { return float64(r.Left) }, "%.0f"},
+	}
+}
+
+// middle returns the median of a figure. There are rows.
+func middle(rows []row, figure func(r row) float64) float64 {
+	var all []float64
+	for _, r := range rows {
+		all = append(all, figure(r))
+	}
+	slices.Sort(all)
+	return median(all)
+}
+
 // costs returns the table of 64 waiters, and of 20 whose holder is killed.
 func (r *results) costs() table {
-	t := table{{"client", "hand-overs/s", "requests each", "client CPU each", "Jain's index", "20 served after a kill", "keys left"}}
+	header := []string{"client"}
+	for _, f := range costFigures() {
+		header = append(header, fmt.Sprintf("[%s](%s)", f.title, faultsPage))
+	}
+	t := table{header}
 	for _, c := range r.measured() {
-		waiters, crashed := r.of(c.name, "waiters"), r.of(c.name, "kill-20")
-		if len(waiters) == 0 && len(crashed) == 0 {
-			continue
-		}
-		middle := func(rows []row, figure func(r row) float64, format string) string {
-			var all []float64
-			for _, r := range rows {
-				all = append(all, figure(r))
+		cells, some := []string{c.name}, false
+		for _, f := range costFigures() {
+			rows := r.of(c.name, f.fault)
+			some = some || len(rows) > 0
+			if len(rows) == 0 || f.title == "keys left" && !strings.Contains(c.store, redisServer) {
+				cells = append(cells, "–")
+				continue
 			}
-			if len(all) == 0 {
-				return "–"
-			}
-			slices.Sort(all)
-			return fmt.Sprintf(format, median(all))
+			cells = append(cells, fmt.Sprintf(f.format, middle(rows, f.of)))
 		}
-		left := "–"
-		if strings.Contains(c.store, redisServer) {
-			left = middle(crashed, func(r row) float64 { return float64(r.Left) }, "%.0f")
+		if some {
+			t = append(t, cells)
 		}
-		t = append(t, []string{
-			c.name,
-			middle(waiters, func(r row) float64 { return float64(r.HandOvers) / waitingTime.Seconds() }, "%.0f"),
-			middle(waiters, func(r row) float64 { return r.PerHandOver }, "%.1f"),
-			middle(waiters, func(r row) float64 { return r.CPU }, "%.0f µs"),
-			middle(waiters, func(r row) float64 { return r.Jain }, "%.2f"),
-			middle(crashed, func(r row) float64 { return r.All / 1000 }, "%.1f s"),
-			left,
-		})
 	}
 	return t
 }
@@ -279,14 +345,18 @@ func (r *results) report() string {
 	if len(r.Rows) == 0 {
 		return ""
 	}
+	shown := map[string]string{}
+	for _, p := range r.pictures() {
+		shown[p.file] = fmt.Sprintf("![%s](img/%s.svg)\n\n", p.title, p.file)
+	}
 	var b strings.Builder
 	for _, q := range questions() {
 		if t := r.answer(q); len(t) > 1 {
-			fmt.Fprintf(&b, "### %s\n\n%s\n\n%s\n", q.title, q.explain, t)
+			fmt.Fprintf(&b, "### %s\n\n%s\n\n%s%s\n", q.title, q.explain, shown[q.picture], t)
 		}
 	}
 	if t := r.costs(); len(t) > 1 {
-		fmt.Fprintf(&b, "### What does a wait cost?\n\n%d clients in one process take turns for %v and hold the lock for %v.\n\n%s\n", waiting, waitingTime, contendHold, t)
+		fmt.Fprintf(&b, "### What does a wait cost?\n\n%d clients in one process take turns for %v and hold the lock for %v.\n\n%s%s\n", waiting, waitingTime, contendHold, shown[waitersPicture], t)
 	}
 	fmt.Fprintf(&b, "### What was compared\n\nOn %s, rounds side by side. The load averages at the end were %s.\n\n%s", r.Machine, r.Load, r.versions())
 	return b.String()
@@ -295,7 +365,7 @@ func (r *results) report() string {
 // section is the name of the section of the page that document replaces.
 const section = "figures"
 
-// document replaces the figures of the page, and the picture.
+// document replaces the figures of the page, and the pictures.
 func (r *results) document(folder string) error {
 	path := filepath.Join(folder, "COMPARISON.md")
 	text, err := os.ReadFile(path)
@@ -311,8 +381,10 @@ func (r *results) document(folder string) error {
 	if err := os.WriteFile(path, []byte(before+begin+"\n"+r.report()+"\n"+end+after), 0o644); err != nil {
 		return err
 	}
-	if svg := r.picture(); svg != "" {
-		return os.WriteFile(filepath.Join(folder, "img", "comparison.svg"), []byte(svg), 0o644)
+	for _, p := range r.pictures() {
+		if err := os.WriteFile(filepath.Join(folder, "img", p.file+".svg"), []byte(p.draw()), 0o644); err != nil {
+			return err
+		}
 	}
 	return nil
 }

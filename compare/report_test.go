@@ -38,15 +38,28 @@ func TestThePageHasTheFiguresOfTheRows(t *testing.T) {
 	assert.NotContains(t, string(text), "former")
 	assert.NotContains(t, string(text), "99", "a round that was not played has no figures")
 
-	svg, err := os.ReadFile(filepath.Join(dir, "img", "comparison.svg"))
-	require.NoError(t, err)
-	assert.Contains(t, string(svg), ours)
-	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
-		if _, err := d.Token(); err != nil {
-			require.ErrorIs(t, err, io.EOF)
-			break
+	assert.Contains(t, string(text), "](../compare/README.md#the-faults)", "each column says how it was measured")
+	for name, parts := range map[string][]string{
+		"comparison":      {ours, ">3<"},
+		"compare-told":    {">12<", "never 1/1"},
+		"compare-stale":   {"1/1, 1"},
+		"compare-free":    {">9000<"},
+		"compare-waiters": {">100<", ">3.2<", ">0.50<"},
+	} {
+		assert.Contains(t, string(text), "](img/"+name+".svg)")
+		svg, err := os.ReadFile(filepath.Join(dir, "img", name+".svg"))
+		require.NoError(t, err)
+		for _, part := range parts {
+			assert.Contains(t, string(svg), part, name)
+		}
+		for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+			if _, err := d.Token(); err != nil {
+				require.ErrorIs(t, err, io.EOF)
+				break
+			}
 		}
 	}
+	assert.NoFileExists(t, filepath.Join(dir, "img", "compare-kept.svg"), "no row is about it")
 	require.Error(t, r.failure())
 	require.NoError(t, r.broken(), "promises of others")
 	r.Rows[0].StaleFenced = 1
@@ -61,4 +74,17 @@ func TestAPageWithoutMarksIsLeftAlone(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Equal(t, "text", string(text))
+}
+
+func TestEachFaultIsDescribed(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(text), "## The faults")
+	for _, words := range []string{
+		"acquire", "release", "renewal lost", "hangs ½ lease, 2 leases", "cut off", "stopped ½ lease, 2 leases", "killed", "20 wait",
+		"wait cancelled", "at the release", "fail-over", "restart", "late release", "64 waiters",
+	} {
+		assert.Contains(t, section, words)
+	}
+	assert.Len(t, faults(), 16, "a new fault needs a row")
 }
