@@ -36,7 +36,8 @@ func questions() []question {
 			"Milliseconds: the median, and the worst after the slash. A process that stands still does not count.",
 			of(overlap),
 			"comparison", "How long two clients believed to hold one lock: median, and a line to the worst, in ms",
-			[]string{"cut", "stop-two", "fail-over"}, spread(overlap),
+			[]string{"cut", "stop-two", "fail-over"},
+			spread(overlap),
 		},
 		{
 			"When was the old holder told?",
@@ -44,14 +45,16 @@ func questions() []question {
 			"Milliseconds after the end of its lease, or after the fail-over; before is negative. The time in which the holder stands still does not count.",
 			told,
 			"compare-told", "When the old holder was told: ms before (left) and after the end of its lease",
-			[]string{"hang-two", "cut", "fail-over"}, toldBar,
+			[]string{"hang-two", "cut", "fail-over"},
+			toldBar,
 		},
 		{
 			"Did the holder keep the lock through a short fault?",
 			[]string{"renewal-lost", "hang-half", "stop-half"},
 			"Rounds in which nobody else got it, of all rounds.", kept,
 			"compare-kept", "Rounds in which the holder kept the lock",
-			[]string{"renewal-lost", "hang-half", "stop-half"}, keptBar,
+			[]string{"renewal-lost", "hang-half", "stop-half"},
+			keptBar,
 		},
 		{
 			"Could an old holder write after a newer one?",
@@ -59,7 +62,8 @@ func questions() []question {
 			"Rounds with such a write, of all rounds; after the comma those in which a resource that compares tokens accepts it. The holder looks at its lock, works for 5 ms, and writes.",
 			staleRounds,
 			"compare-stale", "Rounds in which an old holder wrote after a newer one: the line; bar: if the resource compares tokens",
-			[]string{"cut", "stop-two", "fail-over"}, staleBar,
+			[]string{"cut", "stop-two", "fail-over"},
+			staleBar,
 		},
 		{
 			"For how long was the lock free while somebody waited?",
@@ -67,7 +71,8 @@ func questions() []question {
 			"Milliseconds: the median, and the worst after the slash. After a crash it cannot be less than what is left of the lease.",
 			of(wasFree),
 			"compare-free", "How long the lock was free while somebody waited: median, and a line to the worst, in ms",
-			[]string{"acquire-lost", "release-lost", "kill-1"}, spread(wasFree),
+			[]string{"acquire-lost", "release-lost", "kill-1"},
+			spread(wasFree),
 		},
 	}
 }
