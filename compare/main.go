@@ -62,7 +62,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	clients := f.String("clients", "", "comma-separated `names` of clients (default all)")
 	names := f.String("faults", "", "comma-separated `names` of faults (default all)")
 	f.IntVar(&c.rounds, "rounds", 20, "the rounds of each client and fault; 64 waiters are played a quarter of them")
-	f.DurationVar(&c.most, "for", time.Hour, "begin no round after this `time`")
+	f.DurationVar(&c.most, "for", time.Hour, "begin no round after this `time`, except those of 64 waiters, which come last")
 	f.IntVar(&c.parallel, "parallel", 16, "how many rounds are played at a time")
 	f.Uint64Var(&c.seed, "seed", 1, "the seed of the random times")
 	f.StringVar(&c.json, "json", "", "`file` for the rows; those of other clients and faults in it are kept (default results/compare.json, none with -quick)")

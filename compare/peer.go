@@ -181,9 +181,7 @@ func (p *peer) acquire(ctx context.Context, r request) (message, error) {
 	}
 	m := message{At: now(), Token: l.Token()}
 	s.lease, s.stop = l, make(chan struct{})
-	if !r.Quiet {
-		p.watch(r.Session, s)
-	}
+	p.watch(r.Session, s)
 	return m, nil
 }
 

@@ -11,9 +11,8 @@ type request struct {
 	Do      string `json:"do"`
 	Session string `json:"session,omitempty"` // a client of the library with connections of its own
 	Key     string `json:"key,omitempty"`
-	N       int    `json:"n,omitempty"`     // the sessions of a contend
-	Millis  int    `json:"ms,omitempty"`    // the length of a contend
-	Quiet   bool   `json:"quiet,omitempty"` // neither watch nor write while the lock is held
+	N       int    `json:"n,omitempty"`  // the sessions of a contend
+	Millis  int    `json:"ms,omitempty"` // the length of a contend
 }
 
 // What a request asks for.

@@ -80,11 +80,8 @@ func TestEachFaultIsDescribed(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(text), "## The faults")
-	for _, words := range []string{
-		"acquire", "release", "renewal lost", "hangs ½ lease, 2 leases", "cut off", "stopped ½ lease, 2 leases", "killed", "20 wait",
-		"wait cancelled", "at the release", "fail-over", "restart", "late release", "64 waiters",
-	} {
-		assert.Contains(t, section, words)
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, f := range faults() {
+		assert.Regexp(t, `(?m)^\| ([^|]*, )?(and )?`+f.title+`[ ,]`, section)
 	}
-	assert.Len(t, faults(), 16, "a new fault needs a row")
 }

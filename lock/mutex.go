@@ -9,8 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Locker is a lock: all kinds of this package are. They have no state: all locks of one kind and
-// key, in any process, are the same lock. Their methods are safe for concurrent use. They are
+// Locker is a lock: all kinds of this package are. They have no state, so any number of values, in any
+// process, may stand for one lock. Their methods are safe for concurrent use. The types with a key are
 // printed, logged and marshalled as their kind and key.
 type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.

@@ -21,8 +21,8 @@ type Terms struct {
 	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
 	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
 	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
-	// milliseconds. With may refuse a TTL far below Options.TTL, from which the tick of the
-	// client's own timer follows.
+	// milliseconds. The tick of the client's own timer follows from Options.TTL, so make that the
+	// shortest of its TTLs: With refuses one that is far below.
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
@@ -90,8 +90,8 @@ type Options struct {
 	// is 30 s; a negative value means never.
 	WarnAfter time.Duration
 
-	// Logger receives warnings about losses, clock steps, dropped handles and clients, long waits,
-	// and locks that could not be released. Losses and clock steps go to Renewal.Logger instead if
+	// Logger receives warnings about losses, clock steps, dropped handles and clients, more than 100
+	// open clients, long waits, and locks that could not be released. Losses and clock steps go to Renewal.Logger instead if
 	// it is set. Regular service logs nothing, and owners are never logged. Nil means
 	// slog.Default() at the time of each record. No message comes more than 100 times per minute.
 	// No call and no renewal waits for the Logger; Stats.Renewal.DroppedLogs counts the records

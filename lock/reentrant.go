@@ -13,7 +13,8 @@ import (
 
 // Reentrant is a lock that its holder can lock again. The context identifies the holder, not the
 // goroutine: Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
-// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex].
+// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex], which
+// excludes it if it has the same key.
 //
 // All goroutines that have the context hold the lock together. The ownership is valid for one key
 // and one [Client], including those that With derives from it, whichever kind of lock acquired it.

@@ -40,7 +40,8 @@ func (w *world) write(ctx context.Context, token *uint64, where string) error {
 		return context.Cause(ctx)
 	}
 	f := w.point()
-	if f.kind == stop && f.flip && w.fenced {
+	stopsBefore := f.kind == stop && f.flip && w.fenced
+	if stopsBefore {
 		w.stopHere(f)
 		w.awaitRunning()
 	}
@@ -50,8 +51,10 @@ func (w *world) write(ctx context.Context, token *uint64, where string) error {
 		return errFault
 	}
 	err := w.effect(token, where)
-	w.happen(f)
-	w.awaitRunning()
+	if !stopsBefore {
+		w.happen(f)
+		w.awaitRunning()
+	}
 	if f.kind == loseAnswer && err == nil {
 		w.event("the answer of the write is lost")
 		return errFault

@@ -102,7 +102,7 @@ func (w *world) play(t *testing.T, work function) {
 	done := make(chan error, 1)
 	go func() { done <- work(ctx, w.client, &Resource{w}) }()
 
-	w.await(done)
+	w.await(ctx, done)
 	time.Sleep(3 * ttl) // a lock that is not renewed has ended by then
 	w.mu.Lock()
 	w.checkLeftBehind()
@@ -114,7 +114,7 @@ func (w *world) play(t *testing.T, work function) {
 }
 
 // await waits for the function, and for the end of the faults.
-func (w *world) await(done <-chan error) {
+func (w *world) await(ctx context.Context, done <-chan error) {
 	returned := func(within time.Duration) bool {
 		select {
 		case w.out.err = <-done:
@@ -123,8 +123,13 @@ func (w *world) await(done <-chan error) {
 			return false
 		}
 	}
-	ended := returned(life)
-	if !ended {
+	ended := false
+	select {
+	case w.out.err = <-done:
+		ended = true
+	case <-ctx.Done(): // a fault
+		ended = returned(grace)
+	case <-time.After(life):
 		w.event("the ctx of the function ends")
 		w.cancel()
 		ended = returned(grace)

@@ -228,7 +228,9 @@ func (p *page) take(ctx context.Context, numbers []int) {
 				}
 				p.mu.Lock()
 				p.held[i] = h
-				delete(p.lost, i)
+				if h.Err() == nil { // it may have been lost before this goroutine got mu, and told
+					delete(p.lost, i)
+				}
 				p.mu.Unlock()
 				if i == 0 {
 					p.feed.mark("has", time.Now(), h.Token())
@@ -333,9 +335,11 @@ func (p *page) play(ctx context.Context, fault string) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.episode.Began = unixMS(time.Now())
-		err := p.pauseProcess()
+		if err := p.pauseProcess(); err != nil {
+			return err
+		}
 		p.episode.Resumed, p.episode.Valid = unixMS(p.paused.resumed), p.paused.valid
-		return err
+		return nil
 	default:
 		p.server.kill()
 		if fault == faultForget {

@@ -32,7 +32,7 @@ func (d *demo) pauseProcess() error {
 		}
 		last = now
 	}
-	d.paused.resumed = time.Now()
+	d.paused = pauseResult{resumed: time.Now()}
 	for _, h := range d.held {
 		if h.Valid() {
 			d.paused.valid++
