@@ -28,7 +28,8 @@ const (
 // Dialer returns dial, which speaks TLS, with another error for a server without TLS. Such a server waits for the end of a
 // line, which a TLS handshake does not have, and says nothing. A dial that takes longer than a second is therefore accompanied
 // by a connection without TLS, over which a PING is sent, and no secret. The dial itself may end later than the returned
-// function: that of go-redis does not end with its ctx.
+// function: that of go-redis does not end with its ctx. If dial reaches another server than the one at the address, such as
+// through a tunnel, the error may be about the wrong one.
 func Dialer(dial Func) Func {
 	type result struct {
 		conn net.Conn
@@ -60,7 +61,7 @@ func Dialer(dial Func) Func {
 					continue
 				}
 				go func() {
-					if r := <-dialed; r.err == nil {
+					if r := <-dialed; r.err == nil && r.conn != nil {
 						_ = r.conn.Close()
 					}
 				}()

@@ -70,6 +70,9 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		defer c.cluster.suspectLater(b.node)()
 	}
 	failures := b.node.failures.Load()
+	if b.acks.timeout > 0 { // WAIT must be over before its connection counts as silent
+		b.acks.timeout = max(min(b.acks.timeout, bound/4), time.Millisecond)
+	}
 	err := b.node.do(ctx, time.Now().Add(bound), b.rdb(), func(ctx context.Context) error {
 		again, err := b.send(ctx, func(sc *Script) bool { return !b.node.hasLoaded(sc, failures) })
 		if again {

@@ -141,14 +141,26 @@ func (r *request) end() (quiet bool) {
 
 // cancel makes go-redis return.
 func (r *request) cancel(cause error) {
+	if r.mark(cause) {
+		r.interrupt()
+	}
+}
+
+// mark ends the context of a request, unless it has ended. A request that was marked serves no other one.
+func (r *request) mark(cause error) (first bool) {
 	r.mu.Lock()
-	first := !r.over && r.cause == nil
+	defer r.mu.Unlock()
+	first = !r.over && r.cause == nil
 	if first {
 		r.cause = cause
 		close(r.ctx.done)
 	}
-	r.mu.Unlock()
-	if c := r.conn.Load(); first && c != nil {
+	return first
+}
+
+// interrupt ends what go-redis does on the connection of a request that was marked.
+func (r *request) interrupt() {
+	if c := r.conn.Load(); c != nil {
 		c.interrupt(r)
 	}
 }
@@ -269,7 +281,13 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 	}
 	// Some have been sent a little later than the one that was probed for. A request that was sent
 	// after the PING may just be slow.
-	dead := func(r *request) bool { return r.node == n && r.wrote.Load() < began && r.silence() >= r.stall/2 }
+	dead := func(r *request) bool {
+		silent := r.stall / 2
+		if r.rdb == n.acked { // the server may wait for replicas for most of that time
+			silent = r.stall
+		}
+		return r.node == n && r.wrote.Load() < began && r.silence() >= silent
+	}
 	if n.calls.cancel(deadConnError{}, dead) {
 		n.conns.refuseSilent(began)
 		n.conns.notices.tell(DeadConn, "")
@@ -365,6 +383,7 @@ func (cs *calls) finish(r *request, reusable bool) {
 	defer cs.mu.Unlock()
 	delete(cs.requests, r.ctx.until.UnixNano())
 	if quiet && reusable && len(cs.idle) < maxIdleRequests {
+		r.cmd, r.ctx.Context = timedCmd{}, nil // the arguments and the ctx are the caller's
 		cs.idle = append(cs.idle, r)
 	}
 }
@@ -381,13 +400,19 @@ func (cs *calls) find(until time.Time) *request {
 
 // cancel cancels the requests for which f returns true. It reports whether there are any.
 func (cs *calls) cancel(cause error, f func(*request) bool) (found bool) {
+	var marked []*request
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
 	for _, r := range cs.requests {
 		if f(r) {
-			r.cancel(cause)
 			found = true
+			if r.mark(cause) {
+				marked = append(marked, r)
+			}
 		}
+	}
+	cs.mu.Unlock()
+	for _, r := range marked { // without mu, because that sets a deadline of a connection of the user
+		r.interrupt()
 	}
 	return found
 }

@@ -38,11 +38,11 @@ type cluster struct {
 	ctx    context.Context // ends with the client
 	cancel context.CancelFunc
 	work   sync.WaitGroup // the refresher
+	lastID atomic.Int64
 	moves  moves
 
 	mu      sync.Mutex // guards all below, and Node.idleSince
 	nodes   map[string]*Node
-	lastID  int
 	refresh *refresh // in progress or next; nil: there is no refresher
 }
 
@@ -112,35 +112,41 @@ func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
 }
 
 // node returns the node with an address. It makes the node if there is none.
-func (c *cluster) node(addr string) *Node {
-	c.mu.Lock()
-	n, kept := c.nodeLocked(addr)
-	c.mu.Unlock()
-	if !kept {
-		_ = n.close()
-	}
-	return n
-}
+func (c *cluster) node(addr string) *Node { return c.nodeThat(addr, func(*Node) {}) }
 
-// nodeLocked is node for callers that hold mu. A closed cluster does not keep a new node:
-// nodeLocked then reports false, and the caller must close the node after it has unlocked
-// mu.
-func (c *cluster) nodeLocked(addr string) (n *Node, kept bool) {
+// nodeThat is node, and calls f with mu held. A closed cluster does not keep a new node. Making one calls a
+// function of the user, so it holds no mutex.
+func (c *cluster) nodeThat(addr string, f func(n *Node)) *Node {
+	c.mu.Lock()
+	n := c.nodes[addr]
+	if n != nil {
+		f(n)
+	}
+	c.mu.Unlock()
+	if n != nil {
+		return n
+	}
+	o := c.options
+	o.Addr = addr
+	made, err := newNode(c.ctx, c.calls, int(c.lastID.Add(1)), o, c.own)
+	if err != nil {
+		made.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+	}
+	c.mu.Lock()
 	n = c.nodes[addr]
-	if n == nil {
-		o := c.options
-		o.Addr = addr
-		c.lastID++
-		var err error
-		if n, err = newNode(c.ctx, c.calls, c.lastID, o, c.own); err != nil {
-			n.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
-		}
-		if c.ctx.Err() != nil {
-			return n, false
-		}
+	closed := c.ctx.Err() != nil
+	if n == nil { // otherwise another call has made it meanwhile
+		n = made
+	}
+	if !closed {
 		c.nodes[addr] = n
 	}
-	return n, true
+	f(n)
+	c.mu.Unlock()
+	if closed || n != made {
+		_ = made.close()
+	}
+	return n
 }
 
 // serves reports whether a node served a slot at the last refresh.
@@ -203,13 +209,8 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 
 // follow returns the node that a redirection leads to.
 func (c *cluster) follow(to redirection, slot uint16) *Node {
-	c.mu.Lock()
-	n, kept := c.nodeLocked(to.addr)
-	n.idleSince = time.Time{} // the next refresh may not know yet that n serves, and must not close it
-	c.mu.Unlock()
-	if !kept {
-		_ = n.close()
-	}
+	// The next refresh may not know yet that the node serves, and must not close it.
+	n := c.nodeThat(to.addr, func(n *Node) { n.idleSince = time.Time{} })
 	if !to.asking {
 		c.noteMove(c.slots[slot].Swap(n), n)
 		c.requestRefresh() // other slots have probably moved too

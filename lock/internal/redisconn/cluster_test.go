@@ -72,3 +72,53 @@ func TestClusterClosesConnectionsWithoutItsMutex(t *testing.T) {
 	assert.Greater(t, free.Load(), closed)
 	assert.Zero(t, held.Load())
 }
+
+// Calls to other nodes must not wait for a function of the user.
+func TestClusterInstrumentsANodeWithoutItsMutex(t *testing.T) {
+	w := &testredis.Wire{Answer: func([]string) string { return "+OK\r\n" }}
+	addr := w.Client(t, redis.Options{}).Options().Addr
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{addr},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+		},
+	})
+	defer rdb.Close()
+	var c *Client
+	var called atomic.Int64
+	c = newClient(t, rdb, Options{Instrument: func(*redis.Client) error {
+		called.Add(1)
+		if assert.True(t, c.cluster.mu.TryLock(), "mu is free") {
+			c.cluster.mu.Unlock()
+		}
+		return nil
+	}})
+	require.NoError(t, runEcho(t.Context(), c, "k"))
+	assert.Positive(t, called.Load())
+	require.NoError(t, closeClient(c))
+}
+
+// A ClusterSlots function that ignores its ctx keeps neither a call nor Close waiting.
+func TestAClusterSlotsFunctionMayHang(t *testing.T) {
+	asked, end := make(chan struct{}, 1), make(chan struct{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{"127.0.0.1:1"},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			asked <- struct{}{}
+			<-end
+			return nil, nil
+		},
+	})
+	defer rdb.Close()
+	c := newClient(t, rdb, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	require.ErrorIs(t, runEcho(ctx, c, "k"), context.Canceled)
+	c.Cancel()
+	require.NoError(t, c.Close())
+	close(end)
+	c.Wait()
+}

@@ -187,7 +187,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 // slotsAt returns the slots that a node names, and its address, or those of the user's function.
 func (c *cluster) slotsAt(ctx context.Context, n *Node) (slots []redis.ClusterSlot, source string, err error) {
 	if c.clusterSlots != nil {
-		slots, err = c.clusterSlots(ctx)
+		slots, err = c.askUser(ctx)
 		return slots, "", err
 	}
 	slots, err = c.readSlotsFrom(ctx, n)

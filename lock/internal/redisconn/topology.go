@@ -156,7 +156,7 @@ func (c *cluster) readSlots() error {
 	if c.clusterSlots != nil {
 		ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
 		defer cancel()
-		slots, err := c.clusterSlots(ctx)
+		slots, err := c.askUser(ctx)
 		if err != nil {
 			return fmt.Errorf("ClusterSlots function: %w", err)
 		}
@@ -173,6 +173,11 @@ func (c *cluster) readSlots() error {
 		}
 	}
 	return fmt.Errorf("no node returned the slots of the cluster: %w", err)
+}
+
+// askUser calls the user's ClusterSlots function, and returns when ctx ends.
+func (c *cluster) askUser(ctx context.Context) ([]redis.ClusterSlot, error) {
+	return outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) }, func([]redis.ClusterSlot) {})
 }
 
 // candidates returns all nodes: first those that serve slots, then those that do not, then
