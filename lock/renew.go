@@ -84,10 +84,10 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 	ctx, cancel := context.WithDeadline(ctx, s.entry.Deadline())
 	defer cancel()
 	var err error = &outcomeError{kind: ErrUnavailable}
-	for range 1 + maxFailures {
+	for tries := 1 + maxFailures; tries > 0; tries-- { // a try that hangs leaves time for the next one
 		sent := time.Now()
 		var out [1]renewal.Outcome
-		failure := s.client.store.Renew(ctx, []driver.Lease{lease}, out[:])
+		failure := s.renewWithin(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), lease, out[:])
 		s.client.health.record(failure, sent, false)
 		err = cmp.Or(failure, err)
 		switch {
@@ -100,6 +100,13 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 		}
 	}
 	return err
+}
+
+// renewWithin asks the store once, for at most a time.
+func (s *heldLease) renewWithin(ctx context.Context, d time.Duration, lease driver.Lease, out []renewal.Outcome) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, &outcomeError{kind: ErrUnavailable})
+	defer cancel()
+	return s.client.store.Renew(ctx, []driver.Lease{lease}, out)
 }
 
 // confirm reports a renewal with that TTL to the watchdog.

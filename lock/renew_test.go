@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +150,15 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 		h := b.lock("k")
 		b.loseRequests(once(locktest.Renew, errIO))
 		require.NoError(t, h.Renew(ctx, 0), "one failure is tolerated")
+
+		var hung atomic.Bool
+		b.loseRequests(func(ctx context.Context, op locktest.Op) error {
+			if op == locktest.Renew && hung.CompareAndSwap(false, true) {
+				return hang(op)(ctx, op)
+			}
+			return nil
+		})
+		require.NoError(t, h.Renew(ctx, 0), "so is a request without an answer")
 
 		settle(time.Second)
 		deadline := h.Deadline()
