@@ -14,8 +14,8 @@ import (
 )
 
 // lockedKey is the row of a key within a transaction that has locked it. Every change of the
-// queue or the tombstones of a key locks the row, so all of them have an order. The transactions of
-// Store.enter and Store.leave are single statements.
+// queue or the tombstones of a key locks the row, so all of them have an order, except that the poller
+// extends places without the row. The transactions of Store.enter and Store.leave are single statements.
 //
 // A row is in one of these states. now is the clock of the database.
 //
@@ -209,10 +209,24 @@ func (s *Store) notify(ctx context.Context, c querier, next *first) error {
 	return err
 }
 
+// nextAfter returns the first live place of the queue that is not one of a former holder, and removes that. An
+// owner that acquired the lock after queuedUntil had passed, although its place lived, still has it.
+func (k *lockedKey) nextAfter(ctx context.Context, holder string) (*first, error) {
+	for {
+		next, _, err := k.look(ctx, "")
+		if err != nil || next == nil || next.owner != holder {
+			return next, err
+		}
+		if err := k.removePlaces(ctx, next); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // handOver gives the lock to the first waiter, or makes it free. If it is guarded it becomes
 // free, and the first waiter asks until the guard has ended.
 func (k *lockedKey) handOver(ctx context.Context) error {
-	next, _, err := k.look(ctx, "")
+	next, err := k.nextAfter(ctx, k.owner)
 	switch {
 	case err != nil:
 		return err

@@ -13,8 +13,10 @@ import (
 	"time"
 )
 
-// maxAsked is how many keys or places one statement of the poller names.
-const maxAsked = 1000
+const (
+	maxAsked    = 1000        // keys or places that one statement of the poller names
+	minPatience = time.Second // the least bound of such a statement
+)
 
 // poller asks the database for all queued waiters of a store: whether their locks are free or were handed
 // over, with one read for many keys, and to extend their places, with one statement for many that locks
@@ -195,12 +197,12 @@ func (s *Store) poll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		keys, places, next := p.due(time.Now())
+		keys, places, patience, next := p.due(time.Now())
 		switch {
 		case next.IsZero():
 			return
 		case len(keys) > 0 || len(places) > 0:
-			s.pollDue(keys, places)
+			s.pollDue(keys, places, patience)
 			continue
 		}
 		timer.Reset(time.Until(next))
@@ -216,16 +218,17 @@ func (s *Store) poll() {
 	}
 }
 
-// due returns the keys to be read, the places to be extended, and when the next ones are due, which is zero
-// if there are no waiters. Places that are due soon are extended together with those that are due, and their keys read.
-func (p *poller) due(now time.Time) (keys []string, places []placeItem, next time.Time) {
+// due returns the keys to be read, the places to be extended, how long a statement may take, and when the next
+// ones are due, which is zero if there are no waiters. A place of 10 s survives a read and an extension without an
+// answer. Places that are due soon are extended together with those that are due, and their keys read.
+func (p *poller) due(now time.Time) (keys []string, places []placeItem, patience time.Duration, next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queues) == 0 {
 		p.running = false
-		return nil, nil, time.Time{}
+		return nil, nil, 0, time.Time{}
 	}
-	next = now.Add(time.Hour)
+	next, patience = now.Add(time.Hour), time.Hour
 	earliest := func(t time.Time) {
 		if t.Before(next) {
 			next = t
@@ -236,6 +239,7 @@ func (p *poller) due(now time.Time) (keys []string, places []placeItem, next tim
 		for _, w := range q.waiters {
 			anyDue = anyDue || !w.extendAt.After(now)
 			earliest(w.extendAt)
+			patience = min(patience, w.place/(2*pollsPerPlace))
 		}
 	}
 	for _, q := range p.queues {
@@ -257,24 +261,31 @@ func (p *poller) due(now time.Time) (keys []string, places []placeItem, next tim
 		}
 		earliest(q.pollAt)
 	}
-	return keys, places, next
+	return keys, places, max(patience, minPatience), next
 }
 
 // pollDue reads keys and extends places. Places come last: in SQLite that may wait for another writer.
-func (s *Store) pollDue(keys []string, places []placeItem) {
+func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duration) {
 	short := make(map[string]bool) // keys whose time for places ends soon
 	for part := range slices.Chunk(keys, maxAsked) {
-		states, err := call(s.calls.ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]lockState, error) {
+		states, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]lockState, error) {
 			return s.readLocks(ctx, c, part)
 		})
 		s.answered(part, states, short, err)
 	}
 	for part := range slices.Chunk(places, maxAsked) {
-		numbers, err := call(s.calls.ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
+		numbers, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
 			return s.extendPlaces(ctx, c, part, short)
 		})
 		s.extended(part, numbers, err)
 	}
+}
+
+// soon is call for at most a time.
+func soon[T any](s *Store, d time.Duration, f work[T]) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(s.calls.ctx, d, noAnswerError(d))
+	defer cancel()
+	return call(ctx, s, f)
 }
 
 // readLocks reads the rows of keys, without waiting for any.

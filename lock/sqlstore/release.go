@@ -122,8 +122,9 @@ func (s *Store) releaseLocked(ctx context.Context, c *sql.Conn, l driver.Lease) 
 // keep ends the lease, and keeps the lock taken by nobody for some ms. The first waiter must
 // learn when it becomes free.
 func (k *lockedKey) keep(ctx context.Context, keep int64) error {
+	holder := k.owner
 	k.owner, k.expires, k.metadata, k.changed = keptOwner, k.now+keep, nil, true
-	next, _, err := k.look(ctx, "")
+	next, err := k.nextAfter(ctx, holder)
 	if err != nil || next == nil {
 		return err
 	}

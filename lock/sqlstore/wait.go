@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	pollsPerPlace = 3                      // a place survives the loss of two requests
+	pollsPerPlace = 3                      // see poller.due
 	retryAfter    = 10 * time.Millisecond  // the delay before the first request is sent again
 	overdue       = 100 * time.Millisecond // a request without an answer is normal for so long
 	expiryDelay   = 2 * time.Millisecond   // a lease that has expired may be granted after that

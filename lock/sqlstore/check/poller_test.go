@@ -131,6 +131,39 @@ func TestAWaiterEntersAgain(t *testing.T) {
 	})
 }
 
+// TestALockIsNotHandedToItsFormerHolder gives the holder a place before that of a waiter, as it has if it
+// acquired the lock after the time had passed for which the key has places.
+func TestALockIsNotHandedToItsFormerHolder(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d *database, _ string) {
+		for name, keep := range map[string]time.Duration{"released": 0, "kept": 100 * time.Millisecond} {
+			t.Run(name, func(t *testing.T) {
+				s := d.store(t, sqlstore.Options{PollInterval: 20 * time.Millisecond})
+				batch := insertLeases(t, s, 1)
+				outlast(t, s, batch)
+				r := request(batch[0].Key)
+				granted := waiting(t, s, r)
+				s.exec(t, "UPDATE {places} SET owner = ?, expires = expires + 3600000", []byte(batch[0].Owner))
+				require.Eventually(t, func() bool { return s.count(t, "SELECT count(*) FROM {places}") == 2 }, time.Minute, time.Millisecond, "the waiter has entered again")
+				l := batch[0]
+				if keep > 0 {
+					l.Attrs = &driver.Attrs{KeepUntil: time.Now().Add(keep)}
+				}
+				require.NoError(t, s.Release(t.Context(), l))
+				assert.Zero(t, s.count(t, "SELECT count(*) FROM {places} WHERE owner = ?", []byte(l.Owner)))
+				info, err := s.Inspect(t.Context(), r.Key)
+				require.NoError(t, err)
+				for _, holder := range info.Holders {
+					assert.NotEqual(t, driver.ClientName(l.Owner), holder.Client)
+				}
+				require.NoError(t, <-granted)
+				require.NoError(t, s.ForceRelease(t.Context(), r.Key))
+				s.exec(t, "DELETE FROM {locks}")
+			})
+		}
+	})
+}
+
 // TestWaitersEnterOneAfterAnother starts 100 calls of Wait while the row of their lock is locked. One of
 // them at most may wait for the row, so that the renewal of the holder has few before it.
 func TestWaitersEnterOneAfterAnother(t *testing.T) {
