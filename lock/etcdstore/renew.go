@@ -184,7 +184,10 @@ func (s *Store) extend(ctx context.Context, l *driver.Lease, of *sessionRenewal,
 		}
 		if len(got.Kvs) == 0 || !isHeldBy(got.Kvs[0], l) {
 			s.forget(k)
-			return renewal.Lost, nil
+			if len(got.Kvs) == 0 {
+				return renewal.LostMissing, nil
+			}
+			return renewal.LostTaken, nil
 		}
 		kv = got.Kvs[0]
 	}

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -35,7 +35,7 @@ func failed(verb, key string, err error) error {
 }
 
 func (e *failureError) Error() string {
-	return "sqlstore: " + e.verb + " " + quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
+	return "sqlstore: " + e.verb + " " + basic.Quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
 }
 
 func (e *failureError) Unwrap() error { return e.err }
@@ -69,13 +69,4 @@ func cause(ctx context.Context) error {
 		return errNilContext
 	}
 	return context.Cause(ctx)
-}
-
-// quote returns a key as a quoted string, without the rest of a long one.
-func quote(key string) string {
-	const most = 100
-	if len(key) > most {
-		return strconv.Quote(key[:most]) + "..."
-	}
-	return strconv.Quote(key)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -20,7 +21,7 @@ var afterAllKeys = []byte(strings.Repeat("\xff", driver.MaxKeyLen+1))
 // of their keys. The cursor is the last of these keys.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
-		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", quote(cursor), quote(prefix))
+		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", basic.Quote(cursor), basic.Quote(prefix))
 	}
 	type page struct {
 		keys []string

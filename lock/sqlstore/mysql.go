@@ -96,7 +96,7 @@ func (mySQL) adapt(t *texts) {
 	t.await = `UPDATE {locks} SET expires = GREATEST(expires, LAST_INSERT_ID({now} + ?))
 		WHERE lock_key = ? AND owner = ? AND token = ? AND kind = 0 AND expires >= {now}`
 	t.mysql.rows = `SELECT lock_key, kind, owner, token, expires, {now} FROM {locks} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
-	t.mysql.lockMany = `SELECT lock_key, owner, token FROM {locks} FORCE INDEX (PRIMARY)
+	t.mysql.lockMany = `SELECT lock_key, owner FROM {locks} FORCE INDEX (PRIMARY)
 		WHERE kind = 0 AND expires >= {now} AND queued_until < {now} AND lock_key IN (`
 	t.mysql.end = `UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
 		WHERE lock_key IN (`
@@ -329,14 +329,14 @@ func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []rele
 	for i, l := range leases {
 		keys[i] = l.key
 	}
-	held, err := grantsOf(tx.QueryContext(ctx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys...))
+	held, err := ownersOf(tx.QueryContext(ctx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys...))
 	if err != nil {
 		return err
 	}
 	var found []int
 	groups := make(map[int64][]any)
 	for i, l := range leases {
-		if held[string(l.key)].owner == string(l.owner) {
+		if held[string(l.key)] == string(l.owner) {
 			groups[l.keep] = append(groups[l.keep], l.key)
 			found = append(found, i)
 		}
@@ -355,28 +355,21 @@ func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []rele
 	return nil
 }
 
-// mysqlGrant is the owner and token of a row.
-type mysqlGrant struct {
-	owner string
-	token int64
-}
-
-// grantsOf returns the grants that a query has found, by key.
-func grantsOf(rows *sql.Rows, err error) (map[string]mysqlGrant, error) {
+// ownersOf returns the owners that a query has found, by key.
+func ownersOf(rows *sql.Rows, err error) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	grants := make(map[string]mysqlGrant)
+	owners := make(map[string]string)
 	for rows.Next() {
 		var key, owner []byte
-		var token int64
-		if err := rows.Scan(&key, &owner, &token); err != nil {
+		if err := rows.Scan(&key, &owner); err != nil {
 			return nil, err
 		}
-		grants[string(key)] = mysqlGrant{string(owner), token}
+		owners[string(key)] = string(owner)
 	}
-	return grants, rows.Err()
+	return owners, rows.Err()
 }
 
 // sweepRows locks the rows that it deletes in both tables, and leaves those alone that others have

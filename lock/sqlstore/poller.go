@@ -20,7 +20,7 @@ const (
 
 // poller asks the database for all queued waiters of a store: whether their locks are free or were handed
 // over, with one read for many keys, and to extend their places, with one statement for many that locks
-// no row of a lock. Its goroutine runs while there are queued waiters.
+// no row of a lock, but now and then one that skips the rows that others have locked. Its goroutine runs while there are queued waiters.
 type poller struct {
 	kick chan struct{}  // has an element if something may be due earlier
 	runs sync.WaitGroup // of the goroutine

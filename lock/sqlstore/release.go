@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -48,7 +49,7 @@ func checkRelease(l driver.Lease) error {
 		return err
 	}
 	if !isOwner(l.Owner) || l.Key == "" || len(l.Key) > driver.MaxKeyLen {
-		return fmt.Errorf("sqlstore: release %s: %w: no such key or owner", quote(l.Key), driver.ErrNotHeld)
+		return fmt.Errorf("sqlstore: release %s: %w: no such key or owner", basic.Quote(l.Key), driver.ErrNotHeld)
 	}
 	return nil
 }

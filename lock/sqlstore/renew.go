@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -100,7 +101,7 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	if locked = indexesOf(all, foundLocked); len(locked) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", quote(string(leases[locked[0]].key)), err)
+	return fmt.Errorf("%s: %w", basic.Quote(string(leases[locked[0]].key)), err)
 }
 
 // rowLockedError is the cause of a renewal that has waited for a row in vain.

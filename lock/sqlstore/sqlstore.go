@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -133,13 +134,13 @@ func checkRequest(r driver.Request) error {
 	}
 	switch {
 	case r.Key == "" || len(r.Key) > driver.MaxKeyLen:
-		return fmt.Errorf("sqlstore: %w: %s has %d bytes, want 1 to %d", driver.ErrBadKey, quote(r.Key), len(r.Key), driver.MaxKeyLen)
+		return fmt.Errorf("sqlstore: %w: %s has %d bytes, want 1 to %d", driver.ErrBadKey, basic.Quote(r.Key), len(r.Key), driver.MaxKeyLen)
 	case !isOwner(r.Owner):
-		return fmt.Errorf("sqlstore: the owner of a request for %s has %d bytes, want 2 to %d", quote(r.Key), len(r.Owner), maxOwnerLen)
+		return fmt.Errorf("sqlstore: the owner of a request for %s has %d bytes, want 2 to %d", basic.Quote(r.Key), len(r.Owner), maxOwnerLen)
 	case r.TTL <= 0 || r.TTL > driver.MaxTTL:
-		return fmt.Errorf("sqlstore: %w: %v for %s, want up to %v", driver.ErrBadTTL, r.TTL, quote(r.Key), driver.MaxTTL)
+		return fmt.Errorf("sqlstore: %w: %v for %s, want up to %v", driver.ErrBadTTL, r.TTL, basic.Quote(r.Key), driver.MaxTTL)
 	case len(r.Metadata()) > driver.MaxMetadataLen:
-		return fmt.Errorf("sqlstore: the metadata of %s have %d bytes, want at most %d", quote(r.Key), len(r.Metadata()), driver.MaxMetadataLen)
+		return fmt.Errorf("sqlstore: the metadata of %s have %d bytes, want at most %d", basic.Quote(r.Key), len(r.Metadata()), driver.MaxMetadataLen)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS leasewheel_grants (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- The queues: a row for each waiter. Only the transaction that has locked the row of the key
--- changes them. The index is not unique, because a check for duplicates locks the gaps between
+-- adds or removes them; the ends of places are extended without it. The index is not unique, because a check for duplicates locks the gaps between
 -- the keys.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
     lock_key VARBINARY(1024) NOT NULL,

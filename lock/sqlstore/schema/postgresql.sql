@@ -4,7 +4,7 @@
 -- comes after the others, so that no lock is granted before all are there.
 
 -- The queues: a row for each waiter. Only the transaction that has locked the row of the key
--- changes them.
+-- adds or removes them; the ends of places are extended without it.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
     lock_key bytea  NOT NULL,
     place    bigint NOT NULL, -- rises in the order of arrival
