@@ -110,7 +110,7 @@ const (
 	serverCores       = 0.0018
 	serverPerRenewal  = 2.35e-6
 	clientInCluster   = 1.6 // times as much for a renewal
-	serverInCluster   = 2.2
+	serverInCluster   = 3.2
 	clientMemory      = 6.5e6 // bytes of a process
 	clientPerLease    = 1000
 	serverPerLease    = 333 // bytes of a lock with a key of measuredKeyLen bytes and without metadata
