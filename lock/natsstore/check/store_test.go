@@ -159,6 +159,9 @@ func TestSettingsOfTheStream(t *testing.T) {
 	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
 	safe, err := js.Stream(t.Context(), stream)
 	require.NoError(t, err)
+	// Each stream that follows has a name of its own: the server removes the files of a deleted stream
+	// later, and in a folder that has the name of the stream.
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	for field := range reflect.TypeFor[jetstream.StreamConfig]().Fields() {
 		setting := field.Name
 		t.Run(setting, func(t *testing.T) {
@@ -175,10 +178,11 @@ func TestSettingsOfTheStream(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.NoError(t, js.DeleteStream(t.Context(), stream))
+			config.Name = "WITH_" + setting
 			_, err = js.CreateStream(t.Context(), config)
 			require.NoError(t, err)
-			s, err := natsstore.New(t.Context(), js, nil)
+			defer func() { require.NoError(t, js.DeleteStream(t.Context(), config.Name)) }()
+			s, err := natsstore.New(t.Context(), js, &natsstore.Options{Stream: config.Name})
 			require.NoError(t, err)
 			l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
 			require.NoError(t, err)
@@ -189,14 +193,14 @@ func TestSettingsOfTheStream(t *testing.T) {
 			require.NoError(t, s.Release(t.Context(), l))
 		})
 	}
-	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	config := safe.CachedInfo().Config
+	config.Name = "WITH_DELETE_MARKERS"
 	unsafe["SubjectDeleteMarkerTTL"](&config)
 	config.AllowRollup, config.DenyPurge = true, false // the server insists
 	_, err = js.CreateStream(t.Context(), config)
 	require.NoError(t, err)
-	_, err = natsstore.New(t.Context(), js, nil)
-	require.EqualError(t, err, "natsstore: stream LEASEWHEEL: SubjectDeleteMarkerTTL is 10s and must be 0, "+
+	_, err = natsstore.New(t.Context(), js, &natsstore.Options{Stream: config.Name})
+	require.EqualError(t, err, "natsstore: stream WITH_DELETE_MARKERS: SubjectDeleteMarkerTTL is 10s and must be 0, "+
 		"because a lease that ends would leave a message that is not a lock; see CreateStream")
 }
 
