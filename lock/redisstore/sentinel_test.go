@@ -43,6 +43,11 @@ func startSentinel(t *testing.T) *sentinelSetup {
 	s.addr = testredis.Start(t, path, "--sentinel").Addr()
 	s.sentinel = redis.NewSentinelClient(&redis.Options{Addr: s.addr})
 	t.Cleanup(func() { s.sentinel.Close() })
+	if testredis.Since(7, 0) {
+		// Otherwise a sentinel that stands still for 2 s on a busy machine does nothing for the next 30 s.
+		tilt := redis.NewStatusCmd(t.Context(), "sentinel", "debug", "tilt-trigger", time.Minute.Milliseconds())
+		require.NoError(t, s.sentinel.Process(t.Context(), tilt))
+	}
 	knowsReplica := func() bool {
 		replicas, err := s.sentinel.Replicas(t.Context(), "m").Result()
 		return err == nil && len(replicas) == 1
