@@ -21,7 +21,7 @@ const maxFailures = 1
 
 // acquireState says which call of the store comes next. All transitions are in this file.
 //
-//	state      next call        taken             granted, too little left   any other error
+//	state      next call        taken             granted, but not enough    any other error
 //	asking     Acquire          asking (pause)    extending                  asking (once), done
 //	waiting    Wait             waiting (pause)   extending                  done
 //	extending  Acquire, again   asking, waiting   extending (once)           extending (once), done
@@ -34,7 +34,7 @@ type acquireState uint8
 const (
 	asking    acquireState = iota
 	waiting                // each Wait has a new owner, because a store serves an owner once
-	extending              // the owner has the lock with too little of its TTL left; an Acquire gives it the full TTL
+	extending              // the owner has the lock, but too little of its TTL or not its state; an Acquire gives it both
 )
 
 // acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,
@@ -67,6 +67,9 @@ func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *ob
 		return nil, c.wrong
 	}
 	if err := c.checkKept(r.Mode); err != nil {
+		return nil, failed("", r.Key, err)
+	}
+	if err := c.checkState(r.Mode); err != nil {
 		return nil, failed("", r.Key, err)
 	}
 	switch {
@@ -210,7 +213,7 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 //
 // A handed-over lock starts with the rest of its place, which may be less than its terms
 // promise. An Acquire by the same owner gives it the full TTL, without a new place at the end
-// of the queue.
+// of the queue. It also gets the state of the key, which a message of a hand-over does not have.
 func (a *acquisition) ask() (driver.Lease, error) {
 	sent := time.Now()
 	if a.state == waiting {
@@ -249,8 +252,11 @@ func (a *acquisition) ask() (driver.Lease, error) {
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
 // nine tenths of its TTL, because no renewal will extend it. Any other must outlive a renewal
-// that fails, unless its MaxHold ends it before.
+// that fails, unless its MaxHold ends it before. And a request for the state of the key must have that.
 func (a *acquisition) suffices(lease driver.Lease) bool {
+	if a.request.Stateful() && lease.Saved == nil {
+		return false
+	}
 	age, ttl, terms := time.Since(lease.Sent), a.request.TTL, a.client.terms
 	if terms.Fixed {
 		return age < ttl/10

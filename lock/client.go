@@ -111,6 +111,9 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	if err := c.checkMinHold(opts.Terms); err != nil {
 		return nil, err
 	}
+	if err := c.checkSaves(opts.Terms); err != nil {
+		return nil, err
+	}
 	if source, ok := store.(driver.EventSource); ok {
 		source.ReportEvents(func(e renewal.Event) {
 			c.health.noteEvent(e)
@@ -147,7 +150,7 @@ func (c *core) checkTTL(t Terms) error {
 
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
 // fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
-// both. [NoMaxHold] removes both, and [NoMinHold] removes MinHold. Metadata can be replaced but not
+// both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] StateTTL. Metadata can be replaced but not
 // removed. Bad Terms are the error of Lock. Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
@@ -159,6 +162,9 @@ func (c *Client) With(t Terms) *Client {
 	}
 	if err == nil {
 		err = c.checkMinHold(t)
+	}
+	if err == nil {
+		err = c.checkSaves(t)
 	}
 	return &Client{core: c.core, terms: t, wrong: err}
 }

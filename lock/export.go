@@ -20,8 +20,8 @@ import (
 // time until Resume does not shorten that rest, so export the lease right before you send the
 // string.
 //
-// The error is that of Err if the handle has ended, and errors.ErrUnsupported for a [Multi]: export
-// each of its Handles.
+// The error is that of Err if the handle has ended, and errors.ErrUnsupported for a lock with a
+// StateTTL, and for a [Multi]: export each of its Handles.
 func (h *Held) Export() (string, error) {
 	if !h.ok() {
 		return "", ErrNotHeld
@@ -69,6 +69,9 @@ func (s *heldLease) exportLease() (string, error) {
 		return "", errCannotExport
 	}
 	lease := s.entry.Lease()
+	if lease.Stateful() {
+		return "", fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)
+	}
 	state, err := exporter.Export(lease)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):

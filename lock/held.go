@@ -50,6 +50,9 @@ type handle interface {
 	logger() *slog.Logger
 	String() string // without the owner
 
+	save(ctx context.Context, data []byte) error // see Held.Save; the error does not name the key
+	saved() *driver.Saved                        // see Held.State; nil if there is none
+
 	export() (string, error) // see Held.Export; the error names the key
 	detach() error           // see Held.Detach; is not called after unlock, nor again once it has returned nil
 
@@ -226,8 +229,9 @@ type heldLease struct {
 	client *Client
 	entry  *renewal.Entry[driver.Lease]
 
-	handles atomic.Int32 // handles that are not unlocked; at 0 the lease is released
-	left    atomic.Bool  // the first handle was unlocked while there were others
+	handles atomic.Int32  // handles that are not unlocked; at 0 the lease is released
+	left    atomic.Bool   // the first handle was unlocked while there were others
+	saves   atomic.Uint64 // calls of save, which number what they save
 	node    ageNode[heldLease]
 
 	observed *observation // nil without hooks

@@ -46,6 +46,19 @@ type Terms struct {
 	// (driver.Description.Keeps); otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
+	// StateTTL gives each key a state: up to MaxSavedLen bytes that the holder saves with
+	// [Held.Save], and that the next holder gets with the lock, in [Held.State]. The store keeps
+	// them for StateTTL after the last Save, also while nobody holds the lock, or a client without a
+	// StateTTL does. ForceRelease keeps them; [Client.Forget] removes them. They are as safe as the
+	// lock: a fail-over of Redis may lose the last Save, and no replica confirms it. See the program
+	// examples/checkpoint.
+	//
+	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
+	// Election, and needs a store that can keep a state (driver.Description.Saves); otherwise New,
+	// or Lock, returns errors.ErrUnsupported. If the client has locks of other kinds too, set it with
+	// [Client.With]. A lease with a state cannot be exported.
+	StateTTL time.Duration
+
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
 
@@ -152,6 +165,9 @@ func (t Terms) inherit(from Terms) Terms {
 	if t.MinHold == 0 {
 		t.MinHold = from.MinHold
 	}
+	if t.StateTTL == 0 {
+		t.StateTTL = from.StateTTL
+	}
 	if t.MaxHold == 0 && !t.Fixed {
 		t.MaxHold, t.Fixed = from.MaxHold, from.Fixed
 	}
@@ -173,7 +189,12 @@ func (t Terms) withDefaults(where string) (Terms, error) {
 	if t.MinHold == NoMinHold {
 		t.MinHold = 0
 	}
+	if t.StateTTL == NoState {
+		t.StateTTL = 0
+	}
 	switch {
+	case t.StateTTL != 0 && (t.StateTTL < MinTTL || t.StateTTL > MaxTTL):
+		return t, fmt.Errorf("lock: %sStateTTL must be %v to %v, got %v", where, MinTTL, MaxTTL, t.StateTTL)
 	case t.MinHold < 0 || t.MinHold > MaxTTL:
 		return t, fmt.Errorf("lock: %sMinHold must be 0 to %v, got %v", where, MaxTTL, t.MinHold)
 	case t.MaxHold != 0 && t.MaxHold < MinTTL:
@@ -196,14 +217,14 @@ func tick(ttl time.Duration) time.Duration {
 
 // extra returns what a request has that is made on these terms.
 func (t *Terms) extra(of *driver.Attrs) *driver.Attrs {
-	if t.Metadata == "" {
+	if t.Metadata == "" && t.StateTTL == 0 {
 		return of
 	}
 	var e driver.Attrs
 	if of != nil {
 		e = *of
 	}
-	e.Metadata = t.Metadata
+	e.Metadata, e.Stateful = t.Metadata, t.StateTTL > 0
 	return &e
 }
 
@@ -214,14 +235,16 @@ const (
 	MaxTTL    = driver.MaxTTL
 
 	MaxMetadataLen = driver.MaxMetadataLen // bytes in the metadata of a lock
+	MaxSavedLen    = driver.MaxSavedLen    // bytes in the state of a key
 	MaxPermits     = driver.MaxPermits     // the limit of a Semaphore
 	MaxMembers     = driver.MaxMembers     // members of a Batch
 	MaxMemberBytes = driver.MaxMemberBytes // bytes in all members of a Batch together
 
-	// NoMaxHold and NoMinHold are a MaxHold and a MinHold of [Terms] that limit nothing, as 0 does
-	// in Options. In [Client.With] they override those of the client, which 0 inherits.
+	// NoMaxHold, NoMinHold and NoState are a MaxHold, a MinHold and a StateTTL of [Terms] that mean
+	// none, as 0 does in Options. In [Client.With] they override those of the client, which 0 inherits.
 	NoMaxHold time.Duration = -1
 	NoMinHold time.Duration = -1
+	NoState   time.Duration = -1
 )
 
 // checkKey names what is wrong with a key. Keys may hold any bytes and are never

@@ -72,9 +72,28 @@ func (c *Client) checkNewTTL(ttl time.Duration) error {
 	return c.checkTTL(terms)
 }
 
-// renew renews the lease once, with the TTL of the argument. It tolerates one failure to reach
-// the store.
+// renew renews the lease once, with the TTL of the argument.
 func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
+	return s.twice(ctx, func(ctx context.Context) (answered bool, err error) {
+		sent := time.Now()
+		var out [1]renewal.Outcome
+		err = s.client.store.Renew(ctx, []driver.Lease{lease}, out[:])
+		s.client.health.record(err, sent, false)
+		switch {
+		case out[0].IsLost():
+			return true, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
+		case out[0] == renewal.Renewed:
+			return true, s.confirm(lease.TTL, sent)
+		}
+		return false, cmp.Or(err, error(errNoAnswerInTime))
+	})
+}
+
+var errNoAnswerInTime = &outcomeError{kind: ErrUnavailable}
+
+// twice calls f for a request of the holder, while the lease lasts, and again if there is no
+// answer. A call that hangs leaves half of the time to the second one.
+func (s *heldLease) twice(ctx context.Context, f func(ctx context.Context) (answered bool, err error)) error {
 	if err := s.client.begin(); err != nil {
 		return err
 	}
@@ -83,30 +102,18 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, s.entry.Deadline())
 	defer cancel()
-	var err error = &outcomeError{kind: ErrUnavailable}
-	for tries := 1 + maxFailures; tries > 0; tries-- { // a try that hangs leaves time for the next one
-		sent := time.Now()
-		var out [1]renewal.Outcome
-		failure := s.renewWithin(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), lease, out[:])
-		s.client.health.record(failure, sent, false)
-		err = cmp.Or(failure, err)
-		switch {
-		case out[0].IsLost():
-			return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: failure}
-		case out[0] == renewal.Renewed:
-			return s.confirm(lease.TTL, sent)
-		case ctx.Err() != nil:
+	for tries := 1 + maxFailures; ; tries-- {
+		if answered, err := s.within(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), f); answered || tries == 1 || ctx.Err() != nil {
 			return err
 		}
 	}
-	return err
 }
 
-// renewWithin asks the store once, for at most a time.
-func (s *heldLease) renewWithin(ctx context.Context, d time.Duration, lease driver.Lease, out []renewal.Outcome) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d, &outcomeError{kind: ErrUnavailable})
+// within calls f with a context that lasts for at most a time.
+func (s *heldLease) within(ctx context.Context, d time.Duration, f func(ctx context.Context) (answered bool, err error)) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, errNoAnswerInTime)
 	defer cancel()
-	return s.client.store.Renew(ctx, []driver.Lease{lease}, out)
+	return f(ctx)
 }
 
 // confirm reports a renewal with that TTL to the watchdog.

@@ -37,6 +37,9 @@ type Description struct {
 	// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
 	Keeps Modes
 
+	// Saves says that the store is a [Saver] that returns no errors.ErrUnsupported.
+	Saves bool
+
 	// Unordered has the modes in which a Waiter does not know all waiters of a lock, because the server
 	// has no queue for them. In these modes:
 	//

@@ -4,8 +4,8 @@
 // only, and [Observe] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [BulkReleaser],
-// [Describer], [Inspector], [Lister], [MetadataSetter], [Exporter], [Resumer], [EventSource] and
-// [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
+// [Describer], [Inspector], [Lister], [MetadataSetter], [Saver], [Exporter], [Resumer], [EventSource]
+// and [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
 // implements all of them. Methods that the wrapped store lacks return errors.ErrUnsupported before
 // any IO; Lane returns 0 then, and Describe the zero value. [Observe] is such a wrapper: it traces
 // the calls of any store.

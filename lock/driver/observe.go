@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -13,7 +14,8 @@ import (
 
 // Op describes a call of a store.
 type Op struct {
-	Name  string // "acquire", "wait", "renew", "release", "inspect", "list", "force release" or "set metadata"
+	Name string // "acquire", "wait", "renew", "release", "inspect", "list", "force release", "set metadata",
+	// "save" or "forget"
 	Key   string // of the lock; "" for a call about several leases; the prefix of a "list"
 	Count int    // leases in the call; only "renew" and "release" may have more than one, and "list" has none
 }
@@ -49,6 +51,7 @@ func Observe(store Store, observe func(ctx context.Context, op Op) (context.Cont
 	o.inspector, _ = store.(Inspector)
 	o.lister, _ = store.(Lister)
 	o.setter, _ = store.(MetadataSetter)
+	o.saver, _ = store.(Saver)
 	return o
 }
 
@@ -62,6 +65,7 @@ type observedStore struct {
 	inspector Inspector      // the same
 	lister    Lister         // the same
 	setter    MetadataSetter // the same
+	saver     Saver          // the same
 }
 
 // call calls f and has it observed.
@@ -168,6 +172,24 @@ func (o *observedStore) SetMetadata(ctx context.Context, l Lease, metadata strin
 	}
 	return o.call(ctx, Op{"set metadata", l.Key, 1}, func(ctx context.Context) error {
 		return o.setter.SetMetadata(ctx, l, metadata)
+	})
+}
+
+func (o *observedStore) Save(ctx context.Context, l Lease, number uint64, data []byte, ttl time.Duration) error {
+	if o.saver == nil {
+		return errors.ErrUnsupported
+	}
+	return o.call(ctx, Op{"save", l.Key, 1}, func(ctx context.Context) error {
+		return o.saver.Save(ctx, l, number, data, ttl)
+	})
+}
+
+func (o *observedStore) Forget(ctx context.Context, key string) error {
+	if o.saver == nil {
+		return errors.ErrUnsupported
+	}
+	return o.call(ctx, Op{"forget", key, 1}, func(ctx context.Context) error {
+		return o.saver.Forget(ctx, key)
 	})
 }
 

@@ -42,6 +42,7 @@ var optional = map[string]reflect.Type{
 	"Inspector":      reflect.TypeFor[driver.Inspector](),
 	"Lister":         reflect.TypeFor[driver.Lister](),
 	"MetadataSetter": reflect.TypeFor[driver.MetadataSetter](),
+	"Saver":          reflect.TypeFor[driver.Saver](),
 	"Describer":      reflect.TypeFor[driver.Describer](),
 	"Exporter":       reflect.TypeFor[driver.Exporter](),
 	"Resumer":        reflect.TypeFor[driver.Resumer](),
@@ -113,6 +114,8 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		{"ForceRelease", []any{"k"}, driver.Op{Name: "force release", Key: "k", Count: 1}},
 		{"List", []any{"p", "cursor"}, driver.Op{Name: "list", Key: "p"}},
 		{"SetMetadata", []any{one[0], "m"}, driver.Op{Name: "set metadata", Key: "k", Count: 1}},
+		{"Save", []any{one[0], uint64(1), []byte("state"), time.Hour}, driver.Op{Name: "save", Key: "k", Count: 1}},
+		{"Forget", []any{"k"}, driver.Op{Name: "forget", Key: "k", Count: 1}},
 		{"ReportEvents", []any{func(renewal.Event) {}}, driver.Op{}},
 		{"Shutdown", nil, driver.Op{}},
 		{"Close", nil, driver.Op{}},
@@ -184,6 +187,8 @@ func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	_, _, err = s.(driver.Lister).List(ctx, "", "")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorIs(t, s.(driver.MetadataSetter).SetMetadata(ctx, driver.Lease{}, "m"), errors.ErrUnsupported)
+	require.ErrorIs(t, s.(driver.Saver).Save(ctx, driver.Lease{}, 1, nil, time.Hour), errors.ErrUnsupported)
+	require.ErrorIs(t, s.(driver.Saver).Forget(ctx, "k"), errors.ErrUnsupported)
 	_, err = s.(driver.Exporter).Export(driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	_, err = s.(driver.Exporter).Import(driver.Lease{}, nil)
@@ -384,6 +389,12 @@ func (s *completeStore) SetMetadata(ctx context.Context, _ driver.Lease, _ strin
 	return s.record(ctx, "SetMetadata")
 }
 
+func (s *completeStore) Save(ctx context.Context, _ driver.Lease, _ uint64, _ []byte, _ time.Duration) error {
+	return s.record(ctx, "Save")
+}
+
+func (s *completeStore) Forget(ctx context.Context, _ string) error { return s.record(ctx, "Forget") }
+
 func (s *completeStore) Shutdown(ctx context.Context) error { return s.record(ctx, "Shutdown") }
 func (s *completeStore) Close() error                       { return s.record(context.Background(), "Close") }
 
@@ -410,6 +421,7 @@ func (s *completeStore) Resume(ctx context.Context, _ driver.Lease) (driver.Leas
 var complete = driver.Description{
 	TTL:       driver.TTLLimits{Step: time.Second},
 	Keeps:     driver.ModesOf(driver.Members),
+	Saves:     true,
 	Unordered: driver.ModesOf(driver.Write),
 	Addresses: []string{"host:1"},
 	Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},

@@ -42,6 +42,7 @@ type Attrs struct {
 	Permits  int      // in mode Permit: how many of them the request wants, at most Limit; 0 means 1
 	Members  []string // in mode Members: sorted, no two equal, none empty
 	Metadata string   // shown by Inspect, at most MaxMetadataLen bytes; "" means none
+	Stateful bool     // in mode Exclusive: the grant comes with the state of the key; see [Saver]
 
 	// KeepUntil is the instant until which a Release keeps the lock taken, on the clock of
 	// this process; see [Description.Keeps]. The client sets it in leases only, never in a Request for
@@ -80,6 +81,9 @@ func (r Request) Metadata() string {
 	}
 	return r.Attrs.Metadata
 }
+
+// Stateful reports whether the grant must come with the state of the key.
+func (r Request) Stateful() bool { return r.Attrs != nil && r.Attrs.Stateful }
 
 // Keep returns for how long from now a Release must keep the lock taken, rounded up to whole
 // milliseconds, or 0 if it must free the lock. A store calls it for each request that it
@@ -128,6 +132,10 @@ type Lease struct {
 	// returned it, if ReplicasKnown is true. A store that does not ask leaves both zero.
 	ReplicasKnown bool
 	Replicas      int32
+
+	// Saved is what the last holder has saved, for a request that is Stateful. Nil means that the
+	// store has not told it. It is not changed after that.
+	Saved *Saved `json:"-"`
 
 	// State belongs to the store. The client passes the value that Acquire or Wait
 	// returned to each Renew, and to the Release of a lease that was held.

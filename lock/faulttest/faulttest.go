@@ -15,6 +15,9 @@
 //   - the function does not return after its ctx has ended, as when it waits in Lock without that ctx,
 //   - the function leaves a lock behind, which the client would renew for ever.
 //
+// Saves of a state ([lock.Held.Save]) are not judged. A function may check them itself, by what the
+// resource got.
+//
 // The message has the shortest schedule that shows it. The same seed nearly always plays the same
 // schedule, as far as the function does not depend on chance.
 //

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -24,6 +25,8 @@ const (
 	ForceRelease Op = "force release"
 	List         Op = "list"
 	SetMetadata  Op = "set metadata"
+	Save         Op = "save"
+	Forget       Op = "forget"
 )
 
 // Faulty is a store with injected faults. The functions may be nil. They are called
@@ -182,6 +185,38 @@ func (f *Faulty) SetMetadata(ctx context.Context, l driver.Lease, metadata strin
 	}
 	err := setter.SetMetadata(ctx, l, metadata)
 	if lost := call(ctx, f.After, SetMetadata); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Save implements [driver.Saver] if the underlying store does.
+func (f *Faulty) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
+	saver, ok := f.Store.(driver.Saver)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Save); err != nil {
+		return err
+	}
+	err := saver.Save(ctx, l, number, data, ttl)
+	if lost := call(ctx, f.After, Save); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Forget implements [driver.Saver] if the underlying store does.
+func (f *Faulty) Forget(ctx context.Context, key string) error {
+	saver, ok := f.Store.(driver.Saver)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := call(ctx, f.Before, Forget); err != nil {
+		return err
+	}
+	err := saver.Forget(ctx, key)
+	if lost := call(ctx, f.After, Forget); lost != nil {
 		return lost
 	}
 	return err

@@ -43,9 +43,10 @@ func withoutClose(s driver.Store) driver.Store {
 		driver.Exporter
 		driver.Describer
 		driver.Resumer
+		driver.Saver
 	}{
 		all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Describer),
-		all.(driver.Resumer),
+		all.(driver.Resumer), all.(driver.Saver),
 	}
 }
 

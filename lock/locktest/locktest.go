@@ -204,6 +204,7 @@ func groups() []group {
 		{nil, contending},
 		{needsInspector, inspecting},
 		{needsInspector, settingMetadata},
+		{nil, saving},
 		{needsLister, listing},
 		{nil, resuming},
 		{nil, waiting},

@@ -21,8 +21,8 @@ import (
 )
 
 // Store keeps locks in memory. It implements [driver.Store], [driver.Waiter],
-// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.BulkReleaser] and
-// [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after
+// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.Saver],
+// [driver.BulkReleaser] and [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after
 // its first use. Its methods are safe for concurrent use, and only Wait blocks. The Store
 // reads the clock of the goroutines that call it, so it works inside a synctest bubble.
 //
@@ -35,6 +35,7 @@ type Store struct {
 	all     []*state          // the values of keys
 	hand    int               // where create has stopped in all
 	token   uint64            // last token granted for any key
+	saved   map[string]saved  // by key
 	refused tombstones
 	closed  bool
 }
@@ -46,6 +47,7 @@ var _ interface {
 	driver.Describer
 	driver.Inspector
 	driver.MetadataSetter
+	driver.Saver
 	driver.Lister
 	driver.Exporter
 	driver.Resumer
@@ -84,7 +86,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		expiresIn, member := k.blockedFor(r, now)
 		return driver.Lease{}, &driver.HeldError{Key: r.Key, Member: member, ExpiresIn: expiresIn}
 	}
-	return driver.Lease{Request: r, Token: h.token}, nil
+	return driver.Lease{Request: r, Token: h.token, Saved: s.savedFor(r, now)}, nil
 }
 
 var errAbandoned = fmt.Errorf("memstore: %w: the acquisition was given up", driver.ErrNotAcquired)
@@ -165,7 +167,7 @@ func (s *Store) tryOrQueue(ctx context.Context, w *waiter) (driver.Lease, time.D
 			return driver.Lease{}, 0, err
 		}
 		if h != nil {
-			return driver.Lease{Request: w.request, Token: h.token, Sent: now}, 0, nil
+			return driver.Lease{Request: w.request, Token: h.token, Sent: now, Saved: s.savedFor(w.request, now)}, 0, nil
 		}
 		k.enqueue(w)
 	}
@@ -235,7 +237,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 
 // Describe implements [driver.Describer]. The Store can keep locks of the modes Exclusive and Members.
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive, driver.Members)}
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive, driver.Members), Saves: true}
 }
 
 // ReleaseAll implements [driver.BulkReleaser].
@@ -257,7 +259,7 @@ func (s *Store) Close() error {
 			w.wake()
 		}
 	}
-	s.closed, s.keys, s.all, s.refused = true, nil, nil, tombstones{}
+	s.closed, s.keys, s.all, s.saved, s.refused = true, nil, nil, nil, tombstones{}
 	return nil
 }
 

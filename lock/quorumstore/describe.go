@@ -17,7 +17,7 @@ var _ driver.Describer = (*Store)(nil)
 // TTL is refused. The quorum can keep a lock if all members can. Replicas has the sums of all members.
 func (q *Store) Describe() driver.Description {
 	all := driver.Describe(q.members[0].store)
-	all.Unordered, all.Addresses = 0, q.addresses // it is no Waiter
+	all.Unordered, all.Saves, all.Addresses = 0, false, q.addresses // it is no Waiter and no Saver
 	for _, m := range q.members[1:] {
 		one := driver.Describe(m.store)
 		all.TTL = jointLimits(all.TTL, one.TTL)

@@ -1,0 +1,139 @@
+// This file is about the state that a holder leaves to the next one: Save, State and Forget.
+
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
+)
+
+// Save replaces the state of the key, which the next holder finds in [Held.State], and returns nil once
+// the store has confirmed that. It needs [Terms].StateTTL. The store compares the ownership in the same
+// step, so a holder that has lost its lock cannot replace what a later holder has saved, however late
+// its request is executed. Of two calls at a time, the one that began later wins.
+//
+// The error matches ErrLost if the store has denied the ownership or the lease has ended: then end the
+// work, and go on from the State of another lock. It matches ErrNotHeld after Unlock, and ErrClosed after
+// the client's Close. In these cases nothing was saved, unless an earlier try of the call was executed
+// without an answer. After any other error the lock is held as before, and the state may be the old or
+// the new one: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store is
+// tolerated. Save returns at the deadline of the lease at the latest, so after an effect that must be
+// recorded, call it with context.WithoutCancel.
+//
+// Data of more than MaxSavedLen bytes, and a handle without a state, are refused before any IO. The
+// handle of a [Multi] has no state, but each of its Handles may have one.
+func (h *Held) Save(ctx context.Context, data []byte) error {
+	switch {
+	case !h.ok():
+		return ErrNotHeld
+	case ctx == nil:
+		return failed("save", h.Key(), basic.ErrNilContext)
+	case h.used.Load():
+		return failed("save", h.Key(), ErrNotHeld)
+	}
+	if err := h.handle.save(ctx, data); err != nil {
+		return failed("save", h.Key(), err)
+	}
+	return nil
+}
+
+// State returns what the last holder had saved when this lock was granted, and the token of that holder.
+// It does no IO. It always returns the same, also after a Save by this handle.
+//
+// The token is 0 if there was no state: nobody has saved any within Terms.StateTTL, or the state was
+// forgotten, or the handle has none; see [Held.Save]. Empty data are nil.
+func (h *Held) State() (data []byte, token uint64) {
+	if !h.ok() {
+		return nil, 0
+	}
+	if saved := h.handle.saved(); saved != nil {
+		return append([]byte(nil), saved.Data...), saved.Token
+	}
+	return nil, 0
+}
+
+// Forget removes the state of a key, whether or not the lock is held. It is no error if there is none.
+// Errors are those of [Client.Inspect].
+func (c *Client) Forget(ctx context.Context, key string) error {
+	if c == nil || c.core == nil {
+		return errZeroClient
+	}
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	err := c.ask(ctx, func(ctx context.Context) error {
+		saver, ok := c.store.(driver.Saver)
+		if !ok {
+			return errNoSaver
+		}
+		return saver.Forget(ctx, key)
+	})
+	if err != nil {
+		return failed("forget the state of", key, err)
+	}
+	return nil
+}
+
+var (
+	errNoSaver = fmt.Errorf("the store cannot keep a state beside a lock (Terms.StateTTL): %w", errors.ErrUnsupported)
+	errNoState = fmt.Errorf("the handle has no state; see Terms.StateTTL: %w", errors.ErrUnsupported)
+)
+
+// checkSaves refuses terms with a state if the store cannot keep one.
+func (c *core) checkSaves(t Terms) error {
+	if t.StateTTL > 0 && !driver.Describe(c.store).Saves {
+		return fmt.Errorf("lock: %w", errNoSaver)
+	}
+	return nil
+}
+
+// checkState refuses a request that cannot have a state: several holders would overwrite it.
+func (c *Client) checkState(m driver.Mode) error {
+	if c.terms.StateTTL > 0 && m != driver.Exclusive {
+		return fmt.Errorf("a %s cannot have a state (Terms.StateTTL): %w", kindOf(m), errors.ErrUnsupported)
+	}
+	return nil
+}
+
+func (s *heldLease) save(ctx context.Context, data []byte) error {
+	lease := s.entry.Lease()
+	saver, ok := s.client.store.(driver.Saver)
+	switch {
+	case !ok || !lease.Stateful():
+		return errNoState
+	case len(data) > MaxSavedLen:
+		return fmt.Errorf("the state must have at most %d bytes, got %d", MaxSavedLen, len(data))
+	}
+	if err := s.state(); err != nil {
+		return err
+	}
+	number := s.saves.Add(1)
+	err := s.twice(ctx, func(ctx context.Context) (answered bool, err error) {
+		began := time.Now()
+		err = saver.Save(ctx, lease, number, data, s.client.terms.StateTTL)
+		s.client.health.record(err, began, false)
+		return err == nil || errors.Is(err, ErrNotHeld) || storekit.IsPermanent(err), err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotHeld):
+		s.entry.ReportLost(nil)
+	}
+	return cmp.Or(s.state(), s.client.reveal(ctx, err))
+}
+
+func (s *heldLease) saved() *driver.Saved { return s.entry.Lease().Saved }
+
+func (r *reentrantHandle) save(ctx context.Context, data []byte) error { return r.of.save(ctx, data) }
+func (r *reentrantHandle) saved() *driver.Saved                        { return r.of.saved() }
+
+func (g *multiHandle) save(context.Context, []byte) error { return errNoState }
+func (g *multiHandle) saved() *driver.Saved               { return nil }
