@@ -52,6 +52,7 @@ func (s *Store) sharedKeys(name, owner string) *keys {
 const (
 	queueEnd    = ":q"
 	metadataEnd = ":m"
+	stateEnd    = ":s"
 	recordsEnd  = ":r"
 	membersEnd  = ":k"
 )

@@ -214,6 +214,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	switch answer.verdict {
 	case granted:
 		lease := s.lease(r, answer.token, answer.sent)
+		lease.Saved = answer.saved
 		if err := s.confirm(ctx, &lease); err != nil {
 			return driver.Lease{}, err
 		}
@@ -235,12 +236,15 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	if r.Mode != driver.Exclusive {
 		return s.sendAcquireShared(ctx, r, place)
 	}
+	if r.Stateful() {
+		return s.sendAcquireStateful(ctx, r, place)
+	}
 	c := s.newExclusiveCall(&r)
 	reply, err := s.runTimed(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
 	if err == nil {
 		c.free()
 	}
-	return parsedAcquire(reply, err)
+	return parsedAcquire(false, reply, err)
 }
 
 // Describe implements [driver.Describer]. The store can keep locks of the modes Exclusive and Members.
@@ -248,7 +252,7 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 // know servers behind Sentinel. Renewals count in Replicas if Replicas.Renewals is set, and
 // Replicas.Count replicas are enough.
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: keeps, Addresses: s.redis.Addresses(), Replicas: s.acks.stats()}
+	return driver.Description{Keeps: keeps, Saves: true, Addresses: s.redis.Addresses(), Replicas: s.acks.stats()}
 }
 
 var keeps = driver.ModesOf(driver.Exclusive, driver.Members)

@@ -40,14 +40,19 @@ type acquired struct {
 	expiresIn time.Duration // if taken; 0 if the server cannot tell
 	member    int64         // if taken: the number of a member that is taken, from 1; 0 if the server does not tell
 	sent      time.Time     // an instant before the request was sent
+	saved     *driver.Saved // if granted to a request that is Stateful
 }
 
-// parsedAcquire parses the outcome of an acquire script.
-func parsedAcquire(reply redisconn.Reply, err error) (acquired, error) {
+// parsedAcquire parses the outcome of an acquire script. A grant has the state of the key if the
+// request asked for it.
+func parsedAcquire(stateful bool, reply redisconn.Reply, err error) (acquired, error) {
 	if err != nil {
 		return acquired{}, err
 	}
 	result, err := parseAcquired(reply.Value)
+	if err == nil && result.verdict == granted && stateful != (result.saved != nil) {
+		return acquired{}, rediskit.UnexpectedReply(reply.Value)
+	}
 	result.sent = reply.Sent
 	return result, err
 }
@@ -67,6 +72,11 @@ func parseAcquired(reply any) (acquired, error) {
 		return a, nil
 	case a.verdict == granted && len(items) == 2:
 		a.token, ok = parseToken(items[1])
+	case a.verdict == granted && len(items) == 3:
+		var okSaved bool
+		a.token, ok = parseToken(items[1])
+		a.saved, okSaved = parseSaved(items[2])
+		ok = ok && okSaved
 	case a.verdict == taken && (len(items) == 4 || len(items) == 5):
 		var okToken, okExpiry bool
 		a.token, okToken = parseToken(items[1])

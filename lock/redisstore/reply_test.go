@@ -23,6 +23,9 @@ func TestParseAcquireReplies(t *testing.T) {
 		{list(int64(-1)), acquired{verdict: refused}},
 		{list(int64(1), "17"), acquired{verdict: granted, token: 17}},
 		{list(int64(1), "9007199254740991"), acquired{verdict: granted, token: maxToken}},
+		{list(int64(1), "17", ""), acquired{verdict: granted, token: 17, saved: &driver.Saved{}}},
+		{list(int64(1), "17", "16 3 a b"), acquired{verdict: granted, token: 17, saved: &driver.Saved{Token: 16, Data: []byte("a b")}}},
+		{list(int64(1), "17", "16 3 "), acquired{verdict: granted, token: 17, saved: &driver.Saved{Token: 16, Data: []byte{}}}},
 		{list(int64(0), "17", int64(2500), int64(1)), acquired{verdict: taken, token: 17, expiresIn: 2500 * time.Millisecond, head: true}},
 		{list(int64(0), "17", int64(-1), int64(0)), acquired{verdict: taken, token: 17}},
 	} {
@@ -38,6 +41,8 @@ func TestParseAcquireReplies(t *testing.T) {
 		list(int64(-1), "17"), list(int64(1)), list(int64(1), "17", int64(0)), list(list(int64(1), "17")),
 		list(int64(1), nil), list(int64(1), int64(17)), list(int64(1), 17.0), list(int64(1), "0"), list(int64(1), "017"), list(int64(1), ""), list(int64(1), "x"), list(int64(1), "-17"),
 		list(int64(1), "+17"), list(int64(1), " 17"), list(int64(1), "1_7"), list(int64(1), "1e3"), list(int64(1), "0x11"), list(int64(1), "17.0"),
+		list(int64(1), "17", nil), list(int64(1), "17", "x"), list(int64(1), "17", "16"), list(int64(1), "17", "16 3"), list(int64(1), "17", "016 3 a"),
+		list(int64(1), "x", "16 3 a"), list(int64(1), "17", "", ""),
 		list(int64(1), "9007199254740992"), list(int64(1), "18446744073709551616"),
 		list(int64(0), "17"), list(int64(0), "17", int64(1)), list(int64(0), "17", "1", int64(0)), list(int64(0), "x", int64(1), int64(0)),
 		list(int64(0), "17", int64(1), int64(2)), list(int64(0), "17", int64(1), nil), list(int64(0), "17", int64(math.MaxInt64), int64(0)),

@@ -31,6 +31,8 @@ var (
 	inspectScript    = newScript("inspect")
 	listScript       = newScript("list")
 	metadataScript   = newScript("set_metadata")
+	saveScript       = newScript("save")
+	forgetScript     = newScript("forget")
 
 	sharedAcquireScript = newScript("shared_acquire")
 	sharedRenewScript   = newScript("shared_renew")

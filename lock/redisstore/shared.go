@@ -19,7 +19,8 @@ var modes = [...]string{driver.Read: "r", driver.Write: "w", driver.Permit: "p",
 // sendAcquireShared is sendAcquire for all modes except Exclusive.
 func (s *Store) sendAcquireShared(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
 	count, packed := requestArgs(&r)
-	return parsedAcquire(s.runAcquireShared(ctx, &r, place, count, packed))
+	reply, err := s.runAcquireShared(ctx, &r, place, count, packed)
+	return parsedAcquire(false, reply, err)
 }
 
 // sendPoll is sendAcquire for an owner that has a place. It sends the members again only if
@@ -32,7 +33,7 @@ func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Durat
 	if err == nil && isUnsent(reply.Value) {
 		return s.sendAcquireShared(ctx, r, place)
 	}
-	return parsedAcquire(reply, err)
+	return parsedAcquire(false, reply, err)
 }
 
 // runAcquireShared runs the acquire script of shared locks.

@@ -72,7 +72,9 @@ func (s *Store) wait(ctx context.Context, r driver.Request, queued func()) (leas
 	began := time.Now()
 	first := sendRequest(ctx, s.sendAcquire, r, place)
 	if first.err == nil && first.verdict == granted {
-		return s.lease(r, first.token, first.sent), true, nil
+		lease = s.lease(r, first.token, first.sent)
+		lease.Saved = first.saved
+		return lease, true, nil
 	}
 	if listener == nil {
 		listener = pubsub.NewListener(name, channel)
@@ -262,6 +264,7 @@ func (w *waiter) onAnswer(r reply) {
 	switch r.verdict {
 	case granted:
 		w.grant(r.token, r.sent)
+		w.lease.Saved = r.saved
 		return
 	case refused:
 		w.fail(errGivenUp)

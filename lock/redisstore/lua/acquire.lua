@@ -8,6 +8,7 @@
 --
 -- KEYS 1 to 4 as in tokens.lua
 --      5 the tombstone of the owner
+--      6 the state; missing if the client does not ask for it. See save.lua
 -- ARGV 1 owner
 --      2 TTL of the lock in ms
 --      3 length of a place in ms, 0 = do not wait
@@ -15,6 +16,7 @@
 --
 -- Returns {-1}                       refused: the owner has a tombstone
 --         {1, token}                 granted for the full TTL
+--         {1, token, state}          the same with KEYS 6; the state is '' if there is none
 --         {0, token, ms, head}       taken: another owner holds the lock with that token, and
 --                                    its lease expires in ms; head is 1 if the caller is first
 --                                    in the queue.
@@ -33,6 +35,11 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
+local state = KEYS[6] and (redis.call('GET', KEYS[6]) or '') -- before the first write, because it may fail
+if state and state ~= '' and not string.find(state, '^%d+ %d+ ') then
+  return redis.error_reply('WRONGTYPE the value of the key is not a state')
+end
+
 local value = redis.call('GET', KEYS[1])
 local holder, token, next_owner, unfinished
 if value then
@@ -44,7 +51,7 @@ if value then
     if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then -- as in renew.lua
       redis.call('PEXPIRE', KEYS[1], ttl)
     end
-    return {1, token}
+    return {1, token, state}
   end
 else
   local new_token, now = next_token()
@@ -53,7 +60,7 @@ else
     next_owner, remaining, unfinished = pop_live_waiter(now)
   end
   if not unfinished and (not next_owner or next_owner == owner) then
-    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl)}
+    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl), state}
   end
   if next_owner then
     token = grant(next_owner, new_token, now, remaining, token_ttl)

@@ -1,5 +1,5 @@
--- The common case of acquire.lua: the lock is free, its queue is empty, the owner has no
--- tombstone and the last token is in the past. KEYS, ARGV and the reply are those of acquire.lua.
+-- The common case of acquire.lua: the client does not ask for a state, the lock is free, its queue
+-- is empty, the owner has no tombstone and the last token is in the past. KEYS, ARGV and the reply are those of acquire.lua.
 --
 -- It grants the lock as next_token and grant of tokens.lua do: the token is the time in
 -- microseconds, so the server keeps it for ARGV[4] from now. It comes before their definitions
@@ -7,7 +7,7 @@
 --
 -- Bound: five commands.
 
-if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
+if not KEYS[6] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
   local last = redis.call('GET', KEYS[2])
   local time = redis.call('TIME')
   local token = string.format('%d%06d', time[1], time[2])

@@ -1,0 +1,92 @@
+// This file is about the state that a holder leaves to the next one.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var _ driver.Saver = (*Store)(nil)
+
+// Save implements [driver.Saver], in mode Exclusive. The state is in the memory of the server, and like a
+// lock it may be lost in a fail-over to a replica that does not have it yet; see Options.Replicas, which
+// does not confirm it.
+func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
+	if err := s.save(ctx, l, number, data, ttl); err != nil {
+		return failed("save the state of", l.Key, err)
+	}
+	return nil
+}
+
+func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
+	if l.Mode != driver.Exclusive {
+		return fmt.Errorf("a state in mode %v: %w", l.Mode, errors.ErrUnsupported)
+	}
+	st, err := s.stateOf(&l)
+	if err != nil {
+		return err
+	}
+	key, token := st.key+stateEnd, strconv.FormatUint(l.Token, 10)
+	text := string(data) // a copy, because go-redis may still write it after the call
+	reply, err := s.run(ctx, saveScript, l.Owner, nil, nil, 2, &st.key, &key, &st.value, &token, number, &text, ttl.Milliseconds())
+	if err != nil {
+		return err
+	}
+	done, err := parseCode(reply, 1)
+	if err == nil && done == 0 {
+		err = driver.ErrNotHeld
+	}
+	return err
+}
+
+// Forget implements [driver.Saver].
+func (s *Store) Forget(ctx context.Context, key string) error {
+	if err := s.forgetState(ctx, key); err != nil {
+		return failed("forget the state of", key, err)
+	}
+	return nil
+}
+
+func (s *Store) forgetState(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	state := s.lockKey(key) + stateEnd
+	reply, err := s.run(ctx, forgetScript, "", nil, nil, 1, &state)
+	if err == nil {
+		_, err = parseCode(reply, 1)
+	}
+	return err
+}
+
+// sendAcquireStateful is sendAcquire for a request for the state of its key. An answer that grants the
+// lock has the state.
+func (s *Store) sendAcquireStateful(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
+	k, owner := s.keys(r.Key, r.Owner), wireOwner(&r)
+	state := k.lock + stateEnd
+	args := []any{
+		nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state,
+		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
+	}
+	reply, err := s.runTimed(ctx, acquireScript, r.Owner, args)
+	return parsedAcquire(true, reply, err)
+}
+
+// parseSaved reads the value of a state: "token number data", or "" if there is none.
+func parseSaved(item any) (*driver.Saved, bool) {
+	text, ok := item.(string)
+	if !ok || text == "" {
+		return new(driver.Saved), ok
+	}
+	first, rest, _ := strings.Cut(text, " ")
+	_, data, found := strings.Cut(rest, " ")
+	token, ok := parseToken(first)
+	return &driver.Saved{Data: []byte(data), Token: token}, ok && found
+}

@@ -1,0 +1,62 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// stateful returns a request for a lock and the state of its key.
+func stateful(key string) driver.Request {
+	r := request(key)
+	r.Attrs = &driver.Attrs{Stateful: true, Metadata: "m"}
+	return r
+}
+
+// A key that has the name of a state, but another content, is neither read nor replaced, and the lock
+// is not granted to a request that asks for it.
+func TestAForeignValueIsNoState(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	rdb := srv.Client(t)
+	s := newStore(t, rdb, nil)
+	held := acquire(t, s, stateful("k"))
+	state := s.lockKey("k") + stateEnd
+	for name, spoil := range map[string]func() error{
+		"text":  func() error { return rdb.Set(t.Context(), state, "17 x", 0).Err() },
+		"empty": func() error { return rdb.Set(t.Context(), state, "", 0).Err() },
+		"list":  func() error { return rdb.RPush(t.Context(), state, "17 1 x").Err() },
+	} {
+		require.NoError(t, rdb.Del(t.Context(), state).Err())
+		require.NoError(t, spoil(), name)
+		before := rdb.Dump(t.Context(), state).Val()
+		require.ErrorIs(t, s.Save(t.Context(), held, 1, []byte("one"), time.Hour), driver.ErrWrongType, name)
+		assert.Equal(t, before, rdb.Dump(t.Context(), state).Val(), name)
+	}
+	require.NoError(t, s.Release(t.Context(), held))
+	_, err := s.Acquire(t.Context(), stateful("k"))
+	require.ErrorIs(t, err, driver.ErrWrongType)
+	assert.Zero(t, rdb.Exists(t.Context(), s.lockKey("k")).Val(), "the lock was not granted")
+	acquire(t, s, request("k")) // it asks for no state
+	require.NoError(t, s.Forget(t.Context(), "k"))
+	assert.Zero(t, rdb.Exists(t.Context(), state).Val())
+}
+
+// A state has an expiry, and is the only key that a released lock leaves besides its last token.
+func TestAStateIsOneKey(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	rdb := srv.Client(t)
+	s := newStore(t, rdb, nil)
+	l := acquire(t, s, stateful("k"))
+	require.NoError(t, s.Save(t.Context(), l, 1, []byte("one"), time.Hour))
+	require.NoError(t, s.Release(t.Context(), l))
+	lock := s.lockKey("k")
+	assert.ElementsMatch(t, []string{lock + ":t", lock + stateEnd}, rdb.Keys(t.Context(), "*").Val())
+	assert.InDelta(t, time.Hour.Seconds(), rdb.PTTL(t.Context(), lock+stateEnd).Val().Seconds(), 5)
+}
