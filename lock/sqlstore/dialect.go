@@ -60,8 +60,9 @@ type dialect interface {
 	// its parameters.
 	in(rows [][][]byte) (condition string, args []any)
 
-	// update runs a statement that changes rows.
-	update(ctx context.Context, c *sql.Conn, text string, args ...any) error
+	// update runs a statement that changes rows, and returns how many it has changed. MySQL may not count rows
+	// that had the new values already.
+	update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error)
 
 	// unguarded makes calls of Guard for a key wait until the transaction ends, and reports
 	// whether no other transaction guards the key. It does not wait for one that does; then the

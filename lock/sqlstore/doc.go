@@ -37,6 +37,14 @@
 // if that is greater. The row of a key stays after the release, so its tokens rise whatever the
 // clock does. [Store.Sweep] removes rows that have long been free.
 //
+// # States
+//
+// Save keeps a state beside a lock, in the table leasewheel_states. It compares the holder and writes in one
+// statement, so a late Save changes nothing. The state is as durable as the lock. A program that saves no
+// states needs neither the table nor rights to it. A database that was made by an older version gets the table
+// by [CreateSchema]. A state costs one statement for each Save, of up to 64 KiB, and one more for each
+// Acquire that asks for it; no other request reads or writes it. [Store.Sweep] deletes the states that have ended.
+//
 // # PostgreSQL
 //
 // The store uses no advisory locks and nothing else of a session, so it works behind PgBouncer in
@@ -51,7 +59,7 @@
 // schema, and no other right. Errors name the tables for which a right is missing. Let another user,
 // who may create tables, call [CreateSchema]:
 //
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON leasewheel_locks, leasewheel_places, leasewheel_tombstones TO app
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON leasewheel_locks, leasewheel_places, leasewheel_tombstones, leasewheel_states TO app
 //
 // # Fail-over
 //
@@ -65,7 +73,7 @@
 // The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
 // rows. It works with any sql_mode, time zone and isolation of the sessions. Acquisitions fail if
 // autocommit is off in them. Its transactions are READ COMMITTED, so the binary log must not have the
-// format STATEMENT. The dialect has a fourth table, leasewheel_grants, for [Store.Guard], with the
+// format STATEMENT. The dialect has one more table, leasewheel_grants, for [Store.Guard], with the
 // same rights. A process that is paused within a transaction of the store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
 // locked until it goes on or the server ends its session. By default that takes hours. Let the server
 // end it after some seconds: open the pool with the parameter idle_transaction_timeout=5 for MariaDB,

@@ -23,37 +23,43 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", basic.Quote(cursor), basic.Quote(prefix))
 	}
-	type page struct {
-		keys []string
-		next string
-	}
-	p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (p page, err error) {
-		rows, err := c.QueryContext(ctx, s.texts.list, []byte(cursor), []byte(prefix), endOf(prefix))
-		if err != nil {
-			return p, err
-		}
-		defer func() { _ = rows.Close() }()
-		n := 0
-		for ; rows.Next(); n++ {
-			var key []byte
-			var taken int
-			if err := rows.Scan(&key, &taken); err != nil {
-				return p, err
-			}
-			if taken == 1 {
-				p.keys = append(p.keys, string(key))
-			}
-			p.next = string(key)
-		}
-		if n < pageSize {
-			p.next = ""
-		}
-		return p, rows.Err()
+	p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
+		return readPage(c.QueryContext(ctx, s.texts.list, []byte(cursor), []byte(prefix), endOf(prefix)))
 	})
 	if err != nil {
 		return nil, "", failed("list keys with prefix", prefix, err)
 	}
 	return p.keys, p.next, nil
+}
+
+// page is what one statement finds in up to 1,000 rows.
+type page struct {
+	keys []string // of the rows that are wanted
+	next string   // the last key that was read, "" if no more follow
+}
+
+// readPage reads rows of a key and of 1 if the row is wanted.
+func readPage(rows *sql.Rows, err error) (p page, _ error) {
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = rows.Close() }()
+	n := 0
+	for ; rows.Next(); n++ {
+		var key []byte
+		var wanted int
+		if err := rows.Scan(&key, &wanted); err != nil {
+			return p, err
+		}
+		if wanted == 1 {
+			p.keys = append(p.keys, string(key))
+		}
+		p.next = string(key)
+	}
+	if n < pageSize {
+		p.next = ""
+	}
+	return p, rows.Err()
 }
 
 // endOf returns the first string of bytes after all that begin with a prefix.

@@ -81,8 +81,12 @@ func (mySQL) adapt(t *texts) {
 	t.mysql.keysOfGrants = `SELECT lock_key FROM {grants} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
 	t.mysql.deleteGrant = `DELETE FROM {grants} WHERE lock_key = ?`
 	t.mysql.deleteLock = `DELETE FROM {locks} WHERE lock_key = ?`
-	t.mysql.isHeld = `SELECT count(*) FROM {locks}
-		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
+
+	// The assignments are made one after another, so the columns that the condition reads come last.
+	t.saveState, _, _ = strings.Cut(t.saveState, "ON CONFLICT")
+	t.saveState += strings.ReplaceAll(`ON DUPLICATE KEY UPDATE data = IF({late}, {states}.data, VALUES(data)),
+		expires = IF({late}, {states}.expires, VALUES(expires)), number = IF({late}, {states}.number, VALUES(number)), token = VALUES(token)`,
+		"{late}", "{states}.token = VALUES(token) AND {states}.number >= VALUES(number)")
 
 	t.acquire = `UPDATE {locks} SET owner = ?, token = ?, expires = {now} + ?, metadata = ?
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires = ?
@@ -120,7 +124,6 @@ func (mySQL) adapt(t *texts) {
 // are followed by a list of keys.
 type mysqlTexts struct {
 	read     string // key
-	isHeld   string // key, owner, token
 	rows     string
 	lockMany string
 	end      string // ms, ms
@@ -133,7 +136,7 @@ type mysqlTexts struct {
 }
 
 func (t *mysqlTexts) all() []*string {
-	return []*string{&t.read, &t.isHeld, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
+	return []*string{&t.read, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
 // begin returns errNoAutocommit if a read of the same call has begun a transaction.
@@ -428,9 +431,8 @@ func (mySQL) in(rows [][][]byte) (string, []any) {
 	return condition, append(keys, pairs...)
 }
 
-func (mySQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
-	_, err := c.ExecContext(ctx, text, args...)
-	return err
+func (mySQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error) {
+	return affected(c.ExecContext(ctx, text, args...))
 }
 
 // keysOf returns the keys that a query has found, each as a []byte.

@@ -434,7 +434,8 @@ func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, places []placeIte
 func (s *Store) execIn(ctx context.Context, c *sql.Conn, text string, list [][][]byte, ms int64) error {
 	where, args := s.dialect.in(list)
 	text = strings.NewReplacer("{list}", where, "{ms}", s.dialect.placeholder(len(args)+1)).Replace(text)
-	return s.dialect.update(ctx, c, text, append(args, ms)...)
+	_, err := s.dialect.update(ctx, c, text, append(args, ms)...)
+	return err
 }
 
 // countAhead counts the live places before the first place of each key.

@@ -258,9 +258,8 @@ func (postgreSQL) in(rows [][][]byte) (string, []any) {
 	return "(lock_key, owner) IN (SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[]))", []any{columns[0].end(), columns[1].end()}
 }
 
-func (postgreSQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
-	_, err := c.ExecContext(ctx, text, args...)
-	return err
+func (postgreSQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error) {
+	return affected(c.ExecContext(ctx, text, args...))
 }
 
 // wantsRetry implements dialect: serialization failures, deadlocks, and transactions that were idle for too

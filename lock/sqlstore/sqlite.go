@@ -86,11 +86,12 @@ func (sqlite) in(rows [][][]byte) (string, []any) {
 	return "(lock_key, owner) IN (VALUES " + strings.TrimSuffix(strings.Repeat("(?,?),", len(rows)), ",") + ")", args
 }
 
-func (d sqlite) update(ctx context.Context, c *sql.Conn, text string, args ...any) error {
-	return d.write(ctx, func() error {
-		_, err := c.ExecContext(ctx, text, args...)
+func (d sqlite) update(ctx context.Context, c *sql.Conn, text string, args ...any) (n int64, err error) {
+	err = d.write(ctx, func() (err error) {
+		n, err = affected(c.ExecContext(ctx, text, args...))
 		return err
 	})
+	return n, err
 }
 
 // write runs f while no other store of the dialect writes.

@@ -15,7 +15,7 @@ import (
 
 // Store keeps locks in tables of a SQL database. It implements [driver.Store],
 // [driver.Waiter], [driver.BulkReleaser], [driver.Describer], [driver.Inspector], [driver.Lister],
-// [driver.MetadataSetter] and [driver.Exporter], in mode Exclusive. For the
+// [driver.MetadataSetter], [driver.Saver] and [driver.Exporter], in mode Exclusive. For the
 // other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
 type Store struct {
 	db      *sql.DB
@@ -62,7 +62,8 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 
 // Acquire implements [driver.Store]. In the optimistic way a lock that is free, taken or already
 // held by the owner costs one statement, which writes nothing if the lock is taken. A
-// transaction decides while the key has waiters or owners that were given up.
+// transaction decides while the key has waiters or owners that were given up. A request that is
+// Stateful costs one more statement, which reads the state after the grant.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Lease{}, err
@@ -75,18 +76,23 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if !a.granted {
 		return driver.Lease{}, a.held(r.Key)
 	}
-	return driver.Lease{Request: r, Token: uint64(a.token), Sent: sent}, nil
+	return driver.Lease{Request: r, Token: uint64(a.token), Sent: sent, Saved: a.saved}, nil
 }
 
 // acquire tries once to take the lock.
 func (s *Store) acquire(ctx context.Context, r driver.Request) (answer, error) {
-	return call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
+	return call(ctx, s, func(ctx context.Context, c *sql.Conn) (a answer, err error) {
+		decided := false
 		if !s.options.Pessimistic {
-			if a, decided, err := s.dialect.acquire(ctx, c, s.texts, r); err != nil || decided {
-				return a, err
-			}
+			a, decided, err = s.dialect.acquire(ctx, c, s.texts, r)
 		}
-		return s.ask(ctx, c, r, 0, "")
+		if err == nil && !decided {
+			a, err = s.ask(ctx, c, r, 0, "")
+		}
+		if err == nil && a.granted && r.Stateful() {
+			return s.withState(ctx, c, r, a)
+		}
+		return a, err
 	})
 }
 
@@ -98,6 +104,8 @@ type answer struct {
 	guarded bool  // an open transaction of the last holder is in the way
 	entered bool  // the owner has a place in the queue
 	ahead   int   // if entered: how many live places are before it
+
+	saved *driver.Saved // if an Acquire for a request that is Stateful was granted
 }
 
 // held returns the error of an Acquire that was not granted.
@@ -107,7 +115,7 @@ func (a answer) held(key string) error {
 
 // Describe implements [driver.Describer].
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive), Saves: true}
 }
 
 // Close ends all calls of the store, which then return [driver.ErrStoreClosed], as all later

@@ -7,6 +7,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,10 +17,11 @@ import (
 const placesKept = 10 * time.Minute
 
 // Sweep deletes the rows of locks that have been free for Options.KeepTokens, of waiters that
-// died, and of owners that were given up, and returns how many rows of locks it has deleted.
+// died, of owners that were given up, and of states that have ended, and returns how many rows of locks
+// it has deleted.
 // Nothing else deletes the row of a lock, so a program that locks ever new keys should call
-// Sweep once a day or so, from any process; it is safe at any time. It reads the table of the
-// locks once, in statements for 1,000 rows each.
+// Sweep once a day or so, from any process; it is safe at any time. It reads the tables of the
+// states and of the locks once, in statements for 1,000 rows each.
 func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 	for _, t := range []struct {
 		text string
@@ -27,6 +30,9 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 		if _, err := s.sweep(ctx, t.text, t.args...); err != nil {
 			return 0, err
 		}
+	}
+	if err := s.sweepStates(ctx); err != nil {
+		return 0, fmt.Errorf("sqlstore: sweep: %w", err)
 	}
 	after := []byte{}
 	for {
@@ -53,6 +59,37 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 		}
 		after = last
 	}
+}
+
+// statesAtOnce is how many states one statement deletes. A state may have 64 KiB.
+const statesAtOnce = 100
+
+// sweepStates deletes the states that have ended. If the table is missing, or the user may not read it,
+// there are none: a program needs the table only for locks that have states.
+func (s *Store) sweepStates(ctx context.Context) error {
+	for after, end := "", false; !end; {
+		p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
+			return readPage(c.QueryContext(ctx, s.texts.endedStates, []byte(after)))
+		})
+		switch {
+		case err != nil && (s.dialect.hasNoTable(err) || s.dialect.isForbidden(err)):
+			return nil
+		case err != nil:
+			return err
+		}
+		for keys := range slices.Chunk(p.keys, statesAtOnce) {
+			where, args := s.dialect.in(oneColumn(keys))
+			text := strings.Replace(s.texts.sweepStates, "{list}", where, 1)
+			_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
+				return s.dialect.update(ctx, c, text, args...)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		after, end = p.next, p.next == ""
+	}
+	return nil
 }
 
 // sweep runs one statement that deletes rows, and returns how many.

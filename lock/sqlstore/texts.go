@@ -65,6 +65,13 @@ type texts struct {
 	sweepPlaces     string // ms since they have ended
 	sweepTombstones string
 
+	saveState   string // number, ms, data, key, owner, token
+	isHeld      string // key, owner, token
+	readState   string // key, owner, token
+	forgetState string // key
+	endedStates string // after this key
+	sweepStates string // a list of keys replaces {list}
+
 	mysql mysqlTexts
 }
 
@@ -145,6 +152,23 @@ func commonTexts() texts {
 			AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now}`,
 		sweepPlaces:     `DELETE FROM {places} WHERE expires < {now} - ?`,
 		sweepTombstones: `DELETE FROM {tombstones} WHERE expires < {now}`,
+
+		// SQLite needs a WHERE before ON CONFLICT.
+		saveState: `INSERT INTO {states} (lock_key, token, number, expires, data)
+			SELECT lock_key, token, CAST(? AS {int}), {now} + CAST(? AS {int}), CAST(? AS {bytes}) FROM (
+				SELECT lock_key, token FROM {locks}
+				WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync} LIMIT 1 {lock}
+			) AS k WHERE 1 = 1
+			ON CONFLICT (lock_key) DO UPDATE
+				SET token = excluded.token, number = excluded.number, expires = excluded.expires, data = excluded.data
+				WHERE {states}.token <> excluded.token OR {states}.number < excluded.number`,
+		isHeld: `SELECT count(*) FROM {locks}
+			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`, // saveState also needs {sync}
+		readState: `SELECT s.token, s.data FROM {locks} AS l LEFT JOIN {states} AS s ON s.lock_key = l.lock_key AND s.expires >= {now}
+			WHERE l.lock_key = ? AND l.owner = ? AND l.token = ?`,
+		forgetState: `DELETE FROM {states} WHERE lock_key = ?`,
+		endedStates: `SELECT lock_key, CASE WHEN expires < {now} THEN 1 ELSE 0 END FROM {states} WHERE lock_key > ? ORDER BY lock_key LIMIT 1000`,
+		sweepStates: `DELETE FROM {states} WHERE {list} AND expires < {now}`,
 	}
 }
 
@@ -159,6 +183,7 @@ func newTexts(d dialect, o Options) *texts {
 		&t.readLocks, &t.readPlaces, &t.readAhead, &t.extendQueues, &t.extendPlaces,
 		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
+		&t.saveState, &t.isHeld, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,
 	) {
 		*text = expand(*text)
 	}
@@ -179,7 +204,7 @@ func replacer(d dialect, o Options) *strings.Replacer {
 	for name, value := range d.expressions(o) {
 		pairs = append(pairs, "{"+name+"}", value)
 	}
-	for _, table := range []string{"locks", "places", "tombstones", "floor", "grants"} {
+	for _, table := range []string{"locks", "places", "tombstones", "states", "floor", "grants"} {
 		pairs = append(pairs, "{"+table+"}", prefix(d, o)+table)
 	}
 	return strings.NewReplacer(pairs...)

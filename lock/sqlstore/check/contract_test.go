@@ -85,6 +85,11 @@ func TestTheSimpleProtocol(t *testing.T) {
 		info, err := s.Inspect(t.Context(), r.Key)
 		require.NoError(t, err)
 		assert.Equal(t, "n\x00", info.Holders[0].Metadata)
+		require.NoError(t, s.Save(t.Context(), l, 1, []byte("s\x00\xff'\\"), time.Hour))
+		r.Attrs.Stateful = true
+		assert.Equal(t, &driver.Saved{Data: []byte("s\x00\xff'\\"), Token: l.Token}, acquire(t, s, r).Saved)
+		require.NoError(t, s.Forget(t.Context(), r.Key))
+		assert.Equal(t, new(driver.Saved), acquire(t, s, r).Saved)
 		keys, _, err := s.List(t.Context(), "k\x00", "")
 		require.NoError(t, err)
 		assert.Equal(t, []string{r.Key}, keys)

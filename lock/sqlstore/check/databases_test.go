@@ -76,7 +76,7 @@ func (d *database) asUser(t testing.TB) *database {
 	t.Helper()
 	name, driverName, dsn := "u"+d.table, "pgx", ""
 	statements := []string{"CREATE ROLE " + name + " LOGIN"}
-	tables := []string{"locks", "places", "tombstones"}
+	tables := []string{"locks", "places", "tombstones", "states"}
 	if d.dialect.String() == "MySQL" {
 		driverName, dsn = "mysql", strings.Replace(mariaDB.Get(t).DSN(), "root@", name+"@", 1)
 		name += "@localhost"

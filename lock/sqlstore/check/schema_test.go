@@ -28,6 +28,8 @@ func TestATableInASchema(t *testing.T) {
 		require.NoError(t, sqlstore.CreateSchema(t.Context(), in.db, in.dialect, &sqlstore.Options{Table: in.table}))
 		s := in.store(t, sqlstore.Options{})
 		l := acquire(t, s, request("k"))
+		require.NoError(t, s.Save(t.Context(), l, 1, nil, time.Hour))
+		require.NoError(t, s.Save(t.Context(), l, 2, nil, time.Hour))
 		waited := make(chan error, 1)
 		go func() {
 			_, err := s.Wait(t.Context(), request("k"), func() {})

@@ -60,6 +60,9 @@ func TestAProcessThatStopsAtAStatement(t *testing.T) {
 			"SetMetadata": func(s *testedStore, r driver.Request) error {
 				return s.SetMetadata(context.Background(), driver.Lease{Request: r, Token: 8}, "m")
 			},
+			"Save": func(s *testedStore, _ driver.Request) error {
+				return s.Save(context.Background(), batch[7], 1, []byte("state"), time.Hour)
+			},
 			"Renew": func(s *testedStore, r driver.Request) error {
 				return s.Renew(context.Background(), []driver.Lease{batch[7]}, make([]renewal.Outcome, 1))
 			},

@@ -42,6 +42,7 @@ func TestAKeptLockHasNoOwner(t *testing.T) {
 		l.Owner, l.Attrs = owner, nil
 		require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrNotHeld)
 		require.ErrorIs(t, s.SetMetadata(t.Context(), l, "m"), driver.ErrNotHeld)
+		require.ErrorIs(t, s.Save(t.Context(), l, 1, nil, time.Hour), driver.ErrNotHeld)
 		out := make([]renewal.Outcome, 1)
 		require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
 		assert.True(t, out[0].IsLost())
@@ -188,7 +189,9 @@ func TestSynchronousCommit(t *testing.T) {
 		s.exec(t, "CREATE TABLE "+d.table+"_seen (setting text)")
 		s.exec(t, "CREATE FUNCTION "+d.table+"_see() RETURNS trigger AS 'BEGIN INSERT INTO "+d.table+
 			"_seen VALUES (current_setting(''synchronous_commit'')); RETURN NEW; END' LANGUAGE plpgsql")
-		s.exec(t, "CREATE TRIGGER see AFTER INSERT OR UPDATE ON {locks} FOR EACH ROW EXECUTE FUNCTION "+d.table+"_see()")
+		for _, table := range []string{"{locks}", "{states}"} {
+			s.exec(t, "CREATE TRIGGER see AFTER INSERT OR UPDATE ON "+table+" FOR EACH ROW EXECUTE FUNCTION "+d.table+"_see()")
+		}
 		seen := func(what string) {
 			t.Helper()
 			assert.Positive(t, s.exec(t, "DELETE FROM "+d.table+"_seen WHERE setting = 'local'"), "%s", what)
@@ -200,6 +203,8 @@ func TestSynchronousCommit(t *testing.T) {
 		seen("renew")
 		require.NoError(t, s.SetMetadata(t.Context(), l, "m"))
 		seen("set metadata")
+		require.NoError(t, s.Save(t.Context(), l, 1, nil, time.Hour))
+		seen("save")
 		require.NoError(t, s.Release(t.Context(), l))
 		seen("release")
 		other := acquire(t, s, request("k"))

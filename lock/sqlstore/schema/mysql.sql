@@ -33,6 +33,16 @@ CREATE TABLE IF NOT EXISTS leasewheel_tombstones (
     PRIMARY KEY (lock_key, owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
+-- The state that the last holder of a key has saved. Only programs that save states use it. A save
+-- is a transaction that has locked the row of the key in leasewheel_locks.
+CREATE TABLE IF NOT EXISTS leasewheel_states (
+    lock_key VARBINARY(1024) NOT NULL PRIMARY KEY,
+    token    BIGINT          NOT NULL, -- of the lease that has saved it
+    number   BIGINT          NOT NULL, -- of the save; each lease counts from 1
+    expires  BIGINT          NOT NULL, -- the last ms of the state
+    data     MEDIUMBLOB      NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
 -- A row for each key that was ever locked. It stays after the release, because it has the last
 -- token.
 CREATE TABLE IF NOT EXISTS leasewheel_locks (

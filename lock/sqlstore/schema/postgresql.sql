@@ -24,6 +24,16 @@ CREATE TABLE IF NOT EXISTS leasewheel_tombstones (
     PRIMARY KEY (lock_key, owner)
 );
 
+-- The state that the last holder of a key has saved. Only programs that save states use it. A save
+-- is a transaction that has locked the row of the key in leasewheel_locks.
+CREATE TABLE IF NOT EXISTS leasewheel_states (
+    lock_key bytea  PRIMARY KEY,
+    token    bigint NOT NULL, -- of the lease that has saved it
+    number   bigint NOT NULL, -- of the save; each lease counts from 1
+    expires  bigint NOT NULL, -- the last ms of the state
+    data     bytea  NOT NULL
+);
+
 -- A row for each key that was ever locked. It stays after the release, because it has the last
 -- token. Renewals change no indexed column, and the free space in each page takes the new
 -- version of the row, so they leave the index alone.

@@ -33,6 +33,16 @@ CREATE TABLE IF NOT EXISTS leasewheel_floor (
 
 INSERT OR IGNORE INTO leasewheel_floor (id, token) VALUES (1, 0);
 
+-- The state that the last holder of a key has saved. Only programs that save states use it. It has
+-- a rowid, because long rows are slow in a table without.
+CREATE TABLE IF NOT EXISTS leasewheel_states (
+    lock_key BLOB    NOT NULL PRIMARY KEY,
+    token    INTEGER NOT NULL, -- of the lease that has saved it
+    number   INTEGER NOT NULL, -- of the save; each lease counts from 1
+    expires  INTEGER NOT NULL, -- the last ms of the state
+    data     BLOB    NOT NULL
+);
+
 -- A row for each key that was ever locked. It stays after the release, because it has the last
 -- token.
 CREATE TABLE IF NOT EXISTS leasewheel_locks (
