@@ -67,12 +67,13 @@ func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, st
 		clientv3.Compare(clientv3.CreateRevision(lock), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(tomb), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(queue), "=", 0).WithPrefix(), // the queue is empty
-	).Then(s.grantOps(r, id)...).Else(s.lookOps(r)...))
+	).Then(s.withState(r, s.grantOps(r, id))...).Else(s.withState(r, s.lookOps(r))...))
 	if err != nil {
 		return driver.Lease{}, standing{}, err
 	}
 	if answer.Succeeded {
-		return s.granted(r, of, answer.Header.Revision, sent), standing{}, nil
+		l, err := s.granted(r, of, answer, sent)
+		return l, standing{}, err
 	}
 	st, err := s.look(ctx, r, answer)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, st
 	}
 	if st.lock != nil {
 		if owner, _, _ := parse(st.lock); owner == r.Owner {
-			l, err := s.again(ctx, r, st.lock)
+			l, err := s.again(ctx, r, st.lock, answer)
 			return l, st, err
 		}
 		return driver.Lease{}, st, nil
@@ -100,12 +101,13 @@ func (s *Store) takePlace(ctx context.Context, r driver.Request, of *session, id
 		clientv3.Compare(clientv3.CreateRevision(s.tombKey(r.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(place), "=", rank),
 		clientv3.Compare(clientv3.CreateRevision(s.queueKeys(r.Key)), ">", rank-1).WithPrefix(), // it is the first place
-	).Then(ops...).Else(s.lookOps(r)...))
+	).Then(s.withState(r, ops)...).Else(s.lookOps(r)...))
 	if err != nil {
 		return driver.Lease{}, standing{}, err
 	}
 	if answer.Succeeded {
-		return s.granted(r, of, answer.Header.Revision, sent), standing{}, nil
+		l, err := s.granted(r, of, answer, sent)
+		return l, standing{}, err
 	}
 	st, err = s.look(ctx, r, answer)
 	return driver.Lease{}, st, err
@@ -120,9 +122,15 @@ func (s *Store) grantOps(r driver.Request, id clientv3.LeaseID) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpPut(s.lockKey(r.Key), valueOf(r.Owner), clientv3.WithLease(id)), meta}
 }
 
-func (s *Store) granted(r driver.Request, of *session, revision int64, sent time.Time) driver.Lease {
+// granted records the grant of a transaction and returns its lease.
+func (s *Store) granted(r driver.Request, of *session, answer *clientv3.TxnResponse, sent time.Time) (driver.Lease, error) {
+	revision := answer.Header.Revision
 	s.hold(leaseKey{r.Key, r.Owner}, of, sent.Add(r.TTL), revision, 0)
-	return driver.Lease{Request: r, Token: uint64(revision), Sent: sent} //nolint:gosec // a revision is above 0
+	saved, err := savedIn(r, answer)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	return driver.Lease{Request: r, Token: uint64(revision), Sent: sent, Saved: saved}, nil //nolint:gosec // a revision is above 0
 }
 
 // lookOps read what look returns.
@@ -179,9 +187,13 @@ func only(op *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
 	return nil
 }
 
-// again extends the lease that an owner has already.
-func (s *Store) again(ctx context.Context, r driver.Request, lock *mvccpb.KeyValue) (driver.Lease, error) {
-	l := driver.Lease{Request: r, Token: uint64(lock.CreateRevision), Sent: time.Now()} //nolint:gosec // a revision is above 0
+// again extends the lease that an owner has already, as a transaction has found.
+func (s *Store) again(ctx context.Context, r driver.Request, lock *mvccpb.KeyValue, answer *clientv3.TxnResponse) (driver.Lease, error) {
+	saved, err := savedIn(r, answer)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	l := driver.Lease{Request: r, Token: uint64(lock.CreateRevision), Sent: time.Now(), Saved: saved} //nolint:gosec // a revision is above 0
 	var out [1]renewal.Outcome
 	if err := s.renew(ctx, []driver.Lease{l}, out[:]); err != nil {
 		return driver.Lease{}, err

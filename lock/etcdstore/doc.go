@@ -1,5 +1,5 @@
 // Package etcdstore keeps locks in etcd. It supports Mutex, Reentrant, Multi and Election, with
-// first-come-first-served waiters, fencing tokens, inspection, listing and metadata.
+// first-come-first-served waiters, fencing tokens, inspection, listing, metadata and states.
 //
 //	store, err := etcdstore.New(etcdClient, nil)
 //	...
@@ -27,6 +27,14 @@
 // to release it, costs one transaction each, which is written to disk by a majority. Keep-alives go
 // through at most two streams for each TTL, and all watches of a client through one. They stay open,
 // because a server with passwords computes a hash for each stream that begins.
+//
+// A state that a holder saves is a key with an etcd lease of its own, which all saves of that key with the
+// same TTL use. A save costs a read, a transaction that compares the lock, and a keep-alive; the first
+// one also the grant of the lease. The read of the state is part of the transaction that grants a lock, and no other lock
+// pays for it. The state lasts for its TTL, rounded up to seconds and to the shortest TTL of
+// the server, and longer after the election of a leader. The server keeps the old states of a key in its
+// database until a compaction. Set --auto-compaction-retention, and mind --quota-backend-bytes:
+// 64 KiB each second fill the default of 2 GiB in nine hours.
 //
 // # Users
 //

@@ -15,10 +15,12 @@ import (
 //	m/KEY        the metadata of the holder
 //	q/HEX/OWNER  a place in the queue of the key in hexadecimal digits; its create revision is its rank
 //	t/OWNER      a tombstone: this owner was given up
+//	s/KEY        the state that a holder leaves to the next one, attached to an etcd lease of its own
 //
-// All but tombstones are attached to the etcd lease of their client.
-func (s *Store) lockKey(key string) string { return s.prefix + "l/" + key }
-func (s *Store) metaKey(key string) string { return s.prefix + "m/" + key }
+// Locks, metadata and places are attached to the etcd lease of their client.
+func (s *Store) lockKey(key string) string  { return s.prefix + "l/" + key }
+func (s *Store) metaKey(key string) string  { return s.prefix + "m/" + key }
+func (s *Store) stateKey(key string) string { return s.prefix + "s/" + key }
 
 func (s *Store) queueKeys(key string) string {
 	return s.prefix + "q/" + hex.EncodeToString([]byte(key)) + "/"
@@ -27,7 +29,7 @@ func (s *Store) queueKeys(key string) string {
 func (s *Store) placeKey(key, owner string) string { return s.queueKeys(key) + owner }
 func (s *Store) tombKey(owner string) string       { return s.prefix + "t/" + owner }
 
-// mark is the beginning of all values of locks and places.
+// mark is the beginning of all values of locks, places and states.
 const mark = "leasewheel1 "
 
 // valueOf returns the value of the lock of an owner.

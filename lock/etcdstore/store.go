@@ -53,8 +53,8 @@ const (
 )
 
 // Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
-// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter]
-// and [driver.Describer]. Its methods are safe for concurrent use. The zero
+// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
+// [driver.Saver] and [driver.Describer]. Its methods are safe for concurrent use. The zero
 // Store is not usable: use New.
 type Store struct {
 	client  *clientv3.Client
@@ -63,6 +63,7 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	tombs   *session   // the lease of the tombstones, which is not renewed
+	saving  turn       // renews the leases of states
 	running basic.Gate // the calls under way
 	closing basic.Closing
 	txnOps  atomic.Int32 // operations of a transaction that the server has not refused
@@ -81,6 +82,7 @@ var (
 	_ driver.Inspector      = (*Store)(nil)
 	_ driver.Lister         = (*Store)(nil)
 	_ driver.MetadataSetter = (*Store)(nil)
+	_ driver.Saver          = (*Store)(nil)
 	_ driver.Describer      = (*Store)(nil)
 )
 
@@ -111,8 +113,10 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		prefix: opts.Prefix,
 		is: driver.Description{
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
+			Saves:     true,
 			Addresses: addresses(client),
 		},
+		saving:   turn{busy: make(chan struct{}, 1)},
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),

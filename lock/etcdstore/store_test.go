@@ -52,6 +52,7 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, driver.Description{
 		TTL:       driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second},
+		Saves:     true,
 		Addresses: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	}, s.Describe())
 	_, err = lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
@@ -100,6 +101,8 @@ func TestCallsWithoutADeadlineEnd(t *testing.T) {
 			"Inspect":      func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
 			"ForceRelease": func(ctx context.Context) error { return s.ForceRelease(ctx, "k") },
 			"SetMetadata":  func(ctx context.Context) error { return s.SetMetadata(ctx, l, "") },
+			"Save":         func(ctx context.Context) error { return s.Save(ctx, l, 1, nil, time.Minute) },
+			"Forget":       func(ctx context.Context) error { return s.Forget(ctx, "k") },
 			"List":         func(ctx context.Context) error { _, _, err := s.List(ctx, "", ""); return err },
 		} {
 			calls.Go(func() {

@@ -20,10 +20,14 @@ type leaseState struct {
 	owner string
 	token uint64
 
-	mu   sync.Mutex // guards all fields below
-	seq  uint64     // of the last message
-	meta []byte     // its metadata
-	ends time.Time  // the lease lasts until then at least
+	saving chan struct{} // of a lease that is Stateful: holds an element during a save
+	saved  uint64        // the number of the last save that was answered; the call that saves owns it
+
+	mu     sync.Mutex // guards all fields below
+	seq    uint64     // of the last message
+	meta   []byte     // its metadata
+	ends   time.Time  // the lease lasts until then at least
+	unsure bool       // saves that this state does not know may have been executed, or may still be
 }
 
 // stateOf returns the state of a lease, nil if it has none that belongs to it.
@@ -35,11 +39,13 @@ func stateOf(l driver.Lease) *leaseState {
 	return state
 }
 
-// stored records that the server has stored the message seq, which was sent at an instant with a TTL.
-func (l *leaseState) stored(seq uint64, meta []byte, sent time.Time, ttl time.Duration) {
+// stored records that the server has stored the message seq after another one. It was sent at an
+// instant with a TTL.
+func (l *leaseState) stored(after, seq uint64, meta []byte, sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seq > l.seq {
+		l.unsure = l.unsure || after != l.seq
 		l.seq, l.meta = seq, meta
 		if ends := sent.Add(ttl); ends.After(l.ends) {
 			l.ends = ends
@@ -71,6 +77,29 @@ func (l *leaseState) next(ttl time.Duration) (seq uint64, meta []byte, lasts tim
 	return l.seq, l.meta, max(ttl, time.Until(l.ends))
 }
 
+// last returns the sequence of the last message, and whether all saves after it are known.
+func (l *leaseState) last() (seq uint64, sure bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq, !l.unsure
+}
+
+// doubt records that a save may have been executed, or may still be.
+func (l *leaseState) doubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsure = true
+}
+
+// trust records that the saves up to the message seq are known.
+func (l *leaseState) trust(seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seq == seq {
+		l.unsure = false
+	}
+}
+
 // Acquire implements [driver.Store].
 //
 // The message that takes a free lock has an id that follows from the owner. The server stores a
@@ -82,7 +111,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	bounded, cancel := bound(ctx, s.bound)
 	defer cancel()
 	l, err := s.acquire(bounded, r, entry{})
-	return l, s.failed(ctx, "acquire", r.Key, notSent(err))
+	if err != nil {
+		return driver.Lease{}, s.failed(ctx, "acquire", r.Key, notSent(err))
+	}
+	l, err = s.withState(bounded, l)
+	return l, s.failed(ctx, "acquire", r.Key, err)
 }
 
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:
@@ -143,7 +176,7 @@ func (s *Store) take(ctx context.Context, r driver.Request, cur entry, id string
 	case ack.Duplicate:
 		return driver.Lease{}, errDuplicate
 	}
-	return lease(r, ack.Sequence, ack, rec, sent), nil
+	return lease(r, ack.Sequence, 0, ack, rec, sent), nil
 }
 
 // extend renews the lease of a repeated Acquire.
@@ -156,12 +189,16 @@ func (s *Store) extend(ctx context.Context, r driver.Request, cur entry) (driver
 	if err != nil {
 		return driver.Lease{}, err
 	}
-	return lease(r, cur.Token, ack, rec, sent), nil
+	return lease(r, cur.Token, cur.seq, ack, rec, sent), nil
 }
 
-func lease(r driver.Request, token uint64, ack *jetstream.PubAck, rec record, sent time.Time) driver.Lease {
+// lease returns a lease whose last message came after another one of the lease, or after none.
+func lease(r driver.Request, token, after uint64, ack *jetstream.PubAck, rec record, sent time.Time) driver.Lease {
 	state := &leaseState{owner: r.Owner, token: token}
-	state.stored(ack.Sequence, rec.Metadata, sent, r.TTL)
+	if r.Stateful() {
+		state.saving = make(chan struct{}, 1)
+	}
+	state.stored(after, ack.Sequence, rec.Metadata, sent, r.TTL)
 	return driver.Lease{Request: r, Token: token, Sent: sent, State: state}
 }
 

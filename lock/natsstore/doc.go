@@ -21,11 +21,20 @@
 // order. A waiter also asks when the lease that it was told of has ended, and at least every two
 // seconds. So a lost message or a holder that crashed delays a hand-over by about that.
 //
+// The state that a holder saves is the last message of another subject of the stream, with a TTL. The server
+// accepts it only if the last message of the lock is still that of the holder, in the same step. A
+// save is one message. After an unanswered one, and after a repeated Acquire, the next save first
+// publishes the lock again, so that an earlier save is refused, and reads the state. Acquire reads
+// the state after it got the lock, and publishes a small message that the leader refuses if the state has changed,
+// because a leader that was replaced may still answer reads. So it costs two requests more, and
+// nothing for other locks. States need no other settings of the stream and no other rights than locks, but
+// room: MaxMsgSize of the stream, if it has one, and max_payload of the server must be 66 KiB or more.
+//
 // A user with permissions needs these, where PREFIX and STREAM are those of [Options]. New returns an error
 // that names a right which is missing, except for those of List and CreateStream:
 //
 //	publish     PREFIX.k.*                          locks
-//	            PREFIX.x.*                          owners that were given up
+//	            PREFIX.x.*                          owners that were given up, and states
 //	            PREFIX.w.*                          releases, for waiters
 //	            $JS.API.STREAM.INFO.STREAM
 //	            $JS.API.STREAM.MSG.GET.STREAM
@@ -38,7 +47,8 @@
 //	            _INBOX.>                            answers
 //
 // A stream, an account or a disk that is full refuses renewals like all messages. So the holders lose
-// their locks, each at the end of its lease. Keep room for one message of each lock and for its next one.
+// their locks, each at the end of its lease. Keep room for one message of each lock and for its next one,
+// and the same for states.
 //
 // A call without a deadline ends after five seconds without an answer, and a batch after a minute. While
 // the client reconnects, a call waits and sends nothing.

@@ -88,29 +88,47 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 	if err := s.begin(ctx, l.Mode); err != nil {
 		return err
 	}
+	_, err := s.rewrite(ctx, l, func(r *record) { r.Metadata = []byte(metadata) })
+	return err
+}
+
+// rewrite publishes the last message of a lease again, with a change, and returns its sequence.
+func (s *Store) rewrite(ctx context.Context, l driver.Lease, change func(*record)) (seq uint64, err error) {
 	for range maxConflicts {
-		cur, err := s.last(ctx, l.Key)
-		switch {
-		case err != nil && !errors.Is(err, driver.ErrWrongType):
-			return err
-		case err != nil || !cur.heldBy(l.Owner) || cur.Token != l.Token:
-			return driver.ErrNotHeld
+		cur, err := s.held(ctx, l)
+		if err != nil {
+			return 0, err
 		}
 		left := stateOf(l).rest(cur)
 		rec := cur.record
-		rec.Metadata, rec.TTL = []byte(metadata), left.Milliseconds()
+		rec.TTL = left.Milliseconds()
+		change(&rec)
 		sent := time.Now()
 		ack, err := s.publish(ctx, s.message(l.Key, rec, left, cur.seq, ""))
 		if err == nil {
 			if state := stateOf(l); state != nil {
-				state.stored(ack.Sequence, rec.Metadata, sent, 0)
+				state.stored(cur.seq, ack.Sequence, rec.Metadata, sent, 0)
 			}
+			return ack.Sequence, nil
 		}
 		if !errors.Is(err, errConflict) {
-			return err
+			return 0, err
 		}
 	}
-	return fmt.Errorf("%d attempts met other requests", maxConflicts)
+	return 0, fmt.Errorf("%d attempts met other requests", maxConflicts)
+}
+
+// held returns the last message of a lease. The error is driver.ErrNotHeld if its owner and token do not
+// hold the lock.
+func (s *Store) held(ctx context.Context, l driver.Lease) (entry, error) {
+	cur, err := s.last(ctx, l.Key)
+	switch {
+	case err != nil && !errors.Is(err, driver.ErrWrongType):
+		return entry{}, err
+	case err != nil || !cur.heldBy(l.Owner) || cur.Token != l.Token:
+		return entry{}, driver.ErrNotHeld
+	}
+	return cur, nil
 }
 
 // listed is the number of messages that one call of List reads.

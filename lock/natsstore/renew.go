@@ -44,10 +44,11 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 
 // pending is a message whose answer has not been read.
 type pending struct {
-	ack  jetstream.PubAckFuture
-	meta []byte    // of a renewal: the metadata in the message
-	sent time.Time // of a renewal
-	err  error     // the message was not sent
+	ack   jetstream.PubAckFuture
+	after uint64    // of a renewal: the message that it comes after
+	meta  []byte    // of a renewal: the metadata in the message
+	sent  time.Time // of a renewal
+	err   error     // the message was not sent
 }
 
 // send sends the message that renews a lease, unless its state is not known.
@@ -60,7 +61,7 @@ func (s *Store) send(l driver.Lease) pending {
 	now := time.Now()
 	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
 	ack, err := s.batch.PublishMsgAsync(m, jetstream.WithExpectStream(s.of.Stream))
-	return pending{ack: ack, meta: meta, sent: now, err: err}
+	return pending{ack: ack, after: seq, meta: meta, sent: now, err: err}
 }
 
 // renewed returns the record of a lease that was renewed for ttl.
@@ -74,7 +75,7 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 	if err == nil {
 		select {
 		case ack := <-m.ack.Ok():
-			stateOf(l).stored(ack.Sequence, m.meta, m.sent, l.TTL)
+			stateOf(l).stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
 			return renewal.Renewed, nil
 		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
@@ -111,7 +112,7 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 		switch {
 		case err == nil:
 			if state := stateOf(l); state != nil {
-				state.stored(ack.Sequence, cur.Metadata, sent, l.TTL)
+				state.stored(cur.seq, ack.Sequence, cur.Metadata, sent, l.TTL)
 			}
 			return renewal.Renewed, nil
 		case !errors.Is(err, errConflict):

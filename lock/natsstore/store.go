@@ -186,6 +186,7 @@ func (s *Store) Describe() driver.Description {
 	return driver.Description{
 		TTL:       driver.TTLLimits{Step: time.Second, Slack: expirySlack},
 		Keeps:     driver.ModesOf(driver.Exclusive),
+		Saves:     true,
 		Unordered: driver.ModesOf(driver.Exclusive),
 		Addresses: s.addresses,
 	}

@@ -14,7 +14,9 @@
 // # What it is bad at
 //
 // Semaphores and batches are not supported. Locks are not kept after a release (Terms.MinHold), and
-// cannot be resumed by another process. Each acquisition, release and renewal of a batch is a write
+// cannot be resumed by another process. They have no states (Terms.StateTTL): a node of a state must
+// outlive the session, and servers remove such a node after a time only with the setting
+// extendedTypesEnabled, which is off by default. Each acquisition, release and renewal of a batch is a write
 // to the log of the ensemble. A TryLock is refused also if another one that will be refused has not
 // yet removed its node.
 //

@@ -20,7 +20,9 @@ func TestAUserWithoutPermission(t *testing.T) {
 	_, errAcquire := s.Acquire(t.Context(), request("k", "a:1", time.Minute))
 	_, errWait := s.Wait(t.Context(), request("k", "b:1", time.Minute), func() {})
 	_, errInspect := s.Inspect(t.Context(), "k")
-	for _, err := range []error{errAcquire, errWait, errInspect} {
+	errSave := s.Save(t.Context(), driver.Lease{Request: request("k", "a:1", time.Minute)}, 1, nil, time.Minute)
+	errForget := s.Forget(t.Context(), "k")
+	for _, err := range []error{errAcquire, errWait, errInspect, errSave, errForget} {
 		require.ErrorContains(t, err, `the user needs the permission readwrite for all keys with the prefix "leasewheel/"`)
 	}
 	require.ErrorIs(t, errAcquire, driver.ErrNotSent)
@@ -56,4 +58,10 @@ func TestAUserWithThePermission(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"k"}, keys)
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
+
+	saver := acquireStateful(t, s, "c:1")
+	require.NoError(t, s.Save(t.Context(), saver, 1, nil, time.Minute))
+	require.NoError(t, s.Save(t.Context(), saver, 2, nil, time.Minute))
+	require.NoError(t, s.Save(t.Context(), saver, 3, nil, time.Hour))
+	require.NoError(t, s.Forget(t.Context(), "k"))
 }

@@ -130,14 +130,7 @@ func TestAnEnsembleUnderFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := testnats.StartEnsemble(t, 3)
-			admin := e.Servers[0].Connect()
-			require.Eventually(t, func() bool { // the ensemble has to choose a leader of its own first
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				return natsstore.CreateStream(ctx, admin, &natsstore.Options{Replicas: 3}) == nil
-			}, patience, 100*time.Millisecond)
-			leader, others := e.Named(leaderOf(t, admin))
+			e, leader, others := startEnsemble(t)
 			addresses := []string{others[0].Addr(), others[1].Addr()}
 			l := histories.NewLoad(t, faultTTL, clientOn(t, leader.Connect()), clientOn(t, testnats.ConnectTo(t, addresses...)))
 			l.Progress()
@@ -153,6 +146,20 @@ func TestAnEnsembleUnderFaults(t *testing.T) {
 			l.Stop()
 		})
 	}
+}
+
+// startEnsemble starts three servers with a copy of the stream each, and returns its leader and the others.
+func startEnsemble(t *testing.T) (e *testnats.Ensemble, leader *testnats.Process, others []*testnats.Process) {
+	t.Helper()
+	e = testnats.StartEnsemble(t, 3)
+	admin := e.Servers[0].Connect()
+	require.Eventually(t, func() bool { // the ensemble has to choose a leader of its own first
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return natsstore.CreateStream(ctx, admin, &natsstore.Options{Replicas: 3}) == nil
+	}, patience, 100*time.Millisecond)
+	leader, others = e.Named(leaderOf(t, admin))
+	return e, leader, others
 }
 
 // leaderOf returns the name of the server that leads the stream.

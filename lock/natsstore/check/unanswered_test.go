@@ -55,6 +55,8 @@ func TestCallsWithoutADeadline(t *testing.T) {
 		},
 		"Release":      func() error { return s.Release(forever, l) },
 		"SetMetadata":  func() error { return s.SetMetadata(forever, l, "m") },
+		"Save":         func() error { return s.Save(forever, l, 1, nil, time.Hour) },
+		"Forget":       func() error { return s.Forget(forever, l.Key) },
 		"ForceRelease": func() error { return s.ForceRelease(forever, l.Key) },
 		"Inspect":      func() error { _, err := s.Inspect(forever, l.Key); return err },
 		"List":         func() error { _, _, err := s.List(forever, "", ""); return err },

@@ -1,0 +1,127 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const stateKey = prefix + "s/k"
+
+// stateful returns a request of an owner for the lock k and its state.
+func stateful(owner string) driver.Request {
+	r := request("k", owner, time.Minute)
+	r.Attrs = &driver.Attrs{Stateful: true}
+	return r
+}
+
+func acquireStateful(t *testing.T, s driver.Store, owner string) driver.Lease {
+	t.Helper()
+	l, err := s.Acquire(t.Context(), stateful(owner))
+	require.NoError(t, err)
+	require.NotNil(t, l.Saved)
+	return l
+}
+
+// Saves get no answer. They are executed after a later save of their holder, and after the next holder was
+// granted the lock.
+func TestLateSaves(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	s, late := withLostAnswers(t, members[0], stateKey, false)
+	other := open(t, connect(t, members...))
+	l := acquireStateful(t, s, "a:1")
+	require.Error(t, s.Save(t.Context(), l, 1, []byte("one"), time.Minute))
+	require.NoError(t, other.Save(t.Context(), l, 2, []byte("two"), time.Minute))
+	assert.False(t, (<-late)().Succeeded, "after a later save")
+	require.Error(t, s.Save(t.Context(), l, 3, []byte("three"), time.Minute))
+	require.NoError(t, s.Release(t.Context(), l))
+	execute := <-late
+	assert.False(t, execute().Succeeded, "the lock is free")
+	next := acquireStateful(t, other, "b:1")
+	assert.Equal(t, driver.Saved{Data: []byte("two"), Token: l.Token}, *next.Saved)
+	assert.False(t, execute().Succeeded, "another holds the lock")
+	assert.Equal(t, next.Saved, acquireStateful(t, other, "b:1").Saved)
+}
+
+// A save is executed without an answer, and its etcd lease was not renewed. The same save again renews it.
+func TestASaveWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	client := connect(t, members...)
+	s, _ := withLostAnswers(t, members[0], stateKey, true)
+	other := open(t, client)
+	l := acquireStateful(t, s, "a:1")
+	require.Error(t, s.Save(t.Context(), l, 1, []byte("one"), time.Minute))
+	var left int64
+	require.Eventually(t, func() bool { left = stateLeft(t, client); return left < 58 }, patience, 50*time.Millisecond)
+	require.NoError(t, other.Save(t.Context(), l, 1, []byte("one"), time.Minute))
+	assert.Greater(t, stateLeft(t, client), left)
+	assert.Equal(t, driver.Saved{Data: []byte("one"), Token: l.Token}, *acquireStateful(t, other, "a:1").Saved)
+}
+
+// stateLeft returns the seconds until the state ends.
+func stateLeft(t *testing.T, client *clientv3.Client) int64 {
+	t.Helper()
+	got, err := client.Get(t.Context(), stateKey)
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, 1)
+	left, err := client.TimeToLive(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
+	require.NoError(t, err)
+	return left.TTL
+}
+
+// A key has one etcd lease for its state, whatever the number of saves, holders and TTLs.
+func TestStatesLeaveNoLeases(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	client := connect(t, members...)
+	s := open(t, client)
+	leases := func() int {
+		all, err := client.Leases(t.Context())
+		require.NoError(t, err)
+		return len(all.Leases)
+	}
+	for i, ttl := range []time.Duration{time.Hour, time.Hour, 2 * time.Hour, time.Minute} {
+		l := acquireStateful(t, s, "a:1")
+		require.NoError(t, s.Save(t.Context(), l, 1, nil, ttl))
+		require.NoError(t, s.Save(t.Context(), l, 2, nil, ttl))
+		require.NoError(t, s.Save(t.Context(), l, 1, nil, 3*time.Hour), "executed late")
+		assert.Equal(t, 2, leases(), "holder %d: one of the locks, one of the state", i)
+		require.NoError(t, s.Release(t.Context(), l))
+	}
+	require.NoError(t, s.Forget(t.Context(), "k"))
+	assert.Equal(t, 1, leases())
+	assert.False(t, has(t, client, stateKey))
+}
+
+func TestAForeignState(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	client := connect(t, members...)
+	s := open(t, client)
+	l := acquireStateful(t, s, "a:1")
+	for _, value := range []string{"", "foreign", "leasewheel1 1 1 60", "leasewheel1 1 1 60 without a lease"} {
+		_, err := client.Put(t.Context(), stateKey, value)
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Save(t.Context(), l, 1, nil, time.Minute), driver.ErrWrongType)
+		_, err = s.Acquire(t.Context(), l.Request)
+		require.EqualError(t, err, `etcdstore: acquire "k": the key of the state holds something else`)
+		require.NoError(t, s.Release(t.Context(), l))
+		_, err = s.Acquire(t.Context(), stateful("b:1"))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, driver.ErrWrongType)
+		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: stateful("b:1")}), "it was granted")
+		got, err := client.Get(t.Context(), stateKey)
+		require.NoError(t, err)
+		assert.Equal(t, value, string(got.Kvs[0].Value))
+		_, err = client.Delete(t.Context(), stateKey)
+		require.NoError(t, err)
+		l = acquireStateful(t, s, "a:1")
+	}
+}

@@ -1,0 +1,171 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/natsstore"
+	"github.com/leasewheel/leasewheel/lock/natsstore/check/internal/testnats"
+	"github.com/leasewheel/leasewheel/lock/natsstore/internal/seam"
+)
+
+const stateSubject = "leasewheel.x.=aw" // of the key k
+
+// stateful acquires the lock k and its state for an owner.
+func stateful(t *testing.T, s driver.Store, owner string) driver.Lease {
+	t.Helper()
+	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: owner, TTL: time.Hour, Attrs: &driver.Attrs{Stateful: true}})
+	require.NoError(t, err)
+	require.NotNil(t, l.Saved)
+	return l
+}
+
+// A save gets no answer. It is executed after a later save of its holder, and after the next holder was
+// granted the lock.
+func TestALateSave(t *testing.T) {
+	t.Parallel()
+	s, direct, link := through(t)
+	seam.SetBound(s, 500*time.Millisecond)
+	saves, err := seam.Conn(direct).SubscribeSync(stateSubject)
+	require.NoError(t, err)
+	require.NoError(t, seam.Conn(direct).Flush())
+	l := stateful(t, s, "a:1")
+	link.BlockAnswers()
+	require.Error(t, s.Save(t.Context(), l, 1, []byte("one"), time.Hour))
+	link.Unblock()
+	late, err := saves.NextMsg(patience)
+	require.NoError(t, err)
+	js, err := jetstream.New(seam.Conn(direct))
+	require.NoError(t, err)
+	refused := func(when string) {
+		t.Helper()
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: late.Subject, Header: late.Header, Data: late.Data})
+		require.ErrorContains(t, err, "wrong last sequence", when)
+	}
+	require.Eventually(t, func() bool { return s.Save(t.Context(), l, 2, []byte("two"), time.Hour) == nil }, patience, time.Millisecond)
+	refused("after a later save")
+	require.NoError(t, s.Release(t.Context(), l))
+	refused("the lock is free")
+	next := stateful(t, direct, "b:1")
+	assert.Equal(t, driver.Saved{Data: []byte("two"), Token: l.Token}, *next.Saved)
+	refused("another holds the lock")
+	assert.Equal(t, next.Saved, stateful(t, direct, "b:1").Saved)
+}
+
+// Two leases of one grant do not know of each other's saves.
+func TestSavesByTwoCopiesOfALease(t *testing.T) {
+	t.Parallel()
+	s := open(t, testnats.Start(t)).(*natsstore.Store)
+	first := stateful(t, s, "a:1")
+	require.NoError(t, s.Save(t.Context(), first, 1, []byte("one"), time.Hour))
+	second := stateful(t, s, "a:1")
+	require.NoError(t, s.Save(t.Context(), second, 5, []byte("five"), time.Hour))
+	for _, l := range []driver.Lease{first, second} {
+		require.NoError(t, s.SetMetadata(t.Context(), l, "m")) // its message is the last one
+		require.NoError(t, s.Save(t.Context(), l, 4, []byte("late"), time.Hour))
+	}
+	assert.Equal(t, "five", string(stateful(t, s, "a:1").Saved.Data))
+}
+
+// A save that the server confirms costs one message, and neither a read nor a message of the lock.
+func TestASaveIsOneMessage(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	s := open(t, at).(*natsstore.Store)
+	l := stateful(t, s, "a:1")
+	for i := range uint64(5) {
+		require.NoError(t, s.Save(t.Context(), l, i+1, nil, time.Hour))
+	}
+	of, err := testnats.Connect(t, at).Stream(t.Context(), stream)
+	require.NoError(t, err)
+	info := of.CachedInfo().State
+	assert.Equal(t, l.Token+6, info.LastSeq, "the lock, the confirmation of its state, and the saves")
+	require.NoError(t, s.Forget(t.Context(), "k"))
+	require.NoError(t, s.Release(t.Context(), l))
+	require.Eventually(t, func() bool { // nothing stays
+		info, err := of.Info(t.Context())
+		return err == nil && info.State.Msgs == 0
+	}, patience, 50*time.Millisecond)
+}
+
+func TestAForeignState(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	s, js := open(t, at), testnats.Connect(t, at)
+	for _, payload := range []string{"foreign", "1 2", "1 a ", "-1 2 "} {
+		_, err := js.Publish(t.Context(), stateSubject, []byte(payload))
+		require.NoError(t, err)
+		r := driver.Request{Key: "k", Owner: "a:" + payload, TTL: time.Hour, Attrs: &driver.Attrs{Stateful: true}}
+		_, err = s.Acquire(t.Context(), r)
+		require.EqualError(t, err, `natsstore: acquire "k": the subject of the state holds something else`)
+		require.NotErrorIs(t, err, driver.ErrWrongType)
+		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}), "it was granted")
+	}
+}
+
+// Holders count in the state while the leader of a replicated stream is killed. None finds less than what
+// was confirmed before, or more than what was begun.
+func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	_, leader, others := startEnsemble(t)
+	var mu sync.Mutex // guards all below
+	var confirmed, begun, rounds int
+	count := func(held *lock.Held) {
+		mu.Lock()
+		defer mu.Unlock()
+		rounds++
+		if !held.Valid() {
+			return
+		}
+		data, _ := held.State()
+		n, _ := strconv.Atoi(string(data))
+		assert.GreaterOrEqual(t, n, confirmed)
+		assert.LessOrEqual(t, n, begun)
+		begun = n + 1
+		if held.Save(t.Context(), fmt.Append(nil, begun)) == nil {
+			confirmed = begun
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 2*patience)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for i := range 4 {
+		m := clientOn(t, others[i%2].Connect()).With(lock.Terms{StateTTL: time.Hour}).Mutex("k")
+		wg.Go(func() {
+			for ctx.Err() == nil && !t.Failed() {
+				if held, err := m.Lock(ctx); err == nil { // otherwise the server does not answer
+					count(held)
+					_ = held.Unlock(ctx)
+				}
+			}
+		})
+	}
+	progress := func() {
+		t.Helper()
+		mu.Lock()
+		until := confirmed + 50
+		mu.Unlock()
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return confirmed >= until || t.Failed()
+		}, patience, time.Millisecond)
+	}
+	progress()
+	leader.Kill()
+	progress()
+	leader.Start()
+	progress()
+}
