@@ -32,6 +32,9 @@ const (
 	RepeatRelease
 	TakeReleased
 	Crash
+	SendSave
+	RepeatSave // with a new number; for one mutation
+	TakeDenied
 
 	DoAcquire
 	DoAcquireDoubled // a duplicate stays in the network
@@ -40,6 +43,8 @@ const (
 	DoRelease
 	DoReleaseDoubled
 	DoDouble
+	DoSave
+	DoSaveWrite // after DoSave has looked; for one mutation
 
 	Tick
 	ServerTick
@@ -80,6 +85,7 @@ func (m *Model) Successors(from *State, visit Visit) {
 		fresh = fresh || o.Phase == Fresh
 		w.ownerActions(i, o)
 		w.networkActions(i, o)
+		w.saveActions(i, o)
 	}
 	w.guestActions()
 	w.timeActions()

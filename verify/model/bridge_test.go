@@ -33,7 +33,7 @@ type bridge struct {
 	rdb     *redis.Client
 	signals *redis.PubSub
 
-	acquire, renew, release, releaseAll, force string // digests of the scripts
+	acquire, renew, release, releaseAll, force, save string // digests of the scripts
 }
 
 func newBridge(t *testing.T) *bridge {
@@ -46,7 +46,7 @@ func newBridge(t *testing.T) *bridge {
 		return digest
 	}
 	b.acquire, b.renew, b.force = load("acquire"), load("renew"), load("force")
-	b.release, b.releaseAll = load("release"), load("release_all")
+	b.release, b.releaseAll, b.save = load("release"), load("release_all"), load("save")
 	b.signals = b.rdb.PSubscribe(b.ctx, channels)
 	t.Cleanup(func() { b.signals.Close() })
 	_, err := b.signals.Receive(b.ctx)
@@ -69,12 +69,14 @@ type operation struct {
 	tomb  bool  // whether a RELEASE writes a tombstone
 	keep  uint8 // how long a RELEASE keeps the lock taken
 	bulk  bool  // a RELEASE of several locks in one script
+	state bool  // whether an ACQUIRE asks for the state
+	save  uint8 // number of a SAVE
 }
 
 func (op operation) String() string {
 	switch op.kind {
 	case Acquire:
-		return fmt.Sprintf("ACQUIRE of %s, place %d", name(op.owner), op.place)
+		return fmt.Sprintf("ACQUIRE of %s, place %d, with the state %v", name(op.owner), op.place, op.state)
 	case Renew:
 		return fmt.Sprintf("RENEW of %s, token %d", name(op.owner), op.token)
 	case Release:
@@ -82,6 +84,8 @@ func (op operation) String() string {
 			return fmt.Sprintf("RELEASE in bulk of %s, token %d", name(op.owner), op.token)
 		}
 		return fmt.Sprintf("RELEASE of %s, tombstone %v, kept for %d", name(op.owner), op.tomb, op.keep)
+	case Save:
+		return fmt.Sprintf("SAVE %d of %s, token %d", op.save, name(op.owner), op.token)
 	}
 	return fmt.Sprintf("FORCE of token %d", op.token)
 }
@@ -98,6 +102,8 @@ func (op operation) run(x Scripts, v *Server) (Reply, Effects) {
 			return x.ReleaseAll(v, op.owner, op.token)
 		}
 		return x.Release(v, op.owner, op.tomb, op.keep)
+	case Save:
+		return x.Save(v, op.owner, Saved{op.token, op.save, op.save}), noEffects
 	}
 	return x.Force(v, op.token)
 }
@@ -138,7 +144,7 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 	if k.ahead {
 		x.Clock = 1
 	}
-	last := v.Last
+	last, old := v.Last, v.Saved
 	reply, eff := op.run(x, &v)
 	text := func(token uint8) string {
 		switch {
@@ -159,6 +165,9 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		o.answer = "-1"
 	case Granted:
 		o.answer = "1 " + text(reply.Token)
+		if op.state {
+			o.answer += " " + v.Saved.text(text)
+		}
 	case Queued:
 		head := 0
 		if reply.Head {
@@ -167,8 +176,11 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		o.answer = fmt.Sprintf("0 %s %d %d", text(reply.Token), reply.Left, head)
 	case Renewed:
 		o.answer = ""
-	case NotHeld, HadLock:
+	case NotHeld, HadLock, Stored:
 		o.answer = "1"
+		if op.kind == Save && reply.Code == NotHeld {
+			o.answer = "0"
+		}
 		if op.kind == Renew && v.holder() != nobody {
 			o.answer = "-1" // another owner has it; a kept lock has none
 		}
@@ -186,7 +198,25 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		}
 	}
 	o.keys = x.keys(&v, text, last)
+	if v.Saved.Token > 0 {
+		end := oldStateEnds
+		if v.Saved != old {
+			end = newStateEnds
+		}
+		o.keys = append(o.keys, fmt.Sprintf("state %s for %d", v.Saved.text(text), end))
+	}
 	return o
+}
+
+// Ticks until a state expires: one that was there before an operation, and one of a SAVE.
+const oldStateEnds, newStateEnds = 4, 5
+
+// text formats a state as the server stores it.
+func (s Saved) text(token func(uint8) string) string {
+	if s.Token == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s %d data %d", token(s.Token), s.Number, s.Call)
 }
 
 // keys lists the keys of a server of the model.
@@ -239,6 +269,10 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 	if v.Last > 0 {
 		p.Set(b.ctx, keyLock+":t", k.real(v.Last, true), memoryMs*time.Millisecond)
 	}
+	if of := v.Saved; of.Token > 0 {
+		token := fmt.Sprint(k.real(of.Token, of.Token == v.Last))
+		p.Set(b.ctx, keyLock+":s", of.text(func(uint8) string { return token }), ms(oldStateEnds))
+	}
 	for position := range uint8(MaxOwners) {
 		for i := range v.Records {
 			if v.Records[i].Position == position+1 {
@@ -275,6 +309,9 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 	token := strconv.FormatInt(k.real(op.token, op.token == v.Last), 10)
 	switch op.kind {
 	case Acquire:
+		if op.state {
+			keys = append(keys, keyLock+":s")
+		}
 		return p.EvalSha(b.ctx, b.acquire, keys, owner, int(x.TTL)*tickMs, int(op.place)*tickMs, memoryMs)
 	case Renew:
 		return p.EvalSha(b.ctx, b.renew, keys[:1], int(x.TTL)*tickMs, owner+" "+token)
@@ -290,6 +327,8 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 			return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs, int(op.keep)*tickMs)
 		}
 		return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs)
+	case Save:
+		return p.EvalSha(b.ctx, b.save, []string{keyLock, keyLock + ":s"}, owner+" "+token, token, int(op.save), fmt.Sprint("data ", op.save), newStateEnds*tickMs)
 	}
 	return p.EvalSha(b.ctx, b.force, keys[:4], token, memoryMs)
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Resumes bool  // a second client may have the lease of an owner; see Guest
 	MinHold uint8 // a released lock stays taken until so long after its acquisition
 	Drift   bool  // the server's clock may be a tick ahead and fall back
+	Saves   uint8 // maximum number of saves of a holder; requires Calls 1
 
 	Loss     bool  // the server may lose all data, repeatedly
 	Stale    bool  // the server may return once to an earlier state

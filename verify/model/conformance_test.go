@@ -143,13 +143,13 @@ func TestComparisonFindsMutations(t *testing.T) {
 		if mutation == TombstoneTooShort {
 			c.Mutation, c.Tombstone = NoMutation, c.Tombstone-1
 		}
-		assert.True(t, differs(t, b, c, states), "mutation %d", mutation)
+		assert.True(t, differs(t, b, c, states, operations), "mutation %d", mutation)
 	}
 	report.Add("scripts  %d mutations in those of the model: each is seen as a difference", len(mutations))
 }
 
 // differs returns whether a broken model differs from the server in one of the states.
-func differs(t *testing.T, b *bridge, c Config, states []Server) bool {
+func differs(t *testing.T, b *bridge, c Config, states []Server, operations func(Config, *Server) []operation) bool {
 	whole := served(c.Owners)
 	for _, v := range states {
 		for _, op := range operations(c, &v) {
@@ -227,7 +227,7 @@ func TestTheComparisonSeesABrokenRenewal(t *testing.T) {
 // states.
 func someDiffer(t *testing.T, b *bridge, c Config, states []Server, which func(operation) bool) bool {
 	for _, v := range states {
-		for _, op := range operations(c, &v) {
+		for _, op := range append(operations(c, &v), saveOperations(c, &v)...) {
 			if !which(op) {
 				continue
 			}
@@ -239,4 +239,88 @@ func someDiffer(t *testing.T, b *bridge, c Config, states []Server, which func(o
 		}
 	}
 	return false
+}
+
+// saveOperations returns all saves that are possible in a state, and the requests for the state.
+func saveOperations(c Config, v *Server) []operation {
+	var ops []operation
+	for o := range c.Owners {
+		ops = append(ops,
+			operation{kind: Save, owner: o, token: max(v.Token, 1), save: 1},
+			operation{kind: Save, owner: o, token: max(v.Token, 1), save: 2},
+			operation{kind: Save, owner: o, token: v.Token + 3, save: 1},
+			operation{kind: Acquire, owner: o, state: true},
+			operation{kind: Acquire, owner: o, state: true, place: c.Place})
+	}
+	return ops
+}
+
+// savedStates returns the states of the server with no state of the key, with one of another
+// lease, and with two of its own lease.
+func savedStates(states []Server) []Server {
+	const otherLease = 9
+	var out []Server
+	for _, v := range states {
+		kept := []Saved{{}, {otherLease, 1, 1}, {otherLease, 2, 2}}
+		if v.Token > 0 {
+			kept = append(kept, Saved{v.Token, 1, 1}, Saved{v.Token, 2, 2})
+		}
+		for _, v.Saved = range kept {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// TestScriptsMatchTheModelWithAState compares the save, the grants that tell the state, and
+// everything else, which must leave the state alone. The long tier takes all; others draw some.
+func TestScriptsMatchTheModelWithAState(t *testing.T) {
+	b, c := newBridge(t), served(2)
+	states := savedStates(serverStates(c))
+	ops := func(c Config, v *Server) []operation { return append(saveOperations(c, v), operations(c, v)...) }
+	rng, share, compared := rand.New(rand.NewPCG(3, 4)), 1.0, 0
+	if !simreport.IsLong() {
+		share = 10_000 / float64(len(states)*len(ops(c, &Server{})))
+	}
+	for _, v := range states {
+		for _, op := range ops(c, &v) {
+			if rng.Float64() >= share {
+				continue
+			}
+			model, server, err := compare(b, c, v, op, v.Last > 0 && rng.IntN(2) == 0)
+			require.NoError(t, err)
+			require.Equal(t, model.String(), server.String(), "%+v\n%v", v, op)
+			compared++
+		}
+	}
+	assert.Greater(t, compared, 5_000)
+	mutations := []Mutation{SaveOfAnyone, SaveOfAnyToken, SaveUnnumbered, NumberOfAnyLease, RepeatIsDenied, StateEndsWithLease}
+	for _, mutation := range mutations {
+		c := c
+		c.Mutation = mutation
+		assert.True(t, differs(t, b, c, states, ops), "mutation %d", mutation)
+	}
+	report.Add("scripts  with a state: %d states of the server, %d operations compared with a real server, 0 differ; %d mutations are seen", len(states), compared, len(mutations))
+}
+
+// TestTheComparisonSeesABrokenSave breaks save.lua itself.
+func TestTheComparisonSeesABrokenSave(t *testing.T) {
+	b := newBridge(t)
+	source, err := readLua("save")
+	require.NoError(t, err)
+	c := served(2)
+	states := savedStates(serverStates(c))
+	for what, change := range map[string][2]string{
+		"it does not look at the lock":       {"redis.call('GET', KEYS[1]) ~= ARGV[1]", "redis.call('EXISTS', KEYS[1]) == 0"},
+		"it does not look at the number":     {"tonumber(number) < tonumber(ARGV[3])", "true"},
+		"it replaces with the same number":   {"tonumber(number) < tonumber(ARGV[3])", "tonumber(number) <= tonumber(ARGV[3])"},
+		"it does not look at the old token":  {"token ~= ARGV[2] or tonumber(number)", "tonumber(number or 0)"},
+		"its state does not expire":          {", 'PX', ARGV[5]", ""},
+		"it answers nothing new as not held": {"\nend\nreturn 1", "\n  return 1\nend\nreturn 0"},
+	} {
+		require.Equal(t, 1, strings.Count(source, change[0]), what)
+		b.save, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, change[0], change[1], 1)).Result()
+		require.NoError(t, err)
+		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Save }), what)
+	}
 }

@@ -11,6 +11,7 @@
 //	server.go, keys.go            the scripts
 //	client.go                     the rules of clients for answers and messages
 //	guest.go                      a second client that resumes the lease of an owner
+//	saves.go                      the state that a holder leaves to the next one
 //	actions.go, transitions.go    the actions that are enabled in a state, and their effects
 //	execute.go                    requests on the server, and the promises of each step
 //	invariants.go, liveness.go    the promises of each state, and after all faults stop

@@ -23,9 +23,10 @@ func (w *World) clockAhead() bool {
 // highest returns the highest token in the state.
 func (s *State) highest() uint8 {
 	top := max(s.World.Top, s.World.Admin, s.Server.Token, s.Server.Last, s.Copy.Token, s.Copy.Last, s.Guest.Token, s.Guest.Renew.Token)
+	top = max(top, s.World.Kept.Token, s.Server.Saved.Token, s.Copy.Saved.Token)
 	for i := range s.Owners {
 		o := &s.Owners[i]
-		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token)
+		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token, o.Saves.Token, o.Told.Token)
 		if o.Double.Kind == Renew {
 			top = max(top, o.Double.Token)
 		}
@@ -44,6 +45,7 @@ func (m *Model) doAcquire(s *State, i int, call *Call) string {
 	reply, eff := m.scripts(s).Acquire(&s.Server, i, place)
 	if call != nil {
 		call.Stage, call.Code, call.Token = Answered, reply.Code, reply.Token
+		o.Told = s.Server.Saved
 	}
 	original := call != nil || o.Double.Original == 1
 	if reply.Code != Refused && (o.WroteTombstone == 1 || o.Released == 1 && original) {

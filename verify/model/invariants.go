@@ -12,6 +12,9 @@ func (m *Model) Check(s *State) string {
 	if bad := m.checkGuest(s); bad != "" {
 		return bad
 	}
+	if s.Server.Saved != s.World.Kept {
+		return "S11: the state is not that of the last save of the holders"
+	}
 	return m.checkKeys(s)
 }
 

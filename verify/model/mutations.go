@@ -66,6 +66,16 @@ const (
 	ExportForgetsUnanswered
 	ExportForgetsRest
 
+	SaveOfAnyone
+	SaveOfAnyToken
+	SaveInTwoSteps
+	SaveUnnumbered
+	NumberOfAnyLease
+	RepeatIsNumbered
+	RepeatIsDenied
+	StateEndsWithLease
+	SignalIsEnough
+
 	NoAdvance
 
 	mutations // one more than the last mutation
@@ -87,6 +97,7 @@ var (
 	keeping      = with(two, minHold)
 	resuming     = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Resumes: true, Renews: true, Crashes: true, Every: 1}
 	resumingKept = Config{Owners: 2, TTL: 1, Place: 1, Calls: 1, Resumes: true, Renews: true, Crashes: true, MinHold: 2, Every: 1}
+	saving       = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Saves: 2, Cancels: true, Crashes: true, Every: 1}
 	three        = Config{Owners: 3, TTL: 2, Place: 1, Calls: 1, Crashes: true, Every: 1}
 )
 
@@ -166,5 +177,17 @@ var Mutations = []SeededMutation{
 	{ResumeUnconfirmed, "a resumed lease is held once the server has confirmed it", "it is held at once", resuming, "S2", 7},
 	{ExportForgetsUnanswered, "an exported lease names the ACQUIREs without an answer", "they are forgotten", resuming, "L4", 16},
 	{ExportForgetsRest, "an exported lease carries the rest of its MinHold", "its release frees the lock", resumingKept, "H1", 9},
+	{SaveOfAnyone, "a save checks the owner", "it replaces any state", saving, "S11", 7},
+	{
+		SaveOfAnyToken, "a save checks the token", "it replaces the state under any token of the owner",
+		with(saving, func(c *Config) { c.Copies = 1 }), "S11", 8,
+	},
+	{SaveInTwoSteps, "a save looks and writes in one step", "it looks first", saving, "S11", 8},
+	{SaveUnnumbered, "a late save does not replace a later one", "its number is not compared", saving, "S11", 7},
+	{NumberOfAnyLease, "the numbers of saves are those of a lease", "they are compared with those of another lease", saving, "S11", 12},
+	{RepeatIsNumbered, "a repeated save has the number of the first try", "it has a new number", saving, "S11", 8},
+	{RepeatIsDenied, "a repeated save is confirmed", "it is answered as if the lock were not held", saving, "LOSS", 7},
+	{StateEndsWithLease, "a release leaves the state", "it deletes the state", saving, "S11", 7},
+	{SignalIsEnough, "a grant by a message is asked for its state", "it counts as a grant without a state", saving, "S11", 10},
 	{NoAdvance, "an ACQUIRE that finds the lock free grants it to the head", "it only appends the caller to the queue", two, "", 0},
 }

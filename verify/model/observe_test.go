@@ -83,6 +83,9 @@ func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) 
 			switch part := v[i].(type) {
 			case string:
 				parts[i] = text(part)
+				if i == 2 {
+					parts[i] = stateText(part, text)
+				}
 			case int64:
 				if i == 2 {
 					part = inTicks(part)
@@ -95,6 +98,15 @@ func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) 
 	return fmt.Sprint("unexpected: ", cmd.Val(), cmd.Err())
 }
 
+// stateText formats a state as [Saved.text] does.
+func stateText(state string, text func(string) string) string {
+	if state == "" {
+		return "none"
+	}
+	token, rest, _ := strings.Cut(state, " ")
+	return text(token) + " " + rest
+}
+
 // see requests all keys of the server. The returned function lists them.
 func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []string {
 	ms := func(key string) *redis.Cmd { return p.Do(b.ctx, "PTTL", key) }
@@ -102,6 +114,7 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 	last, lastMs := p.Get(b.ctx, keyLock+":t"), ms(keyLock+":t")
 	queue, queueMs := p.LRange(b.ctx, keyLock+":q", 0, -1), ms(keyLock+":q")
 	places, placesMs := p.ZRangeWithScores(b.ctx, keyLock+":w", 0, -1), ms(keyLock+":w")
+	state, stateMs := p.Get(b.ctx, keyLock+":s"), ms(keyLock+":s")
 	tombs := make([]*redis.Cmd, x.Owners)
 	for i := range tombs {
 		tombs[i] = ms(keyTomb + ownerOf(i))
@@ -150,6 +163,10 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 			if left(queueMs) != left(placesMs) {
 				keys = append(keys, fmt.Sprintf("places for %d", left(placesMs)))
 			}
+		}
+		if state.Err() == nil {
+			known++
+			keys = append(keys, fmt.Sprintf("state %s for %d", stateText(state.Val(), text), left(stateMs)))
 		}
 		if size.Val() != known {
 			keys = append(keys, fmt.Sprintf("%d keys", size.Val()))

@@ -23,7 +23,7 @@ func (m *Model) reduce(s *State) {
 			m.dropRequests(s, i)
 		}
 		if o.Phase == Ended && o.quiet() {
-			last := Owner{Phase: Ended, Order: o.Order, Reused: o.Reused}
+			last := Owner{Phase: Ended, Order: o.Order, Reused: o.Reused, Saves: o.Saves}
 			if int(s.Guest.Of) == i+1 && s.Guest.Phase != Ended {
 				last.Released = o.Released
 			}
@@ -37,7 +37,7 @@ func (m *Model) reduce(s *State) {
 	if s.World.Forces == m.Force || s.World.Admin != s.Server.Token && m.Mutation != ForceWithoutToken && !m.Stale {
 		s.World.Admin = 0
 	}
-	s.renumber()
+	s.renumber(m.Saves > 0)
 }
 
 func (m *Model) reduceOwner(o *Owner) {
@@ -76,6 +76,12 @@ func (m *Model) reduceOwner(o *Owner) {
 	}
 	if m.Mutation != PollsNeedNoTombstone {
 		o.Answered = 0
+	}
+	if o.Phase != Held {
+		o.Saves.Denied = 0
+	}
+	if o.Phase != Waiting || o.Acquire[0].Stage != Answered || o.Acquire[0].Code != Granted {
+		o.Told = Saved{}
 	}
 	if !slices.ContainsFunc([]uint8{o.Token, o.Signal, o.Acquire[0].Token, o.Acquire[1].Token}, func(t uint8) bool {
 		return 0 < t && t <= o.ForcedOut
@@ -160,11 +166,14 @@ func (m *Model) dropRequests(s *State, i int) {
 }
 
 // renumber renumbers the tokens without gaps.
-func (s *State) renumber() {
+func (s *State) renumber(saves bool) {
 	var used uint64
 	each := func(do func(*uint8)) {
 		for _, t := range []*uint8{&s.World.Top, &s.World.Admin, &s.Server.Token, &s.Server.Last, &s.Copy.Token, &s.Copy.Last, &s.Guest.Token, &s.Guest.Renew.Token} {
 			do(t)
+		}
+		if saves {
+			s.eachOfSaves(do)
 		}
 		for i := range s.Owners {
 			o := &s.Owners[i]
@@ -186,4 +195,15 @@ func (s *State) renumber() {
 			*t = uint8(bits.OnesCount64(used & (2<<*t - 1))) //nolint:gosec // at most 64
 		}
 	})
+}
+
+// eachOfSaves calls do with the tokens of saves.
+func (s *State) eachOfSaves(do func(*uint8)) {
+	for _, t := range []*uint8{&s.World.Kept.Token, &s.Server.Saved.Token, &s.Copy.Saved.Token} {
+		do(t)
+	}
+	for i := range s.Owners {
+		do(&s.Owners[i].Saves.Token)
+		do(&s.Owners[i].Told.Token)
+	}
 }

@@ -93,9 +93,10 @@ func (b *search) fingerprint(s *State) uint64 {
 	type common struct {
 		world        World
 		server, copy [5]uint8
+		saved        [2]Saved
 	}
 	keys := func(v *Server) [5]uint8 { return [5]uint8{v.Token, v.Left, v.Last, v.LastLeft, v.QueueLeft} }
-	sum := maphash.Comparable(b.seed, common{s.World, keys(&s.Server), keys(&s.Copy)})
+	sum := maphash.Comparable(b.seed, common{s.World, keys(&s.Server), keys(&s.Copy), [2]Saved{s.Server.Saved, s.Copy.Saved}})
 	type own struct {
 		owner   Owner
 		records [2]Record

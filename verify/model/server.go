@@ -10,6 +10,7 @@ type Server struct {
 	Last      uint8 // the last token granted, 0 if forgotten; kept only if clocks are set back
 	LastLeft  uint8
 	QueueLeft uint8 // ticks until the queue and the places expire; see Config.QueueEnds
+	Saved     Saved
 }
 
 // Record is what the server has of one owner.
@@ -23,7 +24,7 @@ type Record struct {
 // Code is an answer of the server.
 type Code uint8
 
-// Answers to ACQUIRE, to RENEW, and to RELEASE and FORCE.
+// Answers to ACQUIRE, to RENEW, to RELEASE and FORCE, and to SAVE.
 const (
 	Refused Code = iota
 	Granted
@@ -35,6 +36,8 @@ const (
 	Nothing
 	HadLock
 	HadPlace
+
+	Stored
 )
 
 // Reply is an answer with its values.
@@ -304,6 +307,9 @@ func (x Scripts) Release(v *Server, o int, tomb bool, keep uint8) (Reply, Effect
 				eff.Asked = v.first()
 			}
 		}
+	}
+	if x.Mutation == StateEndsWithLease && reply.Code == HadLock {
+		v.Saved = Saved{}
 	}
 	if tomb && x.Mutation != NoTombstone {
 		me.Tombstone = forever

@@ -25,6 +25,7 @@ func long(s Space) Space {
 // Changes that several spaces share.
 func placeOfTTL(c *Config)   { c.Place = c.TTL }
 func drift(c *Config)        { c.Drift, c.Margin, c.TTL, c.Place = true, 1, 3, 2 }
+func oneCopy(c *Config)      { c.Copies = 1 }
 func twoCalls(c *Config)     { c.Calls = 2 }
 func tries(c *Config)        { c.Tries = true }
 func renews(c *Config)       { c.Renews = true }
@@ -42,6 +43,7 @@ func queueEnds(c *Config)    { c.QueueEnds = true }
 func flights(c *Config)      { c.MaxDelay, c.Tombstone = 3, 3 }
 func minHold(c *Config)      { c.MinHold = 3 }
 func longLease(c *Config)    { c.TTL, c.Renews = 2, false }
+func saveOnce(c *Config)     { c.Saves, c.TTL = 1, 1 }
 func someDrains(c *Config)   { c.Every = 16 }
 
 // Spaces are the configurations that are searched.
@@ -61,6 +63,8 @@ var Spaces = []Space{
 	space("a minimum hold", bare, 134754, minHold, renews),
 	space("a lease that is resumed", resuming, 1723915, someDrains),
 	space("a lease that is resumed, a minimum hold", resumingKept, 673378, someDrains),
+	space("saves", saving, 171246),
+	space("saves, a forced release", saving, 730202, forcedOnce, someDrains),
 	space("three owners", three, 2694271, noCrashes, someDrains),
 
 	long(space("a place that lasts as long as the lock, doubles", two, 1595963, placeOfTTL)),
@@ -73,6 +77,9 @@ var Spaces = []Space{
 	long(space("a minimum hold, the clock set back", bare, 1060713, minHold, steppedOnce, noCrashes)),
 	long(space("a minimum hold, three owners", three, 5982183, minHold, noCrashes, someDrains)),
 	long(space("a lease that is resumed, a minimum hold, two ticks", resumingKept, 3149020, longLease, noCrashes, someDrains)),
+	long(space("saves, doubles, renewals", saving, 3746769, oneCopy, renews, someDrains)),
+	long(space("saves, three owners", three, 3019104, saveOnce, noCrashes, someDrains)),
+	long(space("saves, renewals, a minimum hold", saving, 1665817, minHold, renews, someDrains)),
 	long(space("three owners that crash", three, 3024510, someDrains)),
 	long(space("three owners that crash and give up", three, 3979547, cancels, someDrains)),
 }

@@ -30,6 +30,7 @@ type World struct {
 	TopPast uint8 // server's clock minus the moment of Top, plus topNow
 	Back    uint8 // how far the clock is behind its latest time
 	Rest    uint8 // ticks for which a released lock must stay taken by nobody
+	Kept    Saved // what the server must have as the state; see Model.doSave
 }
 
 // topNow is the value of World.TopPast when the clock is at the moment of Top.
@@ -70,6 +71,8 @@ type Owner struct {
 	Repeated uint8 // 1 if RELEASE was repeated
 
 	Double Double
+	Saves  Saves
+	Told   Saved // the state in an answer "granted"; needs Calls 1
 
 	// History variables of the checks.
 	Released       uint8 // 1 if a RELEASE of it was executed
@@ -109,6 +112,24 @@ type Double struct {
 	Original uint8 // 1 if the request itself was not executed: its sender abandoned it
 }
 
+// Saved is the state that a holder leaves to the next one. The number of the call stands for
+// its data.
+type Saved struct {
+	Token  uint8 // of the lease
+	Number uint8 // of the request
+	Call   uint8 // of Save, from 1
+}
+
+// Saves are the calls of Save of an owner. The network may execute the request of each call
+// at any time and any number of times, so a repeated request needs no action of its own.
+type Saves struct {
+	Token  uint8 // of the lease
+	Calls  uint8
+	Denied uint8 // 1 if the answer "not held" may arrive
+	Repeat uint8 // number of a repeated request of the first call; for one mutation
+	Looked uint8 // call that found its lease held; for one mutation
+}
+
 // Kind is a kind of request.
 type Kind uint8
 
@@ -118,6 +139,7 @@ const (
 	Acquire
 	Renew
 	Release
+	Save // in the comparison with the scripts only; see Saves
 )
 
 // valid returns whether the owner believes that it holds the lock.

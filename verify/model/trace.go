@@ -22,6 +22,9 @@ var texts = map[ActionKind]string{
 	RepeatRelease:    "%s repeats RELEASE",
 	TakeReleased:     "%s gets the answer: ",
 	Crash:            "%s crashes",
+	SendSave:         "%s sends a SAVE",
+	RepeatSave:       "%s repeats its first SAVE with a new number",
+	TakeDenied:       "%s gets the answer to a SAVE: not held",
 	DoAcquire:        "the server executes ACQUIRE of %s: ",
 	DoAcquireDoubled: "the server executes ACQUIRE of %s, and a duplicate stays in the network: ",
 	DoRenew:          "the server executes RENEW of %s: ",
@@ -29,6 +32,8 @@ var texts = map[ActionKind]string{
 	DoRelease:        "the server executes RELEASE of %s: ",
 	DoReleaseDoubled: "the server executes RELEASE of %s, and a duplicate stays in the network: ",
 	DoDouble:         "the server executes a duplicate of %s: ",
+	DoSave:           "the server executes SAVE ",
+	DoSaveWrite:      "the server writes the state of %s",
 	Tick:             "a tick passes",
 	ServerTick:       "a tick passes on the server's clock only",
 	ClientTick:       "a tick passes on the clients' clocks only",
@@ -82,6 +87,9 @@ func (m *Model) say(step Action, before, after *State) string {
 			text += fmt.Sprint(before.World.Admin)
 		}
 		return text
+	}
+	if step.ActionKind == DoSave {
+		return text + fmt.Sprintf("%d of %s", step.Call+1, name(step.Owner))
 	}
 	text = fmt.Sprintf(text, name(step.Owner))
 	was, is := &before.Owners[step.Owner], &after.Owners[step.Owner]
@@ -164,6 +172,9 @@ func (m *Model) show(s *State) string {
 		case o.Phase == Held, o.valid():
 			fmt.Fprintf(&b, " · %s HOLDS %d for %d", name(i), o.Token, o.Left)
 		}
+	}
+	if v.Saved.Token > 0 {
+		fmt.Fprintf(&b, " · state %d of token %d", v.Saved.Call, v.Saved.Token)
 	}
 	if g := &s.Guest; g.valid() {
 		fmt.Fprintf(&b, " · the guest of %s HOLDS %d for %d", name(int(g.Of)-1), g.Token, g.Left)

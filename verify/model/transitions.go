@@ -49,9 +49,15 @@ func (m *Model) apply(s *State, what ActionKind, i, c int) string {
 	case PollHeldBack:
 		m.Rules.poll(o, true)
 	case TakeAcquired:
-		return m.checkLoss(s, i, m.Rules.acquired(o, c))
+		waited := o.Phase == Waiting
+		bad := m.checkLoss(s, i, m.Rules.acquired(o, c))
+		if bad == "" && waited {
+			bad = m.checkTold(s, i)
+		}
+		return bad
 	case TakeSignal:
 		m.Rules.signalled(o)
+		return m.checkTold(s, i)
 	case TakeForced:
 		return m.checkLoss(s, i, m.Rules.forced(o))
 	case SendRenew:
@@ -83,6 +89,8 @@ func (m *Model) apply(s *State, what ActionKind, i, c int) string {
 		return m.doRelease(s, i, &o.Release)
 	case DoDouble:
 		return m.doDouble(s, i)
+	default:
+		return m.applySave(s, what, i, c)
 	}
 	return ""
 }
@@ -151,6 +159,7 @@ func (m *Model) applyEnvironment(s *State, what ActionKind) string {
 // suspendChecks resets the history of promises that do not cover lost data.
 func (m *Model) suspendChecks(s *State, fallBack bool) {
 	s.World.Fault, s.World.Rest = m.faultTime(fallBack), 0
+	s.World.Kept = s.Server.Saved
 	for i := range s.Owners {
 		o := &s.Owners[i]
 		o.Released, o.WroteTombstone, o.Freed, o.Order = 0, 0, 0, 0

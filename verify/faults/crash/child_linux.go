@@ -50,6 +50,8 @@ func runChild(o order) error {
 		return churnLocks(ctx, client, o)
 	case stepper:
 		return stepWithLocks(ctx, client, o)
+	case saver:
+		return saveWithLocks(ctx, client, rdb, o)
 	}
 	return errors.New("unknown role: " + o.Role)
 }

@@ -49,5 +49,10 @@ func TestMutants(t *testing.T) {
 			To:   "errRelease := c.releaser.ReleaseAll(ctx, call, pending)\n\t_ = held",
 			Args: []string{"-test.run=TestTerminated"}, Shows: `locks are left`,
 		},
+		{
+			Name: "a save does not look at the owner", File: "lock/redisstore/lua/save.lua",
+			From: "if redis.call('GET', KEYS[1]) ~= ARGV[1] then", To: "if redis.call('EXISTS', KEYS[1]) == 0 then",
+			Args: []string{"-test.run=TestStoppedSavers"}, Shows: "was told [0-9]+ of token",
+		},
 	}, *mutantFlag, report)
 }

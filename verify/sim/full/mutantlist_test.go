@@ -18,7 +18,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a released owner is not refused if the lock is free", "lock/redisstore/lua/acquire_fast.lua",
-		"if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then", "if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then",
+		"redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then", "redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then",
 	},
 	{
 		"a release without waiters does not check the queue", "lock/redisstore/lua/release_fast.lua",
@@ -70,7 +70,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a repeated acquire returns a new token", "lock/redisstore/lua/acquire.lua",
-		"    return {1, token}\n", "    local new_token, now = next_token()\n    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl)}\n",
+		"    return {1, token, state}\n", "    local new_token, now = next_token()\n    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl), state}\n",
 	},
 	{
 		"a lock that is taken is granted", "lock/redisstore/lua/acquire.lua",
