@@ -117,6 +117,15 @@ func (p *Process) Terminate() string {
 	return p.Wait()
 }
 
+// Kill sends SIGKILL to the process, which must still run, and returns its output.
+func (p *Process) Kill() string {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+	assert.Equal(p.t, -1, p.cmd.ProcessState.ExitCode(), "the process has ended before: %s", p.out.String())
+	return p.out.String()
+}
+
 // Wait waits until the process has ended without an error, and returns its output.
 func (p *Process) Wait() string {
 	p.t.Helper()
