@@ -234,6 +234,9 @@ func (a *acquisition) ask() (driver.Lease, error) {
 		sent = time.Now()
 	}
 	lease, err := a.client.store.Acquire(&a.ctx, a.request)
+	if err == nil && a.request.Stateful() && lease.Saved == nil { // otherwise the work would begin anew
+		a.left, err = true, errStateNotTold
+	}
 	took := time.Since(sent)
 	switch {
 	case err == nil:
@@ -282,6 +285,8 @@ func (a *acquisition) setTaken(taken bool) {
 var (
 	// errTooLate: if the same owner asks again, its grant gets its full TTL again.
 	errTooLate = fmt.Errorf("%w: its answer came when the lease was over", ErrUnavailable)
+
+	errStateNotTold = errors.New("the store has granted the lock without the state of its key")
 
 	// errNotWatched: the timer engine is full, or closed.
 	errNotWatched = errors.New("the lock cannot be kept alive")

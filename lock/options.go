@@ -49,9 +49,8 @@ type Terms struct {
 	// StateTTL gives each key a state: up to MaxSavedLen bytes that the holder saves with
 	// [Held.Save], and that the next holder gets with the lock, in [Held.State]. The store keeps
 	// them for StateTTL after the last Save, also while nobody holds the lock, or a client without a
-	// StateTTL does. ForceRelease keeps them; [Client.Forget] removes them. They are as safe as the
-	// lock: a fail-over of Redis may lose the last Save, and no replica confirms it. See the program
-	// examples/checkpoint.
+	// StateTTL does. ForceRelease keeps them; [Client.Forget] removes them. A fail-over of Redis may
+	// lose the last Save, which no replica confirms. See the program examples/checkpoint.
 	//
 	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
 	// Election, and needs a store that can keep a state (driver.Description.Saves); otherwise New,

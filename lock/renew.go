@@ -85,14 +85,15 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 		case out[0] == renewal.Renewed:
 			return true, s.confirm(lease.TTL, sent)
 		}
-		return false, cmp.Or(err, error(errNoAnswerInTime))
+		return false, err
 	})
 }
 
 var errNoAnswerInTime = &outcomeError{kind: ErrUnavailable}
 
 // twice calls f for a request of the holder, while the lease lasts, and again if there is no
-// answer. A call that hangs leaves half of the time to the second one.
+// answer. A call that hangs leaves half of the time to the second one. Without an answer, twice
+// returns the latest error.
 func (s *heldLease) twice(ctx context.Context, f func(ctx context.Context) (answered bool, err error)) error {
 	if err := s.client.begin(); err != nil {
 		return err
@@ -102,9 +103,14 @@ func (s *heldLease) twice(ctx context.Context, f func(ctx context.Context) (answ
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, s.entry.Deadline())
 	defer cancel()
+	var failure error = errNoAnswerInTime
 	for tries := 1 + maxFailures; ; tries-- {
-		if answered, err := s.within(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), f); answered || tries == 1 || ctx.Err() != nil {
+		answered, err := s.within(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), f)
+		if answered {
 			return err
+		}
+		if failure = cmp.Or(err, failure); tries == 1 || ctx.Err() != nil {
+			return failure
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 // sending of that request. Token, mode, members and metadata are those of the lease. The Terms of
 // this client count from now on: a longer TTL extends the lease, a shorter one takes nothing away,
 // and MaxHold and Fixed count from Resume. MinHold is the longer one of this client's and the
-// exporter's rest at Export, and counts from the answer to Resume.
+// exporter's rest at Export, and counts from the answer to Resume. The handle has no state, whatever
+// the StateTTL of this client is.
 //
 // Until one process calls [Held.Detach], both hold the lock and renew it, and neither may call
 // [RWMutex.Downgrade]. The first Unlock releases it for both. Until its next renewal tells the

@@ -21,8 +21,8 @@ import (
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended: then end the
 // work, and go on from the State of another lock. It matches ErrNotHeld after Unlock, and ErrClosed after
-// the client's Close. In these cases nothing was saved, unless an earlier try of the call was executed
-// without an answer. After any other error the lock is held as before, and the state may be the old or
+// the client's Close. In these cases nothing was saved, unless a try of the call was executed without an
+// answer. After any other error the lock is held as before, and the state may be the old or
 // the new one: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store is
 // tolerated. Save returns at the deadline of the lease at the latest, so after an effect that must be
 // recorded, call it with context.WithoutCancel.
@@ -60,7 +60,8 @@ func (h *Held) State() (data []byte, token uint64) {
 }
 
 // Forget removes the state of a key, whether or not the lock is held. It is no error if there is none.
-// Errors are those of [Client.Inspect].
+// Call it when nobody holds the lock: otherwise a save of the holder that is executed late may come
+// back. Errors are those of [Client.Inspect].
 func (c *Client) Forget(ctx context.Context, key string) error {
 	if c == nil || c.core == nil {
 		return errZeroClient

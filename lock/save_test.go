@@ -323,3 +323,33 @@ func TestAStateNeedsAStoreThatKeepsIt(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorIs(t, client.Forget(ctx, "k"), errors.ErrUnsupported)
 }
+
+// untold is a store that grants locks without their state, like a wrapper that makes leases anew.
+type untold struct{ *memstore.Store }
+
+func (s untold) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	l, err := s.Store.Acquire(ctx, r)
+	l.Saved = nil
+	return l, err
+}
+
+func (s untold) Wait(context.Context, driver.Request, func()) (driver.Lease, error) {
+	return driver.Lease{}, errors.ErrUnsupported
+}
+
+// Without its state the work would begin anew, so the lock is given back.
+func TestALockWithoutItsStateIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		client, err := lock.New(untold{mem}, &lock.Options{Terms: lock.Terms{StateTTL: time.Hour}})
+		require.NoError(t, err)
+		defer client.Close(ctx)
+		for _, get := range []func(context.Context) (*lock.Held, error){client.Mutex("k").Lock, client.Mutex("k").TryLock} {
+			_, err = get(ctx)
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.ErrorContains(t, err, "without the state")
+			synctest.Wait()
+			assert.Zero(t, mem.Len())
+		}
+	})
+}

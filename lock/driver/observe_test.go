@@ -259,6 +259,7 @@ func TestContractOfAnObservedStore(t *testing.T) {
 		},
 		TTL:      30 * time.Second,
 		Explains: true,
+		Saves:    true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,

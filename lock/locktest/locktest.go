@@ -56,6 +56,9 @@ type Config struct {
 	// Lists is set for a store that implements driver.Lister.
 	Lists bool
 
+	// Saves is set for a store that keeps a state beside a lock, as its Description must say.
+	Saves bool
+
 	// Explains is set for a store that tells why a lease is lost, by LostMissing and LostTaken.
 	Explains bool
 
@@ -140,6 +143,7 @@ func (c Config) check(t *testing.T) {
 		{"Unordered, which must be false (the order of waiters)", !c.Unordered},
 		{"Inspects (all cases of driver.Inspector)", c.Inspects},
 		{"Lists (all cases of driver.Lister)", c.Lists},
+		{"Saves (all cases of driver.Saver)", c.Saves},
 		{"Explains (that a loss has its reason)", c.Explains},
 		{"Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
 		{"Delete", c.Delete != nil},
@@ -204,7 +208,7 @@ func groups() []group {
 		{nil, contending},
 		{needsInspector, inspecting},
 		{needsInspector, settingMetadata},
-		{nil, saving},
+		{func(c Config) bool { return c.Saves }, saving},
 		{needsLister, listing},
 		{nil, resuming},
 		{nil, waiting},
@@ -273,6 +277,7 @@ func newFixture(t *testing.T, c Config) *fixture {
 		c.TTL = min(c.TTL, limits.Max)
 	}
 	require.NoError(t, limits.Check(c.TTL), "Config.TTL")
+	require.Equal(t, c.Saves, driver.Describe(store).Saves, "Config.Saves and Description.Saves")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*limits.Longest(c.TTL), errEndless)
 	t.Cleanup(cancel)
 	return &fixture{T: t, Config: c, store: store, ctx: ctx, prefix: rand.Text(), client: rand.Text(), limits: limits, kept: time.Now()}

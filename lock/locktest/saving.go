@@ -18,15 +18,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ifSaves wraps a case so that it is skipped for a store that keeps no state.
-func ifSaves(run func(f *fixture, s driver.Saver)) func(f *fixture) {
+// saves makes a case of a function that needs a driver.Saver.
+func saves(run func(f *fixture, s driver.Saver)) func(f *fixture) {
 	return func(f *fixture) {
-		if !driver.Describe(f.store).Saves {
-			f.Log("skipped: the store is no driver.Saver")
-			return
-		}
 		s, ok := f.store.(driver.Saver)
-		require.True(f, ok, "a store whose Description.Saves is true must be a driver.Saver")
+		require.True(f, ok, "the store must be a driver.Saver")
 		run(f, s)
 	}
 }
@@ -59,7 +55,7 @@ const stateTTL = time.Hour
 
 // saving has the cases of driver.Saver.
 var saving = []testCase{
-	{name: "a_state_passes_to_the_next_holder", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "a_state_passes_to_the_next_holder", run: saves(func(f *fixture, s driver.Saver) {
 		first := f.found("k", "", 0)
 		require.NoError(f, s.Save(f.ctx, first, 1, []byte("one"), stateTTL))
 		again := f.acquire(first.Request)
@@ -80,13 +76,13 @@ var saving = []testCase{
 		f.release(f.found("k", "three", third.Token))
 		f.release(f.found("other", "", 0))
 	})},
-	{name: "a_state_survives_the_end_of_its_lease", ends: true, run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "a_state_survives_the_end_of_its_lease", ends: true, run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		require.NoError(f, s.Save(f.ctx, l, 1, []byte("one"), stateTTL))
 		f.expire()
 		f.found("k", "one", l.Token)
 	})},
-	{name: "S11_a_save_after_the_end_of_a_lease_changes_nothing", ends: true, run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "S11_a_save_after_the_end_of_a_lease_changes_nothing", ends: true, run: saves(func(f *fixture, s driver.Saver) {
 		old, silent := f.found("k", "", 0), f.found("free", "", 0)
 		require.NoError(f, s.Save(f.ctx, old, 1, []byte("old"), stateTTL))
 		f.expire()
@@ -98,7 +94,7 @@ var saving = []testCase{
 		require.ErrorIs(f, s.Save(f.ctx, old, 3, []byte("later"), stateTTL), driver.ErrNotHeld)
 		f.has(f.acquire(next.Request), "next", next.Token)
 	})},
-	{name: "S11_only_the_holder_saves", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "S11_only_the_holder_saves", run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		require.ErrorIs(f, s.Save(f.ctx, complete(l, f.stateful("k")), 1, []byte("x"), stateTTL), driver.ErrNotHeld, "another owner")
 		stale := l
@@ -115,7 +111,7 @@ var saving = []testCase{
 		f.found("k", "", 0)
 		f.found("free", "", 0)
 	})},
-	{name: "S11_saves_that_are_executed_late_or_twice", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "S11_saves_that_are_executed_late_or_twice", run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		for _, save := range []struct {
 			number uint64
@@ -131,7 +127,7 @@ var saving = []testCase{
 		f.release(next)
 		f.found("k", "next", next.Token)
 	})},
-	{name: "a_waiter_gets_the_state", needs: needsWaiting, run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "a_waiter_gets_the_state", needs: needsWaiting, run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		c := f.waitFor(f.stateful("k"))
 		require.NoError(f, s.Save(f.ctx, l, 1, []byte("one"), stateTTL))
@@ -148,7 +144,7 @@ var saving = []testCase{
 		f.release(next)
 		f.found("k", "two", next.Token)
 	})},
-	{name: "states_are_bytes", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "states_are_bytes", run: saves(func(f *fixture, s driver.Saver) {
 		all := make([]byte, 256)
 		for i := range all {
 			all[i] = byte(i)
@@ -166,7 +162,7 @@ var saving = []testCase{
 		}
 		f.found("k", want, last.Token)
 	})},
-	{name: "states_have_keys_of_their_own", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "states_have_keys_of_their_own", run: saves(func(f *fixture, s driver.Saver) {
 		keys := []string{"a", "A", "a:s", "a:t", "a/s", "a_s", "a s", "a\x00", "\xff", "é"}
 		var saved []driver.Lease
 		for _, key := range keys {
@@ -185,7 +181,7 @@ var saving = []testCase{
 			assert.Zero(f, f.inspect("a").Held)
 		}
 	})},
-	{name: "a_state_ends", ends: true, run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "a_state_ends", ends: true, run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		long := f.found("long", "", 0)
 		require.NoError(f, s.Save(f.ctx, l, 1, []byte("one"), stateTTL))
@@ -197,7 +193,7 @@ var saving = []testCase{
 		f.release(f.found("k", "", 0))
 		f.found("long", "long", long.Token)
 	})},
-	{name: "a_state_is_forgotten", run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "a_state_is_forgotten", run: saves(func(f *fixture, s driver.Saver) {
 		l := f.found("k", "", 0)
 		require.NoError(f, s.Forget(f.ctx, l.Key), "there is none")
 		require.NoError(f, s.Save(f.ctx, l, 1, []byte("one"), stateTTL))
@@ -209,11 +205,11 @@ var saving = []testCase{
 		require.NoError(f, s.Forget(f.ctx, l.Key))
 		f.found("k", "", 0)
 	})},
-	{name: "only_a_mutex_has_a_state", needs: needsModes(driver.Read), run: ifSaves(func(f *fixture, s driver.Saver) {
+	{name: "only_a_mutex_has_a_state", needs: needsModes(driver.Read), run: saves(func(f *fixture, s driver.Saver) {
 		l := f.acquire(f.read("k"))
 		require.ErrorIs(f, s.Save(f.ctx, l, 1, nil, stateTTL), errors.ErrUnsupported)
 	})},
-	{name: "S11_no_save_is_lost_among_many_holders", run: ifSaves(func(f *fixture, _ driver.Saver) {
+	{name: "S11_no_save_is_lost_among_many_holders", run: saves(func(f *fixture, _ driver.Saver) {
 		const clients, rounds = 4, 8
 		var wg sync.WaitGroup
 		for range clients {

@@ -23,6 +23,7 @@ func TestContract(t *testing.T) {
 		New:      func(*testing.T) driver.Store { return memstore.New() },
 		TTL:      30 * time.Second,
 		Explains: true,
+		Saves:    true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
 		Inspects: true,

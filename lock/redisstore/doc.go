@@ -32,6 +32,7 @@
 //	lw:{n}:x:<owner> string      a tombstone: the owner was given up; expires after a minute
 //	lw:{n}:m         string      "token metadata" of a leader that changed its name; deleted by the next
 //	                             release, and expires after a year
+//	lw:{n}:s         string      "token number data", the state; expires after Terms.StateTTL
 //
 // The queue :q and the places :w expire soon after the last waiter. If the owner has
 // metadata, the first four keys name it as "owner{metadata", with the metadata in base64.

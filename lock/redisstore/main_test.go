@@ -50,6 +50,7 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 		New:      func(t *testing.T) driver.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
 		TTL:      3 * time.Second,
 		Explains: true,
+		Saves:    true,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Lists:    true,

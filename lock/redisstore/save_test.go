@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -59,4 +60,25 @@ func TestAStateIsOneKey(t *testing.T) {
 	lock := s.lockKey("k")
 	assert.ElementsMatch(t, []string{lock + ":t", lock + stateEnd}, rdb.Keys(t.Context(), "*").Val())
 	assert.InDelta(t, time.Hour.Seconds(), rdb.PTTL(t.Context(), lock+stateEnd).Val().Seconds(), 5)
+}
+
+// A replica may be behind, so its answer is no loss.
+func TestAReplicaDoesNotSayThatALockIsLost(t *testing.T) {
+	t.Parallel()
+	master := testredis.Start(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	replica := testredis.Start(t, "--replicaof", host, port)
+	s := newStore(t, master.Client(t), nil)
+	l := acquire(t, s, stateful("k"))
+	require.NoError(t, s.Release(t.Context(), l)) // the replica has no such lock
+	behind := newStore(t, replica.Client(t), nil)
+	for what, call := range map[string]func() error{
+		"save":     func() error { return behind.Save(t.Context(), l, 1, []byte("one"), time.Hour) },
+		"metadata": func() error { return behind.SetMetadata(t.Context(), l, "m") },
+	} {
+		err := call()
+		require.ErrorContains(t, err, "READONLY", what)
+		require.NotErrorIs(t, err, driver.ErrNotHeld, what)
+	}
 }

@@ -86,8 +86,11 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	}
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
 		n, err := affected(c.ExecContext(ctx, s.texts.setMetadata, []byte(metadata), []byte(l.Key), []byte(l.Owner), int64(l.Token)))
-		if err == nil && n == 0 { // not held, or in MySQL the row had these metadata already
-			err = s.checkHeld(ctx, c, &l)
+		if err == nil && n == 0 && s.texts.mysql.isHeld != "" { // an equal row is not counted, or was not found
+			err = c.QueryRowContext(ctx, s.texts.mysql.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
+		}
+		if err == nil && n == 0 {
+			err = driver.ErrNotHeld
 		}
 		return struct{}{}, err
 	})

@@ -81,6 +81,8 @@ func (mySQL) adapt(t *texts) {
 	t.mysql.keysOfGrants = `SELECT lock_key FROM {grants} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
 	t.mysql.deleteGrant = `DELETE FROM {grants} WHERE lock_key = ?`
 	t.mysql.deleteLock = `DELETE FROM {locks} WHERE lock_key = ?`
+	t.mysql.isHeld = `SELECT count(*) FROM {locks}
+		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
 
 	// The assignments are made one after another, so the columns that the condition reads come last.
 	t.saveState, _, _ = strings.Cut(t.saveState, "ON CONFLICT")
@@ -124,6 +126,7 @@ func (mySQL) adapt(t *texts) {
 // are followed by a list of keys.
 type mysqlTexts struct {
 	read     string // key
+	isHeld   string // key, owner, token
 	rows     string
 	lockMany string
 	end      string // ms, ms
@@ -136,7 +139,7 @@ type mysqlTexts struct {
 }
 
 func (t *mysqlTexts) all() []*string {
-	return []*string{&t.read, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
+	return []*string{&t.read, &t.isHeld, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
 // begin returns errNoAutocommit if a read of the same call has begun a transaction.

@@ -5,7 +5,9 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -31,22 +33,15 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 	data = append([]byte{}, data...) // the statement may run after the call has returned; nil would be NULL
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
 		n, err := s.dialect.update(ctx, c, s.texts.saveState, int64(number), ms(ttl), data, []byte(l.Key), []byte(l.Owner), int64(l.Token))
-		if err == nil && n == 0 { // the lock is not held, or a later save was executed before
-			err = s.checkHeld(ctx, c, &l)
+		if err == nil && n == 0 { // the lock is not held, or this save or a later one was executed before
+			err = c.QueryRowContext(ctx, s.texts.isSaved, []byte(l.Key), []byte(l.Owner), int64(l.Token), int64(number)).Scan(&n)
+		}
+		if err == nil && n == 0 {
+			err = driver.ErrNotHeld
 		}
 		return struct{}{}, err
 	})
 	return failed("save the state of", l.Key, err)
-}
-
-// checkHeld returns driver.ErrNotHeld if the owner and token of a lease do not hold the lock.
-func (s *Store) checkHeld(ctx context.Context, c *sql.Conn, l *driver.Lease) error {
-	n := 0
-	err := c.QueryRowContext(ctx, s.texts.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
-	if err == nil && n == 0 {
-		err = driver.ErrNotHeld
-	}
-	return err
 }
 
 // Forget implements [driver.Saver].
@@ -57,17 +52,22 @@ func (s *Store) Forget(ctx context.Context, key string) error {
 	return failed("forget the state of", key, err)
 }
 
-// withState reads the state for a request that was granted. A statement that grants the lock cannot read it:
+// withState adds the state to the answer to a request that was granted and asks for it. A statement that grants the lock cannot read it:
 // while the statement waits for the row of the lock, a Save may commit that it does not see. Once the grant is
 // committed nobody else saves until the next grant. If that has come already, the state may be of the next
 // holder, so the request counts as one that was not granted.
 func (s *Store) withState(ctx context.Context, c *sql.Conn, r driver.Request, a answer) (answer, error) {
+	if !a.granted || !r.Stateful() {
+		return a, nil
+	}
 	var token sql.NullInt64
 	var data []byte
 	err := c.QueryRowContext(ctx, s.texts.readState, []byte(r.Key), []byte(r.Owner), a.token).Scan(&token, &data)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return answer{}, nil
+	case errors.Is(err, sqldriver.ErrBadConn): // it says that nothing was executed, but the grant was
+		return answer{}, fmt.Errorf("read the state: %v", err) //nolint:errorlint // see above
 	case err != nil:
 		return answer{}, err
 	}

@@ -15,7 +15,7 @@ func init() {
 	seam.Expand = func(s any, text string) string { return expander(s.(*Store).dialect, s.(*Store).options)(text) }
 	seam.TextsOf = func(s any) seam.Texts {
 		t := s.(*Store).texts
-		return seam.Texts{Queue: &t.queue, CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.isHeld}
+		return seam.Texts{Queue: &t.queue, CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.mysql.isHeld}
 	}
 	seam.Enter = func(ctx context.Context, s any, r driver.Request) error {
 		_, err := call(ctx, s.(*Store), func(ctx context.Context, c *sql.Conn) (answer, error) {

@@ -89,10 +89,10 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (answer, error) {
 		if err == nil && !decided {
 			a, err = s.ask(ctx, c, r, 0, "")
 		}
-		if err == nil && a.granted && r.Stateful() {
-			return s.withState(ctx, c, r, a)
+		if err != nil {
+			return a, err
 		}
-		return a, err
+		return s.withState(ctx, c, r, a)
 	})
 }
 
@@ -105,7 +105,7 @@ type answer struct {
 	entered bool  // the owner has a place in the queue
 	ahead   int   // if entered: how many live places are before it
 
-	saved *driver.Saved // if an Acquire for a request that is Stateful was granted
+	saved *driver.Saved // if granted to a request that is Stateful
 }
 
 // held returns the error of an Acquire that was not granted.

@@ -17,9 +17,8 @@ import (
 const placesKept = 10 * time.Minute
 
 // Sweep deletes the rows of locks that have been free for Options.KeepTokens, of waiters that
-// died, of owners that were given up, and of states that have ended, and returns how many rows of locks
-// it has deleted.
-// Nothing else deletes the row of a lock, so a program that locks ever new keys should call
+// died, of owners that were given up, and of states that have ended. It returns how many rows of locks it
+// has deleted. Nothing else deletes the row of a lock, so a program that locks ever new keys should call
 // Sweep once a day or so, from any process; it is safe at any time. It reads the tables of the
 // states and of the locks once, in statements for 1,000 rows each.
 func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
@@ -31,9 +30,12 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 			return 0, err
 		}
 	}
-	if err := s.sweepStates(ctx); err != nil {
-		return 0, fmt.Errorf("sqlstore: sweep: %w", err)
-	}
+	removed, err = s.sweepLocks(ctx)
+	return removed, errors.Join(err, s.sweepStates(ctx))
+}
+
+// sweepLocks deletes the rows of locks that have been free for long.
+func (s *Store) sweepLocks(ctx context.Context) (removed int64, err error) {
 	after := []byte{}
 	for {
 		last, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (last []byte, err error) {
@@ -75,7 +77,7 @@ func (s *Store) sweepStates(ctx context.Context) error {
 		case err != nil && (s.dialect.hasNoTable(err) || s.dialect.isForbidden(err)):
 			return nil
 		case err != nil:
-			return err
+			return fmt.Errorf("sqlstore: sweep the states: %w", err)
 		}
 		for keys := range slices.Chunk(p.keys, statesAtOnce) {
 			where, args := s.dialect.in(oneColumn(keys))
@@ -84,7 +86,7 @@ func (s *Store) sweepStates(ctx context.Context) error {
 				return s.dialect.update(ctx, c, text, args...)
 			})
 			if err != nil {
-				return err
+				return fmt.Errorf("sqlstore: sweep the states: %w", err)
 			}
 		}
 		after, end = p.next, p.next == ""

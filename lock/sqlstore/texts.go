@@ -66,7 +66,7 @@ type texts struct {
 	sweepTombstones string
 
 	saveState   string // number, ms, data, key, owner, token
-	isHeld      string // key, owner, token
+	isSaved     string // key, owner, token, number
 	readState   string // key, owner, token
 	forgetState string // key
 	endedStates string // after this key
@@ -162,11 +162,11 @@ func commonTexts() texts {
 			ON CONFLICT (lock_key) DO UPDATE
 				SET token = excluded.token, number = excluded.number, expires = excluded.expires, data = excluded.data
 				WHERE {states}.token <> excluded.token OR {states}.number < excluded.number`,
-		isHeld: `SELECT count(*) FROM {locks}
-			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`, // saveState also needs {sync}
+		isSaved: `SELECT count(*) FROM {locks} AS l JOIN {states} AS s ON s.lock_key = l.lock_key AND s.token = l.token
+			WHERE l.lock_key = ? AND l.kind = 0 AND l.owner = ? AND l.token = ? AND l.expires >= {now} AND s.number >= CAST(? AS {int}) AND {sync}`,
 		readState: `SELECT s.token, s.data FROM {locks} AS l LEFT JOIN {states} AS s ON s.lock_key = l.lock_key AND s.expires >= {now}
 			WHERE l.lock_key = ? AND l.owner = ? AND l.token = ?`,
-		forgetState: `DELETE FROM {states} WHERE lock_key = ?`,
+		forgetState: `DELETE FROM {states} WHERE lock_key = ? AND {sync}`,
 		endedStates: `SELECT lock_key, CASE WHEN expires < {now} THEN 1 ELSE 0 END FROM {states} WHERE lock_key > ? ORDER BY lock_key LIMIT 1000`,
 		sweepStates: `DELETE FROM {states} WHERE {list} AND expires < {now}`,
 	}
@@ -183,7 +183,7 @@ func newTexts(d dialect, o Options) *texts {
 		&t.readLocks, &t.readPlaces, &t.readAhead, &t.extendQueues, &t.extendPlaces,
 		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
-		&t.saveState, &t.isHeld, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,
+		&t.saveState, &t.isSaved, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,
 	) {
 		*text = expand(*text)
 	}

@@ -202,7 +202,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	}
 	w.roundTrip, w.failures = time.Since(sent), 0
 	if a.granted {
-		w.lease = driver.Lease{Request: w.request, Token: uint64(a.token), Sent: sent}
+		w.lease = driver.Lease{Request: w.request, Token: uint64(a.token), Sent: sent, Saved: a.saved}
 		return true, nil
 	}
 	if w.store.queued(w, sent, a, channel) {
@@ -228,7 +228,9 @@ func (w *waiter) send(ctx context.Context, enters bool, channel string) (answer,
 			decided bool
 		}
 		d, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (d decision, err error) {
-			d.answer, d.decided, err = s.dialect.acquire(ctx, c, s.texts, r)
+			if d.answer, d.decided, err = s.dialect.acquire(ctx, c, s.texts, r); err == nil {
+				d.answer, err = s.withState(ctx, c, r, d.answer)
+			}
 			return d, err
 		})
 		if err != nil || d.decided && (d.granted || !enters) {
@@ -240,7 +242,11 @@ func (w *waiter) send(ctx context.Context, enters bool, channel string) (answer,
 		return answer{}, err
 	}
 	a, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
-		return s.ask(ctx, c, r, ms(w.place), channel)
+		a, err := s.ask(ctx, c, r, ms(w.place), channel)
+		if err != nil {
+			return a, err
+		}
+		return s.withState(ctx, c, r, a)
 	})
 	giveBack(err)
 	return a, err

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
@@ -306,7 +307,7 @@ func TestScriptsMatchTheModelWithAState(t *testing.T) {
 // TestTheComparisonSeesABrokenSave breaks save.lua itself.
 func TestTheComparisonSeesABrokenSave(t *testing.T) {
 	b := newBridge(t)
-	source, err := readLua("save")
+	source, err := luascript.Assemble("save", readLua)
 	require.NoError(t, err)
 	c := served(2)
 	states := savedStates(serverStates(c))

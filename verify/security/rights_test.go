@@ -122,6 +122,7 @@ func rightsSuffice(t *testing.T) {
 		New:      open,
 		TTL:      3 * time.Second,
 		Explains: true,
+		Saves:    true,
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Lists:    true,

@@ -77,6 +77,7 @@ func TestContract(t *testing.T) {
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, client) },
 		TTL:      6 * time.Second,
 		Explains: true,
+		Saves:    true,
 		Inspects: true,
 		Lists:    true,
 		Waiting:  waiting,

@@ -75,6 +75,7 @@ func TestContract(t *testing.T) {
 		Another:   func(t *testing.T, _ driver.Store) driver.Store { return newStore(t) },
 		TTL:       3 * time.Second,
 		Explains:  true,
+		Saves:     true,
 		Inspects:  true,
 		Lists:     true,
 		Unordered: true,

@@ -1,6 +1,8 @@
 -- Stores the state that a holder leaves to the next one. It is a key of its own, which no release
 -- deletes, so only acquire.lua with KEYS 6 knows about it.
 --
+-- requires: not_held
+--
 -- KEYS 1 the lock, 2 the state  string "token number data"
 -- ARGV 1 the exact value of the lock, "owner token"
 --      2 token
@@ -13,10 +15,10 @@
 --
 -- Fails with WRONGTYPE, and writes nothing, if a key holds something else.
 --
--- Bound: three commands.
+-- Bound: three commands. A replica answers with the error of a write.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return 0
+  return not_held(KEYS[1])
 end
 local old = redis.call('GET', KEYS[2])
 local token, number = string.match(old or '', '^(%d+) (%d+) ')
