@@ -79,6 +79,9 @@ func savedIn(r driver.Request, answer *clientv3.TxnResponse) (*driver.Saved, err
 
 // Save implements [driver.Saver]. A state has an etcd lease of its own, which Save renews, so ttl is rounded
 // up to seconds, and to the shortest TTL of the server. The state lasts longer after the election of a leader.
+//
+// A new etcd lease may stay without a key until its TTL ends, if there is no answer to its grant or to the
+// request that attaches the state to it. Each call leaves one at most.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: save the state of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
@@ -89,8 +92,12 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 	}
 	defer end()
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	for range 3 { // another save, or the end of the old state, may come between the requests
-		done, err := s.saveOnce(ctx, &l, number, data, seconds)
+	unused := clientv3.NoLease
+	defer func() { s.revokeUnused(ctx, unused) }()
+	// Another save, or the end of the old state, may come between the requests. Each round that fails so is
+	// one in which another save was written, and after one with a higher number this one is done.
+	for {
+		done, err := s.saveOnce(ctx, &l, number, data, seconds, &unused)
 		switch {
 		case done:
 			return nil
@@ -100,13 +107,15 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 			return s.failed(ctx, "save the state of", l.Key, err)
 		}
 	}
-	return s.failed(ctx, "save the state of", l.Key, errors.New("the state changes all the time"))
 }
 
 // saveOnce reports whether the state is saved. If not, and without an error, the lock or the state has
-// changed since saveOnce has read it. It renews the etcd lease last, so that the state lasts
-// for its TTL from the instant at which it was written.
-func (s *Store) saveOnce(ctx context.Context, l *driver.Lease, number uint64, data []byte, seconds int64) (bool, error) {
+// changed since saveOnce has read it. It renews the etcd lease last, unless it has granted it, so that the
+// state lasts for its TTL from the beginning of this call at least. unused is an etcd lease that has no key and
+// gets none from an earlier round. saveOnce uses it rather than grant another one, and may replace it.
+func (s *Store) saveOnce(
+	ctx context.Context, l *driver.Lease, number uint64, data []byte, seconds int64, unused *clientv3.LeaseID,
+) (bool, error) {
 	old, err := s.readState(ctx, l)
 	if err != nil {
 		return false, err
@@ -117,29 +126,32 @@ func (s *Store) saveOnce(ctx context.Context, l *driver.Lease, number uint64, da
 		}
 		return err == nil, err
 	}
-	id := old.lease
-	if old.seconds != seconds {
-		granted, err := s.client.Grant(ctx, seconds)
-		if err != nil {
-			return false, err
+	id, replaces, granted := old.lease, old.seconds != seconds, false
+	if replaces {
+		if *unused == clientv3.NoLease {
+			answer, err := s.client.Grant(ctx, seconds)
+			if err != nil {
+				return false, err
+			}
+			*unused, granted = answer.ID, true
 		}
-		id = granted.ID
+		id = *unused
 	}
 	written, err := s.putState(ctx, l, old, id, valueOfState(l.Token, number, seconds, data))
-	if err != nil {
-		return false, err
-	}
-	if id != old.lease { // one of the two has no key any more, and gets none: putState compares the revision
-		unused := id
-		if written {
-			unused = old.lease
+	switch {
+	case err != nil:
+		if replaces && (!isRefusal(err) || isLeaseNotFound(err)) { // it may get the key yet, or has ended
+			*unused = clientv3.NoLease
 		}
-		s.revokeUnused(ctx, unused)
-	}
-	if !written {
+		return false, err
+	case !written:
 		return false, nil
+	case replaces:
+		*unused = old.lease // it gets no key any more: putState compares the revision
 	}
-	err = s.renewState(ctx, id)
+	if !granted {
+		err = s.renewState(ctx, id)
+	}
 	return err == nil, err
 }
 
@@ -173,20 +185,21 @@ func (s *Store) putState(ctx context.Context, l *driver.Lease, old state, id cli
 
 // renewState renews the etcd lease of a state.
 func (s *Store) renewState(ctx context.Context, id clientv3.LeaseID) error {
-	select {
-	case s.saving.busy <- struct{}{}:
-		defer func() { <-s.saving.busy }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return s.keepAlive(ctx, &s.saving, id)
+	of := s.states
+	_, _, err := of.inTurn(ctx, &of.renewing, func(ctx context.Context) (clientv3.LeaseID, time.Time, error) {
+		return id, time.Time{}, retry(ctx, of.ttl(), func(ctx context.Context) error { return s.keepAlive(ctx, &of.renewing, id) })
+	})
+	return err
 }
 
-// revokeUnused ends an etcd lease that has no keys. If it fails, the lease ends with its TTL.
+// revokeUnused ends an etcd lease that has no keys, even if ctx has ended. If it fails, the lease ends with its TTL.
 func (s *Store) revokeUnused(ctx context.Context, id clientv3.LeaseID) {
-	if id != clientv3.NoLease {
-		_, _ = s.client.Revoke(ctx, id)
+	if id == clientv3.NoLease {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = s.client.Revoke(ctx, id)
 }
 
 // Forget implements [driver.Saver].

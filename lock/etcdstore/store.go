@@ -49,6 +49,7 @@ const (
 	slack = 2 * time.Second
 
 	tombstoneTime = time.Minute
+	statesTTL     = 8 // s; renewals of states are bounded like those of locks with this TTL
 	closeTimeout  = 3 * time.Second
 )
 
@@ -63,7 +64,7 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	tombs   *session   // the lease of the tombstones, which is not renewed
-	saving  turn       // renews the leases of states
+	states  *session   // has no lease: calls renew those of states in its turn
 	running basic.Gate // the calls under way
 	closing basic.Closing
 	txnOps  atomic.Int32 // operations of a transaction that the server has not refused
@@ -116,7 +117,6 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 			Saves:     true,
 			Addresses: addresses(client),
 		},
-		saving:   turn{busy: make(chan struct{}, 1)},
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),
@@ -124,6 +124,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 	s.txnOps.Store(maxOps)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))
+	s.states = newSession(s, statesTTL)
 	return s, nil
 }
 

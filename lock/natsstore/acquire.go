@@ -28,6 +28,9 @@ type leaseState struct {
 	meta   []byte     // its metadata
 	ends   time.Time  // the lease lasts until then at least
 	unsure bool       // saves that this state does not know may have been executed, or may still be
+
+	renewals int           // under way
+	renewed  chan struct{} // closed when no renewal is under way any more
 }
 
 // stateOf returns the state of a lease, nil if it has none that belongs to it.
@@ -40,16 +43,16 @@ func stateOf(l driver.Lease) *leaseState {
 }
 
 // stored records that the server has stored the message seq after another one. It was sent at an
-// instant with a TTL.
+// instant with a TTL. The state may know a later message, whose answer was read first.
 func (l *leaseState) stored(after, seq uint64, meta []byte, sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seq > l.seq {
 		l.unsure = l.unsure || after != l.seq
 		l.seq, l.meta = seq, meta
-		if ends := sent.Add(ttl); ends.After(l.ends) {
-			l.ends = ends
-		}
+	}
+	if ends := sent.Add(ttl); ends.After(l.ends) {
+		l.ends = ends
 	}
 }
 
@@ -97,6 +100,40 @@ func (l *leaseState) trust(seq uint64) {
 	defer l.mu.Unlock()
 	if l.seq == seq {
 		l.unsure = false
+	}
+}
+
+// beginRenewal records that a renewal is under way, until endRenewal is called.
+func (l *leaseState) beginRenewal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.renewals == 0 {
+		l.renewed = make(chan struct{})
+	}
+	l.renewals++
+}
+
+func (l *leaseState) endRenewal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.renewals--; l.renewals == 0 {
+		close(l.renewed)
+	}
+}
+
+// awaitRenewals blocks until the renewals under way have ended, or until ctx ends.
+func (l *leaseState) awaitRenewals(ctx context.Context) error {
+	l.mu.Lock()
+	renewed := l.renewed
+	l.mu.Unlock()
+	if renewed == nil { // there was none yet
+		return nil
+	}
+	select {
+	case <-renewed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -24,10 +24,10 @@
 // The state that a holder saves is the last message of another subject of the stream, with a TTL. The server
 // accepts it only if the last message of the lock is still that of the holder, in the same step. A
 // save is one message. After an unanswered one, and after a repeated Acquire, the next save first
-// publishes the lock again, so that an earlier save is refused, and reads the state. Acquire reads
-// the state after it got the lock, and publishes a small message that the leader refuses if the state has changed,
-// because a leader that was replaced may still answer reads. So it costs two requests more, and
-// nothing for other locks. States need no other settings of the stream and no other rights than locks, but
+// publishes the lock again, so that an earlier save is refused, and reads the state: three requests more.
+// Acquire and Wait read the state after they got the lock, and publish a small message that the leader refuses if
+// the state has changed, because a leader that was replaced may still answer reads. So a lock with a state
+// costs two requests more, and others nothing. States need no other settings of the stream and no other rights than locks, but
 // room: MaxMsgSize of the stream, if it has one, and max_payload of the server must be 66 KiB or more.
 //
 // A user with permissions needs these, where PREFIX and STREAM are those of [Options]. New returns an error

@@ -53,12 +53,15 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 		return err
 	}
 	cur, err := s.last(ctx, key)
-	for range maxConflicts {
+	for a := (attempts{}); ; {
 		switch {
 		case err != nil:
 			return err
 		case cur.isFree():
 			return driver.ErrNotHeld
+		}
+		if err := a.next(ctx, cur.seq); err != nil {
+			return err
 		}
 		_, err = s.publish(ctx, s.message(key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, ""))
 		if err == nil {
@@ -72,7 +75,6 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 			return driver.ErrNotHeld // the holder that this call saw is gone
 		}
 	}
-	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // SetMetadata implements [driver.MetadataSetter]. The expiry of the lease may move forward by up to a
@@ -94,8 +96,11 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 
 // rewrite publishes the last message of a lease again, with a change, and returns its sequence.
 func (s *Store) rewrite(ctx context.Context, l driver.Lease, change func(*record)) (seq uint64, err error) {
-	for range maxConflicts {
+	for a := (attempts{}); ; {
 		cur, err := s.held(ctx, l)
+		if err == nil {
+			err = a.next(ctx, cur.seq)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -107,7 +112,7 @@ func (s *Store) rewrite(ctx context.Context, l driver.Lease, change func(*record
 		ack, err := s.publish(ctx, s.message(l.Key, rec, left, cur.seq, ""))
 		if err == nil {
 			if state := stateOf(l); state != nil {
-				state.stored(cur.seq, ack.Sequence, rec.Metadata, sent, 0)
+				state.stored(cur.seq, ack.Sequence, rec.Metadata, sent, left)
 			}
 			return ack.Sequence, nil
 		}
@@ -115,7 +120,6 @@ func (s *Store) rewrite(ctx context.Context, l driver.Lease, change func(*record
 			return 0, err
 		}
 	}
-	return 0, fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // held returns the last message of a lease. The error is driver.ErrNotHeld if its owner and token do not

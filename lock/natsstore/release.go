@@ -5,7 +5,6 @@ package natsstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,13 +28,16 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 			return err
 		}
 	}
-	for range maxConflicts {
+	for a := (attempts{}); ; {
 		cur, err := s.last(ctx, l.Key)
 		switch {
 		case err != nil && !errors.Is(err, driver.ErrWrongType):
 			return err
 		case err != nil || !cur.heldBy(l.Owner):
 			return driver.ErrNotHeld
+		}
+		if err := a.next(ctx, cur.seq); err != nil {
+			return err
 		}
 		_, err = s.publish(ctx, s.endMessage(l, cur))
 		if err == nil {
@@ -45,7 +47,6 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // endMessage returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.

@@ -22,10 +22,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	}
 	messages := make([]pending, len(batch))
 	for i, l := range batch {
-		if ctx.Err() != nil { // publishing blocks while the connection takes no bytes
-			return context.Cause(ctx)
-		}
-		messages[i] = s.send(l)
+		messages[i] = s.send(ctx, l)
 	}
 	var errs error
 	for i, l := range batch {
@@ -51,10 +48,17 @@ type pending struct {
 	err   error     // the message was not sent
 }
 
-// send sends the message that renews a lease, unless its state is not known.
-func (s *Store) send(l driver.Lease) pending {
+// send sends the message that renews a lease, unless its state is not known. The renewal is under way
+// until outcome returns.
+func (s *Store) send(ctx context.Context, l driver.Lease) pending {
 	state := stateOf(l)
-	if state == nil {
+	if state != nil {
+		state.beginRenewal()
+	}
+	switch {
+	case ctx.Err() != nil: // publishing blocks while the connection takes no bytes
+		return pending{err: context.Cause(ctx)}
+	case state == nil:
 		return pending{err: errConflict}
 	}
 	seq, meta, ttl := state.next(l.TTL)
@@ -71,11 +75,15 @@ func renewed(l driver.Lease, meta []byte, ttl time.Duration) record {
 
 // outcome waits for the answer to a renewal.
 func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal.Outcome, error) {
+	state := stateOf(l)
+	if state != nil {
+		defer state.endRenewal()
+	}
 	err := m.err
 	if err == nil {
 		select {
 		case ack := <-m.ack.Ok():
-			stateOf(l).stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
+			state.stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
 			return renewal.Renewed, nil
 		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
@@ -86,15 +94,15 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 	if !errors.Is(err, errConflict) {
 		return renewal.Unknown, err
 	}
-	return s.renewAgain(ctx, l)
+	return s.renewAgain(ctx, l, attempts{used: 1, after: m.after})
 }
 
 // renewAgain reads the lock and renews it, because its last message is not the one that the lease
 // knows: an answer was lost, the metadata has changed, or the lease has ended.
-func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome, error) {
+func (s *Store) renewAgain(ctx context.Context, l driver.Lease, a attempts) (renewal.Outcome, error) {
 	ctx, cancel := bound(ctx, s.bound)
 	defer cancel()
-	for range maxConflicts {
+	for {
 		cur, err := s.last(ctx, l.Key)
 		switch {
 		case errors.Is(err, driver.ErrWrongType):
@@ -105,6 +113,9 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 			return renewal.LostMissing, nil
 		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
 			return renewal.LostTaken, nil
+		}
+		if err := a.next(ctx, cur.seq); err != nil {
+			return renewal.Unknown, err
 		}
 		ttl := max(l.TTL, stateOf(l).rest(cur))
 		sent := time.Now()
@@ -119,5 +130,4 @@ func (s *Store) renewAgain(ctx context.Context, l driver.Lease) (renewal.Outcome
 			return renewal.Unknown, err
 		}
 	}
-	return renewal.Unknown, fmt.Errorf("%d attempts met other requests", maxConflicts)
 }

@@ -66,7 +66,7 @@ func expect(m *nats.Msg, subject string, seq uint64) {
 // answer a read. So readState also publishes a message that the leader refuses if the state has changed.
 func (s *Store) readState(ctx context.Context, key string) (savedState, error) {
 	subject := s.stateSubject(key)
-	for range maxConflicts {
+	for a := (attempts{}); ; {
 		var st savedState
 		m, err := s.stream.GetLastMsgForSubject(ctx, subject)
 		switch {
@@ -77,6 +77,9 @@ func (s *Store) readState(ctx context.Context, key string) (savedState, error) {
 		case !errors.Is(err, jetstream.ErrMsgNotFound):
 			return savedState{}, fmt.Errorf("read the state: %w", contextCause(ctx, err))
 		}
+		if err := a.next(ctx, st.seq); err != nil {
+			return savedState{}, err
+		}
 		confirm := nats.NewMsg(s.prefix + ".x." + probe)
 		confirm.Header.Set(jetstream.MsgTTLHeader, markerTTL.String())
 		expect(confirm, subject, st.seq)
@@ -84,7 +87,6 @@ func (s *Store) readState(ctx context.Context, key string) (savedState, error) {
 			return st, err
 		}
 	}
-	return savedState{}, fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
 // withState adds the state to a lease for a request that asks for it. An error of it does not match
@@ -104,6 +106,9 @@ func (s *Store) withState(ctx context.Context, l driver.Lease) (driver.Lease, er
 // Save implements [driver.Saver]. The TTL is rounded up to seconds, and the server removes the state up to
 // a second later. The server accepts the message of a state only while the last message of the lock is
 // that of the lease, so a save that is executed after a renewal or after the end of the lease changes nothing.
+//
+// A replicated stream refuses renewals while a save is not stored yet. So Save waits for the renewals
+// under way: one that meets a save gets through before the next save begins.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
 	bounded, cancel := bound(ctx, s.bound)
 	defer cancel()
@@ -127,6 +132,9 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	}
 	payload := fmt.Appendf(nil, "%d %d %s", l.Token, number, data)
 	for range maxConflicts {
+		if err := state.awaitRenewals(ctx); err != nil {
+			return err
+		}
 		seq, err := s.sureSeq(ctx, l, state)
 		if err != nil {
 			return err
@@ -149,9 +157,9 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	return fmt.Errorf("%d attempts met other requests", maxConflicts)
 }
 
-// sureSeq returns the sequence of the last message of a lease that no save without an answer waits for. If
-// the state may have changed without the knowledge of this lease, it publishes such a message and
-// reads the state after it: no other save is executed any more then.
+// sureSeq returns the sequence of the last message of a lease, after which no save without an answer can be
+// executed. If the state may have changed without the knowledge of this lease, it publishes the lock
+// again and reads the state after that message: the server refuses all earlier saves then.
 func (s *Store) sureSeq(ctx context.Context, l driver.Lease, state *leaseState) (uint64, error) {
 	if seq, sure := state.last(); sure {
 		return seq, nil

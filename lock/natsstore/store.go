@@ -28,8 +28,10 @@ const (
 	expirySlack   = 2 * time.Second  // in which the server removes an expired message
 	consumerTTL   = 10 * time.Second // of the consumer of a List that does not end
 	maxConflicts  = 10               // attempts against concurrent requests, before a call gives up
-	maxCall       = 5 * time.Second  // for the answers to a call that is not of a batch
-	leastMsgSize  = 8 << 10          // of the largest message, which has driver.MaxMetadataLen bytes of metadata in base64
+	firstPause    = time.Millisecond // after an attempt that the leader refuses for a message that it has not stored yet
+	lastPause     = 50 * time.Millisecond
+	maxCall       = 5 * time.Second // for the answers to a call that is not of a batch
+	leastMsgSize  = 8 << 10         // of the largest message, which has driver.MaxMetadataLen bytes of metadata in base64
 
 	// A message of a batch without an answer is forgotten after answerTimeout, even if its call has
 	// returned long before. It is longer than a large batch takes on a slow disk.
@@ -295,6 +297,38 @@ func disconnected(nc *nats.Conn) bool {
 
 // errConflict says that a subject has another last message than the expected one.
 var errConflict = errors.New("another request came first")
+
+// attempts are those of one call to publish a message that the server accepts only after the last one
+// of a subject.
+type attempts struct {
+	used  int
+	after uint64        // the sequence after which the message of the last attempt had to come
+	pause time.Duration // the last one
+}
+
+// next returns nil if the call may try to publish its message after seq, and the error that ends the
+// call otherwise. If the last attempt was refused and seq is the same, the leader of a replicated
+// stream has accepted a message that it has not stored yet, and which refers to the subject, as a
+// save does. The leader refuses each further one until then. So next pauses, and the attempt does not
+// count. It stores messages in order, so the pauses last no longer than a message takes at that time.
+func (a *attempts) next(ctx context.Context, seq uint64) error {
+	switch {
+	case a.used > 0 && a.after == seq:
+		a.pause = min(max(2*a.pause, firstPause), lastPause)
+		timer := time.NewTimer(a.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case a.used == maxConflicts:
+		return fmt.Errorf("%d attempts met other requests", maxConflicts)
+	}
+	a.used, a.after, a.pause = a.used+1, seq, 0
+	return nil
+}
 
 // publishError makes the error of a publication one of this package.
 func publishError(ctx context.Context, err error) error {

@@ -37,6 +37,13 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	w := &waiter{store: s, request: r, onQueued: queued, wake: make(chan struct{}, 1)}
 	defer w.leave()
 	l, err := w.wait(ctx)
+	if err == nil {
+		bounded, cancel := bound(ctx, min(maxRequest, s.bound))
+		defer cancel()
+		if got, err := s.withState(bounded, l); err == nil { // otherwise the client calls Acquire for it
+			l = got
+		}
+	}
 	l.Unanswered = w.unanswered
 	return l, err
 }

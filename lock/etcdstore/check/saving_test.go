@@ -1,12 +1,18 @@
 package check
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -82,22 +88,93 @@ func TestStatesLeaveNoLeases(t *testing.T) {
 	members := startCluster(t, 1)
 	client := connect(t, members...)
 	s := open(t, client)
-	leases := func() int {
-		all, err := client.Leases(t.Context())
-		require.NoError(t, err)
-		return len(all.Leases)
-	}
 	for i, ttl := range []time.Duration{time.Hour, time.Hour, 2 * time.Hour, time.Minute} {
 		l := acquireStateful(t, s, "a:1")
 		require.NoError(t, s.Save(t.Context(), l, 1, nil, ttl))
 		require.NoError(t, s.Save(t.Context(), l, 2, nil, ttl))
 		require.NoError(t, s.Save(t.Context(), l, 1, nil, 3*time.Hour), "executed late")
-		assert.Equal(t, 2, leases(), "holder %d: one of the locks, one of the state", i)
+		assert.Equal(t, 2, leases(t, client), "holder %d: one of the locks, one of the state", i)
 		require.NoError(t, s.Release(t.Context(), l))
 	}
 	require.NoError(t, s.Forget(t.Context(), "k"))
-	assert.Equal(t, 1, leases())
+	assert.Equal(t, 1, leases(t, client))
 	assert.False(t, has(t, client, stateKey))
+}
+
+// The server refuses a save, after it has granted a lease for it.
+func TestARefusedSaveLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	client := connect(t, members...)
+	s := open(t, intercepted(t, members[0], func(ctx context.Context, r *pb.TxnRequest, send sendTxn) error {
+		if putsKey(r, stateKey) {
+			return rpctypes.ErrGRPCNoSpace
+		}
+		_, err := send(ctx)
+		return err
+	}))
+	l := acquireStateful(t, s, "a:1")
+	for range 3 {
+		require.ErrorIs(t, s.Save(t.Context(), l, 1, nil, time.Hour), rpctypes.ErrNoSpace)
+	}
+	assert.Equal(t, 1, leases(t, client), "that of the lock")
+}
+
+// Many saves of the same lease come between the requests of one, and none has a higher number. One more is
+// the last one, and has a higher number.
+func TestASaveThatOthersBeat(t *testing.T) {
+	t.Parallel()
+	members := startCluster(t, 1)
+	client := connect(t, members...)
+	other := open(t, client)
+	var l driver.Lease
+	between := make(chan uint64, 16) // numbers of saves that come before one
+	s := open(t, intercepted(t, members[0], func(ctx context.Context, r *pb.TxnRequest, send sendTxn) error {
+		if putsKey(r, stateKey) && len(between) > 0 {
+			number := <-between
+			assert.NoError(t, other.Save(ctx, l, number, []byte("other"), time.Hour+time.Duration(number)*time.Minute))
+		}
+		_, err := send(ctx)
+		return err
+	}))
+	l = acquireStateful(t, s, "a:1")
+	for number := range uint64(8) {
+		between <- number + 1
+	}
+	require.NoError(t, s.Save(t.Context(), l, 9, []byte("nine"), time.Hour))
+	assert.Equal(t, "nine", string(acquireStateful(t, other, "a:1").Saved.Data))
+	assert.Equal(t, 2+1, leases(t, client), "two of the locks of two stores, one of the state")
+	between <- 20
+	require.NoError(t, s.Save(t.Context(), l, 10, []byte("ten"), 2*time.Hour))
+	assert.Equal(t, "other", string(acquireStateful(t, other, "a:1").Saved.Data))
+	assert.Equal(t, 2+1, leases(t, client))
+}
+
+// A member does not answer the keep-alive of a state. Saves of other keys wait for that one.
+func TestAKeepAliveOfAStateThatHangs(t *testing.T) {
+	t.Parallel()
+	var hangs atomic.Bool
+	hung := make(chan struct{}, 16)
+	s := open(t, connectWith(t, startCluster(t, 1)[0], grpc.WithChainStreamInterceptor(
+		func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream, err := next(ctx, d, c, method, o...)
+			return &hangingStream{stream, &hangs, hung}, err
+		},
+	)))
+	l := acquireStateful(t, s, "a:1")
+	other := stateful("a:2")
+	other.Key = "other"
+	o, err := s.Acquire(t.Context(), other)
+	require.NoError(t, err)
+	hangs.Store(true)
+	require.NoError(t, s.Save(t.Context(), l, 1, nil, time.Hour), "the first one needs no keep-alive")
+	require.NoError(t, s.Save(t.Context(), o, 1, nil, time.Hour), "the first one needs no keep-alive")
+	var calls sync.WaitGroup
+	calls.Go(func() { assert.NoError(t, s.Save(t.Context(), l, 2, nil, time.Hour)) })
+	calls.Go(func() { assert.NoError(t, s.Save(t.Context(), o, 2, nil, time.Hour)) })
+	<-hung
+	hangs.Store(false)
+	calls.Wait()
 }
 
 func TestAForeignState(t *testing.T) {

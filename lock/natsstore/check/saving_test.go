@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/natsstore"
 	"github.com/leasewheel/leasewheel/lock/natsstore/check/internal/testnats"
 	"github.com/leasewheel/leasewheel/lock/natsstore/internal/seam"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const stateSubject = "leasewheel.x.=aw" // of the key k
@@ -78,6 +79,25 @@ func TestSavesByTwoCopiesOfALease(t *testing.T) {
 	assert.Equal(t, "five", string(stateful(t, s, "a:1").Saved.Data))
 }
 
+// One of two leases of a grant was renewed for longer than the other one knows.
+func TestMetadataOfALeaseThatLastsLonger(t *testing.T) {
+	t.Parallel()
+	s := open(t, testnats.Start(t)).(*natsstore.Store)
+	r := driver.Request{Key: "k", Owner: "a:1", TTL: time.Minute}
+	short, err := s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	r.TTL = time.Hour
+	_, err = s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, s.SetMetadata(t.Context(), short, "m"))
+		info, err := s.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		assert.Greater(t, info.Holders[0].ExpiresIn, 59*time.Minute)
+	}
+}
+
 // A save that the server confirms costs one message, and neither a read nor a message of the lock.
 func TestASaveIsOneMessage(t *testing.T) {
 	t.Parallel()
@@ -114,6 +134,100 @@ func TestAForeignState(t *testing.T) {
 	}
 }
 
+// The leader of a replicated stream refuses a renewal while a save is not stored yet. These holders save back
+// to back for several renewals, so their renewals meet saves.
+func TestRenewalsOfHoldersThatSaveBackToBack(t *testing.T) {
+	t.Parallel()
+	_, leader, _ := startEnsemble(t)
+	client := clientOn(t, leader.Connect()).With(lock.Terms{StateTTL: time.Hour})
+	data := make([]byte, driver.MaxSavedLen)
+	end := time.Now().Add(2 * faultTTL)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		held, err := client.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
+		require.NoError(t, err)
+		wg.Go(func() {
+			for ok := true; ok && time.Now().Before(end); {
+				ok = assert.NoError(t, held.Save(t.Context(), data))
+			}
+			assert.True(t, held.Valid())
+		})
+	}
+	wg.Wait()
+	stats := client.Stats().Renewal
+	assert.Greater(t, stats.Renewed, uint64(64))
+	assert.Zero(t, stats.Unknown)
+	assert.Zero(t, stats.Lost())
+}
+
+// refusing refuses messages as the leader of a replicated stream does while a save is not stored yet.
+type refusing struct {
+	jetstream.JetStream
+	until time.Time
+	tries int // since until was set
+}
+
+func (r *refusing) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	r.tries++
+	if time.Now().Before(r.until) {
+		return nil, &jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant}
+	}
+	return r.JetStream.PublishMsg(ctx, m, o...)
+}
+
+func TestCallsWaitForASlowSave(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	js := &refusing{JetStream: testnats.Connect(t, at)}
+	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
+	s, err := natsstore.New(t.Context(), js, nil)
+	require.NoError(t, err)
+	l := stateful(t, s, "a:1")
+	other, err := s.Acquire(t.Context(), driver.Request{Key: "other", Owner: "a:2", TTL: time.Hour})
+	require.NoError(t, err)
+	l.State = nil // so that Renew reads the lock first
+	for name, call := range map[string]func() error{
+		"Renew": func() error {
+			out := make([]renewal.Outcome, 1)
+			err := s.Renew(t.Context(), []driver.Lease{l}, out)
+			assert.Equal(t, renewal.Renewed, out[0])
+			return err
+		},
+		"SetMetadata": func() error { return s.SetMetadata(t.Context(), l, "m") },
+		"Save":        func() error { return s.Save(t.Context(), l, 1, nil, time.Hour) },
+		"Release":     func() error { return s.Release(t.Context(), other) },
+	} {
+		js.until, js.tries = time.Now().Add(300*time.Millisecond), 0
+		require.NoError(t, call(), name)
+		assert.Less(t, js.tries, 30, name)
+	}
+	js.until = time.Now().Add(time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.SetMetadata(ctx, l, "m"), context.DeadlineExceeded)
+}
+
+// A wait for a lock that is free, and one for a lock that gets free, cost no Acquire and no unsure save.
+func TestAWaitReturnsTheState(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	s := open(t, at).(*natsstore.Store)
+	wait := func(owner string, queued func()) driver.Lease {
+		r := driver.Request{Key: "k", Owner: owner, TTL: time.Hour, Attrs: &driver.Attrs{Stateful: true}}
+		l, err := s.Wait(t.Context(), r, queued)
+		require.NoError(t, err)
+		require.NotNil(t, l.Saved)
+		return l
+	}
+	first := wait("a:1", func() {})
+	require.NoError(t, s.Save(t.Context(), first, 1, []byte("one"), time.Hour))
+	of, err := testnats.Connect(t, at).Stream(t.Context(), stream)
+	require.NoError(t, err)
+	assert.Equal(t, first.Token+2, of.CachedInfo().State.LastSeq, "the lock, the confirmation of its state, and the save")
+	second := wait("b:1", func() { go func() { assert.NoError(t, s.Release(t.Context(), first)) }() })
+	assert.Equal(t, driver.Saved{Data: []byte("one"), Token: first.Token}, *second.Saved)
+}
+
 // Holders count in the state while the leader of a replicated stream is killed. None finds less than what
 // was confirmed before, or more than what was begun.
 func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
@@ -121,6 +235,7 @@ func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
 	_, leader, others := startEnsemble(t)
 	var mu sync.Mutex // guards all below
 	var confirmed, begun, rounds int
+	var killed bool
 	count := func(held *lock.Held) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -133,9 +248,11 @@ func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
 		assert.GreaterOrEqual(t, n, confirmed)
 		assert.LessOrEqual(t, n, begun)
 		begun = n + 1
-		if held.Save(t.Context(), fmt.Append(nil, begun)) == nil {
+		err := held.Save(t.Context(), fmt.Append(nil, begun))
+		if err == nil {
 			confirmed = begun
 		}
+		assert.True(t, err == nil || killed, "all servers answer: %v", err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*patience)
 	var wg sync.WaitGroup
@@ -164,6 +281,9 @@ func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
 		}, patience, time.Millisecond)
 	}
 	progress()
+	mu.Lock()
+	killed = true
+	mu.Unlock()
 	leader.Kill()
 	progress()
 	leader.Start()
