@@ -103,8 +103,11 @@ func (l *leaseState) trust(seq uint64) {
 	}
 }
 
-// beginRenewal records that a renewal is under way, until endRenewal is called.
+// beginRenewal records that a renewal is under way, until endRenewal is called. Only saves ask for it.
 func (l *leaseState) beginRenewal() {
+	if l.saving == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.renewals == 0 {
@@ -114,6 +117,9 @@ func (l *leaseState) beginRenewal() {
 }
 
 func (l *leaseState) endRenewal() {
+	if l.saving == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.renewals--; l.renewals == 0 {

@@ -37,7 +37,7 @@ func TestAnAnswerThatIsReadLate(t *testing.T) {
 
 // A save waits for a renewal, and no longer than its context lasts.
 func TestASaveWaitsForARenewal(t *testing.T) {
-	state := &leaseState{owner: "a:1", token: 1}
+	state := &leaseState{owner: "a:1", token: 1, saving: make(chan struct{}, 1)}
 	l := driver.Lease{Request: driver.Request{Owner: "a:1"}, Token: 1, State: state}
 	if err := state.awaitRenewals(t.Context()); err != nil {
 		t.Fatal(err)

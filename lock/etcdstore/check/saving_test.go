@@ -120,32 +120,34 @@ func TestARefusedSaveLeavesNoLease(t *testing.T) {
 	assert.Equal(t, 1, leases(t, client), "that of the lock")
 }
 
-// Many saves of the same lease come between the requests of one, and none has a higher number. One more is
-// the last one, and has a higher number.
+// The state changes eight times between the read and the write of a save. Then a save with a higher
+// number comes in between, after which the save is done.
 func TestASaveThatOthersBeat(t *testing.T) {
 	t.Parallel()
 	members := startCluster(t, 1)
 	client := connect(t, members...)
 	other := open(t, client)
 	var l driver.Lease
-	between := make(chan uint64, 16) // numbers of saves that come before one
+	var writes atomic.Int32
 	s := open(t, intercepted(t, members[0], func(ctx context.Context, r *pb.TxnRequest, send sendTxn) error {
-		if putsKey(r, stateKey) && len(between) > 0 {
-			number := <-between
-			assert.NoError(t, other.Save(ctx, l, number, []byte("other"), time.Hour+time.Duration(number)*time.Minute))
+		if putsKey(r, stateKey) {
+			switch n := writes.Add(1); {
+			case n <= 8:
+				return nil // the answer is that the comparison has failed
+			case n == 10:
+				assert.NoError(t, other.Save(ctx, l, 20, []byte("other"), 2*time.Hour))
+			}
 		}
 		_, err := send(ctx)
 		return err
 	}))
 	l = acquireStateful(t, s, "a:1")
-	for number := range uint64(8) {
-		between <- number + 1
-	}
 	require.NoError(t, s.Save(t.Context(), l, 9, []byte("nine"), time.Hour))
+	assert.EqualValues(t, 9, writes.Load())
 	assert.Equal(t, "nine", string(acquireStateful(t, other, "a:1").Saved.Data))
 	assert.Equal(t, 2+1, leases(t, client), "two of the locks of two stores, one of the state")
-	between <- 20
 	require.NoError(t, s.Save(t.Context(), l, 10, []byte("ten"), 2*time.Hour))
+	assert.EqualValues(t, 10, writes.Load())
 	assert.Equal(t, "other", string(acquireStateful(t, other, "a:1").Saved.Data))
 	assert.Equal(t, 2+1, leases(t, client))
 }

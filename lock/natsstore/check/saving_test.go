@@ -134,32 +134,6 @@ func TestAForeignState(t *testing.T) {
 	}
 }
 
-// The leader of a replicated stream refuses a renewal while a save is not stored yet. These holders save back
-// to back for several renewals, so their renewals meet saves.
-func TestRenewalsOfHoldersThatSaveBackToBack(t *testing.T) {
-	t.Parallel()
-	_, leader, _ := startEnsemble(t)
-	client := clientOn(t, leader.Connect()).With(lock.Terms{StateTTL: time.Hour})
-	data := make([]byte, driver.MaxSavedLen)
-	end := time.Now().Add(2 * faultTTL)
-	var wg sync.WaitGroup
-	for i := range 64 {
-		held, err := client.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
-		require.NoError(t, err)
-		wg.Go(func() {
-			for ok := true; ok && time.Now().Before(end); {
-				ok = assert.NoError(t, held.Save(t.Context(), data))
-			}
-			assert.True(t, held.Valid())
-		})
-	}
-	wg.Wait()
-	stats := client.Stats().Renewal
-	assert.Greater(t, stats.Renewed, uint64(64))
-	assert.Zero(t, stats.Unknown)
-	assert.Zero(t, stats.Lost())
-}
-
 // refusing refuses messages as the leader of a replicated stream does while a save is not stored yet.
 type refusing struct {
 	jetstream.JetStream
@@ -272,7 +246,7 @@ func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
 	progress := func() {
 		t.Helper()
 		mu.Lock()
-		until := confirmed + 50
+		until := confirmed + 20
 		mu.Unlock()
 		require.Eventually(t, func() bool {
 			mu.Lock()
