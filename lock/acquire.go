@@ -255,7 +255,7 @@ func (a *acquisition) ask() (driver.Lease, error) {
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
 // nine tenths of its TTL, because no renewal will extend it. Any other must outlive a renewal
-// that fails, unless its MaxHold ends it before. And a request for the state of the key must have that.
+// that fails, unless its MaxHold ends it before. A request for the state of the key must have it, too.
 func (a *acquisition) suffices(lease driver.Lease) bool {
 	if a.request.Stateful() && lease.Saved == nil {
 		return false

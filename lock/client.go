@@ -150,8 +150,9 @@ func (c *core) checkTTL(t Terms) error {
 
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
 // fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
-// both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] StateTTL. Metadata can be replaced but not
-// removed. Bad Terms are the error of Lock. Closing either client closes both.
+// both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] removes StateTTL.
+// Metadata can be replaced but not removed. Bad Terms are the error of Lock. Closing either client
+// closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
 		return c

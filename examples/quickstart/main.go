@@ -27,11 +27,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = lock.Do(ctx, client.Mutex("orders"), func(ctx context.Context, held *lock.Held) error {
+	err = work(ctx, client, func(ctx context.Context, held *lock.Held) error {
 		log.Print("shipping with fencing token ", held.Token())
 		return ctx.Err() // ctx is cancelled if the lock is lost
-	}) // matches lock.ErrLost if the work was not protected to its end
+	})
 	if err := errors.Join(err, client.Close(ctx)); err != nil { // Close releases what is still held
 		log.Fatal(err)
 	}
+}
+
+// work ships while it holds the lock. The error matches lock.ErrLost if the work was not protected to
+// its end.
+func work(ctx context.Context, client *lock.Client, ship func(ctx context.Context, held *lock.Held) error) error {
+	return lock.Do(ctx, client.Mutex("orders"), ship)
 }

@@ -14,8 +14,9 @@ import (
 
 // Op describes a call of a store.
 type Op struct {
-	Name string // "acquire", "wait", "renew", "release", "inspect", "list", "force release", "set metadata",
-	// "save" or "forget"
+	// Name is "acquire", "wait", "renew", "release", "inspect", "list", "force release", "set metadata",
+	// "save" or "forget".
+	Name  string
 	Key   string // of the lock; "" for a call about several leases; the prefix of a "list"
 	Count int    // leases in the call; only "renew" and "release" may have more than one, and "list" has none
 }

@@ -65,8 +65,8 @@ func (s *Store) savedFor(r driver.Request, now time.Time) *driver.Saved {
 	return new(driver.Saved)
 }
 
-// expireSaved looks at two states, so that those which have ended are removed although nobody asks
-// for their keys. The order of a map is random.
+// expireSaved looks at two states and removes them if they have ended. So states end although nobody
+// asks for their keys: the order of a map is random.
 func (s *Store) expireSaved(now time.Time) {
 	looks := 2
 	for key, of := range s.saved {

@@ -85,9 +85,5 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 	if err != nil {
 		return err
 	}
-	done, err := parseCode(reply, 1)
-	if err == nil && done == 0 {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return parseDone(reply)
 }

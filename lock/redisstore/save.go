@@ -39,11 +39,7 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	if err != nil {
 		return err
 	}
-	done, err := parseCode(reply, 1)
-	if err == nil && done == 0 {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return parseDone(reply)
 }
 
 // Forget implements [driver.Saver].

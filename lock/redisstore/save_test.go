@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,10 @@ func TestAReplicaDoesNotSayThatALockIsLost(t *testing.T) {
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
 	replica := testredis.Start(t, "--replicaof", host, port)
+	synced := func() bool {
+		return strings.Contains(replica.Client(t).Info(t.Context(), "replication").Val(), "master_link_status:up")
+	}
+	require.Eventually(t, synced, 10*time.Second, 5*time.Millisecond, "until then it may be loading")
 	s := newStore(t, master.Client(t), nil)
 	l := acquire(t, s, stateful("k"))
 	require.NoError(t, s.Release(t.Context(), l)) // the replica has no such lock

@@ -52,10 +52,10 @@ func (s *Store) Forget(ctx context.Context, key string) error {
 	return failed("forget the state of", key, err)
 }
 
-// withState adds the state to the answer to a request that was granted and asks for it. A statement that grants the lock cannot read it:
-// while the statement waits for the row of the lock, a Save may commit that it does not see. Once the grant is
-// committed nobody else saves until the next grant. If that has come already, the state may be of the next
-// holder, so the request counts as one that was not granted.
+// withState adds the state to the answer to a request that was granted and asks for it. The statement that
+// grants the lock cannot read it: while it waits for the row of the lock, a Save may commit that it does
+// not see. Once the grant is committed nobody else saves until the next grant. If that has come
+// already, the state may be of the next holder, so the request counts as one that was not granted.
 func (s *Store) withState(ctx context.Context, c *sql.Conn, r driver.Request, a answer) (answer, error) {
 	if !a.granted || !r.Stateful() {
 		return a, nil

@@ -1,5 +1,6 @@
 -- The common case of acquire.lua: the client does not ask for a state, the lock is free, its queue
--- is empty, the owner has no tombstone and the last token is in the past. KEYS, ARGV and the reply are those of acquire.lua.
+-- is empty, the owner has no tombstone and the last token is in the past. KEYS, ARGV and the reply
+-- are those of acquire.lua.
 --
 -- It grants the lock as next_token and grant of tokens.lua do: the token is the time in
 -- microseconds, so the server keeps it for ARGV[4] from now. It comes before their definitions
