@@ -28,13 +28,14 @@
 // through at most two streams for each TTL, and all watches of a client through one. They stay open,
 // because a server with passwords computes a hash for each stream that begins.
 //
-// A state that a holder saves is a key with an etcd lease of its own, which all saves of that key with the
-// same TTL use. A save costs a read, a transaction that compares the lock, and a keep-alive. The first one, and
-// one with another TTL, costs the grant of a lease instead of the keep-alive. The read of the state is part of the transaction that grants a lock, and no other lock
-// pays for it. The state lasts for its TTL, rounded up to seconds and to the shortest TTL of
-// the server, and longer after the election of a leader. The server keeps the old states of a key in its
-// database until a compaction. Set --auto-compaction-retention, and mind --quota-backend-bytes:
-// 64 KiB each second fill the default of 2 GiB in nine hours.
+// A state that a holder saves is a key with an etcd lease of its own, which all saves of that key with
+// the same TTL use. A save costs a read, a transaction that compares the lock, and a keep-alive. The
+// first one, and one with another TTL, costs the grant of a lease instead of the keep-alive. The read
+// of the state is part of the transaction that grants a lock, and no other lock pays for it. The state
+// lasts for its TTL, rounded up to seconds and to the shortest TTL of the server, and longer after the
+// election of a leader. The server keeps the old states of a key in its database until a compaction.
+// Set --auto-compaction-retention, and mind --quota-backend-bytes: 64 KiB each second fill the default
+// of 2 GiB in nine hours.
 //
 // # Users
 //

@@ -20,11 +20,11 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Store keeps locks in memory. It implements [driver.Store], [driver.Waiter],
-// [driver.Inspector], [driver.Lister], [driver.MetadataSetter], [driver.Saver],
-// [driver.BulkReleaser] and [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after
-// its first use. Its methods are safe for concurrent use, and only Wait blocks. The Store
-// reads the clock of the goroutines that call it, so it works inside a synctest bubble.
+// Store keeps locks in memory. It implements [driver.Store], [driver.Waiter], [driver.Inspector],
+// [driver.Lister], [driver.MetadataSetter], [driver.Saver], [driver.BulkReleaser] and
+// [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after its
+// first use. Its methods are safe for concurrent use, and only Wait blocks. The Store reads the clock
+// of the goroutines that call it, so it works inside a synctest bubble.
 //
 // One mutex guards the Store. The time of a call does not depend on the number of locks, but it may
 // grow with the number of holders and waiters of the key. A Store keeps the memory for its largest

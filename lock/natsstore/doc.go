@@ -21,14 +21,15 @@
 // order. A waiter also asks when the lease that it was told of has ended, and at least every two
 // seconds. So a lost message or a holder that crashed delays a hand-over by about that.
 //
-// The state that a holder saves is the last message of another subject of the stream, with a TTL. The server
-// accepts it only if the last message of the lock is still that of the holder, in the same step. A
-// save is one message. After an unanswered one, and after a repeated Acquire, the next save first
-// publishes the lock again, so that an earlier save is refused, and reads the state: three requests more.
-// Acquire and Wait read the state after they got the lock, and publish a small message that the leader refuses if
-// the state has changed, because a leader that was replaced may still answer reads. So a lock with a state
-// costs two requests more, and others nothing. States need no other settings of the stream and no other rights than locks, but
-// room: MaxMsgSize of the stream, if it has one, and max_payload of the server must be 66 KiB or more.
+// The state that a holder saves is the last message of another subject of the stream, with a TTL. The
+// server accepts it only if the last message of the lock is still that of the holder, in the same step.
+// A save is one message. After an unanswered one, and after a repeated Acquire, the next save first
+// publishes the lock again, so that an earlier save is refused, and reads the state: four requests
+// more. Acquire and Wait read the state after they got the lock, and publish a small message that the
+// leader refuses if the state has changed, because a leader that was replaced may still answer reads.
+// So a lock with a state costs two requests more, and others nothing. States need no other settings of
+// the stream and no other rights than locks, but room: MaxMsgSize of the stream, if it has one, and
+// max_payload of the server must be 66 KiB or more.
 //
 // A user with permissions needs these, where PREFIX and STREAM are those of [Options]. New returns an error
 // that names a right which is missing, except for those of List and CreateStream:

@@ -7,9 +7,10 @@
 // # What it is good at
 //
 // Use it where ZooKeeper is there already. A quorum of the ensemble confirms each grant, and no grant
-// is lost with one server. The fencing token is the transaction that created the lock, so it rises
-// for all keys together, and begins again if the servers lose their data. Waiters are served in their order, and a release wakes one of them, or the
-// readers up to the next writer. A client that is closed gives back all of its locks at once.
+// is lost with one server. The fencing token is the transaction that created the lock, so it rises for
+// all keys together, and begins again if the servers lose their data. Waiters are served in their
+// order, and a release wakes one of them, or the readers up to the next writer. A client that is closed
+// gives back all of its locks at once.
 //
 // # What it is bad at
 //

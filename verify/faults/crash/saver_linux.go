@@ -41,8 +41,9 @@ const (
 	refused = "refused" // the server has denied the ownership, and was asked once
 )
 
-// saveWithLocks counts in the state of each key, those with an even index with a Client and the others without one: the store
-// alone does not know that a lease has ended, so each late save is sent to the server.
+// saveWithLocks counts in the state of each key, those with an even index with a Client and the others
+// without one: the store alone does not know that a lease has ended, so each late save is sent to the
+// server.
 func saveWithLocks(ctx context.Context, client *lock.Client, rdb *redis.Client, o order) error {
 	log, err := os.OpenFile(o.Log, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -121,8 +122,9 @@ func (l saveLine) write(log *os.File, outcome string) {
 	fmt.Fprintf(log, "%s %d %d %d %s\n", l.Key, l.Token, l.From, l.Told, outcome)
 }
 
-// checkSaves reads a log, and returns how often each outcome was the last one, and what is wrong: a holder that was told another
-// count than that of the last save before its token that was confirmed, or of a later one that is unsure.
+// checkSaves reads a log, and returns how often each outcome was the last one, and what is wrong: a
+// holder that was told another count than that of the last save before its token that was confirmed, or
+// of a later one that is unsure.
 func checkSaves(text string) (counts map[string]int, wrong []string) {
 	tenures, counts := map[string]map[uint64]saveLine{}, map[string]int{}
 	for line := range strings.Lines(text) {

@@ -16,8 +16,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// TestStoppedSavers stops processes that count in the state of a lock, for longer than the TTL, between reading and saving. No late
-// save changes a state: each holder continues the count of the last confirmed save.
+// TestStoppedSavers stops processes that count in the state of a lock, for longer than the TTL, between
+// reading and saving. No late save changes a state: each holder continues the count of the last
+// confirmed save.
 func TestStoppedSavers(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
