@@ -30,8 +30,8 @@ type Saver interface {
 	//
 	// The saves of a lease have rising numbers, from 1. If the state is of this lease and has the same
 	// number or a higher one, then a later save, or this one, was executed before: Save changes nothing and
-	// returns nil. The state ends ttl after the last Save that changed it, or up to 2 s later. data
-	// has at most MaxSavedLen bytes, and Save must not keep it.
+	// returns nil. The state ends ttl after the last Save that changed it, or some seconds later if the
+	// server counts so. data has at most MaxSavedLen bytes, and Save must not keep it.
 	Save(ctx context.Context, l Lease, number uint64, data []byte, ttl time.Duration) error
 
 	// Forget removes the state of a key, which may be held. It is no error if there is none.

@@ -104,7 +104,7 @@ func (s *Store) withState(ctx context.Context, l driver.Lease) (driver.Lease, er
 }
 
 // Save implements [driver.Saver]. The TTL is rounded up to seconds, and the server removes the state up to
-// a second later. The server accepts the message of a state only while the last message of the lock is
+// two seconds later. The server accepts the message of a state only while the last message of the lock is
 // that of the lease, so a save that is executed after a renewal or after the end of the lease changes nothing.
 //
 // A replicated stream refuses renewals while a save is not stored yet. So Save waits for the renewals
