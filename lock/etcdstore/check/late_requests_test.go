@@ -96,13 +96,15 @@ func TestTheRemovalOfAPlaceLeavesTheLock(t *testing.T) {
 	h := open(t, connect(t, members...))
 	var armed atomic.Bool
 	var asks, removals atomic.Int32
-	removing, granted, removed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	asked, removing := make(chan struct{}), make(chan struct{})
+	granted, removed := make(chan struct{}), make(chan struct{})
 	a := open(t, intercepted(t, members[0], func(ctx context.Context, r *pb.TxnRequest, send sendTxn) error {
 		if armed.Load() {
 			switch {
 			case puts(r, "w:1"):
 				switch asks.Add(1) {
 				case 1: // gets no answer
+					close(asked)
 					<-ctx.Done()
 					return ctx.Err()
 				case 2:
@@ -117,7 +119,7 @@ func TestTheRemovalOfAPlaceLeavesTheLock(t *testing.T) {
 		_, err := send(ctx)
 		return err
 	}))
-	const ttl = 3 * time.Second
+	const ttl = 6 * time.Second
 	held, err := h.Acquire(t.Context(), request("k", "h:1", 30*time.Second))
 	require.NoError(t, err)
 	x, err := a.Acquire(t.Context(), request("x", "x:1", ttl))
@@ -130,10 +132,10 @@ func TestTheRemovalOfAPlaceLeavesTheLock(t *testing.T) {
 		got <- l
 	}()
 	require.Eventually(t, func() bool { return waiting(t, h, "k") == 1 }, patience, time.Millisecond)
-	// The place ends a TTL after its last request, and the waiter fails if its second request after
-	// the release, of half a TTL each, gets no answer either. So the release must come later.
-	<-time.After(ttl / 6)
+	// The place ends a TTL after its last request. The waiter asks again after a third of it, waits
+	// half a TTL for an answer, and asks once more. A third of a TTL is left for the removal.
 	armed.Store(true)
+	<-asked
 	require.NoError(t, h.Release(t.Context(), held))
 	var w driver.Lease
 	start := time.Now()
