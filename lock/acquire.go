@@ -213,7 +213,7 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 //
 // A handed-over lock starts with the rest of its place, which may be less than its terms
 // promise. An Acquire by the same owner gives it the full TTL, without a new place at the end
-// of the queue. It also gets the state of the key, which a message of a hand-over does not have.
+// of the queue. It also gets the state of the key, if the store could not tell it.
 func (a *acquisition) ask() (driver.Lease, error) {
 	sent := time.Now()
 	if a.state == waiting {

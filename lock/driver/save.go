@@ -22,7 +22,7 @@ type Saved struct {
 //
 // A request with [Attrs].Stateful asks for the state: Acquire returns it in [Lease].Saved, as it was
 // at the instant of the grant, or as it is now if the owner held the lock before. Wait may leave Saved
-// nil; then the client calls Acquire for that owner.
+// nil; then the client calls Acquire for that owner, which costs a request.
 type Saver interface {
 	// Save replaces the state of the key of a lease. In the same step it looks whether the owner and
 	// token of the lease hold the lock; if not, it changes nothing, however late it is executed, and

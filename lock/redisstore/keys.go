@@ -117,11 +117,12 @@ type leaseState struct {
 	store      *Store
 	token      uint64
 	key, value string // the key of the lock and its value "owner token"; see wireOwner
-	metadata   string // only of an exclusive lock
+	metadata   string // only of an exclusive lock, as stateful
 	ownerLen   int32
 	slot       uint16
 	shared     bool // the mode is not Exclusive
 	members    bool // the mode is Members
+	stateful   bool
 }
 
 func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
@@ -133,7 +134,7 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 		slot: redisconn.SlotOf(all[:key]), shared: r.Mode != driver.Exclusive, members: r.Mode == driver.Members,
 	}
 	if !st.shared {
-		st.metadata = r.Metadata()
+		st.metadata, st.stateful = r.Metadata(), r.Stateful()
 	}
 	return st
 }
@@ -165,5 +166,5 @@ func (s *Store) stateOf(l *driver.Lease) (*leaseState, error) {
 // lease.
 func (st *leaseState) matches(s *Store, l *driver.Lease) bool {
 	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != driver.Exclusive) &&
-		(l.Attrs == nil && st.metadata == "" || st.shared || st.metadata == l.Metadata())
+		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful())
 }

@@ -49,6 +49,52 @@ func TestAForeignValueIsNoState(t *testing.T) {
 	assert.Zero(t, rdb.Exists(t.Context(), state).Val())
 }
 
+// The message of a hand-over tells the state, so the waiter need not ask for it.
+func TestAHandOverTellsTheState(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t)
+	rdb := srv.Client(t)
+	s := patient(t, rdb)
+	next := func(l driver.Lease, spoil func() error) driver.Lease {
+		t.Helper()
+		r := stateful("k")
+		r.TTL = time.Hour
+		done := startWait(t.Context(), t, s, r)
+		require.NoError(t, spoil())
+		l, took := handed(t, s, l, done)
+		require.Less(t, took, soon, "a poll came first")
+		return l
+	}
+	nothing := func() error { return nil }
+	l := next(acquire(t, s, requestFor("k", time.Hour)), nothing)
+	assert.Equal(t, &driver.Saved{Data: nil}, l.Saved, "there is none")
+	for _, data := range []string{"", "one", " 2 \r\n\x00\xff ", strings.Repeat("x y", driver.MaxSavedLen/3)} {
+		require.NoError(t, s.Save(t.Context(), l, 1, []byte(data), time.Hour))
+		held := l
+		l = next(held, nothing)
+		require.NotNil(t, l.Saved)
+		assert.Equal(t, held.Token, l.Saved.Token)
+		assert.True(t, data == string(l.Saved.Data), "%d bytes instead of %d", len(l.Saved.Data), len(data))
+	}
+	info, err := s.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, "m", info.Holders[0].Metadata)
+	for what, spoil := range map[string]func() error{
+		"text": func() error { return rdb.Set(t.Context(), s.lockKey("k")+stateEnd, "17 x", 0).Err() },
+		"long": func() error {
+			return rdb.Set(t.Context(), s.lockKey("k")+stateEnd, "17 1 "+strings.Repeat("x", 8<<20), 0).Err()
+		},
+		"list": func() error { return rdb.RPush(t.Context(), s.lockKey("k")+stateEnd, "17 1 x").Err() },
+	} {
+		require.NoError(t, s.Forget(t.Context(), "k"))
+		l = next(l, spoil)
+		assert.Nil(t, l.Saved, "%s: an Acquire says what is wrong", what)
+	}
+	done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
+	l, _ = handed(t, s, l, done)
+	assert.Nil(t, l.Saved, "for a request that does not ask")
+}
+
 // A state has an expiry, and is the only key that a released lock leaves besides its last token.
 func TestAStateIsOneKey(t *testing.T) {
 	t.Parallel()
@@ -57,6 +103,9 @@ func TestAStateIsOneKey(t *testing.T) {
 	s := newStore(t, rdb, nil)
 	l := acquire(t, s, stateful("k"))
 	require.NoError(t, s.Save(t.Context(), l, 1, []byte("one"), time.Hour))
+	other := l
+	other.Attrs = &driver.Attrs{Metadata: "m"}
+	require.ErrorIs(t, s.Save(t.Context(), other, 2, []byte("two"), time.Hour), driver.ErrNotHeld, "that owner does not ask for the state")
 	require.NoError(t, s.Release(t.Context(), l))
 	lock := s.lockKey("k")
 	assert.ElementsMatch(t, []string{lock + ":t", lock + stateEnd}, rdb.Keys(t.Context(), "*").Val())

@@ -7,11 +7,13 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// signals is the pubsub.Codec of the signals that the scripts publish: "id token proof".
-// A signal tells a waiter that it was granted the lock, by that token. Token 0 tells the
-// waiter to ask the server.
+// signals is the pubsub.Codec of the signals that the scripts publish: "id token proof", or
+// "id token proof state" for a waiter that asks for the state of the key. A signal tells a waiter that
+// it was granted the lock, by that token. Token 0 tells the waiter to ask the server.
 type signals struct{}
 
 // ID implements pubsub.Codec. queue.lua computes the same. The digest of the owner does not
@@ -28,14 +30,32 @@ func (signals) Parse(payload string) (id string, token uint64, ok bool) {
 
 // Verify implements pubsub.Codec. Only the owner and the server know the owner, so only
 // they can make the proof. A proof of one token does not help to make that of another,
-// because the digest begins with the secret.
+// because the digest begins with the secret. Who has seen proofs can compute those of longer texts.
+// No such text is a token, or a token and a digest.
 func (signals) Verify(owner, payload string) bool {
 	_, rest, _ := strings.Cut(payload, " ")
-	token, proof, _ := strings.Cut(rest, " ")
+	token, rest, _ := strings.Cut(rest, " ")
+	proof, state, told := strings.Cut(rest, " ")
+	if told {
+		token += " " + digest(state)
+	}
 	return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(owner, token))) == 1
 }
 
-func proofOf(owner, token string) string { return digest(owner + " " + token) }
+// proofOf returns the proof of a token, or of a token and the digest of a state.
+func proofOf(owner, proven string) string { return digest(owner + " " + proven) }
+
+// savedIn returns the state in a signal, nil if the signal has none.
+func savedIn(payload string) *driver.Saved {
+	fields := strings.SplitN(payload, " ", 4)
+	if len(fields) < 4 {
+		return nil
+	}
+	if saved, ok := parseSaved(fields[3]); ok {
+		return saved
+	}
+	return nil
+}
 
 func digest(text string) string {
 	sum := sha1.Sum([]byte(text))

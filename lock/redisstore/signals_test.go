@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
@@ -155,6 +156,9 @@ func TestInvalidSignalsAreIgnored(t *testing.T) {
 		payloads = append(payloads, message(owner, token))
 	}
 	payloads = append(payloads, message("a b:2", "5"), strings.Replace(message(owner, "4"), " 4 ", " 5 ", 1), strings.Replace(message(owner, "5"), " 5 ", " 0 ", 1))
+	withState := messageWith("4 1 x", owner, "5")
+	payloads = append(payloads, message(owner, "5")+" 4 1 x", message(owner, "5")+" ", withState+"y", strings.Replace(withState, " 4 ", " 3 ", 1),
+		strings.TrimSuffix(withState, " 4 1 x"), strings.Replace(withState, " 5 ", " 6 ", 1), messageWith("4 1 x", "a b:2", "5"))
 	for _, payload := range payloads {
 		to, _, ok := c.Parse(payload)
 		assert.False(t, ok && to == id && c.Verify(owner, payload), "%q", payload)
@@ -165,5 +169,14 @@ func TestInvalidSignalsAreIgnored(t *testing.T) {
 		assert.Equal(t, id, to)
 		assert.Equal(t, want, got)
 		assert.True(t, c.Verify(owner, message(owner, token)))
+		assert.Nil(t, savedIn(message(owner, token)))
+	}
+	for state, want := range map[string]*driver.Saved{
+		"": {}, "4 1 ": {Token: 4, Data: []byte{}}, "4 1  a b\n": {Token: 4, Data: []byte(" a b\n")}, "4 x": nil, "x 1 a": nil,
+	} {
+		text := messageWith(state, owner, "5")
+		to, token, ok := c.Parse(text)
+		assert.True(t, ok && to == id && token == 5 && c.Verify(owner, text), "%q", state)
+		assert.Equal(t, want, savedIn(text), "%q", state)
 	}
 }

@@ -176,6 +176,11 @@ func message(owner, token string) string {
 	return signals{}.ID(owner) + " " + token + " " + proofOf(owner, token)
 }
 
+// messageWith returns the message of a grant to an owner that asks for the state.
+func messageWith(state, owner, token string) string {
+	return signals{}.ID(owner) + " " + token + " " + proofOf(owner, token+" "+digest(state)) + " " + state
+}
+
 func rising(t testing.TB, tokens ...string) {
 	t.Helper()
 	var last uint64

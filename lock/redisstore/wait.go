@@ -233,8 +233,8 @@ func (w *waiter) queue(ctx context.Context) {
 		case <-w.store.redis.Closing():
 			w.fail(driver.ErrStoreClosed)
 		case <-w.listener.Wake():
-			token, missed := w.store.subscription.Take(w.listener)
-			w.onSignal(ctx, token, missed)
+			token, signal, missed := w.store.subscription.Take(w.listener)
+			w.onSignal(ctx, token, signal, missed)
 		case <-w.timer.C:
 			w.poll(ctx)
 		case r := <-w.answers:
@@ -305,11 +305,14 @@ func (w *waiter) onError(err error) {
 
 // onSignal handles a signal. A new token grants the lock in the first half of a place that is not
 // short. Otherwise a poll is better, because its answer extends the lease to the full TTL.
-func (w *waiter) onSignal(ctx context.Context, token uint64, missed bool) {
+func (w *waiter) onSignal(ctx context.Context, token uint64, signal string, missed bool) {
 	fresh := token > w.maxToken
 	switch {
 	case fresh && w.outlasts() && time.Since(w.lastPollSent) < w.place/2:
 		w.grant(token, w.lastPollSent.Add(w.place-w.request.TTL))
+		if w.request.Stateful() {
+			w.lease.Saved = savedIn(signal)
+		}
 	case !fresh && !missed:
 	case len(w.polls) > 0:
 		w.pollAgain = true

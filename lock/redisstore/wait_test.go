@@ -40,7 +40,7 @@ func startWait(ctx context.Context, t testing.TB, s *Store, r driver.Request) <-
 	defer looker.Close()
 	k := s.keys(r.Key, r.Owner)
 	require.Eventually(t, func() bool {
-		return looker.ZScore(context.Background(), k.places, r.Owner).Err() == nil
+		return looker.ZScore(context.Background(), k.places, wireOwner(&r)).Err() == nil
 	}, soon, time.Millisecond)
 	return done
 }
@@ -259,7 +259,7 @@ func TestSignalsAreBelievedOnlyIfCurrent(t *testing.T) {
 				w.onAnswer(r)
 				require.Equal(t, waitQueued, w.state)
 			}
-			w.onSignal(t.Context(), tc.signal, false)
+			w.onSignal(t.Context(), tc.signal, "", false)
 			require.NoError(t, w.err)
 			if tc.sent.IsZero() {
 				assert.Equal(t, waitQueued, w.state)

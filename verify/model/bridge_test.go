@@ -136,7 +136,14 @@ func (k tokens) real(token uint8, last bool) int64 {
 // keptOwner is the owner of a lock that is taken by nobody.
 const keptOwner = "{kept}"
 
-func ownerOf(i int) string { return "client" + name(i) + ":1" }
+// ownerOf returns the name of an owner on the real server. With saves, each asks for the state.
+func (x Scripts) ownerOf(i int) string {
+	owner := "client" + name(i) + ":1"
+	if x.Saves > 0 {
+		owner += "{."
+	}
+	return owner
+}
 
 // expect returns the outcome of an operation in the model.
 func (x Scripts) expect(v Server, op operation, k tokens) outcome {
@@ -190,11 +197,15 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 		o.answer = "0"
 	}
 	if eff.Signal {
-		o.signals = append(o.signals, fmt.Sprintf("client%s %s %s", name(eff.Granted), ownerOf(eff.Granted), text(v.Token)))
+		signal := fmt.Sprintf("client%s %s %s", name(eff.Granted), x.ownerOf(eff.Granted), text(v.Token))
+		if x.Saves > 0 && x.Mutation != SignalTellsNothing {
+			signal += " " + v.Saved.text(text)
+		}
+		o.signals = append(o.signals, signal)
 	}
 	for _, owner := range []int{eff.Forced, eff.Asked} {
 		if owner != nobody {
-			o.signals = append(o.signals, fmt.Sprintf("client%s %s 0", name(owner), ownerOf(owner)))
+			o.signals = append(o.signals, fmt.Sprintf("client%s %s 0", name(owner), x.ownerOf(owner)))
 		}
 	}
 	o.keys = x.keys(&v, text, last)
@@ -223,7 +234,7 @@ func (s Saved) text(token func(uint8) string) string {
 func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 	var keys []string
 	if h := v.holder(); h != nobody {
-		keys = append(keys, fmt.Sprintf("lock %s %s for %d", ownerOf(h), text(v.Token), v.Left))
+		keys = append(keys, fmt.Sprintf("lock %s %s for %d", x.ownerOf(h), text(v.Token), v.Left))
 	} else if v.kept() {
 		keys = append(keys, fmt.Sprintf("lock %s %s for %d", keptOwner, text(v.Token), v.Left))
 	}
@@ -237,16 +248,16 @@ func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 	for position := range x.Owners {
 		for i := range v.Records {
 			if int(v.Records[i].Position) == position+1 {
-				keys = append(keys, "turn "+ownerOf(i))
+				keys = append(keys, "turn "+x.ownerOf(i))
 			}
 		}
 	}
 	for i := range v.Records {
 		if place := v.Records[i].Place; place > 0 {
-			keys = append(keys, fmt.Sprintf("place %s for %d", ownerOf(i), place-1))
+			keys = append(keys, fmt.Sprintf("place %s for %d", x.ownerOf(i), place-1))
 		}
 		if v.Records[i].Tombstone > 0 {
-			keys = append(keys, fmt.Sprintf("tombstone %s for %d", ownerOf(i), v.Records[i].Tombstone))
+			keys = append(keys, fmt.Sprintf("tombstone %s for %d", x.ownerOf(i), v.Records[i].Tombstone))
 		}
 	}
 	if v.first() != nobody {
@@ -262,7 +273,7 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 	if v.Token > 0 {
 		owner := keptOwner
 		if h := v.holder(); h != nobody {
-			owner = ownerOf(h)
+			owner = x.ownerOf(h)
 		}
 		p.Set(b.ctx, keyLock, fmt.Sprintf("%s %d", owner, k.real(v.Token, v.Token == v.Last)), ms(v.Left))
 	}
@@ -276,7 +287,7 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 	for position := range uint8(MaxOwners) {
 		for i := range v.Records {
 			if v.Records[i].Position == position+1 {
-				p.RPush(b.ctx, keyLock+":q", ownerOf(i))
+				p.RPush(b.ctx, keyLock+":q", x.ownerOf(i))
 			}
 		}
 	}
@@ -286,10 +297,10 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 			if place == 1 {
 				ends = nowMs - tickMs/4
 			}
-			p.ZAdd(b.ctx, keyLock+":w", redis.Z{Score: float64(ends), Member: ownerOf(i)}, length(x, i))
+			p.ZAdd(b.ctx, keyLock+":w", redis.Z{Score: float64(ends), Member: x.ownerOf(i)}, length(x, i))
 		}
 		if v.Records[i].Tombstone > 0 {
-			p.Set(b.ctx, keyTomb+ownerOf(i), 1, ms(v.Records[i].Tombstone))
+			p.Set(b.ctx, keyTomb+x.ownerOf(i), 1, ms(v.Records[i].Tombstone))
 		}
 	}
 	const more = tickMs / 4 * time.Millisecond // a time equal to a bound must not fall below it
@@ -299,12 +310,12 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 
 // length returns the record of the length of a place.
 func length(x Scripts, owner int) redis.Z {
-	return redis.Z{Score: -float64(x.Place) * tickMs, Member: ownerOf(owner) + "}"}
+	return redis.Z{Score: -float64(x.Place) * tickMs, Member: x.ownerOf(owner) + "}"}
 }
 
 // send sends the script of an operation.
 func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k tokens) *redis.Cmd {
-	owner := ownerOf(op.owner)
+	owner := x.ownerOf(op.owner)
 	keys := []string{keyLock, keyLock + ":t", keyLock + ":q", keyLock + ":w", keyTomb + owner}
 	token := strconv.FormatInt(k.real(op.token, op.token == v.Last), 10)
 	switch op.kind {

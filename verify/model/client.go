@@ -111,15 +111,13 @@ func (r Rules) signalled(o *Owner) {
 	if o.Try == 1 || o.Signal <= o.Mark && r.Mutation != StaleSignal {
 		return
 	}
-	if r.Saves > 0 && r.Mutation != SignalIsEnough {
-		return // it polls, because a message does not tell the state
-	}
 	left := o.Anchor
 	if r.Mutation == DeadlineFromSignal {
 		left = r.deadline(0, r.Place)
 	}
 	if left > 0 { // otherwise it polls
 		r.hold(o, o.Signal, left)
+		o.Told = o.Heard
 	}
 }
 

@@ -278,6 +278,7 @@ func savedStates(states []Server) []Server {
 func TestScriptsMatchTheModelWithAState(t *testing.T) {
 	b, c := newBridge(t), served(2)
 	states := savedStates(serverStates(c))
+	c.Saves = 1
 	ops := func(c Config, v *Server) []operation { return append(saveOperations(c, v), operations(c, v)...) }
 	rng, share, compared := rand.New(rand.NewPCG(3, 4)), 1.0, 0
 	if !simreport.IsLong() {
@@ -295,7 +296,7 @@ func TestScriptsMatchTheModelWithAState(t *testing.T) {
 		}
 	}
 	assert.Greater(t, compared, 5_000)
-	mutations := []Mutation{SaveOfAnyone, SaveOfAnyToken, SaveUnnumbered, NumberOfAnyLease, RepeatIsDenied, StateEndsWithLease}
+	mutations := []Mutation{SaveOfAnyone, SaveOfAnyToken, SaveUnnumbered, NumberOfAnyLease, RepeatIsDenied, StateEndsWithLease, SignalTellsNothing}
 	for _, mutation := range mutations {
 		c := c
 		c.Mutation = mutation

@@ -26,7 +26,7 @@ func (s *State) highest() uint8 {
 	top = max(top, s.World.Kept.Token, s.Server.Saved.Token, s.Copy.Saved.Token)
 	for i := range s.Owners {
 		o := &s.Owners[i]
-		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token, o.Saves.Token, o.Told.Token)
+		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token, o.Saves.Token, o.Told.Token, o.Heard.Token)
 		if o.Double.Kind == Renew {
 			top = max(top, o.Double.Token)
 		}
@@ -177,19 +177,23 @@ func (m *Model) checkGrant(s *State, before *Server, top uint8, eff Effects) str
 	if !eff.Signal || o.Phase != Waiting {
 		return ""
 	}
-	m.send(&o.Signal, token)
+	if m.send(&o.Signal, token) && m.Mutation != SignalTellsNothing {
+		o.Heard = s.Server.Saved
+	}
 	return ""
 }
 
-// send sends a message. If another one is in flight, either of the two is lost.
-func (m *Model) send(way *uint8, token uint8) {
+// send sends a message. If another one is in flight, either of the two is lost. It reports whether
+// the new one is in flight.
+func (m *Model) send(way *uint8, token uint8) bool {
 	if *way > 0 {
 		m.clash = true
 		if m.keepOld {
-			return
+			return false
 		}
 	}
 	*way = token
+	return true
 }
 
 // noteToken records the clock relative to the highest token, and how long the server

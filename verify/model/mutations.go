@@ -74,7 +74,7 @@ const (
 	RepeatIsNumbered
 	RepeatIsDenied
 	StateEndsWithLease
-	SignalIsEnough
+	SignalTellsNothing
 
 	NoAdvance
 
@@ -188,6 +188,6 @@ var Mutations = []SeededMutation{
 	{RepeatIsNumbered, "a repeated save has the number of the first try", "it has a new number", saving, "S11", 8},
 	{RepeatIsDenied, "a repeated save is confirmed", "it is answered as if the lock were not held", saving, "LOSS", 7},
 	{StateEndsWithLease, "a release leaves the state", "it deletes the state", saving, "S11", 7},
-	{SignalIsEnough, "a grant by a message is asked for its state", "it counts as a grant without a state", saving, "S11", 10},
+	{SignalTellsNothing, "the message of a hand-over tells the state", "it counts as a grant without a state", saving, "S11", 10},
 	{NoAdvance, "an ACQUIRE that finds the lock free grants it to the head", "it only appends the caller to the queue", two, "", 0},
 }

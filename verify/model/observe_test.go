@@ -34,22 +34,33 @@ func (b *bridge) observe(x Scripts, v *Server, op operation, k tokens) (outcome,
 		if m.Payload == endMark {
 			return o, nil
 		}
-		owner, token := readSignal(m.Payload)
-		o.signals = append(o.signals, fmt.Sprintf("%s %s %s", trimmed(m.Channel), owner, text(token)))
+		owner, token, told := x.readSignal(m.Payload)
+		signal := fmt.Sprintf("%s %s %s", trimmed(m.Channel), owner, text(token))
+		if told != nil {
+			signal += " " + stateText(*told, text)
+		}
+		o.signals = append(o.signals, signal)
 	}
 }
 
-// readSignal returns the owner and the token of a message.
-func readSignal(payload string) (owner, token string) {
-	parts := strings.Split(payload, " ")
+// readSignal returns the owner and the token of a message, and the state if it tells that.
+func (x Scripts) readSignal(payload string) (owner, token string, state *string) {
 	digest := func(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
+	parts := strings.SplitN(payload, " ", 4)
+	if len(parts) < 3 {
+		return "nobody", payload, nil
+	}
+	proven := parts[1]
+	if len(parts) == 4 {
+		state = &parts[3]
+		proven += " " + digest(*state)
+	}
 	for i := range MaxOwners {
-		owner := ownerOf(i)
-		if len(parts) == 3 && parts[0] == digest(owner)[:16] && parts[2] == digest(owner+" "+parts[1]) {
-			return owner, parts[1]
+		if owner := x.ownerOf(i); parts[0] == digest(owner)[:16] && parts[2] == digest(owner+" "+proven) {
+			return owner, parts[1], state
 		}
 	}
-	return "nobody", payload
+	return "nobody", payload, nil
 }
 
 // name returns the token of the model for a real token.
@@ -117,7 +128,7 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 	state, stateMs := p.Get(b.ctx, keyLock+":s"), ms(keyLock+":s")
 	tombs := make([]*redis.Cmd, x.Owners)
 	for i := range tombs {
-		tombs[i] = ms(keyTomb + ownerOf(i))
+		tombs[i] = ms(keyTomb + x.ownerOf(i))
 	}
 	size := p.DBSize(b.ctx)
 	return func(text func(string) string) []string {
@@ -146,15 +157,15 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 			ends[z.Member.(string)] = max(inTicks(int64(z.Score)-now.UnixMilli()), 0)
 		}
 		for i := range tombs {
-			if end, ok := ends[ownerOf(i)]; ok || lengths[ownerOf(i)] {
-				if !ok || !lengths[ownerOf(i)] {
+			if end, ok := ends[x.ownerOf(i)]; ok || lengths[x.ownerOf(i)] {
+				if !ok || !lengths[x.ownerOf(i)] {
 					keys = append(keys, "a place without a length, or the other way round")
 				}
-				keys = append(keys, fmt.Sprintf("place %s for %d", ownerOf(i), end))
+				keys = append(keys, fmt.Sprintf("place %s for %d", x.ownerOf(i), end))
 			}
 			if n, _ := tombs[i].Int64(); n > 0 {
 				known++
-				keys = append(keys, fmt.Sprintf("tombstone %s for %d", ownerOf(i), inTicks(n)))
+				keys = append(keys, fmt.Sprintf("tombstone %s for %d", x.ownerOf(i), inTicks(n)))
 			}
 		}
 		if len(queue.Val()) > 0 || len(places.Val()) > 0 {

@@ -83,6 +83,9 @@ func (m *Model) reduceOwner(o *Owner) {
 	if o.Phase != Waiting || o.Acquire[0].Stage != Answered || o.Acquire[0].Code != Granted {
 		o.Told = Saved{}
 	}
+	if o.Signal == 0 {
+		o.Heard = Saved{}
+	}
 	if !slices.ContainsFunc([]uint8{o.Token, o.Signal, o.Acquire[0].Token, o.Acquire[1].Token}, func(t uint8) bool {
 		return 0 < t && t <= o.ForcedOut
 	}) {
@@ -205,5 +208,6 @@ func (s *State) eachOfSaves(do func(*uint8)) {
 	for i := range s.Owners {
 		do(&s.Owners[i].Saves.Token)
 		do(&s.Owners[i].Told.Token)
+		do(&s.Owners[i].Heard.Token)
 	}
 }

@@ -63,8 +63,8 @@ var Spaces = []Space{
 	space("a minimum hold", bare, 134754, minHold, renews),
 	space("a lease that is resumed", resuming, 1723915, someDrains),
 	space("a lease that is resumed, a minimum hold", resumingKept, 673378, someDrains),
-	space("saves", saving, 171246),
-	space("saves, a forced release", saving, 730202, forcedOnce, someDrains),
+	space("saves", saving, 206778),
+	space("saves, a forced release", saving, 1094229, forcedOnce, someDrains),
 	space("three owners", three, 2694271, noCrashes, someDrains),
 
 	long(space("a place that lasts as long as the lock, doubles", two, 1595963, placeOfTTL)),
@@ -77,9 +77,9 @@ var Spaces = []Space{
 	long(space("a minimum hold, the clock set back", bare, 1060713, minHold, steppedOnce, noCrashes)),
 	long(space("a minimum hold, three owners", three, 5982183, minHold, noCrashes, someDrains)),
 	long(space("a lease that is resumed, a minimum hold, two ticks", resumingKept, 3149020, longLease, noCrashes, someDrains)),
-	long(space("saves, doubles, renewals", saving, 3746769, oneCopy, renews, someDrains)),
-	long(space("saves, three owners", three, 3019104, saveOnce, noCrashes, someDrains)),
-	long(space("saves, renewals, a minimum hold", saving, 1665817, minHold, renews, someDrains)),
+	long(space("saves, doubles, renewals", saving, 4766618, oneCopy, renews, someDrains)),
+	long(space("saves, three owners", three, 4252616, saveOnce, noCrashes, someDrains)),
+	long(space("saves, renewals, a minimum hold", saving, 1963756, minHold, renews, someDrains)),
 	long(space("three owners that crash", three, 3024510, someDrains)),
 	long(space("three owners that crash and give up", three, 3979547, cancels, someDrains)),
 }

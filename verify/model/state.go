@@ -73,6 +73,7 @@ type Owner struct {
 	Double Double
 	Saves  Saves
 	Told   Saved // the state in an answer "granted"; needs Calls 1
+	Heard  Saved // the state in the message Signal
 
 	// History variables of the checks.
 	Released       uint8 // 1 if a RELEASE of it was executed

@@ -100,10 +100,11 @@ var kinds = map[string]func(*lock.Client) lock.Locker{
 	"writer":    func(c *lock.Client) lock.Locker { return c.RWMutex("writer") },
 	"semaphore": func(c *lock.Client) lock.Locker { return c.Semaphore("semaphore", 1) },
 	"batch":     func(c *lock.Client) lock.Locker { return c.Batch("batch", "a", "b") },
+	"state":     func(c *lock.Client) lock.Locker { return c.With(lock.Terms{StateTTL: time.Hour}).Mutex("state") },
 }
 
 // TestAlteredSignals repeats every message of a hand-over, unchanged and with other
-// tokens and tags, while many callers contend for a few locks.
+// tokens, tags and states, while many callers contend for a few locks.
 func TestAlteredSignals(t *testing.T) {
 	t.Parallel()
 	const clients, enough = 4, 200
@@ -120,6 +121,7 @@ func TestAlteredSignals(t *testing.T) {
 	defer func() { _ = ps.Close() }() // this also ends a read
 
 	ex := locktest.NewExclusion()
+	var last string // what the last holder of "state" has saved; its lock guards it
 	var contenders sync.WaitGroup
 	for range clients {
 		c := newClient(t, storeWith(t, a.admin, "lw:"), nil)
@@ -132,6 +134,12 @@ func TestAlteredSignals(t *testing.T) {
 					}
 					if assert.True(t, h.Valid(), name) {
 						ex.Enter(name, h.Token())
+						if name == "state" {
+							saved, _ := h.State()
+							assert.Equal(t, last, string(saved), "a state that the last holder did not save")
+							last = strconv.FormatUint(h.Token(), 10)
+							assert.NoError(t, h.Save(ctx, []byte(last)))
+						}
 						assert.Less(t, h.Token(), uint64(time.Now().UnixMicro())+1_000_000, "a token that was never granted")
 						ex.Leave(name, h.Token())
 					}
@@ -162,15 +170,22 @@ func (f *forger) alter(ctx context.Context, ps *redis.PubSub) {
 			seen[payload] = true
 			pipe.Publish(ctx, m.Channel, payload)
 		}
-		parts := strings.Split(m.Payload, " ")
+		parts := strings.SplitN(m.Payload, " ", 4)
 		send(m.Payload)
-		near, _ := strconv.ParseUint(parts[min(1, len(parts)-1)], 10, 64)
-		for _, token := range tokens(near) {
+		near := parts[min(1, len(parts)-1)]
+		number, _ := strconv.ParseUint(near, 10, 64)
+		for _, token := range tokens(number) {
 			send(fmt.Sprint(parts[0], " ", token))
-			if len(parts) == 3 {
+			if len(parts) >= 3 {
 				send(fmt.Sprint(parts[0], " ", token, " ", parts[2]))
 				send(fmt.Sprint(parts[2], " ", token, " ", parts[0]))
 			}
+			if len(parts) == 4 {
+				send(fmt.Sprint(parts[0], " ", token, " ", parts[2], " ", parts[3]))
+			}
+		}
+		for _, state := range []string{"", near + " 1 forged"} {
+			send(fmt.Sprint(parts[0], " ", near, " ", parts[min(2, len(parts)-1)], " ", state))
 		}
 		messages := pipe.Len()
 		if _, err := pipe.Exec(ctx); err == nil {

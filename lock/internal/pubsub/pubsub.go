@@ -73,6 +73,7 @@ type Listener struct {
 	active  bool   // Listen was called
 	on      bool   // the channel was on at Join
 	value   uint64 // the highest in the messages since the last Take
+	payload string // of the message with that value
 	missed  bool   // a message may have been missed since then
 }
 
@@ -214,14 +215,14 @@ func (s *Subscription) Leave(l *Listener) {
 // Wake returns a channel that holds an element when Take has something to return.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
-// Take returns the highest value that a listener has received since the last Take, and
-// whether it may have missed a message.
-func (s *Subscription) Take(l *Listener) (value uint64, missed bool) {
+// Take returns the highest value that a listener has received since the last Take, with its message,
+// and whether it may have missed a message.
+func (s *Subscription) Take(l *Listener) (value uint64, payload string, missed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	value, missed = l.value, l.missed
-	l.value, l.missed = 0, false
-	return value, missed
+	value, payload, missed = l.value, l.payload, l.missed
+	l.value, l.payload, l.missed = 0, "", false
+	return value, payload, missed
 }
 
 // deliver gives a message to the listener that it addresses.
@@ -240,7 +241,7 @@ func (s *Subscription) deliver(payload string) {
 	case value == 0:
 		l.miss()
 	case value > l.value:
-		l.value = value
+		l.value, l.payload = value, payload
 		notify(l.wake)
 	}
 }

@@ -47,16 +47,18 @@ func TestAListenerReceivesVerifiedMessagesOnly(t *testing.T) {
 	s.deliver("A 5 a")
 	s.deliver("A 4 a")
 	assert.Len(t, l.Wake(), 1)
-	value, missed := s.Take(l)
+	value, payload, missed := s.Take(l)
 	assert.EqualValues(t, 5, value, "the highest")
+	assert.Equal(t, "A 5 a", payload)
 	assert.False(t, missed)
 	s.deliver("A 0 a")
-	value, missed = s.Take(l)
+	value, payload, missed = s.Take(l)
 	assert.Zero(t, value)
+	assert.Empty(t, payload)
 	assert.True(t, missed)
 	s.Leave(l)
 	s.deliver("A 6 a")
-	value, _ = s.Take(l)
+	value, _, _ = s.Take(l)
 	assert.Zero(t, value, "it has left")
 }
 
@@ -68,7 +70,7 @@ func TestAListenerLearnsThatItMayHaveMissedMessages(t *testing.T) {
 	assert.Equal(t, []string{"c"}, on)
 	assert.Empty(t, off)
 	missed := func(l *Listener) bool {
-		_, missed := s.Take(l)
+		_, _, missed := s.Take(l)
 		return missed
 	}
 	assert.False(t, missed(early))
@@ -114,9 +116,9 @@ func TestAListenerWithoutJoinMayHaveMissedMessages(t *testing.T) {
 	s.confirmed("c")
 	l := NewListener("a", "c")
 	s.Listen(l)
-	_, missed := s.Take(l)
+	_, _, missed := s.Take(l)
 	assert.True(t, missed)
 	s.deliver("A 5 a")
-	value, _ := s.Take(l)
+	value, _, _ := s.Take(l)
 	assert.EqualValues(t, 5, value)
 }

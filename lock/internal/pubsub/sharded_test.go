@@ -43,7 +43,7 @@ func TestShardedChannelsOnAServer(t *testing.T) {
 		case <-time.After(patience):
 			require.Fail(t, "the channel is not on")
 		}
-		_, missed := s.Take(l)
+		_, _, missed := s.Take(l)
 		assert.True(t, missed, "messages before the subscription")
 	}
 	require.NoError(t, rdb.SPublish(t.Context(), "p:2", "no codec reads it").Err())

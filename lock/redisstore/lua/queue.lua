@@ -3,7 +3,7 @@
 -- requires: tokens
 --
 -- Bound: pop_live_waiter and hand_over remove up to MAX_POPPED places. The other functions
--- execute at most seven commands.
+-- execute at most seven commands. A message has up to MAX_STATE bytes.
 
 -- The latest end of a lease or a place, in ms: a moment in the year 2286. A score can be any
 -- number, even infinity, but an expiry cannot.
@@ -14,6 +14,9 @@ local KEPT = '{kept}'
 
 -- One script removes at most this many expired places from a queue. Later scripts continue.
 local MAX_POPPED = 1000
+
+-- The longest state with its token and number, in bytes. Whatever is longer is no state.
+local MAX_STATE = 66000
 
 -- all_places_expired returns whether every place has expired. It returns false if the user has
 -- no right to read the places.
@@ -107,11 +110,21 @@ end
 -- The message is "tag token proof": the tag names the owner, and the proof is a digest of
 -- "owner token". The message does not show the owner, and only a sender that knows the owner
 -- can make one. Correctness does not depend on signals, so the right to publish may be missing.
+--
+-- An owner with the mark "{." asks for the state of the key; see save.lua. Its message of a grant is
+-- "tag token proof state", with a proof of "owner token digest". The state is empty if there is none.
 local function signal(owner, token)
   local prefix = string.sub(KEYS[1], 1, string.find(KEYS[1], '{', 1, true) - 1)
   local client = string.match(owner, '^(.*):') or owner
   local tag = string.sub(redis.sha1hex(owner), 1, 16)
-  redis.pcall('PUBLISH', prefix .. client, tag .. ' ' .. token .. ' ' .. redis.sha1hex(owner .. ' ' .. token))
+  local proven, told = owner .. ' ' .. token, ''
+  if token ~= '0' and string.find(owner, '{.', 1, true) then
+    local state = redis.pcall('GET', KEYS[1] .. ':s') or ''
+    if type(state) == 'string' and #state <= MAX_STATE then
+      proven, told = proven .. ' ' .. redis.sha1hex(state), ' ' .. state
+    end
+  end
+  redis.pcall('PUBLISH', prefix .. client, tag .. ' ' .. token .. ' ' .. redis.sha1hex(proven) .. told)
 end
 
 -- hand_over grants the lock to the first live waiter, for the rest of its place. It deletes the
