@@ -60,19 +60,16 @@ gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
 # For other platforms, an analyzer that loads all dependencies as source stands in for go vet, which
-# would compile each for the platform. It reports what does not compile, for Windows with 32 bits. The
+# would compile each for the platform. It reports what does not compile, for Windows with 32 bits. It sees
+# all modules in one workspace, with one version of each dependency, and so loads each once. The
 # benchmarks and compare use what only Unix has. The other modules are vetted for Linux when they are tested.
 vet: ## Run go vet on the core, and check that all modules compile for macOS and Windows
 	go vet $(RACE) ./...
-	@$(MAKE) --no-print-directory --keep-going $(patsubst %,darwin/%,. $(NESTED)) \
-		$(patsubst %,windows/%,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
-
-darwin/% windows/%: export CGO_ENABLED = 0
-darwin/%:
-	@echo "== $*, macOS"; check=$$($(TOOL) -n lostcancel) && cd $* && GOOS=darwin "$$check" ./...
-
-windows/%:
-	@echo "== $*, Windows"; check=$$($(TOOL) -n lostcancel) && cd $* && GOOS=windows GOARCH=386 "$$check" ./...
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; set -e; check=$$($(TOOL) -n lostcancel); \
+	(cd "$$dir" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); \
+	cd "$(CURDIR)"; export GOWORK="$$dir/go.work" CGO_ENABLED=0; \
+	echo "== all modules, macOS"; GOOS=darwin "$$check" $(patsubst %,./%/...,. $(NESTED)); \
+	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$check" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
 
 lint: ## Run the linters on all modules
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,lint/%,. $(NESTED))
