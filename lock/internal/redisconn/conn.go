@@ -69,7 +69,18 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if ctx.Value(noDial{}) != nil {
 		return nil, errNoDial
 	}
-	inner, err := c.connect(ctx, network, addr)
+	bounded, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	inner, err := outside(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
+	switch {
+	case err != nil:
+	case inner == nil:
+		err = errNoConn
+	case inner.SetDeadline(time.Time{}) != nil:
+		_ = inner.Close()
+		err = errNoDeadlines
+	}
 	if err != nil {
 		if c.ctx.Err() == nil {
 			c.notices.tell(Unreachable, err.Error())
@@ -82,32 +93,9 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return conn, nil
 }
 
-// connect calls the user's Dialer, for at most the DialTimeout.
-func (c *conns) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
-	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)()
-	conn, err := outside(ctx, c.calls, func() (net.Conn, error) { return c.options.Dialer(ctx, network, addr) },
-		func(late net.Conn) {
-			if late != nil {
-				_ = late.Close()
-			}
-		})
-	switch {
-	case err != nil:
-		return nil, err
-	case conn == nil:
-		return nil, errNoConn
-	case conn.SetDeadline(time.Time{}) != nil:
-		_ = conn.Close()
-		return nil, errNoDeadlines
-	}
-	return limitReplies(conn), nil
-}
-
-// outside calls a function of the user on a goroutine of its own, and returns when ctx ends. A result
-// that comes later goes to discard. A panic of f, or a call of runtime.Goexit, is an error.
-func outside[T any](ctx context.Context, cs *calls, f func() (T, error), discard func(T)) (T, error) {
+// outside calls a function of the user on a goroutine of its own, and returns when ctx ends. It closes a
+// connection that comes later. A panic of f, or a call of runtime.Goexit, is an error.
+func outside[T any](ctx context.Context, cs *calls, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -127,8 +115,8 @@ func outside[T any](ctx context.Context, cs *calls, f func() (T, error), discard
 			select {
 			case done <- r:
 			case <-ctx.Done():
-				if r.err == nil {
-					discard(r.value)
+				if late, ok := any(r.value).(net.Conn); ok && r.err == nil {
+					_ = late.Close()
 				}
 			}
 		}()
@@ -161,7 +149,8 @@ type conn struct {
 	conns    *conns
 	number   uint64 // how many connections were made up to this one
 	lastRead atomic.Int64
-	answered bool // something was read; only the reader uses it
+	answered bool         // something was read; only the reader uses it
+	replies  replyScanner // only the reader uses it
 
 	mu      sync.Mutex // guards request, and orders changes of deadlines
 	request *request   // that uses the connection, or has used it last
@@ -170,6 +159,9 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if invalid := c.replies.scan(p[:n]); invalid != nil {
+		return 0, invalid
+	}
 	if n > 0 {
 		c.lastRead.Store(c.conns.now())
 		if !c.answered {
@@ -179,9 +171,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetDeadline) }
 
 // SetReadDeadline implements net.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetReadDeadline) }

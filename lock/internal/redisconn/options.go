@@ -90,7 +90,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 	o.DialTimeout = 2 * dialTimeout // c.dial has a bound of its own
 	if onConnect := o.OnConnect; onConnect != nil {
 		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-			_, err := outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) }, func(struct{}) {})
+			_, err := outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 			l, err := outside(ctx, c.calls, func() (l login, err error) {
 				l.username, l.password, err = ask(ctx)
 				return l, err
-			}, func(login) {})
+			})
 			return l.username, l.password, err
 		}
 	}

@@ -6,10 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
-	"syscall"
 )
 
 // The bounds of one reply. go-redis allocates whatever length a server announces before
@@ -41,38 +39,6 @@ func (notRedisError) Is(target error) bool { return target == errInvalidReply }
 // maxShown is how many bytes of what is no reply are shown.
 const maxShown = 40
 
-// limitReplies wraps a connection so that reading a reply that exceeds the bounds, or is
-// not in RESP 2, fails.
-func limitReplies(conn net.Conn) net.Conn {
-	if _, ok := conn.(syscall.Conn); ok { // go-redis uses it to find out whether the server has closed conn
-		return limitedSocket{&limitedConn{Conn: conn}}
-	}
-	return &limitedConn{Conn: conn}
-}
-
-// limitedConn is a connection that returns only replies within the bounds.
-type limitedConn struct {
-	net.Conn
-	scanner replyScanner // only the goroutine that reads uses it
-}
-
-// Read implements net.Conn.
-func (c *limitedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if invalid := c.scanner.scan(p[:n]); invalid != nil {
-		return 0, invalid
-	}
-	return n, err
-}
-
-// limitedSocket is a limitedConn over a socket.
-type limitedSocket struct{ *limitedConn }
-
-// SyscallConn implements syscall.Conn.
-func (c limitedSocket) SyscallConn() (syscall.RawConn, error) {
-	return c.Conn.(syscall.Conn).SyscallConn()
-}
-
 // replyScanner checks a stream of replies, which it receives in pieces of any size.
 type replyScanner struct {
 	line    []byte // the start of an incomplete line
@@ -96,15 +62,22 @@ func (s *replyScanner) scan(p []byte) error {
 			n = len(p)
 		}
 		s.size += n
+		ended, valid := s.bulk == n, true
 		if s.bulk > 0 {
 			s.bulk -= n
-			if s.bulk == 0 {
-				s.endValue()
-			}
 		} else {
-			s.invalid = !s.scanLine(p[:n])
+			ended, valid = s.scanLine(p[:n])
 		}
-		s.invalid = s.invalid || s.size > maxReply
+		for last := len(s.arrays) - 1; ended && last >= 0; last-- { // a value may be the last element
+			s.arrays[last]--
+			if ended = s.arrays[last] == 0; ended {
+				s.arrays = s.arrays[:last]
+			}
+		}
+		if ended {
+			s.size, s.known, s.first = 0, true, nil
+		}
+		s.invalid = !valid || s.size > maxReply
 		p = p[n:]
 	}
 	switch {
@@ -116,56 +89,37 @@ func (s *replyScanner) scan(p []byte) error {
 	return notRedisError{s.first}
 }
 
-// scanLine scans a piece of a line. It reports false if the line is invalid.
-func (s *replyScanner) scanLine(piece []byte) bool {
+// scanLine scans a piece of a line, which has the type of a value, and its text or length. It reports
+// whether the line ends the value, and whether it is valid.
+func (s *replyScanner) scanLine(piece []byte) (ended, valid bool) {
 	s.line = append(s.line, piece...)
 	if !s.known && len(s.arrays) == 0 {
 		s.first = bytes.TrimSpace(slices.Clone(s.line[:min(len(s.line), maxShown)]))
 	}
-	if len(s.line) > maxLine || !bytes.ContainsRune([]byte("+-:$*"), rune(s.line[0])) {
-		return false
+	kind := s.line[0]
+	if len(s.line) > maxLine || bytes.IndexByte([]byte("+-:$*"), kind) < 0 {
+		return false, false
 	}
 	if piece[len(piece)-1] != '\n' {
-		return true
+		return false, true
 	}
-	line, ok := bytes.CutSuffix(s.line, []byte("\r\n"))
+	text, complete := bytes.CutSuffix(s.line[1:], []byte("\r\n"))
 	s.line = s.line[:0]
-	return ok && len(line) > 0 && s.startValue(line[0], line[1:])
-}
-
-// startValue handles a complete line: the type of a value, and its text or length.
-func (s *replyScanner) startValue(kind byte, text []byte) bool {
-	switch kind {
-	case '+', '-', ':':
-		s.endValue()
-		return true
+	if !complete || kind != '$' && kind != '*' {
+		return complete, complete
 	}
 	n, err := strconv.Atoi(string(text))
 	switch {
-	case err != nil || n < -1:
-		return false
-	case kind == '$' && n >= 0 && n <= maxBulk:
+	case err != nil:
+		return false, false
+	case n == -1, n == 0 && kind == '*':
+		return true, true
+	case n >= 0 && n <= maxBulk && kind == '$':
 		s.bulk = n + len("\r\n")
-	case kind == '*' && n > 0 && n <= maxElements && len(s.arrays) < maxDepth:
+		return false, true
+	case n > 0 && n <= maxElements && kind == '*' && len(s.arrays) < maxDepth:
 		s.arrays = append(s.arrays, n)
-	case kind == '*' && n == 0, (kind == '*' || kind == '$') && n == -1:
-		s.endValue()
-	default:
-		return false
+		return false, true
 	}
-	return true
-}
-
-// endValue ends a value, and the arrays whose last element it is.
-func (s *replyScanner) endValue() {
-	for len(s.arrays) > 0 {
-		last := &s.arrays[len(s.arrays)-1]
-		*last--
-		if *last > 0 {
-			return
-		}
-		s.arrays = s.arrays[:len(s.arrays)-1]
-	}
-	s.size = 0
-	s.known, s.first = true, nil
+	return false, false
 }

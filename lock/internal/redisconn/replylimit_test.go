@@ -1,10 +1,8 @@
 package redisconn
 
 import (
-	"net"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -69,18 +67,4 @@ func TestOversizedRepliesDoNotCrashTheProcess(t *testing.T) {
 		require.ErrorIs(t, runEcho(t.Context(), c, "k"), errInvalidReply, "%.40q", reply)
 		require.ErrorIs(t, sendBatch(t.Context(), c, "k", 1), errInvalidReply)
 	}
-}
-
-func TestALimitedConnectionExposesItsSocket(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	socket, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer socket.Close()
-	conn, ok := limitReplies(socket).(syscall.Conn)
-	require.True(t, ok, "go-redis needs it to notice that the server has closed the connection")
-	raw, err := conn.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(uintptr) {}))
 }

@@ -177,7 +177,7 @@ func (c *cluster) readSlots() error {
 
 // askUser calls the user's ClusterSlots function, and returns when ctx ends.
 func (c *cluster) askUser(ctx context.Context) ([]redis.ClusterSlot, error) {
-	return outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) }, func([]redis.ClusterSlot) {})
+	return outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) })
 }
 
 // candidates returns all nodes: first those that serve slots, then those that do not, then
