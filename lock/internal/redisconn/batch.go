@@ -62,10 +62,10 @@ func (b *Batch) Add(sc *Script, n int) []any {
 // replies, at the latest when bound has passed.
 func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	c := b.client
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	if c.cluster != nil {
 		defer c.cluster.suspectLater(b.node)()
 	}
@@ -81,7 +81,7 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		return err
 	})
 	if !isAnswered(err) {
-		err = c.calls.reason(ctx, err)
+		err = c.reason(ctx, err)
 		c.noteResult(b.node, err)
 		return err
 	}

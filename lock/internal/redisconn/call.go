@@ -41,7 +41,6 @@ type request struct {
 	node     *Node
 	rdb      *redis.Client
 	late     error                // the cause if time is up
-	limit    time.Time            // when time is up
 	stall    time.Duration        // how long the connection may be silent
 	cmd      timedCmd             // of sendOne
 	timer    *time.Timer          // calls onTimer
@@ -60,7 +59,7 @@ type request struct {
 // it serves one request after another.
 type requestContext struct {
 	context.Context               // of the caller
-	until           time.Time     // the deadline, which no other request of the client has
+	until           time.Time     // when time is up; no other request of the client has that deadline
 	done            chan struct{} // closed when the request is cancelled
 }
 
@@ -92,53 +91,6 @@ type Notifier interface {
 	StopNotify() bool
 }
 
-func newRequest() *request {
-	r := &request{ctx: requestContext{done: make(chan struct{})}}
-	r.caller = func() { r.cancel(cmp.Or(context.Cause(r.ctx.Context), context.Canceled)) }
-	r.timer = time.AfterFunc(time.Hour, r.onTimer)
-	r.timer.Stop()
-	return r
-}
-
-// begin sets a request up for the call with a context, until a time or the end of that context.
-func (r *request) begin(ctx context.Context, until time.Time) {
-	left := time.Until(until)
-	r.late = NoAnswerError(left.Round(time.Millisecond))
-	if at, ok := ctx.Deadline(); ok && at.Before(until) {
-		until, left, r.late = at, time.Until(at), context.DeadlineExceeded
-	}
-	r.limit = until
-	r.ctx.Context, r.ctx.until = ctx, until.Add(1) // deadlines of others often are round
-	r.stall = max(left/3, minStallTimeout)
-	r.conn.Store(nil)
-	r.wrote.Store(0)
-	r.mu.Lock()
-	r.over = false
-	r.mu.Unlock()
-	r.timer.Reset(min(r.stall, left))
-	if n, ok := ctx.(Notifier); ok && n.Notify(r.caller) {
-		r.notifier = n
-	} else if ctx.Done() != nil {
-		r.unwatch = context.AfterFunc(ctx, r.caller)
-	}
-}
-
-// end ends a request when go-redis has returned. It reports whether nothing refers to it any more.
-func (r *request) end() (quiet bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	quiet = r.timer.Stop() && r.cause == nil
-	if r.notifier != nil {
-		quiet = r.notifier.StopNotify() && quiet
-	}
-	if r.unwatch != nil {
-		quiet = r.unwatch() && quiet
-	}
-	r.notifier, r.unwatch = nil, nil
-	return quiet
-}
-
 // cancel makes go-redis return.
 func (r *request) cancel(cause error) {
 	if r.mark(cause) {
@@ -158,10 +110,16 @@ func (r *request) mark(cause error) (first bool) {
 	return first
 }
 
-// interrupt ends what go-redis does on the connection of a request that was marked.
+// interrupt ends the Read or Write of a request that was marked.
 func (r *request) interrupt() {
-	if c := r.conn.Load(); c != nil {
-		c.interrupt(r)
+	c := r.conn.Load()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.request == r {
+		_ = c.Conn.SetDeadline(longAgo) // Close could block
 	}
 }
 
@@ -169,7 +127,7 @@ func (r *request) interrupt() {
 func (r *request) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cause == nil && !time.Now().Before(r.limit) { // the timer is about to fire
+	if r.cause == nil && !time.Now().Before(r.ctx.until) { // the timer is about to fire
 		r.cause = r.late
 		close(r.ctx.done)
 	}
@@ -179,15 +137,15 @@ func (r *request) reason() error {
 // onTimer cancels the request when its time is up. Before that it probes the node when the connection
 // has been silent for the stall timeout.
 func (r *request) onTimer() {
-	if !time.Now().Before(r.limit) {
+	if !time.Now().Before(r.ctx.until) {
 		r.cancel(r.late)
 		return
 	}
 	left := r.stall - r.silence()
 	if left <= 0 {
 		left = r.stall
-		if r.node.calls.begin(context.Background()) == nil {
-			node, rdb, until := r.node, r.rdb, r.limit
+		if r.node.calls.Begin(context.Background()) == nil {
+			node, rdb, until := r.node, r.rdb, r.ctx.until
 			node.conns.refuseSilent(r.wrote.Load())
 			go func() {
 				defer node.calls.running.Done()
@@ -198,7 +156,7 @@ func (r *request) onTimer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.timer.Reset(min(left, time.Until(r.limit)))
+		r.timer.Reset(min(left, time.Until(r.ctx.until)))
 	}
 }
 
@@ -213,7 +171,7 @@ func (r *request) silence() time.Duration {
 
 // do calls f, which has rdb execute one request, with a ctx that ends with the given one, at until, or
 // with the client. It returns soon after that, with the reason. f returns nil if the server has answered,
-// or its error reply. The caller has called calls.begin.
+// or its error reply. The caller has called calls.Begin.
 func (n *Node) do(ctx context.Context, until time.Time, rdb *redis.Client, f func(ctx context.Context) error) error {
 	r, err := n.calls.start(ctx, until, n, rdb)
 	if err != nil {
@@ -264,7 +222,7 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 		return
 	}
 	began := n.conns.now()
-	ping, err := n.calls.start(n.conns.ctx, until, n, rdb)
+	ping, err := n.calls.start(n.calls.ctx, until, n, rdb)
 	if err != nil {
 		return
 	}
@@ -276,7 +234,7 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 	// the answers in another order. Both get some time, so that no connection counts as dead meanwhile.
 	select {
 	case <-time.After(ping.stall / 4):
-	case <-n.conns.ctx.Done():
+	case <-n.calls.ctx.Done():
 		return
 	}
 	// Some have been sent a little later than the one that was probed for. A request that was sent
@@ -305,6 +263,12 @@ func (deadConnError) Error() string {
 // Unwrap makes it match os.ErrDeadlineExceeded.
 func (deadConnError) Unwrap() error { return os.ErrDeadlineExceeded }
 
+// isAnswered reports whether the server has replied to a command. err is the error of
+// go-redis for it, and may be an error reply.
+func isAnswered(err error) bool {
+	return err == nil || errors.As(err, new(redis.Error))
+}
+
 var (
 	// ErrClosed is the error of every call that is running when the Client is closed,
 	// and of every later call.
@@ -317,14 +281,13 @@ var (
 	ErrNotSent = errors.New("nothing was sent")
 )
 
-// calls counts the running calls of a client and refuses new ones after close.
+// calls counts the running calls of a client and refuses new ones after its end.
 type calls struct {
-	closing chan struct{} // closed when close is called
-
-	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
+	ctx      context.Context // ends with the client
+	end      context.CancelFunc
+	onNotice NoticeFunc // nil: nobody is told
 
 	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
-	closed   bool
 	running  sync.WaitGroup
 	requests map[int64]*request // by the UnixNano of their deadlines
 	idle     []*request         // for later requests
@@ -333,18 +296,16 @@ type calls struct {
 const maxIdleRequests = 16
 
 func newCalls() *calls {
-	return &calls{closing: make(chan struct{}), requests: make(map[int64]*request)}
+	ctx, end := context.WithCancel(context.Background())
+	return &calls{ctx: ctx, end: end, requests: make(map[int64]*request)}
 }
 
-// close ends all running calls and makes begin refuse later ones. It reports whether this
-// is the first call of close.
-func (cs *calls) close() bool {
+// Cancel makes all running and later calls return ErrClosed. It does not block. It reports
+// whether this is the first call of Cancel.
+func (cs *calls) Cancel() bool {
 	cs.mu.Lock()
-	first := !cs.closed
-	if first {
-		cs.closed = true
-		close(cs.closing)
-	}
+	first := cs.ctx.Err() == nil
+	cs.end()
 	cs.mu.Unlock()
 	cs.cancel(ErrClosed, func(*request) bool { return true })
 	return first
@@ -352,50 +313,68 @@ func (cs *calls) close() bool {
 
 // start begins a request of rdb that ends with ctx, and at until. The caller must call finish.
 func (cs *calls) start(ctx context.Context, until time.Time, n *Node, rdb *redis.Client) (*request, error) {
+	left := time.Until(until)
+	late := error(NoAnswerError(left.Round(time.Millisecond)))
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until, left, late = at, time.Until(at), context.DeadlineExceeded
+	}
 	var r *request
 	cs.mu.Lock()
 	if last := len(cs.idle) - 1; last >= 0 {
 		r, cs.idle = cs.idle[last], cs.idle[:last]
+	} else {
+		r = &request{ctx: requestContext{done: make(chan struct{})}}
+		r.caller = func() { r.cancel(cmp.Or(context.Cause(r.ctx.Context), context.Canceled)) }
+		r.timer = time.AfterFunc(time.Hour, r.onTimer)
+		r.timer.Stop()
+	}
+	until = until.Add(1) // deadlines of others often are round
+	for cs.requests[until.UnixNano()] != nil {
+		until = until.Add(1)
+	}
+	r.node, r.rdb, r.late, r.over = n, rdb, late, false
+	r.ctx.Context, r.ctx.until = ctx, until
+	r.stall = max(left/3, minStallTimeout)
+	r.conn.Store(nil)
+	r.wrote.Store(0)
+	closed := cs.ctx.Err() != nil
+	if !closed {
+		cs.requests[until.UnixNano()] = r
 	}
 	cs.mu.Unlock()
-	if r == nil {
-		r = newRequest()
-	}
-	r.node, r.rdb = n, rdb
-	r.begin(ctx, until)
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.closed {
-		r.end()
+	if closed {
 		return nil, ErrClosed
 	}
-	for cs.requests[r.ctx.until.UnixNano()] != nil {
-		r.ctx.until = r.ctx.until.Add(1)
+	r.timer.Reset(min(r.stall, left))
+	if n, ok := ctx.(Notifier); ok && n.Notify(r.caller) {
+		r.notifier = n
+	} else if ctx.Done() != nil {
+		r.unwatch = context.AfterFunc(ctx, r.caller)
 	}
-	cs.requests[r.ctx.until.UnixNano()] = r
 	return r, nil
 }
 
-// finish ends a request. If reusable is set, and nothing refers to the request, it serves another one.
+// finish ends a request when go-redis has returned. If reusable is set, and nothing refers to the request,
+// it serves another one.
 func (cs *calls) finish(r *request, reusable bool) {
-	quiet := r.end()
+	r.mu.Lock()
+	r.over = true
+	reusable = r.timer.Stop() && r.cause == nil && reusable
+	r.mu.Unlock()
+	if r.notifier != nil {
+		reusable = r.notifier.StopNotify() && reusable
+	}
+	if r.unwatch != nil {
+		reusable = r.unwatch() && reusable
+	}
+	r.notifier, r.unwatch = nil, nil
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	delete(cs.requests, r.ctx.until.UnixNano())
-	if quiet && reusable && len(cs.idle) < maxIdleRequests {
+	if reusable && len(cs.idle) < maxIdleRequests {
 		r.cmd, r.ctx.Context = timedCmd{}, nil // the arguments and the ctx are the caller's
 		cs.idle = append(cs.idle, r)
 	}
-}
-
-// find returns the request with a deadline, or nil.
-func (cs *calls) find(until time.Time) *request {
-	if until.IsZero() {
-		return nil
-	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return cs.requests[until.UnixNano()]
 }
 
 // cancel cancels the requests for which f returns true. It reports whether there are any.
@@ -417,13 +396,13 @@ func (cs *calls) cancel(cause error, f func(*request) bool) (found bool) {
 	return found
 }
 
-// begin counts a call as running. It returns an error, and counts nothing, if the client
-// is closed or ctx has ended.
-func (cs *calls) begin(ctx context.Context) error {
+// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
+// must call End, and Wait waits for that.
+func (cs *calls) Begin(ctx context.Context) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	switch {
-	case cs.closed:
+	case cs.ctx.Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil:
 		return cmp.Or(context.Cause(ctx), ctx.Err())
@@ -432,16 +411,27 @@ func (cs *calls) begin(ctx context.Context) error {
 	return nil
 }
 
+// End ends what a successful Begin has begun.
+func (cs *calls) End() { cs.running.Done() }
+
+// Go runs f on a goroutine that Wait waits for. The caller has called Begin, and not yet End.
+func (cs *calls) Go(f func()) { cs.running.Go(f) }
+
+// Wait waits for all goroutines of the client. After Close they end soon, unless a function
+// of the user's redis.Options does not return when its ctx ends.
+func (cs *calls) Wait() { cs.running.Wait() }
+
+// Closing returns a channel that Cancel closes.
+func (cs *calls) Closing() <-chan struct{} { return cs.ctx.Done() }
+
 // lateEnd is the longest wait for a context to end after its deadline has passed.
 const lateEnd = time.Second
 
 // reason returns the error of a failed call. It replaces the error of go-redis if the
 // client is closed or ctx has ended.
 func (cs *calls) reason(ctx context.Context, err error) error {
-	select {
-	case <-cs.closing:
+	if cs.ctx.Err() != nil {
 		return ErrClosed
-	default:
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		pause(ctx, lateEnd) // the timer of ctx is about to fire; a custom context may have none

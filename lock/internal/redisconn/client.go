@@ -42,8 +42,7 @@ type Client struct {
 
 	oneByOne atomic.Bool // a script must have the keys of one lock only; see RefusesSeveral
 
-	calls       *calls
-	cancelDials context.CancelFunc
+	*calls // Begin, End, Go, Wait, Cancel, Closing and OnNotice
 }
 
 var errNilClient = errors.New("rdb is nil")
@@ -58,11 +57,9 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		if rdb == nil {
 			return nil, errNilClient
 		}
-		var ctx context.Context
-		ctx, c.cancelDials = context.WithCancel(context.Background())
 		derived := derive(rdb.Options())
 		var err error
-		if c.node, err = newNode(ctx, c.calls, 0, *derived, o); err != nil {
+		if c.node, err = newNode(c.calls, 0, *derived, o); err != nil {
 			return nil, errors.Join(err, c.node.close())
 		}
 		if c.node.addr != failoverAddr {
@@ -75,7 +72,6 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		}
 		c.cluster = newCluster(rdb.Options(), o, c.calls)
 		c.addresses = slices.Clone(c.cluster.seeds)
-		c.cancelDials = c.cluster.cancel
 		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
 	case nil:
 		return nil, errNilClient
@@ -85,16 +81,6 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Cancel makes all running and later calls return ErrClosed. It does not block. It reports
-// whether this is the first call of Cancel.
-func (c *Client) Cancel() bool {
-	if !c.calls.close() {
-		return false
-	}
-	c.cancelDials()
-	return true
-}
-
 // Close closes all connections. Call Cancel first.
 func (c *Client) Close() error {
 	if c.cluster != nil {
@@ -102,26 +88,6 @@ func (c *Client) Close() error {
 	}
 	return c.node.close()
 }
-
-// Wait waits for all goroutines of the client. After Close they end soon, unless a function
-// of the user's redis.Options does not return when its ctx ends.
-func (c *Client) Wait() {
-	c.calls.running.Wait()
-}
-
-// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
-// must call End, and Wait waits for that.
-func (c *Client) Begin(ctx context.Context) error { return c.calls.begin(ctx) }
-
-// End ends what a successful Begin has begun.
-func (c *Client) End() { c.calls.running.Done() }
-
-// Go runs f on a goroutine that Wait waits for. The caller has called Begin, and not yet
-// End.
-func (c *Client) Go(f func()) { c.calls.running.Go(f) }
-
-// Closing returns a channel that Cancel closes.
-func (c *Client) Closing() <-chan struct{} { return c.calls.closing }
 
 // IsCluster reports whether the client is for a cluster. The keys of a script must then
 // have the same slot.
@@ -155,7 +121,7 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 	}
 	n, err := c.cluster.master(ctx, slot)
 	if err != nil {
-		return nil, c.calls.reason(ctx, err)
+		return nil, c.reason(ctx, err)
 	}
 	return n, nil
 }
@@ -167,10 +133,10 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // errors do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any) (Reply, error) {
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return Reply{}, err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	until := time.Now().Add(c.timeout)
 	var a answer
 	if c.cluster == nil {
@@ -178,18 +144,13 @@ func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any)
 	} else {
 		bounded, cancel := context.WithDeadlineCause(ctx, until, NoAnswerError(c.timeout))
 		defer cancel()
-		known := false
 		a.value, a.err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
-			known = true
 			a = n.run(bounded, sc, until, asking, args)
 			return a.value, a.err
 		})
-		if a.err != nil && !known { // no node of the slot was found in time, so nothing was sent
-			a.err = dialError{a.err}
-		}
 	}
 	if a.err != nil {
-		err := c.calls.reason(ctx, c.secrets.clean(a.err, secret))
+		err := c.reason(ctx, c.secrets.clean(a.err, secret))
 		if a.sent.IsZero() && ctx.Err() == nil {
 			err = notSentError{err}
 		}
@@ -207,7 +168,7 @@ type Reply struct {
 // Explain returns the error of a script of a Batch as Run would return it:
 // without secrets, and replaced if the reason is the end of the client or of ctx.
 func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {
-	return c.calls.reason(ctx, c.secrets.clean(err, secrets...))
+	return c.reason(ctx, c.secrets.clean(err, secrets...))
 }
 
 // HasMoved reports whether another node of the cluster has the key of a call, or will have

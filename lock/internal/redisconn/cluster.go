@@ -35,8 +35,6 @@ type cluster struct {
 
 	slots [SlotCount]atomic.Pointer[Node] // nil: no known master
 
-	ctx    context.Context // ends with the client
-	cancel context.CancelFunc
 	work   sync.WaitGroup // the refresher
 	lastID atomic.Int64
 	moves  moves
@@ -47,7 +45,6 @@ type cluster struct {
 }
 
 func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
-	ctx, cancel := context.WithCancel(context.Background())
 	return &cluster{
 		options:      *derive(nodeOptions(o)),
 		own:          own,
@@ -55,8 +52,6 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
 		seeds:        o.Addrs,
 		clusterSlots: o.ClusterSlots,
 		nodes:        make(map[string]*Node),
-		ctx:          ctx,
-		cancel:       cancel,
 	}
 }
 
@@ -73,8 +68,7 @@ func nodeOptions(o *redis.ClusterOptions) *redis.Options {
 
 // close closes the nodes and waits for the refresher.
 func (c *cluster) close() error {
-	c.mu.Lock() // from here on, no refresher starts and no node is added
-	c.cancel()
+	c.mu.Lock() // the client has ended, so no refresher starts and no node is added
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.Unlock()
 	err := closeAll(nodes)
@@ -128,13 +122,13 @@ func (c *cluster) nodeThat(addr string, f func(n *Node)) *Node {
 	}
 	o := c.options
 	o.Addr = addr
-	made, err := newNode(c.ctx, c.calls, int(c.lastID.Add(1)), o, c.own)
+	made, err := newNode(c.calls, int(c.lastID.Add(1)), o, c.own)
 	if err != nil {
 		made.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 	}
 	c.mu.Lock()
 	n = c.nodes[addr]
-	closed := c.ctx.Err() != nil
+	closed := c.calls.ctx.Err() != nil
 	if n == nil { // otherwise another call has made it meanwhile
 		n = made
 	}
@@ -192,7 +186,7 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 			case <-ctx.Done():
 				timer.Stop()
 				return nil, err
-			case <-c.ctx.Done():
+			case <-c.calls.ctx.Done():
 				timer.Stop()
 				return nil, ErrClosed
 			}

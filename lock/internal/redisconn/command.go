@@ -28,15 +28,15 @@ func NewCommand(args ...any) *Command { return &Command{Args: args} }
 // reads the slots again first. Slots without a node are no error, unlike in AllMasters. A client
 // for one server has one node.
 func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return nil, err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	if c.cluster == nil {
 		return []*Node{c.node}, nil
 	}
 	if err := c.cluster.readAgain(ctx); err != nil {
-		return nil, c.calls.reason(ctx, c.secrets.clean(err))
+		return nil, c.reason(ctx, c.secrets.clean(err))
 	}
 	var masters []*Node
 	seen := make(map[*Node]bool)
@@ -69,7 +69,7 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		command.Reply, command.Err, command.Refused = cmd.Val(), nil, false
 		if err := cmd.Err(); err != nil {
 			command.Refused = isAnswered(err)
-			command.Err = c.calls.reason(ctx, c.secrets.clean(err))
+			command.Err = c.reason(ctx, c.secrets.clean(err))
 		}
 	}
 	return nil
@@ -94,13 +94,13 @@ func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) erro
 
 // ask has go-redis execute a request with f, for at most Options.Timeout; see Node.do.
 func (c *Client) ask(ctx context.Context, n *Node, f func(ctx context.Context) error) error {
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	err := n.do(ctx, time.Now().Add(c.timeout), n.rdb, f)
 	if !isAnswered(err) {
-		err = c.calls.reason(ctx, err)
+		err = c.reason(ctx, err)
 	}
 	return err
 }
@@ -118,10 +118,10 @@ func receive(ctx context.Context, ps *redis.PubSub) error {
 // error if a slot has no known node, because a visit of all nodes would miss the keys of
 // that slot.
 func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	if c.cluster == nil {
 		return []*Node{c.node}, 0, nil
 	}
@@ -129,7 +129,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	defer cancel()
 	nodes, owners, err = c.cluster.masters(ctx, fresh)
 	if err != nil {
-		return nil, 0, c.calls.reason(ctx, c.secrets.clean(err))
+		return nil, 0, c.reason(ctx, c.secrets.clean(err))
 	}
 	return nodes, owners, nil
 }
@@ -165,15 +165,15 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 	if c.cluster == nil {
 		return 0, nil
 	}
-	if err := c.calls.begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return 0, err
 	}
-	defer c.calls.running.Done()
+	defer c.End()
 	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
 	defer cancel()
 	slots, source, err := c.cluster.slotsAt(bounded, n)
 	if err != nil {
-		return 0, c.calls.reason(ctx, c.secrets.clean(err))
+		return 0, c.reason(ctx, c.secrets.clean(err))
 	}
 	var addrs [SlotCount]string
 	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {

@@ -40,7 +40,6 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // conns dials the connections of a node for go-redis, and watches them.
 type conns struct {
 	options redis.Options // of the user
-	ctx     context.Context
 	calls   *calls
 	notices notices
 	began   time.Time
@@ -71,7 +70,7 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)()
+	defer context.AfterFunc(c.calls.ctx, cancel)()
 	inner, err := outside(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
 	switch {
 	case err != nil:
@@ -82,7 +81,7 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 		err = errNoDeadlines
 	}
 	if err != nil {
-		if c.ctx.Err() == nil {
+		if c.calls.ctx.Err() == nil {
 			c.notices.tell(Unreachable, err.Error())
 		}
 		inert, _ := net.Pipe() // supports Close and deadlines
@@ -101,7 +100,7 @@ func outside[T any](ctx context.Context, cs *calls, f func() (T, error)) (T, err
 		err   error
 	}
 	var none T
-	if err := cs.begin(ctx); err != nil {
+	if err := cs.Begin(ctx); err != nil {
 		return none, err
 	}
 	done := make(chan result)
@@ -181,7 +180,10 @@ func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, c.C
 // setDeadline binds the connection to the request with that deadline; see call.go. If the request has
 // ended, the deadline is in the past.
 func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
-	r := c.conns.calls.find(t) // takes a mutex that comes before that of c
+	cs := c.conns.calls
+	cs.mu.Lock()
+	r := cs.requests[t.UnixNano()]
+	cs.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.request = r
@@ -193,15 +195,6 @@ func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
 		}
 	}
 	return set(t)
-}
-
-// interrupt ends a Read or Write for a request.
-func (c *conn) interrupt(r *request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.request == r {
-		_ = c.Conn.SetDeadline(longAgo) // Close could block
-	}
 }
 
 // SyscallConn implements syscall.Conn. go-redis calls it before it uses an idle connection, to ask the

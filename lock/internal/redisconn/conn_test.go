@@ -19,7 +19,7 @@ func piped(t *testing.T) (n *Node, c *conn, server net.Conn) {
 	near, server := net.Pipe()
 	cs := newCalls()
 	options := derive(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
-	n, err := newNode(t.Context(), cs, 0, *options, Options{Timeout: long, PoolSize: 1})
+	n, err := newNode(cs, 0, *options, Options{Timeout: long, PoolSize: 1})
 	require.NoError(t, err)
 	dialed, err := n.conns.dial(t.Context(), "tcp", "")
 	require.NoError(t, err)
@@ -27,7 +27,8 @@ func piped(t *testing.T) (n *Node, c *conn, server net.Conn) {
 		assert.NoError(t, dialed.Close())
 		assert.NoError(t, server.Close())
 		assert.NoError(t, n.close())
-		cs.running.Wait()
+		cs.Cancel()
+		cs.Wait()
 	})
 	return n, dialed.(*conn), server
 }

@@ -53,16 +53,6 @@ func (s *secrets) clean(err error, owners ...string) error {
 	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
 }
 
-// isAnswered reports whether the server has replied to a command. err is the error of
-// go-redis for it, and may be an error reply.
-func isAnswered(err error) bool {
-	if err == nil {
-		return true
-	}
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // isWrongType reports whether an error reply is WRONGTYPE. Servers up to Redis 6 put the
 // position in the script before the code.
 func isWrongType(reply string) bool {

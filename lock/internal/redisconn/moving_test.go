@@ -25,7 +25,10 @@ func offlineCluster(t *testing.T, slot uint16) *cluster {
 	t.Helper()
 	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
 	c.slots[slot].Store(c.node("127.0.0.1:1"))
-	t.Cleanup(func() { _ = c.close() }) // some tests have closed it already
+	t.Cleanup(func() {
+		c.calls.Cancel()
+		_ = c.close() // some tests have closed it already
+	})
 	return c
 }
 
@@ -70,6 +73,7 @@ func TestCloseEndsTheWaitForASlot(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		closed := time.Now()
+		c.calls.Cancel()
 		require.NoError(t, c.close())
 		wg.Wait()
 		assert.Zero(t, time.Since(closed))

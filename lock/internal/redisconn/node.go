@@ -50,10 +50,10 @@ type Node struct {
 	idleSince time.Time
 }
 
-// newNode returns the node with the options o. It dials until ctx ends.
-func newNode(ctx context.Context, cs *calls, id int, o redis.Options, own Options) (*Node, error) {
+// newNode returns the node with the options o.
+func newNode(cs *calls, id int, o redis.Options, own Options) (*Node, error) {
 	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, calls: cs}
-	n.conns = &conns{options: o, ctx: ctx, calls: cs, began: time.Now()}
+	n.conns = &conns{options: o, calls: cs, began: time.Now()}
 	n.conns.notices.calls, n.conns.notices.node, n.conns.notices.addr = cs, id, o.Addr
 	if o.StreamingCredentialsProvider != nil {
 		n.login = &credentials{provider: o.StreamingCredentialsProvider, changed: n.conns.refuseOld}

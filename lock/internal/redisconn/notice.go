@@ -31,9 +31,9 @@ type NoticeFunc func(n Notice, node int, detail string)
 // OnNotice sets the function that gets the notices. It must be called before the first call. With
 // it the first batch after a new connection also asks the server for its run_id, with INFO. A
 // server that refuses that is not asked again.
-func (c *Client) OnNotice(f NoticeFunc) { c.calls.onNotice.Store(&f) }
+func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice = f }
 
-// notices tells of one node. The zero value tells nobody.
+// notices tells of one node.
 type notices struct {
 	calls *calls // of the client, which knows whom to tell
 	node  int
@@ -48,22 +48,19 @@ type notices struct {
 	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
 
-// on reports whether somebody is told.
-func (n *notices) on() bool { return n.calls != nil && n.calls.onNotice.Load() != nil }
-
 // tell tells of a notice. detail is added to the address.
 func (n *notices) tell(what Notice, detail string) { n.tellAs(n.node, what, detail) }
 
 // tellAs tells of a notice that concerns the renewals of the node with that number.
 func (n *notices) tellAs(node int, what Notice, detail string) {
-	if !n.on() {
+	if n.calls.onNotice == nil {
 		return
 	}
 	text := n.addr
 	if detail != "" {
 		text += ": " + detail
 	}
-	(*n.calls.onNotice.Load())(what, node, text)
+	n.calls.onNotice(what, node, text)
 }
 
 // identify adds the question which process the server is to a pipeline, if there are connections
@@ -74,7 +71,7 @@ func (n *notices) tellAs(node int, what Notice, detail string) {
 // before it tells that leases are missing there.
 func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *redis.StringCmd, links int64) {
 	links = n.links.Load()
-	if links == n.known.Load() || !n.on() || n.refused.Load() {
+	if links == n.known.Load() || n.calls.onNotice == nil || n.refused.Load() {
 		return nil, links
 	}
 	return pipe.Info(ctx, "server"), links
@@ -112,9 +109,6 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
 // the failures of many leases do not push other events out of a recorder.
 func (n *notices) noteDemotion() {
-	if !n.on() {
-		return
-	}
 	now := time.Now()
 	n.mu.Lock()
 	told := now.Sub(n.demotedAt) < demotionInterval

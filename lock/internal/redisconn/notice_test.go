@@ -16,10 +16,9 @@ import (
 // recordNotices returns the texts of the notices of a client from now on.
 func recordNotices(cs *calls) *[]string {
 	var told []string
-	f := NoticeFunc(func(n Notice, node int, detail string) {
+	cs.OnNotice(func(n Notice, node int, detail string) {
 		told = append(told, fmt.Sprintf("%d %s %s", node, map[Notice]string{ServerChanged: "changed"}[n], detail))
 	})
-	cs.onNotice.Store(&f)
 	return &told
 }
 
@@ -27,7 +26,10 @@ func recordNotices(cs *calls) *[]string {
 // master has slots that were moved. Slots that change together are told once, for both nodes.
 func TestAFailOverIsToldFromAMove(t *testing.T) {
 	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
-	defer func() { require.NoError(t, c.close()) }()
+	defer func() {
+		c.calls.Cancel()
+		require.NoError(t, c.close())
+	}()
 	told := recordNotices(c.calls)
 	serve := func(nodes ...string) {
 		r := redis.ClusterSlot{End: SlotCount - 1}
@@ -51,7 +53,10 @@ func TestAFailOverIsToldFromAMove(t *testing.T) {
 // the new master answers the call before that.
 func TestAFailOverIsToldByARedirection(t *testing.T) {
 	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
-	defer func() { require.NoError(t, c.close()) }()
+	defer func() {
+		c.calls.Cancel()
+		require.NoError(t, c.close())
+	}()
 	told := recordNotices(c.calls)
 	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "a:1"}, {Addr: "b:1"}}}}, ""))
 	c.refresh = newRefresh() // otherwise a refresher would ask for the slots

@@ -55,7 +55,7 @@ type answer struct {
 }
 
 // run sends a script and returns its answer. It returns an error as soon as ctx ends, the client is
-// closed, or the time is until. The caller has called calls.begin.
+// closed, or the time is until. The caller has called calls.Begin.
 func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer {
 	q.mu.Lock()
 	if !sc.asking && q.inFlight < maxDirect && q.direct+q.pipelines < q.conns && len(q.waiting) == 0 {
@@ -84,7 +84,7 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 		return a
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-q.node.calls.closing:
+	case <-q.node.calls.ctx.Done():
 		err = ErrClosed
 	case <-limit.C:
 		err = NoAnswerError(q.node.timeout)
@@ -94,7 +94,7 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 }
 
 // dispatch starts a pipeline if there are calls for one. The caller holds mu and has called
-// calls.begin.
+// calls.Begin.
 func (q *queue) dispatch() {
 	if len(q.waiting) > 0 && q.direct+q.pipelines < q.conns &&
 		(q.pipelines == 0 || q.pipelines < maxPipelines && len(q.waiting) >= minSecondPipeline) {

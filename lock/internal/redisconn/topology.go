@@ -43,7 +43,7 @@ func (c *cluster) requestRefresh() (r *refresh, begun bool) {
 	defer c.mu.Unlock()
 	if c.refresh == nil {
 		c.refresh = newRefresh()
-		if c.ctx.Err() == nil {
+		if c.calls.ctx.Err() == nil {
 			c.work.Go(c.refresher)
 		} else {
 			c.refresh.err = ErrClosed
@@ -78,7 +78,7 @@ func (c *cluster) awaitRefresh(ctx context.Context, r *refresh) error {
 	select {
 	case <-r.done:
 		return r.err
-	case <-c.calls.closing:
+	case <-c.calls.ctx.Done():
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -94,12 +94,12 @@ func (c *cluster) refresher() {
 		err := c.readSlots()
 		next := c.finishRefresh(err)
 		suspected := c.probeSuspects()
-		pause(c.ctx, minRefresh)
+		pause(c.calls.ctx, minRefresh)
 		if suspected {
 			select {
 			case <-next.requested:
 			case <-time.After(suspectRefresh):
-			case <-c.ctx.Done():
+			case <-c.calls.ctx.Done():
 			}
 		}
 		if !c.continueRefresh(next, suspected) {
@@ -139,7 +139,7 @@ func (c *cluster) continueRefresh(next *refresh, suspected bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.ctx.Err() != nil:
+	case c.calls.ctx.Err() != nil:
 		next.err = ErrClosed
 		close(next.done)
 		return false
@@ -154,7 +154,7 @@ func (c *cluster) continueRefresh(next *refresh, suspected bool) bool {
 // one node after another until a node returns them.
 func (c *cluster) readSlots() error {
 	if c.clusterSlots != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, refreshTimeout)
+		ctx, cancel := context.WithTimeout(c.calls.ctx, refreshTimeout)
 		defer cancel()
 		slots, err := c.askUser(ctx)
 		if err != nil {
@@ -165,7 +165,7 @@ func (c *cluster) readSlots() error {
 	err := errors.New("cluster client without addresses")
 	for _, n := range c.candidates() {
 		var slots []redis.ClusterSlot
-		if slots, err = c.readSlotsFrom(c.ctx, n); err == nil {
+		if slots, err = c.readSlotsFrom(c.calls.ctx, n); err == nil {
 			err = c.applySlots(slots, n.addr)
 		}
 		if err == nil {
@@ -306,7 +306,7 @@ func (c *cluster) probeSuspects() bool {
 	}
 	c.mu.Unlock()
 	for _, n := range list {
-		wg.Go(func() { _, _ = c.readSlotsFrom(c.ctx, n) })
+		wg.Go(func() { _, _ = c.readSlotsFrom(c.calls.ctx, n) })
 	}
 	wg.Wait()
 	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })
