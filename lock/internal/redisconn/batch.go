@@ -70,13 +70,15 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		defer c.cluster.suspectLater(b.node)()
 	}
 	failures := b.node.failures.Load()
+	rdb := b.node.batches
 	if b.acks.timeout > 0 { // WAIT must be over before its connection counts as silent
 		b.acks.timeout = max(min(b.acks.timeout, bound/4), time.Millisecond)
+		rdb = b.node.acked
 	}
-	err := b.node.do(ctx, time.Now().Add(bound), b.rdb(), func(ctx context.Context) error {
-		again, err := b.send(ctx, func(sc *Script) bool { return !b.node.hasLoaded(sc, failures) })
-		if again {
-			_, err = b.send(ctx, func(*Script) bool { return true })
+	err := b.node.do(ctx, time.Now().Add(bound), rdb, func(ctx context.Context) error {
+		unknown, err := b.send(ctx, rdb, func(sc *Script) bool { return !b.node.hasLoaded(sc, failures) })
+		if unknown {
+			_, err = b.send(ctx, rdb, func(*Script) bool { return true })
 		}
 		return err
 	})
@@ -86,27 +88,20 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		return err
 	}
 	for i := range b.calls {
-		b.node.setLoaded(b.calls[i].script, failures)
+		if sc := b.calls[i].script; !b.node.hasLoaded(sc, failures) {
+			b.node.loaded.Store(sc, failures)
+		}
 		c.noteResult(b.node, b.calls[i].cmd.Err())
 	}
 	return nil
 }
 
-// rdb returns the client that sends the batch.
-func (b *Batch) rdb() *redis.Client {
-	if b.acks.timeout > 0 {
-		return b.node.acked
-	}
-	return b.node.batches
-}
-
 // send sends the calls that are not done in one pipeline, and returns nil if the server has answered.
 // It reports whether the server did not know some of the scripts. Those calls are not done yet. If full reports true for a script,
 // the first of its consecutive calls carries the source and the rest carry the digest.
-func (b *Batch) send(ctx context.Context, full func(*Script) bool) (again bool, err error) {
+func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) bool) (again bool, err error) {
 	var sentInFull *Script
-	var cmds []*redis.Cmd
-	pipe := b.rdb().Pipeline()
+	pipe := rdb.Pipeline()
 	for i := range b.calls {
 		call := &b.calls[i]
 		if call.done {
@@ -116,29 +111,29 @@ func (b *Batch) send(ctx context.Context, full func(*Script) bool) (again bool, 
 			call.askingCmd = askingCmd()
 			_ = pipe.Process(ctx, call.askingCmd) // only queues the command
 		}
-		if call.script != sentInFull && full(call.script) {
+		first := call.script != sentInFull && full(call.script)
+		if first {
 			sentInFull = call.script
-			call.script.inFull(call.args)
-		} else {
-			call.script.byDigest(call.args)
 		}
+		call.script.setCommand(call.args, first)
 		call.cmd = redis.NewCmd(ctx, call.args...)
 		_ = pipe.Process(ctx, call.cmd)
-		cmds = append(cmds, call.cmd)
 	}
 	server := &b.node.conns.notices
 	info, links := server.identify(ctx, pipe)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)
 	}
-	err = exec(ctx, pipe, cmds)
-	server.identified(info, links)
+	err = exec(ctx, pipe)
+	if info != nil {
+		server.identified(info, links)
+	}
 	for i := range b.calls {
 		call := &b.calls[i]
 		if call.asking && call.askingCmd.Err() != nil {
 			call.cmd.SetErr(call.askingCmd.Err())
 		}
-		call.done = !isNoScript(call.cmd.Err())
+		call.done = !redis.HasErrorPrefix(call.cmd.Err(), "NOSCRIPT")
 		again = again || !call.done
 	}
 	return again, err

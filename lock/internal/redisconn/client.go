@@ -210,7 +210,8 @@ func (c *Client) Suspect(n *Node) {
 // noteResult takes the result of a script of a Batch. A cluster suspects a node that
 // does not serve.
 func (c *Client) noteResult(n *Node, err error) {
-	if isReadOnly(err) {
+	var reply redis.Error
+	if errors.As(err, &reply) && hasCode(reply, "READONLY") {
 		n.conns.notices.noteDemotion()
 	}
 	if c.cluster != nil {

@@ -36,7 +36,7 @@ func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
 		return []*Node{c.node}, nil
 	}
 	if err := c.cluster.readAgain(ctx); err != nil {
-		return nil, c.reason(ctx, c.secrets.clean(err))
+		return nil, c.Explain(ctx, err)
 	}
 	var masters []*Node
 	seen := make(map[*Node]bool)
@@ -60,7 +60,7 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		cmds[i] = redis.NewCmd(ctx, command.Args...)
 		_ = pipe.Process(ctx, cmds[i]) // only queues the command
 	}
-	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe) })
 	if !isAnswered(err) {
 		return err
 	}
@@ -68,8 +68,7 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		command := commands[i]
 		command.Reply, command.Err, command.Refused = cmd.Val(), nil, false
 		if err := cmd.Err(); err != nil {
-			command.Refused = isAnswered(err)
-			command.Err = c.reason(ctx, c.secrets.clean(err))
+			command.Refused, command.Err = isAnswered(err), c.Explain(ctx, err)
 		}
 	}
 	return nil
@@ -84,12 +83,11 @@ func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) erro
 		if err := ps.Subscribe(ctx, channel); err != nil {
 			return err
 		}
-		return receive(ctx, ps)
+		until, _ := ctx.Deadline() // Node.do sets one
+		_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
+		return err
 	})
-	if err != nil {
-		return c.secrets.clean(err)
-	}
-	return nil
+	return c.secrets.clean(err)
 }
 
 // ask has go-redis execute a request with f, for at most Options.Timeout; see Node.do.
@@ -102,13 +100,6 @@ func (c *Client) ask(ctx context.Context, n *Node, f func(ctx context.Context) e
 	if !isAnswered(err) {
 		err = c.reason(ctx, err)
 	}
-	return err
-}
-
-// receive waits for one message of a subscription.
-func receive(ctx context.Context, ps *redis.PubSub) error {
-	until, _ := ctx.Deadline() // Node.do sets one
-	_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
 	return err
 }
 
@@ -129,7 +120,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	defer cancel()
 	nodes, owners, err = c.cluster.masters(ctx, fresh)
 	if err != nil {
-		return nil, 0, c.reason(ctx, c.secrets.clean(err))
+		return nil, 0, c.Explain(ctx, err)
 	}
 	return nodes, owners, nil
 }
@@ -173,7 +164,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 	defer cancel()
 	slots, source, err := c.cluster.slotsAt(bounded, n)
 	if err != nil {
-		return 0, c.reason(ctx, c.secrets.clean(err))
+		return 0, c.Explain(ctx, err)
 	}
 	var addrs [SlotCount]string
 	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {

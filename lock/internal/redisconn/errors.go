@@ -26,14 +26,17 @@ type secrets struct {
 // clean returns an error of go-redis without the secrets and the owners. Some error replies
 // repeat the arguments of the command, and errors end up in logs.
 func (s *secrets) clean(err error, owners ...string) error {
+	if err == nil {
+		return nil
+	}
 	var reply redis.Error
 	if errors.As(err, &reply) {
 		switch {
 		case errors.Is(err, redis.Nil):
 			return errNilReply
-		case isWrongType(reply.Error()):
+		case hasCode(reply, "WRONGTYPE"):
 			return ErrWrongType
-		case isNoAuth(reply.Error()):
+		case strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated "): // since Redis 6.2, for a long command
 			return errNoAuth
 		}
 	}
@@ -53,57 +56,30 @@ func (s *secrets) clean(err error, owners ...string) error {
 	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
 }
 
-// isWrongType reports whether an error reply is WRONGTYPE. Servers up to Redis 6 put the
-// position in the script before the code.
-func isWrongType(reply string) bool {
-	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.Contains(reply, ": WRONGTYPE ")
-}
-
-// isReadOnly reports whether err is the refusal of a write by a replica. Servers up to Redis 6 put
-// the position in the script before the code.
-func isReadOnly(err error) bool {
-	if err == nil {
-		return false
-	}
-	var reply redis.Error
-	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "READONLY ") || strings.Contains(reply.Error(), ": -READONLY "))
-}
-
-// isNoAuth reports whether an error reply means that the client must authenticate. Servers
-// since Redis 6.2 send it for a command that is too long before authentication.
-func isNoAuth(reply string) bool {
-	return strings.HasPrefix(reply, "ERR Protocol error: unauthenticated ")
+// hasCode reports whether an error reply has a code. Servers up to Redis 6 put the position in the script,
+// and for some codes a dash, before the code.
+func hasCode(reply redis.Error, code string) bool {
+	text := reply.Error()
+	return strings.HasPrefix(text, code+" ") || strings.Contains(text, ": "+code+" ") || strings.Contains(text, ": -"+code+" ")
 }
 
 // IsTryAgain reports whether err is a TRYAGAIN reply. A node sends it when the slot is being
 // migrated and the node has only some of the script's keys. The script was not executed.
 func IsTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
-// isNoKey reports whether the server refused a script because the user may not access one
-// of its keys. The error says nothing about other keys.
-func isNoKey(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "key")
-}
-
-// isCrossSlot reports whether a cluster behind one address, or a proxy, refused a script because its
-// keys have several slots.
-func isCrossSlot(err error) bool {
+// RefusesSeveral reports whether the server refused a script because of one of its keys, or because
+// of their number, and may execute it for each key.
+func (c *Client) RefusesSeveral(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
 	text := strings.ToLower(reply.Error())
-	return strings.HasPrefix(text, "crossslot") || strings.Contains(text, "same slot") || strings.Contains(text, "same server")
-}
-
-// RefusesSeveral reports whether the server refused a script because of one of its keys, or because
-// of their number, and may execute it for each key.
-func (c *Client) RefusesSeveral(err error) bool {
-	if isCrossSlot(err) {
-		c.oneByOne.Store(true)
+	if strings.HasPrefix(text, "crossslot") || strings.Contains(text, "same slot") || strings.Contains(text, "same server") {
+		c.oneByOne.Store(true) // it is a cluster behind one address, or a proxy
 		return true
 	}
-	return isNoKey(err)
+	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(reply.Error(), "key") // not of other keys
 }
 
 // PerScript returns how many locks a script may have: most, or 1 if they must have one slot.

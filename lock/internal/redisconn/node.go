@@ -121,10 +121,6 @@ type timedCmd struct {
 	asked time.Time // zero: nothing was sent
 }
 
-func newTimedCmd(args []any) *timedCmd {
-	return &timedCmd{Cmd: *redis.NewCmd(context.Background(), args...)}
-}
-
 // Args implements redis.Cmder.
 func (c *timedCmd) Args() []any {
 	if c.asked.IsZero() {
@@ -137,19 +133,15 @@ func (c *timedCmd) Args() []any {
 // know the script.
 func (n *Node) run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) answer {
 	failures := n.failures.Load()
-	if n.hasLoaded(sc, failures) {
-		sc.byDigest(args)
-	} else {
-		sc.inFull(args)
-	}
+	sc.setCommand(args, !n.hasLoaded(sc, failures))
 	a := n.queue.run(ctx, until, scriptCall{args, asking})
-	if isNoScript(a.err) {
+	if redis.HasErrorPrefix(a.err, "NOSCRIPT") {
 		args = slices.Clone(args) // go-redis may still read the arguments of the first try
-		sc.inFull(args)
+		sc.setCommand(args, true)
 		a = n.queue.run(ctx, until, scriptCall{args, asking})
 	}
-	if isAnswered(a.err) {
-		n.setLoaded(sc, failures)
+	if isAnswered(a.err) && !n.hasLoaded(sc, failures) {
+		n.loaded.Store(sc, failures)
 	}
 	return a
 }
@@ -167,10 +159,10 @@ func (n *Node) sendAll(batch []*queued) []answer {
 			asks[i] = askingCmd()
 			_ = pipe.Process(context.Background(), asks[i]) // only queues the command
 		}
-		cmds[i] = newTimedCmd(e.args)
+		cmds[i] = &timedCmd{Cmd: *redis.NewCmd(context.Background(), e.args...)}
 		_ = pipe.Process(context.Background(), cmds[i])
 	}
-	err := n.do(context.Background(), until, n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+	err := n.do(context.Background(), until, n.rdb, func(ctx context.Context) error { return exec(ctx, pipe) })
 	if errors.As(err, new(NoAnswerError)) {
 		err = NoAnswerError(n.timeout)
 	}
@@ -187,25 +179,19 @@ func (n *Node) sendAll(batch []*queued) []answer {
 	return answers
 }
 
-// valuer is a command whose reply is any value.
-type valuer interface {
-	redis.Cmder
-	Val() any
-}
-
 // exec executes a pipeline. It returns nil if the server has answered one of the commands. If the server
 // refuses the connection, go-redis returns an error but does not set it on the commands; exec does.
-func exec[C valuer](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
-	_, err := pipe.Exec(ctx)
-	answered := err == nil
+func exec(ctx context.Context, pipe redis.Pipeliner) error {
+	cmds, err := pipe.Exec(ctx)
 	for _, cmd := range cmds {
-		if err != nil && cmd.Err() == nil && cmd.Val() == nil {
+		c, ok := cmd.(interface{ Val() any })
+		switch {
+		case err == nil || !ok:
+		case cmd.Err() == nil && c.Val() == nil:
 			cmd.SetErr(err)
+		case isAnswered(cmd.Err()):
+			return nil
 		}
-		answered = answered || isAnswered(cmd.Err())
-	}
-	if answered {
-		return nil
 	}
 	return err
 }
@@ -221,20 +207,9 @@ func (n *Node) hasLoaded(sc *Script, failures uint64) bool {
 	return ok && loaded == failures
 }
 
-// setLoaded records that a request with a script was answered.
-func (n *Node) setLoaded(sc *Script, failures uint64) {
-	if !n.hasLoaded(sc, failures) {
-		n.loaded.Store(sc, failures)
-	}
-}
-
 // askingCmd returns the command ASKING. It makes a node that is importing a slot execute
 // the next command for the slot.
 func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking") }
-
-func isNoScript(err error) bool {
-	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
-}
 
 // redirection is a MOVED or ASK reply of a node. The node has not executed the command.
 type redirection struct {
@@ -301,8 +276,13 @@ func (s *Script) Digest() string { return s.digest }
 // Source returns the Lua source of the script.
 func (s *Script) Source() string { return s.source }
 
-// byDigest and inFull write the command and the script into the first two arguments.
-// They store a pointer, because go-redis dereferences it and an any that holds a pointer
-// needs no allocation.
-func (s *Script) byDigest(args []any) { args[0], args[1] = "evalsha", &s.digest }
-func (s *Script) inFull(args []any)   { args[0], args[1] = "eval", &s.source }
+// setCommand writes the command, and the script in full or its digest, into the first two arguments.
+// It stores a pointer, because go-redis dereferences it and an any that holds a pointer needs no
+// allocation.
+func (s *Script) setCommand(args []any, full bool) {
+	if full {
+		args[0], args[1] = "eval", &s.source
+	} else {
+		args[0], args[1] = "evalsha", &s.digest
+	}
+}

@@ -77,11 +77,8 @@ func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *r
 	return pipe.Info(ctx, "server"), links
 }
 
-// identified takes what identify returned.
+// identified takes what identify returned, when the server has answered.
 func (n *notices) identified(answer *redis.StringCmd, links int64) {
-	if answer == nil {
-		return
-	}
 	info, err := answer.Result()
 	if err != nil {
 		var refusal redis.Error
@@ -111,12 +108,12 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 func (n *notices) noteDemotion() {
 	now := time.Now()
 	n.mu.Lock()
-	told := now.Sub(n.demotedAt) < demotionInterval
-	if !told {
+	tell := now.Sub(n.demotedAt) >= demotionInterval
+	if tell {
 		n.demotedAt = now
 	}
 	n.mu.Unlock()
-	if !told {
+	if tell {
 		n.tell(ServerChanged, "refuses writes, because it is a replica now")
 	}
 }

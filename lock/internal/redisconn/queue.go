@@ -67,7 +67,9 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 			defer q.mu.Unlock()
 			q.inFlight--
 			q.direct--
-			q.dispatch()
+			if len(q.waiting) > 0 {
+				q.dispatch()
+			}
 		}()
 		return q.node.sendOne(ctx, until, sc)
 	}
@@ -93,10 +95,10 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 	return answer{err: err, sent: e.until} // it may be sent
 }
 
-// dispatch starts a pipeline if there are calls for one. The caller holds mu and has called
-// calls.Begin.
+// dispatch starts a pipeline for the calls that wait, unless those in flight suffice. The caller holds mu
+// and has called calls.Begin.
 func (q *queue) dispatch() {
-	if len(q.waiting) > 0 && q.direct+q.pipelines < q.conns &&
+	if q.direct+q.pipelines < q.conns &&
 		(q.pipelines == 0 || q.pipelines < maxPipelines && len(q.waiting) >= minSecondPipeline) {
 		q.pipelines++
 		q.node.calls.running.Go(q.work)
