@@ -41,6 +41,7 @@ type request struct {
 	node     *Node
 	rdb      *redis.Client
 	late     error                // the cause if time is up
+	limit    time.Time            // when time is up
 	stall    time.Duration        // how long the connection may be silent
 	cmd      timedCmd             // of sendOne
 	timer    *time.Timer          // calls onTimer
@@ -59,7 +60,7 @@ type request struct {
 // it serves one request after another.
 type requestContext struct {
 	context.Context               // of the caller
-	until           time.Time     // when time is up; no other request of the client has that deadline
+	until           time.Time     // the deadline, which no other request of the client has
 	done            chan struct{} // closed when the request is cancelled
 }
 
@@ -127,7 +128,7 @@ func (r *request) interrupt() {
 func (r *request) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cause == nil && !time.Now().Before(r.ctx.until) { // the timer is about to fire
+	if r.cause == nil && !time.Now().Before(r.limit) { // the timer is about to fire
 		r.cause = r.late
 		close(r.ctx.done)
 	}
@@ -137,7 +138,7 @@ func (r *request) reason() error {
 // onTimer cancels the request when its time is up. Before that it probes the node when the connection
 // has been silent for the stall timeout.
 func (r *request) onTimer() {
-	if !time.Now().Before(r.ctx.until) {
+	if !time.Now().Before(r.limit) {
 		r.cancel(r.late)
 		return
 	}
@@ -145,7 +146,7 @@ func (r *request) onTimer() {
 	if left <= 0 {
 		left = r.stall
 		if r.node.calls.Begin(context.Background()) == nil {
-			node, rdb, until := r.node, r.rdb, r.ctx.until
+			node, rdb, until := r.node, r.rdb, r.limit
 			node.conns.refuseSilent(r.wrote.Load())
 			go func() {
 				defer node.calls.running.Done()
@@ -156,7 +157,7 @@ func (r *request) onTimer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.timer.Reset(min(left, time.Until(r.ctx.until)))
+		r.timer.Reset(min(left, time.Until(r.limit)))
 	}
 }
 
@@ -328,11 +329,12 @@ func (cs *calls) start(ctx context.Context, until time.Time, n *Node, rdb *redis
 		r.timer = time.AfterFunc(time.Hour, r.onTimer)
 		r.timer.Stop()
 	}
+	limit := until
 	until = until.Add(1) // deadlines of others often are round
 	for cs.requests[until.UnixNano()] != nil {
 		until = until.Add(1)
 	}
-	r.node, r.rdb, r.late, r.over = n, rdb, late, false
+	r.node, r.rdb, r.late, r.limit, r.over = n, rdb, late, limit, false
 	r.ctx.Context, r.ctx.until = ctx, until
 	r.stall = max(left/3, minStallTimeout)
 	r.conn.Store(nil)

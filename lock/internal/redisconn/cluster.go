@@ -3,6 +3,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,13 +35,14 @@ type cluster struct {
 
 	slots [SlotCount]atomic.Pointer[Node] // nil: no known master
 
-	work   sync.WaitGroup // the refresher
+	wake   chan struct{} // holds an element if a refresh was requested since the latest one began
 	lastID atomic.Int64
 	moves  moves
 
-	mu      sync.Mutex // guards all below, and Node.idleSince
-	nodes   map[string]*Node
-	refresh *refresh // in progress or next; nil: there is no refresher
+	mu            sync.Mutex // guards all below, and Node.idleSince
+	nodes         map[string]*Node
+	refreshing    bool     // the refresher runs
+	current, next *refresh // in progress, and requested after that; nil: none
 }
 
 func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
@@ -52,6 +53,7 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
 		seeds:        o.Addrs,
 		clusterSlots: o.ClusterSlots,
 		nodes:        make(map[string]*Node),
+		wake:         make(chan struct{}, 1),
 	}
 }
 
@@ -66,14 +68,12 @@ func nodeOptions(o *redis.ClusterOptions) *redis.Options {
 	}
 }
 
-// close closes the nodes and waits for the refresher.
+// close closes the nodes. The refresher ends with the client.
 func (c *cluster) close() error {
-	c.mu.Lock() // the client has ended, so no refresher starts and no node is added
+	c.mu.Lock() // the client has ended, so no node is added
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.Unlock()
-	err := closeAll(nodes)
-	c.work.Wait()
-	return err
+	return closeAll(nodes)
 }
 
 // closeAll closes nodes. The caller holds no mutex, because the user's connections may
@@ -92,8 +92,8 @@ func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
 	if n != nil {
 		return n, nil
 	}
-	r, _ := c.requestRefresh()
-	err := c.awaitRefresh(ctx, r)
+	current, next := c.requestRefresh()
+	err := c.await(ctx, cmp.Or(current, next))
 	switch n = c.slots[slot].Load(); {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -105,39 +105,32 @@ func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
 	return nil, fmt.Errorf("no node of the cluster serves slot %d", slot)
 }
 
-// node returns the node with an address. It makes the node if there is none.
-func (c *cluster) node(addr string) *Node { return c.nodeThat(addr, func(*Node) {}) }
-
-// nodeThat is node, and calls f with mu held. A closed cluster does not keep a new node. Making one calls a
-// function of the user, so it holds no mutex.
-func (c *cluster) nodeThat(addr string, f func(n *Node)) *Node {
+// node returns the node with an address. It makes the node if there is none, but a closed cluster does not
+// keep it. If serves is set, the node counts as one that serves slots.
+func (c *cluster) node(addr string, serves bool) *Node {
+	var made *Node
 	c.mu.Lock()
 	n := c.nodes[addr]
-	if n != nil {
-		f(n)
+	if n == nil {
+		c.mu.Unlock() // newNode calls a function of the user
+		o := c.options
+		o.Addr = addr
+		var err error
+		if made, err = newNode(c.calls, int(c.lastID.Add(1)), o, c.own); err != nil {
+			made.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		}
+		c.mu.Lock()
+		if c.nodes[addr] == nil && c.calls.ctx.Err() == nil {
+			c.nodes[addr] = made
+		}
+		n = cmp.Or(c.nodes[addr], made)
 	}
+	if serves {
+		n.idleSince = time.Time{}
+	}
+	kept := made == nil || c.nodes[addr] == made
 	c.mu.Unlock()
-	if n != nil {
-		return n
-	}
-	o := c.options
-	o.Addr = addr
-	made, err := newNode(c.calls, int(c.lastID.Add(1)), o, c.own)
-	if err != nil {
-		made.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
-	}
-	c.mu.Lock()
-	n = c.nodes[addr]
-	closed := c.calls.ctx.Err() != nil
-	if n == nil { // otherwise another call has made it meanwhile
-		n = made
-	}
-	if !closed {
-		c.nodes[addr] = n
-	}
-	f(n)
-	c.mu.Unlock()
-	if closed || n != made {
+	if !kept {
 		_ = made.close()
 	}
 	return n
@@ -204,7 +197,7 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 // follow returns the node that a redirection leads to.
 func (c *cluster) follow(to redirection, slot uint16) *Node {
 	// The next refresh may not know yet that the node serves, and must not close it.
-	n := c.nodeThat(to.addr, func(n *Node) { n.idleSince = time.Time{} })
+	n := c.node(to.addr, true)
 	if !to.asking {
 		c.noteMove(c.slots[slot].Swap(n), n)
 		c.requestRefresh() // other slots have probably moved too
@@ -261,38 +254,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-// SlotCount is the number of hash slots of a Redis Cluster.
-const SlotCount = 1 << 14
-
-// SlotOf returns the hash slot of a key according to the Redis Cluster specification. The
-// slot is the CRC-16/XMODEM of the hash tag, modulo SlotCount. The hash tag is the text
-// between the first { and the next }. If it is empty or missing, the whole key counts.
-func SlotOf(key string) uint16 {
-	if _, after, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
-	}
-	return crc % SlotCount
-}
-
-var crcTable = func() (table [256]uint16) {
-	const polynomial = 0x1021
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			crc <<= 1
-			if carry {
-				crc ^= polynomial
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()

@@ -35,17 +35,11 @@ func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
 	if c.cluster == nil {
 		return []*Node{c.node}, nil
 	}
-	if err := c.cluster.readAgain(ctx); err != nil {
+	_, next := c.cluster.requestRefresh()
+	if err := c.cluster.await(ctx, next); err != nil {
 		return nil, c.Explain(ctx, err)
 	}
-	var masters []*Node
-	seen := make(map[*Node]bool)
-	for slot := range c.cluster.slots {
-		if n := c.cluster.slots[slot].Load(); n != nil && !seen[n] {
-			seen[n] = true
-			masters = append(masters, n)
-		}
-	}
+	masters, _, _ := c.cluster.masters()
 	return masters, nil
 }
 
@@ -118,34 +112,39 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
 	defer cancel()
-	nodes, owners, err = c.cluster.masters(ctx, fresh)
+	if fresh {
+		_, next := c.cluster.requestRefresh()
+		err = c.cluster.await(ctx, next)
+	}
+	if err == nil {
+		nodes, owners, err = c.cluster.masters()
+	}
 	if err != nil {
 		return nil, 0, c.Explain(ctx, err)
 	}
+	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.addr, b.addr) })
 	return nodes, owners, nil
 }
 
-// masters is AllMasters for a cluster.
-func (c *cluster) masters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
-	if fresh {
-		if err := c.readAgain(ctx); err != nil {
-			return nil, 0, err
-		}
-	}
+// masters returns the nodes that serve slots, in the order of their slots, and the hash of AllMasters. The
+// error names a slot without a node.
+func (c *cluster) masters() (nodes []*Node, owners uint64, err error) {
 	var addrs [SlotCount]string
 	var last *Node // most slots have the node of the slot before
 	for slot := range c.slots {
 		n := c.slots[slot].Load()
-		switch {
-		case n == nil:
-			return nil, 0, fmt.Errorf("no node of the cluster serves slot %d", slot)
-		case n != last && !slices.Contains(nodes, n):
+		if n == nil {
+			if err == nil {
+				err = fmt.Errorf("no node of the cluster serves slot %d", slot)
+			}
+			continue
+		}
+		if n != last && !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
 		addrs[slot], last = n.addr, n
 	}
-	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.addr, b.addr) })
-	return nodes, hashOwners(&addrs), nil
+	return nodes, hashOwners(&addrs), err
 }
 
 // OwnersAt asks a node which master serves which slot, and returns the hash of AllMasters for
@@ -162,7 +161,14 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 	defer c.End()
 	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
 	defer cancel()
-	slots, source, err := c.cluster.slotsAt(bounded, n)
+	var slots []redis.ClusterSlot
+	var source string
+	if c.cluster.clusterSlots != nil {
+		slots, err = c.cluster.askUser(bounded)
+	} else {
+		slots, err = c.cluster.readSlotsFrom(bounded, n)
+		source = n.addr
+	}
 	if err != nil {
 		return 0, c.Explain(ctx, err)
 	}
@@ -173,16 +179,6 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 		}
 	})
 	return hashOwners(&addrs), nil
-}
-
-// slotsAt returns the slots that a node names, and its address, or those of the user's function.
-func (c *cluster) slotsAt(ctx context.Context, n *Node) (slots []redis.ClusterSlot, source string, err error) {
-	if c.clusterSlots != nil {
-		slots, err = c.askUser(ctx)
-		return slots, "", err
-	}
-	slots, err = c.readSlotsFrom(ctx, n)
-	return slots, n.addr, err
 }
 
 // hashOwners returns a hash of the addresses of the masters of all slots.

@@ -80,7 +80,7 @@ func TestClusterKeepsANodeThatServesAgain(t *testing.T) {
 		master.Store(m)
 		require.NoError(t, c.readSlots())
 	}
-	n := c.node(returning)
+	n := c.node(returning, false)
 	c.mu.Lock()
 	require.False(t, n.idleSince.IsZero())
 	n.idleSince = time.Now().Add(-2 * forgetAfter)
@@ -102,14 +102,14 @@ func TestAnErrorReplyClearsSuspicion(t *testing.T) {
 	client := newClient(t, rdb, Options{})
 	c := client.cluster
 	require.NoError(t, runEcho(t.Context(), client, "k"))
-	c.suspect(c.node(addr))
+	c.suspect(c.node(addr, false))
 	idle := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.refresh == nil
+		return !c.refreshing
 	}
 	require.Eventually(t, idle, soon, time.Millisecond)
-	assert.False(t, c.node(addr).suspect.Load())
+	assert.False(t, c.node(addr, false).suspect.Load())
 }
 
 func TestACancelledCallDoesNotSuspectTheNode(t *testing.T) {
@@ -148,7 +148,7 @@ func TestACancelledCallDoesNotSuspectTheNode(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		require.ErrorIs(t, <-failed, context.Canceled)
-		assert.False(t, c.node(addr).suspect.Load())
+		assert.False(t, c.node(addr, false).suspect.Load())
 		close(hang)
 		require.NoError(t, closeClient(client))
 		require.NoError(t, rdb.Close())

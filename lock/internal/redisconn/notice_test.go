@@ -59,7 +59,7 @@ func TestAFailOverIsToldByARedirection(t *testing.T) {
 	}()
 	told := recordNotices(c.calls)
 	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "a:1"}, {Addr: "b:1"}}}}, ""))
-	c.refresh = newRefresh() // otherwise a refresher would ask for the slots
+	c.next = new(refresh) // otherwise a refresher would ask for the slots
 	c.follow(redirection{addr: "b:1", asking: true}, 7)
 	assert.Empty(t, *told, "ASK is about a single call")
 	for slot := range uint16(3) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -24,57 +25,31 @@ const (
 
 // refresh is one reading of the slots.
 type refresh struct {
-	requested chan struct{} // holds an element if there was a request since the reading began
-	reading   bool          // guarded by cluster.mu
-	done      chan struct{}
-	err       error // set before done is closed
+	done chan struct{}
+	err  error // set before done is closed
 }
 
-func newRefresh() *refresh {
-	return &refresh{requested: make(chan struct{}, 1), done: make(chan struct{})}
-}
-
-// requestRefresh returns the current refresh, or the next one if none is in progress. It
-// starts the refresher if there is none. If the current refresh has begun to read the slots,
-// it may miss what the caller has seen, so another refresh follows it. begun reports whether
-// that is so.
-func (c *cluster) requestRefresh() (r *refresh, begun bool) {
+// requestRefresh has the slots read again. It returns the reading in progress, or nil, and the next one,
+// which finds all that the caller has seen. It starts the refresher if there is none.
+func (c *cluster) requestRefresh() (current, next *refresh) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refresh == nil {
-		c.refresh = newRefresh()
-		if c.calls.ctx.Err() == nil {
-			c.work.Go(c.refresher)
-		} else {
-			c.refresh.err = ErrClosed
-			close(c.refresh.done)
+	if c.next == nil {
+		c.next = &refresh{done: make(chan struct{})}
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+		if !c.refreshing && c.calls.Begin(context.Background()) == nil {
+			c.refreshing = true
+			go c.refresher()
 		}
 	}
-	c.refresh.request()
-	return c.refresh, c.refresh.reading
+	return c.current, c.next
 }
 
-// request notes a request. The refresher is woken if it waits for one.
-func (r *refresh) request() {
-	select {
-	case r.requested <- struct{}{}:
-	default:
-	}
-}
-
-// readAgain waits for a refresh that begins to read the slots after the call.
-func (c *cluster) readAgain(ctx context.Context) error {
-	r, begun := c.requestRefresh()
-	err := c.awaitRefresh(ctx, r)
-	if begun && ctx.Err() == nil {
-		r, _ = c.requestRefresh() // if this one has begun, it did so after the first ended
-		err = c.awaitRefresh(ctx, r)
-	}
-	return err
-}
-
-// awaitRefresh waits for the end of a refresh and returns its error.
-func (c *cluster) awaitRefresh(ctx context.Context, r *refresh) error {
+// await waits for the end of a refresh and returns its error.
+func (c *cluster) await(ctx context.Context, r *refresh) error {
 	select {
 	case <-r.done:
 		return r.err
@@ -89,65 +64,39 @@ func (c *cluster) awaitRefresh(ctx context.Context, r *refresh) error {
 // replica of a failed node may need a while to take over. Without further refreshes, the
 // next renewals would have to fail before the client looks for it.
 func (c *cluster) refresher() {
-	for {
-		c.beginRefresh()
-		err := c.readSlots()
-		next := c.finishRefresh(err)
-		suspected := c.probeSuspects()
+	defer c.calls.End()
+	for suspected := false; ; {
+		c.mu.Lock()
+		c.refreshing = c.calls.ctx.Err() == nil && (suspected || c.next != nil)
+		if !c.refreshing {
+			c.mu.Unlock()
+			return
+		}
+		r := c.next
+		if r == nil {
+			r = &refresh{done: make(chan struct{})}
+		}
+		c.current, c.next = r, nil
+		select {
+		case <-c.wake:
+		default:
+		}
+		c.mu.Unlock()
+		r.err = c.readSlots()
+		c.mu.Lock()
+		c.current = nil
+		c.mu.Unlock()
+		close(r.done)
+		suspected = c.probeSuspects()
 		pause(c.calls.ctx, minRefresh)
 		if suspected {
 			select {
-			case <-next.requested:
+			case <-c.wake:
 			case <-time.After(suspectRefresh):
 			case <-c.calls.ctx.Done():
 			}
 		}
-		if !c.continueRefresh(next, suspected) {
-			return
-		}
 	}
-}
-
-// beginRefresh begins the current refresh, which answers the requests so far.
-func (c *cluster) beginRefresh() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refresh.reading = true
-	select {
-	case <-c.refresh.requested:
-	default:
-	}
-}
-
-// finishRefresh ends the current refresh and returns the next one. Requests that came during
-// the reading are for the next one.
-func (c *cluster) finishRefresh(err error) *refresh {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last := c.refresh
-	c.refresh = newRefresh()
-	if len(last.requested) > 0 {
-		c.refresh.request()
-	}
-	last.err = err
-	close(last.done)
-	return c.refresh
-}
-
-// continueRefresh reports whether the refresher makes the next refresh. Otherwise it ends.
-func (c *cluster) continueRefresh(next *refresh, suspected bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.calls.ctx.Err() != nil:
-		next.err = ErrClosed
-		close(next.done)
-		return false
-	case !suspected && len(next.requested) == 0:
-		c.refresh = nil
-		return false
-	}
-	return true
 }
 
 // readSlots reads the slots from the user's ClusterSlots function. If there is none, it asks
@@ -184,27 +133,23 @@ func (c *cluster) askUser(ctx context.Context) ([]redis.ClusterSlot, error) {
 // the suspected ones. Within each group the order is random.
 func (c *cluster) candidates() []*Node {
 	for _, addr := range c.seeds {
-		c.node(addr)
+		c.node(addr, false)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*Node, 0, len(c.nodes))
-	for _, n := range c.nodes {
-		list = append(list, n)
-	}
+	list := slices.Collect(maps.Values(c.nodes))
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	rank := func(n *Node) int {
+		switch {
+		case n.suspect.Load():
+			return 2
+		case !n.idleSince.IsZero():
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(list, func(a, b *Node) int { return cmp.Compare(rank(a), rank(b)) })
 	return list
-}
-
-func rank(n *Node) int {
-	switch {
-	case n.suspect.Load():
-		return 2
-	case !n.idleSince.IsZero():
-		return 1
-	}
-	return 0
 }
 
 // readSlotsFrom reads the slots from a node. The node is suspected afterwards if it did not
@@ -234,7 +179,7 @@ func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 	var masters [SlotCount]*Node
 	serving := make(map[*Node]bool)
 	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
-		n := c.node(addr)
+		n := c.node(addr, false)
 		serving[n] = true
 		for slot := r.Start; slot <= r.End; slot++ {
 			masters[slot] = n

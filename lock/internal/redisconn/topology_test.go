@@ -39,12 +39,12 @@ func newSlowCluster(t *testing.T) (*Client, slowSlots) {
 func TestARequestDuringARefreshIsAnsweredByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, slots := newSlowCluster(t)
-		r, begun := c.cluster.requestRefresh()
-		assert.False(t, begun)
+		current, r := c.cluster.requestRefresh()
+		assert.Nil(t, current)
 		<-slots.asked
-		same, begun := c.cluster.requestRefresh()
-		assert.Same(t, r, same)
-		assert.True(t, begun)
+		current, next := c.cluster.requestRefresh()
+		assert.Same(t, r, current)
+		assert.NotSame(t, r, next)
 		slots.answer <- "127.0.0.1:1"
 		<-r.done
 		assert.Equal(t, "127.0.0.1:1", c.Serving(0).Addr())
