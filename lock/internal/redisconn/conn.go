@@ -44,10 +44,9 @@ type conns struct {
 	notices notices
 	began   time.Time
 
-	silentSince atomic.Int64 // connections with no reply since then are not used again; see now
-
-	dials      atomic.Uint64 // connections that were made
-	minCurrent atomic.Uint64 // connections with lower numbers have old credentials
+	silentSince atomic.Int64  // connections with no reply since then are not used again; see now
+	dials       atomic.Uint64 // connections that were made
+	minCurrent  atomic.Uint64 // connections with lower numbers have old credentials
 }
 
 // now returns the current time as the connections keep it: in nanoseconds, and above 0.
@@ -85,7 +84,12 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 			c.notices.tell(Unreachable, err.Error())
 		}
 		inert, _ := net.Pipe() // supports Close and deadlines
-		return failedConn{inert, newDialError(err)}, nil
+		err = fmt.Errorf("no connection: %w", err)
+		var refusal redis.Error
+		if errors.As(err, &refusal) { // an error reply of Sentinel, which needs no prefix
+			err = refusal
+		}
+		return failedConn{inert, err}, nil
 	}
 	conn := &conn{Conn: inner, conns: c, number: c.dials.Add(1)}
 	conn.lastRead.Store(c.now())
@@ -146,8 +150,8 @@ func (c *conns) refuseSilent(since int64) {
 type conn struct {
 	net.Conn
 	conns    *conns
-	number   uint64 // how many connections were made up to this one
-	lastRead atomic.Int64
+	number   uint64       // how many connections were made up to this one
+	lastRead atomic.Int64 // when something was received
 	answered bool         // something was read; only the reader uses it
 	replies  replyScanner // only the reader uses it
 
@@ -212,37 +216,10 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // noSocket is the RawConn of a connection about which the kernel is not asked.
-type noSocket struct{}
+type noSocket struct{ syscall.RawConn }
 
-// Control implements syscall.RawConn.
-func (noSocket) Control(func(uintptr)) error { return nil }
-
-// Read implements syscall.RawConn.
+// Read implements syscall.RawConn. go-redis calls only this method.
 func (noSocket) Read(func(uintptr) bool) error { return nil }
-
-// Write implements syscall.RawConn.
-func (noSocket) Write(func(uintptr) bool) error { return nil }
-
-// newDialError returns the error of a failedConn. go-redis unwraps it once.
-func newDialError(err error) error {
-	var refusal redis.Error
-	if errors.As(err, &refusal) { // an error reply of Sentinel, which needs no prefix
-		return refusedDialError{refusedDialError{refusal}}
-	}
-	return fmt.Errorf("no connection: %w", dialError{err})
-}
-
-// dialError and refusedDialError are errors of dials.
-type (
-	dialError        struct{ error }
-	refusedDialError struct{ refusal redis.Error }
-)
-
-func (e dialError) Unwrap() error { return e.error }
-
-func (e refusedDialError) Error() string { return e.refusal.Error() }
-func (e refusedDialError) RedisError()   {} // it is a redis.Error
-func (e refusedDialError) Unwrap() error { return e.refusal }
 
 // failedConn takes the place of a connection after a failed dial. Each Read and Write returns the
 // error of the dial.

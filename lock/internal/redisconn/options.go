@@ -94,26 +94,26 @@ func (c *conns) watched(s *credentials) redis.Options {
 			return err
 		}
 	}
-	type login struct{ username, password string }
 	ask := o.CredentialsProviderContext
-	switch provide := o.CredentialsProvider; {
-	case s != nil:
-		ask = s.get
-	case ask == nil && provide != nil:
+	if provide := o.CredentialsProvider; ask == nil && provide != nil {
 		ask = func(context.Context) (username, password string, err error) { //nolint:unparam // of the option
 			username, password = provide()
 			return username, password, nil
 		}
 	}
-	if ask != nil {
-		o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
-		o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
-			l, err := outside(ctx, c.calls, func() (l login, err error) {
-				l.username, l.password, err = ask(ctx)
-				return l, err
-			})
-			return l.username, l.password, err
-		}
+	if s != nil {
+		ask = s.get
+	}
+	if ask == nil {
+		return o
+	}
+	o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
+	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+		login, err := outside(ctx, c.calls, func() (login [2]string, err error) {
+			login[0], login[1], err = ask(ctx)
+			return login, err
+		})
+		return login[0], login[1], err
 	}
 	return o
 }
@@ -141,27 +141,22 @@ func (s *credentials) get(context.Context) (username, password string, err error
 		if current, unsubscribe, err = s.provider.Subscribe(s); err != nil {
 			return "", "", err
 		}
-		if !s.subscribed(current, unsubscribe) {
+		s.mu.Lock()
+		closed := s.closed
+		if !closed {
+			s.unsubscribe = unsubscribe
+			if s.current == nil {
+				s.current = current
+			}
+		}
+		s.mu.Unlock()
+		if closed {
 			_ = unsubscribe()
 			return "", "", redis.ErrClosed
 		}
 	}
 	username, password = current.BasicAuth()
 	return username, password, nil
-}
-
-// subscribed stores a new subscription. It reports false after close.
-func (s *credentials) subscribed(current auth.Credentials, unsubscribe auth.UnsubscribeFunc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	if s.current == nil {
-		s.current = current
-	}
-	s.unsubscribe = unsubscribe
-	return true
 }
 
 // OnNext implements auth.CredentialsListener.
