@@ -33,7 +33,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return parseInfo(reply)
+	return parseInfo(reply.Value)
 }
 
 // ForceRelease implements [driver.Inspector]. A first request reads the tokens of the
@@ -65,7 +65,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	done, err := parseCode(reply, 1)
+	done, err := parseCode(reply.Value, 1)
 	if err == nil && done == 0 {
 		err = driver.ErrNotHeld
 	}

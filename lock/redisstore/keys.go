@@ -1,8 +1,9 @@
-// This file is about the keys of a lock, the state of a lease, and the checks of requests.
+// This file is about the keys of a lock, owners and channels, the state of a lease, and the checks of requests.
 
 package redisstore
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -61,13 +62,68 @@ func (s *Store) lockKey(name string) string {
 	return s.prefix + "{" + name + "}"
 }
 
+// The scripts get the metadata of an exclusive lock as a part of the owner:
+// "owner{metadata", in base64. Locks without metadata therefore pay nothing, and the
+// scripts need not know about metadata. A handed-over lock has its metadata at once.
+// Owners contain no brace. A dot after the brace tells queue.lua that the owner asks for the
+// state of the key.
+//
+// A holder that changes its metadata keeps that owner, because renewals and releases that
+// are under way name it. The new metadata are in a key of their own, with the token of the
+// holder.
+
+const (
+	metadataMark = "{"
+	statefulMark = "." // base64 has no dot
+)
+
+// wireOwner returns the owner of a request in the form that the scripts get.
+func wireOwner(r *driver.Request) string {
+	if r.Mode != driver.Exclusive || r.Attrs == nil || r.Attrs.Metadata == "" && !r.Attrs.Stateful {
+		return r.Owner
+	}
+	mark := metadataMark
+	if r.Attrs.Stateful {
+		mark += statefulMark
+	}
+	return r.Owner + mark + base64.RawURLEncoding.EncodeToString([]byte(r.Attrs.Metadata))
+}
+
+// metadataOf returns the metadata in an owner that wireOwner made.
+func metadataOf(name string) string {
+	_, text, _ := strings.Cut(name, metadataMark)
+	metadata, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(text, statefulMark))
+	if err != nil {
+		return ""
+	}
+	return string(metadata)
+}
+
+// clientNameOf returns the name of the client in an owner that wireOwner made.
+func clientNameOf(name string) string {
+	owner, _, _ := strings.Cut(name, metadataMark)
+	return driver.ClientName(owner)
+}
+
+// channelOf returns the channel on which an owner is signalled, without the prefix: the
+// owner up to the last colon. All waiters of a client share it.
+func channelOf(owner string) string {
+	if colon := strings.LastIndexByte(owner, ':'); colon >= 0 {
+		return owner[:colon]
+	}
+	return owner
+}
+
 // checkAcquire checks a request for a lock.
 func checkAcquire(r *driver.Request) error {
 	if err := check(r); err != nil {
 		return err
 	}
-	if err := checkMetadata(r); err != nil {
-		return err
+	if n := len(r.Metadata()); n > driver.MaxMetadataLen {
+		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", n, driver.MaxMetadataLen)
+	}
+	if r.Mode == driver.Exclusive {
+		return nil
 	}
 	return checkArgs(r)
 }

@@ -215,8 +215,10 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	case granted:
 		lease := s.lease(r, answer.token, answer.sent)
 		lease.Saved = answer.saved
-		if err := s.confirm(ctx, &lease); err != nil {
-			return driver.Lease{}, err
+		if s.replicas.Count > 0 {
+			if err := s.confirm(ctx, &lease); err != nil {
+				return driver.Lease{}, err
+			}
 		}
 		return lease, nil
 	case taken:
@@ -240,7 +242,7 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 		return s.sendAcquireStateful(ctx, r, place)
 	}
 	c := s.newExclusiveCall(&r)
-	reply, err := s.runTimed(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
+	reply, err := s.run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL)...)
 	if err == nil {
 		c.free()
 	}
@@ -260,23 +262,47 @@ var keeps = driver.ModesOf(driver.Exclusive, driver.Members)
 // Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
 // unless it is kept; see [driver.Description.Keeps].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := s.release(ctx, l); err != nil {
+	if err := check(&l.Request); err != nil {
+		return failed("release", l.Key, err)
+	}
+	sc, args, c := s.releaseArgs(&l)
+	reply, err := s.run(ctx, sc, l.Owner, args...)
+	if err == nil {
+		if c != nil {
+			c.free()
+		}
+		err = parseReleased(reply.Value)
+	}
+	if err != nil {
 		return failed("release", l.Key, err)
 	}
 	return nil
 }
 
-func (s *Store) release(ctx context.Context, l driver.Lease) error {
-	if err := check(&l.Request); err != nil {
-		return err
+// releaseArgs returns the script that releases a lease, and its arguments. The first two are
+// nil, because the client sets them. The call that holds the arguments may be freed after a reply;
+// it is nil in the shared modes.
+func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any, *exclusiveCall) {
+	var refuse time.Duration
+	if l.Unanswered {
+		refuse = tombstone
 	}
-	sc, args, c := s.releaseArgs(&l)
-	reply, err := s.run(ctx, sc, l.Owner, args...)
-	if err != nil {
-		return err
+	if l.Mode != driver.Exclusive {
+		k := s.sharedKeys(l.Key, l.Owner)
+		owner := l.Owner
+		args := []any{
+			nil, nil, 7,
+			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
+			&owner, refuse.Milliseconds(), tokenTTL.Milliseconds(),
+		}
+		if keep := l.Keep(); keep > 0 && keeps.Has(l.Mode) {
+			args = append(args, keep.Milliseconds())
+		}
+		return sharedReleaseScript, args, nil
 	}
-	if c != nil {
-		c.free()
+	c := s.newExclusiveCall(&l.Request)
+	if keep := l.Keep(); keep > 0 {
+		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
 	}
-	return parseReleased(reply)
+	return releaseScript, c.setNumbers(refuse, tokenTTL), c
 }

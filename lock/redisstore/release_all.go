@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
@@ -56,32 +55,4 @@ func parseReleasedAll(items []item, reply any) (left []any, err error) {
 		return nil, parseReleased(reply)
 	}
 	return parseLost(reply, len(items))
-}
-
-// releaseArgs returns the script that releases a lease, and its arguments. The first two are
-// nil, because the client sets them. The call that holds the arguments may be freed after a reply;
-// it is nil in the shared modes.
-func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any, *exclusiveCall) {
-	var refuse time.Duration
-	if l.Unanswered {
-		refuse = tombstone
-	}
-	if l.Mode != driver.Exclusive {
-		k := s.sharedKeys(l.Key, l.Owner)
-		owner := l.Owner
-		args := []any{
-			nil, nil, 7,
-			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-			&owner, refuse.Milliseconds(), tokenTTL.Milliseconds(),
-		}
-		if keep := l.Keep(); keep > 0 && keeps.Has(l.Mode) {
-			args = append(args, keep.Milliseconds())
-		}
-		return sharedReleaseScript, args, nil
-	}
-	c := s.newExclusiveCall(&l.Request)
-	if keep := l.Keep(); keep > 0 {
-		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
-	}
-	return releaseScript, c.setNumbers(refuse, tokenTTL), c
 }

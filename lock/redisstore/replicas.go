@@ -87,16 +87,13 @@ func (a acknowledged) short(s *Store) error {
 	return &driver.ReplicasError{Want: s.replicas.Count, Got: a.replicas, Err: a.err}
 }
 
-// confirm asks the replicas for a lease that was just granted, if the policy says so. It sets
+// confirm asks the replicas for a lease that was just granted. It sets
 // Sent and Replicas of the lease. An error means that the lease does not count as acquired.
 //
 // The grant may come from another connection, and even from another client that released the
 // lock. That does not matter: see redisconn/batch.go. The renewal proves that the owner still
 // holds the lock on the server whose replicas are asked, which may be another one by now.
 func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
-	if s.replicas.Count == 0 {
-		return nil
-	}
 	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))
 	bounded, cancel := context.WithTimeoutCause(ctx, bound, redisconn.NoAnswerError(bound))
 	defer cancel()

@@ -39,7 +39,7 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	if err != nil {
 		return err
 	}
-	return parseDone(reply)
+	return parseDone(reply.Value)
 }
 
 // Forget implements [driver.Saver].
@@ -57,7 +57,7 @@ func (s *Store) forgetState(ctx context.Context, key string) error {
 	state := s.lockKey(key) + stateEnd
 	reply, err := s.run(ctx, forgetScript, "", nil, nil, 1, &state)
 	if err == nil {
-		_, err = parseCode(reply, 1)
+		_, err = parseCode(reply.Value, 1)
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (s *Store) sendAcquireStateful(ctx context.Context, r driver.Request, place
 		nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state,
 		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
 	}
-	reply, err := s.runTimed(ctx, acquireScript, r.Owner, args)
+	reply, err := s.run(ctx, acquireScript, r.Owner, args...)
 	return parsedAcquire(true, reply, err)
 }
 

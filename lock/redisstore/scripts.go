@@ -73,13 +73,7 @@ func (s *Store) begin(ctx context.Context) error {
 // of args are free, because the client sets them. The number of keys and the keys follow.
 // run returns soon after ctx has ended or the store is closed. The server may still
 // execute the script then. Errors do not show the owner.
-func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (any, error) {
-	reply, err := s.runTimed(ctx, sc, owner, args)
-	return reply.Value, err
-}
-
-// runTimed is run for callers that need the time at which the script was sent.
-func (s *Store) runTimed(ctx context.Context, sc *redisconn.Script, owner string, args []any) (redisconn.Reply, error) {
+func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (redisconn.Reply, error) {
 	switch {
 	case ctx == nil:
 		return redisconn.Reply{}, rediskit.ErrNilContext

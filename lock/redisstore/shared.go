@@ -40,11 +40,10 @@ func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Durat
 func (s *Store) runAcquireShared(ctx context.Context, r *driver.Request, place time.Duration, count, packed string) (redisconn.Reply, error) {
 	k := s.sharedKeys(r.Key, r.Owner)
 	metadata := r.Metadata()
-	return s.runTimed(ctx, sharedAcquireScript, r.Owner, []any{
+	return s.run(ctx, sharedAcquireScript, r.Owner,
 		nil, nil, 7, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
 		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
-		modes[r.Mode], count, &metadata, &packed,
-	})
+		modes[r.Mode], count, &metadata, &packed)
 }
 
 // requestArgs returns the arguments that depend on the mode: the limit and the number of

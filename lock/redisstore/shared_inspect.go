@@ -19,7 +19,7 @@ func (s *Store) inspectShared(ctx context.Context, key string) (info driver.Info
 	if err != nil {
 		return driver.Info{}, 0, err
 	}
-	return parseShared(reply)
+	return parseShared(reply.Value)
 }
 
 // forceShared takes a lock in one of the shared modes from its present holders. One
@@ -39,7 +39,7 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 			return err
 		}
 		var done int64
-		if done, cursor, err = parseForced(reply); err != nil {
+		if done, cursor, err = parseForced(reply.Value); err != nil {
 			return err
 		}
 		total += done

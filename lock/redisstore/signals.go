@@ -61,12 +61,3 @@ func digest(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
-
-// channelOf returns the channel on which an owner is signalled, without the prefix: the
-// owner up to the last colon. All waiters of a client share it.
-func channelOf(owner string) string {
-	if colon := strings.LastIndexByte(owner, ':'); colon >= 0 {
-		return owner[:colon]
-	}
-	return owner
-}

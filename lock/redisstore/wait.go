@@ -41,7 +41,7 @@ var _ driver.Waiter = (*Store)(nil)
 // error if a request fails and no answer has come for as long as a place lasts.
 func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	lease, answered, err := s.wait(ctx, r, queued)
-	if err == nil {
+	if err == nil && s.replicas.Count > 0 {
 		err = s.confirm(ctx, &lease)
 	}
 	if err != nil {

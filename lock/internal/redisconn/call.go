@@ -43,7 +43,7 @@ type request struct {
 	late     error                // the cause if time is up
 	limit    time.Time            // when time is up
 	stall    time.Duration        // how long the connection may be silent
-	cmd      timedCmd             // of sendOne
+	cmd      timedCmd             // of a direct call of the queue
 	timer    *time.Timer          // calls onTimer
 	caller   func()               // cancels the request because its caller's context has ended
 	notifier Notifier             // calls caller, or
@@ -182,17 +182,21 @@ func (n *Node) do(ctx context.Context, until time.Time, rdb *redis.Client, f fun
 	return n.settle(r, f(&r.ctx))
 }
 
-// sendOne sends a script on the goroutine of its caller.
-func (n *Node) sendOne(ctx context.Context, until time.Time, sc scriptCall) answer {
-	r, err := n.calls.start(ctx, until, n, n.rdb)
-	if err != nil {
-		return answer{err: err}
+// exec executes a pipeline. It returns nil if the server has answered one of the commands. If the server
+// refuses the connection, go-redis returns an error but does not set it on the commands; exec does.
+func exec(ctx context.Context, pipe redis.Pipeliner) error {
+	cmds, err := pipe.Exec(ctx)
+	for _, cmd := range cmds {
+		c, ok := cmd.(interface{ Val() any })
+		switch {
+		case err == nil || !ok:
+		case cmd.Err() == nil && c.Val() == nil:
+			cmd.SetErr(err)
+		case isAnswered(cmd.Err()):
+			return nil
+		}
 	}
-	r.cmd = timedCmd{Cmd: *redis.NewCmd(&r.ctx, sc.args...)}
-	err = n.settle(r, n.rdb.Process(&r.ctx, &r.cmd))
-	a := answer{r.cmd.Val(), r.cmd.asked, err}
-	n.calls.finish(r, err == nil && !n.instrumented) // a hook may keep the command
-	return a
+	return err
 }
 
 // settle returns the error of a request for which go-redis has returned err.

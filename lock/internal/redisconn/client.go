@@ -220,6 +220,29 @@ func (c *Client) noteResult(n *Node, err error) {
 	}
 }
 
+// RefusesSeveral reports whether the server refused a script because of one of its keys, or because
+// of their number, and may execute it for each key.
+func (c *Client) RefusesSeveral(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := strings.ToLower(reply.Error())
+	if strings.HasPrefix(text, "crossslot") || strings.Contains(text, "same slot") || strings.Contains(text, "same server") {
+		c.oneByOne.Store(true) // it is a cluster behind one address, or a proxy
+		return true
+	}
+	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(reply.Error(), "key") // not of other keys
+}
+
+// PerScript returns how many locks a script may have: most, or 1 if they must have one slot.
+func (c *Client) PerScript(most int) int {
+	if c.cluster != nil || c.oneByOne.Load() {
+		return 1
+	}
+	return most
+}
+
 // pingsPerRefresh is after how many pings of a subscription the slots are read again.
 const pingsPerRefresh = 30
 

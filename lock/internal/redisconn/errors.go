@@ -66,26 +66,3 @@ func hasCode(reply redis.Error, code string) bool {
 // IsTryAgain reports whether err is a TRYAGAIN reply. A node sends it when the slot is being
 // migrated and the node has only some of the script's keys. The script was not executed.
 func IsTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
-
-// RefusesSeveral reports whether the server refused a script because of one of its keys, or because
-// of their number, and may execute it for each key.
-func (c *Client) RefusesSeveral(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	text := strings.ToLower(reply.Error())
-	if strings.HasPrefix(text, "crossslot") || strings.Contains(text, "same slot") || strings.Contains(text, "same server") {
-		c.oneByOne.Store(true) // it is a cluster behind one address, or a proxy
-		return true
-	}
-	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(reply.Error(), "key") // not of other keys
-}
-
-// PerScript returns how many locks a script may have: most, or 1 if they must have one slot.
-func (c *Client) PerScript(most int) int {
-	if c.cluster != nil || c.oneByOne.Load() {
-		return 1
-	}
-	return most
-}

@@ -179,23 +179,6 @@ func (n *Node) sendAll(batch []*queued) []answer {
 	return answers
 }
 
-// exec executes a pipeline. It returns nil if the server has answered one of the commands. If the server
-// refuses the connection, go-redis returns an error but does not set it on the commands; exec does.
-func exec(ctx context.Context, pipe redis.Pipeliner) error {
-	cmds, err := pipe.Exec(ctx)
-	for _, cmd := range cmds {
-		c, ok := cmd.(interface{ Val() any })
-		switch {
-		case err == nil || !ok:
-		case cmd.Err() == nil && c.Val() == nil:
-			cmd.SetErr(err)
-		case isAnswered(cmd.Err()):
-			return nil
-		}
-	}
-	return err
-}
-
 // hasLoaded reports whether the server is expected to know a script. failures is the current value of
 // n.failures. After a failure the server may have been restarted, and there may be no time for a
 // NOSCRIPT reply and a second try, so the next request carries the source.

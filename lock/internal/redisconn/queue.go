@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -71,7 +73,16 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 				q.dispatch()
 			}
 		}()
-		return q.node.sendOne(ctx, until, sc)
+		n := q.node
+		r, err := n.calls.start(ctx, until, n, n.rdb)
+		if err != nil {
+			return answer{err: err}
+		}
+		r.cmd = timedCmd{Cmd: *redis.NewCmd(&r.ctx, sc.args...)}
+		err = n.settle(r, n.rdb.Process(&r.ctx, &r.cmd))
+		a := answer{r.cmd.Val(), r.cmd.asked, err}
+		n.calls.finish(r, err == nil && !n.instrumented) // a hook may keep the command
+		return a
 	}
 	e := &queued{scriptCall: sc, until: until, done: make(chan answer, 1)}
 	q.waiting = append(q.waiting, e)
