@@ -200,55 +200,48 @@ func (c *call[S]) route(ctx context.Context, j judge[S]) {
 
 // send sends the items, in one pipeline to each node, and returns when all have answered or failed.
 func (c *call[S]) send(ctx context.Context) {
-	for from := 0; from < len(c.items); {
-		to := from + 1
-		for to < len(c.items) && c.items[to].node == c.items[from].node {
-			to++
+	most := c.plan.Redis.PerScript(LeasesPerScript)
+	for rest := c.items; len(rest) > 0; {
+		t := new(trip[S])
+		if last := len(c.spare) - 1; last >= 0 {
+			t, c.spare = c.spare[last], c.spare[:last]
 		}
-		c.trips = append(c.trips, c.newTrip(ctx, c.items[from:to]))
-		from = to
-	}
-	if len(c.trips) == 1 {
-		c.trips[0].send(ctx, c.bound)
-		return
+		t.batch.Begin(c.plan.Redis, rest[0].node)
+		to := 0
+		for to < len(rest) && rest[to].node == rest[0].node {
+			first, from := &rest[to], to
+			to++
+			for to < min(len(rest), from+most) && first.shares(&rest[to]) {
+				to++
+			}
+			if first.asking {
+				t.batch.Asking()
+			}
+			c.plan.Add(&t.batch, rest[from:to])
+			t.ends = append(t.ends, to)
+		}
+		t.items, rest = rest[:to], rest[to:]
+		if c.plan.Confirm != nil {
+			c.plan.Confirm.Ask(ctx, &t.batch, t.items)
+		}
+		c.trips = append(c.trips, t)
 	}
 	var wg sync.WaitGroup
-	for _, t := range c.trips {
-		wg.Go(func() { t.send(ctx, c.bound) })
+	for i, t := range c.trips {
+		send := func() { t.err = FromConn(t.batch.Send(ctx, c.bound)) }
+		if i < len(c.trips)-1 {
+			wg.Go(send)
+		} else {
+			send()
+		}
 	}
 	wg.Wait()
 }
 
-// newTrip returns a pipeline for items of one node.
-func (c *call[S]) newTrip(ctx context.Context, items []Item[S]) *trip[S] {
-	t := new(trip[S])
-	if last := len(c.spare) - 1; last >= 0 {
-		t, c.spare = c.spare[last], c.spare[:last]
-	}
-	t.items = items
-	t.batch.Begin(c.plan.Redis, items[0].node)
-	most := c.plan.Redis.PerScript(LeasesPerScript)
-	for from := 0; from < len(items); {
-		first, to := &items[from], from+1
-		single := first.Alone || first.Step > 0
-		for !single && to < min(len(items), from+most) && !items[to].Alone && items[to].Step == 0 && items[to].TTL == first.TTL && items[to].Kind == first.Kind {
-			to++
-		}
-		if first.asking {
-			t.batch.Asking()
-		}
-		c.plan.Add(&t.batch, items[from:to])
-		t.ends = append(t.ends, to)
-		from = to
-	}
-	if c.plan.Confirm != nil {
-		c.plan.Confirm.Ask(ctx, &t.batch, items)
-	}
-	return t
-}
-
-func (t *trip[S]) send(ctx context.Context, bound time.Duration) {
-	t.err = FromConn(t.batch.Send(ctx, bound))
+// shares reports whether a script of an item may have another one too.
+func (it *Item[S]) shares(other *Item[S]) bool {
+	return it.node == other.node && it.TTL == other.TTL && it.Kind == other.Kind &&
+		!it.Alone && !other.Alone && it.Step == 0 && other.Step == 0
 }
 
 // settle passes the answers to the judge. It keeps the items that must be sent again, to another node or
@@ -256,10 +249,34 @@ func (t *trip[S]) send(ctx context.Context, bound time.Duration) {
 func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 	again := c.items[:0] // overwrites only items that are already settled
 	for _, t := range c.trips {
-		if t.err != nil {
+		var short error
+		switch {
+		case t.err != nil:
 			j.fail(t.items, t.err)
-		} else {
-			again = c.settleTrip(ctx, t, j, again)
+			t.ends = nil
+		case c.plan.Confirm != nil:
+			short = c.plan.Confirm.Short(ctx, &t.batch)
+		}
+		from := 0
+		for i, to := range t.ends {
+			items := t.items[from:to]
+			from = to
+			reply, err := t.batch.Reply(i)
+			if err == nil {
+				if again, err = j.answered(items, reply, short, again); err == nil {
+					continue
+				}
+				c.plan.Redis.Suspect(t.batch.Node())
+			}
+			if more, ok := c.reroute(items, err, t.batch.Node(), j); ok {
+				again = append(again, more...)
+				continue
+			}
+			secrets := make([]string, len(items))
+			for k := range items {
+				secrets[k] = items[k].Secret
+			}
+			j.fail(items, FromConn(c.plan.Redis.Explain(ctx, err, secrets...)))
 		}
 		t.batch.Reset()
 		t.items, t.ends, t.err = nil, t.ends[:0], nil
@@ -268,37 +285,6 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 	clear(c.items[len(again):])
 	clear(c.trips)
 	c.items, c.trips = again, c.trips[:0]
-}
-
-func (c *call[S]) settleTrip(ctx context.Context, t *trip[S], j judge[S], again []Item[S]) []Item[S] {
-	var short error
-	if c.plan.Confirm != nil {
-		short = c.plan.Confirm.Short(ctx, &t.batch)
-	}
-	from := 0
-	for i, to := range t.ends {
-		items := t.items[from:to]
-		from = to
-		reply, err := t.batch.Reply(i)
-		if err == nil {
-			if again, err = j.answered(items, reply, short, again); err != nil {
-				c.plan.Redis.Suspect(t.batch.Node())
-			}
-		}
-		if err == nil {
-			continue
-		}
-		if more, ok := c.reroute(items, err, t.batch.Node(), j); ok {
-			again = append(again, more...)
-			continue
-		}
-		secrets := make([]string, len(items))
-		for k := range items {
-			secrets[k] = items[k].Secret
-		}
-		j.fail(items, FromConn(c.plan.Redis.Explain(ctx, err, secrets...)))
-	}
-	return again
 }
 
 // reroute prepares items that a node refused for the next node or step. It returns none if the judge has
