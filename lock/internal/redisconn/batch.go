@@ -133,7 +133,7 @@ func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) 
 		if call.asking && call.askingCmd.Err() != nil {
 			call.cmd.SetErr(call.askingCmd.Err())
 		}
-		call.done = !redis.HasErrorPrefix(call.cmd.Err(), "NOSCRIPT")
+		call.done = !isNoScript(call.cmd.Err())
 		again = again || !call.done
 	}
 	return again, err

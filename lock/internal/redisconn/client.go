@@ -211,9 +211,11 @@ func (c *Client) Suspect(n *Node) {
 // noteResult takes the result of a script of a Batch. A cluster suspects a node that
 // does not serve.
 func (c *Client) noteResult(n *Node, err error) {
-	var reply redis.Error
-	if errors.As(err, &reply) && hasCode(reply, "READONLY") {
-		n.conns.notices.noteDemotion()
+	if err != nil {
+		var reply redis.Error
+		if errors.As(err, &reply) && hasCode(reply, "READONLY") {
+			n.conns.notices.noteDemotion()
+		}
 	}
 	if c.cluster != nil {
 		c.cluster.noteResult(n, err)

@@ -135,7 +135,7 @@ func (n *Node) run(ctx context.Context, sc *Script, until time.Time, asking bool
 	failures := n.failures.Load()
 	sc.setCommand(args, !n.hasLoaded(sc, failures))
 	a := n.queue.run(ctx, until, scriptCall{args, asking})
-	if redis.HasErrorPrefix(a.err, "NOSCRIPT") {
+	if isNoScript(a.err) {
 		args = slices.Clone(args) // go-redis may still read the arguments of the first try
 		sc.setCommand(args, true)
 		a = n.queue.run(ctx, until, scriptCall{args, asking})
@@ -193,6 +193,9 @@ func (n *Node) hasLoaded(sc *Script, failures uint64) bool {
 // askingCmd returns the command ASKING. It makes a node that is importing a slot execute
 // the next command for the slot.
 func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking") }
+
+// isNoScript reports whether the server did not know a script. redis.HasErrorPrefix would allocate for nil.
+func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // redirection is a MOVED or ASK reply of a node. The node has not executed the command.
 type redirection struct {

@@ -143,7 +143,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an unknown script is not sent in full", "lock/internal/redisconn/node.go",
-		"\tif redis.HasErrorPrefix(a.err, \"NOSCRIPT\") {\n", "\tif false {\n",
+		"\tif isNoScript(a.err) {\n", "\tif false {\n",
 	},
 	{
 		"an unknown script of a batch is not sent in full", "lock/internal/redisconn/batch.go",
