@@ -256,25 +256,18 @@ const pingsPerRefresh = 30
 // A call must have succeeded before, so that a cluster knows its nodes.
 func (c *Client) Subscribe(ctx context.Context) (ps *redis.PubSub, stays func() bool) {
 	if c.cluster == nil {
-		return c.node.rdb.Subscribe(ctx), func() bool { return true }
+		return c.SubscribeAt(ctx, c.node)
 	}
-	n := c.cluster.candidates()[0]
-	return n.rdb.Subscribe(ctx), c.staysAt(n)
+	return c.SubscribeAt(ctx, c.cluster.candidates()[0])
 }
 
-// SubscribeAt returns a subscription without channels at a node of a cluster, for sharded
-// channels of its slots. stays is as for Subscribe.
+// SubscribeAt is Subscribe at a node, for sharded channels of its slots.
 func (c *Client) SubscribeAt(ctx context.Context, n *Node) (ps *redis.PubSub, stays func() bool) {
 	if c.cluster == nil {
-		return c.Subscribe(ctx)
+		return n.rdb.Subscribe(ctx), func() bool { return true }
 	}
-	return n.rdb.Subscribe(ctx), c.staysAt(n)
-}
-
-// staysAt returns the function stays of a subscription at a node.
-func (c *Client) staysAt(n *Node) func() bool {
 	served, pings := c.cluster.serves(n), 0
-	return func() bool {
+	return n.rdb.Subscribe(ctx), func() bool {
 		if pings++; pings%pingsPerRefresh == 0 {
 			c.cluster.requestRefresh() // there may be no request that the node could redirect
 		}

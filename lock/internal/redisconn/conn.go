@@ -84,12 +84,7 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 			c.notices.tell(Unreachable, err.Error())
 		}
 		inert, _ := net.Pipe() // supports Close and deadlines
-		err = fmt.Errorf("no connection: %w", err)
-		var refusal redis.Error
-		if errors.As(err, &refusal) { // an error reply of Sentinel, which needs no prefix
-			err = refusal
-		}
-		return failedConn{inert, err}, nil
+		return failedConn{inert, fmt.Errorf("no connection: %w", err)}, nil
 	}
 	conn := &conn{Conn: inner, conns: c, number: c.dials.Add(1)}
 	conn.lastRead.Store(c.now())
