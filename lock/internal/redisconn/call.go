@@ -120,7 +120,7 @@ func (r *request) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.request == r {
-		_ = c.Conn.SetDeadline(longAgo) // Close could block
+		_ = c.SetDeadline(longAgo) // Close could block
 	}
 }
 
