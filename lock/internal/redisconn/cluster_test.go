@@ -68,6 +68,11 @@ func TestClusterClosesConnectionsWithoutItsMutex(t *testing.T) {
 	require.NoError(t, c.cluster.readSlots())
 	assert.Positive(t, free.Load(), "the node that has served no slot for a minute is closed")
 	closed := free.Load()
+	require.Eventually(t, func() bool {
+		c.cluster.mu.Lock()
+		defer c.cluster.mu.Unlock()
+		return !c.cluster.refreshing // otherwise the refresher may hold mu just then
+	}, soon, time.Millisecond)
 	require.NoError(t, closeClient(c))
 	assert.Greater(t, free.Load(), closed)
 	assert.Zero(t, held.Load())
