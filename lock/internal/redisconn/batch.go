@@ -75,7 +75,7 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		b.acks.timeout = max(min(b.acks.timeout, bound/4), time.Millisecond)
 		rdb = b.node.acked
 	}
-	err := b.node.do(ctx, time.Now().Add(bound), rdb, func(ctx context.Context) error {
+	err := b.node.do(ctx, time.Now().Add(bound), NoAnswerError(bound.Round(time.Millisecond)), rdb, func(ctx context.Context) error {
 		unknown, err := b.send(ctx, rdb, func(sc *Script) bool { return !b.node.hasLoaded(sc, failures) })
 		if unknown {
 			_, err = b.send(ctx, rdb, func(*Script) bool { return true })
@@ -101,6 +101,7 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 // the first of its consecutive calls carries the source and the rest carry the digest.
 func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) bool) (again bool, err error) {
 	var sentInFull *Script
+	var cmds []*redis.Cmd
 	pipe := rdb.Pipeline()
 	for i := range b.calls {
 		call := &b.calls[i]
@@ -118,13 +119,14 @@ func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) 
 		call.script.setCommand(call.args, first)
 		call.cmd = redis.NewCmd(ctx, call.args...)
 		_ = pipe.Process(ctx, call.cmd)
+		cmds = append(cmds, call.cmd)
 	}
 	server := &b.node.conns.notices
 	info, links := server.identify(ctx, pipe)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)
 	}
-	err = exec(ctx, pipe)
+	err = exec(ctx, pipe, cmds)
 	if info != nil {
 		server.identified(info, links)
 	}

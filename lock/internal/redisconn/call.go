@@ -171,10 +171,10 @@ func (r *request) silence() time.Duration {
 }
 
 // do calls f, which has rdb execute one request, with a ctx that ends with the given one, at until, or
-// with the client. It returns soon after that, with the reason. f returns nil if the server has answered,
-// or its error reply. The caller has called calls.Begin.
-func (n *Node) do(ctx context.Context, until time.Time, rdb *redis.Client, f func(ctx context.Context) error) error {
-	r, err := n.calls.start(ctx, until, n, rdb)
+// with the client. It returns soon after that, with the reason, which is late at until. f returns nil if
+// the server has answered, or its error reply. The caller has called calls.Begin.
+func (n *Node) do(ctx context.Context, until time.Time, late NoAnswerError, rdb *redis.Client, f func(ctx context.Context) error) error {
+	r, err := n.calls.start(ctx, until, late, n, rdb)
 	if err != nil {
 		return err
 	}
@@ -182,19 +182,23 @@ func (n *Node) do(ctx context.Context, until time.Time, rdb *redis.Client, f fun
 	return n.settle(r, f(&r.ctx))
 }
 
-// exec executes a pipeline. It returns nil if the server has answered one of the commands. If the server
-// refuses the connection, go-redis returns an error but does not set it on the commands; exec does.
-func exec(ctx context.Context, pipe redis.Pipeliner) error {
-	cmds, err := pipe.Exec(ctx)
+// exec executes a pipeline. It returns nil if the server has answered one of cmds, which may not be all of
+// the pipeline. If the server refuses the connection, go-redis returns an error but does not set it on
+// the commands; exec does.
+func exec[C interface {
+	redis.Cmder
+	Val() any
+}](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
+	_, err := pipe.Exec(ctx)
+	answered := err == nil
 	for _, cmd := range cmds {
-		c, ok := cmd.(interface{ Val() any })
-		switch {
-		case err == nil || !ok:
-		case cmd.Err() == nil && c.Val() == nil:
+		if err != nil && cmd.Err() == nil && cmd.Val() == nil {
 			cmd.SetErr(err)
-		case isAnswered(cmd.Err()):
-			return nil
 		}
+		answered = answered || isAnswered(cmd.Err())
+	}
+	if answered {
+		return nil
 	}
 	return err
 }
@@ -227,7 +231,7 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 		return
 	}
 	began := n.conns.now()
-	ping, err := n.calls.start(n.calls.ctx, until, n, rdb)
+	ping, err := n.calls.start(n.calls.ctx, until, NoAnswerError(handshakeTimeout), n, rdb)
 	if err != nil {
 		return
 	}
@@ -316,13 +320,13 @@ func (cs *calls) Cancel() bool {
 	return first
 }
 
-// start begins a request of rdb that ends with ctx, and at until. The caller must call finish.
-func (cs *calls) start(ctx context.Context, until time.Time, n *Node, rdb *redis.Client) (*request, error) {
-	left := time.Until(until)
-	late := error(NoAnswerError(left.Round(time.Millisecond)))
+// start begins a request of rdb that ends with ctx, and at until with the cause late. The caller must call finish.
+func (cs *calls) start(ctx context.Context, until time.Time, late NoAnswerError, n *Node, rdb *redis.Client) (*request, error) {
+	cause := error(late)
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
-		until, left, late = at, time.Until(at), context.DeadlineExceeded
+		until, cause = at, context.DeadlineExceeded
 	}
+	left := time.Until(until)
 	var r *request
 	cs.mu.Lock()
 	if last := len(cs.idle) - 1; last >= 0 {
@@ -338,7 +342,7 @@ func (cs *calls) start(ctx context.Context, until time.Time, n *Node, rdb *redis
 	for cs.requests[until.UnixNano()] != nil {
 		until = until.Add(1)
 	}
-	r.node, r.rdb, r.late, r.limit, r.over = n, rdb, late, limit, false
+	r.node, r.rdb, r.late, r.limit, r.over = n, rdb, cause, limit, false
 	r.ctx.Context, r.ctx.until = ctx, until
 	r.stall = max(left/3, minStallTimeout)
 	r.conn.Store(nil)

@@ -54,7 +54,7 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		cmds[i] = redis.NewCmd(ctx, command.Args...)
 		_ = pipe.Process(ctx, cmds[i]) // only queues the command
 	}
-	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe) })
+	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
 	if !isAnswered(err) {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *Client) ask(ctx context.Context, n *Node, f func(ctx context.Context) e
 		return err
 	}
 	defer c.End()
-	err := n.do(ctx, time.Now().Add(c.timeout), n.rdb, f)
+	err := n.do(ctx, time.Now().Add(c.timeout), NoAnswerError(c.timeout), n.rdb, f)
 	if !isAnswered(err) {
 		err = c.reason(ctx, err)
 	}

@@ -36,7 +36,7 @@ func piped(t *testing.T) (n *Node, c *conn, server net.Conn) {
 // bind begins a request and sets its deadline, as go-redis does.
 func bind(ctx context.Context, t *testing.T, n *Node, c *conn) *request {
 	t.Helper()
-	r, err := n.calls.start(ctx, time.Now().Add(long), n, n.rdb)
+	r, err := n.calls.start(ctx, time.Now().Add(long), NoAnswerError(long), n, n.rdb)
 	require.NoError(t, err)
 	require.NoError(t, c.SetWriteDeadline(r.ctx.until))
 	return r

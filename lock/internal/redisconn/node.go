@@ -162,10 +162,7 @@ func (n *Node) sendAll(batch []*queued) []answer {
 		cmds[i] = &timedCmd{Cmd: *redis.NewCmd(context.Background(), e.args...)}
 		_ = pipe.Process(context.Background(), cmds[i])
 	}
-	err := n.do(context.Background(), until, n.rdb, func(ctx context.Context) error { return exec(ctx, pipe) })
-	if errors.As(err, new(NoAnswerError)) {
-		err = NoAnswerError(n.timeout)
-	}
+	err := n.do(context.Background(), until, NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
 	answers := make([]answer, len(cmds))
 	for i, cmd := range cmds {
 		answers[i] = answer{cmd.Val(), cmd.asked, cmd.Err()}

@@ -74,7 +74,7 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 			}
 		}()
 		n := q.node
-		r, err := n.calls.start(ctx, until, n, n.rdb)
+		r, err := n.calls.start(ctx, until, NoAnswerError(n.timeout), n, n.rdb)
 		if err != nil {
 			return answer{err: err}
 		}

@@ -155,7 +155,7 @@ func (c *cluster) candidates() []*Node {
 // readSlotsFrom reads the slots from a node. The node is suspected afterwards if it did not
 // answer, or replied that it does not serve. If it returns slots, it is not.
 func (c *cluster) readSlotsFrom(ctx context.Context, n *Node) (slots []redis.ClusterSlot, err error) {
-	err = n.do(ctx, time.Now().Add(refreshTimeout), n.batches, func(ctx context.Context) (err error) {
+	err = n.do(ctx, time.Now().Add(refreshTimeout), NoAnswerError(refreshTimeout), n.batches, func(ctx context.Context) (err error) {
 		slots, err = n.batches.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
 		return err
 	})

@@ -35,9 +35,13 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
-local state = KEYS[6] and (redis.call('GET', KEYS[6]) or '') -- before the first write, because it may fail
-if state and state ~= '' and not string.find(state, '^%d+ %d+ ') then
-  return redis.error_reply('WRONGTYPE the value of the key is not a state')
+local state
+if KEYS[6] then
+  state = redis.call('GET', KEYS[6]) -- before the first write, because it may fail
+  if state and not string.find(state, '^%d+ %d+ ') then
+    return redis.error_reply('WRONGTYPE the value of the key is not a state')
+  end
+  state = state or ''
 end
 
 local value = redis.call('GET', KEYS[1])

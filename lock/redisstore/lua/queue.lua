@@ -119,8 +119,9 @@ local function signal(owner, token)
   local tag = string.sub(redis.sha1hex(owner), 1, 16)
   local proven, told = owner .. ' ' .. token, ''
   if token ~= '0' and string.find(owner, '{.', 1, true) then
-    local state = redis.pcall('GET', KEYS[1] .. ':s') or ''
-    if type(state) == 'string' and #state <= MAX_STATE then
+    local state = redis.pcall('GET', KEYS[1] .. ':s')
+    if not state or type(state) == 'string' and #state <= MAX_STATE and string.find(state, '^%d+ %d+ ') then
+      state = state or ''
       proven, told = proven .. ' ' .. redis.sha1hex(state), ' ' .. state
     end
   end
