@@ -3,6 +3,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -208,7 +209,8 @@ func (s *heldLease) refresh(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), err}
+	// The lease may have ended meanwhile. Then err may be that of a context that ended with the lease.
+	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), cmp.Or(s.state(), err)}
 	switch {
 	case s.client.life.over.Load():
 		outcome = &outcomeError{ErrNotAcquired, nil, ErrClosed}

@@ -118,6 +118,12 @@ func TestARefreshToleratesOneFailure(t *testing.T) {
 		b.store.Store = store
 
 		b.loseAnswers(hang(locktest.Renew))
+		_, err = b.all("a", "b").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorIs(t, err, lock.ErrLost, "the lease has ended")
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not")
+		synctest.Wait()
+		assert.Zero(t, b.mem.Len())
 		short, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
 		defer cancel()
 		start, renewals := time.Now(), b.calls(locktest.Renew)
