@@ -209,13 +209,14 @@ func (s *heldLease) refresh(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// The lease may have ended meanwhile. Then err may be that of a context that ended with the lease.
-	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), cmp.Or(s.state(), err)}
+	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), err}
 	switch {
 	case s.client.life.over.Load():
 		outcome = &outcomeError{ErrNotAcquired, nil, ErrClosed}
 	case isDefinite(err) || errors.Is(err, ErrNotHeld):
 		outcome.kind = ErrNotAcquired
+	default: // err may be that of a context that ended with the lease
+		outcome.err = cmp.Or(s.state(), err)
 	}
 	return failed("", lease.Key, outcome)
 }

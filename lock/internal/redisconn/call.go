@@ -120,7 +120,7 @@ func (r *request) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.request == r {
-		_ = c.SetDeadline(longAgo) // Close could block
+		_ = c.Conn.SetDeadline(longAgo) // Close could block
 	}
 }
 
@@ -294,7 +294,7 @@ var (
 type calls struct {
 	ctx      context.Context // ends with the client
 	end      context.CancelFunc
-	onNotice NoticeFunc // nil: nobody is told
+	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
 
 	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
 	running  sync.WaitGroup
@@ -314,9 +314,12 @@ func newCalls() *calls {
 func (cs *calls) Cancel() bool {
 	cs.mu.Lock()
 	first := cs.ctx.Err() == nil
-	cs.end()
+	_, marked := cs.mark(ErrClosed, func(*request) bool { return true })
+	cs.end() // now it ends no request for another reason
 	cs.mu.Unlock()
-	cs.cancel(ErrClosed, func(*request) bool { return true })
+	for _, r := range marked {
+		r.interrupt()
+	}
 	return first
 }
 
@@ -388,9 +391,19 @@ func (cs *calls) finish(r *request, reusable bool) {
 }
 
 // cancel cancels the requests for which f returns true. It reports whether there are any.
-func (cs *calls) cancel(cause error, f func(*request) bool) (found bool) {
-	var marked []*request
+func (cs *calls) cancel(cause error, f func(*request) bool) bool {
 	cs.mu.Lock()
+	found, marked := cs.mark(cause, f)
+	cs.mu.Unlock()
+	for _, r := range marked { // without mu, because that sets a deadline of a connection of the user
+		r.interrupt()
+	}
+	return found
+}
+
+// mark marks the requests for which f returns true, and returns those that were not marked before. The caller
+// holds mu.
+func (cs *calls) mark(cause error, f func(*request) bool) (found bool, marked []*request) {
 	for _, r := range cs.requests {
 		if f(r) {
 			found = true
@@ -399,11 +412,7 @@ func (cs *calls) cancel(cause error, f func(*request) bool) (found bool) {
 			}
 		}
 	}
-	cs.mu.Unlock()
-	for _, r := range marked { // without mu, because that sets a deadline of a connection of the user
-		r.interrupt()
-	}
-	return found
+	return found, marked
 }
 
 // Begin returns an error if ctx has ended or the client is closed. Otherwise the caller

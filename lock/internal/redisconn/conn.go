@@ -170,6 +170,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// SetDeadline implements net.Conn. go-redis calls it before it looks whether an idle connection is still open.
+func (c *conn) SetDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetDeadline) }
+
 // SetReadDeadline implements net.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetReadDeadline) }
 

@@ -28,10 +28,9 @@ const (
 // NoticeFunc gets the notices. node is Node.ID. It must return at once.
 type NoticeFunc func(n Notice, node int, detail string)
 
-// OnNotice sets the function that gets the notices. It must be called before the first call. With
-// it the first batch after a new connection also asks the server for its run_id, with INFO. A
+// OnNotice sets the function that gets the notices from now on. With it the first batch after a new connection also asks the server for its run_id, with INFO. A
 // server that refuses that is not asked again.
-func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice = f }
+func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
 
 // notices tells of one node.
 type notices struct {
@@ -53,14 +52,15 @@ func (n *notices) tell(what Notice, detail string) { n.tellAs(n.node, what, deta
 
 // tellAs tells of a notice that concerns the renewals of the node with that number.
 func (n *notices) tellAs(node int, what Notice, detail string) {
-	if n.calls.onNotice == nil {
+	tell := n.calls.onNotice.Load()
+	if tell == nil {
 		return
 	}
 	text := n.addr
 	if detail != "" {
 		text += ": " + detail
 	}
-	n.calls.onNotice(what, node, text)
+	(*tell)(what, node, text)
 }
 
 // identify adds the question which process the server is to a pipeline, if there are connections
@@ -71,7 +71,7 @@ func (n *notices) tellAs(node int, what Notice, detail string) {
 // before it tells that leases are missing there.
 func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *redis.StringCmd, links int64) {
 	links = n.links.Load()
-	if links == n.known.Load() || n.calls.onNotice == nil || n.refused.Load() {
+	if links == n.known.Load() || n.calls.onNotice.Load() == nil || n.refused.Load() {
 		return nil, links
 	}
 	return pipe.Info(ctx, "server"), links

@@ -15,10 +15,12 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// beforeEach calls f before each statement of a tap, with the number of the statement, while f is not running.
-func beforeEach(p *tap, f func(n int64)) {
+// beforeEach calls f before each statement of a tap, with the number of the statement. Statements of several
+// connections come at the same time. It returns a function that tells how many there were.
+func beforeEach(p *tap, f func(n int64)) func() int64 {
 	var n atomic.Int64
 	p.onStatement(func(string) { f(n.Add(1)) })
+	return n.Load
 }
 
 // TestWaitersLockNoRowBetweenStatements enters a queue and leaves it, and renews the lease of the holder before each
@@ -32,9 +34,7 @@ func TestWaitersLockNoRowBetweenStatements(t *testing.T) {
 			s := tapped.store(t, sqlstore.Options{Pessimistic: pessimistic, PollInterval: time.Hour})
 			l := acquire(t, holder, request("k"))
 			require.ErrorIs(t, holder.Release(t.Context(), driver.Lease{Request: request("k"), Unanswered: true}), driver.ErrNotHeld, "of another waiter")
-			var statements int64
-			beforeEach(tap, func(n int64) {
-				statements = n
+			statements := beforeEach(tap, func(n int64) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				out := make([]renewal.Outcome, 1)
@@ -53,7 +53,7 @@ func TestWaitersLockNoRowBetweenStatements(t *testing.T) {
 			require.ErrorIs(t, <-granted, context.Canceled)
 			require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
 			assert.Zero(t, holder.count(t, "SELECT count(*) FROM {places}"))
-			assert.Greater(t, statements, int64(4))
+			assert.Greater(t, statements(), int64(4))
 			tap.onStatement(nil)
 			require.NoError(t, holder.Release(t.Context(), l))
 		}
