@@ -151,10 +151,12 @@ func (s *lossRecord) causeOfSilence(err error) Cause {
 	return CauseNoAnswer
 }
 
-// isNetworkError reports whether an error says that there was no connection.
+// isNetworkError reports whether an error says that there was no connection. go-redis unwraps the error of a
+// handshake once, which leaves that of the system call.
 func isNetworkError(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && !op.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return errors.As(err, &op) && !op.Timeout() || errors.As(err, new(*os.SyscallError)) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 // isTimeout reports whether an error says no more than that there was no answer in time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -60,6 +61,7 @@ func TestTheCauseOfALoss(t *testing.T) {
 	}{
 		"the server hangs":            {answer: hang, want: renewal.CauseNoAnswer, tells: renewal.EventAttempt},
 		"connections are refused":     {answer: answering(refused), want: renewal.CauseNetwork, tells: renewal.EventAttempt},
+		"a handshake is reset":        {answer: answering(os.NewSyscallError("read", syscall.ECONNRESET)), want: renewal.CauseNetwork, tells: renewal.EventAttempt},
 		"the store answers an error":  {answer: answering(errIO), want: renewal.CauseStoreError, tells: renewal.EventAttempt},
 		"no connection can be opened": {answer: hang, events: record(renewal.EventUnreachable, 0, 15*time.Second), want: renewal.CauseNetwork, tells: renewal.EventUnreachable},
 		"a connection is dead":        {answer: hang, events: record(renewal.EventDeadConn, 0, 15*time.Second), want: renewal.CauseNetwork, tells: renewal.EventDeadConn},
