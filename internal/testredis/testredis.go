@@ -38,8 +38,9 @@ type Server struct {
 	dir  string
 	args []string
 
-	mu      sync.Mutex // guards process
+	mu      sync.Mutex // guards all below
 	process *process
+	release func() // of the port, after Kill; nil: it is not reserved
 }
 
 // Start runs a server until the end of the test. The args are those of redis-server, such as
@@ -221,13 +222,32 @@ func (s *Server) Stop() error {
 // Cont continues the server after Stop.
 func (s *Server) Cont() error { return s.current().cmd.Process.Signal(testprocess.Continue) }
 
-// Kill ends the server at once, like a crash. It returns after the process has exited.
-func (s *Server) Kill() { s.current().kill() }
+// Kill ends the server at once, like a crash. It returns after the process has exited. Until Restart or
+// Close, no other server gets the port.
+func (s *Server) Kill() {
+	s.current().kill()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release == nil {
+		s.release = testprocess.ReservePort(s.port)
+	}
+}
+
+// releasePort ends the reservation of the port after Kill.
+func (s *Server) releasePort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+}
 
 // Restart kills the server, if it is running, and starts it again on the same port and in the
 // same directory, with the data that it had persisted.
 func (s *Server) Restart() error {
 	s.Kill()
+	s.releasePort()
 	deadline := time.Now().Add(timeout)
 	for {
 		err := s.start()
@@ -241,6 +261,7 @@ func (s *Server) Restart() error {
 // Close ends the server and removes its directory. It may be called again.
 func (s *Server) Close() {
 	s.Kill()
+	s.releasePort()
 	_ = os.RemoveAll(s.dir)
 }
 

@@ -1,0 +1,24 @@
+//go:build unix
+
+// This file is about ports that nobody listens on.
+
+package testprocess
+
+import "syscall"
+
+// ReservePort keeps a port of the address 127.0.0.1 without listening there, so that dials are refused, and neither
+// another listener nor a connection gets the port. It returns a function that ends that. It does nothing if the
+// port is taken.
+func ReservePort(port int) (release func()) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return func() {}
+	}
+	syscall.CloseOnExec(fd)
+	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // connections of the last listener may remain
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		_ = syscall.Close(fd)
+		return func() {}
+	}
+	return func() { _ = syscall.Close(fd) }
+}
