@@ -88,6 +88,9 @@ func hasWaiter(key string) bool { return strings.HasSuffix(key, "0") }
 // hold holds its locks until SIGTERM and then closes the client. Other goroutines of the
 // process wait for the same locks.
 func hold(ctx context.Context, client *lock.Client, o order) error {
+	if o.Mute { // go-redis logs while it serves a request, so its logger must not block
+		redis.SetLogger(noLogger{})
+	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 	if _, err := lockAll(ctx, client, o.Keys); err != nil {
@@ -136,3 +139,9 @@ func churnLocks(ctx context.Context, client *lock.Client, o order) error {
 	work.Wait()
 	return nil
 }
+
+// noLogger discards what go-redis logs.
+type noLogger struct{}
+
+// Printf implements the interface of redis.SetLogger.
+func (noLogger) Printf(context.Context, string, ...any) {}
