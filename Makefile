@@ -71,15 +71,11 @@ vet: ## Run go vet on the core, and check that all modules compile for macOS and
 	echo "== all modules, macOS"; GOOS=darwin "$$check" $(patsubst %,./%/...,. $(NESTED)); \
 	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$check" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
 
-# Three linters load all that a module imports as source. Modules of tests and programs, which import the most,
-# do without them: nobody imports those, and go vet sees them when they are tested.
-PROGRAMS := $(filter %/check adapter/recipes benchmarks benchmarks/% cmd/% compare examples/% interop tools/% verify/histories,$(NESTED))
-
 lint: ## Run the linters on all modules
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,lint/%,. $(NESTED))
 
 lint/%:
-	@echo "== $*"; linter=$$($(TOOL) -n golangci-lint) && cd $* && GOFLAGS="$$GOFLAGS $(RACE)" "$$linter" run --allow-serial-runners $(if $(filter $*,$(PROGRAMS)),--disable=staticcheck --disable=unparam --disable=govet) ./...
+	@echo "== $*"; linter=$$($(TOOL) -n golangci-lint) && cd $* && GOFLAGS="$$GOFLAGS $(RACE)" "$$linter" run --allow-serial-runners ./...
 
 vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \

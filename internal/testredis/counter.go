@@ -12,8 +12,9 @@ import (
 
 // Counter is a hook that counts the commands of clients by their second word, which names a script.
 type Counter struct {
-	mu     sync.Mutex // guards counts
-	counts map[string]int
+	mu       sync.Mutex // guards all below
+	counts   map[string]int
+	returned map[string]int
 }
 
 // Attach adds the hook to a client.
@@ -29,19 +30,26 @@ func (c *Counter) Count(word string) int {
 	return c.counts[word]
 }
 
-func (c *Counter) see(cmds ...redis.Cmder) {
+// Returned returns how many of them go-redis has returned from.
+func (c *Counter) Returned(word string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = make(map[string]int)
+	return c.returned[word]
+}
+
+func (c *Counter) see(counts *map[string]int, cmds ...redis.Cmder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *counts == nil {
+		*counts = make(map[string]int)
 	}
 	for _, cmd := range cmds {
 		if args := cmd.Args(); len(args) > 1 {
 			switch word := args[1].(type) {
 			case string:
-				c.counts[word]++
+				(*counts)[word]++
 			case *string:
-				c.counts[*word]++
+				(*counts)[*word]++
 			}
 		}
 	}
@@ -55,7 +63,8 @@ func (*Counter) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.see(cmd)
+		c.see(&c.counts, cmd)
+		defer c.see(&c.returned, cmd)
 		return next(ctx, cmd)
 	}
 }
@@ -63,7 +72,8 @@ func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (c *Counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.see(cmds...)
+		c.see(&c.counts, cmds...)
+		defer c.see(&c.returned, cmds...)
 		return next(ctx, cmds)
 	}
 }

@@ -222,8 +222,8 @@ func (s *Server) Stop() error {
 // Cont continues the server after Stop.
 func (s *Server) Cont() error { return s.current().cmd.Process.Signal(testprocess.Continue) }
 
-// Kill ends the server at once, like a crash. It returns after the process has exited. Until Restart or
-// Close, no other server gets the port.
+// Kill ends the server at once, like a crash. It returns after the process has exited. On Unix nobody
+// else gets the port until Restart or Close.
 func (s *Server) Kill() {
 	s.current().kill()
 	s.mu.Lock()

@@ -30,8 +30,8 @@ func (signals) Parse(payload string) (id string, token uint64, ok bool) {
 
 // Verify implements pubsub.Codec. Only the owner and the server know the owner, so only
 // they can make the proof. A proof of one token does not help to make that of another,
-// because the digest begins with the secret. Who has seen proofs can compute those of longer texts.
-// No such text is a token, or a token and a digest.
+// because the digest begins with the secret. From a proof of one text, anybody can compute that of some
+// longer texts, but none of these is a token, or a token and a digest.
 func (signals) Verify(owner, payload string) bool {
 	_, rest, _ := strings.Cut(payload, " ")
 	token, rest, _ := strings.Cut(rest, " ")

@@ -51,7 +51,7 @@ type request struct {
 	conn     atomic.Pointer[conn] // nil: the request has no connection yet
 	wrote    atomic.Int64         // when go-redis was about to write or read; see conns.now
 
-	mu    sync.Mutex // guards all below, and the timer
+	mu    sync.Mutex // guards all below, and the timer, while the request is in progress
 	over  bool       // go-redis has returned
 	cause error      // why the request was cancelled, nil if it was not
 }
@@ -182,13 +182,16 @@ func (n *Node) do(ctx context.Context, until time.Time, late NoAnswerError, rdb 
 	return n.settle(r, f(&r.ctx))
 }
 
+// valuer is a command whose reply is any value.
+type valuer interface {
+	redis.Cmder
+	Val() any
+}
+
 // exec executes a pipeline. It returns nil if the server has answered one of cmds, which may not be all of
 // the pipeline. If the server refuses the connection, go-redis returns an error but does not set it on
 // the commands; exec does.
-func exec[C interface {
-	redis.Cmder
-	Val() any
-}](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
+func exec[C valuer](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
 	_, err := pipe.Exec(ctx)
 	answered := err == nil
 	for _, cmd := range cmds {
@@ -315,7 +318,7 @@ func (cs *calls) Cancel() bool {
 	cs.mu.Lock()
 	first := cs.ctx.Err() == nil
 	_, marked := cs.mark(ErrClosed, func(*request) bool { return true })
-	cs.end() // now it ends no request for another reason
+	cs.end() // after that, because ctx would end requests too, with another cause
 	cs.mu.Unlock()
 	for _, r := range marked {
 		r.interrupt()
@@ -401,8 +404,8 @@ func (cs *calls) cancel(cause error, f func(*request) bool) bool {
 	return found
 }
 
-// mark marks the requests for which f returns true, and returns those that were not marked before. The caller
-// holds mu.
+// mark ends the contexts of the requests for which f returns true. It returns whether there are any, and the
+// requests whose contexts had not ended before. The caller holds mu.
 func (cs *calls) mark(cause error, f func(*request) bool) (found bool, marked []*request) {
 	for _, r := range cs.requests {
 		if f(r) {

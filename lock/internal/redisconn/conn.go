@@ -214,10 +214,16 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // noSocket is the RawConn of a connection about which the kernel is not asked.
-type noSocket struct{ syscall.RawConn }
+type noSocket struct{}
 
-// Read implements syscall.RawConn. go-redis calls only this method.
+// Control implements syscall.RawConn.
+func (noSocket) Control(func(uintptr)) error { return nil }
+
+// Read implements syscall.RawConn.
 func (noSocket) Read(func(uintptr) bool) error { return nil }
+
+// Write implements syscall.RawConn.
+func (noSocket) Write(func(uintptr) bool) error { return nil }
 
 // failedConn takes the place of a connection after a failed dial. Each Read and Write returns the
 // error of the dial.

@@ -28,8 +28,8 @@ const (
 // NoticeFunc gets the notices. node is Node.ID. It must return at once.
 type NoticeFunc func(n Notice, node int, detail string)
 
-// OnNotice sets the function that gets the notices from now on. With it the first batch after a new connection also asks the server for its run_id, with INFO. A
-// server that refuses that is not asked again.
+// OnNotice sets the function that gets the notices from now on. With it the first batch after a new
+// connection also asks the server for its run_id, with INFO. A server that refuses that is not asked again.
 func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
 
 // notices tells of one node.
@@ -77,7 +77,7 @@ func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *r
 	return pipe.Info(ctx, "server"), links
 }
 
-// identified takes what identify returned, when the server has answered.
+// identified takes the results of identify after the pipeline was executed.
 func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	info, err := answer.Result()
 	if err != nil {

@@ -151,6 +151,14 @@ var unsafe = map[string]func(*jetstream.StreamConfig){
 	"Duplicates":             func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
 }
 
+// createOther creates a stream that is no store. While there is one, streams can be deleted and created:
+// the server removes the folder of all streams when it is empty, also below a stream that it creates.
+func createOther(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}})
+	require.NoError(t, err)
+}
+
 // Each setting that the client of NATS knows is one of the two kinds.
 func TestSettingsOfTheStream(t *testing.T) {
 	at := testnats.Start(t)
@@ -162,6 +170,7 @@ func TestSettingsOfTheStream(t *testing.T) {
 	require.NoError(t, err)
 	// Each stream that follows has a name of its own: the server removes the files of a deleted stream
 	// later, and in a folder that has the name of the stream.
+	createOther(t, js)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	for field := range reflect.TypeFor[jetstream.StreamConfig]().Fields() {
 		setting := field.Name
@@ -261,6 +270,7 @@ func TestAnOldHolderAfterTheStreamWasCreatedAgain(t *testing.T) {
 	s, js := open(t, at), testnats.Connect(t, at)
 	old, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
 	require.NoError(t, err)
+	createOther(t, js)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
 	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "b:1", TTL: time.Hour})

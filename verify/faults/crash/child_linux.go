@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -88,8 +89,8 @@ func hasWaiter(key string) bool { return strings.HasSuffix(key, "0") }
 // hold holds its locks until SIGTERM and then closes the client. Other goroutines of the
 // process wait for the same locks.
 func hold(ctx context.Context, client *lock.Client, o order) error {
-	if o.Mute { // go-redis logs while it serves a request, so its logger must not block
-		redis.SetLogger(noLogger{})
+	if o.Mute { // the logger of go-redis must not block; see SAFETY.md
+		logging.Disable()
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -139,9 +140,3 @@ func churnLocks(ctx context.Context, client *lock.Client, o order) error {
 	work.Wait()
 	return nil
 }
-
-// noLogger discards what go-redis logs.
-type noLogger struct{}
-
-// Printf implements the interface of redis.SetLogger.
-func (noLogger) Printf(context.Context, string, ...any) {}
