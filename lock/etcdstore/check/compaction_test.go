@@ -54,7 +54,7 @@ func TestACompactionDuringAWait(t *testing.T) {
 	require.NoError(t, err)
 
 	link := newLink(t, members[0])
-	watching := connect(t, &member{Client: "http://" + link.Addr()})
+	watching := connect(t, &member{client: "http://" + link.Addr()})
 	watcher := &compactionWatcher{watching.Watcher, make(chan struct{}, 100), make(chan error, 100)}
 	watching.Watcher = watcher
 	w := open(t, watching)

@@ -150,9 +150,9 @@ func cutOff(t testing.TB, client *clientv3.Client, m *member, others ...*member)
 	}
 	var cut []*testproxy.Proxy
 	for _, other := range others {
-		there, err := other.gate.link(ids[m.Name])
+		there, err := other.gate.link(ids[m.name])
 		require.NoError(t, err)
-		back, err := m.gate.link(ids[other.Name])
+		back, err := m.gate.link(ids[other.name])
 		require.NoError(t, err)
 		cut = append(cut, there, back)
 	}

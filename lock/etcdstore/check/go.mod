@@ -79,3 +79,5 @@ require (
 )
 
 replace github.com/leasewheel/leasewheel/verify/histories => ../../../verify/histories
+
+tool github.com/leasewheel/leasewheel/lock/etcdstore/check/etcd

@@ -41,7 +41,7 @@ func intercepted(t *testing.T, m *member, f func(ctx context.Context, r *pb.TxnR
 // connectWith returns a client of a member, which is closed with the test.
 func connectWith(t *testing.T, m *member, o ...grpc.DialOption) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Client}, Logger: zap.NewNop(), DialOptions: o})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.client}, Logger: zap.NewNop(), DialOptions: o})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client

@@ -130,7 +130,7 @@ func TestAGrantWithoutAnAnswerEndsOnAFullServer(t *testing.T) {
 	_, err = s.Acquire(t.Context(), request("ghost", "a:2", shortTTL))
 	require.Error(t, err)
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
-		at, err := client.Status(t.Context(), members[0].Client)
+		at, err := client.Status(t.Context(), members[0].client)
 		require.NoError(t, err)
 		_, err = pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{
 			Action: action, Alarm: pb.AlarmType_NOSPACE, MemberID: at.Header.MemberId,

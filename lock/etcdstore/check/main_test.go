@@ -1,24 +1,20 @@
 package check
 
 import (
-	"bufio"
-	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -26,69 +22,36 @@ import (
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 )
 
-// serverVariable makes the test binary a server with the settings that it holds.
-const serverVariable = "ETCDSTORE_TEST_SERVER"
-
 func TestMain(m *testing.M) {
-	if settings := os.Getenv(serverVariable); settings != "" {
-		serve(settings)
-		return
-	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "24") // most cases of the contract sleep
 	goleak.VerifyTestMain(m)
 }
 
+// program builds the server. It runs without the race detector, which would take the processor from the
+// tests.
+var program = sync.OnceValues(func() (path string, err error) {
+	out, err := exec.Command("go", "tool", "-n", "etcd").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 // member is one server, in a process of its own, so that it can be killed and stopped.
 type member struct {
-	Name, Dir, Client, Cluster string
-	Peer, ListenPeer           string // the URLs at which others reach it, and at which it listens for them
-	ElectionMs                 uint   // 500 unless it is set, so that the shortest TTL is a second
-	MaxTxnOps                  uint   // 0: as by default
-	gate                       *gate  // listens at Peer
+	name, dir, client, cluster string
+	peer, listenPeer           string   // the URLs at which others reach it, and at which it listens for them
+	settings                   []string // more flags
+	gate                       *gate    // listens at peer
 	process                    *exec.Cmd
 	input                      interface{ Close() error }
-}
-
-// serve runs a server until the standard input ends.
-func serve(settings string) {
-	var m member
-	if err := json.Unmarshal([]byte(settings), &m); err != nil {
-		panic(err)
-	}
-	cfg := embed.NewConfig()
-	cfg.Name, cfg.Dir, cfg.InitialCluster = m.Name, m.Dir, m.Cluster
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(m.Client), urls(m.Client)
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.ListenPeer), urls(m.Peer)
-	cfg.TickMs, cfg.ElectionMs = 50, cmp.Or(m.ElectionMs, 500)
-	cfg.UnsafeNoFsync = true
-	cfg.BcryptCost = 4 // the least
-	cfg.MaxTxnOps = cmp.Or(m.MaxTxnOps, cfg.MaxTxnOps)
-	cfg.LogLevel = "fatal"
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println("started")
-	_, _ = bufio.NewReader(os.Stdin).ReadString(0)
-	server.Close()
-}
-
-func urls(of string) []url.URL {
-	u, err := url.Parse(of)
-	if err != nil {
-		panic(err)
-	}
-	return []url.URL{*u}
 }
 
 // start starts the server and ends it with the test.
 func (m *member) start(t testing.TB) {
 	t.Helper()
-	settings, err := json.Marshal(m)
+	path, err := program()
 	require.NoError(t, err)
-	m.process = exec.Command(os.Args[0])
-	m.process.Env = append(os.Environ(), serverVariable+"="+string(settings))
+	flags := []string{"-name=" + m.name, "-client=" + m.client, "-peer=" + m.peer, "-listen-peer=" + m.listenPeer, "-cluster=" + m.cluster}
+	m.process = exec.Command(path, slices.Concat(flags, m.settings, []string{m.dir})...)
 	m.process.Stderr = os.Stderr
 	m.input, err = m.process.StdinPipe()
 	require.NoError(t, err)
@@ -109,33 +72,28 @@ func (m *member) signal(t testing.TB, s syscall.Signal) {
 	require.NoError(t, m.process.Process.Signal(s))
 }
 
-// startCluster starts servers that know each other, and returns when they answer.
-func startCluster(t testing.TB, n int) []*member {
+// startCluster starts servers that know each other, and returns when they answer. An election comes after
+// half a second, so that the shortest TTL is a second, unless the settings say otherwise.
+func startCluster(t testing.TB, n int, settings ...string) []*member {
 	t.Helper()
-	return startWith(t, n, member{})
-}
-
-// startWith starts servers with the settings of one.
-func startWith(t testing.TB, n int, settings member) []*member {
-	t.Helper()
+	settings = append([]string{"-election=500"}, settings...)
 	var members []*member
 	var cluster []string
 	for i, address := range freeAddresses(t, 2*n) {
 		if i%2 == 0 {
-			name := fmt.Sprint("m", i/2)
-			m := settings
-			m.Name, m.Dir, m.Client = name, filepath.Join(t.TempDir(), name), "http://"+address
-			members = append(members, &m)
+			members = append(members, &member{
+				name: fmt.Sprint("m", i/2), dir: t.TempDir(), client: "http://" + address, settings: settings,
+			})
 			continue
 		}
 		m := members[i/2]
-		m.ListenPeer = "http://" + address
+		m.listenPeer = "http://" + address
 		m.gate = newGate(t, address)
-		m.Peer = "http://" + m.gate.addr()
-		cluster = append(cluster, m.Name+"="+m.Peer)
+		m.peer = "http://" + m.gate.addr()
+		cluster = append(cluster, m.name+"="+m.peer)
 	}
 	for _, m := range members {
-		m.Cluster = strings.Join(cluster, ",")
+		m.cluster = strings.Join(cluster, ",")
 		m.start(t)
 	}
 	client := connect(t, members...)
@@ -171,7 +129,7 @@ func connectAs(t testing.TB, user string, members ...*member) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
 	for _, m := range members {
-		endpoints = append(endpoints, m.Client)
+		endpoints = append(endpoints, m.client)
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,

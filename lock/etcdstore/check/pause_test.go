@@ -96,11 +96,11 @@ func follows(t *testing.T, client *clientv3.Client, m *member, others []*member)
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		of, err := client.Status(ctx, m.Client)
+		of, err := client.Status(ctx, m.client)
 		if err != nil {
 			return false
 		}
-		at, err := client.Status(ctx, next.Client)
+		at, err := client.Status(ctx, next.client)
 		return err == nil && of.Leader == at.Leader && of.RaftAppliedIndex >= at.RaftAppliedIndex
 	}, time.Minute, 20*time.Millisecond)
 }

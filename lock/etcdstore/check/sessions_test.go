@@ -83,7 +83,7 @@ func TestARevokedSession(t *testing.T) {
 }
 
 func TestAServerWithALongerMinimumTTL(t *testing.T) {
-	client := connect(t, startWith(t, 1, member{ElectionMs: 2000})...)
+	client := connect(t, startCluster(t, 1, "-election=2000")...)
 	s := open(t, client)
 	_, err := s.Acquire(t.Context(), request("k", "client:1", time.Second))
 	require.ErrorIs(t, err, driver.ErrBadTTL)

@@ -136,7 +136,9 @@ func TestAWaiterWatchesOnce(t *testing.T) {
 		_, err := s.Wait(t.Context(), request("k", "b:1", shortTTL), func() {})
 		got <- err
 	}()
-	require.Eventually(t, func() bool { return n.txns.Load() >= 5 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.watches.Load() > 0 }, patience, 10*time.Millisecond)
+	asked := n.txns.Load()
+	require.Eventually(t, func() bool { return n.txns.Load() >= asked+3 }, patience, 10*time.Millisecond)
 	assert.EqualValues(t, 1, n.watches.Load())
 	require.NoError(t, h.Release(t.Context(), held))
 	require.NoError(t, <-got)
@@ -144,7 +146,7 @@ func TestAWaiterWatchesOnce(t *testing.T) {
 
 func TestAServerWithSmallTransactions(t *testing.T) {
 	t.Parallel()
-	members := startWith(t, 1, member{MaxTxnOps: 16})
+	members := startCluster(t, 1, "-max-txn-ops=16")
 	s := open(t, connect(t, members...))
 	var batch []driver.Lease
 	for i := range 100 {

@@ -1,10 +1,12 @@
-// Command etcd runs an etcd server for the tests of other modules, which then do not depend on the
-// server. It keeps its files in the folder that is its argument, prints its address, and ends with its
-// standard input.
+// Command etcd runs an etcd server for the tests of this module and of others, which then do not depend
+// on the server. It keeps its files in the folder that is its argument, prints its address, and ends with
+// its standard input. Without flags it is a cluster by itself, at any port.
 package main
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/url"
@@ -14,7 +16,10 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-const startTimeout = time.Minute // on a busy machine
+const (
+	startTimeout = time.Minute // on a busy machine
+	anyPort      = "http://127.0.0.1:0"
+)
 
 func main() {
 	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
@@ -24,15 +29,10 @@ func main() {
 }
 
 func run(args []string, in io.Reader, out io.Writer) error {
-	if len(args) != 1 {
-		return errors.New("the argument must be a folder")
+	c, err := parse(args)
+	if err != nil {
+		return err
 	}
-	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	c := embed.NewConfig()
-	c.Dir, c.LogLevel, c.UnsafeNoFsync = args[0], "fatal", true
-	c.ListenClientUrls, c.AdvertiseClientUrls = anyPort, anyPort
-	c.ListenPeerUrls, c.AdvertisePeerUrls = anyPort, anyPort
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	server, err := embed.StartEtcd(c)
 	if err != nil {
 		return err
@@ -48,4 +48,42 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	fmt.Fprintln(out, server.Clients[0].Addr())
 	_, err = io.Copy(io.Discard, in)
 	return err
+}
+
+// parse returns the settings that the arguments describe.
+func parse(args []string) (*embed.Config, error) {
+	c := embed.NewConfig()
+	c.LogLevel, c.UnsafeNoFsync = "fatal", true
+	c.BcryptCost = 4 // the least
+	c.TickMs = 50
+	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	flags.StringVar(&c.Name, "name", c.Name, "the `name` of this server in its cluster")
+	flags.StringVar(&c.InitialCluster, "cluster", "", "the `servers` of the cluster: name=URL,...")
+	flags.UintVar(&c.ElectionMs, "election", c.ElectionMs, "the `milliseconds` without a leader until an election")
+	flags.UintVar(&c.MaxTxnOps, "max-txn-ops", c.MaxTxnOps, "the operations of a transaction")
+	client := flags.String("client", anyPort, "the `URL` for clients")
+	listenPeer := flags.String("listen-peer", anyPort, "the `URL` at which it listens for other servers")
+	peer := flags.String("peer", "", "the `URL` at which other servers reach it, if it is another")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() != 1 {
+		return nil, errors.New("the argument must be a folder")
+	}
+	c.Dir = flags.Arg(0)
+	var errs [3]error
+	c.ListenClientUrls, errs[0] = urls(*client)
+	c.ListenPeerUrls, errs[1] = urls(*listenPeer)
+	c.AdvertisePeerUrls, errs[2] = urls(cmp.Or(*peer, *listenPeer))
+	c.AdvertiseClientUrls = c.ListenClientUrls
+	c.InitialCluster = cmp.Or(c.InitialCluster, c.InitialClusterFromName(c.Name))
+	return c, errors.Join(errs[:]...)
+}
+
+func urls(of string) ([]url.URL, error) {
+	u, err := url.Parse(of)
+	if err != nil {
+		return nil, err
+	}
+	return []url.URL{*u}, nil
 }
