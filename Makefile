@@ -167,9 +167,9 @@ compare: setup ## Play faults against all lock clients and write docs/COMPARISON
 compare-page: ## Write the tables of docs/COMPARISON.md from compare/results
 	cd compare && go run . -print results/compare.json -docs ../docs >/dev/null
 
-route: setup ## Count the functions, files and packages that a lock and a renewal pass through
+route: setup ## Count the functions, files and packages that a lock and a renewal pass through; ARGS=-functions lists them
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd benchmarks && \
-	GOCOVERDIR="$$dir" go run -cover -covermode=atomic -coverpkg=github.com/leasewheel/leasewheel/... ./route
+	GOCOVERDIR="$$dir" go run -cover -covermode=atomic -coverpkg=github.com/leasewheel/leasewheel/... ./route $(ARGS)
 
 bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-quick for a short run
 	@.ci/setup-stores || true # the program names what it leaves out

@@ -94,7 +94,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	defer c.done()
 	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
 	a := &acquisition{ctx: callContext{caller: ctx, life: &c.life}, client: c, request: r, wait: wait, observed: o}
-	defer a.ctx.stop()
+	defer a.ctx.finish(endReturned)
 	run := a.run
 	if wait {
 		run = a.runInQueue

@@ -61,17 +61,14 @@ func newCallEnd(cause error) *callEnd {
 // returned function when the call has returned.
 func newCallContext(caller context.Context, life *lifetime) (context.Context, func()) {
 	c := &callContext{caller: caller, life: life}
-	return c, c.stop
+	return c, func() { c.finish(endReturned) }
 }
 
 // newLimitedContext returns a context that ends after a limit, but neither with the caller's
-// context nor with the client. The caller must call its stop.
+// context nor with the client. The caller must call finish.
 func newLimitedContext(caller context.Context, limit time.Duration) *callContext {
 	return &callContext{caller: caller, limit: limit, until: time.Now().Add(limit)}
 }
-
-// stop ends the context.
-func (c *callContext) stop() { c.finish(endReturned) }
 
 // Err implements context.Context.
 func (c *callContext) Err() error {

@@ -46,7 +46,7 @@ func TestACallContextTellsOfItsEndOnce(t *testing.T) {
 				require.Zero(t, notifications()+calls())
 				require.NoError(t, c.Err())
 
-				end(life, cancel, c.stop)
+				end(life, cancel, func() { c.finish(endReturned) })
 				assert.Equal(t, 1, notifications())
 				assert.Equal(t, 1, calls())
 				assert.Zero(t, undoneCalls())
@@ -62,7 +62,7 @@ func TestACallContextTellsOfItsEndOnce(t *testing.T) {
 				assert.False(t, c.StopNotify())
 				cancel()
 				life.end()
-				c.stop()
+				c.finish(endReturned)
 				assert.Equal(t, cause, context.Cause(c), "the first reason stays")
 				assert.Empty(t, life.calls)
 			})

@@ -296,7 +296,7 @@ func (s *heldLease) release(ctx context.Context, keep bool) error {
 		return s.releaseEnded(lease)
 	}
 	call := newLimitedContext(ctx, min(unlockTimeout, lease.TTL))
-	defer call.stop()
+	defer call.finish(endReturned)
 	began := time.Now()
 	err := c.store.Release(call, lease)
 	c.health.record(err, began, false)
@@ -360,17 +360,12 @@ func entryState(entry *renewal.Entry[driver.Lease], terms Terms) error {
 	case errors.Is(err, renewal.ErrClosed):
 		return ErrClosed
 	}
-	return plannedEnd(err, terms, entry.Lease().TTL)
-}
-
-// plannedEnd names the field of the Terms that has ended the lease, if one has.
-func plannedEnd(err error, terms Terms, ttl time.Duration) error {
 	lost, _ := errors.AsType[*renewal.LostError](err)
 	switch {
 	case lost == nil || lost.Reason != renewal.ReasonLimitReached:
 		return err
 	case terms.Fixed:
-		return textError{fmt.Sprintf("lock: lease lost: its fixed TTL of %v ended", ttl), err}
+		return textError{fmt.Sprintf("lock: lease lost: its fixed TTL of %v ended", entry.Lease().TTL), err}
 	default:
 		return textError{fmt.Sprintf("lock: lease lost: its MaxHold of %v ended", terms.MaxHold), err}
 	}

@@ -50,7 +50,9 @@ func (h *storeHealth) record(err error, began time.Time, queued bool) {
 	switch {
 	case errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported):
 	case err == nil || isAnswer(err):
-		h.answered()
+		if h.down.Load() {
+			h.answered()
+		}
 	case isEnd(err) || errors.Is(err, context.Canceled):
 		if !queued && time.Since(began) >= abandonedAfter && !errors.Is(err, errClientClosing) {
 			h.failure(errNoAnswer)
@@ -64,9 +66,6 @@ var errNoAnswer = errors.New("no answer before the caller gave up")
 
 // answered ends an outage.
 func (h *storeHealth) answered() {
-	if !h.down.Load() {
-		return
-	}
 	h.mu.Lock()
 	now := time.Now()
 	over := h.down.Load() && now.Sub(h.failed) >= outageQuiet

@@ -47,7 +47,9 @@ func (c *core) checkAges() (next time.Duration) {
 	}
 	c.waiting.tick()
 	calls, waiting := c.waiting.take(c.warnAfter)
-	c.reportLongWaits(calls)
+	if len(calls) > 0 {
+		c.reportLongWaits(calls)
+	}
 	if young || waiting {
 		return periodic.Interval
 	}
@@ -163,7 +165,7 @@ func (c *core) endWait(w *longWait) {
 // goroutine does it, because the store is asked for the holders. Close waits for the
 // goroutine as for any other call of the store.
 func (c *core) reportLongWaits(calls []*longWait) {
-	if len(calls) == 0 || c.begin() != nil {
+	if c.begin() != nil {
 		return
 	}
 	keys := make(map[string]int)

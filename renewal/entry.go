@@ -130,7 +130,7 @@ func (e *Entry[L]) applyOutcome(outcome Outcome, err error, sent instant, validi
 		e.lose(ReasonExpired)
 	case outcome == Renewed:
 		e.extendDeadline(sent, validity, now)
-		e.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)
+		e.scheduleRenewal(e.w.opts.renewalAt(sent.mono, e.period, 0), now)
 	case outcome.IsLost():
 		e.recordErr(err)
 		e.lose(ReasonNotOwned)
@@ -160,7 +160,7 @@ func (e *Entry[L]) renewed(ttl time.Duration, sent, maxDeadline, now instant) bo
 	}
 	e.extendDeadline(sent, e.validity, now)
 	if e.state == waiting {
-		e.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)
+		e.scheduleRenewal(e.w.opts.renewalAt(sent.mono, e.period, 0), now)
 	} else {
 		e.arm(now.until(e.deadline()))
 	}
@@ -332,7 +332,8 @@ func (e *Entry[L]) extendDeadline(sent instant, validity time.Duration, now inst
 		e.end.lost.Err = nil // it is of a renewal before this one
 	}
 	sent = sent.tighter(now.clockOffset())
-	deadline := e.deadlineFor(sent, validity)
+	left := min(int64(validity), e.maxDeadline.mono-sent.mono, e.maxDeadline.wall-sent.wall)
+	deadline := instant{sent.mono + left, sent.wall + left}
 	if now.until(deadline) > now.until(e.deadline()) {
 		e.setDeadline(deadline)
 		e.stepped = false

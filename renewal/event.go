@@ -185,11 +185,8 @@ func (w *Watchdog[L]) recordBatch(b *batch[L], info *BatchInfo) {
 		Kind: EventSlow, At: w.clock.timeOf(b.sent.mono + int64(info.Took)), Lane: info.Lane, Late: info.Late, Took: info.Took,
 		Leases: info.Size, Lost: info.Lost, Failed: info.Unknown, Err: info.Err,
 	}
-	switch {
-	case info.Lost > 0 || info.Unknown > 0:
+	if info.Lost > 0 || info.Unknown > 0 {
 		e.Kind = EventFailed
-	case info.Took < b.attemptTimeout/slowDivisor:
-		return
 	}
 	w.recorder.add(e)
 }

@@ -2,7 +2,10 @@
 
 package renewal
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // expiries holds the entries that have not ended in buckets, by the instant at which the
 // monitor ends them. The watchdog's mu guards it.
@@ -21,11 +24,22 @@ type bucket[L any] struct {
 	root Entry[L] // the sentinel of the ring of entries
 }
 
-// add puts an entry into the bucket for its deadline and returns the bucket's instant.
+// add puts an entry into the bucket for its deadline and returns the bucket's instant: the first
+// multiple of the width after the grace.
 func (x *expiries[L]) add(e *Entry[L]) int64 {
 	b := x.recent
-	if at := e.bucketEnd(e.mono.Load()); b == nil || b.at != at {
-		b = x.bucketAt(at)
+	if at := ((e.mono.Load() + int64(e.grace)) | e.bucketMask) + 1; b == nil || b.at != at {
+		i, found := len(x.buckets), false
+		if i > 0 && at <= x.buckets[i-1].at { // rare: most deadlines are later than all before
+			i, found = slices.BinarySearchFunc(x.buckets, at, func(b *bucket[L], at int64) int { return cmp.Compare(b.at, at) })
+		}
+		if found {
+			b = x.buckets[i]
+		} else {
+			b = &bucket[L]{at: at}
+			b.root.expPrev, b.root.expNext = &b.root, &b.root
+			x.buckets = slices.Insert(x.buckets, i, b)
+		}
 		x.recent = b
 	}
 	first := b.root.expNext
@@ -38,30 +52,6 @@ func (x *expiries[L]) add(e *Entry[L]) int64 {
 func (*expiries[L]) remove(e *Entry[L]) {
 	e.expPrev.expNext, e.expNext.expPrev = e.expNext, e.expPrev
 	e.expPrev, e.expNext = nil, nil
-}
-
-// bucketAt returns the bucket for an instant, which it makes if necessary.
-func (x *expiries[L]) bucketAt(at int64) *bucket[L] {
-	i := len(x.buckets)
-	if i > 0 && at <= x.buckets[i-1].at { // rare: most deadlines are later than all before
-		var found bool
-		i, found = slices.BinarySearchFunc(x.buckets, at, func(b *bucket[L], at int64) int {
-			switch {
-			case b.at < at:
-				return -1
-			case b.at > at:
-				return 1
-			}
-			return 0
-		})
-		if found {
-			return x.buckets[i]
-		}
-	}
-	b := &bucket[L]{at: at}
-	b.root.expPrev, b.root.expNext = &b.root, &b.root
-	x.buckets = slices.Insert(x.buckets, i, b)
-	return b
 }
 
 // first drops the empty buckets at the front and returns the first bucket with entries,

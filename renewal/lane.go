@@ -3,7 +3,9 @@
 package renewal
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -30,23 +32,18 @@ type queue[L any] struct {
 
 // enqueue puts an entry into the queue for its attempt timeout.
 func (l *lane[L]) enqueue(e *Entry[L], attemptTimeout time.Duration) {
-	q := l.queueFor(bits.Len64(uint64(max(attemptTimeout, 0))))
+	timeoutLog2 := bits.Len64(uint64(max(attemptTimeout, 0)))
+	i := slices.IndexFunc(l.queues, func(q *queue[L]) bool { return q.timeoutLog2 == timeoutLog2 })
+	if i < 0 {
+		i = len(l.queues)
+		l.queues = append(l.queues, &queue[L]{timeoutLog2: timeoutLog2})
+	}
+	q := l.queues[i]
 	if e.failures > 0 {
 		q.retries.push(e)
 	} else {
 		q.fresh.push(e)
 	}
-}
-
-func (l *lane[L]) queueFor(timeoutLog2 int) *queue[L] {
-	for _, q := range l.queues {
-		if q.timeoutLog2 == timeoutLog2 {
-			return q
-		}
-	}
-	q := &queue[L]{timeoutLog2: timeoutLog2}
-	l.queues = append(l.queues, q)
-	return q
 }
 
 // next returns the queue of the next batch, or nil if nothing is due. Queues with retries
@@ -63,21 +60,14 @@ func (l *lane[L]) next() *queue[L] {
 }
 
 func (q *queue[L]) precedes(other *queue[L]) bool {
-	if q.hasRetries() != other.hasRetries() {
-		return q.hasRetries()
+	if retries := q.retries.head != nil; retries != (other.retries.head != nil) {
+		return retries
 	}
 	return q.head().renewAt < other.head().renewAt
 }
 
-func (q *queue[L]) hasRetries() bool { return q.retries.head != nil }
-
 // head returns the entry to be renewed next, or nil if none is due.
-func (q *queue[L]) head() *Entry[L] {
-	if q.hasRetries() {
-		return q.retries.head
-	}
-	return q.fresh.head
-}
+func (q *queue[L]) head() *Entry[L] { return cmp.Or(q.retries.head, q.fresh.head) }
 
 // list is a linked list of entries, from which any entry can be removed in O(1).
 type list[L any] struct {

@@ -70,17 +70,24 @@ type timing struct {
 	bucketMask  int64         // the width of an expiry bucket, a power of two, less one
 }
 
-func newTiming(o *Options, ttl time.Duration, maxDeadline instant) *timing {
-	margin := o.margin(ttl)
-	return &timing{
-		ttl:         ttl,
-		maxDeadline: maxDeadline,
-		validity:    o.validity(ttl),
-		period:      o.period(ttl),
-		margin:      margin,
-		grace:       graceFor(margin),
-		bucketMask:  bucketMaskFor(margin),
+// timingFor returns the timing of leases with that TTL and that end, which is usually the
+// timing of the grant before. The caller holds mu.
+func (w *Watchdog[L]) timingFor(ttl time.Duration, end instant) *timing {
+	if t := w.timing; t != nil && t.ttl == ttl && t.maxDeadline == end {
+		return t
 	}
+	margin := w.opts.margin(ttl)
+	w.timing = &timing{
+		ttl:         ttl,
+		maxDeadline: end,
+		validity:    w.opts.validity(ttl),
+		period:      w.opts.period(ttl),
+		margin:      margin,
+		grace:       min(margin/graceDivisor, maxGrace),
+		// With powers of two, leases of different TTLs share buckets.
+		bucketMask: 1<<(bits.Len64(uint64(max(min(margin, maxGrace)/bucketDivisor, 1)))-1) - 1,
+	}
+	return w.timing
 }
 
 // margin returns the time from the deadline of a lease to its earliest end on the
@@ -170,32 +177,6 @@ func firstPhase() float64 {
 	return rand.Float64() / 2
 }
 
-// advancePhase returns the phase of a new entry, at least 0 and below 0.5, and the phase
-// of the one after it. The entry is first renewed after (0.5+phase)·period, so that
-// leases acquired together are not all renewed together.
-//
-// The phase rises from entry to entry instead of being random. Entries made together
-// are then renewed together, so both client and server find their memory in the cache.
-// A random phase costs a cache miss per lease, and half as much CPU time again.
-func advancePhase(phase float64, held int) (own, next float64) {
-	next = phase + 0.5/max(float64(held), minPhaseSteps)
-	if next >= 0.5 {
-		next -= 0.5
-	}
-	return phase, next
-}
-
-// firstRenewal returns the instant of the first renewal of a lease with the given phase.
-func (o *Options) firstRenewal(sent int64, period time.Duration, phase float64) int64 {
-	return o.renewalAt(sent, period, 0.5-phase)
-}
-
-// nextRenewal returns the instant of the renewal after one that was sent at the given
-// instant.
-func (o *Options) nextRenewal(sent int64, period time.Duration) int64 {
-	return o.renewalAt(sent, period, 0)
-}
-
 // renewalAt returns the instant at which a renewal becomes due so that it is sent at most
 // one period after sent. It is earlier by a fraction of the period, by the time that a
 // worker lingers, and by the rounding to the grid.
@@ -256,43 +237,8 @@ func (e *Entry[L]) retryAt(sent, now instant) int64 {
 // of use, in nanoseconds.
 func (e *Entry[L]) minRetryWindow() int64 { return int64(e.w.opts.margin(e.validity)) }
 
-// deadlineFor returns the deadline that a confirmed request permits which was sent at the
-// given instant. The validity is that of the TTL in the request, which may differ from the
-// TTL of t: the TTL may have changed while the request was under way.
-func (t *timing) deadlineFor(sent instant, validity time.Duration) instant {
-	left := min(int64(validity), t.maxDeadline.mono-sent.mono, t.maxDeadline.wall-sent.wall)
-	return instant{sent.mono + left, sent.wall + left}
-}
-
 // timerDelay returns how long the timer of a waiting entry has to run: until its renewal
 // or its deadline, whichever is earlier.
 func (e *Entry[L]) timerDelay(now instant) time.Duration {
 	return min(time.Duration(e.renewAt-now.mono), now.until(e.deadline()))
-}
-
-// callTimeout returns how long one call of Renew may take. The call ends with the latest
-// deadline of its batch. With the earliest one, a short lease would take time from
-// healthy leases. Each entry's own timer guards its own deadline.
-func (o *Options) callTimeout(attemptTimeout time.Duration, sent, latestDeadline instant) time.Duration {
-	timeout := o.Timeout
-	if timeout == 0 {
-		timeout = attemptTimeout
-	}
-	return min(timeout, sent.until(latestDeadline))
-}
-
-// graceFor returns how long after a deadline the monitor leaves it to the engine to end
-// the entry.
-func graceFor(margin time.Duration) time.Duration { return min(margin/graceDivisor, maxGrace) }
-
-// bucketMaskFor returns the width of an expiry bucket less one, which is a mask: with
-// powers of two, leases of different TTLs share buckets.
-func bucketMaskFor(margin time.Duration) int64 {
-	return 1<<(bits.Len64(uint64(max(min(margin, maxGrace)/bucketDivisor, 1)))-1) - 1
-}
-
-// bucketEnd returns the instant of the expiry bucket for a deadline: the first multiple
-// of the width after the grace.
-func (t *timing) bucketEnd(deadline int64) int64 {
-	return ((deadline + int64(t.grace)) | t.bucketMask) + 1
 }

@@ -46,7 +46,7 @@ type Watchdog[L any] struct {
 	freeBatches  []*batch[L]
 	toStart      []func() // functions of AfterFunc that unlock starts
 	timing       *timing  // of the last grant
-	phase        float64  // of the next entry: see advancePhase
+	phase        float64  // of the next entry, from 0 to 0.5: see Register
 	closed       bool
 	unreleased   []L           // leases of ended entries that Close has not returned yet
 	engineLogged bool          // a closed engine was logged
@@ -141,9 +141,14 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	if err := w.track(e, now); err != nil {
 		return nil, err
 	}
-	var phase float64
-	phase, w.phase = advancePhase(w.phase, w.held)
-	at := w.opts.firstRenewal(sent.mono, e.period, phase)
+	// The first renewal comes after (0.5+phase)·period, so that leases acquired together are not all
+	// renewed together. The phase rises from entry to entry instead of being random. Entries made
+	// together are then renewed together, so both client and server find their memory in the cache.
+	// A random phase costs a cache miss per lease, and half as much CPU time again.
+	at := w.opts.renewalAt(sent.mono, e.period, 0.5-w.phase)
+	if w.phase += 0.5 / max(float64(w.held), minPhaseSteps); w.phase >= 0.5 {
+		w.phase -= 0.5
+	}
 	if at <= now.mono {
 		at = now.mono + int64(oldGrantDelay(now.until(e.deadline())))
 	}
@@ -168,15 +173,6 @@ func (w *Watchdog[L]) track(e *Entry[L], now instant) error {
 	e.epoch = w.monitor.epoch
 	w.wakeMonitor(w.monitor.expiries.add(e), now)
 	return nil
-}
-
-// timingFor returns the timing of leases with that TTL and that end, which is usually the
-// timing of the grant before. The caller holds mu.
-func (w *Watchdog[L]) timingFor(ttl time.Duration, end instant) *timing {
-	if t := w.timing; t == nil || t.ttl != ttl || t.maxDeadline != end {
-		w.timing = newTiming(&w.opts, ttl, end)
-	}
-	return w.timing
 }
 
 // check returns an error that names the wrong field of a grant.

@@ -3,6 +3,7 @@
 package renewal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -81,18 +82,13 @@ func (w *Watchdog[L]) workerDone(l *lane[L], b *batch[L]) {
 	if l.next() != nil { // Renew has called runtime.Goexit
 		w.startWorker(l, 0)
 	}
-	if l.workers == 0 {
-		w.removeLane(l)
+	if l.workers == 0 { // nothing is due
+		delete(w.lanes, l.id)
+		if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
+			w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
+		}
 	}
 	w.signalDrained()
-}
-
-// removeLane removes a lane in which nothing is due.
-func (w *Watchdog[L]) removeLane(l *lane[L]) {
-	delete(w.lanes, l.id)
-	if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
-		w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
-	}
 }
 
 // maxKeptLanes is the number of lanes for which the map of lanes may keep memory.
@@ -159,15 +155,14 @@ func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
 		l.calls--
 		w.applyOutcomes(l, b, err)
 	}()
-	err = w.callRenewer(b)
-}
-
-func (w *Watchdog[L]) callRenewer(b *batch[L]) error {
-	ctx, cancel := context.WithTimeoutCause(w.ctx, w.opts.callTimeout(b.attemptTimeout, b.sent, b.deadline), errNoAnswer)
+	// The call ends with the latest deadline of its batch. With the earliest one, a short lease would
+	// take time from healthy leases. Each entry's own timer guards its own deadline.
+	timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))
+	ctx, cancel := context.WithTimeoutCause(w.ctx, timeout, errNoAnswer)
 	defer cancel()
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
 	clear(b.outcomes)
-	return w.renewer.Renew(ctx, b.leases, b.outcomes)
+	err = w.renewer.Renew(ctx, b.leases, b.outcomes)
 }
 
 // applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
@@ -193,7 +188,9 @@ func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 		}
 		e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
 	}
-	w.recordBatch(b, &info)
+	if info.Lost > 0 || info.Unknown > 0 || info.Took >= b.attemptTimeout/slowDivisor {
+		w.recordBatch(b, &info)
+	}
 	clear(b.entries)
 	clear(b.leases)
 	w.stats.Batches++

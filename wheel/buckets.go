@@ -91,13 +91,6 @@ func (b *buckets) init(level0Bits uint) {
 	b.zombies = make([]uint32, 0, maxZombies)
 }
 
-// add queues a node for a tick. It takes the tick after clk if the given one is not
-// later, because clk has been visited.
-func (b *buckets) add(slot uint32, n *node, tick int64) {
-	n.tick = max(tick, b.clk+1)
-	b.enqueue(slot, n)
-}
-
 // move changes the tick of a queued node. The node stays in its bucket if the bucket is
 // visited in time for the new tick. That visit moves the node on.
 func (b *buckets) move(slot uint32, n *node, tick int64) {
@@ -163,7 +156,7 @@ func (b *buckets) collectExpired(limit int64, due []uint64) ([]uint64, bool) {
 		n := b.at(slot)
 		b.unlink(slot, n)
 		if n.tick > tick {
-			b.enqueue(slot, n)
+			b.add(slot, n, n.tick)
 			continue
 		}
 		n.bucket = stateReady
@@ -210,6 +203,6 @@ func (b *buckets) cascadeBucket(bucket uint32, limit int) {
 		}
 		n := b.at(slot)
 		b.unlink(slot, n)
-		b.enqueue(slot, n)
+		b.add(slot, n, n.tick)
 	}
 }

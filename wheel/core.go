@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/internal/periodic"
@@ -103,15 +102,6 @@ func (c *core) tickEnd(tick int64) time.Duration {
 		return math.MaxInt64
 	}
 	return time.Duration(tick) * c.tick
-}
-
-// pickShard returns the shard of the calling goroutine, chosen by a hash of its stack
-// address. A goroutine keeps its shard while its stack does not move, so the lock of the
-// shard stays in the cache of one CPU. A random shard would be as slow as a single lock.
-func (c *core) pickShard() *shard {
-	var local byte
-	hash := uint64(uintptr(unsafe.Pointer(&local))) >> 12 * 0x9e3779b97f4a7c15
-	return &c.shards[hash>>c.shardShift]
 }
 
 // reserve counts a new timer against maxPending. It returns false if the wheel is full.

@@ -56,20 +56,6 @@ func (b *buckets) level0Bucket(tick int64, way uint32) uint32 {
 	return uint32(tick)&(1<<b.level0Bits-1)<<wayBits | way
 }
 
-// nextLevel0Bucket returns the bucket for the next node of a tick near clk. The buckets of
-// a tick take turns, from the first one on. So they grow evenly, and collectExpired, which
-// takes turns too, finds the nodes in the order in which they were added.
-func (b *buckets) nextLevel0Bucket(tick int64) uint32 {
-	first := b.level0Bucket(tick, 0)
-	turn := &b.turns[first>>wayBits]
-	if b.pendingMap[first/64]>>(first%64)&(1<<ways-1) == 0 {
-		*turn = 0
-	}
-	bucket := first + uint32(*turn)&(ways-1)
-	*turn++
-	return bucket
-}
-
 // levelShift returns log2 of the width of the buckets of a coarse level.
 func (b *buckets) levelShift(level int) uint { return b.level0Bits - 1 + uint(level)*levelBits }
 
@@ -83,15 +69,27 @@ func (b *buckets) openBucket(level int, tick int64) uint32 {
 	return b.coarseBucket(level, tick>>b.levelShift(level)+1)
 }
 
-// enqueue puts a node into the bucket for its tick, which is not before clk. It chooses
-// the lowest level that reaches the tick. A coarse bucket chosen in this way starts more
-// than one width after clk, so its window is not open.
-func (b *buckets) enqueue(slot uint32, n *node) {
-	tick := n.tick
+// add puts a node into the bucket for a tick. It takes the tick after clk if the given one is
+// not later, because clk has been visited. It chooses the lowest level that reaches the tick. A
+// coarse bucket chosen in this way starts more than one width after clk, so its window is not
+// open.
+//
+// The buckets of a tick of level 0 take turns, from the first one on. So they grow evenly, and
+// collectExpired, which takes turns too, finds the nodes in the order in which they were added.
+func (b *buckets) add(slot uint32, n *node, tick int64) {
+	tick = max(tick, b.clk+1)
+	n.tick = tick
 	distance := tick - b.clk
 	if distance < 1<<b.level0Bits {
 		b.nextExpiry = min(b.nextExpiry, tick)
-		b.link(b.nextLevel0Bucket(tick), slot, n)
+		first := b.level0Bucket(tick, 0)
+		turn := &b.turns[first>>wayBits]
+		if b.pendingMap[first/64]>>(first%64)&(1<<ways-1) == 0 {
+			*turn = 0
+		}
+		bucket := first + uint32(*turn)&(ways-1)
+		*turn++
+		b.link(bucket, slot, n)
 		return
 	}
 	level := (bits.Len64(uint64(distance)) - 1 - int(b.level0Bits)) / levelBits

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
+	"github.com/leasewheel/leasewheel/internal/prefetch"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -111,9 +113,13 @@ func (s *shard) collect(tick int64, due []uint64) ([]uint64, bool) {
 	}
 	due, more := s.collectExpired(tick, due)
 	s.publishHint()
+	// Tasks that have been pending for long are not in the cache. Prefetching the memory that they point
+	// at lets the processor overlap the misses that the Runs would otherwise take one by one, which takes
+	// a fifth to a third off the cost of a firing. A prefetch is a hint and never faults. A read would: a
+	// task may point at memory that must not be read, such as a handle of a C library.
 	for _, id := range due {
 		_, n := s.find(id)
-		prefetchTask(n.task)
+		prefetch.Line((*[2]unsafe.Pointer)(unsafe.Pointer(&n.task))[1]) // after the type, the pointer
 	}
 	return due, more
 }

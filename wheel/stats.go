@@ -46,7 +46,9 @@ func (s *stats) add(t *batchStats) {
 		return
 	}
 	s.fired.Add(t.fired)
-	addFloat(&s.lateSum, t.lateSum)
+	for old := s.lateSum.Load(); !s.lateSum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+t.lateSum)); {
+		old = s.lateSum.Load()
+	}
 	storeMax(&s.lateMax, int64(t.lateMax))
 	storeMax(&s.longest, int64(t.longest))
 	*t = batchStats{}
@@ -56,13 +58,6 @@ func (s *stats) add(t *batchStats) {
 func storeMax(a *atomic.Int64, v int64) {
 	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
 		old = a.Load()
-	}
-}
-
-// addFloat adds v to the float64 whose bits are in sum.
-func addFloat(sum *atomic.Uint64, v float64) {
-	for old := sum.Load(); !sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)); {
-		old = sum.Load()
 	}
 }
 

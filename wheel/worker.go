@@ -52,7 +52,7 @@ func (c *core) work() {
 	c.runBatch() // what an earlier goroutine left
 	for !c.closed.Load() {
 		expiry, cascade, s := c.nextVisit()
-		c.readClock()
+		c.worker.clock = time.Since(c.base)
 		switch {
 		case c.tickEnd(expiry) <= c.worker.clock:
 			c.blocked.Need()
@@ -64,10 +64,6 @@ func (c *core) work() {
 		}
 	}
 	returned = true
-}
-
-func (c *core) readClock() {
-	c.worker.clock = time.Since(c.base)
 }
 
 // nextVisit returns a tick before which no timer is due in any shard, and the shard that
@@ -175,7 +171,7 @@ func (c *core) runTask(task schedule.Task, timer schedule.Timer, tick int64) {
 			c.reportPanic(task, recover())
 		}
 		began := w.clock
-		c.readClock()
+		c.worker.clock = time.Since(c.base)
 		w.stats.longest = max(w.stats.longest, w.clock-began)
 	}()
 	task.Run(timer)

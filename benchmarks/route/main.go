@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"path"
 	"regexp"
 	"runtime/coverage"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,19 +38,22 @@ const (
 )
 
 func main() {
-	if err := run(); err != nil {
+	list := flag.Bool("functions", false, "list the functions, too")
+	flag.Parse()
+	if err := run(*list); err != nil {
 		fmt.Fprintln(os.Stderr, "route:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(list bool) error {
 	server, err := testredis.Launch()
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	var lists strings.Builder
 	fmt.Fprintln(w, "work\tfunctions\tfiles\tpackages")
 	for _, row := range []struct {
 		name    string
@@ -76,8 +81,15 @@ func run() error {
 			files[file], packages[path.Dir(file)] = true, true
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", row.name, len(ran), len(files), len(packages))
+		if list {
+			fmt.Fprintf(&lists, "\n%s:\n%s\n", row.name, strings.Join(slices.Sorted(maps.Keys(ran)), "\n"))
+		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Print(lists.String())
+	return err
 }
 
 // work is what a row counts. The client of Redis is for questions that do not count.

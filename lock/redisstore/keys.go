@@ -105,15 +105,6 @@ func clientNameOf(name string) string {
 	return driver.ClientName(owner)
 }
 
-// channelOf returns the channel on which an owner is signalled, without the prefix: the
-// owner up to the last colon. All waiters of a client share it.
-func channelOf(owner string) string {
-	if colon := strings.LastIndexByte(owner, ':'); colon >= 0 {
-		return owner[:colon]
-	}
-	return owner
-}
-
 // checkAcquire checks a request for a lock.
 func checkAcquire(r *driver.Request) error {
 	if err := check(r); err != nil {

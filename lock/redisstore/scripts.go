@@ -57,18 +57,6 @@ func readLua(name string) (string, error) {
 	return string(text), err
 }
 
-// begin registers a call. It returns an error if the store cannot serve it. Otherwise the
-// caller must call s.redis.End when it is done.
-func (s *Store) begin(ctx context.Context) error {
-	switch {
-	case ctx == nil:
-		return rediskit.ErrNilContext
-	case s.redis == nil:
-		return rediskit.ErrZeroStore
-	}
-	return rediskit.FromConn(s.redis.Begin(ctx))
-}
-
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements
 // of args are free, because the client sets them. The number of keys and the keys follow.
 // run returns soon after ctx has ended or the store is closed. The server may still

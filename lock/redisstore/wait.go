@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -61,12 +62,21 @@ func (s *Store) wait(ctx context.Context, r driver.Request, queued func()) (leas
 	if err := checkAcquire(&r); err != nil {
 		return lease, false, err
 	}
-	if err := s.begin(ctx); err != nil {
-		return lease, false, err
+	switch {
+	case ctx == nil:
+		return lease, false, rediskit.ErrNilContext
+	case s.redis == nil:
+		return lease, false, rediskit.ErrZeroStore
+	}
+	if err := s.redis.Begin(ctx); err != nil {
+		return lease, false, rediskit.FromConn(err)
 	}
 	defer s.redis.End()
 	name, place := wireOwner(&r), s.place(r.TTL)
-	channel := channelOf(name)
+	channel := name // without the prefix: the owner up to the last colon, which all waiters of a client share
+	if colon := strings.LastIndexByte(name, ':'); colon >= 0 {
+		channel = name[:colon]
+	}
 	listener := s.subscription.Join(name, channel)
 	defer func() { s.subscription.Leave(listener) }()
 	began := time.Now()

@@ -35,11 +35,11 @@ var mutants = mutant.List{
 	},
 	{
 		"a renewal does not move the timer", "renewal/entry.go",
-		"e.extendDeadline(sent, validity, now)\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)\n\tcase outcome.IsLost()", "e.extendDeadline(sent, validity, now)\n\t\te.state = waiting\n\tcase outcome.IsLost()",
+		"e.extendDeadline(sent, validity, now)\n\t\te.scheduleRenewal(e.w.opts.renewalAt(sent.mono, e.period, 0), now)\n\tcase outcome.IsLost()", "e.extendDeadline(sent, validity, now)\n\t\te.state = waiting\n\tcase outcome.IsLost()",
 	},
 	{
 		"a reported loss is ignored", "renewal/entry.go",
-		"\tcase outcome.IsLost():\n\t\te.recordErr(err)\n\t\te.lose(ReasonNotOwned)", "\tcase outcome.IsLost():\n\t\te.scheduleRenewal(e.w.opts.nextRenewal(sent.mono, e.period), now)",
+		"\tcase outcome.IsLost():\n\t\te.recordErr(err)\n\t\te.lose(ReasonNotOwned)", "\tcase outcome.IsLost():\n\t\te.scheduleRenewal(e.w.opts.renewalAt(sent.mono, e.period, 0), now)",
 	},
 	{
 		"one failure is a loss", "renewal/entry.go",
