@@ -102,18 +102,22 @@ type exercise struct {
 	t     *testing.T
 	srv   *testredis.Server
 	admin *redis.Client
+
+	rights string             // of the user
+	calls  *testredis.Counter // of the store
 }
 
 // asUser calls do with a store of a user who has the rights, and returns its error.
 func (x *exercise) asUser(rights string, do func(s *Store, rdb *redis.Client) error) error {
 	ctx := x.t.Context()
+	x.rights, x.calls = rights, new(testredis.Counter)
 	user := testredis.ChannelRules(append([]any{"acl", "setuser", "limited", "reset", "on", ">pw", "~lw:*", "&lw:*", "-@all"}, fields(rights)...)...)
 	require.NoError(x.t, x.admin.Do(ctx, user...).Err())
 	require.NoError(x.t, x.admin.FlushDB(ctx).Err())
 	require.NoError(x.t, x.admin.ScriptFlush(ctx).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: x.srv.Addr(), Username: "limited", Password: "pw", DisableIdentity: true})
 	defer rdb.Close()
-	s, err := New(rdb, nil)
+	s, err := New(rdb, &Options{Place: time.Hour, Instrument: x.calls.Attach})
 	require.NoError(x.t, err)
 	defer s.Close()
 	return do(s, rdb)
@@ -183,9 +187,10 @@ func (x *exercise) waiter(s *Store, _ *redis.Client) error {
 	return s.Release(ctx, l)
 }
 
-// signalled waits for a lock with signals only, because its polls come too late.
+// signalled waits for a lock with signals only, because its polls come too late. A waiter sends two requests:
+// one joins the queue, and one follows when the subscription is confirmed.
 func (x *exercise) signalled(s *Store, _ *redis.Client) error {
-	ctx, cancel := context.WithTimeout(x.t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(x.t.Context())
 	defer cancel()
 	holder, err := s.Acquire(ctx, request("k"))
 	if err != nil {
@@ -204,11 +209,20 @@ func (x *exercise) signalled(s *Store, _ *redis.Client) error {
 			queued = x.admin.ZCard(x.t.Context(), s.keys("k", "").places).Val()
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // the subscription is confirmed by then, if the user may subscribe
+	if strings.Contains(x.rights, "+subscribe") {
+		requests := 1 + 2
+		require.Eventually(x.t, func() bool { return x.calls.Returned(acquireScript.Digest()) == requests }, long, time.Millisecond)
+	}
 	if err := s.Release(ctx, holder); err != nil {
 		return err
 	}
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(3 * time.Second):
+		cancel()
+		return cmp.Or(<-done, errNoError)
+	}
 }
 
 func (x *exercise) inspector(s *Store, _ *redis.Client) error {
