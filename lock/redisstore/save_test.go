@@ -54,12 +54,13 @@ func TestAHandOverTellsTheState(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	rdb := srv.Client(t)
-	s := patient(t, rdb)
+	var calls testredis.Counter
+	s := newStore(t, rdb, &Options{Place: time.Hour, Instrument: calls.Attach})
 	next := func(l driver.Lease, spoil func() error) driver.Lease {
 		t.Helper()
 		r := stateful("k")
 		r.TTL = time.Hour
-		done := startWait(t.Context(), t, s, r)
+		done := startQuietWait(t, s, &calls, r)
 		require.NoError(t, spoil())
 		l, took := handed(t, s, l, done)
 		require.Less(t, took, soon, "a poll came first")

@@ -45,6 +45,17 @@ func startWait(ctx context.Context, t testing.TB, s *Store, r driver.Request) <-
 	return done
 }
 
+// startQuietWait is startWait, and returns when both requests of the waiter are answered: it joins the
+// queue, and polls when it is subscribed. The store must be patient. calls counts its requests, and nobody
+// else makes the server forget scripts, which would cost more.
+func startQuietWait(t testing.TB, s *Store, calls *testredis.Counter, r driver.Request) <-chan waited {
+	t.Helper()
+	requests := calls.Returned(acquireScript.Digest()) + 2
+	done := startWait(t.Context(), t, s, r)
+	require.Eventually(t, func() bool { return calls.Returned(acquireScript.Digest()) == requests }, long, time.Millisecond)
+	return done
+}
+
 // handed releases a lock. It returns the lease of the waiter, and the time until Wait
 // returned.
 func handed(t testing.TB, s *Store, l driver.Lease, done <-chan waited) (driver.Lease, time.Duration) {
@@ -76,14 +87,11 @@ func patient(t testing.TB, rdb redis.UniversalClient) *Store {
 func TestASignalHandsTheLockOver(t *testing.T) {
 	t.Parallel()
 	var calls testredis.Counter
-	srv := testredis.Start(t) // nobody else makes it forget scripts, which would cost more requests
-	s := newStore(t, srv.Client(t), &Options{Prefix: rand.Text() + ":", Place: time.Hour, Instrument: calls.Attach})
-	answered := func() int { return calls.Returned(acquireScript.Digest()) }
+	s := newStore(t, testredis.Start(t).Client(t), &Options{Place: time.Hour, Instrument: calls.Attach})
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	for range 5 {
-		start, requests := time.Now(), answered()+2 // the waiter joins the queue, and polls when it is subscribed
-		done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
-		require.Eventually(t, func() bool { return answered() == requests }, long, time.Millisecond)
+		start := time.Now()
+		done := startQuietWait(t, s, &calls, requestFor("k", time.Hour))
 		released := time.Now()
 		var took time.Duration
 		holder, took = handed(t, s, holder, done)
