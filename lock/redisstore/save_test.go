@@ -60,7 +60,7 @@ func TestAHandOverTellsTheState(t *testing.T) {
 		t.Helper()
 		r := stateful("k")
 		r.TTL = time.Hour
-		done := startQuietWait(t, s, &calls, r)
+		done := startQuietWait(t.Context(), t, s, &calls, r)
 		require.NoError(t, spoil())
 		l, took := handed(t, s, l, done)
 		require.Less(t, took, soon, "a poll came first")

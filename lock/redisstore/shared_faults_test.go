@@ -166,14 +166,14 @@ func TestReleaseASharedLockAfterALostReply(t *testing.T) {
 
 func TestSignalsHandOverSharedLocks(t *testing.T) {
 	t.Parallel()
-	s := patient(t, shared.Server(t).Client(t))
+	var calls testredis.Counter
+	s := newStore(t, testredis.Start(t).Client(t), &Options{Place: time.Hour, Instrument: calls.Attach})
 	first, second := sharedModes("k")
 	for i, r := range first {
 		r.TTL, second[i].TTL = time.Hour, time.Hour
 		holder := acquire(t, s, r)
 		start := time.Now()
-		done := startWait(t.Context(), t, s, second[i])
-		time.Sleep(200 * time.Millisecond) // the waiter polls once when its subscription is confirmed
+		done := startQuietWait(t.Context(), t, s, &calls, second[i])
 		released := time.Now()
 		l, took := handed(t, s, holder, done)
 		assert.Less(t, took, soon, "a signal, not a poll, granted the lock")

@@ -48,11 +48,15 @@ func startWait(ctx context.Context, t testing.TB, s *Store, r driver.Request) <-
 // startQuietWait is startWait, and returns when both requests of the waiter are answered: it joins the
 // queue, and polls when it is subscribed. The store must be patient. calls counts its requests, and nobody
 // else makes the server forget scripts, which would cost more.
-func startQuietWait(t testing.TB, s *Store, calls *testredis.Counter, r driver.Request) <-chan waited {
+func startQuietWait(ctx context.Context, t testing.TB, s *Store, calls *testredis.Counter, r driver.Request) <-chan waited {
 	t.Helper()
-	requests := calls.Returned(acquireScript.Digest()) + 2
-	done := startWait(t.Context(), t, s, r)
-	require.Eventually(t, func() bool { return calls.Returned(acquireScript.Digest()) == requests }, long, time.Millisecond)
+	script := acquireScript
+	if r.Mode != driver.Exclusive {
+		script = sharedAcquireScript
+	}
+	requests := calls.Returned(script.Digest()) + 2
+	done := startWait(ctx, t, s, r)
+	require.Eventually(t, func() bool { return calls.Returned(script.Digest()) == requests }, long, time.Millisecond)
 	return done
 }
 
@@ -91,7 +95,7 @@ func TestASignalHandsTheLockOver(t *testing.T) {
 	holder := acquire(t, s, requestFor("k", time.Hour))
 	for range 5 {
 		start := time.Now()
-		done := startQuietWait(t, s, &calls, requestFor("k", time.Hour))
+		done := startQuietWait(t.Context(), t, s, &calls, requestFor("k", time.Hour))
 		released := time.Now()
 		var took time.Duration
 		holder, took = handed(t, s, holder, done)
@@ -207,13 +211,15 @@ func TestWaitEndsOnAHangingServer(t *testing.T) {
 }
 
 func TestACancelledWaitReportsUnansweredPolls(t *testing.T) {
-	s, rdb := sharedStore(t)
+	t.Parallel()
+	var calls testredis.Counter
+	rdb := testredis.Start(t).Client(t)
+	s := newStore(t, rdb, &Options{Place: time.Hour, Instrument: calls.Attach})
 	holder := acquire(t, s, request("k"))
 	cause := errors.New("the cause")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r := request("k")
-	done := startWait(ctx, t, s, r)
-	time.Sleep(100 * time.Millisecond)
+	done := startQuietWait(ctx, t, s, &calls, r)
 	cancel(cause)
 	w := <-done
 	require.ErrorIs(t, w.err, cause)
