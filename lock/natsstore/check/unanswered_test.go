@@ -36,9 +36,9 @@ func through(t *testing.T) (s *natsstore.Store, direct *natsstore.Store, link *t
 func TestCallsWithoutADeadline(t *testing.T) {
 	t.Parallel()
 	s, direct, link := through(t)
-	seam.SetBound(s, 500*time.Millisecond)
 	l, err := s.Acquire(t.Context(), driver.Request{Key: "held", Owner: "a:1", TTL: time.Hour})
 	require.NoError(t, err)
+	seam.SetBound(s, 500*time.Millisecond)
 	link.Close()
 	require.Eventually(t, func() bool { return seam.Conn(s).IsReconnecting() }, patience, time.Millisecond)
 	forever, free := context.Background(), driver.Request{Key: "free", Owner: "a:2", TTL: time.Hour}
