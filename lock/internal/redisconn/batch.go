@@ -122,7 +122,7 @@ func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) 
 		cmds = append(cmds, call.cmd)
 	}
 	server := &b.node.conns.notices
-	info, links := server.identify(ctx, pipe)
+	info, links := server.identify(ctx, pipe, sentInFull != nil)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)
 	}

@@ -64,14 +64,15 @@ func (n *notices) tellAs(node int, what Notice, detail string) {
 }
 
 // identify adds the question which process the server is to a pipeline, if there are connections
-// since the latest answer. It takes no round trip of its own, because leases on slow links have no
-// time for that. It returns nil if it has added nothing.
+// since the latest answer, or if the pipeline carries a source, because the server may be another one. It
+// takes no round trip of its own, because leases on slow links have no time for that. It returns nil if it
+// has added nothing.
 //
 // Each batch asks until one has the answer, because the batch that meets a new server must know it
 // before it tells that leases are missing there.
-func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner) (answer *redis.StringCmd, links int64) {
+func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner, source bool) (answer *redis.StringCmd, links int64) {
 	links = n.links.Load()
-	if links == n.known.Load() || n.calls.onNotice.Load() == nil || n.refused.Load() {
+	if !source && links == n.known.Load() || n.calls.onNotice.Load() == nil || n.refused.Load() {
 		return nil, links
 	}
 	return pipe.Info(ctx, "server"), links

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 // recordNotices returns the texts of the notices of a client from now on.
@@ -108,6 +112,36 @@ func TestADemotedServerIsTold(t *testing.T) {
 	})
 }
 
+// After a request without an answer, another server may serve. It knows no scripts, but the next batch carries
+// the source, so the first answer may already tell that leases are missing.
+func TestABatchAfterAFailureAsksWhichServerAnswers(t *testing.T) {
+	t.Parallel()
+	var id atomic.Value
+	id.Store("a")
+	w := &testredis.Wire{Answer: func(command []string) string {
+		switch {
+		case id.Load() == "":
+			return "" // to any command
+		case strings.EqualFold(command[0], "info"):
+			text := fmt.Sprintf("# Server\r\nrun_id:%s\r\n", id.Load())
+			return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+		}
+		return "+OK\r\n"
+	}}
+	c := newClient(t, w.Client(t, redis.Options{}), Options{})
+	told := recordNotices(c.calls)
+	for range 3 { // the second one asks
+		require.NoError(t, sendBatch(t.Context(), c, "k", 1))
+	}
+	id.Store("")
+	require.Error(t, sendBatch(t.Context(), c, "k", 1))
+	require.Eventually(t, func() bool { return c.node.reconnects.Load() == 0 }, soon, time.Millisecond, "a connection that is probed is a new one, too")
+	assert.Empty(t, *told)
+	id.Store("b")
+	require.NoError(t, sendBatch(t.Context(), c, "k", 1))
+	assert.Equal(t, []string{"0 changed " + c.node.addr + ": run_id a is now b"}, *told)
+}
+
 // Answers may come in another order than their questions, which may have gone to two servers.
 func TestALateIdentityIsNoNewServer(t *testing.T) {
 	n := &notices{calls: newCalls(), addr: "a"}
@@ -123,7 +157,7 @@ func TestALateIdentityIsNoNewServer(t *testing.T) {
 
 	n.links.Store(4)
 	n.identified(redis.NewStringResult("# Server\r\n", nil), 4)
-	answer, _ := n.identify(t.Context(), nil)
+	answer, _ := n.identify(t.Context(), nil, false)
 	assert.Nil(t, answer, "a server without a run_id is not asked again")
 	assert.Len(t, *told, 1)
 }
