@@ -62,8 +62,8 @@ var mutants = mutant.List{
 		"\te.mono.Store(distantPast)\n\te.wall.Store(distantPast)\n", "",
 	},
 	{
-		"a renewal may outlive its deadline", "renewal/timing.go",
-		"return min(timeout, sent.until(latestDeadline))", "return max(timeout, 0)",
+		"a renewal may outlive its deadline", "renewal/worker.go",
+		"timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))", "timeout := cmp.Or(w.opts.Timeout, b.attemptTimeout)",
 	},
 	{
 		"a lease is sent after its deadline", "renewal/entry.go",
@@ -86,8 +86,8 @@ var mutants = mutant.List{
 		"\treturn left / 2\n", "\treturn left\n",
 	},
 	{
-		"the end of a lease is not kept", "renewal/timing.go",
-		"left := min(int64(validity), t.maxDeadline.mono-sent.mono, t.maxDeadline.wall-sent.wall)", "left := int64(validity)",
+		"the end of a lease is not kept", "renewal/entry.go",
+		"left := min(int64(validity), e.maxDeadline.mono-sent.mono, e.maxDeadline.wall-sent.wall)", "left := int64(validity)",
 	},
 	{
 		"only the wall clock counts", "renewal/clock.go",

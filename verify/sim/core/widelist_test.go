@@ -6,7 +6,7 @@ import "github.com/leasewheel/leasewheel/verify/internal/mutant"
 var wideMutants = mutant.List{
 	{
 		"only the engine reports the end of a lease", "renewal/timing.go",
-		"{ return min(margin/graceDivisor, maxGrace) }", "{ return min(margin/graceDivisor, maxGrace) + 1000*time.Hour }",
+		"min(margin/graceDivisor, maxGrace),", "min(margin/graceDivisor, maxGrace) + 1000*time.Hour,",
 	},
 	{
 		"the close of the engine is not reported", "renewal/entry.go",
