@@ -248,6 +248,10 @@ func (w *waiter) queue(ctx context.Context) {
 		case <-w.timer.C:
 			w.poll(ctx)
 		case r := <-w.answers:
+			if r.err != nil && ctx.Err() != nil { // the polls end with ctx
+				w.fail(w.endedError(ctx))
+				continue
+			}
 			if !w.removePoll(r.poll) && r.err != nil {
 				continue // poll has cancelled it already
 			}

@@ -231,6 +231,28 @@ func TestACancelledWaitReportsUnansweredPolls(t *testing.T) {
 	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "only the last token remains")
 }
 
+// The polls end with ctx. Their errors may come first, and say nothing about the server, which has left a poll
+// without an answer for long.
+func TestAWaitThatEndsWithoutAnAnswerIsUnavailable(t *testing.T) {
+	s := newStore(t, shared.Server(t).Client(t), nil)
+	cause := errors.New("the cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for range 50 {
+		sent := time.Now().Add(-time.Second)
+		p := &poll{sent, func() {}}
+		w := &waiter{
+			store: s, request: request("k"), place: time.Second / 2, listener: pubsub.NewListener("a:1", "a"), onQueued: func() {},
+			state: waitQueued, timer: time.NewTimer(time.Hour), polls: []*poll{p}, answers: make(chan reply, 1), lastAnswer: sent,
+		}
+		w.answers <- reply{poll: p, sent: sent, err: cause}
+		w.queue(ctx)
+		require.ErrorIs(t, w.err, driver.ErrUnavailable)
+		require.ErrorIs(t, w.err, cause)
+		require.True(t, w.unanswered)
+	}
+}
+
 // A waiter accepts a signal only under these conditions, and counts its lease from these
 // moments. Otherwise two owners could hold a lock at the same time.
 func TestSignalsAreBelievedOnlyIfCurrent(t *testing.T) {
