@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +29,6 @@ var (
 type Harness struct {
 	Command  string                                       // plays one schedule
 	Simulate func(seed uint64, trace func(string)) Result // must be called in a bubble
-	Parallel bool                                         // schedules may be played at the same time
 	Report   *simreport.Report
 
 	Schedules map[string]int // by tier
@@ -168,33 +165,22 @@ func (h *Harness) playAgain(t *testing.T, seed uint64) {
 	}
 }
 
-// playAll plays schedules, in parallel if the backend allows it, and reports their counts. A
-// run with enough schedules must reach the floors.
+// playAll plays schedules, one after another, and reports their counts. A run with enough schedules
+// must reach the floors.
 func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Duration, enough int, floors Floors) {
 	begun, before := time.Now(), liveHeap()
-	run := &run{harness: h, all: NewCounts(), end: from + uint64(schedules)}
-	run.next.Store(from)
-	if most > 0 {
-		run.until = begun.Add(most)
-	}
-	workers := 1
-	if h.Parallel {
-		workers = runtime.GOMAXPROCS(0)
-	}
+	all, next, end := NewCounts(), from, from+uint64(schedules)
 	t.Run("all", func(t *testing.T) {
-		for range workers {
-			t.Run("", func(t *testing.T) {
-				if h.Parallel {
-					t.Parallel()
-				}
-				run.work(t)
-			})
+		for ; next < end && all.Violations == 0 && (most <= 0 || time.Since(begun) < most); next++ {
+			result := h.result(t, next, nil)
+			result.report(t, next, h.Command)
+			all.Add(result.Counts)
 		}
 	})
-	for _, line := range run.all.Lines() {
+	for _, line := range all.Lines() {
 		h.Report.Add("%s", line)
 	}
-	h.Report.Add("seeds       %d to %d, %.0f s", from, run.next.Load()-1, time.Since(begun).Seconds())
+	h.Report.Add("seeds       %d to %d, %.0f s", from, next-1, time.Since(begun).Seconds())
 	grown := liveHeap() - before
 	h.Report.Add("memory      %.1f MB more than before", float64(grown)/1e6)
 	assert.LessOrEqual(t, grown, int64(maxHeapGrowth), "schedules that have ended stay in memory")
@@ -202,11 +188,11 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Du
 		return
 	}
 	if most == 0 {
-		assert.Equal(t, schedules, run.all.Schedules)
+		assert.Equal(t, schedules, all.Schedules)
 	}
-	assert.Positive(t, run.all.Schedules)
-	if run.all.Schedules >= enough {
-		assert.Empty(t, floors.Missed(run.all), "a run that did less than its floor has shown nothing")
+	assert.Positive(t, all.Schedules)
+	if all.Schedules >= enough {
+		assert.Empty(t, floors.Missed(all), "a run that did less than its floor has shown nothing")
 	}
 }
 
@@ -221,34 +207,4 @@ func liveHeap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// run is many schedules, played by several workers.
-type run struct {
-	harness *Harness
-	next    atomic.Uint64 // seed
-	end     uint64
-	until   time.Time // or zero
-
-	mu  sync.Mutex // guards all
-	all *Counts
-}
-
-func (r *run) work(t *testing.T) {
-	for r.until.IsZero() || time.Now().Before(r.until) {
-		seed := r.next.Add(1) - 1
-		if seed >= r.end {
-			r.next.Store(r.end)
-			return
-		}
-		result := r.harness.result(t, seed, nil)
-		result.report(t, seed, r.harness.Command)
-		r.mu.Lock()
-		r.all.Add(result.Counts)
-		broken := r.all.Violations > 0
-		r.mu.Unlock()
-		if broken {
-			return
-		}
-	}
 }
