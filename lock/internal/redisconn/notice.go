@@ -29,7 +29,8 @@ const (
 type NoticeFunc func(n Notice, node int, detail string)
 
 // OnNotice sets the function that gets the notices from now on. With it the first batch after a new
-// connection also asks the server for its run_id, with INFO. A server that refuses that is not asked again.
+// connection, and each batch that carries the source of a script, also asks the server for its run_id, with
+// INFO. A server that refuses that is not asked again.
 func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
 
 // notices tells of one node.

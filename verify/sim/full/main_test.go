@@ -27,7 +27,7 @@ var harness = &sim.Harness{
 
 // alone plays a schedule when nothing is left of the ones before. go-redis keeps timers in a sync.Pool, and
 // one that a bubble has made must not be used in another bubble, which is fatal. Two collections empty the
-// pool.
+// pool. The harness plays schedules one after another.
 func alone(seed uint64, trace func(string)) sim.Result {
 	runtime.GC()
 	runtime.GC()

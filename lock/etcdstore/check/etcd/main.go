@@ -55,7 +55,6 @@ func parse(args []string) (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.LogLevel, c.UnsafeNoFsync = "fatal", true
 	c.BcryptCost = 4 // the least
-	c.TickMs = 50
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	flags.StringVar(&c.Name, "name", c.Name, "the `name` of this server in its cluster")
 	flags.StringVar(&c.InitialCluster, "cluster", "", "the `servers` of the cluster: name=URL,...")
@@ -71,6 +70,7 @@ func parse(args []string) (*embed.Config, error) {
 		return nil, errors.New("the argument must be a folder")
 	}
 	c.Dir = flags.Arg(0)
+	c.TickMs = c.ElectionMs / 10 // as by default
 	var errs [3]error
 	c.ListenClientUrls, errs[0] = urls(*client)
 	c.ListenPeerUrls, errs[1] = urls(*listenPeer)
