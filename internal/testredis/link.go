@@ -21,14 +21,15 @@ type Link struct {
 	addr  string
 	conns sync.WaitGroup
 
-	mu    sync.Mutex // guards all below
-	delay time.Duration
-	open  map[net.Conn]struct{}
+	mu       sync.Mutex // guards all below
+	delay    time.Duration
+	accepted int
+	open     map[net.Conn]bool // true: forgotten; see Blackhole
 }
 
 // NewLink returns a link to a server, without delay.
 func NewLink(s *Server) *Link {
-	return &Link{addr: s.Addr(), open: make(map[net.Conn]struct{})}
+	return &Link{addr: s.Addr(), open: make(map[net.Conn]bool)}
 }
 
 // Delay delays each answer by d from now on. Later answers of a connection do not overtake
@@ -37,6 +38,23 @@ func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = d
+}
+
+// Blackhole drops what comes over the connections that are open, like a firewall that has forgotten them. New
+// ones work.
+func (l *Link) Blackhole() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		l.open[c] = true
+	}
+}
+
+// Accepted returns how many connections were made.
+func (l *Link) Accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accepted
 }
 
 // Reset breaks all connections. New ones work.
@@ -67,7 +85,8 @@ func (l *Link) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	}
 	client, end := net.Pipe()
 	l.mu.Lock()
-	l.open[end] = struct{}{}
+	l.open[end] = false
+	l.accepted++
 	l.mu.Unlock()
 	answers := make(chan answer, 1024)
 	l.conns.Go(func() {
@@ -98,6 +117,12 @@ func (l *Link) ask(client, server net.Conn, answers chan<- answer) {
 		command, err := ReadCommand(commands)
 		if err != nil {
 			return
+		}
+		l.mu.Lock()
+		forgotten := l.open[client]
+		l.mu.Unlock()
+		if forgotten {
+			continue
 		}
 		var b strings.Builder
 		b.WriteString("*" + strconv.Itoa(len(command)) + "\r\n")

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,11 @@ const (
 )
 
 // warmUp opens several connections of each kind, and checks that they are open.
-func warmUp(t *testing.T, s *Store, p *testredis.Proxy, l driver.Lease) {
+func warmUp(t *testing.T, s *Store, p interface {
+	Delay(d time.Duration)
+	Accepted() int
+}, l driver.Lease,
+) {
 	t.Helper()
 	p.Delay(100 * time.Millisecond) // so that the calls overlap
 	var calls sync.WaitGroup
@@ -74,20 +79,14 @@ func TestForgottenConnectionsCostOneTry(t *testing.T) {
 	}
 }
 
-// The same holds for the locks of a client with the default options. The held lock is renewed
-// every three seconds. Its connections are forgotten only once, because two failures in a row lose
-// a lease.
+// The same holds for the locks of a client with the default options.
 func TestLocksSurviveForgottenConnections(t *testing.T) {
 	t.Parallel()
 	p := testredis.StartProxy(t, testredis.Start(t))
-	newClient := func() (*Store, *lock.Client) {
-		s, err := New(p.Client(t), nil)
-		require.NoError(t, err)
-		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 9 * time.Second}})
-		require.NoError(t, err)
-		return s, c
-	}
-	s, c := newClient()
+	s, err := New(p.Client(t), nil)
+	require.NoError(t, err)
+	c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close(context.Background())) }()
 	h, err := c.Mutex("k").Lock(t.Context()) // opens the first connections
 	require.NoError(t, err)
@@ -107,18 +106,34 @@ func TestLocksSurviveForgottenConnections(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(t.Context()))
 	}
+}
 
-	s2, holder := newClient()
-	defer func() { require.NoError(t, holder.Close(context.Background())) }()
-	held, err := holder.Mutex("held").Lock(t.Context())
-	require.NoError(t, err)
-	warmUp(t, s2, p, driver.Lease{Request: request("none"), Token: 1})
-	p.Blackhole()
-	select {
-	case <-held.Done():
-	case <-time.After(12 * time.Second): // longer than a lease lasts without a renewal
-	}
-	require.NoError(t, held.Err())
+// A lock that is held is renewed once a second. Its connections are forgotten only once, because two
+// failures in a row lose a lease.
+func TestALeaseSurvivesForgottenConnections(t *testing.T) {
+	t.Parallel()
+	srv := shared.Server(t)
+	synctest.Test(t, func(t *testing.T) {
+		link := testredis.NewLink(srv)
+		defer link.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Dialer: link.Dial})
+		defer func() { require.NoError(t, rdb.Close()) }()
+		s, err := New(rdb, &Options{Prefix: rand.Text()})
+		require.NoError(t, err)
+		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		held, err := c.Mutex("held").Lock(t.Context())
+		require.NoError(t, err)
+		warmUp(t, s, link, driver.Lease{Request: request("none"), Token: 1})
+		link.Blackhole()
+		select {
+		case <-held.Done():
+		case <-time.After(5 * time.Second): // longer than a lease lasts without a renewal
+		}
+		require.NoError(t, held.Err())
+		require.NoError(t, held.Unlock(t.Context()))
+	})
 }
 
 // The number of connections to a hanging server does not grow with the number of requests.
