@@ -140,6 +140,7 @@ func TestQuorumWithoutAMajority(t *testing.T) {
 		require.ErrorIs(t, q.Renew(context.Background(), []driver.Lease{l}, out), errIO)
 		assert.Equal(t, renewal.Unknown, out[0])
 		require.ErrorIs(t, q.Release(context.Background(), l), errIO)
+		synctest.Wait() // the releases in the background have failed, too
 		all.fail(3, nil)
 		require.NoError(t, q.Release(context.Background(), l), "a repeated Release succeeds")
 		assert.Zero(t, all.holding("held"))
