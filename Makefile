@@ -11,11 +11,20 @@ NEWEST_ROWS := hot-0,hot-1m,par-1m,replace,reset,fire,rearm,bytes,gc
 TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/go.mod' -not -path '*/.*')))
 
-# Tests, vet and the linters share one build, so that each package is compiled once: under the race
-# detector, without two libraries. SQLite is C that was translated to Go: the race detector makes it
+# Tests and the linters share one build, so that each package is compiled once: under the race
+# detector, without some libraries. SQLite is C that was translated to Go: the race detector makes it
 # ten times slower, and would find nothing of this project there. The client of ZooKeeper, up to
-# v1.0.4, reads its last transaction without a lock when it restores watches.
-RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -gcflags=github.com/go-zookeeper/...=-race=false
+# v1.0.4, reads its last transaction without a lock when it restores watches. Those of Kubernetes are
+# generated, and take twice as long to compile.
+nodwarf := -dwarf=false
+RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' \
+	$(patsubst %,'-gcflags=%/...=-race=false $(nodwarf)',github.com/go-zookeeper k8s.io sigs.k8s.io)
+
+# Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it.
+export GOFLAGS += -gcflags=all=$(nodwarf)
+
+# All goroutines of a test have ended before it ends, so the race detector need not wait a second for them.
+export GORACE ?= atexit_sleep_ms=0
 
 # The modules whose tests need database servers, and the other nested modules that nested tests.
 # Those of verify search through schedules, and run twenty times faster without the race detector. Those
@@ -39,9 +48,9 @@ setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
-# Two packages at a time, with many tests that sleep. locktest limits those that work.
+# Two packages at a time, with many tests that sleep. locktest limits those that work. The linters vet.
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
+	go test -race -vet=off -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
 
 test-newest: setup ## Test the store on Redis and its connections with the newest release of go-redis
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cp go.mod go.sum "$$dir"; set -x; \
@@ -59,23 +68,21 @@ fmt: ## Format all modules
 gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
-# For other platforms, an analyzer that loads all dependencies as source stands in for go vet, which
-# would compile each for the platform. It reports what does not compile, for Windows with 32 bits. It sees
-# all modules in one workspace, with one version of each dependency, and so loads each once. The
-# benchmarks and compare use what only Unix has. The other modules are vetted for Linux when they are tested.
-vet: ## Run go vet on the core, and check that all modules compile for macOS and Windows
-	go vet $(RACE) ./...
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; set -e; check=$$($(TOOL) -n lostcancel); \
-	(cd "$$dir" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); \
-	cd "$(CURDIR)"; export GOWORK="$$dir/go.work" CGO_ENABLED=0; \
-	echo "== all modules, macOS"; GOOS=darwin "$$check" $(patsubst %,./%/...,. $(NESTED)); \
-	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$check" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
+# workspace TOOL begins a command: all modules are in one workspace, which has one version of each
+# dependency, and so loads each once. $$tool is the path of the tool.
+workspace = @dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; set -e; tool=$$($(TOOL) -n $1); \
+	(cd "$$dir" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); export GOWORK="$$dir/go.work"
 
-lint: ## Run the linters on all modules
-	@$(MAKE) --no-print-directory --keep-going $(patsubst %,lint/%,. $(NESTED))
+# An analyzer that loads all dependencies as source stands in for go vet, which would compile each for
+# the platform. It reports what does not compile, for Windows with 32 bits. The benchmarks and
+# compare use what only Unix has.
+vet: ## Check that all modules compile for macOS and Windows; lint has the checks of go vet
+	$(call workspace,lostcancel); export CGO_ENABLED=0; \
+	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(NESTED)); \
+	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
 
-lint/%:
-	@echo "== $*"; linter=$$($(TOOL) -n golangci-lint) && cd $* && GOFLAGS="$$GOFLAGS $(RACE)" "$$linter" run --allow-serial-runners ./...
+lint: ## Run the linters on all modules, with all checks of go vet
+	$(call workspace,golangci-lint); GOFLAGS="$$GOFLAGS $(RACE)" "$$tool" run --allow-serial-runners $(patsubst %,./%/...,. $(NESTED))
 
 vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
@@ -94,14 +101,14 @@ two = @$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target
 
 # Servers that are missing and cannot be installed are named, but only CI must have them all. Three
 # databases at once are enough for two cores, so sqlstore is tested alone.
-test-stores: setup ## Vet and test the stores on databases, under the race detector
+test-stores: setup ## Test the stores on databases, under the race detector
 	@.ci/setup-stores || [ -z "$$CI" ]
 	@code=0; $(MAKE) --no-print-directory store/lock/sqlstore/check || code=1; \
 	$(subst @,,$(two)) $(patsubst %,store/%,$(filter-out lock/sqlstore/check,$(STORES))) || code=1; \
 	.ci/setup-stores -missing; exit $$code
 
 store/%:
-	@echo "== $*"; cd $* && go vet $(RACE) ./... && go test $(RACE) -p=1 -parallel=16 $(ARGS) ./...
+	@echo "== $*"; cd $* && go test $(RACE) -vet=off -p=1 -parallel=16 $(ARGS) ./...
 
 build-tests: setup ## Build the tests of the nested modules, so that they start sooner
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,built/%,$(STORES) $(OTHERS) interop tools/release)
@@ -110,23 +117,23 @@ build-tests: setup ## Build the tests of the nested modules, so that they start 
 built/lock/etcdstore/check: server = && go tool -n etcd >/dev/null
 
 built/%:
-	@echo "== $*"; cd $* && go test -exec true $(built) ./... $(server)
+	@echo "== $*"; cd $* && go test -exec true -vet=off $(built) ./... $(server)
 
-nested: setup ## Vet and test the nested modules, except interop and those of test-stores
+nested: setup ## Test the nested modules, except interop and those of test-stores
 	$(two) $(OTHERS:%=nested/%)
 
 nested/%:
-	@echo "== $*"; cd $* && go vet $(built) ./... && go test $(built) $(ARGS) ./...
+	@echo "== $*"; cd $* && go test $(built) -vet=off $(ARGS) ./...
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && go vet $(RACE) ./... && \
-	if INTEROP_REPORT="$$dir" go test -race -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && \
+	if INTEROP_REPORT="$$dir" go test -race -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
 # -v shows what each public module brings. The go command does not know that the test reads HEAD.
 consumer: setup ## Release HEAD in a clone, and get each public module from there as users do
-	cd tools/release && go vet $(RACE) ./... && go test $(RACE) -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
+	cd tools/release && go test $(RACE) -vet=off -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
 
 release: ## Try the release VERSION=v1.2.3 in a clone; DO=1 makes its commit and its tags here
 	cd tools/release && go run . -version '$(VERSION)' $(if $(DO),-do)
@@ -190,7 +197,7 @@ setup-browser: ## Install Chromium and what else page-test needs
 	@.ci/setup-browser "$(BROWSER_TOOLS)"
 
 page-test: setup setup-browser playground ## Use the page of the demo, the playground and, after make site, the site in Chromium
-	cd cmd/renewdemo/browser && go vet $(RACE) ./... && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" go test $(RACE) -count=1 $(ARGS) ./...
+	cd cmd/renewdemo/browser && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" go test $(RACE) -vet=off -count=1 $(ARGS) ./...
 
 page-pictures: ## Run page-test and write the pictures of the README
 	PAGE_SCREENSHOTS="$(CURDIR)/docs/img" $(MAKE) --no-print-directory page-test
