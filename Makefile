@@ -12,13 +12,11 @@ TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/go.mod' -not -path '*/.*')))
 
 # Tests and the linters share one build, so that each package is compiled once: under the race
-# detector, without some libraries. SQLite is C that was translated to Go: the race detector makes it
+# detector, without two libraries. SQLite is C that was translated to Go: the race detector makes it
 # ten times slower, and would find nothing of this project there. The client of ZooKeeper, up to
-# v1.0.4, reads its last transaction without a lock when it restores watches. Those of Kubernetes are
-# generated, and take twice as long to compile.
+# v1.0.4, reads its last transaction without a lock when it restores watches.
 nodwarf := -dwarf=false
-RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' \
-	$(patsubst %,'-gcflags=%/...=-race=false $(nodwarf)',github.com/go-zookeeper k8s.io sigs.k8s.io)
+RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' '-gcflags=github.com/go-zookeeper/...=-race=false $(nodwarf)'
 
 # Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it.
 export GOFLAGS += -gcflags=all=$(nodwarf)
