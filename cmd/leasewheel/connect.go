@@ -21,11 +21,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Environment variables that the program reads.
+// Environment variables that the program reads, and that it sets for a command.
 const (
 	urlEnv    = "LEASEWHEEL_URL"
 	prefixEnv = "LEASEWHEEL_PREFIX"
 	handleEnv = "LEASEWHEEL_HANDLE"
+
+	keyEnv   = "LEASEWHEEL_KEY"
+	tokenEnv = "LEASEWHEEL_TOKEN"
 )
 
 const (

@@ -52,6 +52,8 @@ func dispatch(args []string, std streams) int {
 		return help(rest, std)
 	case guardName:
 		return guard(std)
+	case heldName:
+		return becomeCommand(rest, std)
 	}
 	for _, c := range commands {
 		if c.name == name {

@@ -39,7 +39,7 @@ var (
 			"The address of one node of a cluster is enough. The command of run and elect inherits the variable"},
 		{prefixEnv, "the prefix of all keys, if there is no -prefix"},
 		{handleEnv, "the handle for release"},
-		{"LEASEWHEEL_KEY, LEASEWHEEL_TOKEN", "set for the command: the key and the fencing token"},
+		{keyEnv + ", " + tokenEnv, "set for the command: the key and the fencing token"},
 	}
 )
 

@@ -44,6 +44,7 @@ func (p *process) gone() bool             { return true }
 func (p *process) killAll()               { _ = p.cmd.Process.Kill() }
 func (p *process) terminate(os.Signal)    { p.killAll() }
 func (p *process) report(time.Time)       {}
+func (p *process) begin()                 {}
 func (p *process) stopping(time.Duration) {}
 func (p *process) finish()                {}
 func (s *supervision) forward(os.Signal)  {}
@@ -55,4 +56,7 @@ func isTerminal(f *os.File) bool {
 
 func wasClosed(*os.File) bool { return false }
 
-func guard(std streams) int { return fail(std, errors.ErrUnsupported) }
+const heldName = "held"
+
+func guard(std streams) int                     { return fail(std, errors.ErrUnsupported) }
+func becomeCommand(_ []string, std streams) int { return fail(std, errors.ErrUnsupported) }

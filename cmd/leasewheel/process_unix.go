@@ -6,6 +6,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -23,11 +24,16 @@ type process struct {
 	pid      int
 	states   chan syscall.WaitStatus // each stop of the command, and its end
 	guard    *guardClient            // nil: there is none
+	ahead    *os.File                // tells the process to become the command; nil: it is the command
 	terminal *terminal               // nil: there is none
 	stderr   io.Writer
 }
 
-// start starts the command with the given environment, and before it the guard.
+// heldName is the command of a process that becomes the command of a task. Users do not call it.
+const heldName = "held"
+
+// start starts a process with the given environment, and before it the guard. The process becomes
+// the command when begin is called, so that the guard can stop the command from its first moment on.
 func (t *task) start(env []string) (*process, error) {
 	p := &process{states: make(chan syscall.WaitStatus), terminal: openTerminal(), stderr: t.std.err}
 	attr := &syscall.ProcAttr{
@@ -39,6 +45,7 @@ func (t *task) start(env []string) (*process, error) {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, p.terminal.fd
 		p.terminal.given = true
 	}
+	path, args := t.path, t.args
 	if t.onLost != lostIgnore {
 		var err error
 		if p.guard, err = startGuard(t.std); err != nil {
@@ -46,14 +53,61 @@ func (t *task) start(env []string) (*process, error) {
 			return nil, err
 		}
 		endWithParent(attr.Sys, t.signal)
+		var ahead *os.File
+		if path, ahead, err = p.hold(); err != nil {
+			p.finish()
+			return nil, err
+		}
+		defer func() { _ = ahead.Close() }()
+		attr.Files = append(attr.Files, ahead.Fd())
+		args = append([]string{os.Args[0], heldName, t.path}, t.args...)
 	}
 	adoptOrphans()
-	if err := p.launch(t, attr); err != nil {
+	if err := p.launch(path, args, attr); err != nil {
 		p.finish()
 		return nil, startError{t.args[0], err}
 	}
 	p.guard.send(guardMessage{Group: p.pid, Signal: int(t.signal), Grace: t.stopTime()})
 	return p, nil
+}
+
+// hold returns the program of a process that waits for begin, and what it reads.
+func (p *process) hold() (path string, ahead *os.File, err error) {
+	if path, err = programPath(); err == nil {
+		ahead, p.ahead, err = os.Pipe()
+	}
+	if err != nil {
+		err = fmt.Errorf("start the command: %w", err)
+	}
+	return path, ahead, err
+}
+
+// begin lets the command run. The guard knows its group and the deadline of the lease by now.
+func (p *process) begin() {
+	if p.ahead != nil {
+		_, _ = p.ahead.Write([]byte{1}) // fails if the process was killed
+		_ = p.ahead.Close()
+	}
+}
+
+// The signal of endWithParent belongs to the first thread, and only if that executes the command does the
+// command get it.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == heldName {
+		runtime.LockOSThread()
+	}
+}
+
+// becomeCommand waits for begin and runs a command, whose path and arguments are args, in this
+// process. It returns only if that fails: because leasewheel was killed before, or because the system does
+// not execute the file.
+func becomeCommand(args []string, std streams) int {
+	ahead := os.NewFile(3, "ahead") // after the standard streams
+	if n, _ := ahead.Read(make([]byte, 1)); n == 0 || len(args) < 2 {
+		return exitFailed
+	}
+	_ = ahead.Close()
+	return failStart(std, startError{args[1], syscall.Exec(args[0], args[1:], os.Environ())})
 }
 
 // stopTime returns how long the command may take to end when the guard stops it.
@@ -64,14 +118,14 @@ func (t *task) stopTime() time.Duration {
 	return t.grace
 }
 
-// launch starts the command and a goroutine that waits for it. The goroutine keeps its thread as
-// long as the command runs, because on Linux the command is signalled at the end of the thread
+// launch starts a program and a goroutine that waits for it. The goroutine keeps its thread as
+// long as the program runs, because on Linux the program is signalled at the end of the thread
 // that has started it.
-func (p *process) launch(t *task, attr *syscall.ProcAttr) error {
+func (p *process) launch(path string, args []string, attr *syscall.ProcAttr) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // until the goroutine ends, and the thread with it
-		pid, err := syscall.ForkExec(t.path, t.args, attr)
+		pid, err := syscall.ForkExec(path, args, attr)
 		p.pid = pid
 		started <- err
 		if err == nil {
@@ -146,8 +200,11 @@ func (p *process) stopping(budget time.Duration) {
 	p.guard.send(guardMessage{Stopping: true, Left: budget, Wall: time.Now().Add(budget).UnixNano()})
 }
 
-// finish ends the guard and takes the terminal back.
+// finish ends the guard and takes the terminal back. A command that has not begun does not run.
 func (p *process) finish() {
+	if p.ahead != nil {
+		_ = p.ahead.Close()
+	}
 	p.guard.finish()
 	p.terminal.takeBack()
 	p.terminal.close()

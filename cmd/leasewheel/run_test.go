@@ -113,6 +113,49 @@ func TestRunPassesTheStreamsAndTheLockToTheCommand(t *testing.T) {
 	assert.Less(t, tokens[0], tokens[1], "fencing tokens rise")
 }
 
+func TestRunInACommandTellsTheInnerLock(t *testing.T) {
+	t.Parallel()
+	outer, inner := t.Name()+"/outer", t.Name()+"/inner"
+	out := stdoutOf(t, shared.Server(t).URL(), "run", "-k", outer, "--", os.Args[0], "run", "-k", inner, "--", "printenv", keyEnv)
+	assert.Equal(t, inner+"\n", out)
+}
+
+// TestACommandRunsOnlyWhenItIsGuarded is leasewheel up to the moment when it lets the command run.
+func TestACommandRunsOnlyWhenItIsGuarded(t *testing.T) {
+	t.Parallel()
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte("no program"), 0o700))
+	for _, test := range []struct {
+		name, path string
+		begin      bool
+		code       int
+		out, err   string
+	}{
+		{"leasewheel was killed before", "/bin/echo", false, exitFailed, "", ""},
+		{"leasewheel lets it run", "/bin/echo", true, 0, "a b\n", ""},
+		{"the system does not execute the file", text, true, exitNotExecutable, "", "leasewheel: name: exec format error\n"},
+		{"the file has gone", text + "2", true, exitNotFound, "", "leasewheel: name: no such file or directory\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			held, ahead, err := os.Pipe()
+			require.NoError(t, err)
+			p := newProgram("", heldName, test.path, "name", "a", "b")
+			p.cmd.ExtraFiles = []*os.File{held}
+			p.start(t)
+			require.NoError(t, held.Close())
+			if test.begin {
+				_, err = ahead.Write([]byte{1})
+				require.NoError(t, err)
+			}
+			require.NoError(t, ahead.Close())
+			assert.Equal(t, test.code, p.code(t))
+			assert.Equal(t, test.out, p.out.String())
+			assert.Equal(t, test.err, p.err.String())
+		})
+	}
+}
+
 func TestRunHoldsTheLockWhileTheCommandRuns(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t).URL()

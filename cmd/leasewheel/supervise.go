@@ -42,6 +42,7 @@ func (s *supervision) run() outcome {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	s.process.report(s.held.Deadline())
+	s.process.begin()
 	for {
 		if err := s.held.Err(); err != nil && s.lost == nil {
 			s.lose(err)
