@@ -41,7 +41,7 @@ func newConsumer(t *testing.T) *consumer {
 	// that are built without their paths are found in the build cache when the next test builds them.
 	known := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOMODCACHE"))
 	proxies := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOPROXY"))
-	env := append(resolving(r.modules[0].path, origin), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -trimpath -modcacherw",
+	env := append(resolving(r.modules[0].path, origin), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -trimpath -modcacherw -gcflags=all=-dwarf=false",
 		"GOPROXY=file://"+filepath.ToSlash(known)+"/cache/download,"+proxies, "GOSUMDB=off", "GOTOOLCHAIN=local")
 	return &consumer{env, string(sum), r}
 }
