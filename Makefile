@@ -18,8 +18,9 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 nodwarf := -dwarf=false
 RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' '-gcflags=github.com/go-zookeeper/...=-race=false $(nodwarf)'
 
-# Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it.
-export GOFLAGS += -gcflags=all=$(nodwarf)
+# Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it. The variable replaces
+# what go env -w has set, so that is kept.
+export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -gcflags=all=$(nodwarf)
 
 # All goroutines of a test have ended before it ends, so the race detector need not wait a second for them.
 export GORACE ?= atexit_sleep_ms=0

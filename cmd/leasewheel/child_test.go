@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// child is a command that leasewheel runs in tests. It ends the process.
+// child is a command that leasewheel runs in tests, or plays a part of leasewheel. It ends the process.
 //
 //	signals       prints its pid and each signal; ends with status 7 after SIGTERM
 //	stubborn      the same, but does not end
@@ -21,6 +21,7 @@ import (
 //	orphan        starts such a process and ends at once, with status 3
 //	exit N        ends with status N
 //	alive PID ... prints whether these processes are alive
+//	abandons      starts a command that prints, does not let it begin, and prints its status
 func child(args []string) {
 	caught := make(chan os.Signal, 100)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
@@ -39,6 +40,19 @@ func child(args []string) {
 			}
 			fmt.Printf("%d=%s\n", pid, state)
 		}
+		os.Exit(0)
+	case "abandons":
+		t, err := newTask([]string{"echo", "ran"}, standardStreams())
+		if err != nil {
+			panic(err)
+		}
+		p, err := t.start(os.Environ())
+		if err != nil {
+			panic(err)
+		}
+		p.finish()
+		status, _ := exitCode(<-p.states)
+		fmt.Printf("status=%d\n", status)
 		os.Exit(0)
 	case "stubborn":
 		stubborn = true

@@ -56,7 +56,5 @@ func isTerminal(f *os.File) bool {
 
 func wasClosed(*os.File) bool { return false }
 
-const heldName = "held"
-
 func guard(std streams) int                     { return fail(std, errors.ErrUnsupported) }
 func becomeCommand(_ []string, std streams) int { return fail(std, errors.ErrUnsupported) }

@@ -29,9 +29,6 @@ type process struct {
 	stderr   io.Writer
 }
 
-// heldName is the command of a process that becomes the command of a task. Users do not call it.
-const heldName = "held"
-
 // start starts a process with the given environment, and before it the guard. The process becomes
 // the command when begin is called, so that the guard can stop the command from its first moment on.
 func (t *task) start(env []string) (*process, error) {
@@ -54,9 +51,12 @@ func (t *task) start(env []string) (*process, error) {
 		}
 		endWithParent(attr.Sys, t.signal)
 		var ahead *os.File
-		if path, ahead, err = p.hold(); err != nil {
+		if path, err = programPath(); err == nil {
+			ahead, p.ahead, err = os.Pipe()
+		}
+		if err != nil {
 			p.finish()
-			return nil, err
+			return nil, fmt.Errorf("start the command: %w", err)
 		}
 		defer func() { _ = ahead.Close() }()
 		attr.Files = append(attr.Files, ahead.Fd())
@@ -69,17 +69,6 @@ func (t *task) start(env []string) (*process, error) {
 	}
 	p.guard.send(guardMessage{Group: p.pid, Signal: int(t.signal), Grace: t.stopTime()})
 	return p, nil
-}
-
-// hold returns the program of a process that waits for begin, and what it reads.
-func (p *process) hold() (path string, ahead *os.File, err error) {
-	if path, err = programPath(); err == nil {
-		ahead, p.ahead, err = os.Pipe()
-	}
-	if err != nil {
-		err = fmt.Errorf("start the command: %w", err)
-	}
-	return path, ahead, err
 }
 
 // begin lets the command run. The guard knows its group and the deadline of the lease by now.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -120,7 +121,15 @@ func TestRunInACommandTellsTheInnerLock(t *testing.T) {
 	assert.Equal(t, inner+"\n", out)
 }
 
-// TestACommandRunsOnlyWhenItIsGuarded is leasewheel up to the moment when it lets the command run.
+func TestStartDoesNotRunTheCommand(t *testing.T) {
+	t.Parallel()
+	out, errs, code := result(t, "", childName, "abandons")
+	assert.Equal(t, fmt.Sprintf("status=%d\n", exitFailed), out)
+	assert.Empty(t, errs)
+	assert.Zero(t, code)
+}
+
+// TestACommandRunsOnlyWhenItIsGuarded plays leasewheel, at the moment when it lets the command run.
 func TestACommandRunsOnlyWhenItIsGuarded(t *testing.T) {
 	t.Parallel()
 	text := filepath.Join(t.TempDir(), "text")

@@ -43,6 +43,9 @@ type outcome struct {
 	lost error // why the lock was not held to the end
 }
 
+// heldName is the command of a process that becomes the command of a task. Users do not call it.
+const heldName = "held"
+
 // startError is a program that cannot be started.
 type startError struct {
 	name string

@@ -25,12 +25,27 @@ const (
 	directConns = 8
 )
 
-// warmUp opens several connections of each kind, and checks that they are open.
-func warmUp(t *testing.T, s *Store, p interface {
+// network is a Proxy or a Link.
+type network interface {
 	Delay(d time.Duration)
 	Accepted() int
-}, l driver.Lease,
-) {
+}
+
+// newLinked returns a store with a prefix of its own, and its link to the server, for a bubble.
+func newLinked(t *testing.T, srv *testredis.Server, o Options) (*testredis.Link, *Store) {
+	t.Helper()
+	link := testredis.NewLink(srv)
+	t.Cleanup(link.Close)
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Dialer: link.Dial})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	o.Prefix = rand.Text()
+	s, err := New(rdb, &o)
+	require.NoError(t, err)
+	return link, s
+}
+
+// warmUp opens several connections of each kind, and checks that they are open.
+func warmUp(t *testing.T, s *Store, p network, l driver.Lease) {
 	t.Helper()
 	p.Delay(100 * time.Millisecond) // so that the calls overlap
 	var calls sync.WaitGroup
@@ -114,12 +129,7 @@ func TestALeaseSurvivesForgottenConnections(t *testing.T) {
 	t.Parallel()
 	srv := shared.Server(t)
 	synctest.Test(t, func(t *testing.T) {
-		link := testredis.NewLink(srv)
-		defer link.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Dialer: link.Dial})
-		defer func() { require.NoError(t, rdb.Close()) }()
-		s, err := New(rdb, &Options{Prefix: rand.Text()})
-		require.NoError(t, err)
+		link, s := newLinked(t, srv, Options{})
 		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close(context.Background())) }()

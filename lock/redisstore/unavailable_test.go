@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -66,12 +64,7 @@ func TestAServerThatStopsIsNoContention(t *testing.T) {
 	t.Parallel()
 	srv := shared.Server(t)
 	synctest.Test(t, func(t *testing.T) {
-		link := testredis.NewLink(srv)
-		defer link.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Dialer: link.Dial})
-		defer func() { assert.NoError(t, rdb.Close()) }()
-		store, err := New(rdb, &Options{Prefix: rand.Text(), Place: 300 * time.Millisecond})
-		require.NoError(t, err)
+		link, store := newLinked(t, srv, Options{Place: 300 * time.Millisecond})
 		acquire(t, store, request("k"))
 		client, err := lock.New(struct {
 			driver.Store
