@@ -16,7 +16,7 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 # ten times slower, and would find nothing of this project there. The client of ZooKeeper, up to
 # v1.0.4, reads its last transaction without a lock when it restores watches.
 nodwarf := -dwarf=false
-RACE := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' '-gcflags=github.com/go-zookeeper/...=-race=false $(nodwarf)'
+RACE := -race -trimpath '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' '-gcflags=github.com/go-zookeeper/...=-race=false $(nodwarf)'
 
 # Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it. The variable replaces
 # what go env -w has set, so that is kept.
@@ -26,11 +26,12 @@ export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -gcflags=all=$(nodwarf)
 export GORACE ?= atexit_sleep_ms=0
 
 # The modules whose tests need database servers, and the other nested modules that nested tests.
-# Those of verify search through schedules, and run twenty times faster without the race detector. Those
-# of benchmarks and compare run other clients with their own bounds.
+# Those of UNRACED are built without the race detector: verify searches through schedules, and is twenty
+# times faster, and benchmarks and compare run other clients with their own bounds.
 STORES := lock/sqlstore lock/sqlstore/check lock/sqlstore/pglisten lock/etcdstore lock/etcdstore/check lock/natsstore lock/natsstore/check lock/zkstore lock/zkstore/check
 OTHERS := $(filter-out interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
-built   = $(if $(filter verify benchmarks compare,$*),,$(RACE))
+UNRACED := verify benchmarks compare
+built   = $(if $(filter $(UNRACED),$*),,$(RACE))
 
 # Modules are built without a go.work file.
 export GOWORK := off
@@ -49,15 +50,15 @@ setup: ## Install redis-server and a C compiler where they are missing
 
 # Two packages at a time, with many tests that sleep. locktest limits those that work. The linters vet.
 test: setup ## Run all tests of the core module, under the race detector
-	go test -race -vet=off -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
+	go test $(RACE) -vet=off -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
 
 test-newest: setup ## Test the store on Redis and its connections with the newest release of go-redis
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cp go.mod go.sum "$$dir"; set -x; \
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
-	go test -race -modfile="$$dir/go.mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore
+	go test $(RACE) -modfile="$$dir/go.mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore
 
 test-long: setup ## Run them twenty times, with more random operations
-	SCHEDULETEST_OPERATIONS=500000 go test -race -shuffle=on -p=2 -parallel=32 -count=20 -timeout=2h $(ARGS) $(PKG)
+	SCHEDULETEST_OPERATIONS=500000 go test $(RACE) -shuffle=on -p=2 -parallel=32 -count=20 -timeout=2h $(ARGS) $(PKG)
 
 check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 
@@ -80,8 +81,12 @@ vet: ## Check that all modules compile for macOS and Windows; lint has the check
 	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(NESTED)); \
 	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
 
+# Each package is built for the linters as for the tests.
 lint: ## Run the linters on all modules, with all checks of go vet
-	$(call workspace,golangci-lint); GOFLAGS="$$GOFLAGS $(RACE)" "$$tool" run --allow-serial-runners $(patsubst %,./%/...,. $(NESTED))
+	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; \
+	GOFLAGS="$$GOFLAGS $(RACE)" GOWORK=off $$run && \
+	GOFLAGS="$$GOFLAGS $(RACE)" $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(NESTED))) && \
+	$$run $(UNRACED:%=./%/...)
 
 vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
@@ -127,12 +132,12 @@ nested/%:
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && \
-	if INTEROP_REPORT="$$dir" go test -race -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
+	if INTEROP_REPORT="$$dir" go test $(RACE) -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
 # -v shows what each public module brings. The go command does not know that the test reads HEAD.
 consumer: setup ## Release HEAD in a clone, and get each public module from there as users do
-	cd tools/release && go test $(RACE) -vet=off -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
+	cd tools/release && GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
 
 release: ## Try the release VERSION=v1.2.3 in a clone; DO=1 makes its commit and its tags here
 	cd tools/release && go run . -version '$(VERSION)' $(if $(DO),-do)

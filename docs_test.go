@@ -224,13 +224,16 @@ func TestBothReadmesSayTheSame(t *testing.T) {
 }
 
 // goTool runs the go command on a file. It builds as this test was built, with or without the race
-// detector, so that the packages need not be compiled a second time.
+// detector and the paths of the files, so that the packages need not be compiled a second time.
 func goTool(t *testing.T, command, file string) (output string, err error) {
-	args := []string{command, file}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = []string{command, "-race", file}
+	args := []string{command}
+	info, _ := debug.ReadBuildInfo()
+	for _, flag := range []string{"-race", "-trimpath"} {
+		if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: flag, Value: "true"}) {
+			args = append(args, flag)
+		}
 	}
-	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", append(args, file)...).CombinedOutput()
 	return string(out), err
 }
 

@@ -38,10 +38,12 @@ func newConsumer(t *testing.T) *consumer {
 	require.NoError(t, err)
 
 	// Other modules come from the cache of this machine, if they are there, into a new cache. Packages
-	// that are built without their paths are found in the build cache when the next test builds them.
+	// that are built without their paths are found in the build cache, where make has also put those that
+	// the tests of other modules need.
 	known := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOMODCACHE"))
 	proxies := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOPROXY"))
-	env := append(resolving(r.modules[0].path, origin), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -trimpath -modcacherw -gcflags=all=-dwarf=false",
+	flags := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOFLAGS"))
+	env := append(resolving(r.modules[0].path, origin), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -trimpath -modcacherw "+flags,
 		"GOPROXY=file://"+filepath.ToSlash(known)+"/cache/download,"+proxies, "GOSUMDB=off", "GOTOOLCHAIN=local")
 	return &consumer{env, string(sum), r}
 }
