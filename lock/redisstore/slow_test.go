@@ -35,10 +35,11 @@ func farBehind(late time.Duration, dial dialFunc) dialFunc {
 			return nil, err
 		}
 		near, relay := net.Pipe()
-		delayed := make(chan chunk, 10_000)
+		delayed, closed := make(chan chunk, 10_000), make(chan struct{})
 		go func() { // until the client closes near
 			_, _ = io.Copy(server, relay)
 			_ = server.Close()
+			close(closed)
 		}()
 		go func() { // until the server is closed
 			defer close(delayed)
@@ -54,8 +55,11 @@ func farBehind(late time.Duration, dial dialFunc) dialFunc {
 		go func() {
 			defer relay.Close()
 			for c := range delayed {
-				time.Sleep(time.Until(c.at))
-				_, _ = relay.Write(c.data)
+				select {
+				case <-time.After(time.Until(c.at)):
+					_, _ = relay.Write(c.data)
+				case <-closed:
+				}
 			}
 		}()
 		return near, nil
