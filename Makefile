@@ -114,25 +114,27 @@ test-stores: setup ## Test the stores on databases, under the race detector
 store/%:
 	@echo "== $*"; cd $* && go test $(RACE) -vet=off -p=1 -parallel=16 $(ARGS) ./...
 
-build-tests: setup ## Build the tests of the nested modules, so that they start sooner
+build-tests: setup ## Compile the tests of the nested modules, so that they start sooner
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,built/%,$(STORES) $(OTHERS) interop tools/release)
 
 # The tests of etcd run the server as a program, without the race detector.
 built/lock/etcdstore/check: server = && go tool -n etcd >/dev/null
 
+# The go command keeps what it compiles, but links tests again, so they are not linked here.
 built/%:
-	@echo "== $*"; cd $* && go test -exec true -vet=off $(built) ./... $(server)
+	@echo "== $*"; cd $* && go list -test -export -deps $(built) ./... >/dev/null $(server)
 
 nested: setup ## Test the nested modules, except interop and those of test-stores
 	$(two) $(OTHERS:%=nested/%)
 
+# GOFLAGS also counts for the programs that tests build.
 nested/%:
-	@echo "== $*"; cd $* && go test $(built) -vet=off $(ARGS) ./...
+	@echo "== $*"; cd $* && GOFLAGS="$$GOFLAGS $(built)" go test -vet=off $(ARGS) ./...
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && \
-	if INTEROP_REPORT="$$dir" go test $(RACE) -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
+	if INTEROP_REPORT="$$dir" GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
 # -v shows what each public module brings. The go command does not know that the test reads HEAD.
@@ -201,7 +203,7 @@ setup-browser: ## Install Chromium and what else page-test needs
 	@.ci/setup-browser "$(BROWSER_TOOLS)"
 
 page-test: setup setup-browser playground ## Use the page of the demo, the playground and, after make site, the site in Chromium
-	cd cmd/renewdemo/browser && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" go test $(RACE) -vet=off -count=1 $(ARGS) ./...
+	cd cmd/renewdemo/browser && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 $(ARGS) ./...
 
 page-pictures: ## Run page-test and write the pictures of the README
 	PAGE_SCREENSHOTS="$(CURDIR)/docs/img" $(MAKE) --no-print-directory page-test
@@ -220,7 +222,7 @@ SITE_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasewheel/site
 site: ## Build docs, packages and the playground as a site with a search, in build/site; fails on a broken link
 	@.ci/site "$(CURDIR)/build/site" "$(SITE_TOOLS)"
 
-demo: ## Run the demo, ARGS='-engine heap' for the other engine
-	go run ./cmd/renewdemo $(ARGS)
+demo: ## Run the demo, ARGS='-engine heap' for the other engine, RACED=1 under the race detector
+	$(if $(RACED),GOFLAGS="$$GOFLAGS $(RACE)") go run ./cmd/renewdemo $(ARGS)
 
 .PHONY: help setup setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

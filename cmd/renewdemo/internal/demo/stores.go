@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -20,9 +21,11 @@ const stopTimeout = 30 * time.Second
 // it with args, and returns its exit status. The end of ctx interrupts it. The caller is a program
 // without these stores.
 func runWithStores(ctx context.Context, args []string) (int, error) {
-	_, file, _, _ := runtime.Caller(0)
-	folder := filepath.Join(filepath.Dir(file), "..", "..", "stores")
-	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil {
+	folder, err := sourceFolder(ctx)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(folder, "go.mod"))
+	}
+	if err != nil {
 		return 0, errors.New("this program has no drivers of databases; run it in a checkout: go run -C cmd/renewdemo/stores . -store URL")
 	}
 	dir, err := os.MkdirTemp("", "renewdemo")
@@ -44,6 +47,20 @@ func runWithStores(ctx context.Context, args []string) (int, error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, interruptedOr(ctx, err)
+}
+
+// sourceFolder returns the folder of the program with the stores, if this program was built in a checkout.
+func sourceFolder(ctx context.Context) (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	demo := filepath.Join(filepath.Dir(file), "..", "..")
+	if !filepath.IsAbs(file) { // -trimpath leaves the path of the package
+		out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", filepath.ToSlash(demo)).Output()
+		if err != nil {
+			return "", err
+		}
+		demo = strings.TrimSpace(string(out))
+	}
+	return filepath.Join(demo, "stores"), nil
 }
 
 // buildStores builds the program in folder as exe. The first time, this takes a while.
