@@ -110,7 +110,7 @@ func (c *Client) SingleNode() *Node { return c.node }
 // Serving returns the node that serves a slot, or nil if none is known.
 func (c *Client) Serving(slot uint16) *Node {
 	if c.cluster != nil {
-		return c.cluster.slots[slot].Load()
+		return c.cluster.slots.Load()[slot]
 	}
 	return c.node
 }

@@ -33,7 +33,7 @@ type cluster struct {
 	seeds        []string
 	clusterSlots func(context.Context) ([]redis.ClusterSlot, error) // of the user; nil: ask the nodes
 
-	slots [SlotCount]atomic.Pointer[Node] // nil: no known master
+	slots atomic.Pointer[slotTable] // replaced by a copy at each change
 
 	wake   chan struct{} // holds an element if a refresh was requested since the latest one began
 	lastID atomic.Int64
@@ -45,8 +45,11 @@ type cluster struct {
 	current, next *refresh // in progress, and requested after that; nil: none
 }
 
+// slotTable has the master of each slot, nil if none is known.
+type slotTable [SlotCount]*Node
+
 func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
-	return &cluster{
+	c := &cluster{
 		options:      *derive(nodeOptions(o)),
 		own:          own,
 		calls:        cs,
@@ -55,6 +58,8 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
 		nodes:        make(map[string]*Node),
 		wake:         make(chan struct{}, 1),
 	}
+	c.slots.Store(new(slotTable))
+	return c
 }
 
 // nodeOptions returns the options of a cluster client that apply to each node.
@@ -88,13 +93,13 @@ func closeAll(nodes []*Node) error {
 
 // master returns the master of a slot. If none is known, it waits for a refresh.
 func (c *cluster) master(ctx context.Context, slot uint16) (*Node, error) {
-	n := c.slots[slot].Load()
+	n := c.slots.Load()[slot]
 	if n != nil {
 		return n, nil
 	}
 	current, next := c.requestRefresh()
 	err := c.await(ctx, cmp.Or(current, next))
-	switch n = c.slots[slot].Load(); {
+	switch n = c.slots.Load()[slot]; {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case n != nil:
@@ -199,10 +204,25 @@ func (c *cluster) follow(to redirection, slot uint16) *Node {
 	// The next refresh may not know yet that the node serves, and must not close it.
 	n := c.node(to.addr, true)
 	if !to.asking {
-		c.noteMove(c.slots[slot].Swap(n), n)
+		c.noteMove(c.setMaster(slot, n), n)
 		c.requestRefresh() // other slots have probably moved too
 	}
 	return n
+}
+
+// setMaster makes a node the master of a slot, and returns the one before.
+func (c *cluster) setMaster(slot uint16, n *Node) (before *Node) {
+	for {
+		old := c.slots.Load()
+		if old[slot] == n {
+			return n
+		}
+		table := *old
+		table[slot] = n
+		if c.slots.CompareAndSwap(old, &table) {
+			return old[slot]
+		}
+	}
 }
 
 // suspectLater suspects a node after suspectAfter, unless stop is called before.

@@ -131,8 +131,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 func (c *cluster) masters() (nodes []*Node, owners uint64, err error) {
 	var addrs [SlotCount]string
 	var last *Node // most slots have the node of the slot before
-	for slot := range c.slots {
-		n := c.slots[slot].Load()
+	for slot, n := range c.slots.Load() {
 		if n == nil {
 			if err == nil {
 				err = fmt.Errorf("no node of the cluster serves slot %d", slot)

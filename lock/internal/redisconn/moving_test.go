@@ -24,7 +24,7 @@ const errTryAgain = serverError("TRYAGAIN Multiple keys request during rehashing
 func offlineCluster(t *testing.T, slot uint16) *cluster {
 	t.Helper()
 	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
-	c.slots[slot].Store(c.node("127.0.0.1:1", false))
+	c.setMaster(slot, c.node("127.0.0.1:1", false))
 	t.Cleanup(func() {
 		c.calls.Cancel()
 		_ = c.close() // some tests have closed it already

@@ -176,7 +176,7 @@ func (c *cluster) readSlotsFrom(ctx context.Context, n *Node) (slots []redis.Clu
 // ones. It rejects slots without any known master, because otherwise the cluster would
 // forget all nodes. source is the address of the node, or empty.
 func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
-	var masters [SlotCount]*Node
+	masters := new(slotTable)
 	serving := make(map[*Node]bool)
 	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
 		n := c.node(addr, false)
@@ -189,12 +189,12 @@ func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 		return errors.New("no slot of the cluster has a known master")
 	}
 	var from, to *Node // the latest move that was noted: neighbouring slots move together
+	old := c.slots.Swap(masters)
 	for slot, n := range masters {
-		before := c.slots[slot].Load()
+		before := old[slot]
 		if before == n {
 			continue
 		}
-		c.slots[slot].Store(n)
 		if before != from || n != to {
 			from, to = before, n
 			c.noteMove(before, n)
