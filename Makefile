@@ -48,9 +48,9 @@ setup-interop: ## Install the runtimes that interop needs: a JDK, Maven, Node.js
 setup: ## Install redis-server and a C compiler where they are missing
 	@.ci/setup
 
-# Two packages at a time, with many tests that sleep. locktest limits those that work. The linters vet.
+# Three packages at a time, with many tests that sleep. locktest limits those that work. The linters vet.
 test: setup ## Run all tests of the core module, under the race detector
-	go test $(RACE) -vet=off -shuffle=on -p=2 -parallel=32 $(ARGS) $(PKG)
+	go test $(RACE) -vet=off -shuffle=on -p=3 -parallel=32 $(ARGS) $(PKG)
 
 test-newest: setup ## Test the store on Redis and its connections with the newest release of go-redis
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cp go.mod go.sum "$$dir"; set -x; \
