@@ -18,6 +18,9 @@ NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.m
 nodwarf := -dwarf=false
 RACE := -race -trimpath '-gcflags=modernc.org/...=-race=false -d=checkptr=0 $(nodwarf)' '-gcflags=github.com/go-zookeeper/...=-race=false $(nodwarf)'
 
+# with_race gives these flags also to the programs that tests build.
+with_race := GOFLAGS="$$GOFLAGS $(RACE)"
+
 # Only a debugger needs DWARF, and a fifth of the time of the compiler goes into it. The variable replaces
 # what go env -w has set, so that is kept.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -gcflags=all=$(nodwarf)
@@ -83,10 +86,10 @@ vet: ## Check that all modules compile for macOS and Windows; lint has the check
 
 # Each package is built for the linters as for the tests.
 lint: ## Run the linters on all modules, with all checks of go vet
-	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; \
-	GOFLAGS="$$GOFLAGS $(RACE)" GOWORK=off $$run && \
-	GOFLAGS="$$GOFLAGS $(RACE)" $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(NESTED))) && \
-	$$run $(UNRACED:%=./%/...)
+	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; code=0; \
+	$(with_race) GOWORK=off $$run || code=1; \
+	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(NESTED))) || code=1; \
+	$$run $(UNRACED:%=./%/...) || code=1; exit $$code
 
 vuln: ## Check for known vulnerabilities
 	@echo "govulncheck ./..."; out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" && exit; code=$$?; echo "$$out"; \
@@ -127,19 +130,18 @@ built/%:
 nested: setup ## Test the nested modules, except interop and those of test-stores
 	$(two) $(OTHERS:%=nested/%)
 
-# GOFLAGS also counts for the programs that tests build.
 nested/%:
 	@echo "== $*"; cd $* && GOFLAGS="$$GOFLAGS $(built)" go test -vet=off $(ARGS) ./...
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && \
-	if INTEROP_REPORT="$$dir" GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
+	if INTEROP_REPORT="$$dir" $(with_race) go test -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
 # -v shows what each public module brings. The go command does not know that the test reads HEAD.
 consumer: setup ## Release HEAD in a clone, and get each public module from there as users do
-	cd tools/release && GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
+	cd tools/release && $(with_race) go test -vet=off -count=1 $(if $(findstring -json,$(ARGS)),,-v) $(ARGS) ./...
 
 release: ## Try the release VERSION=v1.2.3 in a clone; DO=1 makes its commit and its tags here
 	cd tools/release && go run . -version '$(VERSION)' $(if $(DO),-do)
@@ -203,7 +205,7 @@ setup-browser: ## Install Chromium and what else page-test needs
 	@.ci/setup-browser "$(BROWSER_TOOLS)"
 
 page-test: setup setup-browser playground ## Use the page of the demo, the playground and, after make site, the site in Chromium
-	cd cmd/renewdemo/browser && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" GOFLAGS="$$GOFLAGS $(RACE)" go test -vet=off -count=1 $(ARGS) ./...
+	cd cmd/renewdemo/browser && PAGE_AXE="$(BROWSER_TOOLS)/axe.min.js" PAGE_PLAYGROUND="$(PLAYGROUND)" PAGE_SITE="$(wildcard $(CURDIR)/build/site)" $(with_race) go test -vet=off -count=1 $(ARGS) ./...
 
 page-pictures: ## Run page-test and write the pictures of the README
 	PAGE_SCREENSHOTS="$(CURDIR)/docs/img" $(MAKE) --no-print-directory page-test
@@ -223,6 +225,6 @@ site: ## Build docs, packages and the playground as a site with a search, in bui
 	@.ci/site "$(CURDIR)/build/site" "$(SITE_TOOLS)"
 
 demo: ## Run the demo, ARGS='-engine heap' for the other engine, RACED=1 under the race detector
-	$(if $(RACED),GOFLAGS="$$GOFLAGS $(RACE)") go run ./cmd/renewdemo $(ARGS)
+	$(if $(RACED),$(with_race)) go run ./cmd/renewdemo $(ARGS)
 
 .PHONY: help setup setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

@@ -110,7 +110,6 @@ func slowStore(t *testing.T, late, timeout time.Duration) *Store {
 		assert.NoError(t, s.Close())
 		assert.NoError(t, rdb.Close())
 		network.Wait()
-		time.Sleep(late) // until all delayed data has arrived
 	})
 	return s
 }

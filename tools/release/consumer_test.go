@@ -38,8 +38,8 @@ func newConsumer(t *testing.T) *consumer {
 	require.NoError(t, err)
 
 	// Other modules come from the cache of this machine, if they are there, into a new cache. Packages
-	// that are built without their paths are found in the build cache, where make has also put those that
-	// the tests of other modules need.
+	// that are built without their paths are found in the build cache. With the flags of make, the tests of
+	// other modules have built most of them.
 	known := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOMODCACHE"))
 	proxies := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOPROXY"))
 	flags := strings.TrimSpace(shell(t, "", nil, "go", "env", "GOFLAGS"))

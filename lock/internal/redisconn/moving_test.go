@@ -32,6 +32,24 @@ func offlineCluster(t *testing.T, slot uint16) *cluster {
 	return c
 }
 
+// Redirections of many slots at a time are all kept, and change nothing for a reader of the table before.
+func TestRedirectionsAtTheSameTimeAreKept(t *testing.T) {
+	t.Parallel()
+	const slots = 64
+	c := offlineCluster(t, slots)
+	before, n := c.slots.Load(), c.node("127.0.0.1:2", false)
+	var callers sync.WaitGroup
+	for slot := range uint16(slots) {
+		callers.Go(func() { assert.Nil(t, c.setMaster(slot, n)) })
+	}
+	callers.Wait()
+	for slot := range slots {
+		assert.Same(t, n, c.slots.Load()[slot], "slot %d", slot)
+		assert.Nil(t, before[slot], "slot %d", slot)
+	}
+	assert.NotNil(t, c.slots.Load()[slots], "the slot that had a master")
+}
+
 // While the keys of a script are on two nodes, a call makes few tries. It succeeds when the slot has moved.
 func TestACallForASlotThatMovesMakesFewTries(t *testing.T) {
 	t.Parallel()

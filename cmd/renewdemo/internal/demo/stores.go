@@ -26,7 +26,7 @@ func runWithStores(ctx context.Context, args []string) (int, error) {
 		_, err = os.Stat(filepath.Join(folder, "go.mod"))
 	}
 	if err != nil {
-		return 0, errors.New("this program has no drivers of databases; run it in a checkout: go run -C cmd/renewdemo/stores . -store URL")
+		return 0, interruptedOr(ctx, errors.New("this program has no drivers of databases; run it in a checkout: go run -C cmd/renewdemo/stores . -store URL"))
 	}
 	dir, err := os.MkdirTemp("", "renewdemo")
 	if err != nil {
