@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,8 @@ func open(t *testing.T, address string, width int) *tab {
 	t.Helper()
 	b := newTab(t, width)
 	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.ID("held")))
+	value[bool](b, `for (const e of document.querySelectorAll("#verdict, #link"))
+		new MutationObserver(() => e.texts?.push(e.textContent)).observe(e, {childList: true}); true`)
 	return b
 }
 
@@ -210,8 +213,21 @@ func (b *tab) eventually(id, pattern string) {
 	require.True(b.t, ok, "%s is %q", id, last)
 }
 
+// showed waits until an element has had a text since the last click, if only for a moment.
+func (b *tab) showed(id, pattern string) {
+	b.t.Helper()
+	var last []string
+	ok := assert.Eventually(b.t, func() bool {
+		last = value[[]string](b, fmt.Sprintf("document.getElementById(%q).texts", id))
+		return slices.ContainsFunc(last, regexp.MustCompile(pattern).MatchString)
+	}, patience, poll, "%s never matches %q", id, pattern)
+	require.True(b.t, ok, "%s was %q", id, last)
+}
+
+// click injects a fault.
 func (b *tab) click(fault string) {
 	b.t.Helper()
+	value[bool](b, `document.getElementById("verdict").texts = []; document.getElementById("link").texts = []; true`)
 	b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf("[data-fault=%s]:enabled", fault))))
 }
 
@@ -291,14 +307,14 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	b.recovered()
 
 	b.click("pause")
-	b.eventually("link", `^no news for`)
-	b.eventually("verdict", `silent for .* it is stopped`)
+	b.showed("link", `^no news for`)
+	b.showed("verdict", `silent for .* it is stopped`)
 	b.eventually("verdict", `Valid\(\) was true for 0 of 2,000 leases\. All 2,000 holders were told`)
 	b.eventually("link", `^live$`)
 	b.recovered()
 
 	b.click("kill")
-	b.eventually("verdict", `^redis-server was killed`)
+	b.showed("verdict", `^redis-server was killed`)
 	// On a busy machine the server may be away for longer than renewals bridge.
 	b.eventually("verdict", `^redis-server was away for .* and kept its data\. (No lease was lost\.|.* told)`)
 	require.Eventually(t, func() bool { return value[bool](b, "!document.querySelector('[data-fault=forget]').disabled") }, patience, poll)

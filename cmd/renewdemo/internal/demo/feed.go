@@ -20,7 +20,8 @@ import (
 // feed measures the run and sends frames to the visitors of the page. A frame is encoded once for all
 // of them. While there is no visitor, nothing is measured.
 type feed struct {
-	page *page
+	page   *page
+	urgent chan struct{} // has a value if the next frame must not wait
 
 	mu       sync.Mutex // guards all fields below
 	visitors map[*visitor]bool
@@ -133,7 +134,7 @@ type heapFrame struct {
 }
 
 func newFeed(p *page) *feed {
-	return &feed{page: p, visitors: map[*visitor]bool{}, arrived: make(chan struct{}, 1)}
+	return &feed{page: p, urgent: make(chan struct{}, 1), visitors: map[*visitor]bool{}, arrived: make(chan struct{}, 1)}
 }
 
 // join adds a visitor, or returns false if there are too many.
@@ -199,10 +200,21 @@ func (f *feed) run(ctx context.Context) {
 			if err != nil || f.send(text) == 0 {
 				break
 			}
-			if sleep(ctx, min(max(frameInterval, measureShare*time.Since(began)), maxInterval)) != nil {
+			select {
+			case <-time.After(min(max(frameInterval, measureShare*time.Since(began)), maxInterval)):
+			case <-f.urgent:
+			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// hurry lets the next frame be sent at once: a fault may be over before it would be due.
+func (f *feed) hurry() {
+	select {
+	case f.urgent <- struct{}{}:
+	default:
 	}
 }
 

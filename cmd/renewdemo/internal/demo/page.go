@@ -300,6 +300,7 @@ func (p *page) inject(ctx context.Context, fault string) error {
 	}
 	p.active = fault
 	p.episode = newEpisode(fault, time.Now(), p.client.Stats().Renewal.Held)
+	p.feed.hurry()
 	if lasts {
 		p.store.setFault(fault)
 		return nil

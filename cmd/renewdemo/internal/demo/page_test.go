@@ -47,6 +47,27 @@ func visitPage(t *testing.T, args ...string) (p *page, address string) {
 	return p, "http://" + listener.Addr().String() + "/"
 }
 
+// inBubble runs f while a page on a store in memory works, without a server.
+func inBubble(t *testing.T, f func(ctx context.Context, p *page)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := parse([]string{"-http", ":0", "-leases", "100"}, io.Discard)
+		require.NoError(t, err)
+		p, closeEngine, err := newPage(openMemory(), c, &screen{w: io.Discard})
+		require.NoError(t, err)
+		defer closeEngine()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, p.acquire(ctx))
+		var working sync.WaitGroup
+		working.Go(func() { p.work(ctx) })
+		f(ctx, p)
+		cancel()
+		working.Wait()
+		assert.ErrorIs(t, p.releaseInterrupted(context.Background()), errInterrupted)
+	})
+}
+
 // frames reads the events of a page until wanted returns true for a frame, which it returns.
 func frames(t *testing.T, address string, wanted func(frame) bool) frame {
 	t.Helper()
@@ -117,17 +138,7 @@ func TestThePageShowsTheEngine(t *testing.T) {
 // the rival has the watched lock, and then waits until the locks are taken again.
 func TestThePageTellsWhatAFaultCosts(t *testing.T) {
 	for _, fault := range []string{faultHang, faultDrop} {
-		synctest.Test(t, func(t *testing.T) {
-			c, err := parse([]string{"-http", ":0", "-leases", "100"}, io.Discard)
-			require.NoError(t, err)
-			p, closeEngine, err := newPage(openMemory(), c, &screen{w: io.Discard})
-			require.NoError(t, err)
-			defer closeEngine()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			require.NoError(t, p.acquire(ctx))
-			var working sync.WaitGroup
-			working.Go(func() { p.work(ctx) })
+		inBubble(t, func(ctx context.Context, p *page) {
 			time.Sleep(5 * time.Second)
 
 			require.NoError(t, p.inject(ctx, fault))
@@ -155,12 +166,26 @@ func TestThePageTellsWhatAFaultCosts(t *testing.T) {
 				whats = append(whats, m.What)
 			}
 			assert.Equal(t, []string{"has", "rival waits", "told", "rival has", "rival gone", "has", "rival waits"}, whats)
-
-			cancel()
-			working.Wait()
-			assert.ErrorIs(t, p.releaseInterrupted(context.Background()), errInterrupted)
 		})
 	}
+}
+
+// TestAFaultIsShownAtOnce injects a fault between two frames.
+func TestAFaultIsShownAtOnce(t *testing.T) {
+	inBubble(t, func(ctx context.Context, p *page) {
+		v, ok := p.feed.join()
+		require.True(t, ok)
+		time.Sleep(frameInterval / 2)
+		for len(v.frames) > 0 {
+			<-v.frames
+		}
+		require.NoError(t, p.inject(ctx, faultHang))
+		synctest.Wait()
+		require.Len(t, v.frames, 1)
+		var f frame
+		require.NoError(t, json.Unmarshal(<-v.frames, &f))
+		assert.Equal(t, faultHang, f.Active)
+	})
 }
 
 func sum(list []int) (total int) {
