@@ -34,6 +34,7 @@ export GORACE ?= atexit_sleep_ms=0
 STORES := lock/sqlstore lock/sqlstore/check lock/sqlstore/pglisten lock/etcdstore lock/etcdstore/check lock/natsstore lock/natsstore/check lock/zkstore lock/zkstore/check
 OTHERS := $(filter-out interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
 UNRACED := verify benchmarks compare
+KUBERNETES := adapter/k8s adapter/k8s/check
 built   = $(if $(filter $(UNRACED),$*),,$(RACE))
 
 # Modules are built without a go.work file.
@@ -55,10 +56,12 @@ setup: ## Install redis-server and a C compiler where they are missing
 test: setup ## Run all tests of the core module, under the race detector
 	go test $(RACE) -vet=off -shuffle=on -p=3 -parallel=32 $(ARGS) $(PKG)
 
-test-newest: setup ## Test the store on Redis and its connections with the newest release of go-redis
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cp go.mod go.sum "$$dir"; set -x; \
-	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
-	go test $(RACE) -modfile="$$dir/go.mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore
+test-newest: setup ## Test the newest releases of go-redis and of controller-runtime, of which go.mod requires the oldest
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mod="$$dir/go.mod"; set -ex; \
+	cp go.mod go.sum "$$dir"; go get -modfile="$$mod" github.com/redis/go-redis/v9@latest; \
+	go test $(RACE) -modfile="$$mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore; \
+	cd adapter/k8s/check; cp go.mod go.sum "$$dir"; go get -modfile="$$mod" sigs.k8s.io/controller-runtime@latest; \
+	go test $(RACE) -modfile="$$mod" $(ARGS) ./...
 
 test-long: setup ## Run them twenty times, with more random operations
 	SCHEDULETEST_OPERATIONS=500000 go test $(RACE) -shuffle=on -p=2 -parallel=32 -count=20 -timeout=2h $(ARGS) $(PKG)
@@ -73,8 +76,8 @@ gofmt:
 
 # workspace TOOL begins a command: all modules are in one workspace, which has one version of each
 # dependency, and so loads each once. $$tool is the path of the tool.
-workspace = @dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; set -e; tool=$$($(TOOL) -n $1); \
-	(cd "$$dir" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); export GOWORK="$$dir/go.work"
+workspace = @temp=$$(mktemp -d); trap 'rm -rf "$$temp"' EXIT; set -e; tool=$$($(TOOL) -n $1); \
+	(cd "$$temp" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); export GOWORK="$$temp/go.work"
 
 # An analyzer that loads all dependencies as source stands in for go vet, which would compile each for
 # the platform. It reports what does not compile, for Windows with 32 bits. The benchmarks and
@@ -84,11 +87,12 @@ vet: ## Check that all modules compile for macOS and Windows; lint has the check
 	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(NESTED)); \
 	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
 
-# Each package is built for the linters as for the tests.
+# Each package is built for the linters as for the tests: in the workspace, Kubernetes would have the newest
+# dependencies.
 lint: ## Run the linters on all modules, with all checks of go vet
 	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; code=0; \
-	$(with_race) GOWORK=off $$run || code=1; \
-	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(NESTED))) || code=1; \
+	for module in . $(KUBERNETES); do (cd $$module && $(with_race) GOWORK=off $$run) || code=1; done; \
+	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED) $(KUBERNETES),$(NESTED))) || code=1; \
 	$$run $(UNRACED:%=./%/...) || code=1; exit $$code
 
 vuln: ## Check for known vulnerabilities

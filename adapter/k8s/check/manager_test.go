@@ -119,8 +119,8 @@ func TestManager(t *testing.T) {
 	assert.ErrorIs(t, c.end(t), context.Canceled)
 }
 
-// TestNewestElector loses a leadership and resigns another one with the client-go of this module.
-func TestNewestElector(t *testing.T) {
+// TestElector loses a leadership and resigns another one with the client-go of this module.
+func TestElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		l := k8slock.New(newClient(t, connection{store}), "my-controller", "a")
