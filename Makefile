@@ -34,8 +34,10 @@ export GORACE ?= atexit_sleep_ms=0
 STORES := lock/sqlstore lock/sqlstore/check lock/sqlstore/pglisten lock/etcdstore lock/etcdstore/check lock/natsstore lock/natsstore/check lock/zkstore lock/zkstore/check
 OTHERS := $(filter-out interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
 UNRACED := verify benchmarks compare
-KUBERNETES := adapter/k8s adapter/k8s/check
 built   = $(if $(filter $(UNRACED),$*),,$(RACE))
+
+# Modules that share an old client-go, and nothing else with other modules.
+KUBERNETES := adapter/k8s adapter/k8s/check
 
 # Modules are built without a go.work file.
 export GOWORK := off
@@ -75,24 +77,27 @@ gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
 # workspace TOOL begins a command: all modules are in one workspace, which has one version of each
-# dependency, and so loads each once. $$tool is the path of the tool.
+# dependency, and so loads each once. Others need a newer client-go than KUBERNETES can have. $$tool is
+# the path of the tool.
+TOGETHER := $(filter-out $(KUBERNETES),$(NESTED))
 workspace = @temp=$$(mktemp -d); trap 'rm -rf "$$temp"' EXIT; set -e; tool=$$($(TOOL) -n $1); \
-	(cd "$$temp" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(NESTED))); export GOWORK="$$temp/go.work"
+	(cd "$$temp" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(TOGETHER))); export GOWORK="$$temp/go.work"
 
 # An analyzer that loads all dependencies as source stands in for go vet, which would compile each for
 # the platform. It reports what does not compile, for Windows with 32 bits. The benchmarks and
 # compare use what only Unix has.
 vet: ## Check that all modules compile for macOS and Windows; lint has the checks of go vet
 	$(call workspace,lostcancel); export CGO_ENABLED=0; \
-	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(NESTED)); \
-	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(NESTED)))
+	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(TOGETHER)); \
+	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(TOGETHER))); \
+	export GOWORK=off; for module in $(KUBERNETES); do cd "$(CURDIR)/$$module"; \
+	echo "== $$module"; GOOS=darwin "$$tool" ./...; GOOS=windows GOARCH=386 "$$tool" ./...; done
 
-# Each package is built for the linters as for the tests: in the workspace, Kubernetes would have the newest
-# dependencies.
+# Each package is built for the linters as for the tests.
 lint: ## Run the linters on all modules, with all checks of go vet
 	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; code=0; \
 	for module in . $(KUBERNETES); do (cd $$module && $(with_race) GOWORK=off $$run) || code=1; done; \
-	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED) $(KUBERNETES),$(NESTED))) || code=1; \
+	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(TOGETHER))) || code=1; \
 	$$run $(UNRACED:%=./%/...) || code=1; exit $$code
 
 vuln: ## Check for known vulnerabilities

@@ -18,7 +18,7 @@ func ExampleOptions() {
 	losses := make(chan string, 1)
 	store := memstore.New()
 	client, err := lock.New(store, &lock.Options{
-		Terms:      lock.Terms{TTL: 300 * time.Millisecond, Metadata: "host-1"},
+		Terms:      lock.Terms{TTL: 3 * time.Second, Metadata: "host-1"},
 		MaxWaiters: 1000, // further calls of Lock return ErrTooMany
 		Logger:     slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 		Renewal: renewal.Options{Hooks: &renewal.Hooks{

@@ -24,7 +24,7 @@ func TestAHookSeesALockItsRenewalsAndItsUnlock(t *testing.T) {
 		var calls testredis.Counter
 		s, err := New(rdb, &Options{Prefix: rand.Text() + ":", Instrument: calls.Attach})
 		require.NoError(t, err)
-		client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: time.Second}})
+		client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
 		require.NoError(t, err)
 		held, err := client.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)

@@ -124,7 +124,7 @@ func TestQuorumContract(t *testing.T) {
 func TestQuorumWithoutAServer(t *testing.T) {
 	t.Parallel()
 	servers, clients := three(t)
-	client, err := lock.New(quorumOf(t, "q:", clients), &lock.Options{Terms: lock.Terms{TTL: 2 * time.Second}})
+	client, err := lock.New(quorumOf(t, "q:", clients), &lock.Options{Terms: lock.Terms{TTL: 6 * time.Second}})
 	require.NoError(t, err)
 	defer func() { _ = client.Close(context.Background()) }()
 	early, err := client.Mutex("early").Lock(t.Context())
@@ -133,7 +133,7 @@ func TestQuorumWithoutAServer(t *testing.T) {
 	require.NoError(t, servers[0].Stop())
 	h, err := client.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
-	time.Sleep(3 * time.Second)
+	time.Sleep(9 * time.Second)
 	require.NoError(t, h.Err())
 	require.NoError(t, early.Err())
 	require.NoError(t, h.Unlock(t.Context()))

@@ -162,10 +162,10 @@ func TestContextsEndObtain(t *testing.T) {
 		rdb, key := shared.Server(t).Client(t), newKey(t)
 		require.NoError(t, rdb.Set(t.Context(), key, "another", 0).Err())
 
-		_, err := l.obtain(t.Context(), rdb, key, 50*time.Millisecond, &options{retry: l.linear(time.Hour)})
+		_, err := l.obtain(t.Context(), rdb, key, time.Second, &options{retry: l.linear(time.Hour)})
 		assertJoined(t, err, l.notObtained, context.DeadlineExceeded) // after one TTL
 
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = l.obtain(ctx, rdb, key, time.Hour, &options{retry: l.linear(time.Hour)})
 		assertJoined(t, err, l.notObtained, context.DeadlineExceeded)

@@ -75,6 +75,9 @@ type option struct {
 	ours     redsync.Option
 }
 
+// patient gives each try 3 s instead of 0.4 s, which a busy machine needs.
+var patient = expiry(time.Minute)
+
 func expiry(d time.Duration) option { return option{original.WithExpiry(d), redsync.WithExpiry(d)} }
 func tries(n int) option            { return option{original.WithTries(n), redsync.WithTries(n)} }
 func delay(d time.Duration) option {
@@ -120,7 +123,7 @@ var libraries = []library{
 			for _, c := range clients {
 				pools = append(pools, originalgoredis.NewPool(c))
 			}
-			var list []original.Option
+			list := []original.Option{patient.original}
 			for _, o := range options {
 				list = append(list, o.original)
 			}
@@ -184,7 +187,7 @@ func newMutex(clients []*redis.Client, name string, options ...option) *redsync.
 	for _, c := range clients {
 		pools = append(pools, goredis.NewPool(c))
 	}
-	var list []redsync.Option
+	list := []redsync.Option{patient.ours}
 	for _, o := range options {
 		list = append(list, o.ours)
 	}

@@ -75,10 +75,10 @@ func TestALateRenewalDoesNotMoveTheLease(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}))
-	l, err := s.Acquire(t.Context(), request("k", "a:1", 3*time.Second))
+	l, err := s.Acquire(t.Context(), request("k", "a:1", 11*time.Second))
 	require.NoError(t, err)
 	shorter := l
-	shorter.TTL = 2 * time.Second
+	shorter.TTL = 10 * time.Second
 	for time.Until(l.Sent.Add(l.TTL)) > shorter.TTL { // then it moves to the other session
 		time.Sleep(10 * time.Millisecond)
 	}

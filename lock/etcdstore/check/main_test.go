@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/leasewheel/leasewheel/internal/testproxy"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
 )
 
@@ -151,4 +153,19 @@ func open(t testing.TB, client *clientv3.Client) *etcdstore.Store {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// acquire acquires a lock. A server on a busy machine may answer later than a short TTL allows, and is then
+// asked again.
+func acquire(t testing.TB, s driver.Store, r driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		l, err := s.Acquire(ctx, r)
+		if err == nil || ctx.Err() != nil {
+			assert.NoError(t, err)
+			return l
+		}
+	}
 }

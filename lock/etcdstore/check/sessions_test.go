@@ -83,13 +83,14 @@ func TestARevokedSession(t *testing.T) {
 }
 
 func TestAServerWithALongerMinimumTTL(t *testing.T) {
-	client := connect(t, startCluster(t, 1, "-election=2000")...)
+	t.Parallel()
+	client := connect(t, startCluster(t, 1, "-election=10000")...)
 	s := open(t, client)
-	_, err := s.Acquire(t.Context(), request("k", "client:1", time.Second))
+	_, err := s.Acquire(t.Context(), request("k", "client:1", 10*time.Second))
 	require.ErrorIs(t, err, driver.ErrBadTTL)
 	require.ErrorContains(t, err, "Options.MinTTL")
 	assert.Zero(t, leases(t, client))
-	_, err = s.Acquire(t.Context(), request("k", "client:1", 3*time.Second))
+	_, err = s.Acquire(t.Context(), request("k", "client:1", 15*time.Second))
 	require.NoError(t, err)
 }
 

@@ -236,7 +236,7 @@ func TestStatesWhileTheLeaderIsKilled(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 	for i := range 4 {
-		m := clientOn(t, others[i%2].Connect()).With(lock.Terms{StateTTL: time.Hour}).Mutex("k")
+		m := clientOn(t, others[i%2].ConnectPatiently()).With(lock.Terms{StateTTL: time.Hour}).Mutex("k")
 		wg.Go(func() {
 			for ctx.Err() == nil && !t.Failed() {
 				if held, err := m.Lock(ctx); err == nil { // otherwise the server does not answer

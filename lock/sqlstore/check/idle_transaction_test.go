@@ -62,7 +62,7 @@ func TestATransactionThatStandsStillEndsBeforeTheLease(t *testing.T) {
 	err = seam.GrantAfter(t.Context(), s.Store, c, request("k"), func() {
 		require.Eventually(t, func() bool {
 			out := make([]renewal.Outcome, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			return other.Renew(ctx, []driver.Lease{l}, out) == nil && out[0] == renewal.Renewed
 		}, time.Minute, time.Millisecond)

@@ -85,7 +85,7 @@ func TestNobodyAsksAgainAfterALostAnswer(t *testing.T) {
 	require.NoError(t, s.Release(t.Context(), driver.Lease{Request: request("first:1")}))
 	p.loses.Store(true)
 	lost := request("lost:1")
-	lost.TTL = time.Second
+	lost.TTL = 5 * time.Second // the node is looked at before
 	_, err = s.Acquire(t.Context(), lost)
 	require.Error(t, err)
 	require.False(t, p.loses.Load(), "an answer was lost")

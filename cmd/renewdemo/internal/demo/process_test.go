@@ -88,7 +88,7 @@ func TestAProofShowsTwoProcesses(t *testing.T) {
 	for name, args := range map[string][]string{"own server": {}, "given server": {"-redis", server.Addr()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, errs, code := command(t, "", nil, append(args, "-proof", "-ttl", "1s")...)
+			out, errs, code := command(t, "", nil, append(args, "-proof", "-ttl", "3s")...)
 			assert.Empty(t, errs)
 			assert.Zero(t, code)
 			assert.Contains(t, out, "two processes")
@@ -97,7 +97,7 @@ func TestAProofShowsTwoProcesses(t *testing.T) {
 			assert.Equal(t, 2, strings.Count(out, "rival   has the lock"))
 			assert.Contains(t, out, "the holder never acted on the lock after the rival had it")
 			assertFits(t, out)
-			assertARivalComesAfterTheLease(t, out, time.Second)
+			assertARivalComesAfterTheLease(t, out, 3*time.Second)
 		})
 	}
 }

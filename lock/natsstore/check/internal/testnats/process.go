@@ -175,8 +175,20 @@ func (p *Process) Connect() jetstream.JetStream {
 // first one that answers, and does not learn of others.
 func ConnectTo(t testing.TB, addresses ...string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect("nats://"+strings.Join(addresses, ",nats://"), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
+	return connectTo(t, addresses, nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1))
+}
+
+// ConnectPatiently is Connect for a server that goes on: the connection does not break because a busy
+// machine answers late.
+func (p *Process) ConnectPatiently() jetstream.JetStream {
+	p.t.Helper()
+	return connectTo(p.t, []string{p.Addr()})
+}
+
+func connectTo(t testing.TB, addresses []string, options ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	options = append(options, nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
+	nc, err := nats.Connect("nats://"+strings.Join(addresses, ",nats://"), options...)
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
