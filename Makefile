@@ -28,11 +28,12 @@ export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -gcflags=all=$(nodwarf)
 # All goroutines of a test have ended before it ends, so the race detector need not wait a second for them.
 export GORACE ?= atexit_sleep_ms=0
 
-# The modules whose tests need database servers, and the other nested modules that nested tests.
+# The modules whose tests need database servers, and the other nested modules that nested tests. Those that
+# take longest come first.
 # Those of UNRACED are built without the race detector: verify searches through schedules, and is twenty
 # times faster, and benchmarks and compare run other clients with their own bounds.
-STORES := lock/sqlstore lock/sqlstore/check lock/sqlstore/pglisten lock/etcdstore lock/etcdstore/check lock/natsstore lock/natsstore/check lock/zkstore lock/zkstore/check
-OTHERS := $(filter-out interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
+STORES := $(patsubst %,lock/%,sqlstore/check zkstore/check etcdstore/check natsstore/check zkstore etcdstore natsstore sqlstore sqlstore/pglisten)
+OTHERS := verify $(filter-out verify interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
 UNRACED := verify benchmarks compare
 built   = $(if $(filter $(UNRACED),$*),,$(RACE))
 
