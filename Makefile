@@ -28,16 +28,17 @@ export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -gcflags=all=$(nodwarf)
 # All goroutines of a test have ended before it ends, so the race detector need not wait a second for them.
 export GORACE ?= atexit_sleep_ms=0
 
-# The modules whose tests need database servers, and the other nested modules that nested tests. Those that
-# take longest come first.
-# Those of UNRACED are built without the race detector: verify searches through schedules, and is twenty
-# times faster, and benchmarks and compare run other clients with their own bounds.
+# The modules whose tests need database servers, and the other nested modules that nested tests, each list
+# with those first that take longest. Those of UNRACED are built without the race detector: verify searches
+# through schedules, and is twenty times faster, and benchmarks and compare run other clients with their
+# own bounds.
 STORES := $(patsubst %,lock/%,sqlstore/check zkstore/check etcdstore/check natsstore/check zkstore etcdstore natsstore sqlstore sqlstore/pglisten)
 OTHERS := verify $(filter-out verify interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
 UNRACED := verify benchmarks compare
 built   = $(if $(filter $(UNRACED),$*),,$(RACE))
 
-# Modules that share an old client-go, and nothing else with other modules.
+# The adapter requires an old client-go, and its check the controller-runtime of that time, which does not
+# compile with the client-go that others bring.
 KUBERNETES := adapter/k8s adapter/k8s/check
 
 # Modules are built without a go.work file.
@@ -78,8 +79,7 @@ gofmt:
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "make fmt is needed for:"; echo "$$out"; exit 1; }
 
 # workspace TOOL begins a command: all modules are in one workspace, which has one version of each
-# dependency, and so loads each once. Others need a newer client-go than KUBERNETES can have. $$tool is
-# the path of the tool.
+# dependency, and so loads each once. Only those of KUBERNETES stay outside. $$tool is the path of the tool.
 TOGETHER := $(filter-out $(KUBERNETES),$(NESTED))
 workspace = @temp=$$(mktemp -d); trap 'rm -rf "$$temp"' EXIT; set -e; tool=$$($(TOOL) -n $1); \
 	(cd "$$temp" && GOWORK= go work init "$(CURDIR)" $(patsubst %,"$(CURDIR)/%",$(TOGETHER))); export GOWORK="$$temp/go.work"

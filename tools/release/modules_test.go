@@ -14,11 +14,8 @@ func TestPrivateModulesRequireTheSameVersions(t *testing.T) {
 	require.NoError(t, err)
 	folders := map[string]map[string]string{} // of each required module, the folder that requires a version
 	for _, m := range modules {
-		switch m.rel {
-		case "tools", "adapter/k8s/check": // the one shares nothing with tests, the other with adapter/k8s
-			continue
-		}
-		if m.public {
+		// The programs of tools share nothing with tests, and the check of Kubernetes shares with what it checks.
+		if m.public || m.rel == "tools" || m.rel == "adapter/k8s/check" {
 			continue
 		}
 		file, err := m.read()
@@ -38,21 +35,20 @@ func TestPrivateModulesRequireTheSameVersions(t *testing.T) {
 
 // Kubernetes is more to compile than all that other private modules share.
 func TestTheCheckOfK8sRequiresTheSameKubernetes(t *testing.T) {
-	modules, err := findModules("../..")
-	require.NoError(t, err)
-	versions := map[string]map[string]string{} // of the libraries that a module requires
-	for _, m := range modules {
-		file, err := m.read()
+	versions := func(folder string) map[string]string {
+		file, err := module{folder: folder}.read()
 		require.NoError(t, err)
-		versions[m.rel] = map[string]string{}
+		of := map[string]string{}
 		for _, r := range file.Require {
 			if strings.HasPrefix(r.Mod.Path, "k8s.io/") {
-				versions[m.rel][r.Mod.Path] = r.Mod.Version
+				of[r.Mod.Path] = r.Mod.Version
 			}
 		}
+		return of
 	}
-	require.NotEmpty(t, versions["adapter/k8s"])
-	for path, version := range versions["adapter/k8s"] {
-		assert.Equal(t, version, versions["adapter/k8s/check"][path], path)
+	adapter, check := versions("../../adapter/k8s"), versions("../../adapter/k8s/check")
+	require.NotEmpty(t, adapter)
+	for path, version := range adapter {
+		assert.Equal(t, version, check[path], path)
 	}
 }

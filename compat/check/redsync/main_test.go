@@ -75,8 +75,8 @@ type option struct {
 	ours     redsync.Option
 }
 
-// patient gives each try 3 s instead of 0.4 s, which a busy machine needs.
-var patient = expiry(time.Minute)
+// longExpiry gives each try 3 s instead of 0.4 s, which a busy machine needs. Other options may replace it.
+var longExpiry = expiry(time.Minute)
 
 func expiry(d time.Duration) option { return option{original.WithExpiry(d), redsync.WithExpiry(d)} }
 func tries(n int) option            { return option{original.WithTries(n), redsync.WithTries(n)} }
@@ -123,7 +123,7 @@ var libraries = []library{
 			for _, c := range clients {
 				pools = append(pools, originalgoredis.NewPool(c))
 			}
-			list := []original.Option{patient.original}
+			list := []original.Option{longExpiry.original}
 			for _, o := range options {
 				list = append(list, o.original)
 			}
@@ -187,7 +187,7 @@ func newMutex(clients []*redis.Client, name string, options ...option) *redsync.
 	for _, c := range clients {
 		pools = append(pools, goredis.NewPool(c))
 	}
-	list := []redsync.Option{patient.ours}
+	list := []redsync.Option{longExpiry.ours}
 	for _, o := range options {
 		list = append(list, o.ours)
 	}
