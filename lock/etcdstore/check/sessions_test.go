@@ -53,9 +53,11 @@ func TestLocksShareOneEtcdLease(t *testing.T) {
 
 // The operator revokes the session of a client that holds a lock.
 func TestARevokedSession(t *testing.T) {
+	t.Parallel()
+	const ttl = 9 * time.Second
 	client := connect(t, startCluster(t, 1)...)
 	s := open(t, client)
-	locks, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})
+	locks, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: ttl}})
 	require.NoError(t, err)
 	defer locks.Close(context.Background())
 	held, err := locks.Mutex("k").Lock(t.Context())
@@ -65,8 +67,7 @@ func TestARevokedSession(t *testing.T) {
 	_, err = client.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
 	require.NoError(t, err)
 
-	next, err := s.Acquire(t.Context(), request("k", "another:1", 4*time.Second))
-	require.NoError(t, err, "the store asks with another session")
+	next := acquire(t, s, request("k", "another:1", ttl)) // in another session
 	assert.Greater(t, next.Token, held.Token())
 	select {
 	case <-held.Done():
