@@ -151,7 +151,7 @@ func TestAHangingServerGetsFewConnections(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	p := testredis.StartProxy(t, srv)
-	s := newStore(t, p.Client(t), &Options{Timeout: time.Second})
+	s := newStore(t, p.Client(t), &Options{Timeout: 2 * time.Second})
 	l := acquire(t, s, request("k"))
 	warmUp(t, s, p, l)
 	before := p.Accepted()

@@ -69,15 +69,15 @@ func farBehind(late time.Duration, dial dialFunc) dialFunc {
 // A waiter gets its lock although each reply takes longer than the time between two polls, or
 // even longer than a place lasts.
 func TestAWaiterOnASlowLinkGetsTheLock(t *testing.T) {
-	for name, late := range map[string]time.Duration{"a_third_of_the_TTL": 800 * time.Millisecond, "half_a_place": 300 * time.Millisecond} {
+	for name, late := range map[string]time.Duration{"a_third_of_the_TTL": 1600 * time.Millisecond, "half_a_place": 600 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl, place = 2400 * time.Millisecond, 600 * time.Millisecond
+			const ttl, place = 4800 * time.Millisecond, 1200 * time.Millisecond
 			addr := shared.Server(t).Addr()
 			rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: far(late)})
 			defer rdb.Close()
 			near := newStore(t, shared.Server(t).Client(t), nil)
-			s := newStore(t, rdb, &Options{Prefix: near.prefix, Place: place})
+			s := newStore(t, rdb, &Options{Prefix: near.prefix, Place: place, Timeout: 6 * time.Second})
 			holder := acquire(t, near, requestFor("k", time.Minute))
 			done := make(chan waited, 1)
 			r := requestFor("k", ttl)

@@ -288,7 +288,7 @@ func renewalsThatMissTheKey(t *testing.T, c *testredis.Cluster) {
 // locksInASplitSlot checks that a client keeps its locks however long the keys of a slot are on
 // two nodes.
 func locksInASplitSlot(t *testing.T, c *testredis.Cluster) {
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	s, err := New(c.Client(t), &Options{Prefix: "held:"})
 	require.NoError(t, err)
 	client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: ttl}})

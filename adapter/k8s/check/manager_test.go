@@ -55,8 +55,8 @@ func start(t *testing.T, client *lock.Client, pod string) *controller {
 	api := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(api.Close)
 	c := &controller{election: k8slock.New(client, "my-controller", pod), ended: make(chan error, 1)}
-	deadline, retry := 2*time.Second, 50*time.Millisecond
-	lease := 3 * time.Second
+	deadline, retry := 10*time.Second, 50*time.Millisecond
+	lease := 15 * time.Second
 	m, err := ctrl.NewManager(&rest.Config{Host: api.URL}, ctrl.Options{
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: c.election,

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	slotTTL  = 2 * time.Second
+	slotTTL  = 4 * time.Second
 	lockName = "lock" // prefix of names; a number follows
 )
 
