@@ -20,8 +20,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// shortTTL is a TTL at whose end the tests wait. A busy machine may pause for most of it.
-const shortTTL = 12 * time.Second
+// awaitedTTL is a TTL whose end the tests await. A busy machine may pause for most of it.
+const awaitedTTL = 12 * time.Second
 
 // withLostAnswers returns a store of a client that loses the answers to the requests which write a key
 // with this beginning. The channel gets each of them, and whether it is executed first is up to now.
@@ -59,7 +59,7 @@ func putsKey(r *pb.TxnRequest, beginning string) bool {
 // renewUntil renews a lease, and so its session, until a condition holds.
 func renewUntil(t *testing.T, s *etcdstore.Store, l driver.Lease, condition func() bool) {
 	t.Helper()
-	for start := time.Now(); !condition(); <-time.After(shortTTL / 20) {
+	for start := time.Now(); !condition(); <-time.After(awaitedTTL / 20) {
 		require.Less(t, time.Since(start), patience)
 		require.Equal(t, renewal.Renewed, renewOnce(t.Context(), s, l))
 	}
@@ -78,8 +78,8 @@ func TestAGrantWithoutAnAnswerEnds(t *testing.T) {
 	members := startCluster(t, 1)
 	client := connect(t, members...)
 	s, _ := withLostAnswers(t, members[0], lockKey("ghost"), true)
-	held := acquire(t, s, request("held", "a:1", shortTTL))
-	_, err := s.Acquire(t.Context(), request("ghost", "a:2", shortTTL))
+	held := acquire(t, s, request("held", "a:1", awaitedTTL))
+	_, err := s.Acquire(t.Context(), request("ghost", "a:2", awaitedTTL))
 	require.Error(t, err)
 	require.True(t, has(t, client, lockKey("ghost")))
 	renewUntil(t, s, held, func() bool { return !has(t, client, lockKey("ghost")) })
@@ -91,8 +91,8 @@ func TestALateGrantIsRefused(t *testing.T) {
 	members := startCluster(t, 1)
 	client := connect(t, members...)
 	s, lost := withLostAnswers(t, members[0], lockKey("ghost"), false)
-	held := acquire(t, s, request("held", "a:1", shortTTL))
-	_, err := s.Acquire(t.Context(), request("ghost", "a:2", shortTTL))
+	held := acquire(t, s, request("held", "a:1", awaitedTTL))
+	_, err := s.Acquire(t.Context(), request("ghost", "a:2", awaitedTTL))
 	require.Error(t, err)
 	renewUntil(t, s, held, func() bool { return has(t, client, prefix+"t/a:2") })
 	assert.False(t, (<-lost)().Succeeded)
@@ -105,13 +105,13 @@ func TestAPlaceWithoutAnAnswerEnds(t *testing.T) {
 	client := connect(t, members...)
 	place := prefix + "q/" + hex.EncodeToString([]byte("k")) + "/"
 	s, lost := withLostAnswers(t, members[0], place, true)
-	held := acquire(t, s, request("k", "a:1", shortTTL))
+	held := acquire(t, s, request("k", "a:1", awaitedTTL))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-lost
 		cancel()
 	}()
-	_, err := s.Wait(ctx, request("k", "a:2", shortTTL), func() {})
+	_, err := s.Wait(ctx, request("k", "a:2", awaitedTTL), func() {})
 	require.Error(t, err)
 	require.True(t, has(t, client, place+"a:2"))
 	renewUntil(t, s, held, func() bool { return !has(t, client, place+"a:2") })
@@ -123,8 +123,8 @@ func TestAGrantWithoutAnAnswerEndsOnAFullServer(t *testing.T) {
 	members := startCluster(t, 1)
 	client := connect(t, members...)
 	s, _ := withLostAnswers(t, members[0], lockKey("ghost"), true)
-	held := acquire(t, s, request("held", "a:1", shortTTL))
-	_, err := s.Acquire(t.Context(), request("ghost", "a:2", shortTTL))
+	held := acquire(t, s, request("held", "a:1", awaitedTTL))
+	_, err := s.Acquire(t.Context(), request("ghost", "a:2", awaitedTTL))
 	require.Error(t, err)
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
 		at, err := client.Status(t.Context(), members[0].client)
@@ -135,7 +135,7 @@ func TestAGrantWithoutAnAnswerEndsOnAFullServer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	alarm(pb.AlarmRequest_ACTIVATE)
-	_, err = s.Acquire(t.Context(), request("k", "a:3", shortTTL))
+	_, err = s.Acquire(t.Context(), request("k", "a:3", awaitedTTL))
 	require.ErrorIs(t, err, driver.ErrNotSent)
 	renewUntil(t, s, held, func() bool { return !has(t, client, lockKey("ghost")) })
 	assert.False(t, has(t, client, prefix+"t/a:2"))
@@ -157,10 +157,10 @@ func TestALeaseThatAMoveTookAwayEnds(t *testing.T) {
 		}
 		return err
 	}))
-	l := acquire(t, s, request("k", "a:1", shortTTL))
-	other := acquire(t, s, request("other", "a:2", 2*shortTTL))
+	l := acquire(t, s, request("k", "a:1", awaitedTTL))
+	other := acquire(t, s, request("other", "a:2", 2*awaitedTTL))
 	loses.Store(true)
-	l.TTL = 2 * shortTTL
+	l.TTL = 2 * awaitedTTL
 	require.Equal(t, renewal.Unknown, renewOnce(t.Context(), s, l))
 	renewUntil(t, s, other, func() bool { return !has(t, client, lockKey("k")) })
 }

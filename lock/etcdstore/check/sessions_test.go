@@ -67,7 +67,8 @@ func TestARevokedSession(t *testing.T) {
 	_, err = client.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
 	require.NoError(t, err)
 
-	next := acquire(t, s, request("k", "another:1", ttl)) // in another session
+	next, err := s.Acquire(t.Context(), request("k", "another:1", ttl))
+	require.NoError(t, err, "the store asks with another session")
 	assert.Greater(t, next.Token, held.Token())
 	select {
 	case <-held.Done():

@@ -133,7 +133,7 @@ func TestAWaiterWatchesOnce(t *testing.T) {
 	require.NoError(t, err)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.Wait(t.Context(), request("k", "b:1", shortTTL), func() {})
+		_, err := s.Wait(t.Context(), request("k", "b:1", awaitedTTL), func() {})
 		got <- err
 	}()
 	require.Eventually(t, func() bool { return n.watches.Load() > 0 }, patience, 10*time.Millisecond)
