@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/replylimit"
 )
 
 const (
@@ -145,10 +147,10 @@ func (c *conns) refuseSilent(since int64) {
 type conn struct {
 	net.Conn
 	conns    *conns
-	number   uint64       // how many connections were made up to this one
-	lastRead atomic.Int64 // when something was received
-	answered bool         // something was read; only the reader uses it
-	replies  replyScanner // only the reader uses it
+	number   uint64             // how many connections were made up to this one
+	lastRead atomic.Int64       // when something was received
+	answered bool               // something was read; only the reader uses it
+	replies  replylimit.Scanner // only the reader uses it
 
 	mu      sync.Mutex // guards request, and orders changes of deadlines
 	request *request   // that uses the connection, or has used it last
@@ -157,7 +159,7 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if invalid := c.replies.scan(p[:n]); invalid != nil {
+	if invalid := c.replies.Scan(p[:n]); invalid != nil {
 		return 0, invalid
 	}
 	if n > 0 {

@@ -20,7 +20,7 @@
 //
 // Each line uses the lines above it:
 //
-//	conn.go, replylimit.go, options.go    connections
+//	conn.go, options.go       connections; package replylimit checks what they receive
 //	call.go                               one request of go-redis, and its end
 //	queue.go                              single scripts of many callers
 //	node.go                               one server

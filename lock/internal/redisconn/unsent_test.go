@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/internal/replylimit"
 )
 
 func TestACallWithoutAConnectionIsNotSent(t *testing.T) {
@@ -86,10 +86,14 @@ func TestWhatIsNotRedisIsQuoted(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsQuoted(t *testing.T) {
-	var f replyScanner
-	require.NoError(t, f.scan([]byte("+OK\r\n")))
-	assert.EqualError(t, f.scan([]byte("secret\r\n")), errInvalidReply.Error(), "after a reply")
-	f = replyScanner{}
-	assert.EqualError(t, f.scan([]byte("*2\r\nsecret\r\n")), notRedisError{[]byte("*2")}.Error(), "within a reply")
+// go-redis alone would allocate the announced length, or recurse, and crash the process.
+func TestOversizedRepliesDoNotCrashTheProcess(t *testing.T) {
+	for _, reply := range []string{
+		"$9223372036854775807\r\n", "*1\r\n$9223372036854775807\r\n", "*9223372036854775807\r\n", "*1099511627776\r\n", strings.Repeat("*1\r\n", 1<<20), "%1\r\n%1\r\n:1\r\n:1\r\n:1\r\n",
+	} {
+		w := &testredis.Wire{Answer: func([]string) string { return reply }}
+		c := newClient(t, w.Client(t, redis.Options{}), Options{})
+		require.ErrorIs(t, runEcho(t.Context(), c, "k"), replylimit.ErrInvalid, "%.40q", reply)
+		require.ErrorIs(t, sendBatch(t.Context(), c, "k", 1), replylimit.ErrInvalid)
+	}
 }

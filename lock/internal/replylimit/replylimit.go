@@ -1,6 +1,6 @@
-// This file is about the bounds of replies.
-
-package redisconn
+// Package replylimit checks what a server of Redis sends before go-redis reads it, so that no reply can crash
+// the process or use memory without bound.
+package replylimit
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // The bounds of one reply. go-redis allocates whatever length a server announces before
 // it receives the data, and follows nested arrays to any depth, so that a few bytes of a
-// faulty or hostile server would crash the process. The longest reply that the package
+// faulty or hostile server would crash the process. The longest reply that a store
 // asks for is the slots of a cluster: a few megabytes in arrays of arrays of arrays.
 const (
 	maxLine     = 64 << 10 // bytes
@@ -22,10 +22,11 @@ const (
 	maxReply    = 16 << 20 // bytes of the whole reply
 )
 
-var errInvalidReply = errors.New("invalid or oversized reply of the server")
+// ErrInvalid is the error of a stream that is no valid reply, or exceeds a bound.
+var ErrInvalid = errors.New("invalid or oversized reply of the server")
 
 // notRedisError is the error of a connection whose first bytes are no reply. It matches
-// errInvalidReply.
+// ErrInvalid.
 type notRedisError struct{ first []byte }
 
 // Error implements error.
@@ -33,14 +34,15 @@ func (e notRedisError) Error() string {
 	return fmt.Sprintf("the server sends %q, which is no reply of Redis; is it a Redis server, and does it expect TLS?", e.first)
 }
 
-// Is makes it match errInvalidReply. go-redis would return what Unwrap returns.
-func (notRedisError) Is(target error) bool { return target == errInvalidReply }
+// Is makes it match ErrInvalid. go-redis would return what Unwrap returns.
+func (notRedisError) Is(target error) bool { return target == ErrInvalid }
 
 // maxShown is how many bytes of what is no reply are shown.
 const maxShown = 40
 
-// replyScanner checks a stream of replies, which it receives in pieces of any size.
-type replyScanner struct {
+// Scanner checks a stream of replies, which it receives in pieces of any size. The zero Scanner is ready for
+// use. Its method is not safe for concurrent use.
+type Scanner struct {
 	line    []byte // the start of an incomplete line
 	bulk    int    // missing bytes of a bulk string and its line end
 	arrays  []int  // the number of missing elements of each incomplete array, outermost first
@@ -50,9 +52,9 @@ type replyScanner struct {
 	known   bool   // a reply was complete
 }
 
-// scan checks the next piece of the stream. Once it has returned an error, it returns that
-// error for every later piece.
-func (s *replyScanner) scan(p []byte) error {
+// Scan checks the next piece of the stream. Its errors match ErrInvalid. Once it has returned an error, it returns
+// that error for every later piece.
+func (s *Scanner) Scan(p []byte) error {
 	for len(p) > 0 && !s.invalid {
 		n := s.bulk
 		if n == 0 {
@@ -84,14 +86,14 @@ func (s *replyScanner) scan(p []byte) error {
 	case !s.invalid:
 		return nil
 	case s.known || len(s.first) == 0: // the content may be a secret
-		return errInvalidReply
+		return ErrInvalid
 	}
 	return notRedisError{s.first}
 }
 
 // scanLine scans a piece of a line, which has the type of a value, and its text or length. It reports
 // whether the line ends the value, and whether it is valid.
-func (s *replyScanner) scanLine(piece []byte) (ended, valid bool) {
+func (s *Scanner) scanLine(piece []byte) (ended, valid bool) {
 	s.line = append(s.line, piece...)
 	if !s.known && len(s.arrays) == 0 {
 		s.first = bytes.TrimSpace(slices.Clone(s.line[:min(len(s.line), maxShown)]))
