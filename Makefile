@@ -63,7 +63,7 @@ test: setup ## Run all tests of the core module, under the race detector
 test-newest: setup ## Test the newest releases of go-redis and of controller-runtime, of which go.mod requires the oldest
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mod="$$dir/go.mod"; set -ex; \
 	cp go.mod go.sum "$$dir"; go get -modfile="$$mod" github.com/redis/go-redis/v9@latest; \
-	go test $(RACE) -modfile="$$mod" -parallel=32 $(ARGS) ./lock/internal/redisconn ./lock/redisstore; \
+	go test $(RACE) -modfile="$$mod" -parallel=32 $(ARGS) ./lock/internal/redisnode ./lock/internal/redisconn ./lock/redisstore; \
 	cd adapter/k8s/check; cp go.mod go.sum "$$dir"; go get -modfile="$$mod" sigs.k8s.io/controller-runtime@latest; \
 	go test $(RACE) -modfile="$$mod" $(ARGS) ./...
 

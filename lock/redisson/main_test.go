@@ -13,7 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -102,7 +102,7 @@ func TestAHookSeesEachRequest(t *testing.T) {
 	require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)))
 	l.Unanswered = true // so that a script releases it
 	require.NoError(t, s.Release(t.Context(), l))
-	for _, script := range []*redisconn.Script{acquireScript, renewScript, releaseScript} {
+	for _, script := range []*redisnode.Script{acquireScript, renewScript, releaseScript} {
 		assert.Positive(t, calls.Count(script.Digest()))
 	}
 }

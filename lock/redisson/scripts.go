@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // luaFiles holds the scripts. The header of each file says what it does, its keys, arguments and
@@ -41,12 +42,12 @@ var (
 
 // newScript returns the script of a file and the files that it requires. It panics if one of them
 // does not exist.
-func newScript(name string) *redisconn.Script {
+func newScript(name string) *redisnode.Script {
 	source, err := luascript.Assemble(name, readLua)
 	if err != nil {
 		panic(fmt.Sprint("redisson: ", err))
 	}
-	return redisconn.NewScript(source)
+	return redisnode.NewScript(source)
 }
 
 func readLua(name string) (string, error) {
@@ -56,7 +57,7 @@ func readLua(name string) (string, error) {
 
 // call is a script with its keys and arguments.
 type call struct {
-	script *redisconn.Script
+	script *redisnode.Script
 	keys   []string
 	args   []any
 }

@@ -175,7 +175,7 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 			return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 		}
 		return context.Cause(ctx)
-	case <-w.store.redis.Closing():
+	case <-w.store.redis.Context().Done():
 		return driver.ErrStoreClosed
 	case <-w.subscriber.wake:
 	case <-w.subscriber.missed():

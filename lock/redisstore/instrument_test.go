@@ -13,7 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // The hooks of the user see each request.
@@ -28,7 +28,7 @@ func TestAHookSeesALockItsRenewalsAndItsUnlock(t *testing.T) {
 		require.NoError(t, err)
 		held, err := client.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		count := func(sc *redisconn.Script) int { return calls.Count(sc.Digest()) }
+		count := func(sc *redisnode.Script) int { return calls.Count(sc.Digest()) }
 		assert.Eventually(t, func() bool { return count(renewScript) > 1 }, soon, time.Millisecond, name)
 		require.NoError(t, held.Unlock(t.Context()))
 		assert.GreaterOrEqual(t, count(acquireScript), 1, name)

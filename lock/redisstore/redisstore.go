@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -282,7 +283,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 // releaseArgs returns the script that releases a lease, and its arguments. The first two are
 // nil, because the client sets them. The call that holds the arguments may be freed after a reply;
 // it is nil in the shared modes.
-func (s *Store) releaseArgs(l *driver.Lease) (*redisconn.Script, []any, *exclusiveCall) {
+func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusiveCall) {
 	var refuse time.Duration
 	if l.Unanswered {
 		refuse = tombstone

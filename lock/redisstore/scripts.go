@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // luaFiles holds the files of the scripts. The header of each file says what the script does, its
@@ -44,12 +45,12 @@ var (
 
 // newScript returns the script of a file and the files that it requires. It panics if a file
 // that is required does not exist.
-func newScript(name string) *redisconn.Script {
+func newScript(name string) *redisnode.Script {
 	source, err := luascript.Assemble(name, readLua)
 	if err != nil {
 		panic(fmt.Sprint("redisstore: ", err))
 	}
-	return redisconn.NewScript(source)
+	return redisnode.NewScript(source)
 }
 
 func readLua(name string) (string, error) {
@@ -61,7 +62,7 @@ func readLua(name string) (string, error) {
 // of args are free, because the client sets them. The number of keys and the keys follow.
 // run returns soon after ctx has ended or the store is closed. The server may still
 // execute the script then. Errors do not show the owner.
-func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (redisconn.Reply, error) {
+func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args ...any) (redisconn.Reply, error) {
 	switch {
 	case ctx == nil:
 		return redisconn.Reply{}, rediskit.ErrNilContext

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // table is one lock on the shared server. Its methods call the scripts directly, as a client
@@ -43,7 +43,7 @@ func (tb *table) keysFor(owner string) []string {
 }
 
 // call runs a script, and then checks that every key has an expiry.
-func (tb *table) call(s *redisconn.Script, keys []string, args ...any) (any, error) {
+func (tb *table) call(s *redisnode.Script, keys []string, args ...any) (any, error) {
 	tb.Helper()
 	v, err := redis.NewScript(s.Source()).Run(tb.Context(), tb.rdb, keys, args...).Result()
 	for _, key := range keysOf(tb, tb.rdb, tb.pre) {

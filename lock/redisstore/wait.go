@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 const (
@@ -240,7 +241,7 @@ func (w *waiter) queue(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			w.fail(w.endedError(ctx))
-		case <-w.store.redis.Closing():
+		case <-w.store.redis.Context().Done():
 			w.fail(driver.ErrStoreClosed)
 		case <-w.listener.Wake():
 			token, signal, missed := w.store.subscription.Take(w.listener)
@@ -341,7 +342,7 @@ func (w *waiter) onSignal(ctx context.Context, token uint64, signal string, miss
 func (w *waiter) poll(ctx context.Context) {
 	w.pollAgain = false
 	if limit := max(w.place, w.store.timeout); w.state == waitQueued && time.Since(w.lastAnswer) >= limit {
-		w.fail(cmp.Or(w.failure, error(redisconn.NoAnswerError(limit))))
+		w.fail(cmp.Or(w.failure, error(redisnode.NoAnswerError(limit))))
 		return
 	}
 	if len(w.polls) == maxPolls {
@@ -415,7 +416,7 @@ func (w *waiter) drainPolls(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.store.redis.Closing():
+		case <-w.store.redis.Context().Done():
 			return
 		case <-timer.C:
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // luaFiles holds the files of the scripts. The header of each file says what the script does, its
@@ -31,7 +32,7 @@ var (
 	inspectScript = newScript("inspect")
 )
 
-func newScript(name string) *redisconn.Script {
+func newScript(name string) *redisnode.Script {
 	source, err := luascript.Assemble(name, func(name string) (string, error) {
 		text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
 		return string(text), err
@@ -39,12 +40,12 @@ func newScript(name string) *redisconn.Script {
 	if err != nil {
 		panic(fmt.Sprint("redlock: ", err))
 	}
-	return redisconn.NewScript(source)
+	return redisnode.NewScript(source)
 }
 
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements of args
 // are nil, because the client sets them.
-func (s *Store) run(ctx context.Context, sc *redisconn.Script, owner string, args ...any) (redisconn.Reply, error) {
+func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args ...any) (redisconn.Reply, error) {
 	if err := s.usable(ctx); err != nil {
 		return redisconn.Reply{}, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 const (
@@ -66,7 +66,7 @@ func (s *Subscription) session() (worked bool, err error) {
 		_ = ps.Close()
 		return false, nil
 	}
-	ctx = redisconn.WithoutDial(ctx) // go-redis would reconnect without telling the listeners
+	ctx = redisnode.WithoutDial(ctx) // go-redis would reconnect without telling the listeners
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -12,23 +12,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Options configure a Client. Timeout and PoolSize must be set.
-type Options struct {
-	// Timeout bounds one call of Run or Do.
-	Timeout time.Duration
-
-	// PoolSize bounds the connections to a node that carry calls of Run.
-	PoolSize int
-
-	// Instrument, if it is set, gets each client of go-redis that the Client makes.
-	Instrument func(*redis.Client) error
-
-	// Acks allows calls of Batch.Acknowledge. Such batches have up to PoolSize connections to
-	// a node for themselves.
-	Acks bool
-}
+// Options configure a Client. Timeout bounds one call of Run or Do.
+type Options = redisnode.Options
 
 // Client sends scripts to a server or to a cluster. Its methods are safe for concurrent
 // use. They return soon after their ctx has ended, even if the server hangs. The server
@@ -43,7 +32,7 @@ type Client struct {
 
 	oneByOne atomic.Bool // a script must have the keys of one lock only; see RefusesSeveral
 
-	*calls // Begin, End, Go, Wait, Cancel, Closing and OnNotice
+	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, OnNotice and Reason
 }
 
 var errNilClient = errors.New("rdb is nil")
@@ -52,26 +41,27 @@ var errNilClient = errors.New("rdb is nil")
 // *redis.ClusterClient. It makes clients of its own from the options of rdb, and does not
 // use rdb otherwise. It sends nothing.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
-	c := &Client{timeout: o.Timeout, calls: newCalls()}
+	c := &Client{timeout: o.Timeout, Calls: redisnode.NewCalls()}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if rdb == nil {
 			return nil, errNilClient
 		}
-		derived := derive(rdb.Options())
-		var err error
-		if c.node, err = newNode(c.calls, 0, *derived, o); err != nil {
-			return nil, errors.Join(err, c.node.close())
+		derived := redisnode.Derive(rdb.Options())
+		n, err := redisnode.New(c.Calls, 0, *derived, o)
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
 		}
-		if c.node.addr != failoverAddr {
-			c.addresses = []string{c.node.addr}
+		c.node = &Node{Node: n}
+		if n.Addr() != redisnode.FailoverAddr {
+			c.addresses = []string{n.Addr()}
 		}
 		c.secrets = secrets{derived.Password, derived.Username}
 	case *redis.ClusterClient:
 		if rdb == nil {
 			return nil, errNilClient
 		}
-		c.cluster = newCluster(rdb.Options(), o, c.calls)
+		c.cluster = newCluster(rdb.Options(), o, c.Calls)
 		c.addresses = slices.Clone(c.cluster.seeds)
 		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
 	case nil:
@@ -87,7 +77,7 @@ func (c *Client) Close() error {
 	if c.cluster != nil {
 		return c.cluster.close()
 	}
-	return c.node.close()
+	return c.node.Close()
 }
 
 // IsCluster reports whether the client is for a cluster. The keys of a script must then
@@ -122,7 +112,7 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 	}
 	n, err := c.cluster.master(ctx, slot)
 	if err != nil {
-		return nil, c.reason(ctx, err)
+		return nil, c.Reason(ctx, err)
 	}
 	return n, nil
 }
@@ -133,31 +123,31 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // or the client has ended. The server may still execute the script then. The texts of
 // errors do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
-func (c *Client) Run(ctx context.Context, sc *Script, secret string, args []any) (Reply, error) {
+func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, args []any) (Reply, error) {
 	if err := c.Begin(ctx); err != nil {
 		return Reply{}, err
 	}
 	defer c.End()
 	until := time.Now().Add(c.timeout)
-	var a answer
+	var a redisnode.Answer
 	if c.cluster == nil {
-		a = c.node.run(ctx, sc, until, false, args)
+		a = c.node.Run(ctx, sc, until, false, args)
 	} else {
-		bounded, cancel := context.WithDeadlineCause(ctx, until, NoAnswerError(c.timeout))
+		bounded, cancel := context.WithDeadlineCause(ctx, until, redisnode.NoAnswerError(c.timeout))
 		defer cancel()
-		a.value, a.err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
-			a = n.run(bounded, sc, until, asking, args)
-			return a.value, a.err
+		a.Value, a.Err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
+			a = n.Run(bounded, sc, until, asking, args)
+			return a.Value, a.Err
 		})
 	}
-	if a.err != nil {
-		err := c.reason(ctx, c.secrets.clean(a.err, secret))
-		if a.sent.IsZero() && ctx.Err() == nil {
+	if a.Err != nil {
+		err := c.Reason(ctx, c.secrets.clean(a.Err, secret))
+		if a.Sent.IsZero() && ctx.Err() == nil {
 			err = notSentError{err}
 		}
 		return Reply{}, err
 	}
-	return Reply{a.value, a.sent}, nil
+	return Reply{a.Value, a.Sent}, nil
 }
 
 // Reply is the reply to a script.
@@ -169,7 +159,7 @@ type Reply struct {
 // Explain returns the error of a script of a Batch as Run would return it:
 // without secrets, and replaced if the reason is the end of the client or of ctx.
 func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {
-	return c.reason(ctx, c.secrets.clean(err, secrets...))
+	return c.Reason(ctx, c.secrets.clean(err, secrets...))
 }
 
 // HasMoved reports whether another node of the cluster has the key of a call, or will have
@@ -178,7 +168,7 @@ func (c *Client) HasMoved(n *Node, err error) bool {
 	if c.cluster == nil {
 		return false
 	}
-	_, redirects := redirected(err, n.addr)
+	_, redirects := redirected(err, n.Addr())
 	return redirects || IsTryAgain(err)
 }
 
@@ -193,7 +183,7 @@ func (c *Client) Follow(n *Node, err error, slot uint16) (to *Node, asking, ok b
 	if c.cluster == nil {
 		return nil, false, false
 	}
-	r, ok := redirected(err, n.addr)
+	r, ok := redirected(err, n.Addr())
 	if !ok {
 		return nil, false, false
 	}
@@ -205,20 +195,6 @@ func (c *Client) Follow(n *Node, err error, slot uint16) (to *Node, asking, ok b
 func (c *Client) Suspect(n *Node) {
 	if c.cluster != nil {
 		c.cluster.suspect(n)
-	}
-}
-
-// noteResult takes the result of a script of a Batch. A cluster suspects a node that
-// does not serve.
-func (c *Client) noteResult(n *Node, err error) {
-	if err != nil {
-		var reply redis.Error
-		if errors.As(err, &reply) && hasCode(reply, "READONLY") {
-			n.conns.notices.noteDemotion()
-		}
-	}
-	if c.cluster != nil {
-		c.cluster.noteResult(n, err)
 	}
 }
 
@@ -264,10 +240,10 @@ func (c *Client) Subscribe(ctx context.Context) (ps *redis.PubSub, stays func() 
 // SubscribeAt is Subscribe at a node, for sharded channels of its slots.
 func (c *Client) SubscribeAt(ctx context.Context, n *Node) (ps *redis.PubSub, stays func() bool) {
 	if c.cluster == nil {
-		return n.rdb.Subscribe(ctx), func() bool { return true }
+		return n.Subscribe(ctx), func() bool { return true }
 	}
 	served, pings := c.cluster.serves(n), 0
-	return n.rdb.Subscribe(ctx), func() bool {
+	return n.Subscribe(ctx), func() bool {
 		if pings++; pings%pingsPerRefresh == 0 {
 			c.cluster.requestRefresh() // there may be no request that the node could redirect
 		}

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // suspectAfter is how long a node may leave a request unanswered before the other nodes
@@ -29,7 +30,7 @@ const suspectAfter = time.Second
 type cluster struct {
 	options      redis.Options // for the client of a node, without the address
 	own          Options
-	calls        *calls
+	calls        *redisnode.Calls
 	seeds        []string
 	clusterSlots func(context.Context) ([]redis.ClusterSlot, error) // of the user; nil: ask the nodes
 
@@ -45,12 +46,25 @@ type cluster struct {
 	current, next *refresh // in progress, and requested after that; nil: none
 }
 
+// Node is a server, or a node of a cluster.
+type Node struct {
+	*redisnode.Node
+
+	// suspect: the node did not answer the latest request, or replied that it does not
+	// serve.
+	suspect atomic.Bool
+
+	// idleSince is the time of the first refresh at which the node served no slot, or zero
+	// if it serves one. It is guarded by cluster.mu.
+	idleSince time.Time
+}
+
 // slotTable has the master of each slot, nil if none is known.
 type slotTable [SlotCount]*Node
 
-func newCluster(o *redis.ClusterOptions, own Options, cs *calls) *cluster {
+func newCluster(o *redis.ClusterOptions, own Options, cs *redisnode.Calls) *cluster {
 	c := &cluster{
-		options:      *derive(nodeOptions(o)),
+		options:      *redisnode.Derive(nodeOptions(o)),
 		own:          own,
 		calls:        cs,
 		seeds:        o.Addrs,
@@ -86,7 +100,7 @@ func (c *cluster) close() error {
 func closeAll(nodes []*Node) error {
 	var errs []error
 	for _, n := range nodes {
-		errs = append(errs, n.close())
+		errs = append(errs, n.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -117,15 +131,13 @@ func (c *cluster) node(addr string, serves bool) *Node {
 	c.mu.Lock()
 	n := c.nodes[addr]
 	if n == nil {
-		c.mu.Unlock() // newNode calls a function of the user
+		c.mu.Unlock() // New calls a function of the user
 		o := c.options
 		o.Addr = addr
-		var err error
-		if made, err = newNode(c.calls, int(c.lastID.Add(1)), o, c.own); err != nil {
-			made.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
-		}
+		inner, _ := redisnode.New(c.calls, int(c.lastID.Add(1)), o, c.own) // its requests return the error
+		made = &Node{Node: inner}
 		c.mu.Lock()
-		if c.nodes[addr] == nil && c.calls.ctx.Err() == nil {
+		if c.nodes[addr] == nil && c.calls.Context().Err() == nil {
 			c.nodes[addr] = made
 		}
 		n = cmp.Or(c.nodes[addr], made)
@@ -136,7 +148,7 @@ func (c *cluster) node(addr string, serves bool) *Node {
 	kept := made == nil || c.nodes[addr] == made
 	c.mu.Unlock()
 	if !kept {
-		_ = made.close()
+		_ = made.Close()
 	}
 	return n
 }
@@ -172,7 +184,7 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 		reply, err := f(n, asking)
 		stop()
 		c.noteResult(n, err)
-		to, ok := redirected(err, n.addr)
+		to, ok := redirected(err, n.Addr())
 		switch {
 		case ok && redirects < MaxRedirects:
 			redirects++
@@ -184,7 +196,7 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 			case <-ctx.Done():
 				timer.Stop()
 				return nil, err
-			case <-c.calls.ctx.Done():
+			case <-c.calls.Context().Done():
 				timer.Stop()
 				return nil, ErrClosed
 			}
@@ -263,14 +275,4 @@ func mayHaveMoved(err error) bool {
 		}
 	}
 	return false
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

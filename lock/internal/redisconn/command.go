@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // Command is a command that is not a script of the package's users. Do sets all but Args.
@@ -48,21 +49,22 @@ func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
 // reply or an error. It follows no redirections. The commands must not change the state of
 // the connection, because requests share it.
 func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
+	if err := c.Begin(ctx); err != nil {
+		return err
+	}
+	defer c.End()
 	cmds := make([]*redis.Cmd, len(commands))
-	pipe := n.rdb.Pipeline()
 	for i, command := range commands {
 		cmds[i] = redis.NewCmd(ctx, command.Args...)
-		_ = pipe.Process(ctx, cmds[i]) // only queues the command
 	}
-	err := c.ask(ctx, n, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
-	if !isAnswered(err) {
-		return err
+	if err := n.Do(ctx, cmds); !redisnode.IsAnswered(err) {
+		return c.Reason(ctx, err)
 	}
 	for i, cmd := range cmds {
 		command := commands[i]
 		command.Reply, command.Err, command.Refused = cmd.Val(), nil, false
 		if err := cmd.Err(); err != nil {
-			command.Refused, command.Err = isAnswered(err), c.Explain(ctx, err)
+			command.Refused, command.Err = redisnode.IsAnswered(err), c.Explain(ctx, err)
 		}
 	}
 	return nil
@@ -71,30 +73,15 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 // TrySubscribe subscribes to a channel at a node, on a connection of its own, for at most
 // Options.Timeout.
 func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) error {
-	err := c.ask(ctx, n, func(ctx context.Context) error {
-		ps := n.rdb.Subscribe(ctx)
-		defer func() { _ = ps.Close() }()
-		if err := ps.Subscribe(ctx, channel); err != nil {
-			return err
-		}
-		until, _ := ctx.Deadline() // Node.do sets one
-		_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
-		return err
-	})
-	return c.secrets.clean(err)
-}
-
-// ask has go-redis execute a request with f, for at most Options.Timeout; see Node.do.
-func (c *Client) ask(ctx context.Context, n *Node, f func(ctx context.Context) error) error {
 	if err := c.Begin(ctx); err != nil {
 		return err
 	}
 	defer c.End()
-	err := n.do(ctx, time.Now().Add(c.timeout), NoAnswerError(c.timeout), n.rdb, f)
-	if !isAnswered(err) {
-		err = c.reason(ctx, err)
+	err := n.TrySubscribe(ctx, channel)
+	if !redisnode.IsAnswered(err) {
+		err = c.Reason(ctx, err)
 	}
-	return err
+	return c.secrets.clean(err)
 }
 
 // AllMasters returns the nodes that serve the slots of a cluster, in the order of their
@@ -110,7 +97,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	if c.cluster == nil {
 		return []*Node{c.node}, 0, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, redisnode.NoAnswerError(c.timeout))
 	defer cancel()
 	if fresh {
 		_, next := c.cluster.requestRefresh()
@@ -122,7 +109,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	if err != nil {
 		return nil, 0, c.Explain(ctx, err)
 	}
-	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.addr, b.addr) })
+	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.Addr(), b.Addr()) })
 	return nodes, owners, nil
 }
 
@@ -141,7 +128,7 @@ func (c *cluster) masters() (nodes []*Node, owners uint64, err error) {
 		if n != last && !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
-		addrs[slot], last = n.addr, n
+		addrs[slot], last = n.Addr(), n
 	}
 	return nodes, hashOwners(&addrs), err
 }
@@ -158,7 +145,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 		return 0, err
 	}
 	defer c.End()
-	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, NoAnswerError(c.timeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, redisnode.NoAnswerError(c.timeout))
 	defer cancel()
 	var slots []redis.ClusterSlot
 	var source string
@@ -166,7 +153,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 		slots, err = c.cluster.askUser(bounded)
 	} else {
 		slots, err = c.cluster.readSlotsFrom(bounded, n)
-		source = n.addr
+		source = n.Addr()
 	}
 	if err != nil {
 		return 0, c.Explain(ctx, err)

@@ -1,29 +1,13 @@
-// Package redisconn sends Lua scripts to the right node of Redis and bounds each call by
-// a context. The node is a single server, the master that Sentinel names, or the master of
-// a slot of a Redis Cluster. The package does not know locks.
-//
-// # Clients
-//
-// A Node has clients of go-redis with its own pools: one for single scripts, one for batches, which a
-// stalled script must not delay, and one for batches that replicas confirm. They have the options of the
-// user's client, but they repeat nothing, and only the context bounds an answer. Options.Instrument gets
-// them.
-//
-// # Connections
-//
-// The Dialer of the clients, conns.dial, wraps the connections of the user's Dialer in a conn. The
-// Dialer tells of failed dials and keeps them from closing the pool. The wrapper lets go-redis use no
-// connection that was silent during a request without an answer, and ends the reads and writes of a
-// request that was cancelled; call.go says how.
+// Package redisconn sends Lua scripts to the right node of Redis. The node is a single server, the master
+// that Sentinel names, or the master of a slot of a Redis Cluster. Package redisnode serves each node. Neither
+// knows locks.
 //
 // # Layers
 //
 // Each line uses the lines above it:
 //
-//	conn.go, options.go       connections; package replylimit checks what they receive
-//	call.go                               one request of go-redis, and its end
-//	queue.go                              single scripts of many callers
-//	node.go                               one server
-//	cluster.go, topology.go               the nodes of a cluster
-//	client.go, batch.go                   what other packages call
+//	redirect.go              what a node says of other nodes
+//	cluster.go, topology.go  the nodes of a cluster, and their slots
+//	client.go, batch.go      scripts
+//	command.go               commands that are not scripts
 package redisconn

@@ -1,4 +1,4 @@
-// This file is about the error replies of servers, and errors without secrets.
+// This file is about the errors of a Client, and errors without secrets.
 
 package redisconn
 
@@ -8,7 +8,30 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
+
+var (
+	// ErrClosed is the error of every call that is running when the Client is closed,
+	// and of every later call.
+	ErrClosed = redisnode.ErrClosed
+
+	// ErrWrongType is the error of a script when a key holds a value of another type.
+	ErrWrongType = errors.New("the key has a value of another type")
+
+	// ErrNotSent matches the error of a Run that has sent nothing, and will not.
+	ErrNotSent = errors.New("nothing was sent")
+)
+
+// notSentError is an error that also matches ErrNotSent.
+type notSentError struct{ error }
+
+// Unwrap returns the error without ErrNotSent.
+func (e notSentError) Unwrap() error { return e.error }
+
+// Is reports whether target is ErrNotSent.
+func (notSentError) Is(target error) bool { return target == ErrNotSent }
 
 // errNilReply is the error of a nil reply, which no script may return. It does not match
 // redis.Nil, which means a missing key.
@@ -34,7 +57,7 @@ func (s *secrets) clean(err error, owners ...string) error {
 		switch {
 		case errors.Is(err, redis.Nil):
 			return errNilReply
-		case hasCode(reply, "WRONGTYPE"):
+		case redisnode.HasCode(reply, "WRONGTYPE"):
 			return ErrWrongType
 		case strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated "): // since Redis 6.2, for a long command
 			return errNoAuth
@@ -54,13 +77,6 @@ func (s *secrets) clean(err error, owners ...string) error {
 		return err
 	}
 	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
-}
-
-// hasCode reports whether an error reply has a code. Servers up to Redis 6 put the position in the script,
-// and for some codes a dash, before the code.
-func hasCode(reply redis.Error, code string) bool {
-	text := reply.Error()
-	return strings.HasPrefix(text, code+" ") || strings.Contains(text, ": "+code+" ") || strings.Contains(text, ": -"+code+" ")
 }
 
 // IsTryAgain reports whether err is a TRYAGAIN reply. A node sends it when the slot is being

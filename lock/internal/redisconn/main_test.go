@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // shared is the server of all tests that leave no trace on it.
@@ -28,7 +29,7 @@ const (
 )
 
 // echo is a script that returns its key.
-var echo = NewScript("return KEYS[1]")
+var echo = redisnode.NewScript("return KEYS[1]")
 
 // newClient returns a client that is closed when the test ends.
 func newClient(t testing.TB, rdb redis.UniversalClient, o Options) *Client {
@@ -72,7 +73,7 @@ func sendBatch(ctx context.Context, c *Client, key string, n int) error {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 	}
-	if err := b.Send(ctx, MaxBatchTime); err != nil {
+	if err := b.Send(ctx, redisnode.MaxBatchTime); err != nil {
 		return err
 	}
 	defer b.Reset()

@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // serverError is an error reply.
@@ -23,7 +25,7 @@ const errTryAgain = serverError("TRYAGAIN Multiple keys request during rehashing
 // offlineCluster returns a cluster whose single node gets no requests.
 func offlineCluster(t *testing.T, slot uint16) *cluster {
 	t.Helper()
-	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
+	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, redisnode.NewCalls())
 	c.setMaster(slot, c.node("127.0.0.1:1", false))
 	t.Cleanup(func() {
 		c.calls.Cancel()

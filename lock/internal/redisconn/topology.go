@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 const (
@@ -53,7 +56,7 @@ func (c *cluster) await(ctx context.Context, r *refresh) error {
 	select {
 	case <-r.done:
 		return r.err
-	case <-c.calls.ctx.Done():
+	case <-c.calls.Context().Done():
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -67,7 +70,7 @@ func (c *cluster) refresher() {
 	defer c.calls.End()
 	for suspected := false; ; {
 		c.mu.Lock()
-		c.refreshing = c.calls.ctx.Err() == nil && (suspected || c.next != nil)
+		c.refreshing = c.calls.Context().Err() == nil && (suspected || c.next != nil)
 		if !c.refreshing {
 			c.mu.Unlock()
 			return
@@ -88,12 +91,12 @@ func (c *cluster) refresher() {
 		c.mu.Unlock()
 		close(r.done)
 		suspected = c.probeSuspects()
-		pause(c.calls.ctx, minRefresh)
+		_ = basic.Sleep(c.calls.Context(), minRefresh)
 		if suspected {
 			select {
 			case <-c.wake:
 			case <-time.After(suspectRefresh):
-			case <-c.calls.ctx.Done():
+			case <-c.calls.Context().Done():
 			}
 		}
 	}
@@ -103,7 +106,7 @@ func (c *cluster) refresher() {
 // one node after another until a node returns them.
 func (c *cluster) readSlots() error {
 	if c.clusterSlots != nil {
-		ctx, cancel := context.WithTimeout(c.calls.ctx, refreshTimeout)
+		ctx, cancel := context.WithTimeout(c.calls.Context(), refreshTimeout)
 		defer cancel()
 		slots, err := c.askUser(ctx)
 		if err != nil {
@@ -114,8 +117,8 @@ func (c *cluster) readSlots() error {
 	err := errors.New("cluster client without addresses")
 	for _, n := range c.candidates() {
 		var slots []redis.ClusterSlot
-		if slots, err = c.readSlotsFrom(c.calls.ctx, n); err == nil {
-			err = c.applySlots(slots, n.addr)
+		if slots, err = c.readSlotsFrom(c.calls.Context(), n); err == nil {
+			err = c.applySlots(slots, n.Addr())
 		}
 		if err == nil {
 			return nil
@@ -126,7 +129,7 @@ func (c *cluster) readSlots() error {
 
 // askUser calls the user's ClusterSlots function, and returns when ctx ends.
 func (c *cluster) askUser(ctx context.Context) ([]redis.ClusterSlot, error) {
-	return outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) })
+	return redisnode.Outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) })
 }
 
 // candidates returns all nodes: first those that serve slots, then those that do not, then
@@ -155,18 +158,15 @@ func (c *cluster) candidates() []*Node {
 // readSlotsFrom reads the slots from a node. The node is suspected afterwards if it did not
 // answer, or replied that it does not serve. If it returns slots, it is not.
 func (c *cluster) readSlotsFrom(ctx context.Context, n *Node) (slots []redis.ClusterSlot, err error) {
-	err = n.do(ctx, time.Now().Add(refreshTimeout), NoAnswerError(refreshTimeout), n.batches, func(ctx context.Context) (err error) {
-		slots, err = n.batches.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
-		return err
-	})
+	slots, err = n.Slots(ctx, refreshTimeout)
 	switch {
 	case errors.Is(err, redis.Nil): // go-redis does not parse a null address
-		return nil, fmt.Errorf("%s returned no addresses: cluster-preferred-endpoint-type must not be unknown-endpoint", n.addr)
+		return nil, fmt.Errorf("%s returned no addresses: cluster-preferred-endpoint-type must not be unknown-endpoint", n.Addr())
 	case err != nil:
 		n.suspect.Store(mayHaveMoved(err))
 		return nil, err
 	case len(slots) == 0:
-		return nil, fmt.Errorf("%s returned no slots", n.addr)
+		return nil, fmt.Errorf("%s returned no slots", n.Addr())
 	}
 	n.suspect.Store(false)
 	return slots, nil
@@ -251,7 +251,7 @@ func (c *cluster) probeSuspects() bool {
 	}
 	c.mu.Unlock()
 	for _, n := range list {
-		wg.Go(func() { _, _ = c.readSlotsFrom(c.calls.ctx, n) })
+		wg.Go(func() { _, _ = c.readSlotsFrom(c.calls.Context(), n) })
 	}
 	wg.Wait()
 	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })

@@ -7,14 +7,15 @@ import (
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // events maps the notices of connections to events.
 var events = [...]renewal.EventKind{
-	redisconn.Unreachable:   renewal.EventUnreachable,
-	redisconn.DeadConn:      renewal.EventDeadConn,
-	redisconn.ServerChanged: renewal.EventServerChanged,
+	redisnode.Unreachable:   renewal.EventUnreachable,
+	redisnode.DeadConn:      renewal.EventDeadConn,
+	redisnode.ServerChanged: renewal.EventServerChanged,
 }
 
 // ReportEvents reports the notices of a client as events, for the ReportEvents of a store. The
@@ -23,7 +24,7 @@ func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
 	if c == nil || report == nil {
 		return
 	}
-	c.OnNotice(func(n redisconn.Notice, node int, detail string) {
+	c.OnNotice(func(n redisnode.Notice, node int, detail string) {
 		report(renewal.Event{Kind: events[n], Lane: node, Detail: detail})
 	})
 }

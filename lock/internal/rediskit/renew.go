@@ -10,6 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -41,7 +42,7 @@ func RenewOne[S any](ctx context.Context, p *Plan[S], l driver.Lease) (renewal.O
 
 // renew is Renew. It returns how many outcomes are unknown, and why the first of them is.
 func renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []renewal.Outcome) (unknown int, err error) {
-	r := &renewing[S]{call: newCall(p, redisconn.MaxBatchTime), out: out}
+	r := &renewing[S]{call: newCall(p, redisnode.MaxBatchTime), out: out}
 	r.load(ctx, batch, r)
 	r.run(ctx, r)
 	r.free()

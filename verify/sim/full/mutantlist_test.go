@@ -142,11 +142,11 @@ var mutants = mutant.List{
 		"w.unanswered = w.unanswered || len(w.polls) > 0", "w.unanswered = false",
 	},
 	{
-		"an unknown script is not sent in full", "lock/internal/redisconn/node.go",
-		"\tif isNoScript(a.err) {\n", "\tif false {\n",
+		"an unknown script is not sent in full", "lock/internal/redisnode/node.go",
+		"\tif isNoScript(a.Err) {\n", "\tif false {\n",
 	},
 	{
-		"an unknown script of a batch is not sent in full", "lock/internal/redisconn/batch.go",
+		"an unknown script of a batch is not sent in full", "lock/internal/redisnode/batch.go",
 		"again = again || !call.done", "again = false",
 	},
 	{
@@ -158,11 +158,11 @@ var mutants = mutant.List{
 		"\tr.unknown += len(items)\n", "\tfor i := range items {\n\t\tr.out[items[i].index] = renewal.Renewed\n\t}\n",
 	},
 	{
-		"a renewal ignores the end of its context", "lock/internal/redisconn/call.go",
+		"a renewal ignores the end of its context", "lock/internal/redisnode/call.go",
 		"\tleft := time.Until(until)\n", "\tctx = context.WithoutCancel(ctx)\n\tleft := time.Until(until)\n",
 	},
 	{
-		"a request is repeated by go-redis", "lock/internal/redisconn/options.go",
+		"a request is repeated by go-redis", "lock/internal/redisnode/options.go",
 		"o.MaxRetries = -1", "o.MaxRetries = 3",
 	},
 	{

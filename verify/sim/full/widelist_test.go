@@ -13,7 +13,7 @@ var wideMutants = mutant.List{
 		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
 	},
 	{
-		"an unanswered request does not make other connections suspect", "lock/internal/redisconn/conn.go",
+		"an unanswered request does not make other connections suspect", "lock/internal/redisnode/conn.go",
 		"\t\tif old >= since || c.silentSince.CompareAndSwap(old, since) {\n", "\t\tif _ = old; true {\n",
 	},
 	{

@@ -1,6 +1,6 @@
-// This file is about a Node: its go-redis clients, its scripts, and the redirections that it sends.
+// This file is about a Node: its go-redis clients, and the requests that it sends.
 
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +22,7 @@ type Node struct {
 	id      int
 	addr    string
 	timeout time.Duration
-	calls   *calls
+	calls   *Calls
 	conns   *conns
 	login   *credentials  // nil: the user has no streaming provider
 	rdb     *redis.Client // for single scripts, and for commands other than scripts
@@ -40,18 +39,28 @@ type Node struct {
 	// loaded maps each *Script to the value of failures before the latest answered request
 	// with the script. It is empty while failures is 0.
 	loaded sync.Map
-
-	// suspect: the node did not answer the latest request, or replied that it does not
-	// serve.
-	suspect atomic.Bool
-
-	// idleSince is the time of the first refresh at which the node served no slot, or zero
-	// if it serves one. It is guarded by cluster.mu.
-	idleSince time.Time
 }
 
-// newNode returns the node with the options o.
-func newNode(cs *calls, id int, o redis.Options, own Options) (*Node, error) {
+// Options configure a Node. Timeout and PoolSize must be set.
+type Options struct {
+	// Timeout bounds one script or Do.
+	Timeout time.Duration
+
+	// PoolSize bounds the connections to a node that carry single scripts.
+	PoolSize int
+
+	// Instrument, if it is set, gets each client of go-redis that the Node makes.
+	Instrument func(*redis.Client) error
+
+	// Acks allows calls of Batch.Acknowledge. Such batches have up to PoolSize connections to
+	// a node for themselves.
+	Acks bool
+}
+
+// New returns a node with an id, which is unique in cs, and with options that Derive has returned. After an
+// error of Instrument it returns a node as well, whose requests fail with that error. It sends nothing. The caller
+// must call Close.
+func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, calls: cs}
 	n.conns = &conns{options: o, calls: cs, began: time.Now()}
 	n.conns.notices.calls, n.conns.notices.node, n.conns.notices.addr = cs, id, o.Addr
@@ -75,11 +84,16 @@ func newNode(cs *calls, id int, o redis.Options, own Options) (*Node, error) {
 	if own.Acks {
 		n.acked = client(own.PoolSize, batchBuffer)
 	}
-	return n, errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err != nil {
+		n.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+	}
+	return n, err
 }
 
-// close closes the connections. It does not wait for those that are being made.
-func (n *Node) close() error {
+// Close closes the connections. It does not wait for those that are being made. The node must not be
+// used any more.
+func (n *Node) Close() error {
 	err := errors.Join(n.rdb.Close(), n.batches.Close())
 	if n.acked != nil {
 		err = errors.Join(err, n.acked.Close())
@@ -90,8 +104,7 @@ func (n *Node) close() error {
 	return err
 }
 
-// ID returns the number of the node, which is unique within its client. It identifies the
-// lane of the node's renewals.
+// ID returns the number of the node. It identifies the lane of the node's renewals.
 func (n *Node) ID() int { return n.id }
 
 // Addr returns the address of the node.
@@ -129,25 +142,74 @@ func (c *timedCmd) Args() []any {
 	return c.Cmd.Args()
 }
 
-// run runs a script on the node. It sends the digest, and the source if the server may not
-// know the script.
-func (n *Node) run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) answer {
+// Run runs a script. The first two elements of args are left free for the command. The others are the number
+// of keys, the keys and the arguments; the first key is a *string. If asking is set, ASKING precedes
+// the script. Run sends the digest, and the source if the server may not know the script. It returns an
+// error soon after ctx has ended, Calls are cancelled, or the time is until. The server may still execute the
+// script then, if Answer.Sent is set. After a reply, nothing refers to args or to what they point to. After an
+// error, go-redis may still be writing them. The caller has called Calls.Begin.
+func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) Answer {
 	failures := n.failures.Load()
 	sc.setCommand(args, !n.hasLoaded(sc, failures))
 	a := n.queue.run(ctx, until, scriptCall{args, asking})
-	if isNoScript(a.err) {
+	if isNoScript(a.Err) {
 		args = slices.Clone(args) // go-redis may still read the arguments of the first try
 		sc.setCommand(args, true)
 		a = n.queue.run(ctx, until, scriptCall{args, asking})
 	}
-	if isAnswered(a.err) && !n.hasLoaded(sc, failures) {
+	if IsAnswered(a.Err) && !n.hasLoaded(sc, failures) {
 		n.loaded.Store(sc, failures)
 	}
 	return a
 }
 
+// Answer is the result of a script.
+type Answer struct {
+	Value any
+	Sent  time.Time // an instant before the script was sent, zero if it was not
+	Err   error     // of go-redis, or the reason for the end
+}
+
+// Do sends commands in one pipeline, for at most Options.Timeout. It returns an error, and sets nothing, if it stops
+// waiting for the replies. Otherwise each command has a reply or an error. The commands must not change the
+// state of the connection, because requests share it. The caller has called Calls.Begin.
+func (n *Node) Do(ctx context.Context, cmds []*redis.Cmd) error {
+	pipe := n.rdb.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd) // only queues the command
+	}
+	return n.do(ctx, time.Now().Add(n.timeout), NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+}
+
+// Slots asks which nodes of a cluster serve which slots, for at most timeout. The caller has called Calls.Begin.
+func (n *Node) Slots(ctx context.Context, timeout time.Duration) (slots []redis.ClusterSlot, err error) {
+	err = n.do(ctx, time.Now().Add(timeout), NoAnswerError(timeout), n.batches, func(ctx context.Context) (err error) {
+		slots, err = n.batches.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
+		return err
+	})
+	return slots, err
+}
+
+// Subscribe returns a subscription without channels. It sends nothing.
+func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.rdb.Subscribe(ctx) }
+
+// TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. The caller has
+// called Calls.Begin.
+func (n *Node) TrySubscribe(ctx context.Context, channel string) error {
+	return n.do(ctx, time.Now().Add(n.timeout), NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error {
+		ps := n.rdb.Subscribe(ctx)
+		defer func() { _ = ps.Close() }()
+		if err := ps.Subscribe(ctx, channel); err != nil {
+			return err
+		}
+		until, _ := ctx.Deadline() // do sets one
+		_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
+		return err
+	})
+}
+
 // sendAll sends scripts in a pipeline. It returns an answer for each.
-func (n *Node) sendAll(batch []*queued) []answer {
+func (n *Node) sendAll(batch []*queued) []Answer {
 	until := batch[0].until
 	cmds, asks := make([]*timedCmd, len(batch)), make([]*redis.Cmd, len(batch))
 	pipe := n.rdb.Pipeline()
@@ -163,14 +225,14 @@ func (n *Node) sendAll(batch []*queued) []answer {
 		_ = pipe.Process(context.Background(), cmds[i])
 	}
 	err := n.do(context.Background(), until, NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
-	answers := make([]answer, len(cmds))
+	answers := make([]Answer, len(cmds))
 	for i, cmd := range cmds {
-		answers[i] = answer{cmd.Val(), cmd.asked, cmd.Err()}
+		answers[i] = Answer{cmd.Val(), cmd.asked, cmd.Err()}
 		switch {
-		case err != nil && !isAnswered(cmd.Err()):
-			answers[i].err = err
+		case err != nil && !IsAnswered(cmd.Err()):
+			answers[i].Err = err
 		case asks[i] != nil && asks[i].Err() != nil:
-			answers[i].err = asks[i].Err()
+			answers[i].Err = asks[i].Err()
 		}
 	}
 	return answers
@@ -193,52 +255,6 @@ func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking"
 
 // isNoScript reports whether the server did not know a script. redis.HasErrorPrefix would allocate for nil.
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
-
-// redirection is a MOVED or ASK reply of a node. The node has not executed the command.
-type redirection struct {
-	addr   string
-	asking bool // ASK: only this command is redirected, and ASKING must precede it
-}
-
-// redirected reports whether an error of the node with address from is a redirection.
-func redirected(err error, from string) (redirection, bool) {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return redirection{}, false
-	}
-	words := strings.Fields(reply.Error())
-	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
-		return redirection{}, false
-	}
-	addr, ok := resolveAddr(from, words[2])
-	return redirection{addr: addr, asking: words[0] == "ASK"}, ok
-}
-
-// resolveAddr returns the address of a node as the node source has reported it. An unknown
-// host or port is that of source. A loopback address that a remote node reports is that of
-// source as well, because it must not lead to the host of this process.
-func resolveAddr(source, addr string) (string, bool) {
-	colon := strings.LastIndexByte(addr, ':') // IPv6 addresses come without brackets
-	if colon < 0 {
-		return "", false
-	}
-	host, port := strings.Trim(addr[:colon], "[]"), addr[colon+1:]
-	sourceHost, sourcePort, err := net.SplitHostPort(source)
-	if err == nil {
-		if host == "" || host == "?" || isLoopback(host) && !isLoopback(sourceHost) {
-			host = sourceHost
-		}
-		if port == "0" { // the node accepts only TLS
-			port = sourcePort
-		}
-	}
-	return net.JoinHostPort(host, port), host != ""
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
 
 // Script is a Lua script. The client sends its digest, and its source if the server
 // replies NOSCRIPT after a restart or a flush. A server that replies NOSCRIPT has not

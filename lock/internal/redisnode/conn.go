@@ -1,6 +1,6 @@
 // This file is about the connections of a node: dialing, deadlines and the check of idle ones.
 
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -42,7 +42,7 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // conns dials the connections of a node for go-redis, and watches them.
 type conns struct {
 	options redis.Options // of the user
-	calls   *calls
+	calls   *Calls
 	notices notices
 	began   time.Time
 
@@ -72,7 +72,7 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	bounded, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.calls.ctx, cancel)()
-	inner, err := outside(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
+	inner, err := Outside(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
 	switch {
 	case err != nil:
 	case inner == nil:
@@ -93,9 +93,9 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return conn, nil
 }
 
-// outside calls a function of the user on a goroutine of its own, and returns when ctx ends. It closes a
+// Outside calls a function of the user on a goroutine of its own, and returns when ctx ends. It closes a
 // connection that comes later. A panic of f, or a call of runtime.Goexit, is an error.
-func outside[T any](ctx context.Context, cs *calls, f func() (T, error)) (T, error) {
+func Outside[T any](ctx context.Context, cs *Calls, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error

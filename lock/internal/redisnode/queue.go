@@ -1,6 +1,6 @@
 // This file is about the queue of single scripts, which share pipelines under load.
 
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -46,19 +46,12 @@ type queued struct {
 	scriptCall
 	until   time.Time
 	dropped atomic.Bool // the caller has returned
-	done    chan answer
-}
-
-// answer is the result of a script.
-type answer struct {
-	value any
-	sent  time.Time // an instant before the script was sent, zero if it was not
-	err   error
+	done    chan Answer
 }
 
 // run sends a script and returns its answer. It returns an error as soon as ctx ends, the client is
-// closed, or the time is until. The caller has called calls.Begin.
-func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer {
+// closed, or the time is until. The caller has called Calls.Begin.
+func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) Answer {
 	q.mu.Lock()
 	if !sc.asking && q.inFlight < maxDirect && q.direct+q.pipelines < q.conns && len(q.waiting) == 0 {
 		q.inFlight++
@@ -76,15 +69,15 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 		n := q.node
 		r, err := n.calls.start(ctx, until, NoAnswerError(n.timeout), n, n.rdb)
 		if err != nil {
-			return answer{err: err}
+			return Answer{Err: err}
 		}
 		r.cmd = timedCmd{Cmd: *redis.NewCmd(&r.ctx, sc.args...)}
 		err = n.settle(r, n.rdb.Process(&r.ctx, &r.cmd))
-		a := answer{r.cmd.Val(), r.cmd.asked, err}
+		a := Answer{r.cmd.Val(), r.cmd.asked, err}
 		n.calls.finish(r, err == nil && !n.instrumented) // a hook may keep the command
 		return a
 	}
-	e := &queued{scriptCall: sc, until: until, done: make(chan answer, 1)}
+	e := &queued{scriptCall: sc, until: until, done: make(chan Answer, 1)}
 	q.waiting = append(q.waiting, e)
 	q.dispatch()
 	q.mu.Unlock()
@@ -103,11 +96,11 @@ func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) answer 
 		err = NoAnswerError(q.node.timeout)
 	}
 	e.dropped.Store(true)
-	return answer{err: err, sent: e.until} // it may be sent
+	return Answer{Err: err, Sent: e.until} // it may be sent
 }
 
 // dispatch starts a pipeline for the calls that wait, unless those in flight suffice. The caller holds mu
-// and has called calls.Begin.
+// and has called Calls.Begin.
 func (q *queue) dispatch() {
 	if q.direct+q.pipelines < q.conns &&
 		(q.pipelines == 0 || q.pipelines < maxPipelines && len(q.waiting) >= minSecondPipeline) {

@@ -1,4 +1,4 @@
-package redisconn
+package redisnode
 
 import (
 	"strings"
@@ -24,12 +24,12 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	t.Cleanup(func() { rdb.Del(t.Context(), here) })
 	confirmed := func(keys ...*string) (int, error) {
 		var b Batch
-		b.Begin(c, c.SingleNode())
+		b.Begin(c.node)
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &here
 		b.Acknowledge(keys, 0, 0)
-		require.NoError(t, b.Send(t.Context(), MaxBatchTime))
-		return b.Replicas(t.Context())
+		require.NoError(t, c.send(t.Context(), &b, MaxBatchTime))
+		return b.Replicas()
 	}
 	_, err := confirmed(&gone)
 	require.ErrorIs(t, err, errNotTouched)
@@ -40,7 +40,7 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	}
 	assert.Equal(t, "1", rdb.Get(t.Context(), here).Val(), "the write changes nothing")
 	assert.InDelta(t, time.Minute, rdb.PTTL(t.Context(), here).Val(), float64(50*time.Second))
-	_, err = new(Batch).Replicas(t.Context())
+	_, err = new(Batch).Replicas()
 	require.ErrorIs(t, err, errNoWait)
 }
 
@@ -58,10 +58,10 @@ func TestReplicasAreNotWaitedForUntilTheConnectionSeemsDead(t *testing.T) {
 	c := newClient(t, w.Client(t, redis.Options{}), Options{Acks: true})
 	key := "k"
 	var b Batch
-	b.Begin(c, c.SingleNode())
+	b.Begin(c.node)
 	args := b.Add(echo, 4)
 	args[2], args[3] = 1, &key
 	b.Acknowledge([]*string{&key}, 1, time.Minute)
-	require.NoError(t, b.Send(t.Context(), 20*time.Second))
+	require.NoError(t, c.send(t.Context(), &b, 20*time.Second))
 	assert.Equal(t, "5000", waited.Load(), "a quarter of the time for the batch")
 }

@@ -1,6 +1,6 @@
 // This file is about notices of connections, servers and fail-overs.
 
-package redisconn
+package redisnode
 
 import (
 	"cmp"
@@ -31,11 +31,11 @@ type NoticeFunc func(n Notice, node int, detail string)
 // OnNotice sets the function that gets the notices from now on. With it the first batch after a new
 // connection, and each batch that carries the source of a script, also asks the server for its run_id, with
 // INFO. A server that refuses that is not asked again.
-func (cs *calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
+func (cs *Calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
 
 // notices tells of one node.
 type notices struct {
-	calls *calls // of the client, which knows whom to tell
+	calls *Calls // of the client, which knows whom to tell
 	node  int
 	addr  string
 
@@ -47,6 +47,10 @@ type notices struct {
 	runID     string     // of the server process, "" while it is not known
 	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
+
+// Tell tells of a notice that concerns the renewals of the node with a number. detail is added to the address
+// of n.
+func (n *Node) Tell(what Notice, node int, detail string) { n.conns.notices.tellAs(node, what, detail) }
 
 // tell tells of a notice. detail is added to the address.
 func (n *notices) tell(what Notice, detail string) { n.tellAs(n.node, what, detail) }
@@ -104,10 +108,17 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	}
 }
 
-// noteDemotion tells that the server refuses writes because it is a replica. A server that is
+// noteDemotion takes the result of a script, and tells if the server refuses writes because it is a replica. A server that is
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
 // the failures of many leases do not push other events out of a recorder.
-func (n *notices) noteDemotion() {
+func (n *notices) noteDemotion(err error) {
+	if err == nil {
+		return
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
+		return
+	}
 	now := time.Now()
 	n.mu.Lock()
 	tell := now.Sub(n.demotedAt) >= demotionInterval
@@ -122,48 +133,3 @@ func (n *notices) noteDemotion() {
 
 // demotionInterval is the least time between two notices of noteDemotion.
 const demotionInterval = time.Second
-
-// moves is what a cluster remembers to tell a fail-over from a slot that was moved.
-type moves struct {
-	mu       sync.Mutex        // guards all below
-	masterOf map[string]string // from the address of each replica to that of its master
-	told     [2]*Node          // the masters of the latest move, before and after
-}
-
-// noteMove tells that a replica has become the master of a slot of its master. Slots that move
-// together are told once, as a notice of either node: renewals of the slot may have been meant for the
-// one before.
-func (c *cluster) noteMove(before, after *Node) {
-	if before == nil || after == nil || before == after {
-		return
-	}
-	c.moves.mu.Lock()
-	told, promoted := c.moves.told == [2]*Node{before, after}, c.moves.masterOf[after.addr] == before.addr
-	c.moves.told = [2]*Node{before, after}
-	c.moves.mu.Unlock()
-	if told || !promoted {
-		return
-	}
-	detail, notices := "was a replica of "+before.addr+" and is the master now", &after.conns.notices
-	notices.tellAs(before.id, ServerChanged, detail)
-	notices.tellAs(after.id, ServerChanged, detail)
-}
-
-// noteReplicas remembers the replicas of each master, and ends the notice of a move.
-func (c *cluster) noteReplicas(source string, slots []redis.ClusterSlot) {
-	masterOf := make(map[string]string)
-	for _, r := range slots {
-		if len(r.Nodes) == 0 {
-			continue
-		}
-		master, ok := resolveAddr(source, r.Nodes[0].Addr)
-		for _, replica := range r.Nodes[1:] {
-			if addr, known := resolveAddr(source, replica.Addr); ok && known {
-				masterOf[addr] = master
-			}
-		}
-	}
-	c.moves.mu.Lock()
-	defer c.moves.mu.Unlock()
-	c.moves.masterOf, c.moves.told = masterOf, [2]*Node{}
-}

@@ -1,10 +1,9 @@
-package redisconn
+package redisnode
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,7 @@ func TestDeriveOptions(t *testing.T) {
 		ReadTimeout: time.Minute, PoolSize: 500, MinIdleConns: 100, DialTimeout: time.Hour, DialerRetries: 9, ConnMaxLifetime: time.Hour,
 		Limiter: limiter{}, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
 	}
-	rdb := redis.NewClient(derive(user))
+	rdb := redis.NewClient(Derive(user))
 	defer rdb.Close()
 	o := rdb.Options()
 	assert.Equal(t, []any{"example.invalid:1", "u", "p", 3, "app", time.Hour},
@@ -110,11 +109,4 @@ func (h *slowHook) delay(f func() error) error {
 	time.Sleep(50 * time.Millisecond)
 	h.ended.Add(1)
 	return err
-}
-
-func TestCleanKeepsTheKindOfAnError(t *testing.T) {
-	s := secrets{password: "lock"} // a common word, which texts of errors contain
-	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
-	assert.ErrorIs(t, s.clean(io.EOF, "owner", ""), io.EOF)
-	assert.NotErrorIs(t, s.clean(redis.Nil), redis.Nil, "every script returns a value")
 }

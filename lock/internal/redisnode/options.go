@@ -1,6 +1,6 @@
 // This file is about the options of the go-redis clients, and the credentials of a streaming provider.
 
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -22,17 +22,17 @@ const (
 	spareConns  = 4        // of the other pool, for calls of Do and dials that hang
 	batchBuffer = 32 << 10 // bytes of a connection's buffer; holds 200 renewals
 
-	// A client for Sentinel has the address failoverAddr. Its Dialer asks Sentinel for the
+	// A client for Sentinel has the address FailoverAddr. Its Dialer asks Sentinel for the
 	// master at each dial. The client also closes its connections when it learns of a new
 	// master, but a client that was derived from it does not. An old master may serve for
 	// ten seconds longer, so the derived client keeps its connections only for
 	// failoverLifetime.
-	failoverAddr     = "FailoverClient"
+	FailoverAddr     = "FailoverClient"
 	failoverLifetime = time.Second
 )
 
-// derive returns the options for the package's own clients.
-func derive(user *redis.Options) *redis.Options {
+// Derive returns the options for New, without changing those of the user.
+func Derive(user *redis.Options) *redis.Options {
 	o := *user
 
 	// go-redis must not repeat a request: only the caller knows whether a late execution
@@ -45,7 +45,7 @@ func derive(user *redis.Options) *redis.Options {
 	}
 	o.DialTimeout = min(o.DialTimeout, dialTimeout)
 	o.DialerRetries = 1
-	if o.Addr == failoverAddr {
+	if o.Addr == FailoverAddr {
 		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = failoverLifetime, 0
 	}
 
@@ -90,7 +90,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 	o.DialTimeout = 2 * dialTimeout // c.dial has a bound of its own
 	if onConnect := o.OnConnect; onConnect != nil {
 		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-			_, err := outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
+			_, err := Outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 	}
 	o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
 	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
-		login, err := outside(ctx, c.calls, func() (login [2]string, err error) {
+		login, err := Outside(ctx, c.calls, func() (login [2]string, err error) {
 			login[0], login[1], err = ask(ctx)
 			return login, err
 		})

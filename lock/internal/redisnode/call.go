@@ -1,13 +1,10 @@
-// This file is about a request of go-redis: its deadline, its cancellation, the probe for dead connections, and its errors.
+// This file is about a request of go-redis: its deadline, its cancellation, and the probe for dead connections.
 
-package redisconn
+package redisnode
 
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,7 +169,7 @@ func (r *request) silence() time.Duration {
 
 // do calls f, which has rdb execute one request, with a ctx that ends with the given one, at until, or
 // with the client. It returns soon after that, with the reason, which is late at until. f returns nil if
-// the server has answered, or its error reply. The caller has called calls.Begin.
+// the server has answered, or its error reply. The caller has called Calls.Begin.
 func (n *Node) do(ctx context.Context, until time.Time, late NoAnswerError, rdb *redis.Client, f func(ctx context.Context) error) error {
 	r, err := n.calls.start(ctx, until, late, n, rdb)
 	if err != nil {
@@ -198,7 +195,7 @@ func exec[C valuer](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
 		if err != nil && cmd.Err() == nil && cmd.Val() == nil {
 			cmd.SetErr(err)
 		}
-		answered = answered || isAnswered(cmd.Err())
+		answered = answered || IsAnswered(cmd.Err())
 	}
 	if answered {
 		return nil
@@ -208,7 +205,7 @@ func exec[C valuer](ctx context.Context, pipe redis.Pipeliner, cmds []C) error {
 
 // settle returns the error of a request for which go-redis has returned err.
 func (n *Node) settle(r *request, err error) error {
-	if isAnswered(err) {
+	if IsAnswered(err) {
 		return err
 	}
 	n.failures.Add(1)
@@ -239,7 +236,7 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 		return
 	}
 	defer n.calls.finish(ping, false)
-	if !isAnswered(rdb.Ping(&ping.ctx).Err()) {
+	if !IsAnswered(rdb.Ping(&ping.ctx).Err()) {
 		return
 	}
 	// A server that was stopped may answer the PING before older requests, and a busy process may read
@@ -264,70 +261,10 @@ func (n *Node) probe(running *atomic.Int32, rdb *redis.Client, until time.Time) 
 	}
 }
 
-// deadConnError is the error of a request whose connection is dead.
-type deadConnError struct{}
-
-// Error implements error.
-func (deadConnError) Error() string {
-	return "dead connection: no answer on it, but the server answers on a new one"
-}
-
-// Unwrap makes it match os.ErrDeadlineExceeded.
-func (deadConnError) Unwrap() error { return os.ErrDeadlineExceeded }
-
-// isAnswered reports whether the server has replied to a command. err is the error of
-// go-redis for it, and may be an error reply.
-func isAnswered(err error) bool {
-	return err == nil || errors.As(err, new(redis.Error))
-}
-
-var (
-	// ErrClosed is the error of every call that is running when the Client is closed,
-	// and of every later call.
-	ErrClosed = errors.New("the client is closed")
-
-	// ErrWrongType is the error of a script when a key holds a value of another type.
-	ErrWrongType = errors.New("the key has a value of another type")
-
-	// ErrNotSent matches the error of a Run that has sent nothing, and will not.
-	ErrNotSent = errors.New("nothing was sent")
-)
-
-// calls counts the running calls of a client and refuses new ones after its end.
-type calls struct {
-	ctx      context.Context // ends with the client
-	end      context.CancelFunc
-	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
-
-	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
-	running  sync.WaitGroup
-	requests map[int64]*request // by the UnixNano of their deadlines
-	idle     []*request         // for later requests
-}
-
 const maxIdleRequests = 16
 
-func newCalls() *calls {
-	ctx, end := context.WithCancel(context.Background())
-	return &calls{ctx: ctx, end: end, requests: make(map[int64]*request)}
-}
-
-// Cancel makes all running and later calls return ErrClosed. It does not block. It reports
-// whether this is the first call of Cancel.
-func (cs *calls) Cancel() bool {
-	cs.mu.Lock()
-	first := cs.ctx.Err() == nil
-	_, marked := cs.mark(ErrClosed, func(*request) bool { return true })
-	cs.end() // after that, because ctx would end requests too, with another cause
-	cs.mu.Unlock()
-	for _, r := range marked {
-		r.interrupt()
-	}
-	return first
-}
-
 // start begins a request of rdb that ends with ctx, and at until with the cause late. The caller must call finish.
-func (cs *calls) start(ctx context.Context, until time.Time, late NoAnswerError, n *Node, rdb *redis.Client) (*request, error) {
+func (cs *Calls) start(ctx context.Context, until time.Time, late NoAnswerError, n *Node, rdb *redis.Client) (*request, error) {
 	cause := error(late)
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
 		until, cause = at, context.DeadlineExceeded
@@ -372,7 +309,7 @@ func (cs *calls) start(ctx context.Context, until time.Time, late NoAnswerError,
 
 // finish ends a request when go-redis has returned. If reusable is set, and nothing refers to the request,
 // it serves another one.
-func (cs *calls) finish(r *request, reusable bool) {
+func (cs *Calls) finish(r *request, reusable bool) {
 	r.mu.Lock()
 	r.over = true
 	reusable = r.timer.Stop() && r.cause == nil && reusable
@@ -394,7 +331,7 @@ func (cs *calls) finish(r *request, reusable bool) {
 }
 
 // cancel cancels the requests for which f returns true. It reports whether there are any.
-func (cs *calls) cancel(cause error, f func(*request) bool) bool {
+func (cs *Calls) cancel(cause error, f func(*request) bool) bool {
 	cs.mu.Lock()
 	found, marked := cs.mark(cause, f)
 	cs.mu.Unlock()
@@ -406,7 +343,7 @@ func (cs *calls) cancel(cause error, f func(*request) bool) bool {
 
 // mark ends the contexts of the requests for which f returns true. It returns whether there are any, and the
 // requests whose contexts had not ended before. The caller holds mu.
-func (cs *calls) mark(cause error, f func(*request) bool) (found bool, marked []*request) {
+func (cs *Calls) mark(cause error, f func(*request) bool) (found bool, marked []*request) {
 	for _, r := range cs.requests {
 		if f(r) {
 			found = true
@@ -417,78 +354,3 @@ func (cs *calls) mark(cause error, f func(*request) bool) (found bool, marked []
 	}
 	return found, marked
 }
-
-// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
-// must call End, and Wait waits for that.
-func (cs *calls) Begin(ctx context.Context) error {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	switch {
-	case cs.ctx.Err() != nil:
-		return ErrClosed
-	case ctx.Err() != nil:
-		return cmp.Or(context.Cause(ctx), ctx.Err())
-	}
-	cs.running.Add(1)
-	return nil
-}
-
-// End ends what a successful Begin has begun.
-func (cs *calls) End() { cs.running.Done() }
-
-// Go runs f on a goroutine that Wait waits for. The caller has called Begin, and not yet End.
-func (cs *calls) Go(f func()) { cs.running.Go(f) }
-
-// Wait waits for all goroutines of the client. After Close they end soon, unless a function
-// of the user's redis.Options does not return when its ctx ends.
-func (cs *calls) Wait() { cs.running.Wait() }
-
-// Closing returns a channel that Cancel closes.
-func (cs *calls) Closing() <-chan struct{} { return cs.ctx.Done() }
-
-// lateEnd is the longest wait for a context to end after its deadline has passed.
-const lateEnd = time.Second
-
-// reason returns the error of a failed call. It replaces the error of go-redis if the
-// client is closed or ctx has ended.
-func (cs *calls) reason(ctx context.Context, err error) error {
-	if cs.ctx.Err() != nil {
-		return ErrClosed
-	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		pause(ctx, lateEnd) // the timer of ctx is about to fire; a custom context may have none
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return lateError{err}
-	}
-	return err
-}
-
-// notSentError is an error that also matches ErrNotSent.
-type notSentError struct{ error }
-
-// Unwrap returns the error without ErrNotSent.
-func (e notSentError) Unwrap() error { return e.error }
-
-// Is reports whether target is ErrNotSent.
-func (notSentError) Is(target error) bool { return target == ErrNotSent }
-
-// lateError is a timeout that the caller did not set. For example, package net reports a
-// slow dial as context.DeadlineExceeded.
-type lateError struct{ error }
-
-// Unwrap makes it match os.ErrDeadlineExceeded.
-func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
-
-// NoAnswerError is the error of a call that exceeds the client's own bound. It does not
-// match context.DeadlineExceeded, because the caller's context has not ended.
-type NoAnswerError time.Duration
-
-// Error implements error.
-func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
-
-// Unwrap makes it match os.ErrDeadlineExceeded.
-func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }

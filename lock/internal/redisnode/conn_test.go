@@ -1,4 +1,4 @@
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 // piped returns a node without a server, a connection of it, and the server's end of that.
 func piped(t *testing.T) (n *Node, c *conn, server net.Conn) {
 	near, server := net.Pipe()
-	cs := newCalls()
-	options := derive(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
-	n, err := newNode(cs, 0, *options, Options{Timeout: long, PoolSize: 1})
+	cs := NewCalls()
+	options := Derive(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+	n, err := New(cs, 0, *options, Options{Timeout: long, PoolSize: 1})
 	require.NoError(t, err)
 	dialed, err := n.conns.dial(t.Context(), "tcp", "")
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, dialed.Close())
 		assert.NoError(t, server.Close())
-		assert.NoError(t, n.close())
+		assert.NoError(t, n.Close())
 		cs.Cancel()
 		cs.Wait()
 	})

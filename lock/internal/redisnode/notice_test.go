@@ -1,4 +1,4 @@
-package redisconn
+package redisnode
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // recordNotices returns the texts of the notices of a client from now on.
-func recordNotices(cs *calls) *[]string {
+func recordNotices(cs *Calls) *[]string {
 	var told []string
 	cs.OnNotice(func(n Notice, node int, detail string) {
 		told = append(told, fmt.Sprintf("%d %s %s", node, map[Notice]string{ServerChanged: "changed"}[n], detail))
@@ -26,84 +26,34 @@ func recordNotices(cs *calls) *[]string {
 	return &told
 }
 
-// A replica that becomes the master of the slots of its own master has taken over. Any other new
-// master has slots that were moved. Slots that change together are told once, for both nodes.
-func TestAFailOverIsToldFromAMove(t *testing.T) {
-	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
-	defer func() {
-		c.calls.Cancel()
-		require.NoError(t, c.close())
-	}()
-	told := recordNotices(c.calls)
-	serve := func(nodes ...string) {
-		r := redis.ClusterSlot{End: SlotCount - 1}
-		for _, addr := range nodes {
-			r.Nodes = append(r.Nodes, redis.ClusterNode{Addr: addr})
-		}
-		require.NoError(t, c.applySlots([]redis.ClusterSlot{r}, ""))
-	}
-	serve("a:1", "b:1")
-	assert.Empty(t, *told)
-	serve("b:1")
-	serve("c:1", "b:1")
-	serve("c:1", "b:1")
-	assert.Equal(t, []string{
-		"1 changed b:1: was a replica of a:1 and is the master now",
-		"2 changed b:1: was a replica of a:1 and is the master now",
-	}, *told)
-}
+// serverError is an error reply.
+type serverError string
 
-// A master that was demoted redirects calls. That is told before the slots are read again, because
-// the new master answers the call before that.
-func TestAFailOverIsToldByARedirection(t *testing.T) {
-	c := newCluster(&redis.ClusterOptions{}, Options{PoolSize: 1}, newCalls())
-	defer func() {
-		c.calls.Cancel()
-		require.NoError(t, c.close())
-	}()
-	told := recordNotices(c.calls)
-	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "a:1"}, {Addr: "b:1"}}}}, ""))
-	c.next = new(refresh) // otherwise a refresher would ask for the slots
-	c.follow(redirection{addr: "b:1", asking: true}, 7)
-	assert.Empty(t, *told, "ASK is about a single call")
-	for slot := range uint16(3) {
-		c.follow(redirection{addr: "b:1"}, slot)
-	}
-	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "b:1"}, {Addr: "a:1"}}}}, ""))
-	c.follow(redirection{addr: "b:1"}, 0) // a late answer of a:1
-	assert.Equal(t, []string{
-		"1 changed b:1: was a replica of a:1 and is the master now",
-		"2 changed b:1: was a replica of a:1 and is the master now",
-	}, *told)
-}
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
 
 // A server that refuses writes because it is a replica is told once a second.
 func TestADemotedServerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: "a:1"})
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // go-redis looks a name up, which a bubble must not do
 		defer func() { require.NoError(t, rdb.Close()) }()
-		c, err := New(rdb, Options{PoolSize: 1, Timeout: time.Second})
-		require.NoError(t, err)
-		defer func() {
-			c.Cancel()
-			require.NoError(t, c.Close())
-			c.Wait()
-		}()
-		told := recordNotices(c.calls)
+		c := newClient(t, rdb, Options{PoolSize: 1})
+		defer func() { require.NoError(t, closeClient(c)) }()
+		told := recordNotices(c.Calls)
 		for _, err := range []error{
 			nil, errors.New("READONLY is no reply of a server"), serverError("ERR unknown command READONLY"), context.DeadlineExceeded,
 		} {
-			c.noteResult(c.node, err)
+			c.node.conns.notices.noteDemotion(err)
 		}
 		assert.Empty(t, *told)
-		demoted := []string{"0 changed a:1: refuses writes, because it is a replica now"}
+		demoted := []string{"0 changed 127.0.0.1:1: refuses writes, because it is a replica now"}
 		for _, reply := range []string{
 			"READONLY You can't write against a read only replica. script: 123, on @user_script:17.",
 			"ERR Error running script (call to f_123): @user_script:17: @user_script: 17: -READONLY You can't write against a read only replica.",
 			"@user_script: 38: -READONLY You can't write against a read only replica.",
 		} {
 			for range 3 {
-				c.noteResult(c.node, serverError(reply))
+				c.node.conns.notices.noteDemotion(serverError(reply))
 			}
 			assert.Equal(t, demoted, *told, reply)
 			*told = nil
@@ -129,7 +79,7 @@ func TestABatchAfterAFailureAsksWhichServerAnswers(t *testing.T) {
 		return "+OK\r\n"
 	}}
 	c := newClient(t, w.Client(t, redis.Options{}), Options{})
-	told := recordNotices(c.calls)
+	told := recordNotices(c.Calls)
 	for range 3 { // the second one asks
 		require.NoError(t, sendBatch(t.Context(), c, "k", 1))
 	}
@@ -144,7 +94,7 @@ func TestABatchAfterAFailureAsksWhichServerAnswers(t *testing.T) {
 
 // Answers may come in another order than their questions, which may have gone to two servers.
 func TestALateIdentityIsNoNewServer(t *testing.T) {
-	n := &notices{calls: newCalls(), addr: "a"}
+	n := &notices{calls: NewCalls(), addr: "a"}
 	told := recordNotices(n.calls)
 	is := func(id string, links int64) {
 		n.identified(redis.NewStringResult("# Server\r\nrun_id:"+id+"\r\n", nil), links)

@@ -1,0 +1,96 @@
+// This file is about the calls of a client, which end with it.
+
+package redisnode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
+)
+
+// Calls counts the running calls of a client, which may have many nodes, and refuses new ones after its
+// end. Its methods are safe for concurrent use, and none blocks but Wait.
+type Calls struct {
+	ctx      context.Context // ends with the client
+	end      context.CancelFunc
+	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
+
+	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
+	running  sync.WaitGroup
+	requests map[int64]*request // by the UnixNano of their deadlines
+	idle     []*request         // for later requests
+}
+
+// NewCalls returns the Calls of a client.
+func NewCalls() *Calls {
+	ctx, end := context.WithCancel(context.Background())
+	return &Calls{ctx: ctx, end: end, requests: make(map[int64]*request)}
+}
+
+// Cancel makes all running and later calls return ErrClosed. It does not block. It reports
+// whether this is the first call of Cancel.
+func (cs *Calls) Cancel() bool {
+	cs.mu.Lock()
+	first := cs.ctx.Err() == nil
+	_, marked := cs.mark(ErrClosed, func(*request) bool { return true })
+	cs.end() // after that, because ctx would end requests too, with another cause
+	cs.mu.Unlock()
+	for _, r := range marked {
+		r.interrupt()
+	}
+	return first
+}
+
+// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
+// must call End, and Wait waits for that.
+func (cs *Calls) Begin(ctx context.Context) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	switch {
+	case cs.ctx.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return cmp.Or(context.Cause(ctx), ctx.Err())
+	}
+	cs.running.Add(1)
+	return nil
+}
+
+// End ends what a successful Begin has begun.
+func (cs *Calls) End() { cs.running.Done() }
+
+// Go runs f on a goroutine that Wait waits for. The caller has called Begin, and not yet End.
+func (cs *Calls) Go(f func()) { cs.running.Go(f) }
+
+// Wait waits for all goroutines of the client. After Close they end soon, unless a function
+// of the user's redis.Options does not return when its ctx ends.
+func (cs *Calls) Wait() { cs.running.Wait() }
+
+// Context returns a context that ends with Cancel.
+func (cs *Calls) Context() context.Context { return cs.ctx }
+
+// lateEnd is the longest wait for a context to end after its deadline has passed.
+const lateEnd = time.Second
+
+// Reason returns the error of a failed call. It replaces the error of go-redis if the
+// client is closed or ctx has ended.
+func (cs *Calls) Reason(ctx context.Context, err error) error {
+	if cs.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		_ = basic.Sleep(ctx, lateEnd) // the timer of ctx is about to fire; a custom context may have none
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return lateError{err}
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+// This file is about errors, of calls and of servers.
+
+package redisnode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrClosed is the error of every call that is running at the Cancel of its Calls, and of every later call.
+var ErrClosed = errors.New("the client is closed")
+
+// lateError is a timeout that the caller did not set. For example, package net reports a
+// slow dial as context.DeadlineExceeded.
+type lateError struct{ error }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// NoAnswerError is the error of a call that exceeds the client's own bound. It does not
+// match context.DeadlineExceeded, because the caller's context has not ended.
+type NoAnswerError time.Duration
+
+// Error implements error.
+func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// deadConnError is the error of a request whose connection is dead.
+type deadConnError struct{}
+
+// Error implements error.
+func (deadConnError) Error() string {
+	return "dead connection: no answer on it, but the server answers on a new one"
+}
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (deadConnError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// IsAnswered reports whether the server has replied to a command. err is the error of
+// go-redis for it, and may be an error reply.
+func IsAnswered(err error) bool {
+	return err == nil || errors.As(err, new(redis.Error))
+}
+
+// HasCode reports whether an error reply has a code. Servers up to Redis 6 put the position in the script,
+// and for some codes a dash, before the code.
+func HasCode(reply redis.Error, code string) bool {
+	text := reply.Error()
+	return strings.HasPrefix(text, code+" ") || strings.Contains(text, ": "+code+" ") || strings.Contains(text, ": -"+code+" ")
+}
