@@ -43,7 +43,8 @@ type Node struct {
 
 // Options configure a Node. Timeout and PoolSize must be set.
 type Options struct {
-	// Timeout bounds one script or Do.
+	// Timeout bounds a Do and a TrySubscribe. A Run has an instant of its own, Timeout after the call began, and
+	// its error names Timeout.
 	Timeout time.Duration
 
 	// PoolSize bounds the connections to a node that carry single scripts.
@@ -145,7 +146,7 @@ func (c *timedCmd) Args() []any {
 // Run runs a script. The first two elements of args are left free for the command. The others are the number
 // of keys, the keys and the arguments; the first key is a *string. If asking is set, ASKING precedes
 // the script. Run sends the digest, and the source if the server may not know the script. It returns an
-// error soon after ctx has ended, Calls are cancelled, or the time is until. The server may still execute the
+// error soon after ctx has ended, Calls.Cancel was called, or the time is until. The server may still execute the
 // script then, if Answer.Sent is set. After a reply, nothing refers to args or to what they point to. After an
 // error, go-redis may still be writing them. The caller has called Calls.Begin.
 func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) Answer {
