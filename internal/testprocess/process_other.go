@@ -4,7 +4,10 @@
 
 package testprocess
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // Sending Stop or Continue fails, because no signal has these effects here.
 const (
@@ -17,3 +20,6 @@ func Detached() *syscall.SysProcAttr { return nil }
 
 // As is Detached.
 func As(_, _ int) *syscall.SysProcAttr { return nil }
+
+// AwaitStop returns an error.
+func AwaitStop(int) error { return errors.ErrUnsupported }

@@ -29,7 +29,7 @@ func (b *Batch) Node() *Node { return b.node }
 // that does not answer or does not serve.
 func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	c := b.client
-	if err := c.Calls.Begin(ctx); err != nil {
+	if err := c.Begin(ctx); err != nil {
 		return err
 	}
 	defer c.End()

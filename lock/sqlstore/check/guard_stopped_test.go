@@ -153,6 +153,9 @@ func (h *holder) hear(t *testing.T) string {
 func (h *holder) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	require.NoError(t, h.process.Signal(s))
+	if s == testprocess.Stop {
+		require.NoError(t, testprocess.AwaitStop(h.process.Pid))
+	}
 }
 
 // stop stops the holder while it does not write to SQLite, for example to renew its lease. Otherwise
