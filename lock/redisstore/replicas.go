@@ -92,7 +92,7 @@ func (a acknowledged) short(s *Store) error {
 // Sent and Replicas of the lease. An error means that the lease does not count as acquired.
 //
 // The grant may come from another connection, and even from another client that released the
-// lock. That does not matter: see redisconn/batch.go. The renewal proves that the owner still
+// lock. That does not matter: see redisnode/batch.go. The renewal proves that the owner still
 // holds the lock on the server whose replicas are asked, which may be another one by now.
 func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))

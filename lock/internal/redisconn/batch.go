@@ -9,7 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Batch is a pipeline of scripts for one node of a client; see [redisnode.Batch].
+// Batch is a pipeline of scripts for one node of a client; see [redisnode.Batch]. The errors of Reply may contain
+// secrets; see [Client.Explain].
 type Batch struct {
 	redisnode.Batch
 	client *Client
@@ -33,27 +34,26 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		return err
 	}
 	defer c.End()
-	if c.cluster == nil {
-		return b.Batch.Send(ctx, bound)
+	if c.cluster != nil {
+		defer c.cluster.suspectLater(b.node)()
 	}
-	defer c.cluster.suspectLater(b.node)()
 	err := b.Batch.Send(ctx, bound)
 	if err != nil {
-		c.cluster.noteResult(b.node, err)
-		return err
+		err = c.Reason(ctx, err)
 	}
-	for i := range b.Len() {
-		_, err := b.Reply(i)
-		c.cluster.noteResult(b.node, err)
+	if c.cluster != nil {
+		c.cluster.noteBatch(b, err)
 	}
-	return nil
+	return err
 }
 
 // Replicas returns how many replicas have confirmed the scripts of a batch that was sent.
 func (b *Batch) Replicas(ctx context.Context) (int, error) {
-	n, err := b.Batch.Replicas()
-	if err != nil && b.client != nil {
-		err = b.client.Explain(ctx, err)
-	}
-	return n, err
+	return b.Batch.Replicas(func(err error) error { return b.client.Explain(ctx, err) })
+}
+
+// Reset empties the batch and keeps its memory. It forgets the client and the node.
+func (b *Batch) Reset() {
+	b.Batch.Reset()
+	b.client, b.node = nil, nil
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Options configure a Client. Timeout bounds one call of Run or Do.
+// Options configure a Client; see [redisnode.Options]. Timeout bounds each call of Run, Do, TrySubscribe,
+// AllMasters and OwnersAt.
 type Options = redisnode.Options
 
 // Client sends scripts to a server or to a cluster. Its methods are safe for concurrent

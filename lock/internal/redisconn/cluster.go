@@ -23,8 +23,8 @@ import (
 // are asked whether it still serves its slots.
 const suspectAfter = time.Second
 
-// cluster knows which master of a Redis Cluster serves which slot. It has a go-redis
-// client for each node, so that a slow node does not delay requests to the others. The
+// cluster knows which master of a Redis Cluster serves which slot. It has a
+// Node for each server, so that a slow node does not delay requests to the others. The
 // cluster client of go-redis returns from a pipeline only when the slowest node answers, and
 // a timeout does not make it look for a new master.
 type cluster struct {
@@ -46,7 +46,7 @@ type cluster struct {
 	current, next *refresh // in progress, and requested after that; nil: none
 }
 
-// Node is a server, or a node of a cluster.
+// Node is a [redisnode.Node], and what a cluster knows of it.
 type Node struct {
 	*redisnode.Node
 
@@ -131,7 +131,7 @@ func (c *cluster) node(addr string, serves bool) *Node {
 	c.mu.Lock()
 	n := c.nodes[addr]
 	if n == nil {
-		c.mu.Unlock() // New calls a function of the user
+		c.mu.Unlock() // redisnode.New calls a function of the user
 		o := c.options
 		o.Addr = addr
 		inner, _ := redisnode.New(c.calls, int(c.lastID.Add(1)), o, c.own) // its requests return the error
@@ -253,6 +253,18 @@ func (c *cluster) noteResult(n *Node, err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed): // by this process
 	case mayHaveMoved(err):
 		c.suspect(n)
+	}
+}
+
+// noteBatch takes the results of a batch, or its error.
+func (c *cluster) noteBatch(b *Batch, err error) {
+	if err != nil {
+		c.noteResult(b.node, err)
+		return
+	}
+	for i := range b.Len() {
+		_, err := b.Reply(i)
+		c.noteResult(b.node, err)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 		args[2], args[3] = 1, &here
 		b.Acknowledge(keys, 0, 0)
 		require.NoError(t, c.send(t.Context(), &b, MaxBatchTime))
-		return b.Replicas()
+		return b.Replicas(func(err error) error { return err })
 	}
 	_, err := confirmed(&gone)
 	require.ErrorIs(t, err, errNotTouched)
@@ -40,7 +40,7 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	}
 	assert.Equal(t, "1", rdb.Get(t.Context(), here).Val(), "the write changes nothing")
 	assert.InDelta(t, time.Minute, rdb.PTTL(t.Context(), here).Val(), float64(50*time.Second))
-	_, err = new(Batch).Replicas()
+	_, err = new(Batch).Replicas(func(err error) error { return err })
 	require.ErrorIs(t, err, errNoWait)
 }
 

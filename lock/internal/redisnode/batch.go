@@ -71,7 +71,7 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 		return err
 	})
 	if !IsAnswered(err) {
-		return n.calls.Reason(ctx, err)
+		return err
 	}
 	for i := range b.calls {
 		if sc := b.calls[i].script; !n.hasLoaded(sc, failures) {
@@ -180,13 +180,14 @@ func (b *Batch) Acknowledge(keys []*string, replicas int, timeout time.Duration)
 }
 
 // Replicas returns how many replicas have confirmed the scripts of a batch that was sent.
-func (b *Batch) Replicas() (int, error) {
+// explain returns the error to return for one of go-redis.
+func (b *Batch) Replicas(explain func(error) error) (int, error) {
 	a := &b.acks
 	if a.waited == nil {
 		return 0, errNoWait
 	}
 	if err := a.waited.Err(); err != nil {
-		return 0, err
+		return 0, explain(err)
 	}
 	n, ok := a.waited.Val().(int64)
 	if !ok || n < 0 {
@@ -196,7 +197,7 @@ func (b *Batch) Replicas() (int, error) {
 	for _, touched := range a.touched {
 		switch {
 		case touched.Err() != nil:
-			err = touched.Err()
+			err = explain(touched.Err())
 		case touched.Val() == int64(1):
 			return int(n), nil
 		}

@@ -17,11 +17,11 @@ import (
 // waits for a reply. Each request therefore has a deadline that no other request of the client has.
 // A conn finds its request by the deadline that go-redis sets, and when the ctx of the request ends,
 // sets the deadline of the conn to the past. go-redis then returns on the goroutine of the caller,
-// and closes the connection. Functions of the user run on goroutines of their own; see outside.
+// and closes the connection. Functions of the user run on goroutines of their own; see Outside.
 //
 //	what ends a request           how
 //	reply, network error          go-redis returns
-//	ctx, Options.Timeout, Close   interrupt, or the deadline of the connection
+//	ctx, the bound, Calls.Cancel   interrupt, or the deadline of the connection
 //	its connection is dead        probe, and then interrupt
 
 // minStallTimeout is the shortest time without an answer after which a connection may be dead.

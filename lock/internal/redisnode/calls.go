@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
-// Calls counts the running calls of a client, which may have many nodes, and refuses new ones after its
-// end. Its methods are safe for concurrent use, and none blocks but Wait.
+// Calls counts the running calls of a client, which may have many nodes. After Cancel it refuses new ones. Its
+// methods are safe for concurrent use. Wait blocks, and Reason may block for a second.
 type Calls struct {
 	ctx      context.Context // ends with the client
 	end      context.CancelFunc
@@ -49,13 +49,17 @@ func (cs *Calls) Cancel() bool {
 // Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
 // must call End, and Wait waits for that.
 func (cs *Calls) Begin(ctx context.Context) error {
+	ended := ctx.Err() // without mu, because the ctx may be the user's
+	if ended != nil {
+		ended = cmp.Or(context.Cause(ctx), ended)
+	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	switch {
 	case cs.ctx.Err() != nil:
 		return ErrClosed
-	case ctx.Err() != nil:
-		return cmp.Or(context.Cause(ctx), ctx.Err())
+	case ended != nil:
+		return ended
 	}
 	cs.running.Add(1)
 	return nil
@@ -77,8 +81,9 @@ func (cs *Calls) Context() context.Context { return cs.ctx }
 // lateEnd is the longest wait for a context to end after its deadline has passed.
 const lateEnd = time.Second
 
-// Reason returns the error of a failed call. It replaces the error of go-redis if the
-// client is closed or ctx has ended.
+// Reason returns the error that a failed call reports for err. It is ErrClosed after Cancel, and the cause of
+// ctx if ctx has ended. Another timeout matches os.ErrDeadlineExceeded. Reason waits up to a second for a ctx
+// whose deadline has passed.
 func (cs *Calls) Reason(ctx context.Context, err error) error {
 	if cs.ctx.Err() != nil {
 		return ErrClosed

@@ -41,7 +41,7 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 // conns dials the connections of a node for go-redis, and watches them.
 type conns struct {
-	options redis.Options // of the user
+	options redis.Options // that Derive returned
 	calls   *Calls
 	notices notices
 	began   time.Time
@@ -93,8 +93,9 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return conn, nil
 }
 
-// Outside calls a function of the user on a goroutine of its own, and returns when ctx ends. It closes a
-// connection that comes later. A panic of f, or a call of runtime.Goexit, is an error.
+// Outside calls f, a function of the user, on a goroutine that Calls.Wait waits for. It returns when f does or
+// ctx ends. If f returns a net.Conn later, Outside closes it. A panic of f, or a call of runtime.Goexit, is
+// an error.
 func Outside[T any](ctx context.Context, cs *Calls, f func() (T, error)) (T, error) {
 	type result struct {
 		value T

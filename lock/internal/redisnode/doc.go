@@ -3,10 +3,10 @@
 //
 // # Clients
 //
-// A Node has clients of go-redis with its own pools: one for single scripts, one for batches, which a
-// stalled script must not delay, and one for batches that replicas confirm. They have the options of the
-// user's client, but they repeat nothing, and only the context bounds an answer. Options.Instrument gets
-// them.
+// A Node has two or three clients of go-redis, each with a pool of its own. One carries single scripts. One
+// carries batches, so that a stalled script does not delay them. With Options.Acks, a third carries batches
+// that replicas confirm. The clients have the options of the user's client, but they repeat nothing, and only
+// the context bounds an answer. Options.Instrument gets them.
 //
 // # Connections
 //
@@ -15,13 +15,11 @@
 // connection that was silent during a request without an answer, and ends the reads and writes of a
 // request that was cancelled; call.go says how.
 //
-// # Layers
+// # Files
 //
-// Each line uses the lines above it:
-//
-//	calls.go              the calls of a client, which end with it
-//	conn.go, options.go   connections
-//	call.go               one request of go-redis, and its end
-//	queue.go              single scripts of many callers
-//	node.go, batch.go     what a client calls
+//	node.go, batch.go      what package redisconn calls
+//	queue.go               single scripts of many callers
+//	call.go, calls.go      one request and its end; all calls of a client and their end
+//	conn.go, options.go    connections and their options
+//	notice.go, errors.go   notices and errors
 package redisnode

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrClosed is the error of every call that is running at the Cancel of its Calls, and of every later call.
+// ErrClosed is the error of the calls that run when [Calls.Cancel] is called, and of all later calls.
 var ErrClosed = errors.New("the client is closed")
 
 // lateError is a timeout that the caller did not set. For example, package net reports a

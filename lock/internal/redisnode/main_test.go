@@ -80,7 +80,10 @@ func (c *client) send(ctx context.Context, b *Batch, bound time.Duration) error 
 		return err
 	}
 	defer c.End()
-	return b.Send(ctx, bound)
+	if err := b.Send(ctx, bound); err != nil {
+		return c.Reason(ctx, err)
+	}
+	return nil
 }
 
 // sendBatch sends echo n times in one Batch and returns the first error.

@@ -43,8 +43,8 @@ type Node struct {
 
 // Options configure a Node. Timeout and PoolSize must be set.
 type Options struct {
-	// Timeout bounds a Do and a TrySubscribe. A Run has an instant of its own, Timeout after the call began, and
-	// its error names Timeout.
+	// Timeout bounds Do and TrySubscribe. Run has a bound of its own, which must be Timeout after the call began,
+	// because the error names Timeout.
 	Timeout time.Duration
 
 	// PoolSize bounds the connections to a node that carry single scripts.
@@ -167,7 +167,7 @@ func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool
 // Answer is the result of a script.
 type Answer struct {
 	Value any
-	Sent  time.Time // an instant before the script was sent, zero if it was not
+	Sent  time.Time // an instant before the script was sent; with an Err, not zero if it may have been sent
 	Err   error     // of go-redis, or the reason for the end
 }
 
@@ -257,7 +257,7 @@ func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking"
 // isNoScript reports whether the server did not know a script. redis.HasErrorPrefix would allocate for nil.
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// Script is a Lua script. The client sends its digest, and its source if the server
+// Script is a Lua script. A Node sends its digest, and its source if the server
 // replies NOSCRIPT after a restart or a flush. A server that replies NOSCRIPT has not
 // executed the script, so the script does not run twice.
 type Script struct {

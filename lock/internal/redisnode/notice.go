@@ -1,4 +1,4 @@
-// This file is about notices of connections, servers and fail-overs.
+// This file is about notices of connections and servers.
 
 package redisnode
 
@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Notice is what a Client has noticed of a node.
+// Notice is a kind of event at a connection or a server.
 type Notice uint8
 
 // The notices. Their details name the node.
@@ -48,8 +48,8 @@ type notices struct {
 	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
 
-// Tell tells of a notice that concerns the renewals of the node with a number. detail is added to the address
-// of n.
+// Tell passes a notice to the function of [Calls.OnNotice]. node is the [Node.ID] of the node whose renewals it
+// concerns, which need not be n. The address of n precedes detail.
 func (n *Node) Tell(what Notice, node int, detail string) { n.conns.notices.tellAs(node, what, detail) }
 
 // tell tells of a notice. detail is added to the address.

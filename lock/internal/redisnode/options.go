@@ -22,7 +22,7 @@ const (
 	spareConns  = 4        // of the other pool, for calls of Do and dials that hang
 	batchBuffer = 32 << 10 // bytes of a connection's buffer; holds 200 renewals
 
-	// A client for Sentinel has the address FailoverAddr. Its Dialer asks Sentinel for the
+	// FailoverAddr is the address of a client for Sentinel. Its Dialer asks Sentinel for the
 	// master at each dial. The client also closes its connections when it learns of a new
 	// master, but a client that was derived from it does not. An old master may serve for
 	// ten seconds longer, so the derived client keeps its connections only for
@@ -31,7 +31,7 @@ const (
 	failoverLifetime = time.Second
 )
 
-// Derive returns the options for New, without changing those of the user.
+// Derive returns the options of a Node for the server of a user's client. It does not change user.
 func Derive(user *redis.Options) *redis.Options {
 	o := *user
 

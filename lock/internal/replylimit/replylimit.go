@@ -1,4 +1,4 @@
-// Package replylimit checks what a server of Redis sends before go-redis reads it, so that no reply can crash
+// Package replylimit checks the RESP 2 replies of a server before go-redis reads them. No reply can then crash
 // the process or use memory without bound.
 package replylimit
 
@@ -22,7 +22,7 @@ const (
 	maxReply    = 16 << 20 // bytes of the whole reply
 )
 
-// ErrInvalid is the error of a stream that is no valid reply, or exceeds a bound.
+// ErrInvalid matches the errors of Scan: the stream is not RESP 2, or a reply exceeds a bound.
 var ErrInvalid = errors.New("invalid or oversized reply of the server")
 
 // notRedisError is the error of a connection whose first bytes are no reply. It matches
@@ -41,7 +41,7 @@ func (notRedisError) Is(target error) bool { return target == ErrInvalid }
 const maxShown = 40
 
 // Scanner checks a stream of replies, which it receives in pieces of any size. The zero Scanner is ready for
-// use. Its method is not safe for concurrent use.
+// use. A Scanner is not safe for concurrent use.
 type Scanner struct {
 	line    []byte // the start of an incomplete line
 	bulk    int    // missing bytes of a bulk string and its line end
