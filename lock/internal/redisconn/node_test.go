@@ -88,7 +88,7 @@ func TestClusterKeepsANodeThatServesAgain(t *testing.T) {
 
 	require.NoError(t, runEcho(t.Context(), client, "k")) // redirected to n
 	require.NoError(t, c.readSlots())
-	require.NoError(t, n.Do(t.Context(), []*redis.Cmd{redis.NewCmd(t.Context(), "ping")}), "n is not closed")
+	require.NoError(t, client.Do(t.Context(), n, NewCommand("ping")), "n is not closed")
 	require.NoError(t, runEcho(t.Context(), client, "k"))
 }
 

@@ -129,7 +129,7 @@ func (c *cluster) readSlots() error {
 
 // askUser calls the user's ClusterSlots function, and returns when ctx ends.
 func (c *cluster) askUser(ctx context.Context) ([]redis.ClusterSlot, error) {
-	return redisnode.Outside(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) })
+	return redisnode.CallUser(ctx, c.calls, func() ([]redis.ClusterSlot, error) { return c.clusterSlots(ctx) })
 }
 
 // candidates returns all nodes: first those that serve slots, then those that do not, then

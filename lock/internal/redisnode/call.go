@@ -17,7 +17,7 @@ import (
 // waits for a reply. Each request therefore has a deadline that no other request of the client has.
 // A conn finds its request by the deadline that go-redis sets, and when the ctx of the request ends,
 // sets the deadline of the conn to the past. go-redis then returns on the goroutine of the caller,
-// and closes the connection. Functions of the user run on goroutines of their own; see Outside.
+// and closes the connection. Functions of the user run on goroutines of their own; see CallUser.
 //
 //	what ends a request           how
 //	reply, network error          go-redis returns

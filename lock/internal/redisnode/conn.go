@@ -72,7 +72,7 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	bounded, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.calls.ctx, cancel)()
-	inner, err := Outside(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
+	inner, err := CallUser(bounded, c.calls, func() (net.Conn, error) { return c.options.Dialer(bounded, network, addr) })
 	switch {
 	case err != nil:
 	case inner == nil:
@@ -93,10 +93,10 @@ func (c *conns) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return conn, nil
 }
 
-// Outside calls f, a function of the user, on a goroutine that Calls.Wait waits for. It returns when f does or
-// ctx ends. If f returns a net.Conn later, Outside closes it. A panic of f, or a call of runtime.Goexit, is
+// CallUser calls f, a function of the user, on a goroutine that Calls.Wait waits for. It returns when f does or
+// ctx ends. If f returns a net.Conn later, CallUser closes it. A panic of f, or a call of runtime.Goexit, is
 // an error.
-func Outside[T any](ctx context.Context, cs *Calls, f func() (T, error)) (T, error) {
+func CallUser[T any](ctx context.Context, cs *Calls, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error

@@ -92,15 +92,16 @@ func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 	return n, err
 }
 
-// Close closes the connections. It does not wait for those that are being made. The node must not be
-// used any more.
+// Close closes the connections. It does not wait for those that are being made. Requests of a closed node fail.
 func (n *Node) Close() error {
 	err := errors.Join(n.rdb.Close(), n.batches.Close())
 	if n.acked != nil {
 		err = errors.Join(err, n.acked.Close())
 	}
 	if n.login != nil {
-		n.calls.running.Go(n.login.close) // a function of the user
+		if unsubscribe := n.login.close(); unsubscribe != nil {
+			n.calls.running.Go(func() { _ = unsubscribe() }) // a function of the user
+		}
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 	o.DialTimeout = 2 * dialTimeout // c.dial has a bound of its own
 	if onConnect := o.OnConnect; onConnect != nil {
 		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-			_, err := Outside(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
+			_, err := CallUser(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (c *conns) watched(s *credentials) redis.Options {
 	}
 	o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
 	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
-		login, err := Outside(ctx, c.calls, func() (login [2]string, err error) {
+		login, err := CallUser(ctx, c.calls, func() (login [2]string, err error) {
 			login[0], login[1], err = ask(ctx)
 			return login, err
 		})
@@ -176,14 +176,11 @@ func (s *credentials) OnError(error) {
 	s.current = nil
 }
 
-// close ends the subscription.
-func (s *credentials) close() {
+// close makes get fail, and returns the function that ends the subscription, or nil if there is none.
+func (s *credentials) close() auth.UnsubscribeFunc {
 	s.mu.Lock()
-	s.closed = true
+	defer s.mu.Unlock()
 	unsubscribe := s.unsubscribe
-	s.unsubscribe = nil
-	s.mu.Unlock()
-	if unsubscribe != nil {
-		_ = unsubscribe()
-	}
+	s.closed, s.unsubscribe = true, nil
+	return unsubscribe
 }
