@@ -18,15 +18,12 @@ type Batch struct {
 }
 
 // Begin prepares the batch for a node.
-func (b *Batch) Begin(c *Client, n *Node) {
-	b.client, b.node = c, n
-	b.Batch.Begin(n.Node)
-}
+func (b *Batch) Begin(c *Client, n *Node) { b.client, b.node = c, n }
 
 // Node returns the node of the batch.
 func (b *Batch) Node() *Node { return b.node }
 
-// Send sends the scripts and waits for the replies, as [redisnode.Batch.Send] does. A cluster suspects a node
+// Send sends the scripts and waits for the replies, as [redisnode.Node.Send] does. A cluster suspects a node
 // that does not answer or does not serve.
 func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	c := b.client
@@ -37,7 +34,7 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	if c.cluster != nil {
 		defer c.cluster.suspectLater(b.node)()
 	}
-	err := b.Batch.Send(ctx, bound)
+	err := b.node.Send(ctx, &b.Batch, bound)
 	if err != nil {
 		err = c.Reason(ctx, err)
 	}

@@ -24,7 +24,6 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	t.Cleanup(func() { rdb.Del(t.Context(), here) })
 	confirmed := func(keys ...*string) (int, error) {
 		var b Batch
-		b.Begin(c.node)
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &here
 		b.Acknowledge(keys, 0, 0)
@@ -58,7 +57,6 @@ func TestReplicasAreNotWaitedForUntilTheConnectionSeemsDead(t *testing.T) {
 	c := newClient(t, w.Client(t, redis.Options{}), Options{Acks: true})
 	key := "k"
 	var b Batch
-	b.Begin(c.node)
 	args := b.Add(echo, 4)
 	args[2], args[3] = 1, &key
 	b.Acknowledge([]*string{&key}, 1, time.Minute)

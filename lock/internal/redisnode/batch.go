@@ -15,11 +15,8 @@ import (
 // allows more.
 const MaxBatchTime = 30 * time.Second
 
-// Batch is a pipeline of scripts for one node. It does not share connections with
-// [Node.Run], so a stalled Run does not delay it. The zero Batch is ready for use, and
-// a Batch can be used again after Reset.
+// Batch is a pipeline of scripts. The zero Batch is ready for use, and a Batch can be used again after Reset.
 type Batch struct {
-	node   *Node
 	args   []any // of all scripts since they last had to move
 	asking bool  // of the next script
 	calls  []batchCall
@@ -36,9 +33,6 @@ type batchCall struct {
 	done      bool // has an error or a reply, other than NOSCRIPT
 }
 
-// Begin prepares the batch for a node.
-func (b *Batch) Begin(n *Node) { b.node = n }
-
 // Asking makes Send send ASKING before the next script, because the node is still importing the slot.
 func (b *Batch) Asking() { b.asking = true }
 
@@ -53,20 +47,20 @@ func (b *Batch) Add(sc *Script, n int) []any {
 	return args
 }
 
-// Send sends the scripts and waits for the replies. If the server does not know a script,
+// Send sends the scripts of a batch and waits for the replies. If the server does not know a script,
 // after a restart or a flush, Send sends its source. Send returns an error if there are no
-// replies, at the latest when bound has passed. The caller has called Calls.Begin.
-func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
-	n, rdb := b.node, b.node.batches
-	failures := n.failures.Load()
+// replies, at the latest when bound has passed. It does not share connections with Run, so a stalled Run
+// does not delay it. The caller has called Calls.Begin.
+func (n *Node) Send(ctx context.Context, b *Batch, bound time.Duration) error {
+	rdb, failures := n.batches, n.failures.Load()
 	if b.acks.timeout > 0 { // WAIT must be over before its connection counts as silent
 		b.acks.timeout = max(min(b.acks.timeout, bound/4), time.Millisecond)
 		rdb = n.acked
 	}
 	err := n.do(ctx, time.Now().Add(bound), NoAnswerError(bound.Round(time.Millisecond)), rdb, func(ctx context.Context) error {
-		unknown, err := b.send(ctx, rdb, func(sc *Script) bool { return !n.hasLoaded(sc, failures) })
+		unknown, err := n.sendOnce(ctx, rdb, b, func(sc *Script) bool { return !n.hasLoaded(sc, failures) })
 		if unknown {
-			_, err = b.send(ctx, rdb, func(*Script) bool { return true })
+			_, err = n.sendOnce(ctx, rdb, b, func(*Script) bool { return true })
 		}
 		return err
 	})
@@ -82,10 +76,10 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	return nil
 }
 
-// send sends the calls that are not done in one pipeline, and returns nil if the server has answered.
-// It reports whether the server did not know some of the scripts. Those calls are not done yet. If full reports true for a script,
-// the first of its consecutive calls carries the source and the rest carry the digest.
-func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) bool) (again bool, err error) {
+// sendOnce sends the calls of a batch that are not done in one pipeline, and returns nil if the server has answered.
+// It reports whether the server did not know some of the scripts. Those calls are not done yet. If full
+// reports true for a script, the first of its consecutive calls carries the source and the rest carry the digest.
+func (n *Node) sendOnce(ctx context.Context, rdb *redis.Client, b *Batch, full func(*Script) bool) (again bool, err error) {
 	var sentInFull *Script
 	var cmds []*redis.Cmd
 	pipe := rdb.Pipeline()
@@ -107,7 +101,7 @@ func (b *Batch) send(ctx context.Context, rdb *redis.Client, full func(*Script) 
 		_ = pipe.Process(ctx, call.cmd)
 		cmds = append(cmds, call.cmd)
 	}
-	server := &b.node.conns.notices
+	server := &n.conns.notices
 	info, links := server.identify(ctx, pipe, sentInFull != nil)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)

@@ -80,7 +80,7 @@ func (c *client) send(ctx context.Context, b *Batch, bound time.Duration) error 
 		return err
 	}
 	defer c.End()
-	if err := b.Send(ctx, bound); err != nil {
+	if err := c.node.Send(ctx, b, bound); err != nil {
 		return c.Reason(ctx, err)
 	}
 	return nil
@@ -89,7 +89,6 @@ func (c *client) send(ctx context.Context, b *Batch, bound time.Duration) error 
 // sendBatch sends echo n times in one Batch and returns the first error.
 func sendBatch(ctx context.Context, c *client, key string, n int) error {
 	var b Batch
-	b.Begin(c.node)
 	for range n {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
