@@ -50,7 +50,7 @@ func TestANodeIsSuspectedDuringABatch(t *testing.T) {
 		go func() { failed <- sendBatch(t.Context(), c, "k", 1) }()
 		time.Sleep(suspectAfter - 1)
 		assert.False(t, c.Serving(0).suspect.Load())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.True(t, c.Serving(0).suspect.Load())
 		require.ErrorIs(t, <-failed, redisnode.NoAnswerError(redisnode.MaxBatchTime))
