@@ -83,6 +83,7 @@ func TestWaitersOfALargeBatch(t *testing.T) {
 			_, err := client.Batch("batch", members...).Lock(ctx)
 			assert.ErrorIs(t, err, context.Canceled)
 		})
+		sleep(t.Context(), 20*time.Millisecond) // a call takes a third of that to check its members
 	}
 	sleep(t.Context(), 2*ttl)
 	assert.NoError(t, batch.Err(), "L0: the batch was lost")
