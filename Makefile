@@ -33,13 +33,13 @@ export GORACE ?= atexit_sleep_ms=0
 # through schedules, and is twenty times faster, and benchmarks and compare run other clients with their
 # own bounds.
 STORES := $(patsubst %,lock/%,sqlstore/check zkstore/check etcdstore/check natsstore/check zkstore etcdstore natsstore sqlstore sqlstore/pglisten)
-OTHERS := verify $(filter-out verify interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
-UNRACED := verify benchmarks compare
+OTHERS := verify $(filter-out verify verify/interop cmd/renewdemo/browser tools/release $(STORES),$(NESTED))
+UNRACED := verify benchmarks verify/compare
 built   = $(if $(filter $(UNRACED),$*),,$(RACE))
 
 # The adapter requires an old client-go, and its check the controller-runtime of that time, which does not
 # compile with the client-go that others bring.
-KUBERNETES := adapter/k8s adapter/k8s/check
+KUBERNETES := contrib/adapter/k8s contrib/adapter/k8s/check
 
 # Modules are built without a go.work file.
 export GOWORK := off
@@ -64,7 +64,7 @@ test-newest: setup ## Test the newest releases of go-redis and of controller-run
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mod="$$dir/go.mod"; set -ex; \
 	cp go.mod go.sum "$$dir"; go get -modfile="$$mod" github.com/redis/go-redis/v9@latest; \
 	go test $(RACE) -modfile="$$mod" -parallel=32 $(ARGS) ./lock/internal/redisnode ./lock/internal/redisconn ./lock/redisstore; \
-	cd adapter/k8s/check; cp go.mod go.sum "$$dir"; go get -modfile="$$mod" sigs.k8s.io/controller-runtime@latest; \
+	cd contrib/adapter/k8s/check; cp go.mod go.sum "$$dir"; go get -modfile="$$mod" sigs.k8s.io/controller-runtime@latest; \
 	go test $(RACE) -modfile="$$mod" $(ARGS) ./...
 
 test-long: setup ## Run them twenty times, with more random operations
@@ -90,7 +90,7 @@ workspace = @temp=$$(mktemp -d); trap 'rm -rf "$$temp"' EXIT; set -e; tool=$$($(
 vet: ## Check that all modules compile for macOS and Windows; lint has the checks of go vet
 	$(call workspace,lostcancel); export CGO_ENABLED=0; \
 	echo "== all modules, macOS"; GOOS=darwin "$$tool" $(patsubst %,./%/...,. $(TOGETHER)); \
-	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% compare,$(TOGETHER))); \
+	echo "== all modules, Windows"; GOOS=windows GOARCH=386 "$$tool" $(patsubst %,./%/...,. $(filter-out benchmarks benchmarks/% verify/compare,$(TOGETHER))); \
 	export GOWORK=off; for module in $(KUBERNETES); do cd "$(CURDIR)/$$module"; \
 	echo "== $$module"; GOOS=darwin "$$tool" ./...; GOOS=windows GOARCH=386 "$$tool" ./...; done
 
@@ -98,7 +98,7 @@ vet: ## Check that all modules compile for macOS and Windows; lint has the check
 lint: ## Run the linters on all modules, with all checks of go vet
 	$(call workspace,golangci-lint); run="$$tool run --allow-serial-runners"; code=0; \
 	for module in . $(KUBERNETES); do (cd $$module && $(with_race) GOWORK=off $$run) || code=1; done; \
-	$(with_race) $$run $(patsubst %,./%/...,$(filter-out $(UNRACED),$(TOGETHER))) || code=1; \
+	$(with_race) $$run $(patsubst %,./%/...,$(filter-out verify/% $(UNRACED),$(TOGETHER))) || code=1; \
 	$$run $(UNRACED:%=./%/...) || code=1; exit $$code
 
 vuln: ## Check for known vulnerabilities
@@ -128,7 +128,7 @@ store/%:
 	@echo "== $*"; cd $* && go test $(RACE) -vet=off -p=1 -parallel=16 $(ARGS) ./...
 
 build-tests: setup ## Compile the tests of the nested modules, so that they start sooner
-	@$(MAKE) --no-print-directory --keep-going $(patsubst %,built/%,$(STORES) $(OTHERS) interop tools/release)
+	@$(MAKE) --no-print-directory --keep-going $(patsubst %,built/%,$(STORES) $(OTHERS) verify/interop tools/release)
 
 # The tests of etcd run the server as a program, without the race detector.
 built/lock/etcdstore/check: server = && go tool -n etcd >/dev/null
@@ -145,7 +145,7 @@ nested/%:
 
 # One package at a time, because they measure latencies. The report comes last, even if tests fail.
 interop: setup ## Contend for locks with the libraries of other languages; says which runtimes are missing (make setup-interop)
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd interop && \
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd verify/interop && \
 	if INTEROP_REPORT="$$dir" $(with_race) go test -vet=off -count=1 -p=1 ./... $(ARGS); then code=0; else code=1; fi; \
 	cat "$$dir"/*.txt; exit $$code
 
@@ -187,10 +187,10 @@ bench-locks: setup ## Lock, hand over and lock many at once beside other clients
 compare: setup ## Play faults against all lock clients and write docs/COMPARISON.md (half an hour or more); ARGS=-quick for two
 	@.ci/setup-interop || true # the program names what it cannot play
 	@.ci/setup-stores || true
-	cd compare && go run . -docs ../docs $(ARGS)
+	cd verify/compare && go run . -docs ../../docs $(ARGS)
 
-compare-page: ## Write the tables of docs/COMPARISON.md from compare/results
-	cd compare && go run . -print results/compare.json -docs ../docs >/dev/null
+compare-page: ## Write the tables of docs/COMPARISON.md from verify/compare/results
+	cd verify/compare && go run . -print results/compare.json -docs ../../docs >/dev/null
 
 route: setup ## Count the functions, files and packages that a lock and a renewal pass through; ARGS=-functions lists them
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd benchmarks && \

@@ -23,4 +23,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/leasewheel/leasewheel => ../
+replace github.com/leasewheel/leasewheel => ..

@@ -46,6 +46,6 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/leasewheel/leasewheel => ../
+replace github.com/leasewheel/leasewheel => ..
 
 replace github.com/leasewheel/leasewheel/verify/histories => ./histories

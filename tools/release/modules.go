@@ -14,7 +14,7 @@ import (
 )
 
 // private are names of folders whose modules are only for this repository and its readers.
-var private = []string{"benchmarks", "check", "compare", "examples", "interop", "recipes", "renewdemo", "tools", "verify"}
+var private = []string{"benchmarks", "check", "examples", "recipes", "renewdemo", "tools", "verify"}
 
 // module is a module of the repository.
 type module struct {

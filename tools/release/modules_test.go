@@ -15,7 +15,7 @@ func TestPrivateModulesRequireTheSameVersions(t *testing.T) {
 	folders := map[string]map[string]string{} // of each required module, the folder that requires a version
 	for _, m := range modules {
 		// The programs of tools share nothing with tests, and the check of Kubernetes shares with what it checks.
-		if m.public || m.rel == "tools" || m.rel == "adapter/k8s/check" {
+		if m.public || m.rel == "tools" || m.rel == "contrib/adapter/k8s/check" {
 			continue
 		}
 		file, err := m.read()
@@ -46,7 +46,7 @@ func TestTheCheckOfK8sRequiresTheSameKubernetes(t *testing.T) {
 		}
 		return of
 	}
-	adapter, check := versions("../../adapter/k8s"), versions("../../adapter/k8s/check")
+	adapter, check := versions("../../contrib/adapter/k8s"), versions("../../contrib/adapter/k8s/check")
 	require.NotEmpty(t, adapter)
 	for path, version := range adapter {
 		assert.Equal(t, version, check[path], path)

@@ -1,0 +1,332 @@
+package httplock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/contrib/adapter/httplock"
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+var shared testredis.Shared
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+const timeout = 25 * time.Second // of what happens in real time
+
+// newClient returns a client that is closed at the end of the test or bubble.
+func newClient(t *testing.T, store driver.Store) *lock.Client {
+	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	return client
+}
+
+// bubble calls test in virtual time with a client.
+func bubble(t *testing.T, test func(t *testing.T, store *memstore.Store, client *lock.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		test(t, store, newClient(t, store))
+	})
+}
+
+// post sends a request to a handler and returns the answer.
+func post(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil))
+	return answer
+}
+
+// uncalled is a handler that must not be called.
+func uncalled(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler is called") })
+}
+
+// take locks a key until the end of the test.
+func take(t *testing.T, client *lock.Client, key string) *lock.Held {
+	t.Helper()
+	held, err := client.Mutex(key).Lock(t.Context())
+	require.NoError(t, err)
+	return held
+}
+
+func TestARequestHasItsLock(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memstore.Store, client *lock.Client) {
+		mux := http.NewServeMux()
+		key := func(r *http.Request) string { return "order/" + r.PathValue("id") }
+		mux.Handle("POST /orders/{id}", httplock.New(client, key, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			held := httplock.Held(r.Context())
+			assert.Equal(t, "order/7", held.Key())
+			assert.True(t, held.Valid())
+			assert.Positive(t, held.Token())
+			_, err := client.Mutex("order/7").TryLock(t.Context())
+			assert.ErrorIs(t, err, lock.ErrNotAcquired)
+			again, err := client.Reentrant("order/7").Lock(r.Context())
+			assert.NoError(t, err, "the context carries the ownership")
+			assert.NoError(t, again.Unlock(r.Context()))
+			w.WriteHeader(http.StatusAccepted)
+		})))
+		assert.Equal(t, http.StatusAccepted, post(t, mux, "/orders/7").Code)
+		assert.Zero(t, store.Len())
+		assert.Nil(t, httplock.Held(t.Context()))
+		assert.False(t, httplock.Held(t.Context()).Valid())
+	})
+}
+
+func TestTheMiddlewareTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memstore.Store, client *lock.Client) {
+		oneAtATime := httplock.New(client, nil, nil)
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+		assert.Equal(t, http.StatusAccepted, post(t, oneAtATime(oneAtATime(h)), "/a").Code)
+		assert.Zero(t, store.Len())
+	})
+}
+
+func TestTheLockIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		take(t, client, "/a")
+		time.Sleep(500 * time.Millisecond) // a part of its 30 s has passed
+		answer := post(t, httplock.New(client, nil, nil)(uncalled(t)), "/a")
+		assert.Equal(t, http.StatusConflict, answer.Code)
+		assert.Equal(t, "another request has the lock\n", answer.Body.String())
+		assert.Equal(t, "30", answer.Header().Get("Retry-After"), "29.5 s are rounded up")
+
+		answer = post(t, httplock.New(client, nil, &httplock.Options{Status: http.StatusLocked})(uncalled(t)), "/a")
+		assert.Equal(t, http.StatusLocked, answer.Code)
+	})
+}
+
+func TestWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		held := take(t, client, "/a")
+		wait := func(d time.Duration) func(http.Handler) http.Handler {
+			return httplock.New(client, nil, &httplock.Options{Wait: d, RetryAfter: 1500 * time.Millisecond})
+		}
+		start := time.Now()
+		answer := post(t, wait(time.Minute)(uncalled(t)), "/a")
+		assert.Equal(t, time.Minute, time.Since(start))
+		assert.Equal(t, http.StatusConflict, answer.Code)
+		assert.Equal(t, "2", answer.Header().Get("Retry-After"))
+
+		time.AfterFunc(time.Minute, func() { assert.NoError(t, held.Unlock(t.Context())) })
+		served := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Hour) // the time of the handler is not limited
+			assert.NoError(t, r.Context().Err())
+		})
+		assert.Equal(t, http.StatusOK, post(t, wait(2*time.Minute)(served), "/a").Code)
+		assert.Equal(t, 2*time.Minute+time.Hour, time.Since(start))
+
+		take(t, client, "/a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wait(time.Minute)(uncalled(t)).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/a", nil))
+		assert.Equal(t, 2*time.Minute+time.Hour+time.Second, time.Since(start), "the request has ended")
+	})
+}
+
+func TestTheLockIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memstore.Store, client *lock.Client) {
+		ends := httplock.New(client, nil, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			store.Delete("/a")
+			<-r.Context().Done()
+			assert.ErrorIs(t, context.Cause(r.Context()), lock.ErrLost)
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		assert.Equal(t, http.StatusTeapot, post(t, ends, "/a").Code, "the handler has answered")
+
+		goesOn := httplock.New(client, nil, &httplock.Options{KeepContext: true})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			assert.True(t, httplock.Held(r.Context()).Valid())
+			store.Delete("/a")
+			time.Sleep(time.Minute)
+			assert.NoError(t, r.Context().Err())
+			assert.False(t, httplock.Held(r.Context()).Valid())
+		}))
+		assert.Equal(t, http.StatusOK, post(t, goesOn, "/a").Code)
+	})
+}
+
+func TestPanicsReleaseTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memstore.Store, client *lock.Client) {
+		for _, oops := range []any{"oops", http.ErrAbortHandler} {
+			h := httplock.New(client, nil, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				assert.Equal(t, 1, store.Len())
+				panic(oops)
+			}))
+			assert.PanicsWithValue(t, oops, func() { post(t, h, "/a") })
+			assert.Zero(t, store.Len())
+		}
+	})
+}
+
+func TestAnswersToErrors(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		var text bytes.Buffer
+		o := &httplock.Options{Logger: slog.New(slog.NewTextHandler(&text, nil)), RetryAfter: 3 * time.Second}
+		h := httplock.New(client, func(r *http.Request) string { return r.URL.Path[1:] }, o)(uncalled(t))
+		assert.Equal(t, http.StatusBadRequest, post(t, h, "/").Code)
+		assert.Equal(t, http.StatusBadRequest, post(t, h, "/"+strings.Repeat("x", lock.MaxKeyLen+1)).Code)
+		assert.Empty(t, text.String())
+
+		_, err := client.Semaphore("s", 2).Lock(t.Context())
+		require.NoError(t, err)
+		answer := post(t, h, "/s")
+		assert.Equal(t, http.StatusInternalServerError, answer.Code)
+		assert.Equal(t, "Internal Server Error\n", answer.Body.String())
+		synctest.Wait()
+		assert.Contains(t, text.String(), "httplock: request not served")
+		assert.Contains(t, text.String(), "is a semaphore, not a mutex")
+		assert.Empty(t, answer.Header().Get("Retry-After"))
+
+		require.NoError(t, client.Close(t.Context()))
+		answer = post(t, h, "/a")
+		assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
+		assert.Equal(t, "3", answer.Header().Get("Retry-After"))
+	})
+}
+
+func TestNoRequestWaitsForTheLogger(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		reader, writer := io.Pipe() // nobody reads
+		defer reader.Close()
+		_, err := client.Semaphore("/s", 2).Lock(t.Context())
+		require.NoError(t, err)
+		h := httplock.New(client, nil, &httplock.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})(uncalled(t))
+		assert.Equal(t, http.StatusInternalServerError, post(t, h, "/s").Code)
+	})
+}
+
+func TestTooManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := lock.New(memstore.New(), &lock.Options{MaxWaiters: 1})
+		require.NoError(t, err)
+		defer client.Close(context.Background())
+		take(t, client, "/a")
+		h := httplock.New(client, nil, &httplock.Options{Wait: time.Minute})(uncalled(t))
+		go post(t, h, "/a")
+		synctest.Wait()
+		assert.Equal(t, http.StatusServiceUnavailable, post(t, h, "/a").Code)
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestTheStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret := errors.New("10.0.0.1:6379 does not answer")
+		store := &locktest.Faulty{Store: memstore.New(), Before: func(context.Context, locktest.Op) error { return secret }}
+		answer := post(t, httplock.New(newClient(t, store), nil, nil)(uncalled(t)), "/a")
+		assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
+		assert.Equal(t, "1", answer.Header().Get("Retry-After"))
+		assert.Equal(t, "the lock is unavailable\n", answer.Body.String())
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *memstore.Store, client *lock.Client) {
+		take(t, client, "/a")
+		o := &httplock.Options{Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+			assert.Equal(t, "/a", r.URL.Path)
+			assert.ErrorIs(t, err, lock.ErrNotAcquired)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}}
+		answer := post(t, httplock.New(client, nil, o)(uncalled(t)), "/a")
+		assert.Equal(t, http.StatusTooManyRequests, answer.Code)
+		assert.Empty(t, answer.Header())
+	})
+}
+
+func TestMisuse(t *testing.T) {
+	assert.PanicsWithValue(t, "httplock: the handler is nil", func() { httplock.New(nil, nil, nil)(nil) })
+	quiet := &httplock.Options{Logger: slog.New(slog.DiscardHandler)}
+	assert.Equal(t, http.StatusInternalServerError, post(t, httplock.New(nil, nil, quiet)(uncalled(t)), "/a").Code)
+}
+
+// service is a replica of a service on a real server. Each request sends to serving, and is served
+// when it receives from finish.
+func service(t *testing.T, client *lock.Client, serving chan<- uint64, finish <-chan bool) *httptest.Server {
+	h := httplock.New(client, nil, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		serving <- httplock.Held(r.Context()).Token()
+		if !<-finish {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// send sends a request to a replica and returns the status, or 0 if the connection was closed.
+func send(t *testing.T, replica *httptest.Server) int {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, replica.URL+"/a", nil)
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	answer, err := replica.Client().Do(r)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
+}
+
+// receive returns the next value of a channel.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(timeout):
+		require.FailNow(t, "nothing was sent")
+		panic("unreachable")
+	}
+}
+
+func TestReplicasOnRedis(t *testing.T) {
+	server := testredis.Start(t)
+	serving, finish := make(chan uint64, 1), make(chan bool)
+	var replicas [2]*httptest.Server
+	for i := range replicas {
+		store, err := redisstore.New(server.Client(t), nil)
+		require.NoError(t, err)
+		replicas[i] = service(t, newClient(t, store), serving, finish)
+	}
+	var last uint64
+	for _, well := range []bool{true, false, true} {
+		first := make(chan int, 1)
+		go func() { first <- send(t, replicas[0]) }()
+		token := receive(t, serving)
+		assert.Greater(t, token, last)
+		last = token
+		assert.Equal(t, http.StatusConflict, send(t, replicas[1]))
+		finish <- well
+		if well {
+			assert.Equal(t, http.StatusOK, receive(t, first))
+		} else {
+			assert.Zero(t, receive(t, first))
+		}
+	}
+	server.Kill()
+	assert.Equal(t, http.StatusServiceUnavailable, send(t, replicas[0]))
+}

@@ -1,0 +1,441 @@
+package doccheck_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+)
+
+var (
+	links      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	tests      = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
+	rules      = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	targets    = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
+	paths      = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
+	named      = regexp.MustCompile(`\bname: "(\w+)"`)
+	firstField = regexp.MustCompile(`(?:\{|t\.Run\()"(\w+)", func\(`)
+	sentences  = regexp.MustCompile("`([A-Za-z0-9]+(?:_[A-Za-z0-9]+){2,})`")
+	snippets   = regexp.MustCompile("(?s)```go\n(.*?)```")
+	exports    = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
+	places     = regexp.MustCompile(`(?m)^\| .*\? \| (.*) \|$`)
+	identifier = regexp.MustCompile("`([A-Za-z_]\\w*)`")
+)
+
+// TestMain runs the tests in the root of the module, from which all paths start.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestTheDocsNameWhatExists checks each link of the pages and each test, make target,
+// path and exported name that they mention.
+func TestTheDocsNameWhatExists(t *testing.T) {
+	names := declared(t)
+	made := map[string]bool{}
+	for _, m := range rules.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		made[m[1]] = true
+	}
+	pages := pages(t)
+	require.Contains(t, pages, "README.md")
+	for _, page := range pages {
+		text := read(t, page)
+		for _, m := range links.FindAllStringSubmatch(text, -1) {
+			assert.NoError(t, checkLink(page, m[1]), "%s links to %s", page, m[1])
+		}
+		for _, test := range tests.FindAllString(text, -1) {
+			assert.True(t, names.anywhere[test], "%s names %s", page, test)
+		}
+		for _, m := range targets.FindAllStringSubmatch(text, -1) {
+			assert.True(t, made[m[1]], "%s names make %s", page, m[1])
+		}
+		for _, m := range paths.FindAllStringSubmatch(text, -1) {
+			if folder, _, _ := strings.Cut(m[1], "/"); checkLink("README.md", folder) == nil {
+				assert.NoError(t, checkLink("README.md", m[1]), "%s names %s", page, m[1])
+			}
+		}
+		for _, m := range exports.FindAllStringSubmatch(text, -1) {
+			members, ours := names.exported[m[1]]
+			if !ours {
+				continue
+			}
+			assert.True(t, members[m[2]], "%s names %s`", page, m[0])
+			assert.True(t, m[3] == "" || members[m[2]+"."+m[3]], "%s names %s`", page, m[0])
+		}
+	}
+}
+
+// TestTheTableOfPlacesIsTrue checks the answers under "Where is …?" in ARCHITECTURE.md: a file of the row
+// has each name that the row gives.
+func TestTheTableOfPlacesIsTrue(t *testing.T) {
+	rows := places.FindAllStringSubmatch(read(t, "docs/ARCHITECTURE.md"), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		var texts strings.Builder
+		for _, m := range paths.FindAllStringSubmatch(row[1], -1) {
+			if filepath.Ext(m[1]) != "" {
+				texts.WriteString(read(t, m[1]))
+			}
+		}
+		for _, m := range identifier.FindAllStringSubmatch(row[1], -1) {
+			assert.True(t, regexp.MustCompile(`\b`+m[1]+`\b`).MatchString(texts.String()), "no file of this row has %s: %s", m[1], row[0])
+		}
+	}
+}
+
+// commented are the folders in which each file says what it is about.
+var commented = regexp.MustCompile(`^(schedule|wheel|heapqueue|renewal|cmd|plugin|adapter|compat|lock|internal|tools/release|verify|benchmarks|compare|examples|interop)/`)
+
+// TestEachFileSaysWhatItIsAbout checks that a comment comes first in each file, before or right after the
+// package clause. ARCHITECTURE.md has no table of files because of these comments.
+func TestEachFileSaysWhatItIsAbout(t *testing.T) {
+	walk(t, func(path string) {
+		path = filepath.ToSlash(path)
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") || !commented.MatchString(path) {
+			return
+		}
+		for line := range strings.Lines(read(t, path)) {
+			switch line = strings.TrimSpace(line); {
+			case line == "", strings.HasPrefix(line, "//go:"), strings.HasPrefix(line, "package "):
+			case strings.HasPrefix(line, "// "):
+				return
+			default:
+				assert.Fail(t, "no comment comes first", path)
+				return
+			}
+		}
+	})
+}
+
+// TestTheReadmeNamesTheVersions checks that the README names the versions in go.mod
+// and every server that make servers can fetch.
+func TestTheReadmeNamesTheVersions(t *testing.T) {
+	readme, mod, servers := read(t, "README.md"), read(t, "go.mod"), read(t, ".ci/servers")
+	version := func(pattern string) string {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(mod)
+		require.NotNil(t, found, pattern)
+		return found[1]
+	}
+	assert.Contains(t, readme, "| Go | "+version(`(?m)^go (\d+\.\d+)`)+" or later")
+	assert.Contains(t, readme, "| go-redis | "+version(`go-redis/v9 v([\d.]+)`)+" or later")
+	for _, m := range regexp.MustCompile(`(?m)^(redis|valkey|redict)-(\d+\.\d+) +(?:wheel|debian) `).FindAllStringSubmatch(servers, -1) {
+		name := strings.ToUpper(m[1][:1]) + m[1][1:]
+		row := regexp.MustCompile(`(?m)^\| tested \|.*\b` + name + `\b[^a-zA-Z]*\b` + regexp.QuoteMeta(m[2]) + `\b`)
+		assert.Regexp(t, row, readme, "%s %s", name, m[2])
+	}
+}
+
+// TestTheSnippetOfTheReadmeRuns runs the first snippet of the README, which needs no server.
+func TestTheSnippetOfTheReadmeRuns(t *testing.T) {
+	snippet := snippets.FindStringSubmatch(read(t, "README.md"))
+	require.NotNil(t, snippet)
+	const program = `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/memstore"
+)
+
+func ship(ctx context.Context, token uint64) error {
+	fmt.Println("shipping with fencing token", token)
+	return ctx.Err()
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+`
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program+snippet[1]+"}\n"), 0o600))
+	out, err := goTool(t, "run", file)
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, out, "shipping with fencing token ")
+}
+
+// TestQuickstartRuns runs the shortest example on a server.
+func TestQuickstartRuns(t *testing.T) {
+	const address = "localhost:6379"
+	program := read(t, "examples/quickstart/main.go")
+	require.Contains(t, program, address)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(program, address, testredis.Start(t).Addr())), 0o600))
+	out, err := goTool(t, "run", file)
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, out, "shipping with fencing token ")
+}
+
+// TestBothReadmesSayTheSame checks that the Chinese README has the code, the commands, the figures and
+// the links of the English one, and that each links to the other in its first line.
+func TestBothReadmesSayTheSame(t *testing.T) {
+	english, chinese := read(t, "README.md"), read(t, "README.zh-CN.md")
+	first := func(text string) string { line, _, _ := strings.Cut(text, "\n"); return line }
+	assert.Contains(t, first(english), "(README.zh-CN.md)")
+	assert.Contains(t, first(chinese), "(README.md)")
+	assert.LessOrEqual(t, strings.Count(english, "\n"), 110, "lines of a first screen")
+
+	assert.Equal(t, snippets.FindAllString(english, -1), snippets.FindAllString(chinese, -1))
+	all := func(pattern *regexp.Regexp, text string) (found []string) {
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			found = append(found, strings.TrimSpace(m[1]))
+		}
+		return found
+	}
+	commands := regexp.MustCompile(`(?m)^    ([^#\n]+)`) // comments are in the language of the page
+	assert.Equal(t, all(commands, english), all(commands, chinese))
+	quoted := regexp.MustCompile("`([^`\n]+)`")
+	assert.Equal(t, all(quoted, english), all(quoted, chinese))
+	targets := func(text string) []string {
+		text = strings.NewReplacer("README.zh-CN.md", "README.md", "choose.zh-CN.svg", "choose.svg").Replace(text)
+		return all(regexp.MustCompile(`(?:\]\(|srcset="|src=")([^)"]+)`), text)
+	}
+	assert.Equal(t, targets(english), targets(chinese))
+	for _, target := range targets(english) {
+		assert.NoError(t, checkLink("README.md", target), target)
+	}
+	rows := regexp.MustCompile(`(?m)^(\|.*\|)$`)
+	figures := func(text string) [][]string {
+		var of [][]string
+		for _, row := range all(rows, text) {
+			of = append(of, all(regexp.MustCompile(`(\d[\d.,]*\d|\d)`), row))
+		}
+		return of
+	}
+	assert.Equal(t, figures(english), figures(chinese))
+}
+
+// goTool runs the go command on a file. It builds as this test was built, with or without the race
+// detector and the paths of the files, so that the packages need not be compiled a second time.
+func goTool(t *testing.T, command, file string) (output string, err error) {
+	args := []string{command}
+	info, _ := debug.ReadBuildInfo()
+	for _, flag := range []string{"-race", "-trimpath"} {
+		if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: flag, Value: "true"}) {
+			args = append(args, flag)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "go", append(args, file)...).CombinedOutput()
+	return string(out), err
+}
+
+// TestThePageForAuthorsNamesCases checks the names of cases of both suites in EXTENDING.md.
+func TestThePageForAuthorsNamesCases(t *testing.T) {
+	stores, engines, found := strings.Cut(read(t, "docs/EXTENDING.md"), "\n## A timer engine\n")
+	require.True(t, found)
+	for _, part := range []struct {
+		text, dir string
+		name      *regexp.Regexp
+	}{
+		{stores, "lock/locktest", named},
+		{engines, "schedule/scheduletest", firstField},
+	} {
+		cases := map[string]bool{}
+		walk(t, func(path string) {
+			if filepath.ToSlash(filepath.Dir(path)) == part.dir {
+				for _, m := range part.name.FindAllStringSubmatch(read(t, path), -1) {
+					cases[m[1]] = true
+				}
+			}
+		})
+		checked := 0
+		for _, m := range sentences.FindAllStringSubmatch(part.text, -1) {
+			assert.True(t, cases[m[1]], "%s is no case of %s", m[1], part.dir)
+			checked++
+		}
+		assert.Positive(t, checked)
+	}
+}
+
+// pages returns the paths of all Markdown files.
+func pages(t *testing.T) []string {
+	var found []string
+	walk(t, func(path string) {
+		if filepath.Ext(path) == ".md" {
+			found = append(found, filepath.ToSlash(path))
+		}
+	})
+	return found
+}
+
+// checkLink returns an error if the target of a link does not exist. It accepts
+// links to other sites unchecked.
+func checkLink(page, link string) error {
+	if strings.Contains(link, "://") {
+		return nil
+	}
+	file, anchor, _ := strings.Cut(link, "#")
+	path := page
+	if file != "" {
+		path = filepath.Join(filepath.Dir(page), file)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() || anchor == "" {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if title := strings.TrimLeft(line, "#"); title != line && slug(title) == anchor {
+			return nil
+		}
+	}
+	return fs.ErrNotExist
+}
+
+// slug returns the anchor of a heading: lower case, with hyphens for spaces and
+// without punctuation.
+func slug(title string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		default:
+			return -1
+		}
+	}, strings.TrimSpace(title))
+}
+
+// declarations are the names that Go files declare.
+type declarations struct {
+	anywhere map[string]bool
+	exported map[string]map[string]bool // by package; methods and fields as Type.Name
+}
+
+// declared reads the declarations of all Go files but those in compat, whose packages have the
+// names of others: redis.NewClient in a page is not theirs.
+func declared(t *testing.T) declarations {
+	all := declarations{map[string]bool{}, map[string]map[string]bool{}}
+	walk(t, func(path string) {
+		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata") || strings.HasPrefix(filepath.ToSlash(path), "contrib/compat/") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		in := all.exported[file.Name.Name]
+		if in == nil {
+			in = map[string]bool{}
+			all.exported[file.Name.Name] = in
+		}
+		for _, d := range file.Decls {
+			for _, name := range namesOf(d) {
+				in[name] = true
+				all.anywhere[name] = true
+			}
+		}
+	})
+	return all
+}
+
+// namesOf returns the names in a declaration, including fields and the methods of
+// interfaces.
+func namesOf(d ast.Decl) []string {
+	var list []string
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		list = append(list, receiver(d)+d.Name.Name)
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					list = append(list, n.Name)
+				}
+			case *ast.TypeSpec:
+				list = append(list, s.Name.Name)
+				for _, m := range members(s.Type) {
+					list = append(list, s.Name.Name+"."+m)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// receiver returns the receiver type of a method followed by a dot, or "" for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	typ := d.Recv.List[0].Type
+	for {
+		switch of := typ.(type) {
+		case *ast.StarExpr:
+			typ = of.X
+		case *ast.IndexExpr:
+			typ = of.X
+		case *ast.IndexListExpr:
+			typ = of.X
+		default:
+			return typ.(*ast.Ident).Name + "."
+		}
+	}
+}
+
+func members(typ ast.Expr) []string {
+	var fields *ast.FieldList
+	switch typ := typ.(type) {
+	case *ast.StructType:
+		fields = typ.Fields
+	case *ast.InterfaceType:
+		fields = typ.Methods
+	default:
+		return nil
+	}
+	var list []string
+	for _, f := range fields.List {
+		for _, n := range f.Names {
+			list = append(list, n.Name)
+		}
+	}
+	return list
+}
+
+// walk calls visit with each file outside hidden folders.
+func walk(t *testing.T, visit func(path string)) {
+	require.NoError(t, filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && path != "." && strings.HasPrefix(e.Name(), "."):
+			return filepath.SkipDir
+		case !e.IsDir():
+			visit(path)
+		}
+		return nil
+	}))
+}
+
+func read(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}

@@ -1,0 +1,63 @@
+module github.com/leasewheel/leasewheel/verify/compare
+
+go 1.26.0
+
+replace github.com/leasewheel/leasewheel => ../..
+
+require (
+	github.com/bsm/redislock v0.10.0
+	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/leasewheel/leasewheel v0.1.0
+	github.com/leasewheel/leasewheel/verify v0.1.0
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/coreos/go-semver v0.3.1 // indirect
+	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
+	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20261019180522-ce908d29299b // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261012220534-4341edf3f941 // indirect
+	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
+	github.com/jackc/pgx/v5 v5.12.0
+	github.com/leasewheel/leasewheel/lock/etcdstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore v0.1.0
+	github.com/leasewheel/leasewheel/lock/sqlstore/pglisten v0.1.0
+	github.com/leasewheel/leasewheel/lock/zkstore v0.1.0
+	go.etcd.io/etcd/client/v3 v3.7.3
+	go.uber.org/atomic v1.12.0 // indirect
+	go.uber.org/zap v1.28.0
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace github.com/leasewheel/leasewheel/verify => ..
+
+replace github.com/leasewheel/leasewheel/verify/histories => ../histories
+
+replace github.com/leasewheel/leasewheel/lock/etcdstore => ../../lock/etcdstore
+
+replace github.com/leasewheel/leasewheel/lock/zkstore => ../../lock/zkstore
+
+replace github.com/leasewheel/leasewheel/lock/sqlstore => ../../lock/sqlstore
+
+replace github.com/leasewheel/leasewheel/lock/sqlstore/pglisten => ../../lock/sqlstore/pglisten
