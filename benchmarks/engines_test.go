@@ -6,8 +6,11 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	antlabs "github.com/antlabs/timer"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/schedule"
@@ -194,4 +197,64 @@ func BenchmarkFire(b *testing.B) {
 	b.Run("time.AfterFunc", func(b *testing.B) {
 		run(b, func(d time.Duration, f *fireTask) { time.AfterFunc(d, f.fired) })
 	})
+}
+
+// BenchmarkAfter asks for the channel of a timeout, beside one reading of the clock. The timeouts of
+// earlier calls are pending.
+func BenchmarkAfter(b *testing.B) {
+	w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	peer := antlabs.NewTimer()
+	go peer.Run()
+	defer peer.Stop()
+	base, work := time.Now(), make(chan int, 1)
+	for _, x := range []struct {
+		name string
+		f    func()
+	}{
+		{"clock", func() { time.Since(base) }},
+		{"wheel", func() { w.After(5 * time.Second) }},
+		{"wheel/select", func() {
+			work <- 1
+			select {
+			case <-work:
+			case <-w.After(5 * time.Second):
+			}
+		}},
+		{"time", func() { time.After(5 * time.Second) }},
+		{"time/select", func() {
+			work <- 1
+			select {
+			case <-work:
+			case <-time.After(5 * time.Second):
+			}
+		}},
+		{"antlabs", func() {
+			over := make(chan struct{})
+			peer.AfterFunc(5*time.Second, func() { close(over) })
+		}},
+	} {
+		b.Run(x.name, func(b *testing.B) { measure(b, x.f) })
+	}
+}
+
+// measure runs f. It reports the CPU time of the whole process, which other processes hardly change.
+func measure(b *testing.B, f func()) {
+	b.ReportAllocs()
+	before := cpuTime(b)
+	for b.Loop() {
+		f()
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -87,3 +87,10 @@ func TestFiringDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// A caller of After allocates only if it is the first one of a tick.
+func TestAfterDoesNotAllocate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Zero(t, allocs(t, wheel.Options{}, func(w *wheel.Wheel) { w.After(time.Minute) }))
+	})
+}

@@ -2,6 +2,7 @@ package wheel
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -249,6 +250,25 @@ func TestTheBucketsOfATickGrowEvenly(t *testing.T) {
 	for i := 1; i < len(due); i++ {
 		assert.Greater(t, uint32(due[i]), uint32(due[i-1]), "in the order of their slots, which is that of add")
 	}
+}
+
+// A tick of After is displaced only when it is over.
+func TestTicksOfAfterHavePlacesOfTheirOwn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 3))
+	placed := map[[2]uint64]int64{}
+	for now := int64(1); now < 20_000; now++ {
+		for range 20 {
+			tick := roundTick(now, now+1+rng.Int64N(1<<(1+rng.IntN(16))))
+			zeros := bits.TrailingZeros64(uint64(tick))
+			place := [2]uint64{uint64(zeros), uint64(tick) >> (zeros + 1) % ringLen}
+			last, ok := placed[place]
+			require.True(t, !ok || last == tick || last <= now, "tick %d displaces %d at %d", tick, last, now)
+			placed[place] = tick
+		}
+	}
+	assert.Equal(t, int64(512), roundTick(0, 512))
+	assert.Equal(t, int64(514), roundTick(0, 513))
+	assert.Equal(t, int64(1<<62), roundTick(0, 1<<62-1))
 }
 
 func TestBucketsAreRoundedUpToAPowerOfTwo(t *testing.T) {

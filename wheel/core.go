@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/internal/periodic"
@@ -40,6 +41,7 @@ type core struct {
 	stop    chan struct{} // closed by Close
 	done    chan struct{} // closed when the worker has returned, or will never start
 
+	after   sharedTicks
 	worker  workerState // owned by the worker
 	stats   stats
 	blocked periodic.Check // checks that no task blocks the worker
@@ -102,6 +104,15 @@ func (c *core) tickEnd(tick int64) time.Duration {
 		return math.MaxInt64
 	}
 	return time.Duration(tick) * c.tick
+}
+
+// shard returns the shard for a new timer. A hash of the stack address chooses it. A goroutine keeps
+// its shard while its stack does not move, so the lock of the shard stays in the cache of one CPU. A
+// random shard would be as slow as a single lock.
+func (c *core) shard() *shard {
+	var local byte
+	hash := uint64(uintptr(unsafe.Pointer(&local))) >> 12 * 0x9e3779b97f4a7c15
+	return &c.shards[hash>>c.shardShift]
 }
 
 // reserve counts a new timer against maxPending. It returns false if the wheel is full.

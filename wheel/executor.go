@@ -17,6 +17,10 @@ func (c *core) submitBatch() {
 	for len(w.due) > 0 {
 		s, id := w.shard, w.due[0]
 		w.due = w.due[1:]
+		if s.closesChannel(id) {
+			c.runOnExecutor(s, id) // never blocks
+			continue
+		}
 		c.executor(func() { c.runOnExecutor(s, id) })
 	}
 }

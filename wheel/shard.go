@@ -31,9 +31,9 @@ type shard struct {
 	core *core // never changes
 }
 
-// schedule adds a timer. The caller has reserved room for it.
-func (s *shard) schedule(d time.Duration, task schedule.Task) (schedule.Timer, error) {
-	now, tick := s.core.ticks(d)
+// schedule adds a timer that is due at a tick; now is the last tick that is over. The caller has
+// reserved room for the timer.
+func (s *shard) schedule(now, tick int64, task schedule.Task) (schedule.Timer, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -158,6 +158,18 @@ func (s *shard) nextRun(prev uint64, due []uint64) (task schedule.Task, id uint6
 	return nil, 0, 0, nil
 }
 
+// closesChannel reports whether the task of a timer closes a channel of After.
+func (s *shard) closesChannel(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, n := s.find(id)
+	if n == nil {
+		return false
+	}
+	_, ok := n.task.(*sharedTick)
+	return ok
+}
+
 // endRun ends the Run of a timer on a goroutine other than the worker.
 func (s *shard) endRun(id uint64) {
 	s.mu.Lock()
@@ -196,8 +208,8 @@ func (s *shard) close() {
 	s.closed = true
 }
 
-// drain waits for running tasks, removes all timers and returns their tasks. The worker
-// has returned.
+// drain waits for running tasks, removes all timers and returns their tasks, except those of
+// After. The worker has returned.
 func (s *shard) drain() []schedule.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +218,12 @@ func (s *shard) drain() []schedule.Task {
 	}
 	var tasks []schedule.Task
 	s.each(func(n *node) {
-		tasks = append(tasks, n.task)
 		s.core.unreserve()
+		if t, ok := n.task.(*sharedTick); ok {
+			s.core.handOver(t)
+			return
+		}
+		tasks = append(tasks, n.task)
 	})
 	s.slab = slab{}
 	s.heads, s.pendingMap, s.counts, s.quotas, s.zombies = nil, nil, nil, nil, nil

@@ -36,7 +36,6 @@ import (
 	"log/slog"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/schedule"
@@ -161,12 +160,8 @@ func (w *Wheel) Schedule(d time.Duration, task schedule.Task) (schedule.Timer, e
 		}
 		return schedule.Timer{}, schedule.ErrFull
 	}
-	// A hash of the stack address chooses the shard. A goroutine keeps its shard while its stack does not
-	// move, so the lock of the shard stays in the cache of one CPU. A random shard would be as slow as a
-	// single lock.
-	var local byte
-	hash := uint64(uintptr(unsafe.Pointer(&local))) >> 12 * 0x9e3779b97f4a7c15
-	timer, err := c.shards[hash>>c.shardShift].schedule(d, task)
+	now, tick := c.ticks(d)
+	timer, err := c.shard().schedule(now, tick, task)
 	if err != nil {
 		c.unreserve()
 	}

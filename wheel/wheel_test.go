@@ -3,6 +3,7 @@ package wheel_test
 import (
 	"bytes"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -42,6 +43,108 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	} {
 		_, err := wheel.New(&o)
 		require.ErrorContains(t, err, "wheel: "+strings.TrimSpace(want)+" must")
+	}
+}
+
+// A channel of After is closed once the delay has passed, and by the end of the tick, or 1/256 of
+// the delay later.
+func TestAfterIsNeverEarly(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	for name, o := range map[string]wheel.Options{
+		"default":  {Tick: tick},
+		"full":     {Tick: tick, MaxPending: 1},
+		"executor": {Tick: tick, Executor: func(func()) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, err := wheel.New(&o)
+				require.NoError(t, err)
+				defer w.Close()
+				_, err = w.Schedule(1000*time.Hour, taskFunc(nothing))
+				require.NoError(t, err)
+				rng := rand.New(rand.NewPCG(3, 5))
+				var waiting sync.WaitGroup
+				for range 3000 {
+					time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Millisecond))))
+					d := 1 + time.Duration(rng.Int64N(1<<(1+rng.IntN(50))))
+					began := time.Now()
+					over := w.After(d)
+					waiting.Go(func() {
+						<-over
+						late := time.Since(began) - d
+						assert.GreaterOrEqual(t, late, time.Duration(0), d)
+						assert.LessOrEqual(t, late, tick+d/256, d)
+					})
+				}
+				waiting.Wait()
+			})
+		})
+	}
+}
+
+func TestAfterSharesTheChannelOfATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
+		require.NoError(t, err)
+		defer w.Close()
+		time.Sleep(time.Millisecond)
+		second := w.After(time.Second)
+		assert.Equal(t, second, w.After(time.Second+8*time.Millisecond), "the same tick")
+		assert.NotEqual(t, second, w.After(time.Second+10*time.Millisecond), "the next tick")
+		hour := w.After(time.Hour)
+		assert.Equal(t, hour, w.After(time.Hour+4*time.Second), "within 1/256")
+		assert.NotEqual(t, hour, w.After(time.Hour+15*time.Second))
+		assert.Equal(t, 4, w.Stats().Pending)
+		time.Sleep(900 * time.Millisecond)
+		assert.Equal(t, second, w.After(100*time.Millisecond), "the same tick from nearer")
+		assert.Equal(t, 4, w.Stats().Pending)
+		advance(time.Hour + time.Minute)
+		assert.Zero(t, w.Stats().Pending)
+
+		var all [64]<-chan struct{}
+		var callers sync.WaitGroup
+		for i := range all { // all at the same instant
+			callers.Go(func() { all[i] = w.After(time.Minute) })
+		}
+		callers.Wait()
+		for _, over := range all {
+			assert.Equal(t, all[0], over)
+		}
+		assert.Equal(t, 1, w.Stats().Pending)
+	})
+}
+
+// Close closes no channel of After early, and none stays open.
+func TestAfterAndClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond, MaxPending: 1})
+		require.NoError(t, err)
+		assert.True(t, closed(w.After(0)))
+		assert.True(t, closed(w.After(-time.Hour)))
+		pending := w.After(time.Second)
+		_, err = w.Schedule(time.Second, taskFunc(nothing))
+		require.ErrorIs(t, err, schedule.ErrFull, "a tick counts as a timer")
+		more := w.After(2 * time.Second)
+		assert.Empty(t, w.Close(), "the tasks of After are not the caller's")
+		assert.Zero(t, w.Stats().Pending)
+		began := time.Now()
+		for i, over := range []<-chan struct{}{pending, more, w.After(3 * time.Second), new(wheel.Wheel).After(4 * time.Second)} {
+			assert.False(t, closed(over))
+			<-over
+			assert.Equal(t, time.Duration(i+1)*time.Second, time.Since(began))
+		}
+		assert.True(t, closed(new(wheel.Wheel).After(0)))
+		assert.Zero(t, w.Stats().Pending)
+	})
+}
+
+func closed(c <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
