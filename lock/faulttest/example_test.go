@@ -15,11 +15,12 @@ func ship(ctx context.Context, client *lock.Client, update func(ctx context.Cont
 	})
 }
 
-// Call Run in a test of your code, and write to the Resource in place of the database.
+// Call Run in a test of your code, and write to the Resource in place of the database. Under names the
+// lock that protects it.
 func ExampleRun() {
 	TestShip := func(t *testing.T) {
 		faulttest.Run(t, 1000, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
-			return ship(ctx, client, r.Write)
+			return ship(ctx, client, r.Under("orders").Write)
 		})
 	}
 	_ = TestShip

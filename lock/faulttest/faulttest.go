@@ -8,23 +8,30 @@
 //		})
 //	}
 //
+// It does not see everything:
+//
+//   - A write counts as protected if the function holds any lock, unless it holds all as a reader. Name
+//     the lock by [Resource.Under], or a lock of another key goes unnoticed.
+//   - It sees no writes but those of the Resource, and does not judge saves of a state
+//     ([lock.Held.Save]).
+//   - Goroutines cannot be frozen. A stop of the process delays the return of each call of the store
+//     or the resource until its end, and the function goes on between such calls. In Run a write takes
+//     effect before such a stop, so a check of Held.Valid right before the write suffices. [RunFenced]
+//     also stops the process between that check and the write.
+//   - A panic of a goroutine that the function has started ends the test binary, and a function that
+//     waits for something outside of its bubble, such as a network, hangs.
+//
 // The function under test gets a client, and calls the [Resource] where it would write to what the
 // lock protects. A test fails if
 //
 //   - a write has no lock: it was never acquired, was unlocked, or was lost and the holder could know it,
-//   - the function does not return after its ctx has ended, as when it waits in Lock without that ctx,
-//   - the function leaves a lock behind, which the client would renew for ever.
-//
-// Saves of a state ([lock.Held.Save]) are not judged. A function may check them itself, by what the
-// resource got.
+//   - the function does not return within 5 min after its ctx has ended, as when it waits in Lock without
+//     that ctx, panics, or ends its goroutine as t.FailNow does,
+//   - the function leaves a lock behind, which the client would renew for ever, or a goroutine, which
+//     still runs 5 min after its return.
 //
 // The message has the shortest schedule that shows it. The same seed nearly always plays the same
 // schedule, as far as the function does not depend on chance.
-//
-// The goroutines of a function cannot be frozen. A stop of the process delays the return of each
-// call of the store or the resource until its end. The function goes on between such calls. In Run a
-// write takes effect before such a stop, so a check of Held.Valid right before the write suffices.
-// [RunFenced] also stops the process between that check and the write.
 package faulttest
 
 import (

@@ -1,4 +1,4 @@
-// This file is about schedules: the faults that a seed decides.
+// Schedules: the faults that a seed decides.
 
 package faulttest
 

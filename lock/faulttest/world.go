@@ -1,4 +1,4 @@
-// This file is about one schedule: the store, the process under test, its rival, and what happens.
+// One schedule: the store, the process under test, its rival, and what happens.
 
 package faulttest
 
@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,8 +50,7 @@ type world struct {
 	losing  map[locktest.Op]int // answers to be lost
 	key     string              // of the latest request
 	leases  []*lease
-	tokens  map[uint64]bool // that were granted
-	highest uint64          // token of a write
+	highest map[string]uint64 // tokens of writes under a key, and under "" of all
 	rivals  sync.WaitGroup
 }
 
@@ -55,7 +58,9 @@ type world struct {
 type lease struct {
 	driver.Lease
 	usable   bool      // the client has got the answer
+	reads    bool      // the client has it as a reader
 	expires  time.Time // on the server
+	renewed  time.Time // when the server last did it
 	unlocked time.Time // when the client has sent its release
 	taken    time.Time // when it was taken away
 	told     time.Time // when a renewal has told the client of it
@@ -77,11 +82,52 @@ func (l *lease) endedBy(now time.Time, fenced bool) time.Time {
 }
 
 // play plays a schedule.
-func play(t *testing.T, faults []fault, fenced bool, work function) outcome {
+func play(t *testing.T, faults []fault, fenced bool, work function) (o outcome) {
 	t.Helper()
-	w := &world{faults: faults, fenced: fenced, losing: map[locktest.Op]int{}, tokens: map[uint64]bool{}}
-	synctest.Test(t, func(t *testing.T) { w.play(t, work) })
+	w := &world{faults: faults, fenced: fenced, losing: map[locktest.Op]int{}, highest: map[string]uint64{}}
+	bubble := ""
+	defer func() {
+		// Goroutines of the function are left, but blocked for ever: the clock of a bubble stops with its test.
+		if r := recover(); r != nil {
+			w.wrong("your function has left a goroutine behind, which still runs %v after its return%s", grace, startOf(bubble))
+			o = w.out
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		bubble = inBubble.FindString(stack(false))
+		w.play(t, work)
+	})
 	return w.out
+}
+
+// inBubble matches a part of the first line of a goroutine's stack.
+var inBubble = regexp.MustCompile(`synctest bubble \d+`)
+
+// startedAt matches the place where a goroutine was started.
+var startedAt = regexp.MustCompile(`(?m)^created by .*\n\t(.*):(\d+)`)
+
+// stack returns the stack of this goroutine, or those of all.
+func stack(all bool) string {
+	buf := make([]byte, 1<<10)
+	for {
+		n := runtime.Stack(buf, all)
+		if n < len(buf) || !all {
+			return string(buf[:n])
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}
+
+// startOf says where a goroutine of a bubble was started, in brackets, or nothing.
+func startOf(bubble string) string {
+	for goroutine := range strings.SplitSeq(stack(true), "\n\n") {
+		head, _, _ := strings.Cut(goroutine, "\n")
+		if start := startedAt.FindStringSubmatch(goroutine); start != nil && inBubble.FindString(head) == bubble {
+			line, _ := strconv.Atoi(start[2])
+			return " (started at " + place(start[1], line) + ")"
+		}
+	}
+	return ""
 }
 
 func (w *world) play(t *testing.T, work function) {
@@ -100,21 +146,40 @@ func (w *world) play(t *testing.T, work function) {
 	w.cancel = cancel
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- work(ctx, w.client, &Resource{w}) }()
+	go func() {
+		err := errNotReturned
+		defer func() {
+			w.checkEnd(recover(), err)
+			done <- err
+		}()
+		err = work(ctx, w.client, &Resource{w: w})
+	}()
 
-	w.await(ctx, done)
-	time.Sleep(3 * ttl) // a lock that is not renewed has ended by then
+	returned := w.await(ctx, done)
+	time.Sleep(3 * w.longest()) // a lock that is held is renewed by then
 	w.mu.Lock()
-	w.checkLeftBehind()
-	w.over = true
+	w.checkLeftBehind(returned)
 	w.mu.Unlock()
 	_ = w.client.Close(context.Background())
 	_ = w.rival.Close(context.Background())
 	w.rivals.Wait()
+	cancel()
+	time.Sleep(grace) // the goroutines of the function may end, and write
 }
 
-// await waits for the function, and for the end of the faults.
-func (w *world) await(ctx context.Context, done <-chan error) {
+// longest returns the longest TTL of the function.
+func (w *world) longest() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	longest := ttl
+	for _, l := range w.leases {
+		longest = max(longest, l.TTL)
+	}
+	return min(longest, time.Hour)
+}
+
+// await waits for the function, and for the end of the faults. It returns the instant.
+func (w *world) await(ctx context.Context, done <-chan error) time.Time {
 	returned := func(within time.Duration) bool {
 		select {
 		case w.out.err = <-done:
@@ -146,18 +211,47 @@ func (w *world) await(ctx context.Context, done <-chan error) {
 	w.mu.Unlock()
 	if !ended {
 		_ = w.client.Close(context.Background()) // ends each Lock
-		if !returned(grace) {
-			panic(w.out.report("a function that does not return"))
-		}
+		returned(grace)
 	}
 	w.event("the function returns: %v", w.out.err)
+	return time.Now()
+}
+
+var errNotReturned = errors.New("faulttest: the function has not returned")
+
+// checkEnd looks at how the goroutine of the function has ended.
+func (w *world) checkEnd(panicked any, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case panicked != nil:
+		w.wrong("your function panicked (%s): %v", panicsAt(), panicked)
+	case errors.Is(err, errNotReturned):
+		w.wrong("your function has called runtime.Goexit, as t.FailNow does: return an error")
+	}
+}
+
+// panicsAt returns the file and line of the panic that is recovered.
+func panicsAt() string {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	for panicking, more := false, true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		if panicking && !inRuntime {
+			return place(frame.File, frame.Line)
+		}
+		panicking = panicking || frame.Function == "runtime.gopanic"
+	}
+	return "unknown line"
 }
 
 // checkLeftBehind looks for leases that are renewed although the function has returned. The caller
 // holds mu.
-func (w *world) checkLeftBehind() {
+func (w *world) checkLeftBehind(returned time.Time) {
 	for _, l := range w.leases {
-		if l.usable && l.unlocked.IsZero() && l.taken.IsZero() && l.expires.After(time.Now()) {
+		if l.usable && l.unlocked.IsZero() && l.taken.IsZero() && l.renewed.After(returned) {
 			w.wrong("your function has returned and left the lock %q behind, which is still renewed: call Unlock on each path, or use lock.Do", l.Key)
 			return
 		}
@@ -277,7 +371,7 @@ func (w *world) takeAway(d time.Duration) {
 func (w *world) rule(held *lock.Held, d time.Duration) {
 	w.event("a rival gets the lock %q with token %d and writes", held.Key(), held.Token())
 	w.mu.Lock()
-	w.highest = max(w.highest, held.Token())
+	w.writes(held.Key(), held.Token())
 	w.mu.Unlock()
 	select {
 	case <-time.After(d):
@@ -385,9 +479,11 @@ func (w *world) answered(granted driver.Lease, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.leases {
+		if l.Owner == granted.Owner {
+			l.reads = granted.Mode == driver.Read
+		}
 		if l.Owner == granted.Owner && !l.usable {
 			l.usable = true
-			w.tokens[l.Token] = true
 			w.eventLocked("the lock %q is acquired with token %d", l.Key, l.Token)
 		}
 	}
@@ -475,6 +571,27 @@ func (w *world) grant(granted driver.Lease, err error) {
 	}
 }
 
+// Resume implements driver.Resumer.
+func (s server) Resume(ctx context.Context, asked driver.Lease) (driver.Lease, error) {
+	l, err := s.Store.Resume(ctx, asked)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if err == nil {
+		s.w.renews(asked)
+	}
+	return l, err
+}
+
+// renews moves the end of a lease. The caller holds mu.
+func (w *world) renews(asked driver.Lease) {
+	w.update(asked.Owner, func(l *lease) {
+		l.TTL, l.renewed = asked.TTL, time.Now()
+		if end := l.renewed.Add(asked.TTL); end.After(l.expires) {
+			l.expires = end
+		}
+	})
+}
+
 // Renew implements renewal.Renewer.
 func (s server) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	err := s.Store.Renew(ctx, batch, out)
@@ -482,7 +599,7 @@ func (s server) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	defer s.w.mu.Unlock()
 	for i, asked := range batch {
 		if err == nil && out[i] == renewal.Renewed {
-			s.w.update(asked.Owner, func(l *lease) { l.expires = time.Now().Add(asked.TTL) })
+			s.w.renews(asked)
 		}
 	}
 	return err
