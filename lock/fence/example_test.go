@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -72,6 +73,54 @@ func ExampleCheckResult() {
 	// the holder: <nil>
 	// a former holder is rejected: true
 	// no such row: true
+}
+
+// A batch ships 1,000 orders with one statement, or none of them.
+func ExampleCheckRows() {
+	client, err := lock.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+	var ids []string
+	orders := newFake() // a database with a table orders, which has a column fence
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("%03d", i))
+		orders.data.stock[ids[i]] = 0
+	}
+	db := open(orders)
+	defer db.Close()
+
+	ship := func(ctx context.Context, held *lock.Held) error {
+		args := make([]any, len(ids))
+		for i, id := range ids {
+			args[i] = id
+		}
+		in := "id IN (?" + strings.Repeat(", ?", len(ids)-1) + ")"
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after a commit
+		r, err := tx.ExecContext(ctx, "UPDATE orders SET state = 'shipped', fence = ? WHERE "+in+" AND fence <= ?",
+			slices.Concat([]any{held.Token()}, args, []any{held.Token()})...)
+		err = fence.CheckRows("orders", held.Token(), int64(len(ids)), r, err, func() *sql.Row {
+			return tx.QueryRowContext(ctx, "SELECT MAX(fence) FROM orders WHERE "+in, args...)
+		})
+		if err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	batch := client.Batch("orders", ids...)
+	fmt.Println("all orders:", lock.Do(context.Background(), batch, ship))
+	delete(orders.data.stock, "500") // somebody has deleted an order
+	err = lock.Do(context.Background(), batch, ship)
+	fmt.Println(strings.Split(err.Error(), ",")[0])
+	// Output:
+	// all orders: <nil>
+	// fence: the statement wrote 999 of 1000 rows of "orders"
 }
 
 // A service takes the token from a header.

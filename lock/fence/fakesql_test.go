@@ -23,7 +23,7 @@ type fakeDB struct {
 
 type fakeData struct {
 	tokens  map[string]int64 // the table fencing_tokens
-	stock   map[string]int64 // the column fence of the table stock, by id
+	stock   map[string]int64 // the column fence of the tables stock and orders, by id
 	reports []string         // the table reports
 }
 
@@ -73,6 +73,15 @@ func (f *fakeDB) do(query string, args []driver.NamedValue) (driver.Result, erro
 			return driver.RowsAffected(0), nil
 		}
 		f.data.stock[id] = token
+	case strings.HasPrefix(query, "UPDATE orders"):
+		token, n := args[0].Value.(int64), 0
+		for _, id := range args[1 : len(args)-1] {
+			if stored, exists := f.data.stock[id.Value.(string)]; exists && stored <= token {
+				f.data.stock[id.Value.(string)] = token
+				n++
+			}
+		}
+		return driver.RowsAffected(n), nil
 	default:
 		return nil, errors.ErrUnsupported
 	}
@@ -85,12 +94,21 @@ func (f *fakeDB) read(query string, args []driver.NamedValue) (driver.Rows, erro
 	if err := f.begin(query); err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(query, "SELECT MAX(fence) FROM orders") {
+		rows := &fakeRows{left: true}
+		for _, id := range args {
+			if stored, exists := f.data.stock[id.Value.(string)]; exists {
+				rows.token, rows.known = max(rows.token, stored), true
+			}
+		}
+		return rows, nil
+	}
 	table := f.data.tokens
 	if strings.HasPrefix(query, "SELECT fence FROM stock") {
 		table = f.data.stock
 	}
 	token, exists := table[args[0].Value.(string)]
-	return &fakeRows{token: token, left: exists}, nil
+	return &fakeRows{token: token, known: exists, left: exists}, nil
 }
 
 type fakeConn struct{ db *fakeDB }
@@ -134,6 +152,7 @@ func (t *fakeTx) Rollback() error {
 // fakeRows has one row, or none.
 type fakeRows struct {
 	token int64
+	known bool // the token is not NULL
 	left  bool
 }
 
@@ -145,6 +164,8 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 		return io.EOF
 	}
 	r.left = false
-	dest[0] = r.token
+	if dest[0] = r.token; !r.known {
+		dest[0] = nil
+	}
 	return nil
 }

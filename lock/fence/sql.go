@@ -1,4 +1,4 @@
-// This file is about the table of fencing tokens in a SQL database, and checks of tokens there.
+// The table of fencing tokens in a SQL database, and checks of tokens there.
 
 package fence
 
@@ -183,19 +183,62 @@ func CheckResult(resource string, token uint64, r sql.Result, err error, stored 
 		"another condition excludes the row, or the driver counts changed rows only", resource, token)
 }
 
+// CheckRows is CheckResult for a statement that writes many rows, such as those of a batch:
+//
+//	UPDATE orders SET state = 'shipped', fence = ? WHERE id IN (…) AND fence <= ?
+//
+// It returns an error with both numbers unless the statement has written want rows. If it has written
+// fewer, CheckRows calls stored, which reads the highest token of the rows:
+//
+//	SELECT MAX(fence) FROM orders WHERE id IN (…)
+//
+// The error also matches ErrStale, with a *StaleError, if that token is higher, and sql.ErrNoRows if there is
+// none. Otherwise a row does not exist, or was excluded as for CheckResult. Call CheckRows in the
+// transaction of the statement, and roll back after an error, or the other rows stay written.
+func CheckRows(resource string, token uint64, want int64, r sql.Result, err error, stored func() *sql.Row) error {
+	switch {
+	case err != nil:
+		return err
+	case token == 0:
+		return ErrNoToken
+	case r == nil:
+		return errors.New("fence: CheckRows: the result is nil")
+	case stored == nil:
+		return errors.New("fence: CheckRows: the func is nil")
+	}
+	n, err := r.RowsAffected()
+	switch {
+	case err != nil:
+		return fmt.Errorf("fence: count written rows: %w", err)
+	case n == want:
+		return nil
+	case n > want:
+		return fmt.Errorf("fence: the statement wrote %d rows of %q instead of %d", n, resource, want)
+	}
+	if err := checkStored(resource, token, stored()); err != nil {
+		return fmt.Errorf("fence: the statement wrote %d of %d rows of %q: %w", n, want, resource, err)
+	}
+	return fmt.Errorf("fence: the statement wrote %d of %d rows of %q, although no stored token is higher than %d: "+
+		"rows are missing, another condition excludes them, or the driver counts changed rows only", n, want, resource, token)
+}
+
 // checkStored compares the token with the stored one.
 func checkStored(resource string, token uint64, row *sql.Row) error {
 	if row == nil {
 		return errors.New("fence: the row of the stored token is nil")
 	}
-	var highest uint64
-	switch err := row.Scan(&highest); {
+	var highest sql.Null[uint64] // MAX of no rows is NULL
+	err := row.Scan(&highest)
+	if err == nil && !highest.Valid {
+		err = sql.ErrNoRows
+	}
+	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("fence: no row of %q: %w", resource, err)
 	case err != nil:
 		return fmt.Errorf("fence: read the stored token of %q: %w", resource, err)
-	case highest > token:
-		return &StaleError{Resource: resource, Token: token, Highest: highest}
+	case highest.V > token:
+		return &StaleError{Resource: resource, Token: token, Highest: highest.V}
 	}
 	return nil
 }

@@ -204,3 +204,39 @@ func TestCheckResult(t *testing.T) {
 	require.ErrorIs(t, err, errIO)
 	require.NotErrorIs(t, err, fence.ErrStale)
 }
+
+func TestCheckRows(t *testing.T) {
+	fake := newFake()
+	for _, id := range []string{"a", "b", "c"} {
+		fake.data.stock[id] = 7
+	}
+	db := open(fake)
+	defer db.Close()
+	check := func(token uint64, want int64, r sql.Result, err error, ids ...any) error {
+		return fence.CheckRows("orders", token, want, r, err, func() *sql.Row {
+			return db.QueryRowContext(t.Context(), "SELECT MAX(fence) FROM orders", ids...)
+		})
+	}
+	errIO := errors.New("gone")
+	require.NoError(t, check(7, 3, driver.RowsAffected(3), nil))
+	require.NoError(t, check(7, 0, driver.RowsAffected(0), nil))
+	require.ErrorIs(t, check(7, 3, nil, errIO), errIO)
+	require.ErrorIs(t, check(0, 3, driver.RowsAffected(3), nil), fence.ErrNoToken)
+	require.ErrorContains(t, check(7, 3, driver.ResultNoRows, nil), "count written rows")
+	require.EqualError(t, check(7, 3, driver.RowsAffected(4), nil), `fence: the statement wrote 4 rows of "orders" instead of 3`)
+	assert.Empty(t, fake.log, "the stored token is read only if rows are missing")
+
+	err := check(6, 3, driver.RowsAffected(2), nil, "a", "b", "c")
+	var stale *fence.StaleError
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, &fence.StaleError{Resource: "orders", Token: 6, Highest: 7}, stale)
+	require.ErrorContains(t, err, `wrote 2 of 3 rows of "orders": fence: token 6`)
+
+	err = check(7, 4, driver.RowsAffected(3), nil, "a", "b", "c", "d")
+	require.NotErrorIs(t, err, fence.ErrStale)
+	require.ErrorContains(t, err, `wrote 3 of 4 rows of "orders", although no stored token is higher than 7: rows are missing`)
+
+	require.ErrorIs(t, check(7, 1, driver.RowsAffected(0), nil, "d"), sql.ErrNoRows)
+	fake.fail = map[string]error{"SELECT": errIO}
+	require.ErrorIs(t, check(6, 3, driver.RowsAffected(2), nil), errIO)
+}

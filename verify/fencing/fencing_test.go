@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -157,5 +158,28 @@ func TestCheckResultOnEachEngine(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
+	})
+}
+
+func TestCheckRowsOnEachEngine(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, e engine) {
+		_, err := e.Exec("INSERT INTO stock VALUES ('pears', 1, 0), ('plums', 1, 9)")
+		require.NoError(t, err)
+		write := func(token uint64, ids ...any) error {
+			in := "id IN (?" + strings.Repeat(", ?", len(ids)-1) + ")"
+			args := slices.Concat([]any{token}, ids, []any{token})
+			r, err := e.Exec(e.query("UPDATE stock SET n = n + 1, fence = ? WHERE "+in+" AND fence <= ?"), args...)
+			return fence.CheckRows("stock", token, int64(len(ids)), r, err, func() *sql.Row {
+				return e.QueryRow(e.query("SELECT MAX(fence) FROM stock WHERE "+in), ids...)
+			})
+		}
+		require.NoError(t, write(7, "apples", "pears"))
+		err = write(8, "apples", "pears", "plums")
+		require.ErrorIs(t, err, fence.ErrStale)
+		require.ErrorContains(t, err, "wrote 2 of 3 rows")
+		err = write(9, "apples", "pears", "figs")
+		require.NotErrorIs(t, err, fence.ErrStale)
+		require.ErrorContains(t, err, "wrote 2 of 3 rows")
+		require.ErrorIs(t, write(9, "figs"), sql.ErrNoRows)
 	})
 }
