@@ -178,21 +178,6 @@ func namesWithBraces(t *testing.T, rdb *redis.ClusterClient) {
 	l, err := s.Acquire(t.Context(), request(ann, "a{b}", driver.Exclusive))
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), l))
-
-	latch := s.Latch("a{b}")
-	_, set := latch.TrySetCount(t.Context(), 1)
-	_, deleted := latch.Delete(t.Context())
-	_, counted := latch.Count(t.Context())
-	for i, err := range []error{set, deleted, counted, latch.CountDown(t.Context()), latch.Await(t.Context())} {
-		require.ErrorIs(t, err, driver.ErrBadKey, "the channel of a latch has braces of its own: %d", i)
-		assert.ErrorContains(t, err, `"a{b}"`)
-	}
-	plain := s.Latch("n")
-	done, err := plain.TrySetCount(t.Context(), 1)
-	require.NoError(t, err)
-	require.True(t, done)
-	require.NoError(t, plain.CountDown(t.Context()))
-	require.NoError(t, plain.Await(t.Context()))
 }
 
 func renewalsOnAllMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {

@@ -1,4 +1,4 @@
-// Package redisson shares locks, semaphores and latches with Redisson, the Redis client for Java. A Go
+// Package redisson shares locks with Redisson, the Redis client for Java. A Go
 // service that uses it and a Java service that uses Redisson exclude each other, and each wakes the
 // waiters of the other. The package follows the format of Redisson 4.7, with scripts of its own.
 //
@@ -12,8 +12,6 @@
 //	New, KindFairLock, Client.Mutex      RFairLock                    n, redisson_lock_queue:{n}, redisson_lock_timeout:{n}
 //	New, KindLock, Client.RWMutex        RReadWriteLock               n, {n}:owner:rwlock_timeout:1
 //	lock.Multi                           RMultiLock                   those of its members
-//	Store.Semaphore                      RPermitExpirableSemaphore    n, {n}:timeout
-//	Store.Latch                          RCountDownLatch              n
 //
 //	class            promises                        loses
 //	RLock            exclusion until the lease ends  order, fencing tokens
@@ -21,8 +19,9 @@
 //	RFairLock        and order, without tokens       a killed waiter keeps its place; see Fair locks
 //	RReadWriteLock   readers share                   order, fencing tokens; readers may starve writers
 //	RMultiLock       all or none                     what its members lose
-//	RPermitExpir…    as many permits as set          renewal: a permit ends with its lease
-//	RCountDownLatch  opens at 0                      expiry: the count stays until it is 0
+//
+// The spin lock, the semaphores and the latch of Redisson are not served: they poll, or nothing renews
+// them.
 //
 // The [protocol] page lists the schedules in which each class loses something.
 //
@@ -36,8 +35,8 @@
 //
 // A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
 // has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
-// see [driver.Description.Unordered]. RSpinLock and RSemaphore are not served: they poll, or have no leases. If waiters get the lock only when leases end, compare [Options.Sharding] with
-// the setting of the JVMs.
+// see [driver.Description.Unordered]. If waiters get the lock only when
+// leases end, compare [Options.Sharding] with the setting of the JVMs.
 //
 // # Fair locks
 //
@@ -61,9 +60,8 @@
 //
 // # Clocks
 //
-// Redisson computes the ends of the places of an RFairLock and of permits with the wall clock of each
-// JVM. This package uses the clock of the Redis server. A JVM whose clock is fast ends places and
-// permits early; one whose clock is slow ends them late. The TTLs of locks do not depend on clocks.
+// Redisson computes the ends of the places of an RFairLock with the wall clock of each JVM. This
+// package uses the clock of the Redis server. A JVM whose clock is fast ends places early; one whose clock is slow ends them late. The TTLs of locks do not depend on clocks.
 //
 // # What Redisson does not see
 //
@@ -80,8 +78,7 @@
 // # Cluster
 //
 // All keys and channels of a name must be in one slot. On a cluster the package refuses names whose
-// braces prevent that with ErrBadKey, before any IO. The name of a latch must have no braces there,
-// because its channel has braces of its own. As Redisson does, the package publishes with SPUBLISH on
+// braces prevent that with ErrBadKey, before any IO. As Redisson does, the package publishes with SPUBLISH on
 // a cluster that knows it. Redis 7 and later do.
 //
 // # Rights

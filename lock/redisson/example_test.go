@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,33 +33,6 @@ func Example() {
 		return ctx.Err() // do the work here; ctx ends if the lock is lost
 	})
 	if err != nil {
-		fmt.Println(err)
-	}
-}
-
-// The example needs a server at REDIS_ADDR.
-func ExampleSemaphore() {
-	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_ADDR")})
-	defer rdb.Close()
-	store, err := redisson.New(rdb, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer store.Close()
-	s := store.Semaphore("exports")
-	if _, err := s.TrySetPermits(ctx, 3); err != nil {
-		fmt.Println(err)
-		return
-	}
-	ids, err := s.Acquire(ctx, 1, time.Minute)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	// do the work here, within a minute
-	if err := s.Release(ctx, ids...); err != nil {
 		fmt.Println(err)
 	}
 }

@@ -146,10 +146,6 @@ func TestNamesOfRedisson(t *testing.T) {
 	assert.Equal(t, "redisson_rwlock:{n}", rwChannel("n"))
 	assert.Equal(t, "{n}:o:rwlock_timeout:1", readerKey("n", "o"))
 	assert.Equal(t, "a{b}:o:rwlock_timeout:1", readerKey("a{b}", "o"))
-	assert.Equal(t, "{n}:timeout", permitsKey("n"))
-	assert.Equal(t, "redisson_sc:{n}", semaphoreChannel("n"))
-	assert.Equal(t, "redisson_countdownlatch__channel__{n}", latchChannel("n"))
-	assert.Equal(t, "redisson_countdownlatch__channel__{a{b}}", latchChannel("a{b}"))
 }
 
 func TestKeysOfAnRLock(t *testing.T) {
@@ -329,54 +325,4 @@ func TestALockOfPackageRedlockAtTheSameName(t *testing.T) {
 	}
 	require.NoError(l, other.Release(l.Context(), taken))
 	l.holds(none)
-}
-
-func TestKeysOfAnRPermitExpirableSemaphore(t *testing.T) {
-	l := newLayout(t, KindLock)
-	s := l.store.Semaphore("n")
-	set, err := s.TrySetPermits(l.Context(), 3)
-	require.NoError(l, err)
-	assert.True(l, set)
-	l.published("redisson_sc:{n}", "3")
-	ids, err := s.TryAcquire(l.Context(), 2, 30*time.Second)
-	require.NoError(l, err)
-	raw, err := rawIDs(ids)
-	require.NoError(l, err)
-	for _, id := range raw {
-		score, err := l.rdb.ZScore(l.Context(), "{n}:timeout", string(id.([]byte))).Result()
-		require.NoError(l, err, "16 raw bytes")
-		assert.InDelta(l, time.Now().Add(30*time.Second).UnixMilli(), score, 5000)
-	}
-	assert.Equal(l, "1", l.rdb.Get(l.Context(), "n").Val())
-	require.NoError(l, s.Release(l.Context(), ids...))
-	l.published("redisson_sc:{n}", "3")
-	l.holds(map[string]string{"n": "3"})
-	forever, err := s.TryAcquire(l.Context(), 1, 0)
-	require.NoError(l, err)
-	assert.Contains(l, dump(l, l.rdb)["{n}:timeout"], " until never]")
-	require.NoError(l, s.Release(l.Context(), forever...))
-}
-
-func TestKeysOfAnRCountDownLatch(t *testing.T) {
-	l := newLayout(t, KindLock)
-	latch := l.store.Latch("n")
-	count := func() string { return l.rdb.Get(l.Context(), "n").Val() }
-	set, err := latch.TrySetCount(l.Context(), 2)
-	require.NoError(l, err)
-	assert.True(l, set)
-	l.published("redisson_countdownlatch__channel__{n}", "1")
-	assert.Equal(l, "2", count())
-	require.NoError(l, latch.CountDown(l.Context()))
-	assert.Equal(l, "1", count())
-	require.NoError(l, latch.CountDown(l.Context()))
-	l.published("redisson_countdownlatch__channel__{n}", "0")
-	assert.Zero(l, l.rdb.Exists(l.Context(), "n").Val())
-	set, err = latch.TrySetCount(l.Context(), 1)
-	require.NoError(l, err)
-	assert.True(l, set)
-	l.published("redisson_countdownlatch__channel__{n}", "1")
-	deleted, err := latch.Delete(l.Context())
-	require.NoError(l, err)
-	assert.True(l, deleted)
-	l.published("redisson_countdownlatch__channel__{n}", "0") // 1 wakes no waiter of Redisson
 }

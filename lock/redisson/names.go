@@ -23,29 +23,20 @@ func prefixed(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// suffixed returns a name that Redisson derives by a suffix: "{name}:suffix", or "name:suffix" if
-// the name contains a brace.
-func suffixed(name, suffix string) string {
-	if strings.Contains(name, "{") {
-		return name + ":" + suffix
-	}
-	return "{" + name + "}:" + suffix
-}
-
 // The channels and keys that Redisson derives from the name of an object.
-func lockChannel(name string) string      { return prefixed("redisson_lock__channel", name) }
-func rwChannel(name string) string        { return prefixed("redisson_rwlock", name) }
-func tokenKey(name string) string         { return prefixed("redisson_lock_token", name) }
-func queueKey(name string) string         { return prefixed("redisson_lock_queue", name) }
-func placesKey(name string) string        { return prefixed("redisson_lock_timeout", name) }
-func semaphoreChannel(name string) string { return prefixed("redisson_sc", name) }
-func permitsKey(name string) string       { return suffixed(name, "timeout") }
-
-// latchChannel has braces even if the name contains some.
-func latchChannel(name string) string { return "redisson_countdownlatch__channel__{" + name + "}" }
+func lockChannel(name string) string { return prefixed("redisson_lock__channel", name) }
+func rwChannel(name string) string   { return prefixed("redisson_rwlock", name) }
+func tokenKey(name string) string    { return prefixed("redisson_lock_token", name) }
+func queueKey(name string) string    { return prefixed("redisson_lock_queue", name) }
+func placesKey(name string) string   { return prefixed("redisson_lock_timeout", name) }
 
 // readerPrefix and readerKey name the leases of the readers of an RReadWriteLock.
-func readerPrefix(name string) string { return suffixed(name, "") }
+func readerPrefix(name string) string {
+	if strings.Contains(name, "{") {
+		return name + ":"
+	}
+	return "{" + name + "}:"
+}
 
 func readerKey(name, owner string) string { return readerPrefix(name) + owner + ":rwlock_timeout:1" }
 
@@ -91,12 +82,7 @@ func (s *Store) checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
 	}
-	return s.checkSlot(name, tokenKey(name))
-}
-
-// checkSlot refuses a name if a cluster would put a derived key or channel into another slot.
-func (s *Store) checkSlot(name, derived string) error {
-	if s.redis != nil && s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(derived) {
+	if s.redis != nil && s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)) {
 		return fmt.Errorf("%w: its braces spread the keys of Redisson over several slots of the cluster", driver.ErrBadKey)
 	}
 	return nil

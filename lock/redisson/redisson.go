@@ -80,8 +80,7 @@ type Options struct {
 	// Kind selects the format of locks in mode Exclusive. Default KindLock.
 	Kind Kind
 
-	// Prefix is put before the names of all locks, semaphores and latches, as a NameMapper does in
-	// Redisson. Default none: the key is the name.
+	// Prefix is put before the names of all locks, as a NameMapper does in Redisson. Default none: the key is the name.
 	Prefix string
 
 	// Sharding must be as in the Config of Redisson: ShardingOff before release 3.22, ShardingAuto
@@ -200,7 +199,7 @@ func (s *Store) GoString() string { return "redisson.Store{" + s.String() + "}" 
 // Close calls [Store.Shutdown] with a ctx that ends after one second.
 func (s *Store) Close() error { return rediskit.Close(s.Shutdown) }
 
-// Shutdown closes the store, its semaphores and its latches. Calls under way and all later calls
+// Shutdown closes the store. Calls under way and all later calls
 // return driver.ErrStoreClosed. Shutdown closes all connections, even if ctx has ended, and then
 // waits until all calls have returned or ctx ends. The client that was given to New stays open.
 // Shutdown and Close are idempotent: every call waits, and returns the same result.

@@ -1,4 +1,4 @@
-// This file is about Wait, and the loop that latches and semaphores share.
+// Wait: how a waiter asks, sleeps and is woken.
 
 package redisson
 
@@ -183,45 +183,6 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 	case <-timer.C:
 	}
 	return nil
-}
-
-// tryUntilDone calls try until try returns 0 or an error. It calls try at once, again when the channel
-// is subscribed, after each message, and when the time that try returned has passed, which it limits
-// to maxSleep.
-func (s *Store) tryUntilDone(ctx context.Context, name, channel string, try func() (time.Duration, error)) error {
-	if ctx == nil {
-		return rediskit.ErrNilContext
-	}
-	publish, err := s.publishCommand(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := s.redis.Begin(ctx); err != nil {
-		return rediskit.FromConn(err)
-	}
-	defer s.redis.End()
-	sharded := publish == "SPUBLISH"
-	w := &waiter{store: s, subscriber: s.wakeups.join(channel, redisconn.SlotOf(name), sharded, true)}
-	defer s.wakeups.leave(w.subscriber, false)
-	for {
-		began := time.Now()
-		pause, err := try()
-		switch {
-		case err != nil:
-			if pause, err = w.onError(ctx, err, began); err != nil {
-				return err
-			}
-		case pause == 0:
-			return nil
-		default:
-			w.failing, w.retry, w.queued = time.Time{}, 0, true
-			s.wakeups.listen(w.subscriber, sharded)
-			pause = sleepFor(pause)
-		}
-		if err := w.sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
 }
 
 // isPermanent reports whether another try would return the same error.

@@ -156,13 +156,9 @@ func TestTheZeroStoreAndClosedStores(t *testing.T) {
 		_, acquired := s.Acquire(t.Context(), r)
 		_, waited := s.Wait(t.Context(), r, func() {})
 		_, inspected := s.Inspect(t.Context(), "k")
-		_, set := s.Semaphore("k").TrySetPermits(t.Context(), 1)
-		_, permits := s.Semaphore("k").Acquire(t.Context(), 1, 0)
-		_, counted := s.Latch("k").Count(t.Context())
 		for i, err := range []error{
 			acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), driver.Lease{Request: r}),
-			s.Renew(t.Context(), []driver.Lease{{Request: r}}, make([]renewal.Outcome, 1)), set, permits, counted,
-			s.Latch("k").Await(t.Context()), s.Latch("k").CountDown(t.Context()),
+			s.Renew(t.Context(), []driver.Lease{{Request: r}}, make([]renewal.Outcome, 1)),
 		} {
 			require.ErrorIs(t, err, want, i)
 		}

@@ -17,8 +17,6 @@ func TestCluster(t *testing.T) {
 	p := (&pair{T: t, rdb: c.Client(t), wait: fairWait, java: java}).withClients()
 	p.run("each side sees the locks of the other", eachSideExcludesTheOther)
 	p.run("hand-over", func(p *pair) { handOvers(p, "cluster", 10) })
-	p.run("permits", permits)
-	p.run("latch", latch)
 	p.run("sharded channels", func(p *pair) {
 		h := p.lock("lock", "sharded")
 		waiting := p.java.start("a", "lock", "lock", "sharded", "-1")

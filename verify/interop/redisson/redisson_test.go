@@ -22,13 +22,9 @@ func TestRedisson(t *testing.T) {
 	p.run("the watchdogs are seen", watchdogs)
 	p.run("force unlock", forceUnlock)
 	p.run("a fair lock serves both sides in order", fairOrder)
-	p.run("permits", permits)
-	p.run("permits expire", permitsExpire)
-	p.run("latch", latch)
 	p.run("contended rounds", contendedRounds)
 	p.run("contended fencing tokens", contendedTokens)
 	p.run("contended readers and writers", contendedReaders)
-	p.run("contended permits", contendedPermits)
 	p.run("lost replies", lostReplies)
 }
 

@@ -99,29 +99,3 @@ func contendedReaders(p *pair) {
 	assert.Equal(p, n+ours[0], p.value(one))
 	assert.Equal(p, n+ours[0], p.value(two))
 }
-
-// contendedPermits lets four contend for two permits.
-func contendedPermits(p *pair) {
-	const key, holders, permits = "contended permits", "holders of permits", 2
-	s := p.stores["lock"].Semaphore(key)
-	set, err := s.TrySetPermits(p.Context(), permits)
-	require.NoError(p, err)
-	require.True(p, set)
-	n := report.Rounds(5) / 2
-	command := []string{"share", key, holders, strconv.Itoa(permits), strconv.Itoa(n)}
-	round := func() bool {
-		ids, err := s.Acquire(p.Context(), 1, lease)
-		if !assert.NoError(p, err) {
-			return false
-		}
-		now, err := p.rdb.Incr(p.Context(), holders).Result()
-		assert.NoError(p, err)
-		assert.NoError(p, p.rdb.Decr(p.Context(), holders).Err())
-		return assert.LessOrEqual(p, now, int64(permits)) && assert.NoError(p, s.Release(p.Context(), ids...))
-	}
-	p.contend("permits", 2*n, [][]string{command, command}, round, round)
-	free, held, err := s.Permits(p.Context())
-	require.NoError(p, err)
-	assert.Equal(p, permits, free)
-	assert.Zero(p, held)
-}

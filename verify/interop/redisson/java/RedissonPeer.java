@@ -10,12 +10,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
-import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RList;
 import org.redisson.api.RLock;
-import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -151,31 +149,6 @@ public final class RedissonPeer {
       case "reads": // name, two counters, rounds
         reads(client.getReadWriteLock(a[0]), bucket(a[1]), bucket(a[2]), Integer.parseInt(a[3]));
         return "done";
-      case "share": // semaphore, counter of holders, number of permits, rounds
-        share(client.getPermitExpirableSemaphore(a[0]), direct.getAtomicLong(a[1]), Long.parseLong(a[2]), Integer.parseInt(a[3]));
-        return "done";
-      case "permits": // name, number
-        return Boolean.toString(client.getPermitExpirableSemaphore(a[0]).trySetPermits(Integer.parseInt(a[1])));
-      case "acquire": // name, lease in ms
-        return client.getPermitExpirableSemaphore(a[0]).acquire(Long.parseLong(a[1]), TimeUnit.MILLISECONDS);
-      case "tryacquire": // name
-        return String.valueOf(client.getPermitExpirableSemaphore(a[0]).tryAcquire());
-      case "release": // name, id
-        client.getPermitExpirableSemaphore(a[0]).release(a[1]);
-        return "released";
-      case "available":
-        RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore(a[0]);
-        return Integer.toString(semaphore.availablePermits());
-      case "setcount": // name, count
-        return Boolean.toString(client.getCountDownLatch(a[0]).trySetCount(Long.parseLong(a[1])));
-      case "countdown":
-        client.getCountDownLatch(a[0]).countDown();
-        return "done";
-      case "count":
-        return Long.toString(client.getCountDownLatch(a[0]).getCount());
-      case "await":
-        client.getCountDownLatch(a[0]).await();
-        return "open";
       default:
         throw new IllegalArgumentException(verb);
     }
@@ -259,20 +232,6 @@ public final class RedissonPeer {
         }
       } finally {
         lock.readLock().unlock();
-      }
-    }
-  }
-
-  /** Counts the holders of permits while it has one. */
-  private static void share(RPermitExpirableSemaphore semaphore, RAtomicLong holders, long permits, int rounds)
-      throws InterruptedException {
-    for (int i = 0; i < rounds; i++) {
-      String id = semaphore.acquire(1, TimeUnit.MINUTES);
-      long now = holders.incrementAndGet();
-      holders.decrementAndGet();
-      semaphore.release(id);
-      if (now > permits) {
-        throw new IllegalStateException(now + " holders of " + permits + " permits");
       }
     }
   }
