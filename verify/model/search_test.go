@@ -2,8 +2,6 @@ package model
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,31 +77,6 @@ func TestKnownLimits(t *testing.T) {
 			lines[i] = fmt.Sprintf("limit    %s: not promised, and broken in %d steps", limit.Name, len(r.Trace))
 		})
 	}
-}
-
-// TestPublishedFiguresAreCurrent checks that the tables of verify/results/model.md have
-// every space and every mutation, with the figures that the tests above assert.
-func TestPublishedFiguresAreCurrent(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "results", "model.md"))
-	require.NoError(t, err)
-	for _, space := range Spaces {
-		assert.Contains(t, string(text), fmt.Sprintf("| %s | %s |", space.Name, grouped(space.States)))
-	}
-	for _, seeded := range Mutations {
-		breaks := fmt.Sprintf("%s | %d", seeded.Breaks, seeded.Successors)
-		if seeded.Breaks == "" {
-			breaks = "nothing | –"
-		}
-		assert.Contains(t, string(text), fmt.Sprintf("| %s | %s | %s |", seeded.Rule, seeded.As, breaks))
-	}
-}
-
-// grouped formats a number with thousands separators.
-func grouped(n uint64) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
 // inOrder returns n lines for parallel tests to write. They are reported in order when all
