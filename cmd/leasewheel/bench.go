@@ -1,4 +1,4 @@
-// This file is about the command bench, which measures a server.
+// The command bench, which measures a server.
 
 package main
 

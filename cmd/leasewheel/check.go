@@ -1,4 +1,4 @@
-// This file is about the command check, which looks for unsafe settings.
+// The command check, which looks for unsafe settings.
 
 package main
 

@@ -19,6 +19,7 @@ import (
 //	family        starts a stubborn process in its group, which ignores Ctrl-Z too, and prints its
 //	              pid; ends after SIGTERM
 //	orphan        starts such a process and ends at once, with status 3
+//	stray, lone   as family and orphan, but the process they start has a group of its own
 //	exit N        ends with status N
 //	alive PID ... prints whether these processes are alive
 //	abandons      starts a command that prints, does not let it begin, and prints its status
@@ -46,23 +47,26 @@ func child(args []string) {
 		if err != nil {
 			panic(err)
 		}
-		p, err := t.start(os.Environ())
+		p, err := t.start(os.Environ(), catchSignals())
 		if err != nil {
 			panic(err)
 		}
 		p.finish()
-		status, _ := exitCode(<-p.states)
-		fmt.Printf("status=%d\n", status)
+		<-p.changed
+		var state syscall.WaitStatus
+		_, err = syscall.Wait4(p.pid, &state, 0, nil)
+		fmt.Println(statusOfState(state), err)
 		os.Exit(0)
 	case "stubborn":
 		stubborn = true
-	case "family", "orphan":
+	case "family", "orphan", "stray", "lone":
 		helper := exec.Command(os.Args[0], childName, "helper")
 		helper.Stdout, helper.Stderr = os.Stdout, os.Stderr
+		helper.SysProcAttr = &syscall.SysProcAttr{Setpgid: args[0] == "stray" || args[0] == "lone"}
 		if err := helper.Start(); err != nil {
 			panic(err)
 		}
-		if args[0] == "orphan" {
+		if args[0] == "orphan" || args[0] == "lone" {
 			fmt.Printf("pid=%d\n", os.Getpid())
 			os.Exit(3)
 		}

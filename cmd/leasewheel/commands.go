@@ -1,4 +1,4 @@
-// This file is about the list of commands and their help.
+// The list of commands and their help.
 
 package main
 

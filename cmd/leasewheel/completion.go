@@ -1,4 +1,4 @@
-// This file is about completions for shells, made from the flags.
+// Completions for shells, made from the flags.
 
 package main
 

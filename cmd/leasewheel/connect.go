@@ -1,4 +1,4 @@
-// This file is about the URL of the server, and clients for it.
+// The URL of the server, and clients for it.
 
 package main
 
@@ -33,11 +33,11 @@ const (
 
 const (
 	defaultURL   = "redis://localhost:6379/0"
-	askTimeout   = 3 * time.Second        // to find out whether the server is a node of a cluster
-	tryTimeout   = 3 * time.Second        // of -nonblock, for the server to answer
-	closeTimeout = 4 * time.Second        // to release what is held
-	leaveTimeout = 300 * time.Millisecond // to leave the queue, or to take back a request without an answer
-	readTimeout  = 30 * time.Second       // of a command that shows or checks something
+	askTimeout   = 3 * time.Second  // to find out whether the server is a node of a cluster
+	tryTimeout   = 3 * time.Second  // of -nonblock, for the server to answer
+	closeTimeout = 4 * time.Second  // to release what is held
+	leaveTimeout = time.Second      // to leave the queue, or to take back a request without an answer
+	readTimeout  = 30 * time.Second // of a command that shows or checks something
 )
 
 // connection is the server of a command, from its flags.

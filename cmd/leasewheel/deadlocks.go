@@ -1,4 +1,4 @@
-// This file is about the command deadlocks, which looks for clients that wait for each other.
+// The command deadlocks, which looks for clients that wait for each other.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the commands elect and acquire.
+// The commands elect and acquire.
 
 package main
 
@@ -63,7 +63,7 @@ func (o *electOptions) run(args []string, std streams) int {
 	if client == nil {
 		return endOf(std, err)
 	}
-	code, led := o.lead(client.Election(o.key, options.Metadata), t, caught)
+	result, led := o.lead(client.Election(o.key, options.Metadata), t, caught)
 	limit := leaveTimeout
 	if led {
 		limit = closeTimeout
@@ -71,11 +71,12 @@ func (o *electOptions) run(args []string, std streams) int {
 	if err := client.shutWithin(limit); err != nil && led {
 		fmt.Fprintln(std.err, "leasewheel: a release is not confirmed:", errorText(err))
 	}
-	return code
+	passToJob(result.typed)
+	return result.status
 }
 
-// lead runs the task in each term until it ends by itself, or until a signal ends a campaign. It tells whether there was a term.
-func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (code int, led bool) {
+// lead runs the task in each term until it ends by itself, or until a signal ends a campaign. It reports whether there was a term.
+func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (result outcome, led bool) {
 	for pause := firstElectPause; ; {
 		var held *lock.Held
 		err := caught.during(func(ctx context.Context) (err error) {
@@ -84,10 +85,10 @@ func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (code in
 		})
 		if err == nil {
 			led = true
-			result := t.run(held, caught)
+			result = t.run(held, caught)
 			_ = held.Unlock(context.Background()) // the client goes on if it is not confirmed
 			if result.lost == nil {
-				return result.code, led
+				return result, led
 			}
 			pause = firstElectPause
 		} else {
@@ -95,12 +96,12 @@ func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (code in
 				_ = held.Unlock(context.Background())
 			}
 			if !errors.Is(err, lock.ErrUnavailable) {
-				return endOf(t.std, err), led
+				return outcome{status: endOf(t.std, err)}, led
 			}
 			fmt.Fprintf(t.std.err, "leasewheel: %s; trying again after %v\n", errorText(err), pause)
 		}
 		if err := caught.during(sleep(pause)); err != nil {
-			return endOf(t.std, err), led
+			return outcome{status: endOf(t.std, err)}, led
 		}
 		pause = min(2*pause, longElectPause)
 	}
@@ -118,7 +119,7 @@ func sleep(d time.Duration) func(context.Context) error {
 	}
 }
 
-// endOf returns the exit status for an error. It prints the error unless it is a signal.
+// endOf returns the status for an error. It prints the error unless it is a signal.
 func endOf(std streams, err error) int {
 	var signal signalError
 	if errors.As(err, &signal) {

@@ -1,4 +1,4 @@
-// This file is about errors as text and as exit status.
+// Errors as text and as exit status.
 
 package main
 
@@ -32,7 +32,7 @@ func errorText(err error) string { return oneLine(err.Error()) }
 // oneLine joins the lines of a text. The errors of Close have several.
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
-// statusOf returns the exit status for an error.
+// statusOf returns the status for an error, as end takes it.
 func statusOf(err error) int {
 	var usage usageError
 	var signal signalError
@@ -40,7 +40,7 @@ func statusOf(err error) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &signal):
-		return exitSignal + signalNumber(signal.signal)
+		return -signalNumber(signal.signal)
 	case errors.As(err, &usage), errors.Is(err, lock.ErrBadKey), errors.Is(err, lock.ErrBadTTL), errors.Is(err, lock.ErrBadExport):
 		return exitUsage
 	case errors.Is(err, lock.ErrNotAcquired):

@@ -1,4 +1,4 @@
-// This file is about what the guard decides, without a clock or a process.
+// What the guard decides, without a clock or a process.
 
 package main
 
@@ -16,6 +16,7 @@ const guardDelay = 50 * time.Millisecond
 // the wall clock after a step, the other after a sleep of the machine.
 type guardMessage struct {
 	Group  int           `json:",omitempty"` // the process group of the command; in the first message
+	Parent int           `json:",omitempty"` // the process of leasewheel
 	Signal int           `json:",omitempty"`
 	Grace  time.Duration `json:",omitempty"`
 
@@ -52,6 +53,7 @@ func (i instant) reached(now time.Time) bool {
 // guardState decides what a guard does. It has no clock and sends no signals.
 type guardState struct {
 	group    int
+	parent   int
 	signal   int
 	grace    time.Duration
 	end      instant // the signal is due, unless leasewheel has sent it
@@ -64,7 +66,7 @@ type guardState struct {
 func (g *guardState) apply(m guardMessage, now time.Time) {
 	switch {
 	case m.Group != 0:
-		g.group, g.signal, g.grace = m.Group, m.Signal, m.Grace
+		g.group, g.parent, g.signal, g.grace = m.Group, m.Parent, m.Signal, m.Grace
 	case m.Stopping:
 		g.stopping, g.kill = true, instantOf(m, now).plus(guardDelay)
 	case !g.stopping:

@@ -31,9 +31,19 @@ const (
 	exitSignal        = 128 // plus the number of the signal
 )
 
-func main() { os.Exit(status(os.Args[1:], standardStreams())) }
+func main() { end(status(os.Args[1:], standardStreams())) }
 
-// status runs the program with the given arguments and returns its exit status.
+// end ends the process. A status below 0 is the number of a signal, negated: the process dies of it, because shells, make and
+// xargs stop only if a program that was interrupted does. The first process of a container cannot, and exits with 128+n.
+func end(status int) {
+	if status < 0 {
+		dieOf(-status)
+		status = exitSignal - status
+	}
+	os.Exit(status)
+}
+
+// status runs the program with the given arguments and returns its status for end.
 func status(args []string, std streams) int {
 	logging.Disable() // errors of go-redis reach the user as errors of the command
 	surviveBrokenPipes()

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		if len(os.Args) > 1 && os.Args[1] == childName {
 			child(os.Args[2:])
 		}
-		os.Exit(status(os.Args[1:], standardStreams()))
+		end(status(os.Args[1:], standardStreams()))
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nohup ignores it, and the programs that are tested would, too
 	flag.Parse()
@@ -130,7 +130,7 @@ func (p *program) signal(t *testing.T, sig syscall.Signal) {
 	require.NoError(t, p.cmd.Process.Signal(sig))
 }
 
-// code waits for the end of the program and returns its exit status.
+// code waits for the end of the program and returns its exit status, or the number of the signal that it has died of, negated.
 func (p *program) code(t *testing.T) int {
 	t.Helper()
 	select {
@@ -138,7 +138,7 @@ func (p *program) code(t *testing.T) int {
 	case <-time.After(bound):
 		require.Fail(t, "the program does not end", "stdout: %s\nstderr: %s", &p.out, &p.err)
 	}
-	return p.cmd.ProcessState.ExitCode()
+	return statusOfState(p.cmd.ProcessState.Sys().(syscall.WaitStatus))
 }
 
 // prints waits until the program, or its command, has printed the text to stdout.

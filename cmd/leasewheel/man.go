@@ -1,4 +1,4 @@
-// This file is about the manual page, made from the flags.
+// The manual page, made from the flags.
 
 package main
 
@@ -31,7 +31,7 @@ var (
 		{"76", "run, elect: the lock was lost, and the command was stopped for that reason; release, force-release: the lock is not held"},
 		{"126", "the command is not executable"},
 		{"127", "the command was not found"},
-		{"128+n", "signal n has ended the command, or the wait for the lock"},
+		{"128+n", "a shell shows this if leasewheel has died of signal n, which has ended the command or the wait for the lock. The first process of a container, which cannot die of a signal, exits with it"},
 	}
 	variables = [][2]string{
 		{urlEnv, "the URL of the server, if there is no -url: host:port, redis://user:password@host:port/db, rediss:// for TLS, " +
@@ -72,9 +72,10 @@ func manual() string {
 	b.WriteString(".SH LIMITS\n" +
 		"A lease is no proof: a command can be delayed on its way to a resource for longer than its lease lasts. If such a late write must do no\n" +
 		"harm, let the resource check the fencing token.\n.PP\n" +
+		"If leasewheel is killed, the guard stops the process group of the command only.\n.PP\n" +
 		"If leasewheel and its guard are both stopped by SIGSTOP, nobody stops the command until one of them goes on. If both are killed, the command gets the\n" +
 		"signal on Linux only, and nobody kills it.\n.PP\n" +
-		"Processes of the command that start a session or a process group of their own are not stopped with it, and the lock does not wait for them.\n.PP\n" +
+		"If the command catches Ctrl-C and exits, what is around leasewheel does not learn of the key.\n.PP\n" +
 		"On systems that are not Unix the command is killed at once when the lock is lost, its own child processes run on, and signals are not forwarded.\n" +
 		".SH SEE ALSO\nflock(1), https://github.com/leasewheel/leasewheel\n")
 	return b.String()

@@ -1,4 +1,4 @@
-// This file is about the standard streams: stderr, which nothing waits for, stdout, whose errors set the exit status, and the
+// The standard streams: stderr, which nothing waits for, stdout, whose errors set the exit status, and the
 // escapes that keep foreign text from controlling a terminal.
 
 package main
@@ -124,13 +124,13 @@ func (m *stderr) flush(atMost time.Duration) {
 	}
 }
 
-// finish returns the exit status after the last output: that of the command, unless its output is incomplete.
+// finish returns the status after the last output: that of the command, unless its output is incomplete.
 func (s streams) finish(code int) int {
 	err := s.out.failed()
 	switch {
 	case code != 0 || err == nil:
 	case errors.Is(err, syscall.EPIPE): // as in: leasewheel ls | head -1
-		code = exitSignal + int(syscall.SIGPIPE)
+		code = -int(syscall.SIGPIPE)
 	default:
 		code = fail(s, fmt.Errorf("the output is incomplete: %w", err))
 	}

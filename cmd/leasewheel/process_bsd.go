@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || netbsd || openbsd
 
-// This file is about what systems other than Linux lack for the process of a command.
+// What systems other than Linux lack for the process of a command.
 
 package main
 
@@ -13,6 +13,9 @@ import (
 func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 func adoptOrphans() {}
+
+// descendants returns nothing: this process knows only the group of the command.
+func descendants(_, _ int) []int { return nil }
 
 // programPath returns the path of this program.
 func programPath() (string, error) { return os.Executable() }

@@ -1,6 +1,6 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-// This file is about the process of a command on systems that are not Unix.
+// The process of a command on systems that are not Unix.
 
 package main
 
@@ -17,38 +17,38 @@ const platformNotes = "\nOn this system the command is killed at once when the l
 
 // process is a running command.
 type process struct {
-	cmd    *exec.Cmd
-	states chan *os.ProcessState
+	cmd     *exec.Cmd
+	changed chan os.Signal // has a value when the command has ended
 }
 
 // start starts the command with the given environment.
-func (t *task) start(env []string) (*process, error) {
+func (t *task) start(env []string, _ *signals) (*process, error) {
 	cmd := exec.Command(t.path, t.args[1:]...)
 	cmd.Args[0] = t.args[0]
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, t.std.in, t.std.out.File, t.std.err.File
 	if err := cmd.Start(); err != nil {
 		return nil, startError{t.args[0], err}
 	}
-	p := &process{cmd, make(chan *os.ProcessState, 1)}
+	p := &process{cmd, make(chan os.Signal, 1)}
 	go func() {
 		_ = cmd.Wait()
-		p.states <- cmd.ProcessState
+		p.changed <- os.Kill
 	}()
 	return p, nil
 }
 
-// exitCode returns the exit status of a command that has ended.
-func exitCode(state *os.ProcessState) (code int, exited bool) { return state.ExitCode(), true }
+// reap takes in the end of the command.
+func (s *supervision) reap() { s.exited, s.status = true, s.process.cmd.ProcessState.ExitCode() }
 
 func (p *process) gone() bool             { return true }
 func (p *process) killAll()               { _ = p.cmd.Process.Kill() }
 func (p *process) terminate(os.Signal)    { p.killAll() }
 func (p *process) report(time.Time)       {}
 func (p *process) begin()                 {}
+func (p *process) keepGuard()             {}
 func (p *process) stopping(time.Duration) {}
 func (p *process) finish()                {}
 func (s *supervision) forward(os.Signal)  {}
-func (s *supervision) stopped(any)        {}
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

@@ -1,13 +1,12 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// This file is about the process group of a command, and job control.
+// The processes of a command: its group, its other descendants, and job control.
 
 package main
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -22,17 +21,20 @@ const platformNotes = ""
 // process is a running command. It leads a process group of its own.
 type process struct {
 	pid      int
-	states   chan syscall.WaitStatus // each stop of the command, and its end
-	guard    *guardClient            // nil: there is none
-	ahead    *os.File                // tells the process to become the command; nil: it is the command
-	terminal *terminal               // nil: there is none
-	stderr   io.Writer
+	session  int              // of this process, and of the command unless it starts another
+	changed  <-chan os.Signal // has a signal when a child has stopped or ended
+	ended    chan struct{}    // closed by finish
+	guard    *guardClient     // nil: there is none
+	ahead    *os.File         // tells the process to become the command; nil: it is the command
+	terminal *terminal        // nil: there is none
+	std      streams
 }
 
 // start starts a process with the given environment, and before it the guard. The process becomes
 // the command when begin is called, so that the guard can stop the command from its first moment on.
-func (t *task) start(env []string) (*process, error) {
-	p := &process{states: make(chan syscall.WaitStatus), terminal: openTerminal(), stderr: t.std.err}
+func (t *task) start(env []string, caught *signals) (*process, error) {
+	p := &process{changed: caught.child, ended: make(chan struct{}), terminal: openTerminal(), std: t.std}
+	p.session, _ = unix.Getsid(0)
 	attr := &syscall.ProcAttr{
 		Env:   env,
 		Files: []uintptr{t.std.in.Fd(), t.std.out.Fd(), t.std.err.Fd()},
@@ -46,7 +48,7 @@ func (t *task) start(env []string) (*process, error) {
 	if t.onLost != lostIgnore {
 		var err error
 		if p.guard, err = startGuard(t.std); err != nil {
-			p.terminal.close()
+			p.finish()
 			return nil, err
 		}
 		endWithParent(attr.Sys, t.signal)
@@ -67,7 +69,7 @@ func (t *task) start(env []string) (*process, error) {
 		p.finish()
 		return nil, startError{t.args[0], err}
 	}
-	p.guard.send(guardMessage{Group: p.pid, Signal: int(t.signal), Grace: t.stopTime()})
+	p.guard.begin(guardMessage{Group: p.pid, Parent: os.Getpid(), Signal: int(t.signal), Grace: t.stopTime()})
 	return p, nil
 }
 
@@ -107,8 +109,7 @@ func (t *task) stopTime() time.Duration {
 	return t.grace
 }
 
-// launch starts a program and a goroutine that waits for it. The goroutine keeps its thread as
-// long as the program runs, because on Linux the program is signalled at the end of the thread
+// launch starts a program. Its thread stays until finish, because on Linux the program is signalled at the end of the thread
 // that has started it.
 func (p *process) launch(path string, args []string, attr *syscall.ProcAttr) error {
 	started := make(chan error)
@@ -118,79 +119,134 @@ func (p *process) launch(path string, args []string, attr *syscall.ProcAttr) err
 		p.pid = pid
 		started <- err
 		if err == nil {
-			p.wait()
+			<-p.ended
 		}
 	}()
 	return <-started
 }
 
-// wait sends each state of the command to states.
-func (p *process) wait() {
+// nextChild returns the state of a child that has changed it, 0 if there is none.
+func nextChild() (pid int, state syscall.WaitStatus) {
 	for {
-		var state syscall.WaitStatus
-		_, err := syscall.Wait4(p.pid, &state, syscall.WUNTRACED, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			close(p.states)
-			return
-		}
-		p.states <- state
-		if !state.Stopped() {
-			return
+		pid, err := syscall.Wait4(-1, &state, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return max(pid, 0), state
 		}
 	}
 }
 
-// exitCode returns the exit status of a command that has ended.
-func exitCode(state syscall.WaitStatus) (code int, exited bool) {
-	switch {
-	case state.Exited():
-		return state.ExitStatus(), true
-	case state.Signaled():
-		return exitSignal + int(state.Signal()), true
+// reapOrphans reaps the children that have ended while there is no command. The first process of a container has some.
+func reapOrphans() {
+	for pid, _ := nextChild(); pid > 0; pid, _ = nextChild() {
 	}
-	return 0, false
 }
 
-// gone reports whether no process of the group is left. It is called after the end of the
-// command, and reaps its descendants that this process has adopted.
+// reap takes in the new states of all children: the command, the guard, and descendants of the command whose parent has ended.
+func (s *supervision) reap() {
+	for pid, state := nextChild(); pid > 0; pid, state = nextChild() {
+		switch {
+		case pid == s.process.pid && state.Stopped():
+			s.stopped(state)
+		case pid == s.process.pid:
+			s.commandEnded(state)
+		case s.process.guard.is(pid):
+			s.process.guardChanged(state)
+		}
+	}
+}
+
+// commandEnded takes in the end of the command. If a signal has killed it that this process has not passed on, while it had the
+// terminal, the signal was typed.
+func (s *supervision) commandEnded(state syscall.WaitStatus) {
+	s.exited, s.status = true, statusOfState(state)
+	sig, tty := state.Signal(), s.process.terminal
+	if state.Signaled() && (sig == syscall.SIGINT || sig == syscall.SIGQUIT) && sig != s.forwarded && tty != nil && tty.given {
+		s.typed = sig
+	}
+}
+
+// statusOfState returns the status, for end, of a command that has ended.
+func statusOfState(state syscall.WaitStatus) int {
+	if state.Signaled() {
+		return -int(state.Signal())
+	}
+	return state.ExitStatus()
+}
+
+// gone reports whether no process of the command is left. It is called after the end of the command. When its group has ended,
+// the terminal is taken back, so that its keys reach this process.
 func (p *process) gone() bool {
-	for {
-		pid, err := syscall.Wait4(-p.pid, nil, syscall.WNOHANG, nil)
-		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
-			break
-		}
+	if !errors.Is(syscall.Kill(-p.pid, 0), syscall.ESRCH) {
+		return false
 	}
-	return errors.Is(syscall.Kill(-p.pid, 0), syscall.ESRCH)
+	p.terminal.takeBack()
+	return len(descendants(os.Getpid(), p.session)) == 0
 }
 
 // signal sends a signal to the group.
 func (p *process) signal(sig syscall.Signal) {
 	if err := syscall.Kill(-p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		warn(p.stderr, err)
+		warn(p.std.err, err)
+	}
+}
+
+// signalAll sends a signal to the group and to all other processes of the command that can be found.
+func (p *process) signalAll(sig syscall.Signal) {
+	p.signal(sig)
+	signalStrays(os.Getpid(), p.session, p.pid, sig)
+}
+
+// signalStrays sends a signal to the descendants of a process, leasewheel, that belong to the session but not to the group.
+func signalStrays(leasewheel, session, group int, sig syscall.Signal) {
+	for _, pid := range descendants(leasewheel, session) {
+		if of, err := unix.Getpgid(pid); err == nil && of != group {
+			_ = syscall.Kill(pid, sig) // fails if it has ended, or has become another user
+		}
 	}
 }
 
 // terminate asks all processes to end, including stopped ones.
 func (p *process) terminate(sig syscall.Signal) {
-	p.signal(sig)
-	p.signal(syscall.SIGCONT)
+	p.signalAll(sig)
+	p.signalAll(syscall.SIGCONT)
 }
 
-func (p *process) killAll() { p.signal(syscall.SIGKILL) }
+func (p *process) killAll() { p.signalAll(syscall.SIGKILL) }
 
 // report tells the guard the deadline of the lease.
 func (p *process) report(deadline time.Time) { p.guard.report(deadline) }
 
 // stopping tells the guard that the command has been asked to end within the budget.
-func (p *process) stopping(budget time.Duration) {
-	p.guard.send(guardMessage{Stopping: true, Left: budget, Wall: time.Now().Add(budget).UnixNano()})
+func (p *process) stopping(budget time.Duration) { p.guard.stopping(time.Now().Add(budget)) }
+
+// guardChanged takes in a new state of the guard. A guard that was stopped protects nothing, so it is killed.
+func (p *process) guardChanged(state syscall.WaitStatus) {
+	if state.Stopped() {
+		_ = syscall.Kill(p.guard.pid, syscall.SIGKILL)
+		return
+	}
+	p.guard.ended()
+	fmt.Fprintf(p.std.err, "leasewheel: the guard, which stops the command if leasewheel is killed, has ended (%s); starting another\n", stateText(state))
+}
+
+// keepGuard starts another guard if there is none. It is called again and again.
+func (p *process) keepGuard() {
+	if err := p.guard.restart(p.std); err != nil {
+		fmt.Fprintf(p.std.err, "leasewheel: %s; trying again\n", errorText(err))
+	}
+}
+
+// stateText describes the end of a process.
+func stateText(state syscall.WaitStatus) string {
+	if state.Signaled() {
+		return state.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", state.ExitStatus())
 }
 
 // finish ends the guard and takes the terminal back. A command that has not begun does not run.
 func (p *process) finish() {
+	close(p.ended)
 	if p.ahead != nil {
 		_ = p.ahead.Close()
 	}
@@ -199,9 +255,9 @@ func (p *process) finish() {
 	p.terminal.close()
 }
 
-// forward passes a signal on to the command. Signals of the terminal and signals that end a
-// program go to all processes of the command. SIGUSR1 and SIGUSR2 go to the command alone, because
-// they would end each of its helpers that does not catch them.
+// forward passes a signal on to the command. Signals that end a program go to all processes of the command, and those of the
+// terminal to its group. SIGUSR1 and SIGUSR2 go to the command alone, because they would end each of its helpers that does not
+// catch them.
 func (s *supervision) forward(sig os.Signal) {
 	number, ok := sig.(syscall.Signal)
 	switch {
@@ -214,11 +270,12 @@ func (s *supervision) forward(sig os.Signal) {
 			}
 		}
 		return
-	case number == syscall.SIGTSTP:
-		s.asked = true
-	case number == syscall.SIGCONT:
-		s.asked = false
+	case ends(sig):
+		s.forwarded = number
+		s.process.signalAll(number)
+		return
 	}
+	s.asked = number == syscall.SIGTSTP || s.asked && number != syscall.SIGCONT
 	s.process.signal(number)
 }
 
@@ -249,7 +306,7 @@ func (s *supervision) stopped(state syscall.WaitStatus) {
 func (s *supervision) suspend() {
 	tty, byTerminal := s.process.terminal, !s.asked
 	s.asked = false
-	s.process.signal(syscall.SIGSTOP)
+	s.process.signalAll(syscall.SIGSTOP)
 	given := tty != nil && tty.given
 	tty.takeBack()
 	signal.Ignore(syscall.SIGTSTP) // Go could deliver one that is caught after the SIGCONT that follows it
@@ -268,7 +325,7 @@ func (s *supervision) suspend() {
 	if given && tty.isMine() {
 		tty.give(s.process.pid)
 	}
-	s.process.signal(syscall.SIGCONT)
+	s.process.signalAll(syscall.SIGCONT)
 }
 
 // forwardPending forwards the signals that have come, except those of job control.

@@ -1,4 +1,4 @@
-// This file is about the commands release, force-release and watch.
+// The commands release, force-release and watch.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the command run, which holds a lock while a command runs.
+// The command run, which holds a lock while a command runs.
 
 package main
 
@@ -26,8 +26,13 @@ var runCommand = command{
 	minArgs: 1, maxArgs: anyArgs,
 	summary: "hold a lock while a command runs",
 	about: `
-Waits for the lock, runs the command, and releases the lock after all processes of the command's
-process group have ended. The exit status is that of the command, or 128+n if signal n has killed it.
+Waits for the lock, runs the command, and releases the lock after all processes of the command have
+ended. The exit status is that of the command. If a signal has killed the command, leasewheel dies of
+the same signal: a script, make or xargs around it ends at Ctrl-C as it does without leasewheel.
+
+The processes of the command are those of its process group and, on Linux, all its other descendants,
+such as those of timeout(1). A process that has started a session (setsid) is neither stopped nor
+waited for.
 
 The lock is renewed while the command runs. If it can no longer be relied on, because the server
 cannot be reached for example, the command gets SIGTERM (-signal) and is killed after the grace
@@ -35,15 +40,15 @@ cannot be reached for example, the command gets SIGTERM (-signal) and is killed 
 before it ends. Only if the server says that the lock is gone, after leasewheel force-release for
 example, another holder may be active at once; -on-lost kill then kills the command without grace.
 
-SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and SIGWINCH are forwarded to all processes of
-the command, SIGUSR1 and SIGUSR2 to the command alone. A signal that comes while leasewheel waits
-for the lock ends it with status 128+n. The command gets the terminal, so that it can read from it.
-Ctrl-Z stops the command and leasewheel; if the lease has ended when they are continued, the command
-is killed.
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded to all processes of the command, SIGTSTP, SIGCONT
+and SIGWINCH to its process group, SIGUSR1 and SIGUSR2 to the command alone. While leasewheel waits
+for the lock, a signal ends it. The command gets the terminal, so that it can read from it. Ctrl-Z
+stops the command and leasewheel; if the lease has ended when they are continued, the command is
+killed.
 
 A second process, the guard, stops the command if leasewheel is killed, or if it is stopped
-(SIGSTOP) until the lease ends. A command that has become another user, through sudo for example,
-cannot be signalled.
+(SIGSTOP) until the lease ends. If the guard is killed or stopped, another takes its place. A command
+that has become another user, through sudo for example, cannot be signalled.
 
 The command finds the key in LEASEWHEEL_KEY and the fencing token in LEASEWHEEL_TOKEN. A resource
 that refuses lower tokens than the highest it has seen is safe from former holders.
@@ -255,7 +260,7 @@ func failStart(std streams, err error) int {
 	return exitFailed
 }
 
-// release unlocks and closes the client. It returns the exit status of the command, or exitLost.
+// release unlocks and closes the client. It returns the status of the command, or exitLost.
 func release(client *lockClient, held *lock.Held, result outcome, std streams) int {
 	err := held.Unlock(context.Background())
 	if closeErr := client.shut(); err == nil {
@@ -264,5 +269,6 @@ func release(client *lockClient, held *lock.Held, result outcome, std streams) i
 	if err != nil && !errors.Is(err, lock.ErrLost) {
 		fmt.Fprintln(std.err, "leasewheel: the command has ended, but the release of its lock is not confirmed:", errorText(err))
 	}
-	return result.code
+	passToJob(result.typed)
+	return result.status
 }

@@ -1,4 +1,4 @@
-// This file is about the commands ls and inspect.
+// The commands ls and inspect.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the signals that the program catches.
+// The signals that the program catches.
 
 package main
 
@@ -9,13 +9,17 @@ import (
 )
 
 // signals are the signals that the program has caught. One goroutine at a time takes them.
-type signals struct{ c chan os.Signal }
+type signals struct {
+	c     chan os.Signal
+	child chan os.Signal // has a signal if a child has changed its state
+}
 
 // catchSignals begins to catch the signals that end a program or that a command may use. A
 // signal that was ignored when the program started, as after nohup, stays ignored, also for
 // the command.
 func catchSignals() *signals {
-	s := &signals{make(chan os.Signal, 64)}
+	s := &signals{make(chan os.Signal, 64), make(chan os.Signal, 1)}
+	catchChildren(s.child)
 	for _, sig := range endSignals {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.c, sig)
@@ -39,7 +43,10 @@ func (s *signals) catchLess() {
 }
 
 // stop ends the catching.
-func (s *signals) stop() { signal.Stop(s.c) }
+func (s *signals) stop() {
+	signal.Stop(s.c)
+	signal.Stop(s.child)
+}
 
 // during calls f and returns its error. If a signal comes that ends a program, the ctx of f ends,
 // and during returns a signalError when f has returned. The other result of f still counts.
@@ -56,6 +63,8 @@ func (s *signals) during(f func(ctx context.Context) error) error {
 		select {
 		case <-ended:
 			return err
+		case <-s.child:
+			reapOrphans()
 		case sig := <-s.c:
 			if !ends(sig) {
 				continue

@@ -1,6 +1,6 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-// This file is about signals on systems that are not Unix.
+// Signals on systems that are not Unix.
 
 package main
 
@@ -15,7 +15,11 @@ var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 var runSignals []os.Signal
 
-func surviveBrokenPipes() {}
+func catchChildren(chan<- os.Signal) {}
+func reapOrphans()                   {}
+func dieOf(int)                      {}
+func passToJob(syscall.Signal)       {}
+func surviveBrokenPipes()            {}
 
 // signalNamed returns the signal with that name: this system can only end a process.
 func signalNamed(name string) (syscall.Signal, bool) {

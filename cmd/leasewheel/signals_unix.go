@@ -1,10 +1,11 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// This file is about signals on Unix.
+// Signals on Unix.
 
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -20,6 +21,24 @@ var endSignals = []os.Signal{
 
 // runSignals are caught only while a command runs.
 var runSignals = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH}
+
+// catchChildren sends a signal to c when a child has stopped or ended. It also undoes that SIGCHLD was ignored, because the
+// kernel would then keep no state of a child.
+func catchChildren(c chan<- os.Signal) { signal.Notify(c, syscall.SIGCHLD) }
+
+// dieOf ends this process by a signal, without a core dump. It returns if that is not possible. Go has no way to restore the
+// default action of each signal, and exec restores all.
+func dieOf(number int) {
+	_ = syscall.Exec("/bin/sh", []string{"sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$; exit %d", number, exitSignal+number)}, nil)
+}
+
+// passToJob sends a signal that was typed while the command had the terminal to the process group of this process, which the
+// terminal would have signalled otherwise.
+func passToJob(typed syscall.Signal) {
+	if typed != 0 {
+		_ = syscall.Kill(0, typed)
+	}
+}
 
 // surviveBrokenPipes makes a write to a pipe without a reader an error, where otherwise the process would end with its lock
 // held. A command gets the signal as usual.

@@ -1,4 +1,4 @@
-// This file is about the command size, which estimates what many leases cost.
+// The command size, which estimates what many leases cost.
 
 package main
 

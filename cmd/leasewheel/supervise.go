@@ -1,10 +1,11 @@
-// This file is about watching a running command, and stopping it after a loss.
+// Watching a running command, and stopping it after a loss.
 
 package main
 
 import (
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -28,17 +29,19 @@ type supervision struct {
 	held    *lock.Held
 	caught  *signals
 
-	exited bool
-	code   int
-	lost   error
-	kill   <-chan time.Time // the end of the grace
-	giveUp <-chan time.Time // the end of killTimeout
-	asked  bool             // a signal asked to suspend the command
+	exited    bool
+	status    int            // of the command, for end
+	typed     syscall.Signal // see outcome
+	forwarded syscall.Signal // the last signal that was passed on to all processes
+	lost      error
+	kill      <-chan time.Time // the end of the grace
+	giveUp    <-chan time.Time // the end of killTimeout
+	asked     bool             // a signal asked to suspend the command
 }
 
-// run returns when the command and all processes of its group have ended.
+// run returns when the command and all its processes have ended.
 func (s *supervision) run() outcome {
-	ended, states := s.held.Done(), s.process.states
+	ended := s.held.Done()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	s.process.report(s.held.Deadline())
@@ -52,21 +55,19 @@ func (s *supervision) run() outcome {
 			ended = nil
 		case sig := <-s.caught.c:
 			s.forward(sig)
-		case state, ok := <-states:
-			if !ok {
-				states = nil // never: the last state is the end of the command
-			} else if code, exited := exitCode(state); exited {
-				s.exited, s.code, states = true, code, nil
-			} else {
-				s.stopped(state)
-			}
+		case <-s.process.changed:
+			s.reap()
 		case <-s.kill:
 			s.killAll()
 		case <-s.giveUp:
 			fmt.Fprintln(s.std.err, "leasewheel: some processes of the command are still running")
 			return s.outcome()
 		case <-tick.C:
+			s.process.keepGuard()
 			s.process.report(s.held.Deadline())
+			if s.giveUp != nil {
+				s.process.killAll() // those that have started since
+			}
 		}
 		if s.exited && s.process.gone() {
 			return s.outcome()
@@ -80,9 +81,9 @@ func (s *supervision) outcome() outcome {
 		s.lost = s.held.Err()
 	}
 	if s.lost != nil && (s.onLost != lostIgnore || !s.exited) {
-		return outcome{exitLost, s.lost}
+		return outcome{status: exitLost, lost: s.lost}
 	}
-	return outcome{s.code, nil}
+	return outcome{status: s.status, typed: s.typed}
 }
 
 // lose stops the command, and then tells the user why.

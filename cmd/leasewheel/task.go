@@ -1,4 +1,4 @@
-// This file is about a run of a command and its outcome.
+// A run of a command and its outcome.
 
 package main
 
@@ -39,8 +39,9 @@ type task struct {
 
 // outcome is how a run of a task has ended.
 type outcome struct {
-	code int
-	lost error // why the lock was not held to the end
+	status int            // for end
+	lost   error          // why the lock was not held to the end
+	typed  syscall.Signal // a signal of the terminal, of which the command has died; 0 if there was none
 }
 
 // heldName is the command of a process that becomes the command of a task. Users do not call it.
@@ -87,22 +88,22 @@ func environment(held *lock.Held) []string {
 	return append(inherited, keyEnv+"="+held.Key(), tokenEnv+"="+strconv.FormatUint(held.Token(), 10))
 }
 
-// run runs the command and returns after all processes of its group have ended, or could not be
+// run runs the command and returns after all its processes have ended, or could not be
 // killed. The caller then unlocks. A command that cannot be started returns the status for that.
 func (t *task) run(held *lock.Held, caught *signals) outcome {
 	if err := held.Err(); err != nil {
-		return outcome{exitLost, err}
+		return outcome{status: exitLost, lost: err}
 	}
 	caught.catchMore()
 	defer caught.catchLess()
-	p, err := t.start(environment(held))
+	p, err := t.start(environment(held), caught)
 	if err != nil {
 		fmt.Fprintln(t.std.err, "leasewheel:", errorText(err))
 		var failed startError
 		if errors.As(err, &failed) {
-			return outcome{code: failed.code()}
+			return outcome{status: failed.code()}
 		}
-		return outcome{code: exitFailed}
+		return outcome{status: exitFailed}
 	}
 	defer p.finish()
 	s := supervision{task: t, process: p, held: held, caught: caught}

@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// This file is about the terminal, which the command gets.
+// The terminal, which the command gets.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the margin of a lease that leaves the command its grace.
+// The margin of a lease that leaves the command its grace.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about waiting for a lock, with the flags that limit it.
+// Waiting for a lock, with the flags that limit it.
 
 package main
 
