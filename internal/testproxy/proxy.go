@@ -26,8 +26,10 @@ type Proxy struct {
 }
 
 // New starts a proxy to an address, whose network is "tcp" or "unix". Close ends it.
-func New(network, target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func New(network, target string) (*Proxy, error) { return newAt("127.0.0.1:0", network, target) }
+
+func newAt(address, network, target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,10 @@
 // an answer ends after 5 s and a sixth of the session timeout, also if its context lasts longer, and
 // its error has the last error of the network.
 //
+// A name of a server is looked up at each attempt to connect, so servers may change their addresses, and
+// names that are unknown do no harm while one server answers. If no lookup succeeds, the last addresses
+// of the name are tried.
+//
 // With Options.Digest the nodes belong to a user. The root may exist already: the user needs the
 // permissions read, create and delete for it, and none above it.
 //

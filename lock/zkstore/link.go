@@ -1,4 +1,4 @@
-// This file is about the connection to the servers, and its session.
+// The connection to the servers, and its session.
 
 package zkstore
 
@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type link struct {
 	events  <-chan zk.Event
 	expired func(session int64)
 	calls   sync.WaitGroup
+	ctx     context.Context // of lookups and dials; ends with close
+	cancel  context.CancelFunc
 
 	mu        sync.Mutex    // guards all below
 	session   int64         // 0: there is none
@@ -36,10 +39,88 @@ var errClosed = errors.New("the connection is closed")
 
 func dial(servers []string, timeout time.Duration, expired func(int64)) (*link, error) {
 	l := &link{granted: timeout, expired: expired, changed: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	var err error
-	l.conn, l.events, err = zk.Connect(servers, timeout,
+	l.conn, l.events, err = zk.Connect(servers, timeout, zk.WithHostProvider(&hosts{link: l}),
 		zk.WithLogger(noLogger{}), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(l.event))
 	return l, err
+}
+
+// lookupTimeout bounds the lookup of one name.
+const lookupTimeout = 2 * time.Second
+
+// hosts chooses the next server for the ZooKeeper client. It looks up the name of a server each time when that is next,
+// because servers get other addresses, and one name that is unknown must not matter while another server answers. The
+// provider of the client looks up all names once. One goroutine of the client calls it.
+type hosts struct {
+	link    *link
+	servers []string
+	at      int                 // the next of servers
+	passed  int                 // servers since the last connection, or since the last pass over all
+	untried []string            // addresses of the last server
+	several bool                // the last server has more than one address
+	known   map[string][]string // addresses of servers, for a time when no lookup succeeds
+}
+
+// Init implements [zk.HostProvider].
+func (h *hosts) Init(servers []string) error {
+	h.servers, h.known = servers, make(map[string][]string)
+	for _, s := range servers {
+		if _, _, err := net.SplitHostPort(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Len implements [zk.HostProvider].
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Next implements [zk.HostProvider]. The client pauses if a pass begins again.
+func (h *hosts) Next() (server string, again bool) {
+	if len(h.untried) == 0 {
+		again = h.passed == len(h.servers)
+		if again {
+			h.passed = 0
+		}
+		h.passed++
+		h.untried = h.addresses(h.servers[h.at])
+		h.several = len(h.untried) > 1
+		h.at = (h.at + 1) % len(h.servers)
+	}
+	server, h.untried = h.untried[0], h.untried[1:]
+	return server, again
+}
+
+// addresses returns the addresses of a server in random order, or the server itself if there is none.
+func (h *hosts) addresses(server string) []string {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil || net.ParseIP(host) != nil {
+		return []string{server}
+	}
+	ctx, cancel := context.WithTimeout(h.link.ctx, lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil || len(found) == 0 {
+		if found = h.known[server]; len(found) == 0 {
+			return []string{server} // the dial looks it up again, and has the error
+		}
+	}
+	h.known[server] = found
+	all := make([]string, len(found))
+	for i, at := range rand.Perm(len(found)) {
+		all[i] = net.JoinHostPort(found[at], port)
+	}
+	return all
+}
+
+// Connected implements [zk.HostProvider]. After a connection the other addresses may be old, so none is kept. There is no
+// pause before the only address of the only server alone.
+func (h *hosts) Connected() {
+	h.untried, h.passed = nil, 1
+	if h.several {
+		h.passed = 0
+	}
 }
 
 // noLogger drops the messages of the ZooKeeper client: what matters is in the errors of the store.
@@ -49,7 +130,9 @@ func (noLogger) Printf(string, ...any) {}
 
 // dial dials a server, for the ZooKeeper client.
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	c, err := net.DialTimeout(network, address, timeout)
+	ctx, cancel := context.WithTimeout(l.ctx, timeout)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		l.failed(err)
 		return nil, err
@@ -163,6 +246,7 @@ func (l *link) ready(ctx context.Context) error {
 // close ends the session and all calls.
 func (l *link) close() {
 	l.conn.Close()
+	l.cancel()
 	l.mu.Lock()
 	l.closed = true
 	open := l.open

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -218,4 +219,54 @@ func TestAServerIsRestored(t *testing.T) {
 		_, err := s.Acquire(t.Context(), r)
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
+}
+
+// The name leads to another address while a lease is held: the session goes on there.
+func TestAServerGetsAnotherAddress(t *testing.T) {
+	t.Parallel()
+	moved := testproxy.NewMoved(t, testzk.Start(t, 1)[0].Address)
+	s := openAt(t, 10*faultTTL, moved.Addr())
+	r := driver.Request{Key: "k", Owner: "a:1", TTL: 4 * faultTTL}
+	l, err := s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	moved.Move()
+	out := []renewal.Outcome{renewal.Unknown}
+	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, time.Minute, 10*time.Millisecond)
+	assert.Equal(t, renewal.Renewed, out[0])
+}
+
+func TestNamesOfServers(t *testing.T) {
+	t.Parallel()
+	server := testzk.Shared(t)
+	link, err := testproxy.New("tcp", server.Address)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	_, port, err := net.SplitHostPort(link.Addr())
+	require.NoError(t, err)
+	later := testproxy.NewName()
+	for name, servers := range map[string][]string{
+		"two are unknown":               {testproxy.NewName() + ":1", testproxy.NewName() + ":1", link.Addr()},
+		"one leads to several servers":  {testproxy.NewName("127.0.0.3", "127.0.0.4", "127.0.0.1") + ":" + port},
+		"it is unknown at first":        {later + ":" + port},
+		"it is unknown after the first": {testproxy.NewName("127.0.0.1") + ":" + port},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := time.AfterFunc(time.Second, func() { testproxy.SetName(later, "127.0.0.1") })
+			defer known.Stop()
+			s := openAt(t, sessionTimeout, servers...)
+			if name == "it is unknown after the first" {
+				host, _, _ := net.SplitHostPort(servers[0])
+				testproxy.SetName(host)
+				link.Cut()
+			}
+			require.Eventually(t, func() bool {
+				_, err := s.Acquire(t.Context(), driver.Request{Key: name, Owner: "a:1", TTL: faultTTL})
+				return err == nil
+			}, time.Minute, 10*time.Millisecond)
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = zkstore.New(ctx, []string{testproxy.NewName() + ":1"}, nil)
+	require.ErrorContains(t, err, "no such host")
 }

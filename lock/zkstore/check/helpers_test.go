@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/zkstore"
 )
@@ -18,6 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "32") // most cases of the contract sleep
+	testproxy.ServeNames()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		testzk.CloseShared()
 		os.Exit(code)
