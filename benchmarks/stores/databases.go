@@ -217,7 +217,11 @@ func startNATS(ctx context.Context) (*server, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		defer disconnect() // the store has a connection of its own
 		store, err := natsstore.New(ctx, js, nil)
-		return store, disconnect, err
+		if err != nil {
+			return nil, nil, err
+		}
+		return store, func() { _ = store.Close() }, nil
 	}}, nil
 }

@@ -51,8 +51,11 @@
 // their locks, each at the end of its lease. Keep room for one message of each lock and for its next one,
 // and the same for states.
 //
-// A call without a deadline ends after five seconds without an answer, and a batch after a minute. While
-// the client reconnects, a call waits and sends nothing.
+// A Store has a connection of its own, like that of the program: what the program sends or receives does not
+// delay locks. It reconnects without end, also where the connection of the program would give up: after
+// two minutes, or after the same error of authentication twice. It looks up names of servers at each attempt.
+// A silent server is noticed within 15 s. A call without a deadline ends after five seconds without an answer,
+// and a batch after a minute. While the Store reconnects, a call waits and sends nothing.
 //
 // Each server expires the messages of its replica by its own clock, counted from the time of the
 // leader that stored them. So a new leader whose clock is ahead of that of the old one ends leases

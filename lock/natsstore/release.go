@@ -101,7 +101,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 			continue
 		}
 		seq, _, _ := state.next(0)
-		ack, err := s.batch.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.of.Stream))
+		ack, err := s.js.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.of.Stream))
 		messages[i] = pending{ack: ack, err: err}
 	}
 	for i, l := range batch {

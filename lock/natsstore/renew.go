@@ -32,6 +32,9 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			errs = err // one says enough, because they have one cause as a rule
 		}
 	}
+	if s.hasClosed(errs) {
+		return driver.ErrStoreClosed
+	}
 	errs = because(s.js, s.of, errs)
 	if errs != nil && ctx.Err() == nil {
 		errs = fmt.Errorf("natsstore: renew %d leases: %w", len(batch), errs)
@@ -64,7 +67,7 @@ func (s *Store) send(ctx context.Context, l driver.Lease) pending {
 	seq, meta, ttl := state.next(l.TTL)
 	now := time.Now()
 	m := s.message(l.Key, renewed(l, meta, ttl), ttl, seq, "")
-	ack, err := s.batch.PublishMsgAsync(m, jetstream.WithExpectStream(s.of.Stream))
+	ack, err := s.js.PublishMsgAsync(m, jetstream.WithExpectStream(s.of.Stream))
 	return pending{ack: ack, after: seq, meta: meta, sent: now, err: err}
 }
 

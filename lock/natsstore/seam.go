@@ -16,6 +16,7 @@ func init() {
 	seam.SetPoll = func(s any, d time.Duration) { s.(*Store).poll = d }
 	seam.SetClock = func(s any, d time.Duration) { s.(*Store).clock.set(time.Now(), d) }
 	seam.SetBound = func(s any, d time.Duration) { s.(*Store).bound = d }
+	seam.Wrap = func(s any, f func(jetstream.JetStream) jetstream.JetStream) { s.(*Store).js = f(s.(*Store).js) }
 	seam.Conn = func(s any) *nats.Conn { return s.(*Store).js.Conn() }
 	seam.Check = func(c jetstream.StreamConfig) error {
 		o, err := (*Options)(nil).withDefaults()

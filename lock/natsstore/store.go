@@ -1,4 +1,4 @@
-// This file is about the Store: its options, and how its calls begin, ask the server and fail.
+// The Store: its options, its connection, and how its calls begin, ask the server and fail.
 
 package natsstore
 
@@ -30,7 +30,8 @@ const (
 	maxConflicts  = 10               // attempts against concurrent requests, before a call gives up
 	firstPause    = time.Millisecond // after an attempt that the leader refuses for a message that it has not stored yet
 	lastPause     = 50 * time.Millisecond
-	maxCall       = 5 * time.Second // for the answers to a call that is not of a batch
+	maxCall       = 5 * time.Second // for the answers to a call that is not of a batch, and for a write to the connection
+	maxPing       = 5 * time.Second // between two pings of the connection, which breaks when two are without an answer
 	leastMsgSize  = 8 << 10         // of the largest message, which has driver.MaxMetadataLen bytes of metadata in base64
 
 	// A message of a batch without an answer is forgotten after answerTimeout, even if its call has
@@ -79,8 +80,7 @@ func (o *Options) withDefaults() (Options, error) {
 
 // Store keeps locks in a stream. It is safe for concurrent use.
 type Store struct {
-	js     jetstream.JetStream
-	batch  jetstream.JetStream // publishes the messages of batches
+	js     jetstream.JetStream // on a connection of its own
 	stream jetstream.Stream
 	prefix string
 	of     Options
@@ -97,7 +97,10 @@ type Store struct {
 // New returns a store that uses a stream, which CreateStream has created. It asks the server for the
 // settings of the stream, and returns an error if locks are not safe with them. It also tries what the
 // user of the connection is permitted to do, and returns an error if a right is missing that locks need.
-// The connection stays the caller's: Close does not close it.
+//
+// The store opens a connection of its own, with the servers, the user and the other options of that of js. It
+// reconnects without end, notices a server that is silent within 15 s, and calls no function of the program but those
+// of its options that dial and authenticate. Close closes it; the connection of js stays the caller's.
 func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store, error) {
 	if js == nil {
 		return nil, errors.New("natsstore: New needs a JetStream context, got nil")
@@ -106,34 +109,98 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	if err != nil {
 		return nil, err
 	}
-	stream, err := open(ctx, js, o)
+	own, stream, err := connect(ctx, js, o)
 	if err != nil {
-		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, because(js, o, err))
-	}
-	batch, err := newPublisher(js.Conn())
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, err)
 	}
 	closing := make(chan struct{})
 	return &Store{
-		js: js, batch: batch, stream: stream, prefix: o.Prefix, of: o, poll: lastPoll, bound: maxCall,
-		addresses: addressesOf(js.Conn()),
+		js: own, stream: stream, prefix: o.Prefix, of: o, poll: lastPoll, bound: maxCall,
+		addresses: addressesOf(own.Conn()),
 		closing:   closing, close: sync.OnceFunc(func() {
 			close(closing)
-			batch.CleanupPublisher()
+			own.CleanupPublisher()
+			own.Conn().Close()
 		}),
 	}, nil
 }
 
-// newPublisher returns a context for asynchronous publications. The one of the caller has, as a
-// rule, no timeout: it would keep each message without an answer until the connection breaks, and
-// refuse further ones after 4,000, those of the caller too.
-func newPublisher(nc *nats.Conn) (jetstream.JetStream, error) {
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(answerTimeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt))
+// connect returns a JetStream context like js on a connection of its own, and the stream. The program may fill the
+// connection of js, which then blocks all who publish, whatever their contexts are, and may let that connection end
+// after some attempts to reconnect, which is the default of NATS.
+func connect(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.JetStream, jetstream.Stream, error) {
+	ctx, cancel := bound(ctx, maxCall)
+	defer cancel()
+	nc, err := dial(ctx, js.Conn().Opts)
 	if err != nil {
-		return nil, fmt.Errorf("natsstore: %w", err)
+		return nil, nil, err
 	}
-	return js, nil
+	own, err := like(js, nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	err = connected(ctx, nc)
+	var stream jetstream.Stream
+	if err == nil {
+		stream, err = open(ctx, own, o)
+	}
+	if err != nil {
+		err = because(own, o, err)
+		nc.Close()
+		return nil, nil, err
+	}
+	return own, stream, nil
+}
+
+// dial opens a connection with the options of another one. The connection may not be there yet.
+func dial(ctx context.Context, o nats.Options) (*nats.Conn, error) {
+	o.AllowReconnect, o.MaxReconnect, o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, -1, true, true
+	o.FlusherTimeout, o.ReconnectOnFlusherError = maxCall, true
+	if o.PingInterval <= 0 || o.PingInterval > maxPing {
+		o.PingInterval, o.MaxPingsOut = maxPing, nats.DefaultMaxPingOut
+	}
+	o.NoEcho = false // a store receives what it sends to waiters
+	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil, nil
+	o.DisconnectedErrCB, o.ReconnectErrCB = nil, nil
+	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // instead of a print; because reads the error
+	type result struct {
+		nc  *nats.Conn
+		err error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		nc, err := o.Connect()
+		dialed <- result{nc, err}
+	}()
+	select {
+	case r := <-dialed:
+		return r.nc, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-dialed; r.err == nil {
+				r.nc.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// like returns a JetStream context on nc for the same domain or prefix of the API as js. A message without an answer
+// is forgotten after a time, and does not hinder further ones.
+func like(js jetstream.JetStream, nc *nats.Conn) (jetstream.JetStream, error) {
+	of := js.Options()
+	opts := []jetstream.JetStreamOpt{jetstream.WithPublishAsyncTimeout(answerTimeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt)}
+	if of.ClientTrace != nil {
+		opts = append(opts, jetstream.WithClientTrace(of.ClientTrace))
+	}
+	switch {
+	case of.Domain != "":
+		return jetstream.NewWithDomain(nc, of.Domain, opts...)
+	case of.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(nc, of.APIPrefix, opts...)
+	}
+	return jetstream.New(nc, opts...)
 }
 
 // because adds the reason why there is no answer to an error, if the connection knows one.
@@ -151,6 +218,12 @@ func because(js jetstream.JetStream, o Options, err error) error {
 		return fmt.Errorf("%w: the connection is %s: %w", err, strings.ToLower(status.String()), last)
 	case refused(nc, `"`+o.Prefix+"."), refused(nc, "."+o.Stream), refused(nc, `"`+cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix)):
 		return fmt.Errorf("%w: %w", err, last)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: CreateStream creates it", err)
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("%w: the stream %s is missing, which CreateStream creates, or it has no leader", err, o.Stream)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%w: the server has no JetStream, or not for this account and domain", err)
 	}
 	return err
 }
@@ -173,8 +246,8 @@ func contextCause(ctx context.Context, err error) error {
 	return err
 }
 
-// Close closes the store. Calls of Wait and later calls of other methods return driver.ErrStoreClosed.
-// It does not close the connection, and does not wait for calls under way.
+// Close closes the store and its connection. It does not wait for calls under way, which return
+// driver.ErrStoreClosed, as later ones do.
 func (s *Store) Close() error {
 	s.close()
 	return nil
@@ -225,10 +298,17 @@ func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 	return nil
 }
 
+// hasClosed reports whether an error comes from Close.
+func (s *Store) hasClosed(err error) bool {
+	return s.js.Conn().IsClosed() && (errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrJetStreamPublisherClosed))
+}
+
 // failed returns the error of a call about a key. Answers about locks, and reasons why the call did
 // not begin, have no more to say.
 func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 	switch {
+	case s.hasClosed(err):
+		return driver.ErrStoreClosed
 	case err == nil, errors.As(err, new(*driver.HeldError)),
 		errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrStoreClosed), errors.Is(err, errors.ErrUnsupported):
 		return err
@@ -257,7 +337,7 @@ func (s *Store) message(key string, r record, ttl time.Duration, after uint64, i
 // publish sends a message and returns its sequence. The error matches errConflict if another message
 // came first.
 func (s *Store) publish(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
-	if err := s.connected(ctx); err != nil {
+	if err := connected(ctx, s.js.Conn()); err != nil {
 		return nil, err
 	}
 	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.of.Stream))
@@ -269,8 +349,7 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, er
 
 // connected waits for the connection, if the client reconnects. The client keeps a message that is
 // published meanwhile, and sends it later, perhaps long after the call has ended.
-func (s *Store) connected(ctx context.Context) error {
-	nc := s.js.Conn()
+func connected(ctx context.Context, nc *nats.Conn) error {
 	if !disconnected(nc) {
 		return nil
 	}

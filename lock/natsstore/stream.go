@@ -69,8 +69,6 @@ func (o *Options) subjects() []string { return []string{o.Prefix + ".k.*", o.Pre
 
 // open returns the stream if locks are safe in it.
 func open(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Stream, error) {
-	ctx, cancel := bound(ctx, maxCall)
-	defer cancel()
 	stream, err := js.Stream(ctx, o.Stream)
 	if err != nil {
 		return nil, fmt.Errorf("read its settings: %w", contextCause(ctx, err))

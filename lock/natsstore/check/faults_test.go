@@ -39,6 +39,7 @@ func clientOn(t *testing.T, js jetstream.JetStream) *lock.Client {
 		store, err = natsstore.New(t.Context(), js, nil)
 		return err == nil
 	}, patience, 10*time.Millisecond, "the stream has a leader")
+	t.Cleanup(func() { _ = store.Close() })
 	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: faultTTL}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() {

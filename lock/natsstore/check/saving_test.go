@@ -155,10 +155,12 @@ func (r *refusing) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.P
 func TestCallsWaitForASlowSave(t *testing.T) {
 	t.Parallel()
 	at := testnats.Start(t)
-	js := &refusing{JetStream: testnats.Connect(t, at)}
-	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
-	s, err := natsstore.New(t.Context(), js, nil)
-	require.NoError(t, err)
+	s := open(t, at).(*natsstore.Store)
+	js := new(refusing)
+	seam.Wrap(s, func(own jetstream.JetStream) jetstream.JetStream {
+		js.JetStream = own
+		return js
+	})
 	l := stateful(t, s, "a:1")
 	other, err := s.Acquire(t.Context(), driver.Request{Key: "other", Owner: "a:2", TTL: time.Hour})
 	require.NoError(t, err)

@@ -3,9 +3,11 @@ package check
 import (
 	"context"
 	"encoding/base64"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/natsstore"
@@ -26,6 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testnats.Main()
+	testproxy.ServeNames()
 	goleak.VerifyTestMain(m)
 }
 
@@ -34,8 +38,15 @@ func open(t *testing.T, s *server.Server) driver.Store {
 	t.Helper()
 	js := testnats.Connect(t, s)
 	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
-	store, err := natsstore.New(t.Context(), js, nil)
+	return openOn(t, js, nil)
+}
+
+// openOn returns a store like a connection, which is closed at the end of the test.
+func openOn(t *testing.T, js jetstream.JetStream, o *natsstore.Options) *natsstore.Store {
+	t.Helper()
+	store, err := natsstore.New(t.Context(), js, o)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
 	return store
 }
 
@@ -66,9 +77,7 @@ func TestContract(t *testing.T) {
 	foreign := []byte("not a lock")
 	newStore := func(t *testing.T) driver.Store {
 		t.Helper()
-		store, err := natsstore.New(t.Context(), testnats.Connect(t, s, nats.UserInfo("without nothing", "p")), nil)
-		require.NoError(t, err)
-		return store
+		return openOn(t, testnats.Connect(t, s, nats.UserInfo("without nothing", "p")), nil)
 	}
 	locktest.TestStore(t, locktest.Config{
 		New:       newStore,
@@ -165,6 +174,7 @@ func TestSettingsOfTheStream(t *testing.T) {
 	js := testnats.Connect(t, at)
 	_, err := natsstore.New(t.Context(), js, nil)
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+	require.ErrorContains(t, err, "CreateStream creates it")
 	require.NoError(t, natsstore.CreateStream(t.Context(), js, nil))
 	safe, err := js.Stream(t.Context(), stream)
 	require.NoError(t, err)
@@ -192,8 +202,7 @@ func TestSettingsOfTheStream(t *testing.T) {
 			_, err = js.CreateStream(t.Context(), config)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, js.DeleteStream(t.Context(), config.Name)) }()
-			s, err := natsstore.New(t.Context(), js, &natsstore.Options{Stream: config.Name})
-			require.NoError(t, err)
+			s := openOn(t, js, &natsstore.Options{Stream: config.Name})
 			l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
 			require.NoError(t, err)
 			out := make([]renewal.Outcome, 1)
@@ -286,4 +295,111 @@ func TestAnOldHolderAfterTheStreamWasCreatedAgain(t *testing.T) {
 	after, err := js.Stream(t.Context(), stream)
 	require.NoError(t, err)
 	assert.Equal(t, before.CachedInfo().Config.FirstSeq, after.CachedInfo().Config.FirstSeq, "a stream that exists keeps its sequences")
+}
+
+// The program fills, closes or loses its connection, and the store has locks.
+func TestAConnectionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(nc *nats.Conn, conn *filled, link *testproxy.Proxy){
+		"the program fills its connection": func(nc *nats.Conn, conn *filled, _ *testproxy.Proxy) {
+			conn.stuck.Store(true)
+			go func() { _ = nc.Publish("other", make([]byte, 1<<20)) }()
+			<-conn.writes
+		},
+		"the program closes its connection": func(nc *nats.Conn, _ *filled, _ *testproxy.Proxy) { nc.Close() },
+		"the connections break":             func(_ *nats.Conn, _ *filled, link *testproxy.Proxy) { link.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := testnats.Start(t)
+			require.NoError(t, natsstore.CreateStream(t.Context(), testnats.Connect(t, at), nil))
+			link, err := testproxy.New("tcp", at.Addr().String())
+			require.NoError(t, err)
+			t.Cleanup(link.Close)
+			conn := &filled{writes: make(chan struct{}), free: make(chan struct{})}
+			var nc *nats.Conn
+			nc, err = nats.Connect("nats://"+link.Addr(), nats.NoReconnect(), nats.SetCustomDialer(conn),
+				nats.ClosedHandler(func(c *nats.Conn) {
+					assert.Same(t, nc, c, "functions of the program are called for its connection only")
+				}))
+			require.NoError(t, err)
+			t.Cleanup(nc.Close)
+			t.Cleanup(func() { close(conn.free) })
+			js, err := jetstream.New(nc)
+			require.NoError(t, err)
+			clients := at.NumClients()
+			s := openOn(t, js, nil)
+			use(nc, conn, link)
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := s.Acquire(ctx, driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+				return err == nil
+			}, patience, 10*time.Millisecond)
+			require.NoError(t, s.Close())
+			require.Eventually(t, func() bool { return at.NumClients() <= clients }, patience, time.Millisecond)
+			_, err = s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+			require.ErrorIs(t, err, driver.ErrStoreClosed)
+		})
+	}
+}
+
+// filled dials connections. The first one takes no bytes once stuck is set, until free is closed.
+type filled struct {
+	net.Conn
+	stuck  atomic.Bool
+	writes chan struct{} // closed when a write is stuck
+	free   chan struct{}
+}
+
+func (f *filled) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err != nil || f.Conn != nil {
+		return c, err
+	}
+	f.Conn = c
+	return f, nil
+}
+
+func (f *filled) Write(p []byte) (int, error) {
+	if f.stuck.Swap(false) {
+		close(f.writes)
+		<-f.free
+	}
+	return f.Conn.Write(p)
+}
+
+// A server gets another address, and one name is unknown.
+func TestNamesOfServers(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	require.NoError(t, natsstore.CreateStream(t.Context(), testnats.Connect(t, at), nil))
+	moved := testproxy.NewMoved(t, at.Addr().String())
+	nc, err := nats.Connect("nats://"+testproxy.NewName()+":1,nats://"+moved.Addr(), nats.IgnoreDiscoveredServers())
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	s := openOn(t, js, nil)
+	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+	require.NoError(t, err)
+	moved.Move()
+	out := make([]renewal.Outcome, 1)
+	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
+	assert.Equal(t, renewal.Renewed, out[0])
+}
+
+func TestErrorsNameTheRemedy(t *testing.T) {
+	t.Parallel()
+	at := testnats.Start(t)
+	js := testnats.Connect(t, at)
+	s := open(t, at)
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
+	_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+	require.ErrorContains(t, err, "the stream LEASEWHEEL is missing, which CreateStream creates")
+	with, err := jetstream.NewWithDomain(js.Conn(), "other")
+	require.NoError(t, err)
+	_, err = natsstore.New(t.Context(), with, nil)
+	require.ErrorContains(t, err, "the server has no JetStream, or not for this account and domain")
+	require.ErrorContains(t, natsstore.CreateStream(t.Context(), with, nil), "the server has no JetStream")
 }

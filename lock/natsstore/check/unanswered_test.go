@@ -26,9 +26,7 @@ func through(t *testing.T) (s *natsstore.Store, direct *natsstore.Store, link *t
 	link, err := testproxy.New("tcp", at.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(link.Close)
-	s, err = natsstore.New(t.Context(), testnats.ConnectTo(t, link.Addr()), nil)
-	require.NoError(t, err)
-	return s, direct, link
+	return openOn(t, testnats.ConnectTo(t, link.Addr()), nil), direct, link
 }
 
 // Calls end without a deadline of their caller, and tell what the network says. A message that is not

@@ -20,6 +20,9 @@ var (
 	// SetBound bounds calls by d.
 	SetBound func(store any, d time.Duration)
 
+	// Wrap replaces the JetStream context of a store.
+	Wrap func(store any, f func(jetstream.JetStream) jetstream.JetStream)
+
 	// Conn returns the connection of a store.
 	Conn func(store any) *nats.Conn
 
