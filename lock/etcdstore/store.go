@@ -51,6 +51,7 @@ const (
 	tombstoneTime = time.Minute
 	statesTTL     = 8 // s; renewals of states are bounded like those of locks with this TTL
 	closeTimeout  = 3 * time.Second
+	redialPause   = time.Second
 )
 
 // Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
@@ -72,6 +73,7 @@ type Store struct {
 	mu       sync.Mutex           // guards all below
 	sessions map[int64]*session   // by their TTL in seconds
 	leases   map[leaseKey]*record // of this store, until they are released or removed
+	redialed time.Time            // see redialNow
 	lastMove uint64
 	moves    map[leaseKey]map[uint64]struct{} // the numbers of those that were not answered
 }
@@ -153,6 +155,7 @@ func (s *Store) begin(ctx context.Context, bound time.Duration) (context.Context
 	if !s.running.Enter() {
 		return nil, nil, driver.ErrStoreClosed
 	}
+	s.redialNow()
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
 	end := func() {
@@ -168,6 +171,24 @@ func (s *Store) begin(ctx context.Context, bound time.Duration) (context.Context
 		free()
 		end()
 	}, nil
+}
+
+// redialNow makes the client dial again, at most once a second, if it has no connection. After an outage of two minutes
+// the client would wait for up to two minutes more.
+func (s *Store) redialNow() {
+	conn := s.client.ActiveConnection()
+	if conn.GetState() != connectivity.TransientFailure {
+		return
+	}
+	s.mu.Lock()
+	due := time.Since(s.redialed) >= redialPause
+	if due {
+		s.redialed = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		conn.ResetConnectBackoff()
+	}
 }
 
 // noAnswerError is the cause of a call that ends at its own bound. It matches no error of package

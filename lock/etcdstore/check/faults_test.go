@@ -11,11 +11,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/verify/histories"
 )
 
@@ -182,4 +187,39 @@ func TestAHolderBehindAStoppedLeader(t *testing.T) {
 		return errors.Is(err, lock.ErrNotAcquired)
 	}, time.Minute, 50*time.Millisecond)
 	assert.False(t, held.Valid())
+}
+
+// A client without options but its endpoints, of which one is unknown. The server gets another address.
+func TestNamesOfServers(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t, 1)[0]
+	moved := testproxy.NewMoved(t, strings.TrimPrefix(server.client, "http://"))
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{testproxy.NewName() + ":1", "http://" + moved.Addr()}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	s := open(t, client)
+	l := acquire(t, s, driver.Request{Key: "k", Owner: "a:1", TTL: time.Minute})
+	moved.Move()
+	out := []renewal.Outcome{renewal.Unknown}
+	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
+	assert.Equal(t, renewal.Renewed, out[0])
+}
+
+// The client dials less and less often while the server is away, here after one attempt an hour.
+func TestAServerComesBackAfterALongTime(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t, 1)[0]
+	slow := grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour}, MinConnectTimeout: time.Second})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.client}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{slow}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	s := open(t, client)
+	acquire(t, s, driver.Request{Key: "before", Owner: "a:1", TTL: time.Minute})
+	server.kill()
+	require.Eventually(t, func() bool {
+		client.ActiveConnection().Connect()
+		return client.ActiveConnection().GetState() == connectivity.TransientFailure
+	}, patience, time.Millisecond)
+	server.start(t)
+	acquire(t, s, driver.Request{Key: "after", Owner: "a:1", TTL: time.Minute})
 }

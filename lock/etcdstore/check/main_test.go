@@ -28,6 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "24") // most cases of the contract sleep
+	testproxy.ServeNames()
 	goleak.VerifyTestMain(m)
 }
 
