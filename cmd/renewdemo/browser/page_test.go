@@ -107,8 +107,19 @@ func open(t *testing.T, address string, width int) *tab {
 	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.ID("held")))
 	value[bool](b, `for (const e of document.querySelectorAll("#verdict, #link"))
 		new MutationObserver(() => e.texts?.push(e.textContent)).observe(e, {childList: true}); true`)
+	value[bool](b, contradictions)
 	return b
 }
+
+// contradictions collects the sentences that do not agree with the figures beside them. An element changes
+// within the same task as its neighbours, so an observer sees all of them as a visitor does.
+const contradictions = `window.contradictions = [];
+	new MutationObserver(() => {
+		const words = verdict.textContent, n = document.getElementById("held").textContent;
+		const valid = words.match(/: ([\d,]+) leases are still valid/);
+		if (valid && (valid[1] !== n || n === "0")) window.contradictions.push(words + " Held: " + n);
+		if (/are still valid|every lease is/.test(words) && !valid) window.contradictions.push(words);
+	}).observe(document.body, {childList: true, subtree: true}); true`
 
 // newTab starts a browser.
 func newTab(t *testing.T, width int) *tab {
@@ -265,6 +276,7 @@ func (b *tab) clean(address string) {
 	b.t.Helper()
 	u, err := url.Parse(address)
 	require.NoError(b.t, err)
+	assert.Empty(b.t, value[[]string](b, "window.contradictions ?? []"))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	assert.Empty(b.t, b.problems)
@@ -310,6 +322,9 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	b.showed("link", `^no news for`)
 	b.showed("verdict", `silent for .* it is stopped`)
 	b.eventually("verdict", `Valid\(\) was true for 0 of 2,000 leases\. All 2,000 holders were told`)
+	require.Eventually(t, func() bool {
+		return strings.HasPrefix(value[string](b, "document.getElementById('told').getAttribute('aria-label')"), "2,000 of 2,000 holders")
+	}, patience, poll, "the chart shows what the text says")
 	b.eventually("link", `^live$`)
 	b.recovered()
 
@@ -323,6 +338,27 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	b.click("forget")
 	b.eventually("verdict", `without its data.* All 2,000 holders were told`)
 	b.recovered()
+	b.clean(address)
+}
+
+// TestNoSentenceContradictsItsFigures breaks leases that are so short that they are all lost while the
+// server is away, on a narrow page.
+func TestNoSentenceContradictsItsFigures(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("no redis-server in PATH")
+	}
+	address := demo(t, true, "-leases", "500", "-ttl", "500ms")
+	b := open(t, address, 360)
+	for range 2 {
+		b.eventually("held", "^[1-9]")
+		b.click("kill")
+		b.eventually("verdict", `^redis-server was away for`)
+	}
+	b.eventually("held", "^500$")
+	b.click("hang")
+	b.eventually("verdict", `The rival (got|had) the watched lock`)
+	assert.Empty(t, value[[]string](b, `[...document.querySelectorAll("#lanes text.halo")].filter(e => e.getBoundingClientRect().right > document.getElementById("lanes").getBoundingClientRect().right + 1).map(e => e.textContent)`), "clipped texts")
 	b.clean(address)
 }
 

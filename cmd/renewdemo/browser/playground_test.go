@@ -41,6 +41,7 @@ func TestThePlaygroundKeepsItsPromises(t *testing.T) {
 
 	b.changesAndRepeats()
 	b.breaksEachLock()
+	b.changesTheLock()
 	b.searches()
 	b.fits()
 	b.clean(address)
@@ -138,6 +139,27 @@ func (b *tab) breaksEachLock() {
 	assert.True(b.t, value[bool](b, "document.getElementById('break').disabled"), "no schedule is known for a lock with fencing")
 }
 
+// changesTheLock chooses another lock while the failure of the one before is shown. Nothing that the page then
+// says is about the one before.
+func (b *tab) changesTheLock() {
+	b.t.Helper()
+	b.choose("redisson")
+	b.press("break")
+	b.settled()
+	require.Contains(b.t, b.text("verdict"), "came too late")
+	texts := value[[]string](b, `new Promise(done => {
+		const v = document.getElementById("verdict"), stage = document.getElementById("stage"), texts = [];
+		new MutationObserver(() => texts.push(v.textContent)).observe(v, {childList: true});
+		document.querySelector("[data-lock=fenced]").click();
+		texts.push(v.textContent);
+		const wait = setInterval(() => { if (stage.ariaBusy === "false") { clearInterval(wait); done(texts); } }, 20);
+	})`)
+	require.NotEmpty(b.t, texts)
+	for _, text := range texts {
+		assert.NotContains(b.t, text, "harmed", "a failure of the lock before")
+	}
+}
+
 // searches lets one search end, stops one, and lets one find a schedule: the second one of its seed.
 func (b *tab) searches() {
 	b.t.Helper()
@@ -150,6 +172,13 @@ func (b *tab) searches() {
 	b.eventually("searched", ` so far\.`)
 	b.press("search")
 	b.eventually("searched", `no promise was broken\.`)
+
+	b.press("search")
+	b.eventually("searched", ` so far\.`)
+	value[bool](b, `document.querySelector("[data-kind=pause]").click(); true`)
+	b.settled()
+	assert.Equal(b.t, "The search was stopped.", b.text("searched"))
+	assert.Equal(b.t, "#lock=fenced&faults=pause.A.10000.35000", b.hash(), "the fault that was pressed during the search")
 
 	b.goTo("#lock=token&search=600&seed=17")
 	b.press("search")

@@ -23,7 +23,7 @@ const instant = (kind) => kind === "failover" || kind === "crash" || kind === "c
 let protocols = [], protocol, faults = [], chosen = -1; // the plan, and the fault that is edited
 let played;                                             // the latest result
 let head = length, motion = 0;                          // the time that is shown, and its animation
-let asked = 0, searching = false, searchFor = 30, searchFrom = 1, searched = 0;
+let asks = 0, asked = 0, searching = false, searchFor = 30, searchFrom = 1, searched = 0;
 
 // ---- the simulator ----
 
@@ -44,13 +44,25 @@ function failed(why) {
 }
 
 const plan = () => ({protocol: protocol.name, faults});
+
+// A new schedule replaces the search: its end would replace the schedule, and the simulator does one thing at a time.
 let moving = false; // the next result is played from its start
 
+function clearDrawing() {
+  for (const id of ["lanes", "chips", "log"]) $(id).replaceChildren();
+  $("lanes").removeAttribute("aria-label");
+}
+
 function play(animated) {
+  stopSearch();
   moving = animated && !still.matches;
   remember();
+  pause();
   $("stage").ariaBusy = "true";
-  worker.postMessage({id: ++asked, do: "play", plan: plan()});
+  if (played?.protocol !== protocol.name) { played = undefined; clearDrawing(); }
+  verdict("The simulator plays this schedule.", ""); // what is drawn until then is another one
+  asked = ++asks;
+  worker.postMessage({id: asked, do: "play", plan: plan()});
 }
 
 // ---- the address ----
@@ -102,8 +114,6 @@ addEventListener("hashchange", () => { recall(); choose(protocol.name); play(tru
 
 function choose(name) {
   stopSearch();
-  searched = -1; // what the search still says is about another lock
-  endSearch();
   protocol = protocols.find((p) => p.name === name);
   faults = faults.filter((f) => places(f.kind).includes(f.on));
   chosen = -1;
@@ -117,20 +127,24 @@ function choose(name) {
 
 // ---- the buttons ----
 
-$("break").onclick = () => { stopSearch(); faults = structuredClone(protocol.known); chosen = -1; play(true); };
-$("clear").onclick = () => { stopSearch(); faults = []; chosen = -1; play(false); };
+$("break").onclick = () => { faults = structuredClone(protocol.known); chosen = -1; play(true); };
+$("clear").onclick = () => { faults = []; chosen = -1; play(false); };
 $("search").onclick = () => {
-  if (searching) return stopSearch();
+  if (searching) { worker.postMessage({id: 0, do: "stop"}); return; }
   searching = true;
-  searched = ++asked;
+  searched = ++asks;
   $("search").setAttribute("aria-pressed", "true");
   $("search").firstChild.textContent = "Stop the search";
   worker.postMessage({id: searched, do: "search", plan: {protocol: protocol.name, faults: []}, seconds: searchFor, seed: searchFrom});
 };
 
+// stopSearch ends the search for another schedule: what it still says is not shown.
 function stopSearch() {
   if (!searching) return;
   worker.postMessage({id: 0, do: "stop"});
+  searched = -1;
+  $("searched").textContent = "The search was stopped.";
+  endSearch();
 }
 
 function endSearch() {
@@ -278,7 +292,7 @@ function animate() {
 }
 
 function show(result) {
-  played = result;
+  played = {...result, protocol: protocol.name};
   $("stage").ariaBusy = "false";
   if (moving) return animate();
   pause();
@@ -301,14 +315,14 @@ function tell() {
   const writes = played.writes.filter((w) => w.at <= head), refused = writes.filter((w) => !w.accepted).length, wrong = writes.filter((w) => w.wrong).length;
   const count = `${number.format(writes.length)} writes so far${refused ? `, ${refused} refused by ${refused === 1 ? "its token" : "their tokens"}` : ""}`;
   if (!bad.length) {
-    return verdict(`At most one client believes that it holds the lock. ${count}${head < length ? "." : ", none of them wrong."}${isKnown() && head < length ? ` ${protocol.story}` : ""}`, "");
+    return verdict(`At most one client believes that it holds the lock. ${count}${head < length ? "." : ", none of them wrong."}`, "");
   }
   const says = [];
   if (of("two")) says.push(`From ${seconds(of("two").at)}: ${of("two").text}.`);
   if (wrong) says.push(`${wrong} write${wrong === 1 ? "" : "s"} came too late and harmed the work of the client that got the lock after.`);
   if (of("stuck")) says.push("Nobody holds the lock, and nobody can ever get it.");
   if (refused) says.push(`${refused} late write${refused === 1 ? " was" : "s were"} refused by ${refused === 1 ? "its token" : "their tokens"}.`);
-  if (isKnown()) says.push(protocol.story);
+  if (isKnown() && head >= length) says.push(protocol.story); // it ends with the end of the schedule
   else if (protocol.ours) says.push("A lease cannot prevent this: the lock was lost at the server, or a write was on its way. The token protects the resource.");
   verdict(says.join(" "), protocol.fenced && !wrong && !of("stuck") ? "warn" : "broken");
 }
@@ -340,6 +354,7 @@ function laneAt(py) {
 
 function draw() {
   if (!played) return;
+  const busy = $("stage").ariaBusy === "true";
   const svg = $("lanes"), names = rows(), out = [];
   width = $("stage").clientWidth;
   const height = top + names.length * high + 6, bottom = height - 6;
@@ -355,8 +370,8 @@ function draw() {
     out.push(words(0, y[n] + 38, clients.includes(n) ? `client ${n}` : n, "label"));
   }
   for (const m of played.messages) {
+    if (!(m.from in y && m.to in y)) continue;
     const from = y[m.from] + 43, to = y[m.to] + 26, colour = `message ${m.from}-line`;
-    if (from === undefined || to === undefined) continue;
     if (m.at < 0) {
       const mid = (from + to) / 2;
       out.push(line(x(m.sent), from, x(m.sent), mid, "message gone"), cross(x(m.sent), mid, 3.5, "cross"));
@@ -389,7 +404,7 @@ function draw() {
   if (head < length) out.push(`<rect x="${x(head)}" y="${top - 2}" width="${width - x(head)}" height="${bottom - top + 4}" class="veil"/>`, line(x(head), top - 4, x(head), bottom, "head"));
   svg.innerHTML = out.join("");
   chips(y);
-  tell();
+  if (!busy) tell();
   if (logged !== played) { logged = played; steps(); svg.setAttribute("aria-label", described()); }
   edit();
   $("head").value = head;

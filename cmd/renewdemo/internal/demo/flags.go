@@ -43,6 +43,10 @@ type config struct {
 // renewals do not take a whole core.
 const manyLeases = 50_000
 
+// pageLeases is the number of leases of the page: with them and a TTL of 3 s, a visitor sees the first
+// losses two seconds after a fault.
+const pageLeases = 2000
+
 // parse reads the flags. It prints errors to w.
 func parse(args []string, w io.Writer) (config, error) {
 	var c config
@@ -53,9 +57,9 @@ func parse(args []string, w io.Writer) (config, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.engine, "engine", "wheel", "timer engine: `wheel` or heap")
-	f.IntVar(&c.leases, "leases", 10_000, "number of leases")
+	f.IntVar(&c.leases, "leases", 10_000, "number of leases; with -http 2000 unless it is given")
 	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
-		"3s with -fault, 2s with -proof, 30s with -check)")
+		"3s with -fault and -http, 2s with -proof, 30s with -check)")
 	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
 	f.StringVar(&c.store, "store", "", "the store: the address or `URL` of a Redis server, such as localhost:6379\n"+
 		"or redis://user:password@localhost:6379/0, or one of\n"+
@@ -77,6 +81,11 @@ func parse(args []string, w io.Writer) (config, error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
+	given := false
+	f.Visit(func(flag *flag.Flag) { given = given || flag.Name == "leases" })
+	if c.http != "" && !given {
+		c.leases = pageLeases
+	}
 	if c.ttl == 0 {
 		c.ttl = c.defaultTTL()
 	}
@@ -93,7 +102,7 @@ func (c *config) defaultTTL() time.Duration {
 		return 30 * time.Second
 	case c.proof:
 		return 2 * time.Second
-	case c.fault != "":
+	case c.fault != "", c.http != "" && c.leases <= pageLeases:
 		return 3 * time.Second
 	case c.leases < manyLeases:
 		return 6 * time.Second

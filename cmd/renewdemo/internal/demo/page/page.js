@@ -122,12 +122,17 @@ function text(id, value) {
   if (e.textContent !== value) e.textContent = value;
 }
 
+// names are the faults, as the time lines and the verdict call them.
+const names = {hang: "The store hangs for this process", drop: "Answers are dropped", steal: "Keys are deleted", pause: "The process is paused", kill: "The server is killed", forget: "The server is killed, its data lost"};
+
 // verdict says what the last fault has led to.
 function verdict(f) {
   const e = f.episode;
   if (!e) return [`Nothing is broken. ${number.format(f.held)} of ${number.format(hello.leases)} leases are held and renewed.${f.lost ? ` Since the start ${number.format(f.lost)} holders were told of a loss; the reasons are below.` : ""}`, ""];
   if (e.failed) return [`The fault failed: ${e.failed}`, "broken"];
   const on = f.active === e.fault, since = ms(Math.round(((e.ended || f.now) - e.began) / 100) * 100);
+  if (e.held === 0 && e.told === 0) return [`${names[e.fault]}. No lease was held when the fault began, so no holder can be told.`, "warn"];
+  const safe = f.held > 0 && e.told === 0 ? ` No holder is told yet: ${number.format(f.held)} leases are still valid, and nobody else can have them.` : "";
   const told = e.told === e.held ? `All ${number.format(e.held)} holders were told` : `${number.format(e.told)} of ${number.format(e.held)} holders were told`;
   const least = e.told > 0 ? (e.late === 0 ? `, each at least ${ms(Math.floor(e.least))} before its lease ended at the store` : `, ${number.format(e.late)} of them after the store could grant the key`) : "";
   const rival = e.rival && e.holder ? (e.rival > e.holder ? ` The rival got the watched lock ${ms(e.rival - e.holder)} after its holder was told.` : ` The rival had the watched lock ${ms(e.holder - e.rival)} before its holder was told.`) : "";
@@ -135,7 +140,7 @@ function verdict(f) {
     case "hang":
     case "drop": {
       const what = e.fault === "hang" ? "The store hangs" : "Answers are lost";
-      if (on && e.told === 0) return [`${what} for ${since}. No holder is told yet: renewals are tried again, and every lease is still valid.`, "broken"];
+      if (on && e.told === 0) return [`${what} for ${since}.${safe}`, "broken"];
       if (on) return [`${what} for ${since}. ${told}${least}.${rival}${e.told === e.held ? " Press again to let the store answer." : ""}`, "broken"];
       if (e.told === 0) return [`The store answered again after ${since}. No lease was lost.`, ""];
       return [`The store answered again after ${since}. ${told}${least}.${rival} Lost locks are taken again.`, e.late ? "warn" : ""];
@@ -146,11 +151,11 @@ function verdict(f) {
       if (!e.resumed) return ["The process is paused.", "broken"];
       return [`The process stood still for ${ms(e.resumed - e.began)}. Nobody can be told meanwhile, but right after it Valid() was true for ${e.valid} of ${number.format(e.held)} leases. ${told}${e.told ? `, the last ${ms(e.last - e.resumed)} after the pause` : ""}.${e.rival && e.rival < e.resumed ? " The rival has worked since its lock was free: the holder must ask Valid() before each step that matters, and its older fencing token is refused." : ""}`, "warn"];
     case "kill":
-      if (!e.resumed) return [`redis-server was killed ${since} ago. The leases are still valid, and nobody else can have them.`, "broken"];
+      if (!e.resumed) return [`redis-server was killed ${since} ago.${safe || ` ${told}${least}.`}`, "broken"];
       return [`redis-server was away for ${ms(e.resumed - e.began)} and kept its data. ${e.told === 0 ? "No lease was lost" : told + least}.${rival}${e.told && e.resumed - e.began > hello.ttl / 3 ? " It was away for longer than a third of the TTL, which renewals bridge." : ""}`, e.told ? "warn" : ""];
     default:
-      if (!e.resumed) return [`redis-server was killed ${since} ago, and its data is deleted.`, "broken"];
-      return [`redis-server came back without its data, so anyone can have the locks. ${told}, the last ${ms(Math.max(e.last - e.resumed, 0))} after it answered.${rival} No lease can prevent this; the fencing token does: that of the next holder is higher.`, "warn"];
+      if (!e.resumed) return [`redis-server was killed ${since} ago, and its data is deleted.${e.told ? ` ${told}${least}.` : ""}`, "broken"];
+      return [`redis-server came back without its data, so anyone can have the locks. ${told}${e.told ? `, the last ${ms(Math.max(e.last - e.resumed, 0))} after it answered` : ""}.${rival} No lease can prevent this; the fencing token does: that of the next holder is higher.`, "warn"];
   }
 }
 
@@ -203,7 +208,7 @@ function lanes(now) {
   if (e && (e.ended || now) > now - back) {
     const until = e.ended || now;
     parts.push(["rect", {class: "broken", x: x(clamp(e.began)), y: 20, width: Math.max(x(clamp(until)) - x(clamp(e.began)), 1), height: h - 44}]);
-    if (until > now - back + ttl * .2) parts.push(["text", {class: "soft halo", x: x(clamp(e.began)) + 4, y: 15}, {hang: "store hangs, for this process", drop: "answers dropped", steal: "keys deleted", pause: "process paused", kill: "server killed", forget: "server killed, data lost"}[e.fault]]);
+    if (until > now - back + ttl * .2) parts.push(["text", {class: "soft halo", x: x(clamp(e.began)) + 4, y: 15}, names[e.fault]]);
   }
   for (const [name, y] of Object.entries(rows)) {
     parts.push(["line", {class: "rail", x1: left, x2: w - 8, y1: y, y2: y}]);
@@ -230,7 +235,10 @@ function lanes(now) {
     parts.push(["line", {class: "told", x1: x(hold.to), x2: x(hold.to), y1: rows.holder - thick / 2 - 5, y2: rows.rival + thick / 2 + 3}]);
     if (x(hold.to) > left + 40) parts.push(["text", {class: "halo", x: x(hold.to) - 5, y: rows.holder + 4, "text-anchor": "end"}, "told"]);
     const next = rivals.find((r) => r.has && Math.abs(r.has - hold.to) < ttl * 2 && r.has > hold.to);
-    if (next) parts.push(["text", {class: "halo", x: Math.min(x(next.has), w - 170), y: rows.rival + 28}, `${ms(next.has - hold.to)} after the holder was told`]);
+    if (next) {
+      const words = `${ms(next.has - hold.to)} after the holder was told`;
+      parts.push(["text", {class: "halo", x: Math.max(Math.min(x(next.has), w - 7 * words.length), 0), y: rows.rival + 28}, words]);
+    }
   }
   const inside = (y, from, to, ...choices) => {
     const a = x(clamp(from)), words = choices.find((c) => x(clamp(to)) - a > c.length * 7 + 8);
@@ -262,6 +270,7 @@ function lanes(now) {
 // wheel draws the levels of the wheel as rings, the first one inside.
 function wheel(share) {
   const [g, w, h, c] = canvas("engine"), cx = w / 2, cy = h / 2, outer = Math.min(w, h) / 2 - 2, list = frame.wheel;
+  if (outer < 40) return; // the page is not laid out yet
   const rings = Math.max(list.length, 2), first = outer * (rings > 3 ? .42 : .6), gap = 5, depth = (outer - first) / (rings - 1) - gap;
   list.forEach((l, i) => {
     const inner = i === 0 ? first * .42 : first + gap + (i - 1) * (depth + gap), high = i === 0 ? first - inner : depth;
@@ -292,7 +301,7 @@ function wheel(share) {
   g.fillStyle = colours.text; g.textAlign = "center"; g.font = "600 17px system-ui, sans-serif"; g.fillText(number.format(total), cx, cy + 1);
   g.fillStyle = colours.soft; g.font = "11.5px system-ui, sans-serif"; g.fillText("timers", cx, cy + 18);
   const words = list.map((l, i) => `${i === 0 ? "Inside" : i === 1 ? "Outside" : "Level " + i}: ${l.timers.length} buckets of ${ms(l.width)} with ${plural(sums[i], "timer")}`).join(". ") + ".";
-  if (!still.matches || c.getAttribute("aria-label") !== words) { text("engine-note", words + (list.length > 1 ? " Before the hand comes to an outer bucket, its timers move inside." : " A timer further away than a turn waits in a coarser ring.")); }
+  if (!still.matches || c.getAttribute("aria-label") !== words) { text("engine-note", words + (list.length > 1 ? " A bar is as long as its bucket is full: green inside, blue outside. The red hands are at the present; before a hand comes to an outer bucket, its timers move inside." : " A bar is as long as its bucket is full. The red hand is at the present.")); }
   label(c, "Timing wheel. " + words);
 }
 
@@ -357,14 +366,14 @@ function told() {
   root.setAttribute("viewBox", `0 0 ${w} ${h}`);
   text("told-note", e ? "" : "Break something. This will show how many holders were told, and how many of their leases have ended since.");
   if (!e) { svg(root, []); return; }
-  const left = 46, bottom = 22, top = 16, until = Math.min(Math.max((e.ended || frame.now) - e.began, hello.ttl * 1.25, e.freeBy.length * e.bin + 500), 60000);
+  const left = 46, bottom = 22, top = 16, until = Math.min(Math.max((e.ended || frame.now) - e.began, hello.ttl * 1.25, Math.max(e.toldBy.length, e.freeBy.length) * e.bin + 500), 60000);
   const x = (t) => left + (w - left - 4) * t / until, y = (n) => h - bottom - (h - bottom - top) * n / Math.max(e.held, 1);
   const curve = (bins, limit) => {
     let d = `M${x(0)},${y(0)}`, sum = 0;
     for (let i = 0; i < bins.length && (i + 1) * e.bin <= limit; i++) { sum += bins[i]; d += ` L${x((i + 1) * e.bin).toFixed(1)},${y(sum).toFixed(1)}`; }
     return [d + ` L${x(Math.min(limit, until)).toFixed(1)},${y(sum).toFixed(1)}`, sum];
   };
-  const limit = Math.min(frame.now - e.began, until), [a] = curve(e.toldBy, limit), [b] = curve(e.freeBy, limit), parts = [];
+  const limit = Math.min(frame.now - e.began, until), [a, sum] = curve(e.toldBy, limit), [b] = curve(e.freeBy, limit), parts = [];
   for (const n of [0, e.held]) parts.push(["line", {class: "rail", x1: left, x2: w, y1: y(n), y2: y(n)}], ["text", {class: "soft", x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number.format(n)]);
   const every = until > 30000 ? 10 : until > 12000 ? 4 : 2;
   for (let s = 0; s * 1000 <= until; s += every) parts.push(["text", {class: "soft", x: x(s * 1000), y: h - 5, "text-anchor": s ? "middle" : "start"}, `${s} s`]);
@@ -372,7 +381,7 @@ function told() {
   parts.push(["line", {class: "curve-told", x1: left + 10, x2: left + 34, y1: top + 16, y2: top + 16}], ["text", {class: "halo", x: left + 40, y: top + 20}, "holders told"]);
   parts.push(["line", {class: "curve-free", x1: left + 10, x2: left + 34, y1: top + 36, y2: top + 36}], ["text", {class: "halo", x: left + 40, y: top + 40}, "a rival could have the lock"]);
   svg(root, parts);
-  label(root, `${number.format(e.told)} of ${number.format(e.held)} holders were told since the fault.`);
+  label(root, `${number.format(sum)} of ${number.format(e.held)} holders were told since the fault.`); // what is drawn
 }
 
 let seen, tallied;
