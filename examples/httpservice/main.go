@@ -106,7 +106,8 @@ func routes(client *lock.Client, ship func(ctx context.Context) error, out io.Wr
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/ship", func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
-		err := lock.Do(r.Context(), patient{client.Mutex("order/" + id)}, func(ctx context.Context, _ *lock.Held) error {
+		// A request waits for at most a second; the time of the work is not limited.
+		err := lock.Do(r.Context(), lock.WaitAtMost(client.Mutex("order/"+id), time.Second), func(ctx context.Context, _ *lock.Held) error {
 			fmt.Fprintln(out, "shipping", id)
 			return ship(ctx)
 		})
@@ -117,17 +118,6 @@ func routes(client *lock.Client, ship func(ctx context.Context) error, out io.Wr
 		fmt.Fprintln(w, "shipped", id)
 	})
 	return mux
-}
-
-// patient is a lock that a request waits for, for at most a second. The time of the work is
-// not limited.
-type patient struct{ lock.Locker }
-
-// Lock implements lock.Locker.
-func (p patient) Lock(ctx context.Context) (*lock.Held, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return p.Locker.Lock(ctx)
 }
 
 // pretend stands for the work. It stops when ctx ends.
