@@ -1,4 +1,4 @@
-// This file is about every Lock and TryLock: its states, its tries and its end.
+// Every Lock and TryLock: its checks, its tries and its end.
 
 package lock
 
@@ -11,79 +11,76 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// maxFailures bounds the failures in a row of one acquisition, other than that the lock is
-// taken: one connection that breaks does not fail a Lock that waits.
-const maxFailures = 1
-
-// acquireState says which call of the store comes next. All transitions are in this file.
-//
-//	state      next call        taken             granted, but not enough    any other error
-//	asking     Acquire          asking (pause)    extending                  asking (once), done
-//	waiting    Wait             waiting (pause)   extending                  done
-//	extending  Acquire, again   asking, waiting   extending (once)           extending (once), done
-//
-// A Lock begins in waiting if the store can wait, otherwise in asking; a TryLock begins in
-// asking and ends when the lock is taken. waiting becomes asking if the wrapped store
-// cannot wait. Every state ends when the ctx or the client ends.
-type acquireState uint8
-
-const (
-	asking    acquireState = iota
-	waiting                // each Wait has a new owner, because a store serves an owner once
-	extending              // the owner has the lock, but too little of its TTL or not its state; an Acquire gives it both
-)
-
-// acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,
-// so that a try recovers the grant of an earlier try whose answer was lost.
-type acquisition struct {
-	ctx        callContext // of its calls of the store
-	client     *Client
-	request    driver.Request
-	wait       bool // it is a Lock
-	state      acquireState
-	waiter     driver.Waiter // nil if the store cannot wait
-	tries      int           // that found the lock taken
-	failures   int           // in a row
-	left       bool          // the store may keep a lock or a place in a queue for the owner
-	unanswered bool          // some try may still be executed
-	taken      atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
-	took       time.Duration // how long the latest answer to an Acquire took
-	observed   *observation  // nil without hooks
-}
-
-// acquire serves every Lock and TryLock of a lock of one key.
+// acquire serves every Lock and TryLock of a lock of one key. With onlyChecks it returns after the checks.
 func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
-	if c == nil || c.core == nil {
-		return nil, errZeroLock
-	}
-	if err := checkKey(r.Key); err != nil {
+	if err := c.checkAcquire(ctx, r); err != nil || o == onlyChecks {
 		return nil, err
 	}
-	if c.wrong != nil {
-		return nil, c.wrong
-	}
-	if err := c.checkKept(r.Mode); err != nil {
-		return nil, failed("", r.Key, err)
-	}
-	if err := c.checkState(r.Mode); err != nil {
-		return nil, failed("", r.Key, err)
-	}
-	switch {
-	case ctx == nil:
-		return nil, failed("", r.Key, basic.ErrNilContext)
-	case o == onlyChecks:
-		return nil, nil
-	case o == nil || o.isMulti:
+	if o == nil || o.isMulti {
 		return c.acquireLease(ctx, r, wait, o)
 	}
 	return o.call(ctx, r.Key, func(ctx context.Context) (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
 }
 
-// acquireLease is acquire after the checks of its arguments.
+// checkAcquire refuses what needs no IO to be refused.
+func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
+	if c == nil || c.core == nil {
+		return errZeroLock
+	}
+	if err := checkKey(r.Key); err != nil {
+		return err
+	}
+	if c.wrong != nil {
+		return c.wrong
+	}
+	err := c.checkKept(r.Mode)
+	if err == nil {
+		err = c.checkState(r.Mode)
+	}
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = basic.ErrNilContext
+	case !c.waitsForItself(ctx, r):
+		return nil
+	case r.Mode == driver.Exclusive:
+		err = fmt.Errorf("%w; use a Reentrant", ErrHeldByContext)
+	default:
+		err = ErrHeldByContext
+	}
+	return failed("", r.Key, err)
+}
+
+// acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,
+// so that a try recovers the grant of an earlier try whose answer was lost.
+type acquisition struct {
+	caller   context.Context
+	ctx      context.Context // of its calls of the store; ends with caller and with the client
+	client   *Client
+	request  driver.Request
+	wait     bool         // it is a Lock
+	canWait  bool         // it is one of a store that can wait
+	observed *observation // nil without hooks
+
+	remains remains       // what the store may have of the owner
+	taken   atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
+	took    time.Duration // how long the latest answer to an Acquire took
+}
+
+// remains is what a store may have of an owner that gives up.
+type remains uint8
+
+const (
+	nothing   remains = iota
+	something         // a lock or a place in a queue
+	anything          // the same, also later, because a request may still be executed
+)
+
+// acquireLease asks the store, once the local queue lets a Lock do that. If it fails or panics, it releases
+// in the background what the store may have granted.
 func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
 	if ctx.Err() != nil {
 		return nil, failed("", r.Key, c.verdict(ctx, nil, true))
@@ -92,97 +89,243 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 		return nil, err
 	}
 	defer c.done()
-	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
-	a := &acquisition{ctx: callContext{caller: ctx, life: &c.life}, client: c, request: r, wait: wait, observed: o}
-	defer a.ctx.finish(endReturned)
-	run := a.run
+	call, stop := c.whileOpen(ctx)
+	defer stop()
 	if wait {
-		run = a.runInQueue
+		w := c.beginWait(r.Key)
+		defer c.endWait(w)
+		if err := c.queues.enter(call, r, o); err != nil {
+			return nil, failed("", r.Key, c.verdict(ctx, err, true))
+		}
 	}
-	held, err := run()
-	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*HeldError))) { // the error of the store names the key already
-		err = failed("", r.Key, err)
-	}
-	return held, err
-}
-
-// runInQueue runs a Lock once the local queue of its key lets it ask the store.
-func (a *acquisition) runInQueue() (*Held, error) {
-	w := a.client.beginWait(a.request.Key)
-	defer a.client.endWait(w)
-	queues, r := &a.client.queues, a.request
-	if err := queues.enter(&a.ctx, r, a.observed); err != nil {
-		return nil, a.client.verdict(a.ctx.caller, err, true)
-	}
-	if a.waiter = a.client.waiter; a.waiter != nil {
-		a.state = waiting
-	}
-	returned := false
+	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
+	a := &acquisition{caller: ctx, ctx: call, client: c, request: r, wait: wait, observed: o}
+	var held *Held
+	err := errNotReturned
 	defer func() {
-		if !returned { // the store, Backoff or a hook panicked: let the next calls go on
-			a.left, a.unanswered = true, true
-			a.abandon()
-			queues.leave(r, a.taken.Swap(false), false, nil)
+		var common error // the other calls of the queue would meet it too
+		if err != nil {
+			a.abandon(err == errNotReturned)
+			if err != errNotReturned && !a.ended() && !errors.Is(err, errTooLate) {
+				common = err
+			}
+		}
+		if wait {
+			c.queues.leave(r, a.taken.Swap(false), err == nil, common)
 		}
 	}()
-	held, err := a.run()
-	returned = true
-	common := err // the other calls of the queue would meet it too
-	if a.ended() || errors.Is(err, errTooLate) {
-		common = nil
+	if held, err = a.run(); err != nil {
+		err = c.verdict(ctx, a.explained(err), a.taken.Load())
 	}
-	queues.leave(r, a.taken.Swap(false), err == nil, common)
-	return held, err
+	if err == nil || ctx.Err() == nil && driver.VerdictOf(err) == driver.Taken { // a HeldError names the key itself
+		return held, err
+	}
+	return nil, failed("", r.Key, err)
 }
 
-// run tries until it has the lock or gives up. Then it releases, in the background, what
-// the store may have granted.
+// errNotReturned is the outcome of an acquisition during which the store, Backoff or a hook has panicked.
+var errNotReturned = errors.New("the call has not returned")
+
+// run asks the store, judges the answer, and waits for the next try, until next says that there is none.
 func (a *acquisition) run() (*Held, error) {
-	for {
-		held, err := a.try()
-		if err == nil {
-			return held, nil
+	c, state := a.client, asking
+	if a.canWait = a.wait && c.waiter != nil; a.canWait {
+		state = waiting
+	}
+	for tries, failures := 0, 0; ; {
+		var lease driver.Lease
+		var err error
+		sent := time.Now()
+		if state == waiting {
+			lease, err = c.waiter.Wait(a.ctx, a.request, func() { a.setTaken(true) })
+		} else {
+			lease, err = c.store.Acquire(a.ctx, a.request)
 		}
-		pause, again := a.pause(err)
-		if !again || basic.Sleep(&a.ctx, pause) != nil {
-			a.abandon()
-			err = a.explained(err) // the caller's context may end meanwhile
-			return nil, a.client.verdict(a.ctx.caller, err, a.taken.Load())
+		v := driver.VerdictOf(err)
+		a.note(state, lease, v, time.Since(sent))
+		c.health.record(err, v, sent, a.taken.Load())
+
+		var held *Held
+		got := hopeless
+		switch {
+		case v == driver.Taken:
+			got, failures = taken, 0
+		case v == driver.Done && state == waiting && !a.suffices(lease):
+			got = short
+		case v == driver.Done && a.request.Stateful() && lease.Saved == nil: // otherwise the work would begin anew
+			got, err = unanswered, errStateNotTold
+		case v == driver.Done:
+			if lease.Sent.IsZero() {
+				lease.Sent = sent
+			}
+			if held, err = a.register(lease); err == nil {
+				return held, nil
+			}
+			if errors.Is(err, errTooLate) {
+				got = late
+			}
+		case state == waiting && errors.Is(err, errors.ErrUnsupported):
+			got, a.canWait = noWait, false
+		case v == driver.NotSent || v == driver.Unanswered:
+			got = unanswered
 		}
-		if a.state == waiting {
-			a.abandon()
-			a.request.Owner, a.left, a.unanswered = a.client.owner(), false, false
+		if got == late || got == unanswered {
+			if failures++; a.ended() {
+				got = hopeless
+			}
+		}
+
+		then := next(state, got, failures, a.wait, a.canWait)
+		pause := time.Duration(0)
+		switch then.pause {
+		case afterTaken:
+			pause = a.untilFree(err, tries)
+			tries++
+		case afterFailure:
+			pause = c.backoff(0)
+		}
+		if then.end || basic.Sleep(a.ctx, pause) != nil {
+			return nil, err
+		}
+		if state = then.state; state == waiting { // a store serves an owner once
+			a.abandon(false)
+			a.request.Owner, a.remains = c.owner(), nothing
 		}
 	}
 }
 
-// try asks the store once and registers the lease with the watchdog.
-func (a *acquisition) try() (*Held, error) {
-	lease, err := a.ask()
-	if err != nil {
-		return nil, err
+// acquireState says which call of the store comes next.
+type acquireState uint8
+
+const (
+	asking    acquireState = iota // Acquire
+	waiting                       // Wait, with a new owner
+	extending                     // Acquire: the owner has the lock, but too little of its TTL or not its state
+)
+
+// outcome is what a try came to, unless the watchdog has the lease.
+type outcome uint8
+
+const (
+	hopeless   outcome = iota // another try would get the same error, or the ctx or the client has ended
+	taken                     // the lock is taken
+	short                     // Wait has granted it for too short a time, or without the state of its key
+	late                      // it was granted, but the lease was over when the answer came
+	noWait                    // the store cannot wait
+	unanswered                // nothing was sent, or it is not known what was executed
+)
+
+// step is what follows a try.
+type step struct {
+	end   bool // there is no other try
+	state acquireState
+	pause pauseKind // before the next try
+}
+
+type pauseKind uint8
+
+const (
+	atOnce pauseKind = iota
+	afterTaken
+	afterFailure
+)
+
+// maxFailures bounds the failures in a row of one acquisition, other than that the lock is
+// taken: one connection that breaks does not fail a Lock that waits.
+const maxFailures = 1
+
+// next returns what follows a try in a state:
+//
+//	outcome     a Lock                                        a TryLock
+//	taken       waiting if the store can wait, otherwise      end
+//	            asking: after the backoff
+//	short       extending: at once                            -
+//	late        extending: at once, after the first failure   end
+//	noWait      asking: at once                               -
+//	unanswered  waiting: end, because Wait has tolerated a    the same state: at once,
+//	            failure; asking: again after the backoff,     after the first failure
+//	            extending: again at once, after the first
+//	            failure
+//	hopeless    end                                           end
+//
+// failures counts the outcomes late and unanswered in a row. A grant that was late, short or without an answer
+// is found by the next Acquire of its owner, which gives it the full TTL and no new place in the queue.
+func next(state acquireState, got outcome, failures int, wait, canWait bool) step {
+	switch {
+	case got == taken && wait && canWait:
+		return step{state: waiting, pause: afterTaken}
+	case got == taken && wait:
+		return step{state: asking, pause: afterTaken}
+	case got == short:
+		return step{state: extending}
+	case got == noWait:
+		return step{state: asking}
+	case failures > maxFailures:
+	case got == late && wait:
+		return step{state: extending}
+	case got == unanswered && state == asking && wait:
+		return step{state: asking, pause: afterFailure}
+	case got == unanswered && state != waiting:
+		return step{state: state}
 	}
-	a.left = true
+	return step{end: true}
+}
+
+// note records what a try has left at the store, and whether the lock is taken.
+func (a *acquisition) note(state acquireState, lease driver.Lease, v driver.Verdict, took time.Duration) {
+	left := nothing
+	switch {
+	case v == driver.Done || v == driver.Unconfirmed:
+		left = something
+	case state == waiting && (a.taken.Load() || !v.LeavesNothing()): // Wait itself tells what may still be executed
+		left = something
+	case state != waiting && v == driver.Unanswered:
+		left = anything
+	}
+	if lease.Unanswered {
+		left = anything
+	}
+	a.remains = max(a.remains, left)
+	switch {
+	case state == waiting || v == driver.Done:
+	case v == driver.Taken:
+		a.took = took
+		a.setTaken(true)
+	case a.ctx.Err() == nil || took >= max(overdue, 2*a.took): // otherwise the answer before counts
+		a.setTaken(false)
+	}
+}
+
+// untilFree returns the pause after an answer that the lock is taken.
+func (a *acquisition) untilFree(err error, tries int) time.Duration {
+	pause := a.client.backoff(tries)
+	if held, _ := errors.AsType[*HeldError](err); held.ExpiresIn > 0 && held.ExpiresIn < pause { // otherwise the sum could overflow
+		// The server drops a key within a millisecond or two of its end.
+		pause = min(pause, held.ExpiresIn+2*time.Millisecond)
+	}
+	return pause
+}
+
+// register registers a lease that the store has granted with the watchdog.
+func (a *acquisition) register(lease driver.Lease) (*Held, error) {
+	c := a.client
 	if lease.Request != a.request { // equal strings of the store stay, so that it decides where they lie
 		lease.Request = a.request
 	}
-	lease.Unanswered = a.unanswered
+	lease.Unanswered = a.remains == anything
 	since := lease.Sent
-	if a.waiter != nil { // Sent may be long before the lock was handed over
+	if a.canWait { // Sent may be long before the lock was handed over
 		since = time.Now()
 	}
-	if hold := a.client.terms.MinHold; hold > 0 {
+	if hold := c.terms.MinHold; hold > 0 {
 		lease = keptUntil(lease, time.Now().Add(hold)) // from the arrival of the answer, so that it never ends too early
 		if a.observed.ofMulti() {
-			a.client.markPartial(lease.Owner)
+			c.markPartial(lease.Owner)
 		}
 	}
-	held, err := a.client.register(lease, since)
+	held, err := c.register(lease, since)
 	if err != nil {
-		a.client.unmarkPartial(lease.Owner)
-	}
-	if errors.Is(err, errTooLate) {
-		a.state = extending
+		c.unmarkPartial(lease.Owner)
 	}
 	return held, err
 }
@@ -207,50 +350,6 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
 	return newHeld(c, entry), nil
-}
-
-// ask calls Wait or Acquire, as the state says. The lease that it returns has Sent set.
-//
-// A handed-over lock starts with the rest of its place, which may be less than its terms
-// promise. An Acquire by the same owner gives it the full TTL, without a new place at the end
-// of the queue. It also gets the state of the key, if the store could not tell it.
-func (a *acquisition) ask() (driver.Lease, error) {
-	sent := time.Now()
-	if a.state == waiting {
-		lease, err := a.waiter.Wait(&a.ctx, a.request, func() { a.setTaken(true) })
-		a.unanswered = a.unanswered || lease.Unanswered
-		a.client.health.record(err, sent, a.taken.Load())
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-			a.waiter, a.state = nil, asking
-		case err != nil:
-			a.left = a.left || a.taken.Load() || !errors.Is(err, driver.ErrNotSent) // with a place in the queue, something was sent
-			return lease, err
-		case a.suffices(lease):
-			return lease, nil
-		default:
-			a.state, a.left = extending, true
-		}
-		sent = time.Now()
-	}
-	lease, err := a.client.store.Acquire(&a.ctx, a.request)
-	if err == nil && a.request.Stateful() && lease.Saved == nil { // otherwise the work would begin anew
-		a.left, err = true, errStateNotTold
-	}
-	took := time.Since(sent)
-	switch {
-	case err == nil:
-		if lease.Sent.IsZero() {
-			lease.Sent = sent
-		}
-	case errors.As(err, new(*HeldError)):
-		a.took = took
-		a.setTaken(true)
-	case a.ctx.Err() == nil || took >= max(overdue, 2*a.took): // otherwise the answer before counts
-		a.setTaken(false)
-	}
-	a.client.health.record(err, sent, a.taken.Load())
-	return lease, err
 }
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
@@ -292,73 +391,15 @@ var (
 	errNotWatched = errors.New("the lock cannot be kept alive")
 )
 
-// pause decides after an error whether there is another try, and when:
-//
-//	taken               a Lock: after the backoff, or when the lease ends; a TryLock: none
-//	ctx or client ended none; the error may not be an answer
-//	lease over          a Lock: at once, after the first failure in a row; a TryLock: none
-//	other, waiting      none: Wait has tolerated a failure already
-//	permanent error     none
-//	too few replicas    none
-//	no answer           after the first failure in a row: a TryLock and extending at once,
-//	                    a Lock after the backoff
-func (a *acquisition) pause(err error) (time.Duration, bool) {
-	var taken *HeldError
-	switch {
-	case errors.As(err, &taken):
-		a.failures, a.state = 0, asking
-		if a.waiter != nil {
-			a.state = waiting
-		}
-		pause := a.client.backoff(a.tries)
-		a.tries++
-		if left := taken.ExpiresIn; left > 0 && left < pause { // otherwise the sum below could overflow
-			// The server drops a key within a millisecond or two of its end.
-			pause = min(pause, left+2*time.Millisecond)
-		}
-		return pause, a.wait
-	case errors.As(err, new(*driver.ReplicasError)):
-		a.left = true // the store has the lock, and gets it back at once
-		return 0, false
-	case a.ended():
-		a.unanswered = a.unanswered || a.state != waiting && !errors.Is(err, driver.ErrNotSent) // Wait tells it itself
-		return 0, false
-	case errors.Is(err, errTooLate):
-		a.failures++
-		return 0, a.wait && a.failures <= maxFailures
-	case a.state == waiting || storekit.IsPermanent(err) || errors.Is(err, errNotWatched):
-		return 0, false
-	}
-	a.unanswered = a.unanswered || !errors.Is(err, driver.ErrNotSent)
-	a.failures++
-	if !a.wait || a.state == extending {
-		return 0, a.failures <= maxFailures
-	}
-	return a.client.backoff(0), a.failures <= maxFailures
-}
-
 // ended reports whether the caller's context or the client has ended.
-func (a *acquisition) ended() bool { return a.client.ended(a.ctx.caller) != nil }
+func (a *acquisition) ended() bool { return a.client.ended(a.caller) != nil }
 
-// abandon releases, in the background, whatever the store has or may still grant to the owner:
-// a lock, a place in a queue, or the grant of a try without an answer.
-func (a *acquisition) abandon() {
-	if a.left || a.unanswered {
-		a.client.releaser.Add(driver.Lease{Request: a.request, Unanswered: a.unanswered})
+// abandon releases, in the background, what the store has or may still grant to the owner. A call of the store
+// that has not returned may leave anything.
+func (a *acquisition) abandon(notReturned bool) {
+	if a.remains != nothing || notReturned {
+		a.client.releaser.Add(driver.Lease{Request: a.request, Unanswered: notReturned || a.remains == anything})
 	}
-}
-
-// acquireOnce is acquire for a lock that is not reentrant. It returns ErrHeldByContext if
-// the call would wait for a handle that its own ctx comes from.
-func (c *Client) acquireOnce(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
-	if c.waitsForItself(ctx, r) {
-		err := ErrHeldByContext
-		if r.Mode == driver.Exclusive {
-			err = fmt.Errorf("%w; use a Reentrant", err)
-		}
-		return nil, failed("", r.Key, err)
-	}
-	return c.acquire(ctx, r, wait, o)
 }
 
 // waitsForItself reports whether a request would wait for a handle that ends ctx when it is
@@ -368,7 +409,7 @@ func (c *Client) acquireOnce(ctx context.Context, r driver.Request, wait bool, o
 // outlives the handle. The request then waits for it as for any other holder. A request for
 // a permit is never refused, because others may raise the limit.
 func (c *Client) waitsForItself(ctx context.Context, r driver.Request) bool {
-	if ctx == nil || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		return false
 	}
 	for o := c.owners(ctx); o != nil; o = o.outer {
@@ -402,7 +443,7 @@ func (a *acquisition) explained(err error) error {
 	if !ok || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(&a.ctx, explainTimeout, noAnswerError(explainTimeout))
+	ctx, cancel := context.WithTimeoutCause(a.ctx, explainTimeout, noAnswerError(explainTimeout))
 	defer cancel()
 	info, failure := inspector.Inspect(ctx, a.request.Key)
 	if failure != nil || len(info.Holders) == 0 {

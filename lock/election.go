@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Election elects one leader at a time among all candidates for a key, in all processes. The leader
@@ -100,7 +99,7 @@ func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Hel
 	if o == nil {
 		o = e.client.observe(KindElection)
 	}
-	return candidate.acquireOnce(ctx, driver.Request{Key: e.key}, wait, o)
+	return candidate.acquire(ctx, driver.Request{Key: e.key}, wait, o)
 }
 
 // Proclaim changes the name of the leader until the leadership ends. The name has 1 to
@@ -218,7 +217,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			changed := !seen || now.Name != last.Name || now.Term != last.Term || now.Elected != last.Elected
 			switch {
 			case err != nil:
-				if !yield(Leader{}, err) || ctx == nil || storekit.IsPermanent(err) || errors.Is(err, errZeroLock) {
+				if !yield(Leader{}, err) || ctx == nil || driver.VerdictOf(err).IsFinal() || errors.Is(err, errZeroLock) {
 					return
 				}
 			case changed:

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -103,7 +103,7 @@ func (e *Election) runTerm(ctx context.Context, lead func(context.Context, *Held
 
 // endsRun reports whether another campaign would fail as this one did.
 func endsRun(err error) bool {
-	return storekit.IsPermanent(err) && !errors.Is(err, ErrNotAcquired) ||
+	return driver.VerdictOf(err).IsFinal() && !errors.Is(err, ErrNotAcquired) ||
 		errors.Is(err, ErrHeldByContext) || errors.Is(err, schedule.ErrClosed)
 }
 

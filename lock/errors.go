@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Errors that users match on.
@@ -153,12 +152,12 @@ func verdict(caller context.Context, err error, taken bool) error {
 }
 
 // isAnswer reports whether a store has answered a request that acquires nothing with err.
-func isAnswer(err error) bool { return storekit.IsPermanent(err) || errors.Is(err, ErrNotHeld) }
+func isAnswer(err error) bool { return driver.VerdictOf(err).IsAnswer() }
 
 // isDefinite reports whether err is an answer of the store, or an error of this package,
 // that tells why the lock is not acquired.
 func isDefinite(err error) bool {
-	return storekit.IsPermanent(err) || errors.Is(err, ErrTooMany) || errors.Is(err, ErrLost) ||
+	return driver.VerdictOf(err).IsFinal() || errors.Is(err, ErrTooMany) || errors.Is(err, ErrLost) ||
 		errors.Is(err, errNotWatched) || errors.Is(err, errStillTaken)
 }
 

@@ -299,14 +299,15 @@ func (s *heldLease) release(ctx context.Context, keep bool) error {
 	defer call.finish(endReturned)
 	began := time.Now()
 	err := c.store.Release(call, lease)
-	c.health.record(err, began, false)
+	v := driver.VerdictOf(err)
+	c.health.record(err, v, began, false)
 	switch {
-	case err == nil:
+	case v == driver.Done:
 		return nil
-	case errors.Is(err, ErrNotHeld):
+	case v == driver.NotHeld:
 		return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
-	case call.Err() == nil:
-		if again := c.store.Release(call, lease); again == nil || errors.Is(again, ErrNotHeld) {
+	case call.Err() == nil && v != driver.NotExecuted:
+		if again := driver.VerdictOf(c.store.Release(call, lease)); again == driver.Done || again == driver.NotHeld {
 			return nil
 		}
 	}

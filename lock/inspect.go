@@ -87,6 +87,6 @@ func (c *core) ask(ctx context.Context, f func(context.Context) error) error {
 	defer stop()
 	began := time.Now()
 	err := f(ctx)
-	c.health.record(err, began, false)
+	c.health.record(err, driver.VerdictOf(err), began, false)
 	return c.reveal(caller, err)
 }

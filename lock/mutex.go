@@ -73,7 +73,7 @@ func (m *Mutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 	if o == nil {
 		o = m.client.observe(KindMutex)
 	}
-	return m.client.acquireOnce(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, wait, o)
+	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, wait, o)
 }
 
 // Key returns the key.

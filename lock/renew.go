@@ -78,7 +78,7 @@ func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 		sent := time.Now()
 		var out [1]renewal.Outcome
 		err = s.client.store.Renew(ctx, []driver.Lease{lease}, out[:])
-		s.client.health.record(err, sent, false)
+		s.client.health.record(err, driver.VerdictOf(err), sent, false)
 		switch {
 		case out[0].IsLost():
 			return true, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}

@@ -20,7 +20,7 @@ type renewer struct {
 func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	began := time.Now()
 	err := r.store.Renew(ctx, batch, out)
-	r.health.record(err, began, false)
+	r.health.record(err, driver.VerdictOf(err), began, false)
 	return err
 }
 

@@ -113,7 +113,7 @@ func (c *Client) tryResume(ctx context.Context, lease driver.Lease, minHold time
 	defer cancel()
 	lease.Sent = time.Now()
 	resumed, err := c.askResume(ctx, lease)
-	c.health.record(err, lease.Sent, false)
+	c.health.record(err, driver.VerdictOf(err), lease.Sent, false)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -79,7 +78,7 @@ func (m *RWMutex) acquireMode(ctx context.Context, mode driver.Mode, wait bool, 
 		}
 		o = m.client.observe(kind)
 	}
-	return m.client.acquireOnce(ctx, driver.Request{Key: m.key, Mode: mode}, wait, o)
+	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: mode}, wait, o)
 }
 
 // RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock.
@@ -233,7 +232,7 @@ func (c *core) requestDowngrade(ctx context.Context, lease driver.Lease) (sent t
 			return got.Sent, unanswered, nil
 		case errors.As(err, new(*HeldError)):
 			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
-		case ctx.Err() == nil && storekit.IsPermanent(err):
+		case ctx.Err() == nil && driver.VerdictOf(err).IsFinal():
 			return sent, unanswered, err
 		}
 		unanswered = true

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Save replaces the state of the key, which the next holder finds in [Held.State], and returns nil once
@@ -119,8 +118,9 @@ func (s *heldLease) save(ctx context.Context, data []byte) error {
 	err := s.twice(ctx, func(ctx context.Context) (answered bool, err error) {
 		began := time.Now()
 		err = saver.Save(ctx, lease, number, data, s.client.terms.StateTTL)
-		s.client.health.record(err, began, false)
-		return err == nil || errors.Is(err, ErrNotHeld) || storekit.IsPermanent(err), err
+		v := driver.VerdictOf(err)
+		s.client.health.record(err, v, began, false)
+		return v.IsAnswer(), err
 	})
 	switch {
 	case err == nil:

@@ -46,10 +46,10 @@ type storeHealth struct {
 
 // record notes the outcome of a call of the store that began at an instant. queued tells
 // that the store has answered the call, although the call failed.
-func (h *storeHealth) record(err error, began time.Time, queued bool) {
+func (h *storeHealth) record(err error, v driver.Verdict, began time.Time, queued bool) {
 	switch {
-	case errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported):
-	case err == nil || isAnswer(err):
+	case v == driver.Refused && (errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported)):
+	case v.IsAnswer():
 		if h.down.Load() {
 			h.answered()
 		}

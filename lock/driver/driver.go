@@ -1,4 +1,4 @@
-// This file is about the interfaces Store, BulkReleaser and Waiter.
+// The interfaces Store, BulkReleaser and Waiter.
 
 package driver
 
@@ -19,7 +19,7 @@ type Store interface {
 	// something that is not a lock, and ErrNotAcquired if the owner was refused by a
 	// Release. Any other error means that the store is unavailable and the outcome
 	// unknown: the lock may have been taken, so the client calls Release for the owner
-	// until it is answered. If the error matches ErrNotSent the client does not.
+	// until it is answered. If the error matches ErrNotSent or ErrNotExecuted the client does not.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
 	// Renew gives leases their full TTL again; see [renewal.Renewer]. A lease is Lost

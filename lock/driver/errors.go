@@ -1,4 +1,4 @@
-// This file is about the errors of stores.
+// The errors of stores, and what they say about a request.
 
 package driver
 
@@ -28,6 +28,11 @@ var (
 	// that has sent a request before must not return it, even if its last one was not sent.
 	ErrNotSent = fmt.Errorf("%w: nothing was sent", ErrUnavailable)
 
+	// ErrNotExecuted may be matched by an error of Acquire or Wait if the server has answered each
+	// request of that call with an error and has executed none: it is loading its data, refuses
+	// the user, or takes no writes. The client then neither asks again nor releases anything.
+	ErrNotExecuted = fmt.Errorf("%w: nothing was executed", ErrUnavailable)
+
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
 	// locked, or held by another owner. A lost lock is ErrLost.
 	ErrNotHeld = errors.New("lock: not held")
@@ -56,6 +61,95 @@ var (
 	// ErrBadMembers matches the refusal of the members of a batch.
 	ErrBadMembers = errors.New("lock: bad members")
 )
+
+// Verdict is what the error of a call of a store says about its request.
+type Verdict uint8
+
+// The verdicts. The first four are answers.
+const (
+	Done        Verdict = iota // no error: the request was executed
+	Taken                      // a *HeldError
+	NotHeld                    // ErrNotHeld
+	Refused                    // another try would be refused too: ErrNotAcquired, ErrWrongType, ErrClosed, ErrBadKey, ErrBadTTL, ErrBadMembers, errors.ErrUnsupported
+	NotExecuted                // ErrNotExecuted
+	NotSent                    // ErrNotSent
+	Unconfirmed                // a *ReplicasError: the server has executed the request
+	Unanswered                 // any other error: the request may have been executed, or may be executed later
+)
+
+// VerdictOf returns the verdict of an error that a store has returned. An error that matches ErrUnavailable
+// is no answer, whatever else it matches.
+func VerdictOf(err error) Verdict {
+	if err == nil {
+		return Done
+	}
+	if _, ok := errors.AsType[*ReplicasError](err); ok {
+		return Unconfirmed
+	}
+	if errors.Is(err, ErrUnavailable) {
+		switch {
+		case errors.Is(err, ErrNotSent):
+			return NotSent
+		case errors.Is(err, ErrNotExecuted):
+			return NotExecuted
+		}
+		return Unanswered
+	}
+	if _, ok := errors.AsType[*HeldError](err); ok {
+		return Taken
+	}
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return Refused
+		}
+	}
+	if errors.Is(err, ErrNotHeld) {
+		return NotHeld
+	}
+	return Unanswered
+}
+
+var refusals = []error{ErrNotAcquired, ErrWrongType, ErrClosed, ErrBadKey, ErrBadTTL, ErrBadMembers, errors.ErrUnsupported}
+
+// IsAnswer reports whether the store has answered the request.
+func (v Verdict) IsAnswer() bool { return v <= Refused }
+
+// IsFinal reports whether the store has answered that it does not grant the request. Another try gets
+// another answer only if the lock was taken.
+func (v Verdict) IsFinal() bool { return v == Taken || v == Refused }
+
+// LeavesNothing reports whether the store neither has nor will have anything of an Acquire.
+func (v Verdict) LeavesNothing() bool {
+	return v.IsFinal() || v == NotHeld || v == NotExecuted || v == NotSent
+}
+
+// Error returns err with this verdict, which must be NotExecuted, NotSent or Unanswered. It has the text of
+// err, and matches ErrUnavailable and what err matches, but only its own verdict.
+func (v Verdict) Error(err error) error { return &judgedError{v, err} }
+
+// judgedError is an error with a verdict. It has no Unwrap, because err may have another verdict.
+type judgedError struct {
+	verdict Verdict
+	err     error
+}
+
+func (e *judgedError) Error() string { return e.err.Error() }
+
+// Is reports whether the error matches target.
+func (e *judgedError) Is(target error) bool {
+	switch target {
+	case ErrUnavailable:
+		return true
+	case ErrNotSent:
+		return e.verdict == NotSent
+	case ErrNotExecuted:
+		return e.verdict == NotExecuted
+	}
+	return errors.Is(e.err, target)
+}
+
+// As finds the first error in err that fits target.
+func (e *judgedError) As(target any) bool { return errors.As(e.err, target) }
 
 // storeClosedError is the type of ErrStoreClosed.
 type storeClosedError struct{}

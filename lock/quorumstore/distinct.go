@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // pairs records which members are known to be different servers. A server that is a
@@ -165,7 +164,7 @@ func (p *probes) ask(ctx context.Context, i int) error {
 	r := driver.Request{Key: p.key, Owner: q.tryOwner(p.request.Owner), TTL: p.request.TTL}
 	answers, err := callAll(ctx, q, attemptTimeout(r.TTL), []int{i}, func(ctx context.Context, _ int) (struct{}, error) {
 		_, err := q.members[i].acquire(ctx, r)
-		if err == nil || !storekit.IsPermanent(err) && !errors.Is(err, errBusyMember) { // a *driver.HeldError is permanent, too
+		if err == nil || !driver.VerdictOf(err).LeavesNothing() {
 			p.record(i, driver.Lease{Request: r, Unanswered: err != nil})
 		}
 		return struct{}{}, err

@@ -4,7 +4,6 @@ package quorumstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -98,7 +96,7 @@ func (g *grant) acquired(i int, a *attempt, l driver.Lease, err error) error {
 			a.newCopies = append(a.newCopies, i)
 			err = errNewCopy
 		}
-	case storekit.IsPermanent(err) || errors.Is(err, errBusyMember) || errors.Is(err, driver.ErrNotSent): // the member made no copy
+	case driver.VerdictOf(err).LeavesNothing(): // the member made no copy
 	default:
 		c.lease.Unanswered = true
 		if c.state != present {
@@ -195,7 +193,7 @@ func (g *grant) released(i int, err error) {
 	switch {
 	case err == nil:
 		g.copies[i].state = returned
-	case errors.Is(err, driver.ErrNotHeld) || storekit.IsPermanent(err):
+	case driver.VerdictOf(err).IsAnswer():
 		g.copies[i].state = absent
 	default:
 		g.releaseLater(i)

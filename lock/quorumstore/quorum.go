@@ -152,7 +152,7 @@ type answer[A any] struct {
 }
 
 var (
-	errBusyMember = errors.New("too many calls of this store are under way")
+	errBusyMember = driver.NotSent.Error(errors.New("too many calls of this store are under way"))
 	errSilent     = errors.New("no answer in time")
 )
 
@@ -267,14 +267,14 @@ func (e memberErrors) Error() string {
 
 // Is reports whether a member's error matches target. The errors of members that gave no
 // answer make the store unavailable, and then the answer of another member that the owner
-// is refused does not count. ErrNotSent is about one member only.
+// is refused does not count. ErrNotSent and ErrNotExecuted are about one member only.
 func (e memberErrors) Is(target error) bool {
 	switch target {
-	case driver.ErrNotSent:
+	case driver.ErrNotSent, driver.ErrNotExecuted:
 		return false
 	case driver.ErrUnavailable:
 		return slices.ContainsFunc(e, func(err error) bool {
-			return !storekit.IsPermanent(err) && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrLost)
+			return !driver.VerdictOf(err).IsAnswer() && !errors.Is(err, driver.ErrLost)
 		})
 	case driver.ErrNotAcquired:
 		if e.Is(driver.ErrUnavailable) {

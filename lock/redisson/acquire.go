@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Acquire implements [driver.Store]. It does not overtake the waiters of an RFairLock.
@@ -18,9 +16,6 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	lease, err := s.acquire(ctx, r)
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
 		err = failed("acquire", r.Key, err)
-	}
-	if errors.Is(err, redisconn.ErrNotSent) {
-		err = rediskit.NotSent(err)
 	}
 	return lease, err
 }
@@ -65,7 +60,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 		if r.Mode == driver.Read { // it may turn a writer into a reader
 			var err error
 			if publish, err = s.publishCommand(ctx, st.name); err != nil {
-				return answer{}, notSent(err)
+				return answer{}, driver.NotSent.Error(err)
 			}
 		}
 		c.script = rwAcquireScript
@@ -90,9 +85,6 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 	}
 	return parseAnswer(reply)
 }
-
-// notSent returns an error of a call that has not sent its script.
-func notSent(err error) error { return fmt.Errorf("%w: %w", redisconn.ErrNotSent, err) }
 
 // Release implements [driver.Store]. It wakes waiters in all processes; see [Store.Wait].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {

@@ -4,12 +4,10 @@ package redisson
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
@@ -32,7 +30,7 @@ var _ driver.Waiter = (*Store)(nil)
 // ask gets the lock. In mode Read or Write it wakes all waiters of the process. A waiter of an
 // RFairLock has a channel of its own.
 //
-// Wait returns an error if its first two requests fail, or if the server does not answer for 5
+// Wait returns an error if its first two requests fail, if the server refuses to execute the first one, or if the server does not answer for 5
 // seconds.
 func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	w := &waiter{store: s, request: &r, onQueued: queued}
@@ -40,8 +38,8 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	lease.Unanswered = w.unanswered
 	if err != nil {
 		err = failed("wait for", r.Key, err)
-		if errors.Is(err, redisconn.ErrNotSent) && !w.unanswered && !w.queued {
-			err = rediskit.NotSent(err)
+		if v := driver.VerdictOf(err); (w.queued || w.unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
+			err = driver.Unanswered.Error(err) // only the latest request has left nothing
 		}
 	}
 	return lease, err
@@ -144,10 +142,11 @@ func sleepFor(left time.Duration) time.Duration {
 // onError returns the pause before the next request, or the error that ends the wait. began is when
 // the failed request was sent.
 func (w *waiter) onError(ctx context.Context, err error, began time.Time) (time.Duration, error) {
-	if isPermanent(err) {
+	v := driver.VerdictOf(err)
+	if v.IsFinal() || v == driver.NotExecuted && !w.queued {
 		return 0, err
 	}
-	w.unanswered = w.unanswered || !errors.Is(err, redisconn.ErrNotSent)
+	w.unanswered = w.unanswered || !v.LeavesNothing()
 	if ctx.Err() != nil {
 		if w.queued && w.failing.IsZero() && time.Since(began) < overdue {
 			return 0, context.Cause(ctx)
@@ -183,10 +182,4 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 	case <-timer.C:
 	}
 	return nil
-}
-
-// isPermanent reports whether another try would return the same error.
-func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrBadKey) || errors.Is(err, driver.ErrBadTTL) ||
-		errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrStoreClosed)
 }

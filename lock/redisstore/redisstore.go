@@ -206,10 +206,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	answer, err := s.sendAcquire(ctx, r, 0)
-	switch {
-	case errors.Is(err, redisconn.ErrNotSent):
-		return driver.Lease{}, rediskit.NotSent(err)
-	case err != nil:
+	if err != nil {
 		return driver.Lease{}, err
 	}
 	switch answer.verdict {

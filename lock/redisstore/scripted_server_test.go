@@ -19,8 +19,10 @@ import (
 // after a subscription, are given in advance, byte by byte.
 type scriptedServer struct {
 	signals []byte // sent after the confirmation of a subscription
+	refusal []byte // if set, the answer to each command
 
 	mu      sync.Mutex // guards all below
+	scripts int        // that have arrived
 	answers [][]byte   // to the next scripts; later scripts get no reply
 	given   [][]byte   // the replies since the last call of takeGiven
 	conns   []net.Conn
@@ -89,7 +91,16 @@ func (p *scriptedServer) read(from io.Reader, out chan<- []byte) {
 }
 
 func (p *scriptedServer) answer(command []string) []byte {
-	switch name := strings.ToLower(command[0]); name {
+	name := strings.ToLower(command[0])
+	if strings.HasPrefix(name, "eval") {
+		p.mu.Lock()
+		p.scripts++
+		p.mu.Unlock()
+	}
+	if p.refusal != nil {
+		return p.refusal
+	}
+	switch name {
 	case "eval", "evalsha":
 		return p.next()
 	case "subscribe":
@@ -114,6 +125,13 @@ func (p *scriptedServer) next() []byte {
 	p.answers = p.answers[1:]
 	p.given = append(p.given, answer)
 	return answer
+}
+
+// counts returns how many scripts have arrived, and how many connections were made.
+func (p *scriptedServer) counts() (scripts, dials int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.scripts, len(p.conns)
 }
 
 // takeGiven returns the replies since its last call.

@@ -5,7 +5,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
@@ -39,7 +37,8 @@ var _ driver.Waiter = (*Store)(nil)
 // A dead waiter therefore delays the waiters behind it until its place expires. Several
 // dead waiters expire at the same time.
 //
-// Wait returns an error if its first two requests fail. Once it is queued, it returns an
+// Wait returns an error if its first two requests fail, or if the server refuses to execute the
+// first one. Once it is queued, it returns an
 // error if a request fails and no answer has come for as long as a place lasts.
 func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	lease, answered, err := s.wait(ctx, r, queued)
@@ -48,8 +47,8 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	}
 	if err != nil {
 		err = failed("wait for", r.Key, err)
-		if errors.Is(err, redisconn.ErrNotSent) && !lease.Unanswered && !answered {
-			err = rediskit.NotSent(err)
+		if v := driver.VerdictOf(err); (answered || lease.Unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
+			err = driver.Unanswered.Error(err) // only the latest request has left nothing
 		}
 		return driver.Lease{Unanswered: lease.Unanswered}, err
 	}
@@ -124,8 +123,9 @@ func (w *waiter) outlasts() bool { return w.place >= w.request.TTL/10 }
 //	event                           entering                      queued
 //	answer: taken                   queued; set the timer         queued; set the timer
 //	answer: granted                 granted                       granted
-//	answer: refused, permanent err  failed                        failed
-//	request failed                  retry once, then failed       retry; failed after a place without an answer
+//	answer: refused                 failed                        failed
+//	error: nothing was executed     failed                        retry; failed after a place without an answer
+//	any other error                 retry once, then failed       retry; failed after a place without an answer
 //	timer                           send a poll                   send a poll; failed if no answer for too long
 //	signal, new token, early        granted, or poll for a short place                       granted
 //	signal, new token, late         poll, now or after an answer  poll, now or after an answer
@@ -301,11 +301,12 @@ func (w *waiter) onAnswer(r reply) {
 
 // onError handles a failed request. It sends the request again later, or fails.
 func (w *waiter) onError(err error) {
-	if isPermanent(err) {
+	v := driver.VerdictOf(err)
+	if v.IsFinal() || v == driver.NotExecuted && w.state == waitEntering {
 		w.fail(err)
 		return
 	}
-	w.unanswered = w.unanswered || !errors.Is(err, redisconn.ErrNotSent)
+	w.unanswered = w.unanswered || !v.LeavesNothing()
 	w.failures++
 	w.failure = err
 	switch {
@@ -444,11 +445,6 @@ func (w *waiter) setTimer(d time.Duration) {
 		return
 	}
 	w.timer.Reset(d)
-}
-
-// isPermanent reports whether another try would return the same error.
-func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrBadKey)
 }
 
 var errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)

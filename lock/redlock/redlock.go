@@ -132,9 +132,6 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
 		err = failed("acquire", r.Key, err)
 	}
-	if errors.Is(err, redisconn.ErrNotSent) {
-		err = rediskit.NotSent(err)
-	}
 	return l, err
 }
 

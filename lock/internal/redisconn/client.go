@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -121,8 +122,8 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // Run runs a script on the node that serves its keys, for at most Options.Timeout. The
 // first two elements of args are left free for the command. The others are the number of
 // keys, the keys and the arguments; the first key is a *string. Run returns soon after ctx
-// or the client has ended. The server may still execute the script then. The texts of
-// errors do not contain secret. After a reply, nothing refers to args or to what they point
+// or the client has ended. The server may still execute the script then. Errors have their
+// driver.Verdict, and their texts do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, args []any) (Reply, error) {
 	if err := c.Begin(ctx); err != nil {
@@ -143,8 +144,12 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	}
 	if a.Err != nil {
 		err := c.Reason(ctx, c.secrets.clean(a.Err, secret))
-		if a.Sent.IsZero() && ctx.Err() == nil {
-			err = notSentError{err}
+		switch {
+		case ctx.Err() != nil:
+		case executedNothing(a.Err):
+			err = driver.NotExecuted.Error(err)
+		case a.Sent.IsZero():
+			err = driver.NotSent.Error(err)
 		}
 		return Reply{}, err
 	}

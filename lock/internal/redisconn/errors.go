@@ -19,19 +19,7 @@ var (
 
 	// ErrWrongType is the error of a script when a key holds a value of another type.
 	ErrWrongType = errors.New("the key has a value of another type")
-
-	// ErrNotSent matches the error of a Run that has sent nothing, and will not.
-	ErrNotSent = errors.New("nothing was sent")
 )
-
-// notSentError is an error that also matches ErrNotSent.
-type notSentError struct{ error }
-
-// Unwrap returns the error without ErrNotSent.
-func (e notSentError) Unwrap() error { return e.error }
-
-// Is reports whether target is ErrNotSent.
-func (notSentError) Is(target error) bool { return target == ErrNotSent }
 
 // errNilReply is the error of a nil reply, which no script may return. It does not match
 // redis.Nil, which means a missing key.
@@ -77,6 +65,28 @@ func (s *secrets) clean(err error, owners ...string) error {
 		return err
 	}
 	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
+}
+
+// executedNothing reports whether err is the reply of a server that has executed nothing. Within a
+// script, a server refuses the first write for one of the codes from OOM on, and none after it.
+func executedNothing(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := reply.Error()
+	for _, start := range []string{
+		"LOADING ", "NOAUTH ", "WRONGPASS ", "DENIED ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "BUSY ", "CROSSSLOT ",
+		"ERR max number of clients", "ERR unknown command", "ERR Protocol error: unauthenticated ",
+	} {
+		if strings.HasPrefix(text, start) {
+			return true
+		}
+	}
+	if strings.HasPrefix(text, "NOPERM ") {
+		return !strings.Contains(text, "script") // a command of the script may come after others
+	}
+	return slices.ContainsFunc([]string{"OOM", "MISCONF", "NOREPLICAS", "READONLY"}, func(code string) bool { return redisnode.HasCode(reply, code) })
 }
 
 // IsTryAgain reports whether err is a TRYAGAIN reply. A node sends it when the slot is being

@@ -34,18 +34,6 @@ func (f *failureError) Error() string {
 
 func (f *failureError) Unwrap() error { return f.err }
 
-// NotSent returns the error of a call that has sent nothing: err, which then also matches
-// driver.ErrNotSent and driver.ErrUnavailable.
-func NotSent(err error) error { return notSentError{err} }
-
-type notSentError struct{ error }
-
-func (e notSentError) Unwrap() error { return e.error }
-
-func (notSentError) Is(target error) bool {
-	return target == driver.ErrNotSent || target == driver.ErrUnavailable
-}
-
 // FromConn returns the error of package driver that an error of package redisconn corresponds to, or
 // err itself if there is none.
 func FromConn(err error) error {

@@ -27,16 +27,6 @@ func TestFailedNamesTheStoreTheVerbAndTheKey(t *testing.T) {
 	assert.ErrorIs(t, err, driver.ErrStoreClosed)
 }
 
-func TestNotSentKeepsTheError(t *testing.T) {
-	reason := errors.New("refused")
-	err := NotSent(reason)
-	require.EqualError(t, err, "refused")
-	for _, target := range []error{reason, driver.ErrNotSent, driver.ErrUnavailable} {
-		assert.ErrorIs(t, err, target)
-	}
-	assert.NotErrorIs(t, err, driver.ErrNotAcquired)
-}
-
 func TestFromConn(t *testing.T) {
 	other := errors.New("other")
 	for in, want := range map[error]error{

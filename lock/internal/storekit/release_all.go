@@ -1,4 +1,4 @@
-// This file is about ReleaseAll, which releases many leases for the Close of a client.
+// ReleaseAll, which releases many leases for the Close of a client.
 
 package storekit
 
@@ -199,7 +199,7 @@ func (t *releaseTry) once(ctx context.Context, r *Releaser) {
 			case isReleased(err):
 				t.released++
 				continue
-			case !IsPermanent(err):
+			case !driver.VerdictOf(err).IsFinal():
 				again = append(again, t.leases[i])
 			}
 			if t.first == nil {

@@ -1,4 +1,4 @@
-// This file is about the Releaser, which releases leases in the background.
+// The Releaser, which releases leases in the background.
 
 package storekit
 
@@ -21,6 +21,7 @@ const (
 	releaseTimeout = 2 * time.Second        // for one call
 	firstPause     = 100 * time.Millisecond // after a release that failed, doubled each time
 	maxPause       = 2 * time.Second
+	retrySpacing   = 10 * time.Millisecond // so that at most 100 leases a second are tried again
 )
 
 // Releaser releases leases in the background. It tries each lease until the store confirms the
@@ -29,6 +30,9 @@ const (
 // A worker tries a lease once and continues with the next, so that a key that fails delays no
 // other. Workers exist only while there are leases to try. While all workers are busy, leases
 // queue, and a store that can release many leases in one call gets those of one lane together.
+//
+// A server that fails is not asked more often the more leases are left. Each release that succeeds ends the
+// pauses of two more.
 type Releaser struct {
 	store  driver.Store
 	bulk   driver.BulkReleaser // nil: leases are released one by one
@@ -40,6 +44,8 @@ type Releaser struct {
 	mu      sync.Mutex // guards all below
 	queue   []*pending // to be tried now
 	all     map[*pending]struct{}
+	paused  map[*pending]struct{} // those of all whose timer is running
+	spaced  time.Time             // the pauses have places up to here, one each retrySpacing
 	workers int
 	closed  bool
 	drained chan struct{} // closed when closed is set and no worker is left
@@ -61,6 +67,7 @@ func NewReleaser(store driver.Store, logger *slog.Logger) *Releaser {
 		bulk:    bulkOf(store),
 		logger:  logger,
 		all:     make(map[*pending]struct{}),
+		paused:  make(map[*pending]struct{}),
 		drained: make(chan struct{}),
 	}
 	r.laner, _ = store.(renewal.Laner[driver.Lease])
@@ -147,7 +154,7 @@ func (r *Releaser) try(batch []*pending) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i, p := range batch {
-			r.finish(p, isReleased(out[i]) || IsPermanent(out[i]))
+			r.finish(p, driver.VerdictOf(out[i]))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(r.ctx, releaseTimeout)
@@ -178,22 +185,50 @@ func (r *Releaser) next() []*pending {
 	return batch
 }
 
-// finish removes a lease that is done or has expired, and starts the timer of any other. The
-// caller holds mu.
-func (r *Releaser) finish(p *pending, done bool) {
+// finish removes a lease that is released, refused or expired, and pauses any other. The caller holds mu.
+func (r *Releaser) finish(p *pending, v driver.Verdict) {
 	left := time.Until(p.until)
 	switch {
-	case done || left <= 0:
+	case v.IsAnswer() || left <= 0:
 		delete(r.all, p)
 	case !r.closed:
-		p.timer = time.AfterFunc(min(p.pause, left), func() { r.retry(p) })
+		behind := max(time.Until(r.spaced), 0)
+		r.spaced = time.Now().Add(behind + retrySpacing)
+		r.paused[p] = struct{}{}
+		p.timer = time.AfterFunc(min(p.pause+behind, left), func() { r.endPause(p) })
 		p.pause = min(2*p.pause, maxPause)
+	}
+	if !v.IsAnswer() {
+		return
+	}
+	more := 2
+	for p := range r.paused {
+		if more--; more < 0 {
+			break
+		}
+		p.timer.Stop()
+		r.spaced = r.spaced.Add(-retrySpacing)
+		r.resume(p)
 	}
 }
 
-func (r *Releaser) retry(p *pending) {
+// endPause tries a lease again, unless it has expired.
+func (r *Releaser) endPause(p *pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch _, paused := r.paused[p]; {
+	case !paused: // resume was faster
+	case time.Now().Before(p.until):
+		r.resume(p)
+	case !r.closed: // otherwise Close returns it
+		delete(r.paused, p)
+		delete(r.all, p)
+	}
+}
+
+// resume puts a lease that is paused back into the queue. The caller holds mu.
+func (r *Releaser) resume(p *pending) {
+	delete(r.paused, p)
 	if !r.closed {
 		r.enqueue(p)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,54 @@ func TestTheReleaserTellsThatAReleaseIsUnderWay(t *testing.T) {
 		assert.Equal(t, "k", left[0].Key)
 		close(s.released)
 	})
+}
+
+// A store that fails gets few releases, however many leases are left, and all of them soon after it works
+// again.
+func TestAStoreThatFailsGetsFewReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &failing{fails: true}
+		r := NewReleaser(s, slog.New(slog.DiscardHandler))
+		for i := range 3000 {
+			r.Add(driver.Lease{Request: driver.Request{Key: fmt.Sprint(i), TTL: time.Minute}})
+		}
+		synctest.Wait()
+		before := s.count(true)
+		time.Sleep(40 * time.Second)
+		assert.LessOrEqual(t, s.count(true)-before, 40*100)
+		assert.Equal(t, 3000, r.Len())
+		s.count(false)
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, r.Len())
+		_, err := r.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// failing is a store that can fail.
+type failing struct {
+	yes
+	mu    sync.Mutex // guards all below
+	fails bool
+	calls int
+}
+
+func (s *failing) Release(context.Context, driver.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.fails {
+		return io.EOF
+	}
+	return nil
+}
+
+// count returns the calls so far, and sets whether later ones fail.
+func (s *failing) count(fails bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = fails
+	return s.calls
 }
 
 // broken is a store that releases nothing.

@@ -1,5 +1,5 @@
 // Package storekit is shared by packages lock and quorumstore. It releases leases in the
-// background and at Close, recognizes permanent errors, and closes stores.
+// background and at Close, and closes stores.
 package storekit
 
 import (
@@ -15,19 +15,11 @@ import (
 // ended the goroutine.
 var ErrExited = errors.New("the store has ended the goroutine of the call")
 
-// IsPermanent reports whether err is a definite answer that a retry cannot change. After
-// any other error the request may have been executed.
-func IsPermanent(err error) bool {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return false
-	}
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNotAcquired) ||
-		errors.Is(err, driver.ErrBadKey) || errors.Is(err, driver.ErrBadTTL) || errors.Is(err, driver.ErrBadMembers) ||
-		errors.Is(err, errors.ErrUnsupported)
-}
-
 // isReleased reports whether a lease is gone after a release that returned err.
-func isReleased(err error) bool { return err == nil || errors.Is(err, driver.ErrNotHeld) }
+func isReleased(err error) bool {
+	v := driver.VerdictOf(err)
+	return v == driver.Done || v == driver.NotHeld
+}
 
 // Close closes a store by its Shutdown or Close, if it has one.
 func Close(ctx context.Context, store driver.Store) error {
