@@ -128,15 +128,15 @@ var mutants = mutant.List{
 	},
 	{
 		"a lock that was acquired without an answer is forgotten", "lock/acquire.go",
-		"if a.left || a.unanswered {", "if a.left && !a.unanswered {",
+		"if a.remains != nothing || notReturned {", "if a.remains == something {",
 	},
 	{
 		"no tombstone for a request that may arrive late", "lock/acquire.go",
-		"Lease{Request: a.request, Unanswered: a.unanswered}", "Lease{Request: a.request}",
+		"Lease{Request: a.request, Unanswered: notReturned || a.remains == anything}", "Lease{Request: a.request}",
 	},
 	{
 		"a release in the background is tried once", "lock/internal/storekit/releaser.go",
-		"case done || left <= 0:", "case done || left > 0 || left <= 0:",
+		"case v.IsAnswer() || left <= 0:", "case v.IsAnswer() || left > 0 || left <= 0:",
 	},
 	{
 		"Unlock does not stop the renewals", "lock/held.go",
@@ -156,7 +156,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a release without an answer is not repeated", "lock/held.go",
-		"\tcase call.Err() == nil:\n", "\tcase call.Err() != nil:\n",
+		"case call.Err() == nil && v != driver.NotExecuted:", "case call.Err() != nil:",
 	},
 	{
 		"a release without an answer is forgotten", "lock/held.go",

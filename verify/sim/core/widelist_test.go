@@ -14,7 +14,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a lock that was handed over with too little time is abandoned", "lock/acquire.go",
-		"\t\t\ta.state, a.left = extending, true\n", "\t\t\ta.left = true\n\t\t\treturn lease, errTooLate\n",
+		"\t\t\tgot = short\n", "\t\t\terr = errTooLate\n",
 	},
 	{
 		"a store sees the cause of the caller's context", "lock/callcontext.go",
@@ -26,7 +26,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a released lock is not kept", "lock/acquire.go",
-		"hold := a.client.terms.MinHold; hold > 0 {", "hold := a.client.terms.MinHold; hold > 1<<62 {",
+		"hold := c.terms.MinHold; hold > 0 {", "hold := c.terms.MinHold; hold > 1<<62 {",
 	},
 	{
 		"MinHold counts from the request", "lock/acquire.go",
