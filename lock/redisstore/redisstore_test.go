@@ -3,9 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
-	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -100,52 +97,6 @@ func TestRenewALeaseFromAnotherStore(t *testing.T) {
 	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, other, l), "a store with another prefix has another lock")
 }
 
-func TestInspectAndForceRelease(t *testing.T) {
-	s, rdb := sharedStore(t)
-	info, err := s.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Equal(t, driver.Info{}, info)
-	require.ErrorIs(t, s.ForceRelease(t.Context(), "k"), driver.ErrNotHeld)
-
-	l := acquire(t, s, request("k"))
-	waiter := request("k")
-	enqueue(t, s, rdb, waiter)
-	info, err = s.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	require.Len(t, info.Holders, 1)
-	around(t, ttl30, info.Holders[0].ExpiresIn)
-	info.Holders[0].ExpiresIn = 0
-	assert.Equal(t, driver.Info{Holders: []driver.Holder{{Token: l.Token, Client: driver.ClientName(l.Owner)}}, Held: 1, Waiting: 1, Places: []driver.Place{{Client: driver.ClientName(waiter.Owner)}}, Token: l.Token}, info)
-
-	require.NoError(t, s.ForceRelease(t.Context(), "k"))
-	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, s, l))
-	next := acquire(t, s, waiter)
-	assert.Greater(t, next.Token, l.Token, "the next waiter has the lock")
-	require.NoError(t, s.ForceRelease(t.Context(), "k"))
-	info, err = s.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Equal(t, driver.Info{Token: next.Token}, info)
-
-	for _, key := range []string{"", "}"} {
-		_, err = s.Inspect(t.Context(), key)
-		require.ErrorIs(t, err, driver.ErrBadKey)
-		require.ErrorIs(t, s.ForceRelease(t.Context(), key), driver.ErrBadKey)
-	}
-}
-
-func TestTryAcquireDoesNotOvertakeTheQueue(t *testing.T) {
-	s, rdb := sharedStore(t)
-	l := acquire(t, s, request("k"))
-	waiter := request("k")
-	enqueue(t, s, rdb, waiter)
-	require.NoError(t, s.Release(t.Context(), l))
-	_, err := s.Acquire(t.Context(), request("k"))
-	var held *driver.HeldError
-	require.ErrorAs(t, err, &held)
-	assert.Equal(t, "k", held.Key)
-	around(t, 10*time.Second, held.ExpiresIn)
-}
-
 func TestReleaseRemovesAPlaceInTheQueue(t *testing.T) {
 	s, rdb := sharedStore(t)
 	acquire(t, s, request("k"))
@@ -193,34 +144,4 @@ func TestStoreTouchesOnlyItsOwnKeys(t *testing.T) {
 		assert.Equal(t, i, got, "%q", key)
 		assert.Equal(t, time.Duration(-1), rdb.PTTL(t.Context(), key).Val(), "%q", key)
 	}
-}
-
-// More clients than connections contend for one lock, and leave one key.
-func TestMutualExclusionOf64Clients(t *testing.T) {
-	t.Parallel()
-	s, rdb := sharedStore(t)
-	const clients, rounds = 64, 5
-	ex := locktest.NewExclusion()
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for range rounds {
-				r := request("k")
-				l, err := s.Acquire(t.Context(), r)
-				for ; errors.Is(err, driver.ErrNotAcquired); l, err = s.Acquire(t.Context(), r) {
-					time.Sleep(rand.N(10 * time.Millisecond)) // otherwise failed tries delay the release
-				}
-				if !assert.NoError(t, err) {
-					return
-				}
-				ex.Enter("k", l.Token)
-				ex.Leave("k", l.Token)
-				assert.NoError(t, s.Release(t.Context(), l))
-			}
-		})
-	}
-	wg.Wait()
-	assert.Empty(t, ex.Violations())
-	assert.Equal(t, clients*rounds, ex.Entered())
-	assert.Len(t, keysOf(t, rdb, s.prefix), 1, "only the last token remains")
 }

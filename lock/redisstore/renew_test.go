@@ -62,26 +62,6 @@ func TestRenewGivesEachLeaseItsOwnTTL(t *testing.T) {
 	}
 }
 
-func TestRenewALeaseTwiceInABatch(t *testing.T) {
-	s, rdb := sharedStore(t)
-	old := acquire(t, s, request("k"))
-	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
-	r := request("k")
-	r.TTL = time.Hour
-	young := acquire(t, s, r)
-	batch := make([]driver.Lease, 0, 100)
-	want := make([]renewal.Outcome, 0, 100)
-	for i := range cap(batch) {
-		if i%3 == 0 {
-			batch, want = append(batch, old), append(want, renewal.Lost)
-		} else {
-			batch, want = append(batch, young), append(want, renewal.Renewed)
-		}
-	}
-	assert.Equal(t, want, renew(t, s, batch...))
-	around(t, time.Hour, rdb.PTTL(t.Context(), s.lockKey("k")).Val())
-}
-
 func TestAForeignValueDoesNotDisturbItsBatch(t *testing.T) {
 	s, rdb := sharedStore(t)
 	leases := acquireAll(t, s, "k", 5)

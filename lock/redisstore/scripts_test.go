@@ -49,19 +49,6 @@ func TestTryAcquireWritesNothing(t *testing.T) {
 	assert.Equal(t, before, tb.dump())
 }
 
-func TestReleaseTwice(t *testing.T) {
-	tb := newTable(t)
-	first := tb.granted("a:1")
-	tb.queued("b:1")
-	tb.queued("c:1")
-	assert.EqualValues(t, 1, tb.release("a:1", 0))
-	before := tb.dump()
-	assert.EqualValues(t, 0, tb.release("a:1", 0))
-	assert.Equal(t, before, tb.dump(), "the second release does not hand the lock over")
-	_, second, _ := strings.Cut(tb.value(), " ")
-	rising(t, first, second)
-}
-
 func TestATombstoneRefusesItsOwner(t *testing.T) {
 	tb := newTable(t)
 	assert.EqualValues(t, 0, tb.release("a:1", tombMs), "the release comes before the acquire")
@@ -80,15 +67,6 @@ func TestATombstoneRefusesItsOwner(t *testing.T) {
 	assert.EqualValues(t, 2, tb.release("c:1", tombMs), "the owner has a place")
 	assert.Equal(t, []any{int64(refused)}, tb.acquire("c:1", ttlMs, placeMs))
 	assert.Empty(t, tb.queue())
-}
-
-func TestALateAcquireIsRefused(t *testing.T) {
-	tb := newTable(t)
-	tb.granted("a:1")
-	tb.granted("a:1") // a second time
-	assert.EqualValues(t, 1, tb.release("a:1", tombMs))
-	assert.Equal(t, []any{int64(refused)}, tb.acquire("a:1", ttlMs, 0), "the acquire comes after the release")
-	assert.Empty(t, tb.value())
 }
 
 func TestRenewScript(t *testing.T) {

@@ -9,33 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAWriterIsNotStarved(t *testing.T) {
-	c := newSharedTable(t)
-	c.granted(reads("a:1"))
-	c.granted(reads("b:1"))
-	_, ms, head := c.queued(writes("w:1"))
-	assert.InDelta(t, ttlMs, ms, 2000)
-	assert.True(t, head)
-	c.refused(reads("c:1"))
-	_, _, head = c.queued(reads("c:1"))
-	assert.False(t, head)
-	_, _, head = c.queued(writes("v:1"))
-	assert.False(t, head)
-	c.queued(reads("d:1"))
-	assert.Equal(t, []string{"w:1", "c:1", "v:1", "d:1"}, c.queue())
-
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	assert.Equal(t, []string{"b:1"}, c.holders())
-	assert.EqualValues(t, 1, c.release("b:1", 0))
-	assert.Equal(t, []string{"w:1"}, c.holders())
-	assert.EqualValues(t, 1, c.release("w:1", 0))
-	assert.Equal(t, []string{"c:1"}, c.holders(), "only the reader before the next writer enters")
-	assert.EqualValues(t, 1, c.release("c:1", 0))
-	assert.EqualValues(t, 1, c.release("v:1", 0))
-	assert.EqualValues(t, 1, c.release("d:1", 0))
-	c.empty()
-}
-
 func TestReadersAreServedTogether(t *testing.T) {
 	c := newSharedTable(t)
 	signals := c.signals("r")
@@ -78,19 +51,6 @@ func TestReadersEnterWhenTheWriterBeforeThemLeaves(t *testing.T) {
 
 func (c *sharedTable) queuedOrNot(a acquireArgs) { c.acquire(a, placeMs) }
 
-func TestDowngradeServesReaders(t *testing.T) {
-	c := newSharedTable(t)
-	token := c.granted(writes("a:1"))
-	c.queued(reads("b:1"))
-	c.queued(reads("c:1"))
-	c.queued(writes("w:1"))
-	c.queued(reads("d:1"))
-	assert.Equal(t, token, c.granted(reads("a:1")), "the downgrade overtakes the waiters")
-	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, c.holders())
-	assert.Equal(t, []string{"w:1", "d:1"}, c.queue())
-	rising(t, token, c.token("b:1"), c.token("c:1"))
-}
-
 // Only the first waiter notices that a lease has expired. When it leaves, the next waiter
 // gets a signal, so that it polls.
 func TestTheNextWaiterIsSignalledWhenTheFirstLeaves(t *testing.T) {
@@ -114,23 +74,6 @@ func TestTheNextWaiterIsSignalledWhenTheFirstLeaves(t *testing.T) {
 			assert.True(t, head)
 		})
 	}
-}
-
-func TestPermitsAreFirstInFirstOut(t *testing.T) {
-	c := newSharedTable(t)
-	for _, owner := range []string{"a:1", "b:1", "c:1"} {
-		c.granted(permits(owner, 3))
-	}
-	c.queued(permits("one:1", 1))
-	c.queued(permits("three:1", 3))
-	c.queued(permits("three:2", 3))
-	c.refused(permits("many:1", 9))
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	assert.Equal(t, []string{"b:1", "c:1"}, c.holders(), "the first waiter has a limit of one")
-	c.refused(permits("many:1", 9))
-	assert.EqualValues(t, 1, c.release("b:1", 0))
-	assert.EqualValues(t, 1, c.release("c:1", 0))
-	assert.Equal(t, []string{"one:1", "three:1", "three:2"}, c.holders(), "each waiter is served by its own limit")
 }
 
 func TestWaitersWaitOnlyForTheirMembers(t *testing.T) {

@@ -1,46 +1,12 @@
 package redisstore
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestReadersShareAndWritersDoNot(t *testing.T) {
-	c := newSharedTable(t)
-	first := c.granted(reads("a:1"))
-	second := c.granted(reads("b:1"))
-	rising(t, first, second)
-	assert.Equal(t, []string{"a:1", "b:1"}, c.holders())
-	assert.InDelta(t, ttlMs, c.refused(writes("c:1")), 2000)
-
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	c.refused(writes("c:1"))
-	assert.EqualValues(t, 1, c.release("b:1", 0))
-	third := c.granted(writes("c:1"))
-	rising(t, second, third)
-	c.refused(reads("a:2"))
-	c.refused(writes("a:2"))
-	assert.EqualValues(t, 1, c.release("c:1", 0))
-	c.empty()
-}
-
-func TestPermitsAreLimited(t *testing.T) {
-	c := newSharedTable(t)
-	first := c.granted(permits("a:1", 2))
-	rising(t, first, c.granted(permits("b:1", 2)))
-	c.refused(permits("c:1", 2))
-	rising(t, first, c.granted(permits("c:1", 3)))
-	c.refused(permits("d:1", 2))
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	c.refused(permits("d:1", 2))
-	assert.EqualValues(t, 1, c.release("b:1", 0))
-	c.granted(permits("d:1", 2))
-	assert.Equal(t, []string{"c:1", "d:1"}, c.holders())
-}
 
 func TestARefusedPermitReportsWhenEnoughLeasesExpire(t *testing.T) {
 	c := newSharedTable(t)
@@ -68,19 +34,6 @@ func TestOwnersHoldDisjointMembers(t *testing.T) {
 		assert.EqualValues(t, 1, c.release(owner, 0))
 	}
 	c.empty()
-}
-
-func TestMembersOfAnyBytes(t *testing.T) {
-	c := newSharedTable(t)
-	names := []string{"\x00", "\n", " a", "\\", "\\n", "a\nb", "a b", "é", "{a:1", "{mode}"}
-	for i, name := range names {
-		a := acquireArgs{owner: "a:" + name, mode: "m", limit: 1, members: []string{name}}
-		a.owner = strings.Repeat("o", i+1) + ":1"
-		c.granted(a)
-		a.owner = "other:1"
-		c.refused(a)
-	}
-	assert.Len(t, c.holders(), len(names))
 }
 
 // each runs a test for all modes. The test may assume only that first and second cannot be
