@@ -1,4 +1,4 @@
-// This file is about a PgBouncer before a PostgreSQL server.
+// A PgBouncer before a PostgreSQL server.
 
 package testsql
 
@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,8 +20,8 @@ type Bouncer struct {
 	process *process
 }
 
-// LaunchBouncer starts a PgBouncer.
-func LaunchBouncer(p *Postgres) (*Bouncer, error) {
+// LaunchBouncer starts a PgBouncer. Further arguments are settings, such as "pool_mode = statement".
+func LaunchBouncer(p *Postgres, settings ...string) (*Bouncer, error) {
 	path, err := find("PgBouncer", "pgbouncer", "/usr/sbin", "/usr/local/sbin")
 	if err != nil {
 		return nil, err
@@ -44,7 +45,8 @@ pool_mode = transaction
 default_pool_size = 24
 max_client_conn = 500
 ignore_startup_parameters = extra_float_digits
-`, p.port, b.port)
+%s
+`, p.port, b.port, strings.Join(settings, "\n"))
 	if err := os.WriteFile(ini, []byte(text), 0o644); err != nil {
 		return nil, err
 	}

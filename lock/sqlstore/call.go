@@ -1,4 +1,4 @@
-// This file is about calls of the database: their end, and their repetition after some errors.
+// Calls of the database: their end, and their repetition after some errors.
 
 package sqlstore
 
@@ -139,9 +139,18 @@ func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 	}
 	err := context.Cause(ctx)
 	if state.CompareAndSwap(callWaiting, callAbandoned) {
-		err = notSentError{err}
+		err = notSentError{s.noConn(err)}
 	}
 	return *new(T), err
+}
+
+// noConn returns the error of a call that has ended before it had a connection. The pool may be shared with the
+// program, which must learn that it has kept all connections.
+func (s *Store) noConn(err error) error {
+	if p := s.db.Stats(); p.MaxOpenConnections > 0 && p.InUse >= p.MaxOpenConnections {
+		return noConnError{p.InUse, p.MaxOpenConnections, err}
+	}
+	return err
 }
 
 // attempts runs f until its error is not one after which the same is to be sent again: the database
@@ -156,9 +165,15 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 			return err
 		}
 		awaitDeadline(ctx)
-		unsent := errors.As(err, new(notSentError))
+		unsent := errors.As(err, new(notSentError)) // no connection, or no turn to write
+		nothing := unsent || state.Load() != callSent
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			var none noConnError
+			if errors.As(err, &none) {
+				err = noConnError{none.inUse, none.most, context.Cause(ctx)}
+			} else {
+				err = context.Cause(ctx)
+			}
 		} else {
 			err = withoutNotSent(err)
 		}
@@ -166,19 +181,21 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		if readOnly && most == maxBadConns { // all that the pool has now, and a new one
 			most = min(unusable+s.db.Stats().OpenConnections+1, maxBadConns-1)
 		}
+		marked := err
+		if nothing && !sent {
+			marked = notSentError{err}
+		}
 		switch {
-		case unsent && !sent:
-			return notSentError{err}
 		case unsent || ctx.Err() != nil:
-			return err
+			return marked
 		case (readOnly || errors.Is(err, sqldriver.ErrBadConn)) && unusable < most:
 			unusable++
 			state.CompareAndSwap(callSent, callWaiting)
 			continue
 		case !s.dialect.wantsRetry(err):
-			return err
+			return marked
 		}
-		sent = true
+		sent = sent || !nothing
 		timer := time.NewTimer(rand.N(min(time.Millisecond<<min(try, 5), maxRetryPause)) + 1)
 		select {
 		case <-timer.C:
@@ -201,24 +218,39 @@ func awaitDeadline(ctx context.Context) {
 func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx context.Context, c *sql.Conn) error) error {
 	c, err := s.db.Conn(ctx)
 	if err != nil {
-		return notSentError{err}
+		return notSentError{s.noConn(err)}
 	}
 	defer func() { _ = c.Close() }() // gives it back to the pool
+	if err := s.locate(ctx, c); err != nil {
+		return s.judged(c, err)
+	}
 	if !state.CompareAndSwap(callWaiting, callSent) && state.Load() == callAbandoned {
 		return notSentError{context.Cause(ctx)}
 	}
-	err = f(ctx, c)
+	return s.judged(c, f(ctx, c))
+}
+
+// judged adds to an error of the database what to do about it.
+func (s *Store) judged(c *sql.Conn, err error) error {
 	switch {
 	case err == nil || isAnswer(err):
 	case s.dialect.isReadOnly(err):
 		// A fail-over has made a replica of the server. The pool must not use the connection again.
 		_ = c.Raw(func(any) error { return sqldriver.ErrBadConn })
 	case s.dialect.hasNoTable(err):
-		return fmt.Errorf("not all tables %s exist, CreateSchema creates them: %w", prefix(s.dialect, s.options)+"*", err)
+		return fmt.Errorf("%w: %w", missingError(s.tables()), err)
 	case s.dialect.isForbidden(err):
-		return fmt.Errorf("the user needs SELECT, INSERT, UPDATE and DELETE on the tables %s: %w", prefix(s.dialect, s.options)+"*", err)
+		return fmt.Errorf("the user needs SELECT, INSERT, UPDATE and DELETE on the tables %s: %w", s.tables(), err)
 	}
 	return err
+}
+
+// tables returns the names of the tables for errors.
+func (s *Store) tables() string {
+	if s.located.Load() {
+		return s.texts.tables
+	}
+	return s.options.Table + "_*"
 }
 
 // isAnswer reports whether an error is made of what the database has answered.

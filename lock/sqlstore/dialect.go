@@ -1,4 +1,4 @@
-// This file is about the interface of dialects, the differences between databases.
+// The interface of dialects, the differences between databases.
 
 package sqlstore
 
@@ -81,8 +81,8 @@ type dialect interface {
 	guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error)
 
 	// sweepRows deletes the rows of locks that have been free for some ms and are not guarded,
-	// of the keys after one and up to another one.
-	sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error)
+	// of the keys from one to another one.
+	sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error)
 
 	// wantsRetry reports whether the database has rolled back a transaction because of
 	// others, so that it must be repeated.
@@ -97,6 +97,13 @@ type dialect interface {
 
 	// isForbidden reports whether a statement has failed because the user lacks a right.
 	isForbidden(err error) bool
+
+	// locate returns the options with the schema of the tables. It returns an unfitError for a session in which locks
+	// would fail later, or if it is not clear which tables are meant.
+	locate(ctx context.Context, q querier, o Options) (Options, error)
+
+	// home returns the schema of the tables, or the one in which they are to be created.
+	home(ctx context.Context, q querier, o Options) (schema string, err error)
 
 	// checkSchema returns an error if not all connections of a pool see the tables.
 	checkSchema(ctx context.Context, db *sql.DB, t *texts) error

@@ -53,6 +53,15 @@
 // [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
 // them after a crash.
 //
+// # Sessions
+//
+// Other clients of a pool or a pooler may change the settings of a session. The first call of a store reads
+// where the tables are, and all statements name their schema. In PostgreSQL that is the only schema of the
+// database that has the tables; if several have them, calls fail until [Options.Table] names one. In MySQL and MariaDB it
+// is the current database of the first call. The store works with any other setting, such as sql_mode,
+// sql_safe_updates or bytea_output, or its calls fail and name the setting: autocommit=0, a completion_type
+// other than NO_CHAIN, a timestamp, pool_mode=statement of PgBouncer.
+//
 // # Rights
 //
 // A user needs SELECT, INSERT, UPDATE and DELETE on the tables, in PostgreSQL also USAGE on their
@@ -71,8 +80,7 @@
 // # MariaDB and MySQL
 //
 // The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
-// rows. It works with any sql_mode, time zone and isolation of the sessions. Acquisitions fail if
-// autocommit is off in them. Its transactions are READ COMMITTED, so the binary log must not have the
+// rows. Its transactions are READ COMMITTED, so the binary log must not have the
 // format STATEMENT. The dialect has one more table, leasewheel_grants, for [Store.Guard], with the
 // same rights. A process that is paused within a transaction of the store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
 // locked until it goes on or the server ends its session. By default that takes hours. Let the server

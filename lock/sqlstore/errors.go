@@ -1,4 +1,4 @@
-// This file is about the errors of the store.
+// The errors of the store.
 
 package sqlstore
 
@@ -18,8 +18,39 @@ var (
 	errGivenUp    = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
 
 	// errNoAutocommit prevents renewals that are rolled back when their connection is closed.
-	errNoAutocommit = errors.New("autocommit is off in the sessions of the *sql.DB, and the store needs it")
+	errNoAutocommit = unfitError{text: "autocommit is off in the sessions of the *sql.DB, and the store needs it"}
 )
+
+// unfitError means that locks would fail with the settings of a session, or not exclude others. It names the setting.
+type unfitError struct {
+	text string
+	err  error // of the database, if it has refused something
+}
+
+func (e unfitError) Error() string {
+	if e.err != nil {
+		return e.text + ": " + e.err.Error()
+	}
+	return e.text
+}
+
+func (e unfitError) Unwrap() error { return e.err }
+
+// noConnError is the error of a call that has waited for a connection of the pool in vain. It matches what has ended the wait.
+type noConnError struct {
+	inUse, most int
+	err         error
+}
+
+func (e noConnError) Error() string {
+	text := fmt.Sprintf("no connection of the pool was free (%d of %d in use)", e.inUse, e.most)
+	if errors.As(e.err, new(noAnswerError)) {
+		return text // the database was not asked
+	}
+	return text + ": " + e.err.Error()
+}
+
+func (e noConnError) Unwrap() error { return e.err }
 
 // failureError says which operation failed for which key.
 type failureError struct {
@@ -60,7 +91,7 @@ func (noAnswerError) Is(target error) bool { return target == driver.ErrUnavaila
 
 // isPermanent reports whether another try would return the same error.
 func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.Is(err, errNoAutocommit) || errors.Is(err, driver.ErrStoreClosed)
+	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.As(err, new(unfitError)) || errors.Is(err, driver.ErrStoreClosed)
 }
 
 // cause returns why ctx has ended, nil if it has not.

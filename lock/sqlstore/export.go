@@ -1,4 +1,4 @@
-// This file is about Export and Import.
+// Export and Import.
 
 package sqlstore
 

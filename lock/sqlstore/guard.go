@@ -1,4 +1,4 @@
-// This file is about Guard, which binds a lock to a transaction of the caller.
+// Guard, which binds a lock to a transaction of the caller.
 
 package sqlstore
 
@@ -108,7 +108,11 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	if err := cause(ctx); err != nil {
 		return failed("guard", key, err)
 	}
-	ok, err := s.dialect.guard(ctx, tx, s.texts, []byte(key), int64(token))
+	err := s.locateOnce(ctx, func() (Options, error) { return s.dialect.locate(ctx, tx, s.options) })
+	ok := false
+	if err == nil {
+		ok, err = s.dialect.guard(ctx, tx, s.texts, []byte(key), int64(token))
+	}
 	switch why := context.Cause(ctx); {
 	case err != nil && why != nil && !errors.Is(err, why):
 		return failed("guard", key, fmt.Errorf("%w: %w", err, why))

@@ -1,4 +1,4 @@
-// This file is about Inspect, ForceRelease and SetMetadata.
+// Inspect, ForceRelease and SetMetadata.
 
 package sqlstore
 
@@ -88,6 +88,9 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		n, err := affected(c.ExecContext(ctx, s.texts.setMetadata, []byte(metadata), []byte(l.Key), []byte(l.Owner), int64(l.Token)))
 		if err == nil && n == 0 && s.texts.mysql.isHeld != "" { // an equal row is not counted, or was not found
 			err = c.QueryRowContext(ctx, s.texts.mysql.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
+		}
+		if err == nil && n < 0 {
+			err = mySQL{}.unfit(ctx, c)
 		}
 		if err == nil && n == 0 {
 			err = driver.ErrNotHeld

@@ -1,4 +1,4 @@
-// This file is about List.
+// List.
 
 package sqlstore
 
@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", basic.Quote(cursor), basic.Quote(prefix))
 	}
 	p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
-		return readPage(c.QueryContext(ctx, s.texts.list, []byte(cursor), []byte(prefix), endOf(prefix)))
+		return readPage(c.QueryContext(ctx, s.texts.list, []byte(max(string(keyAfter(cursor)), prefix)), endOf(prefix)))
 	})
 	if err != nil {
 		return nil, "", failed("list keys with prefix", prefix, err)
@@ -61,6 +61,9 @@ func readPage(rows *sql.Rows, err error) (p page, _ error) {
 	}
 	return p, rows.Err()
 }
+
+// keyAfter returns the key that comes next after another one, or the first one after "".
+func keyAfter(key string) []byte { return []byte(key + "\x00") }
 
 // endOf returns the first string of bytes after all that begin with a prefix.
 func endOf(prefix string) []byte {

@@ -1,4 +1,4 @@
-// This file is about the row of a key in a transaction that has locked it.
+// The row of a key in a transaction that has locked it.
 
 package sqlstore
 
@@ -97,12 +97,12 @@ var errNoRow = errors.New("sqlstore: the key has no row")
 // lock locks the row and reads it.
 func (k *lockedKey) lock(ctx context.Context) error {
 	var owner []byte
-	var autocommit bool // false only in MySQL
+	var fit bool // false only in MySQL
 	err := k.tx.QueryRowContext(ctx, k.store.texts.lockRow, []byte(k.key)).Scan(&k.kind, &owner, &k.token, &k.expires,
-		&k.metadata, &k.queuedUntil, &k.refusedUntil, &k.us, &k.floor, &autocommit)
+		&k.metadata, &k.queuedUntil, &k.refusedUntil, &k.us, &k.floor, &fit)
 	k.owner, k.now = string(owner), k.us/1000
-	if err == nil && !autocommit {
-		return errNoAutocommit
+	if err == nil && !fit {
+		return mySQL{}.unfit(ctx, k.tx)
 	}
 	return err
 }

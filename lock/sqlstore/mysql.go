@@ -1,4 +1,4 @@
-// This file is about the dialect of MySQL and MariaDB.
+// The dialect of MySQL and MariaDB.
 
 package sqlstore
 
@@ -19,8 +19,7 @@ import (
 // tables of InnoDB. The tests of this package use MariaDB. The store uses only statements that
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
-// The store works with any sql_mode, time zone and default isolation of the sessions, and with
-// or without the parameter clientFoundRows of the driver. Acquisitions fail if autocommit is off. Its
+// The store works with or without the parameter clientFoundRows of the driver. Its
 // transactions are READ COMMITTED, so the binary log must not have the format STATEMENT. With
 // github.com/go-sql-driver/mysql the parameter interpolateParams=true saves the round trips that
 // prepare statements.
@@ -37,7 +36,7 @@ func (mySQL) hasSchemas() bool           { return true }
 func (mySQL) hasSynchronousCommit() bool { return false }
 func (mySQL) hasMessages() bool          { return false }
 func (mySQL) schema() string             { return "mysql.sql" }
-func (mySQL) quote(name string) string   { return "`" + name + "`" }
+func (mySQL) quote(name string) string   { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 func (mySQL) minConns() int              { return 2 }
 func (mySQL) placeholder(int) string     { return "?" }
 
@@ -48,9 +47,10 @@ func (mySQL) expressions(Options) map[string]string {
 	return map[string]string{
 		"us":       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		"now":      "({us} DIV 1000)",
-		"sync":     "@@autocommit",
-		"bounded":  "@@autocommit",
+		"sync":     "(@@autocommit AND @@completion_type = 'NO_CHAIN')",
+		"bounded":  "{sync}",
 		"primary":  "FORCE INDEX (PRIMARY)",
+		"hex":      "1 = 1",
 		"floor_of": "0",
 		"empty":    "X''",
 		"kept":     "X'00'",
@@ -74,14 +74,14 @@ func (mySQL) adapt(t *texts) {
 		ON DUPLICATE KEY UPDATE expires = VALUES(expires)`
 
 	t.setMetadata = `UPDATE {locks} SET metadata = ?
-		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
+		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`
 
-	t.sweepRows = `SELECT lock_key FROM {locks} WHERE lock_key > ? AND lock_key <= ? AND kind = 0
+	t.sweepRows = `SELECT lock_key FROM {locks} WHERE lock_key >= ? AND lock_key <= ? AND kind = 0
 		AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now} ORDER BY lock_key FOR UPDATE SKIP LOCKED`
 	t.mysql.keysOfGrants = `SELECT lock_key FROM {grants} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
 	t.mysql.deleteGrant = `DELETE FROM {grants} WHERE lock_key = ?`
 	t.mysql.deleteLock = `DELETE FROM {locks} WHERE lock_key = ?`
-	t.mysql.isHeld = `SELECT count(*) FROM {locks}
+	t.mysql.isHeld = `SELECT IF({sync}, count(*), -1) FROM {locks}
 		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now}`
 
 	// The assignments are made one after another, so the columns that the condition reads come last.
@@ -91,35 +91,53 @@ func (mySQL) adapt(t *texts) {
 		"{late}", "{states}.token = VALUES(token) AND {states}.number >= VALUES(number)")
 
 	t.acquire = `UPDATE {locks} SET owner = ?, token = ?, expires = {now} + ?, metadata = ?
-		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires = ?
-			AND queued_until < {now} AND refused_until < {now}`
+		WHERE lock_key = ? AND kind = 0 AND owner = coalesce(?, {empty}) AND token = ? AND expires = ?
+			AND queued_until < {now} AND refused_until < {now} AND {sync}`
 	// Without FORCE INDEX a list of keys may be looked up by reading the whole table, which waits for
 	// rows of other keys. Only a SELECT can skip locked rows. The LIMIT keeps it a table of its own, which
 	// the UPDATE may read.
 	t.renew = `UPDATE {locks} l JOIN (SELECT lock_key FROM {locks} FORCE INDEX (PRIMARY)
-			WHERE kind = 0 AND expires >= {now} AND {leases} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
+			WHERE kind = 0 AND expires >= {now} AND {sync} AND {leases} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
 		) AS k ON l.lock_key = k.lock_key SET l.expires = GREATEST(l.expires, LAST_INSERT_ID({now} + ?))`
 	t.await = `UPDATE {locks} SET expires = GREATEST(expires, LAST_INSERT_ID({now} + ?))
-		WHERE lock_key = ? AND owner = ? AND token = ? AND kind = 0 AND expires >= {now}`
-	t.mysql.rows = `SELECT lock_key, kind, owner, token, expires, {now} FROM {locks} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
+		WHERE lock_key = ? AND owner = ? AND token = ? AND kind = 0 AND expires >= {now} AND {sync}`
+	t.mysql.rows = `SELECT lock_key, kind, owner, token, expires, {now}, {sync} FROM {locks} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
 	t.mysql.lockMany = `SELECT lock_key, owner FROM {locks} FORCE INDEX (PRIMARY)
 		WHERE kind = 0 AND expires >= {now} AND queued_until < {now} AND lock_key IN (`
 	t.mysql.end = `UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
 		WHERE lock_key IN (`
-	t.release = t.mysql.end + `?) AND owner = ? AND kind = 0 AND expires >= {now} AND queued_until < {now}`
+	t.release = t.mysql.end + `?) AND owner = ? AND kind = 0 AND expires >= {now} AND queued_until < {now} AND {sync}`
 	t.mysql.read = `SELECT kind, owner, token, expires, queued_until, refused_until, {us} FROM {locks} WHERE lock_key = ?`
 
 	t.extendQueues = `UPDATE {locks} l JOIN (
-			SELECT lock_key FROM {locks} {primary} WHERE {list} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
+			SELECT lock_key FROM {locks} {primary} WHERE {sync} AND {list} ORDER BY lock_key LIMIT 1000000 FOR UPDATE SKIP LOCKED
 		) AS k ON l.lock_key = k.lock_key SET l.queued_until = GREATEST(l.queued_until, {now} + {ms})`
 	t.extendPlaces = `UPDATE {places} p JOIN (
-			SELECT lock_key, owner FROM {places} {primary} WHERE {list} ORDER BY lock_key, owner LIMIT 1000000 FOR UPDATE SKIP LOCKED
+			SELECT lock_key, owner FROM {places} {primary} WHERE {sync} AND {list} ORDER BY lock_key, owner LIMIT 1000000 FOR UPDATE SKIP LOCKED
 		) AS k ON p.lock_key = k.lock_key AND p.owner = k.owner SET p.expires = {now} + {ms}`
 
 	t.lockGrant = `SELECT token FROM {grants} WHERE lock_key = ? FOR UPDATE SKIP LOCKED`
 	t.mysql.createGrant = `INSERT IGNORE INTO {grants} (lock_key, token) VALUES (?, 0)`
 	t.mysql.saveGrant = `UPDATE {grants} SET token = ? WHERE lock_key = ?`
 	t.guard = `SELECT token FROM {grants} WHERE lock_key = ? LOCK IN SHARE MODE`
+	for _, text := range []*string{&t.setPlace, &t.enter, &t.saveState} { // NULL is an empty parameter with sql_mode EMPTY_STRING_IS_NULL
+		*text = strings.NewReplacer("CAST(? AS {text})", "coalesce(CAST(? AS {text}), {empty})", "CAST(? AS {bytes}) FROM", "coalesce(CAST(? AS {bytes}), {empty}) FROM").Replace(*text)
+	}
+	for _, text := range t.all() {
+		*text = pinned(*text)
+	}
+}
+
+// pinned returns a statement to which the settings of the session do not apply that would refuse it or cut its result:
+// MariaDB executes what looks like a comment, and MySQL takes a hint.
+func pinned(text string) string {
+	verb, rest, ok := strings.Cut(text, " ")
+	if !ok {
+		return text
+	}
+	const most = "18446744073709551615"
+	return "/*M!100600 SET STATEMENT sql_safe_updates=0, sql_big_selects=1, sql_select_limit=" + most + " FOR */ " + verb +
+		" /*+ SET_VAR(sql_safe_updates=0) SET_VAR(sql_big_selects=1) SET_VAR(sql_select_limit=" + most + ") */ " + rest
 }
 
 // mysqlTexts are the statements that only this dialect has. Those that end with an open bracket
@@ -142,13 +160,70 @@ func (t *mysqlTexts) all() []*string {
 	return []*string{&t.read, &t.isHeld, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
-// begin returns errNoAutocommit if a read of the same call has begun a transaction.
-func (mySQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
+// begin finds out which setting is to blame if the session has a transaction, which a read of the same call or the
+// commit before has begun.
+func (d mySQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
 	tx, err := postgreSQL{}.begin(ctx, c) // also READ COMMITTED
 	if err != nil && errorNumber(err) == 1568 {
-		return nil, errNoAutocommit
+		return nil, d.unfit(ctx, c)
 	}
 	return tx, err
+}
+
+// unfit returns what is wrong with a session whose statements would not be committed.
+func (d mySQL) unfit(ctx context.Context, q querier) error {
+	_, err := d.database(ctx, q)
+	if err == nil {
+		err = unfitError{text: "a connection of the *sql.DB has a transaction that the program has begun and not ended"}
+	}
+	return err
+}
+
+// database returns the current database, or an unfitError if the session has a setting with which locks fail later.
+// A session with a clock of its own would grant leases that have ended for all others.
+func (mySQL) database(ctx context.Context, q querier) (name sql.NullString, err error) {
+	var autocommit bool
+	var completion string
+	var late int64
+	err = q.QueryRowContext(ctx, pinned("SELECT @@autocommit, @@completion_type, ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())), DATABASE()")).
+		Scan(&autocommit, &completion, &late, &name)
+	setting := ""
+	switch {
+	case err != nil:
+		return name, err
+	case !autocommit:
+		return name, errNoAutocommit
+	case completion != "NO_CHAIN":
+		setting = "completion_type is " + completion + ", so a commit begins another transaction or ends the connection: set it to NO_CHAIN"
+	case late > 60 && late < 3000 || late > 4200: // not the hour by which a time zone changes
+		setting = "timestamp is set, which stops the clock of the session: set it to DEFAULT"
+	default:
+		return name, nil
+	}
+	return name, unfitError{text: setting}
+}
+
+// locate takes the current database of the first session. Others may change that of theirs.
+func (d mySQL) locate(ctx context.Context, q querier, o Options) (Options, error) {
+	name, err := d.database(ctx, q)
+	switch {
+	case err != nil || o.hasSchema():
+		return o, err
+	case !name.Valid:
+		return o, errNoDatabase
+	}
+	return o.in(name.String), nil
+}
+
+var errNoDatabase = unfitError{text: "the session has no current database: name one in the data source, or in Options.Table"}
+
+func (d mySQL) home(ctx context.Context, q querier, _ Options) (string, error) {
+	var name sql.NullString
+	err := q.QueryRowContext(ctx, "SELECT DATABASE() LIMIT 1").Scan(&name)
+	if err == nil && !name.Valid {
+		err = errNoDatabase
+	}
+	return name.String, err
 }
 
 // acquire reads the row without locking it. If the lock is free, a transaction compares what was
@@ -285,7 +360,7 @@ func (mySQL) extend(ctx context.Context, c *sql.Conn, t *texts, leases []renewIt
 
 // findEach reads the rows of a group, without waiting for any, after extend. A lease that ends at the
 // instant until which that has extended leases, or later, was renewed.
-func (mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, group []int, end int64, all []found) error {
+func (d mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, group []int, end int64, all []found) error {
 	byKey := make(map[string][]int, len(group))
 	keys := make([]any, 0, len(group))
 	for _, i := range group {
@@ -301,8 +376,12 @@ func (mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []renew
 	for rows.Next() {
 		var kind, token, expires, now int64
 		var key, owner []byte
-		if err := rows.Scan(&key, &kind, &owner, &token, &expires, &now); err != nil {
+		var fit bool
+		if err := rows.Scan(&key, &kind, &owner, &token, &expires, &now, &fit); err != nil {
 			return err
+		}
+		if !fit {
+			return errors.Join(rows.Close(), d.unfit(ctx, c))
 		}
 		for _, i := range byKey[string(key)] {
 			all[i] = foundIn(leases[i], kind, owner, token, expires, now)
@@ -380,13 +459,13 @@ func ownersOf(rows *sql.Rows, err error) (map[string]string, error) {
 
 // sweepRows locks the rows that it deletes in both tables, and leaves those alone that others have
 // locked. A grant locks the row in the table of locks first, so no row of a grant appears meanwhile.
-func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error) {
+func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
 	tx, err := d.begin(ctx, c)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.rollback()
-	keys, err := keysOf(tx.QueryContext(ctx, t.sweepRows, after, last, free))
+	keys, err := keysOf(tx.QueryContext(ctx, t.sweepRows, first, last, free))
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}

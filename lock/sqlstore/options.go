@@ -1,4 +1,4 @@
-// This file is about the options of a Store.
+// The options of a Store.
 
 package sqlstore
 
@@ -28,7 +28,7 @@ const (
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
 type Options struct {
 	// Table begins the names of all tables, and an underscore follows it. A schema may
-	// precede it, as in "app.jobs", but not in SQLite. It has lower-case letters, digits and
+	// precede it, as in "app.jobs", but not in SQLite, and must if several schemas of a PostgreSQL database have such tables. It has lower-case letters, digits and
 	// underscores, and at most 40 of them in each part. Programs that share locks use the same one.
 	// Default "leasewheel", for the tables leasewheel_locks, leasewheel_places and so on.
 	Table string

@@ -1,4 +1,4 @@
-// This file is about the requests that a store sends for all its waiters together.
+// The requests that a store sends for all its waiters together.
 
 package sqlstore
 

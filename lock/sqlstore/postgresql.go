@@ -1,4 +1,4 @@
-// This file is about the dialect of PostgreSQL.
+// The dialect of PostgreSQL.
 
 package sqlstore
 
@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func (postgreSQL) hasSchemas() bool           { return true }
 func (postgreSQL) hasSynchronousCommit() bool { return true }
 func (postgreSQL) hasMessages() bool          { return true }
 func (postgreSQL) schema() string             { return "postgresql.sql" }
-func (postgreSQL) quote(name string) string   { return `"` + name + `"` }
+func (postgreSQL) quote(name string) string   { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 func (postgreSQL) minConns() int              { return 2 }
 func (postgreSQL) placeholder(n int) string   { return "$" + strconv.Itoa(n) }
 
@@ -52,6 +53,7 @@ func (postgreSQL) expressions(o Options) map[string]string {
 		"now":      "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)",
 		"us":       "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
 		"sync":     sync,
+		"hex":      "(SELECT set_config('bytea_output', 'hex', true)) <> ''",
 		"floor_of": "0",
 		"empty":    "decode('', 'hex')",
 		"kept":     "decode('00', 'hex')",
@@ -72,7 +74,7 @@ func (postgreSQL) adapt(t *texts) {
 	t.lockGrant = `SELECT 1 FROM {locks} WHERE lock_key = ? FOR UPDATE SKIP LOCKED`
 	t.guard = `SELECT 1 FROM {locks} WHERE lock_key = ? AND token = ? AND kind = 0
 		AND owner <> {empty} AND owner <> {kept} AND expires >= {now} FOR KEY SHARE`
-	t.sweepRows = `DELETE FROM {locks} WHERE lock_key IN (SELECT lock_key FROM {locks} WHERE lock_key > ? AND lock_key <= ? AND kind = 0
+	t.sweepRows = `DELETE FROM {locks} WHERE lock_key IN (SELECT lock_key FROM {locks} WHERE lock_key >= ? AND lock_key <= ? AND kind = 0
 		AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now} ORDER BY lock_key FOR UPDATE SKIP LOCKED)`
 
 	// The INSERT does nothing, and locks nothing, if the lock is seen to be taken by another.
@@ -142,10 +144,64 @@ func (postgreSQL) adapt(t *texts) {
 
 func (postgreSQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
 	tx, err := c.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	switch {
+	case err == nil:
+		return standardTx{tx}, nil
+	case strings.Contains(err.Error(), "statement pooling mode"):
+		return nil, unfitError{"the PgBouncer has pool_mode=statement, and the store needs transactions: set pool_mode=transaction", err}
+	}
+	return nil, err
+}
+
+// locate looks in all schemas: another client of a pooler may have changed the search_path of the session, and each
+// user may have another one.
+func (d postgreSQL) locate(ctx context.Context, q querier, o Options) (Options, error) {
+	if o.hasSchema() {
+		return o, nil
+	}
+	schemas, err := d.schemasWith(ctx, q, o)
+	switch {
+	case err != nil:
+		return o, err
+	case len(schemas) == 0:
+		return o, missingError(o.Table + "_*")
+	}
+	return o.in(schemas[0]), nil
+}
+
+// schemasWith returns the one schema that has the table of the locks, if there is one.
+func (postgreSQL) schemasWith(ctx context.Context, q querier, o Options) (schemas []string, err error) {
+	rows, err := q.QueryContext(ctx, `SELECT CAST(n.nspname AS text) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relname = CAST($1 AS text) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' ORDER BY 1`, o.Table+"_locks")
 	if err != nil {
 		return nil, err
 	}
-	return standardTx{tx}, nil
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var schema string
+		if err := rows.Scan(&schema); err != nil {
+			return nil, err
+		}
+		schemas = append(schemas, schema)
+	}
+	if len(schemas) > 1 {
+		return nil, unfitError{text: fmt.Sprintf("the schemas %s have tables %s_*, and the search_path does not decide: name one, as in Options.Table %q",
+			strings.Join(schemas, ", "), o.Table, schemas[0]+"."+o.Table)}
+	}
+	return schemas, rows.Err()
+}
+
+func (d postgreSQL) home(ctx context.Context, q querier, o Options) (string, error) {
+	schemas, err := d.schemasWith(ctx, q, o)
+	if err != nil || len(schemas) > 0 {
+		return strings.Join(schemas, ""), err
+	}
+	var schema sql.NullString
+	err = q.QueryRowContext(ctx, "SELECT CAST(current_schema() AS text)").Scan(&schema)
+	if err == nil && !schema.Valid {
+		err = unfitError{text: "the search_path names no schema that exists: name one in Options.Table"}
+	}
+	return schema.String, err
 }
 
 // standardTx is a transaction of database/sql.
@@ -158,8 +214,8 @@ func (postgreSQL) unguarded(ctx context.Context, tx querier, t *texts, key []byt
 	return hasRow(tx.QueryRowContext(ctx, t.lockGrant, key))
 }
 
-func (postgreSQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error) {
-	return affected(c.ExecContext(ctx, t.sweepRows, after, last, free))
+func (postgreSQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
+	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
 }
 
 func (postgreSQL) granted(context.Context, querier, *texts, []byte, int64) error { return nil }

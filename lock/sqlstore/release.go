@@ -1,4 +1,4 @@
-// This file is about Release.
+// Release.
 
 package sqlstore
 

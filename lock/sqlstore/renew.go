@@ -1,4 +1,4 @@
-// This file is about Renew, and leases whose rows are locked.
+// Renew, and leases whose rows are locked.
 
 package sqlstore
 

@@ -1,4 +1,4 @@
-// This file is about the functions of package seam, for tests.
+// The functions of package seam, for tests.
 
 package sqlstore
 
@@ -14,6 +14,10 @@ import (
 func init() {
 	seam.Expand = func(s any, text string) string { return expander(s.(*Store).dialect, s.(*Store).options)(text) }
 	seam.TextsOf = func(s any) seam.Texts {
+		located := func(context.Context, *sql.Conn) (struct{}, error) { return struct{}{}, nil }
+		if _, err := callWithin(context.Background(), s.(*Store), located); err != nil {
+			panic(err)
+		}
 		t := s.(*Store).texts
 		return seam.Texts{Queue: &t.queue, CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.mysql.isHeld}
 	}
@@ -24,6 +28,9 @@ func init() {
 		return err
 	}
 	seam.GrantAfter = func(ctx context.Context, s any, c *sql.Conn, r driver.Request, f func()) error {
+		if err := s.(*Store).locate(ctx, c); err != nil {
+			return err
+		}
 		return s.(*Store).locked(ctx, c, r.Key, true, func(k *lockedKey) error {
 			f()
 			k.grant(r.Owner, k.now+ms(r.TTL), metadataOf(r))

@@ -1,4 +1,4 @@
-// This file is about the dialect of SQLite.
+// The dialect of SQLite.
 
 package sqlstore
 
@@ -38,6 +38,7 @@ func (sqlite) expressions(Options) map[string]string {
 		"sync":     "1",
 		"bounded":  "1",
 		"primary":  "",
+		"hex":      "1 = 1",
 		"timed":    "1",
 		"floor_of": "(SELECT token FROM {floor})",
 		"empty":    "x''",
@@ -157,8 +158,8 @@ func (t *sqliteTx) end() {
 // unguarded needs no statement: a transaction that guards a lock is the only writer.
 func (sqlite) unguarded(context.Context, querier, *texts, []byte) (bool, error) { return true, nil }
 
-func (sqlite) sweepRows(ctx context.Context, c *sql.Conn, t *texts, after, last []byte, free int64) (int64, error) {
-	return affected(c.ExecContext(ctx, t.sweepRows, after, last, free))
+func (sqlite) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
+	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
 }
 
 func (sqlite) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
@@ -261,8 +262,11 @@ func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args 
 	return tx.commit(ctx)
 }
 
-// wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection.
-func (sqlite) wantsRetry(err error) bool { return hasSQLiteCode(err, 5, "database is locked") }
+// wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection, and SQLITE_LOCKED, which
+// connections with a shared cache get at once.
+func (sqlite) wantsRetry(err error) bool {
+	return hasSQLiteCode(err, 5, "database is locked") || hasSQLiteCode(err, 6, " is locked")
+}
 
 // isReadOnly implements dialect: SQLITE_READONLY. The file may be writable, or another one, for a new
 // connection.
@@ -283,6 +287,11 @@ func (sqlite) hasNoTable(err error) bool { return strings.Contains(err.Error(), 
 
 // isForbidden implements dialect. SQLite has no users.
 func (sqlite) isForbidden(error) bool { return false }
+
+// locate and home are for dialects with schemas.
+func (sqlite) locate(_ context.Context, _ querier, o Options) (Options, error) { return o, nil }
+
+func (sqlite) home(context.Context, querier, Options) (string, error) { return "", nil }
 
 // checkSchema looks for the tables on two connections at a time. Each connection to ":memory:" has a
 // database of its own, which would grant each lock once more.

@@ -1,4 +1,4 @@
-// This file is about the Store: Acquire, Close and the checks of requests.
+// The Store: Acquire, Close and the checks of requests.
 
 package sqlstore
 
@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -20,9 +21,12 @@ import (
 type Store struct {
 	db      *sql.DB
 	dialect dialect
-	texts   *texts
 	options Options
 	calls   calls
+
+	locating chan struct{} // has an element while a call looks for the tables
+	located  atomic.Bool   // texts is set, and never changes again
+	texts    *texts        // nil until then; every call waits for it
 
 	poller poller
 }
@@ -33,11 +37,12 @@ var (
 	_ driver.Describer    = (*Store)(nil)
 )
 
-// New returns a store on a database that has the tables; see [CreateSchema]. It does no IO. The
+// New returns a store on a database that has the tables; see [CreateSchema]. It does no IO: the first
+// call looks for the tables, and fails if the sessions of db have a setting with which locks do not work. The
 // store does not close db. A nil options means the defaults.
 //
-// A store uses as many connections of db as it has calls under way. A db.SetMaxOpenConns below
-// that makes calls wait for one another and for transactions of the program, renewals too; New
+// A store uses as many connections of db as it has calls under way. Give it a *sql.DB of its own: with a
+// db.SetMaxOpenConns below that, calls wait for one another and for the program, renewals too. New
 // refuses one connection. SQLite should have more than one, too, except in memory, and the pragmas that the
 // package documentation names.
 func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
@@ -45,7 +50,7 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 		return nil, errors.New("sqlstore: the *sql.DB is nil")
 	}
 	if d.dialect == nil {
-		return nil, errors.New("sqlstore: the Dialect is zero; use PostgreSQL(), MySQL() or SQLite()")
+		return nil, errNoDialect
 	}
 	o, err := options.checked(d.dialect)
 	if err != nil {
@@ -54,7 +59,11 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 	if n := db.Stats().MaxOpenConnections; n > 0 && n < d.minConns() {
 		return nil, fmt.Errorf("sqlstore: the *sql.DB has %d connection (SetMaxOpenConns), want %d or more: a transaction of the program would keep renewals waiting", n, d.minConns())
 	}
-	s := &Store{db: db, dialect: d.dialect, texts: newTexts(d.dialect, o), options: o}
+	s := &Store{db: db, dialect: d.dialect, options: o, locating: make(chan struct{}, 1)}
+	if !d.hasSchemas() {
+		s.texts = newTexts(d.dialect, o.in("main")) // not a temporary table of the same name
+		s.located.Store(true)
+	}
 	s.poller.init()
 	s.calls.init()
 	return s, nil

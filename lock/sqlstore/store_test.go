@@ -166,3 +166,23 @@ func TestADialThatEndsByTheDeadline(t *testing.T) {
 		})
 	}
 }
+
+// sqliteError is an error of modernc.org/sqlite, whose code has the primary one in its lowest byte.
+type sqliteError int
+
+func (e sqliteError) Error() string { return "constraint failed" }
+func (e sqliteError) Code() int     { return int(e) }
+
+// TestABusySQLiteIsAskedAgain has the errors of two drivers, one of which has no method for the code.
+func TestABusySQLiteIsAskedAgain(t *testing.T) {
+	d := SQLite().dialect
+	for _, err := range []error{
+		sqliteError(5), sqliteError(517), sqliteError(6), sqliteError(262), errors.New("database is locked"),
+		errors.New("database table is locked: leasewheel_locks"), errors.New("database schema is locked: main"),
+	} {
+		assert.True(t, d.wantsRetry(err), "%v", err)
+	}
+	for _, err := range []error{sqliteError(19), errors.New("no such table: leasewheel_locks")} {
+		assert.False(t, d.wantsRetry(err), "%v", err)
+	}
+}

@@ -1,4 +1,4 @@
-// This file is about Sweep, which deletes old rows.
+// Sweep, which deletes old rows.
 
 package sqlstore
 
@@ -22,13 +22,15 @@ const placesKept = 10 * time.Minute
 // Sweep once a day or so, from any process; it is safe at any time. It reads the tables of the
 // states and of the locks once, in statements for 1,000 rows each.
 func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
-	for _, t := range []struct {
-		text string
-		args []any
-	}{{s.texts.sweepPlaces, []any{ms(placesKept)}}, {s.texts.sweepTombstones, nil}} {
-		if _, err := s.sweep(ctx, t.text, t.args...); err != nil {
-			return 0, err
+	_, err = call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+		_, err := s.dialect.update(ctx, c, s.texts.sweepPlaces, ms(placesKept))
+		if err == nil {
+			_, err = s.dialect.update(ctx, c, s.texts.sweepTombstones)
 		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sqlstore: sweep: %w", err)
 	}
 	removed, err = s.sweepLocks(ctx)
 	return removed, errors.Join(err, s.sweepStates(ctx))
@@ -36,10 +38,10 @@ func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
 
 // sweepLocks deletes the rows of locks that have been free for long.
 func (s *Store) sweepLocks(ctx context.Context) (removed int64, err error) {
-	after := []byte{}
+	from := keyAfter("")
 	for {
 		last, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (last []byte, err error) {
-			err = c.QueryRowContext(ctx, s.texts.sweepPage, after).Scan(&last)
+			err = c.QueryRowContext(ctx, s.texts.sweepPage, from).Scan(&last)
 			return last, err
 		})
 		end := errors.Is(err, sql.ErrNoRows)
@@ -50,7 +52,7 @@ func (s *Store) sweepLocks(ctx context.Context) (removed int64, err error) {
 			return removed, fmt.Errorf("sqlstore: sweep: %w", err)
 		}
 		n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
-			return s.dialect.sweepRows(ctx, c, s.texts, after, last, ms(s.options.KeepTokens))
+			return s.dialect.sweepRows(ctx, c, s.texts, from, last, ms(s.options.KeepTokens))
 		})
 		removed += n
 		if err != nil {
@@ -59,7 +61,7 @@ func (s *Store) sweepLocks(ctx context.Context) (removed int64, err error) {
 		if err != nil || end {
 			return removed, err
 		}
-		after = last
+		from = keyAfter(string(last))
 	}
 }
 
@@ -71,7 +73,7 @@ const statesAtOnce = 100
 func (s *Store) sweepStates(ctx context.Context) error {
 	for after, end := "", false; !end; {
 		p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
-			return readPage(c.QueryContext(ctx, s.texts.endedStates, []byte(after)))
+			return readPage(c.QueryContext(ctx, s.texts.endedStates, keyAfter(after)))
 		})
 		switch {
 		case err != nil && (s.dialect.hasNoTable(err) || s.dialect.isForbidden(err)):
@@ -92,17 +94,6 @@ func (s *Store) sweepStates(ctx context.Context) error {
 		after, end = p.next, p.next == ""
 	}
 	return nil
-}
-
-// sweep runs one statement that deletes rows, and returns how many.
-func (s *Store) sweep(ctx context.Context, text string, args ...any) (int64, error) {
-	n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
-		return affected(c.ExecContext(ctx, text, args...))
-	})
-	if err != nil {
-		err = fmt.Errorf("sqlstore: sweep: %w", err)
-	}
-	return n, err
 }
 
 // affected returns the number of rows that a statement has changed.

@@ -1,4 +1,4 @@
-// This file is about the statements of a store.
+// The statements of a store.
 
 package sqlstore
 
@@ -8,15 +8,18 @@ import "strings"
 // the comments name them. Names in braces stand for tables and for expressions of the dialect:
 //
 //	{now}      the clock of the database, in ms; {us} in µs
-//	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction; in MySQL autocommit
-//	{bounded}  the same, and bounds how long the transaction may be idle; in MySQL autocommit, which must be on
+//	{sync}     true; a side effect applies Options.SynchronousCommit to the transaction; in MySQL that a statement is committed by itself
+//	{bounded}  the same, and bounds how long the transaction may be idle; in MySQL as {sync}
 //	{timed}    the same without a row to look at
 //	{floor_of} a token that was granted to any key, below which no token of a new row may be
+//	{hex}      true; values of bytes arrive in one form, whatever the session prefers
 //	{empty}    the owner of a free lock; {kept} that of a lock that is kept taken by nobody
 //	{bytes}, {int}, {text} types for CAST
 //	{primary}  makes a SELECT use the primary key
 //	{lock}     the end of a SELECT that locks its row, and lets others refer to its key
 type texts struct {
+	tables string // as errors name them
+
 	lockRow      string // key
 	createRow    string // key
 	saveRow      string // owner, token, expires, metadata, queued until, refused until, key
@@ -57,11 +60,11 @@ type texts struct {
 
 	setMetadata string // metadata, key, owner, token
 	inspect     string // key, key, key, key
-	list        string // after this key, from this key, before this key
+	list        string // from this key, before this key
 	notify      string // channel, text; empty if the dialect has no messages
 
-	sweepPage       string // after this key
-	sweepRows       string // after this key, to this key, ms since they have been free
+	sweepPage       string // from this key
+	sweepRows       string // from this key, to this key, ms since they have been free
 	sweepPlaces     string // ms since they have ended
 	sweepTombstones string
 
@@ -69,7 +72,7 @@ type texts struct {
 	isSaved     string // key, owner, token, number
 	readState   string // key, owner, token
 	forgetState string // key
-	endedStates string // after this key
+	endedStates string // from this key
 	sweepStates string // a list of keys replaces {list}
 
 	mysql mysqlTexts
@@ -85,10 +88,10 @@ const pageSize = 1000
 func commonTexts() texts {
 	return texts{
 		lockRow: `SELECT kind, owner, token, expires, metadata, queued_until, refused_until, {us}, {floor_of}, {bounded}
-			FROM {locks} WHERE lock_key = ? {lock}`,
+			FROM {locks} WHERE lock_key = ? AND {hex} {lock}`,
 		createRow: `INSERT INTO {locks} (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
 			SELECT CAST(? AS {bytes}), 0, {empty}, 0, {now}, NULL, 0, 0 WHERE {timed} ON CONFLICT (lock_key) DO NOTHING`,
-		saveRow: `UPDATE {locks} SET owner = ?, token = ?, expires = ?, metadata = ?, queued_until = ?, refused_until = ?
+		saveRow: `UPDATE {locks} SET owner = coalesce(?, {empty}), token = ?, expires = ?, metadata = ?, queued_until = ?, refused_until = ?
 			WHERE lock_key = ?`,
 
 		// A statement of its own, after lockRow: a statement that waits for a row does not see
@@ -121,12 +124,12 @@ func commonTexts() texts {
 			(SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= {now}
 				AND place < (SELECT place FROM {places} WHERE lock_key = ? AND owner = ?))`,
 		placeOf: `SELECT place FROM {places} WHERE lock_key = ? AND owner = ?`,
-		first:   `SELECT place, owner, channel FROM {places} WHERE lock_key = ? AND expires >= {now} ORDER BY place LIMIT 1`,
+		first:   `SELECT place, owner, channel FROM {places} WHERE {hex} AND lock_key = ? AND expires >= {now} ORDER BY place LIMIT 1`,
 
-		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now} FROM {locks} {primary} WHERE `,
-		readPlaces: `SELECT lock_key, owner, place FROM {places} {primary} WHERE `,
+		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now} FROM {locks} {primary} WHERE {hex} AND `,
+		readPlaces: `SELECT lock_key, owner, place FROM {places} {primary} WHERE {hex} AND `,
 		readAhead: `SELECT owner, (SELECT count(*) FROM {places} AS b WHERE b.lock_key = f.lock_key AND b.place < f.place AND b.expires >= {now})
-			FROM {places} AS f {primary} WHERE `,
+			FROM {places} AS f {primary} WHERE {hex} AND `,
 
 		setTombstone: `INSERT INTO {tombstones} (lock_key, owner, expires) VALUES (?, ?, ?)
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires`,
@@ -143,15 +146,15 @@ func commonTexts() texts {
 			FROM (SELECT 1 AS one) AS one LEFT JOIN (SELECT * FROM {locks} WHERE lock_key = ?) AS l ON 1 = 1
 			LEFT JOIN (
 				SELECT place, owner, metadata FROM {places} WHERE lock_key = ? AND expires >= {now} ORDER BY place LIMIT 100
-			) AS p ON 1 = 1 ORDER BY p.place`,
+			) AS p ON 1 = 1 WHERE {hex} ORDER BY p.place`,
 		list: `SELECT lock_key, CASE WHEN kind = 0 AND owner <> {empty} AND expires >= {now} THEN 1 ELSE 0 END
-			FROM {locks} WHERE lock_key > ? AND lock_key >= ? AND lock_key < ? ORDER BY lock_key LIMIT 1000`,
+			FROM {locks} {primary} WHERE {hex} AND lock_key >= ? AND lock_key < ? ORDER BY lock_key LIMIT 1000`,
 
-		sweepPage: `SELECT lock_key FROM {locks} WHERE lock_key > ? ORDER BY lock_key LIMIT 1 OFFSET 999`,
-		sweepRows: `DELETE FROM {locks} WHERE lock_key > ? AND lock_key <= ? AND kind = 0
+		sweepPage: `SELECT lock_key FROM {locks} {primary} WHERE {hex} AND lock_key >= ? ORDER BY lock_key LIMIT 1 OFFSET 999`,
+		sweepRows: `DELETE FROM {locks} WHERE lock_key >= ? AND lock_key <= ? AND kind = 0
 			AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now}`,
-		sweepPlaces:     `DELETE FROM {places} WHERE expires < {now} - ?`,
-		sweepTombstones: `DELETE FROM {tombstones} WHERE expires < {now}`,
+		sweepPlaces:     `DELETE FROM {places} WHERE expires < {now} - ? AND {sync}`,
+		sweepTombstones: `DELETE FROM {tombstones} WHERE expires < {now} AND {sync}`,
 
 		// SQLite needs a WHERE before ON CONFLICT.
 		saveState: `INSERT INTO {states} (lock_key, token, number, expires, data)
@@ -165,29 +168,35 @@ func commonTexts() texts {
 		isSaved: `SELECT count(*) FROM {locks} AS l JOIN {states} AS s ON s.lock_key = l.lock_key AND s.token = l.token
 			WHERE l.lock_key = ? AND l.kind = 0 AND l.owner = ? AND l.token = ? AND l.expires >= {now} AND s.number >= CAST(? AS {int}) AND {sync}`,
 		readState: `SELECT s.token, s.data FROM {locks} AS l LEFT JOIN {states} AS s ON s.lock_key = l.lock_key AND s.expires >= {now}
-			WHERE l.lock_key = ? AND l.owner = ? AND l.token = ?`,
+			WHERE {hex} AND l.lock_key = ? AND l.owner = ? AND l.token = ?`,
 		forgetState: `DELETE FROM {states} WHERE lock_key = ? AND {sync}`,
-		endedStates: `SELECT lock_key, CASE WHEN expires < {now} THEN 1 ELSE 0 END FROM {states} WHERE lock_key > ? ORDER BY lock_key LIMIT 1000`,
-		sweepStates: `DELETE FROM {states} WHERE {list} AND expires < {now}`,
+		endedStates: `SELECT lock_key, CASE WHEN expires < {now} THEN 1 ELSE 0 END FROM {states} {primary} WHERE {hex} AND lock_key >= ? ORDER BY lock_key LIMIT 1000`,
+		sweepStates: `DELETE FROM {states} WHERE {list} AND expires < {now} AND {sync}`,
 	}
 }
 
 // newTexts returns the statements of a dialect with the names of the tables.
 func newTexts(d dialect, o Options) *texts {
 	t := commonTexts()
+	t.tables = o.Table + "_*"
 	d.adapt(&t)
 	expand := expander(d, o)
-	for _, text := range append(t.mysql.all(),
+	for _, text := range t.all() {
+		*text = expand(*text)
+	}
+	return &t
+}
+
+// all returns the statements.
+func (t *texts) all() []*string {
+	return append(t.mysql.all(),
 		&t.lockRow, &t.createRow, &t.saveRow, &t.look, &t.setPlace, &t.ahead, &t.removePlaces, &t.removePlace,
 		&t.queue, &t.keepQueue, &t.enter, &t.entered, &t.placeOf, &t.leave, &t.first,
 		&t.readLocks, &t.readPlaces, &t.readAhead, &t.extendQueues, &t.extendPlaces,
 		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
 		&t.saveState, &t.isSaved, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,
-	) {
-		*text = expand(*text)
-	}
-	return &t
+	)
 }
 
 // expander returns a function that replaces the names in braces and the question marks of a text.

@@ -1,4 +1,4 @@
-// This file is about Wait, and the requests of a waiter.
+// Wait, and the requests of a waiter.
 
 package sqlstore
 

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
@@ -72,46 +73,82 @@ func testContract(t *testing.T, d *database, o sqlstore.Options) {
 // types of parameters.
 func TestTheSimpleProtocol(t *testing.T) {
 	for _, pessimistic := range []bool{false, true} {
-		s := newBouncer(t, "default_query_exec_mode=simple_protocol").store(t, sqlstore.Options{Pessimistic: pessimistic})
-		r := request("k\x00\xff'\\")
-		r.Attrs = &driver.Attrs{Metadata: "m\x00"}
-		l := acquire(t, s, r)
-		other := acquire(t, s, request("other"))
-		out := make([]renewal.Outcome, 3)
-		stranger := l
-		stranger.Owner += "0"
-		require.NoError(t, s.Renew(t.Context(), []driver.Lease{l, stranger, other}, out))
-		assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.LostTaken, renewal.Renewed}, out)
-		require.NoError(t, s.SetMetadata(t.Context(), l, "n\x00"))
-		info, err := s.Inspect(t.Context(), r.Key)
-		require.NoError(t, err)
-		assert.Equal(t, "n\x00", info.Holders[0].Metadata)
-		require.NoError(t, s.Save(t.Context(), l, 1, []byte("s\x00\xff'\\"), time.Hour))
-		r.Attrs.Stateful = true
-		assert.Equal(t, &driver.Saved{Data: []byte("s\x00\xff'\\"), Token: l.Token}, acquire(t, s, r).Saved)
-		require.NoError(t, s.Forget(t.Context(), r.Key))
-		assert.Equal(t, new(driver.Saved), acquire(t, s, r).Saved)
-		keys, _, err := s.List(t.Context(), "k\x00", "")
-		require.NoError(t, err)
-		assert.Equal(t, []string{r.Key}, keys)
+		d := newBouncer(t, "default_query_exec_mode=simple_protocol")
+		callAll(t, d.store(t, sqlstore.Options{Pessimistic: pessimistic}), d.db)
+	}
+}
 
-		next := request(r.Key)
-		granted := make(chan error, 1)
+// callAll makes each kind of call of a store whose pool is db, and checks what it does.
+func callAll(t *testing.T, s *testedStore, db *sql.DB) {
+	t.Helper()
+	r := request("k\x00\xff'\\")
+	r.Attrs = &driver.Attrs{Metadata: "m\x00"}
+	l := acquire(t, s, r)
+	other := acquire(t, s, request("other"))
+	out := make([]renewal.Outcome, 3)
+	stranger := l
+	stranger.Owner += "0"
+	require.NoError(t, s.Renew(t.Context(), []driver.Lease{l, stranger, other}, out))
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.LostTaken, renewal.Renewed}, out)
+	require.NoError(t, s.SetMetadata(t.Context(), l, "n\x00"))
+	info, err := s.Inspect(t.Context(), r.Key)
+	require.NoError(t, err)
+	require.Equal(t, 1, info.Held)
+	assert.Equal(t, "n\x00", info.Holders[0].Metadata)
+	require.NoError(t, s.Save(t.Context(), l, 1, []byte("s\x00\xff'\\"), time.Hour))
+	r.Attrs.Stateful = true
+	assert.Equal(t, &driver.Saved{Data: []byte("s\x00\xff'\\"), Token: l.Token}, acquire(t, s, r).Saved)
+	require.NoError(t, s.Save(t.Context(), l, 2, nil, time.Hour))
+	assert.Empty(t, acquire(t, s, r).Saved.Data)
+	require.NoError(t, s.Forget(t.Context(), r.Key))
+	assert.Equal(t, new(driver.Saved), acquire(t, s, r).Saved)
+	keys, _, err := s.List(t.Context(), "", "")
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{r.Key, "other"}, keys)
+	keys, _, err = s.List(t.Context(), "k\x00", "")
+	require.NoError(t, err)
+	assert.Equal(t, []string{r.Key}, keys)
+	guard(t, s, db, l)
+
+	next := []driver.Request{request(r.Key), request(r.Key)}
+	granted := make(chan driver.Lease, len(next))
+	for i, r := range next {
+		r.TTL = 3 * time.Second // the poller extends the places
 		go func() {
-			_, err := s.Wait(t.Context(), next, func() {})
-			granted <- err
+			got, err := s.Wait(t.Context(), r, func() {})
+			assert.NoError(t, err)
+			got.Request = r
+			granted <- got
 		}()
 		require.Eventually(t, func() bool {
 			info, err := s.Inspect(t.Context(), r.Key)
-			return err == nil && info.Waiting == 1
+			return err == nil && info.Waiting == i+1 && len(info.Places) == i+1
 		}, time.Minute, time.Millisecond)
-		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}))
-		require.NoError(t, <-granted)
-		require.NoError(t, s.ForceRelease(t.Context(), r.Key))
-		errs := make([]error, 1)
-		require.NoError(t, s.ReleaseAll(t.Context(), []driver.Lease{other}, errs))
-		require.NoError(t, errs[0])
-		_, err = s.Sweep(t.Context())
-		require.NoError(t, err)
 	}
+	require.Eventually(t, func() bool {
+		return s.count(t, "SELECT count(*) FROM {places} WHERE expires > {now} + 2000") == len(next)
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}))
+	require.NoError(t, s.Release(t.Context(), <-granted))
+	<-granted
+	require.NoError(t, s.ForceRelease(t.Context(), r.Key))
+	many := []driver.Lease{other, acquire(t, s, request("more")), acquire(t, s, request("most"))}
+	errs := make([]error, len(many))
+	require.NoError(t, s.ReleaseAll(t.Context(), many, errs))
+	assert.Equal(t, make([]error, len(many)), errs)
+	s.exec(t, "UPDATE {locks} SET expires = 1, queued_until = 0, refused_until = 0 WHERE owner = {empty}")
+	s.exec(t, "UPDATE {tombstones} SET expires = 1 WHERE owner <> {empty}")
+	n, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, n)
+	assert.Zero(t, s.count(t, "SELECT count(*) FROM {tombstones}"))
+}
+
+// guard guards a lease in a transaction.
+func guard(t *testing.T, s *testedStore, db *sql.DB, l driver.Lease) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Guard(t.Context(), tx, grant{l.Key, l.Token}))
+	require.NoError(t, tx.Commit())
 }

@@ -6,8 +6,9 @@
 //	defer listener.Close()
 //	store, err := sqlstore.New(db, sqlstore.PostgreSQL(), &sqlstore.Options{Listener: listener})
 //
-// A Listener has one connection of its own. LISTEN belongs to a session, so the connection must
-// not lead through PgBouncer in transaction mode; the database of the store may.
+// A Listener has one connection of its own, to the database of the store. LISTEN belongs to a session, so the connection
+// must not lead through PgBouncer in transaction mode; that of the store may. A Listener proves that notifications
+// arrive: after it has connected, a second connection sends one and ends. Until it arrives, the waiters poll.
 //
 // The package is a module of its own, so that programs which do not import it do not depend on pgx.
 package pglisten
@@ -33,7 +34,10 @@ const (
 	timeout   = 3 * time.Second // of a ping, and of everything until the server listens
 	minPause  = 100 * time.Millisecond
 	maxPause  = 5 * time.Second
+	deafPause = time.Minute // between two tries to receive what the Listener has sent to itself
 )
+
+var errDeaf = errors.New("a notification to itself has not arrived: the DSN must not lead through a pooler in transaction mode")
 
 // Options configure a Listener. A nil *Options means the defaults.
 type Options struct {
@@ -139,8 +143,11 @@ func (l *Listener) run(ctx context.Context) {
 			return
 		}
 		if !failed {
-			l.logger.Warn("pglisten: not connected; waiters poll", "error", err)
+			l.logger.Warn("pglisten: no notifications; waiters poll", "error", err)
 			failed = true
+		}
+		if errors.Is(err, errDeaf) {
+			pause = deafPause
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -184,11 +191,33 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+l.channel); err != nil {
+	_, err = conn.Exec(ctx, "LISTEN "+l.channel)
+	if err == nil {
+		err = l.prove(ctx, conn)
+	}
+	if err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
 	return conn, nil
+}
+
+// prove sends a notification by another connection, because a pooler may pass one to the connection that sends it, and
+// waits until it arrives.
+func (l *Listener) prove(ctx context.Context, conn *pgx.Conn) error {
+	sender, err := pgx.ConnectConfig(ctx, l.config.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sender.Close(ctx) }()
+	if _, err := sender.Exec(ctx, "NOTIFY "+l.channel+", 'proof'"); err != nil {
+		return err
+	}
+	_, err = conn.WaitForNotification(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errDeaf
+	}
+	return err
 }
 
 // receive returns the text of the next notification, or "" if the server has answered a ping.

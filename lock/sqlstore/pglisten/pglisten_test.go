@@ -120,6 +120,35 @@ func TestAListenerConnectsAgain(t *testing.T) {
 	})
 }
 
+// TestAListenerBehindAPooler polls, because PgBouncer in transaction mode passes no notification on, and says so once.
+func TestAListenerBehindAPooler(t *testing.T) {
+	server, err := testsql.LaunchPostgres()
+	testsql.Check(t, err)
+	defer server.Close()
+	bouncer, err := testsql.LaunchBouncer(server)
+	testsql.Check(t, err)
+	defer bouncer.Close()
+	logged := make(chan string, 100)
+	listener, err := pglisten.New(bouncer.DSN(), &pglisten.Options{Logger: slog.New(slog.NewTextHandler(lines(logged), nil))})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	select {
+	case line := <-logged:
+		assert.Contains(t, line, "a notification to itself has not arrived")
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was logged")
+	}
+	assert.Empty(t, listener.Channel())
+}
+
+// lines is an output whose lines arrive on a channel.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
 // writer is an output that blocks.
 type writer struct{ called, end chan struct{} }
 
