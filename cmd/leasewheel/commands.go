@@ -78,7 +78,7 @@ func (c command) options() []option {
 			return
 		}
 		value, usage := flag.UnquoteUsage(f)
-		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "false" && f.DefValue != noLimit {
+		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "false" {
 			usage += fmt.Sprintf(" (default %s)", f.DefValue)
 		}
 		byName[f.Name] = &option{long: f.Name, value: strings.ToUpper(value), usage: strings.ReplaceAll(usage, "\n", " ")}
@@ -92,10 +92,7 @@ func (c command) options() []option {
 	return all
 }
 
-const (
-	sameAs  = "same as -"
-	noLimit = "-1ns" // the default of a duration that is not set
-)
+const sameAs = "same as -"
 
 // alias defines a short form of a flag that is defined already.
 func alias(f *flag.FlagSet, short, long string) {

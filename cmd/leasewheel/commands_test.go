@@ -127,6 +127,9 @@ func TestAHandleReleasesTheLock(t *testing.T) {
 			p.start(t)
 			assert.Equal(t, want, p.code(t), p.err.String())
 			assert.NotContains(t, p.err.String(), strings.TrimSpace(handle), "the handle is a secret")
+			if want == exitLost {
+				assert.Contains(t, p.err.String(), "leasewheel: the lock of this handle is not held any more")
+			}
 			assert.True(t, free(t, c, key))
 		}
 	}

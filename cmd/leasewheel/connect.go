@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,6 +67,10 @@ type server struct {
 // once whether it is a node of a cluster.
 func (o *connection) open(ctx context.Context) (*server, error) {
 	rdb, err := dial(ctx, firstOf(o.url, os.Getenv(urlEnv), defaultURL))
+	if bad := (usageError{}); errors.As(err, &bad) {
+		bad.text = fmt.Sprintf("bad URL of the server (-url or %s): %s; leasewheel man has examples", urlEnv, bad.text)
+		return nil, bad
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +136,9 @@ func (c *lockClient) shutWithin(limit time.Duration) error {
 }
 
 // dial returns a client for a server, a cluster, or the master that Sentinel names. It connects
-// only to find out whether a server is a node of a cluster.
+// only to find out whether a server is a node of a cluster. The error of a bad URL is a usageError.
 func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
+	text = strings.TrimSpace(text) // a file with a secret ends in a line feed
 	switch {
 	case strings.HasPrefix(text, "/"):
 		text = "unix://" + text
@@ -140,34 +146,91 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 		text = "redis://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		return nil, errBadURL
+	if problem := urlProblem(text, err); problem != "" {
+		return nil, usageError{problem}
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
-		opts, err := redis.ParseFailoverURL(text)
-		if err != nil {
-			return nil, errBadURL
+		var opts *redis.FailoverOptions
+		if opts, err = redis.ParseFailoverURL(text); err == nil {
+			return redis.NewFailoverClient(opts), nil
 		}
-		return redis.NewFailoverClient(opts), nil
 	case query.Has("addr"):
-		opts, err := redis.ParseClusterURL(text)
-		if err != nil {
-			return nil, errBadURL
+		var opts *redis.ClusterOptions
+		if opts, err = redis.ParseClusterURL(text); err == nil {
+			return redis.NewClusterClient(opts), nil
 		}
-		return redis.NewClusterClient(opts), nil
+	default:
+		var opts *redis.Options
+		if opts, err = redis.ParseURL(text); err == nil {
+			return clusterOf(ctx, opts)
+		}
 	}
-	opts, err := redis.ParseURL(text)
-	if err != nil {
-		return nil, errBadURL
-	}
-	return clusterOf(ctx, opts)
+	return nil, usageError{urlProblem(text, err)}
 }
 
-// errBadURL does not wrap the error of the parser, which may show the password.
-var errBadURL = usageError{"bad URL of the server (-url or " + urlEnv + "): it is an address such as localhost:6379 or a URL such as " +
-	"redis://:password@localhost:6379/0, rediss://host:6380, unix:///run/redis.sock, redis://node1:6379?addr=node2:6379 for a cluster, " +
-	"or redis://sentinel1:26379?master_name=mymaster"}
+// urlProblem returns what is wrong with a URL, which a parser has refused if err is not nil. It returns "" for a good one. A character
+// that is not escaped in a password makes the password a part of the address or an option, so nothing that may be a part of one
+// is quoted.
+func urlProblem(text string, err error) string {
+	scheme, rest, _ := strings.Cut(text, "://")
+	address, path, _ := strings.Cut(rest, "/")
+	path, _, _ = strings.Cut(path, "?")
+	query := strings.Contains(rest, "?") && strings.LastIndex(rest, "@") > strings.Index(rest, "?")
+	var character string
+	switch {
+	case scheme != "redis" && scheme != "rediss" && scheme != "unix":
+		return fmt.Sprintf("it begins with %q: leasewheel uses Redis only, by redis://, rediss:// or unix://", firstOf(word(scheme), "something")+"://")
+	case strings.Contains(rest, "#"):
+		character = "# %23"
+	case scheme != "unix" && strings.Contains(path, "@") && !strings.Contains(address, "?"):
+		character = "/ %2F"
+	case err == nil:
+		return ""
+	case errors.As(err, new(url.EscapeError)):
+		character = "% %25"
+	case query:
+		character = "? %3F"
+	}
+	if character != "" {
+		name, code, _ := strings.Cut(character, " ")
+		return fmt.Sprintf("it has a %s at a place where none belongs: in a password, %s is written as %s", name, name, code)
+	}
+	reason := err.Error()
+	_, option, _ := strings.Cut(reason, "redis: invalid ")
+	switch option = word(option); {
+	case strings.Contains(reason, "invalid userinfo"):
+		return "the user name or the password has a character that must be written as % and two hexadecimal digits"
+	case strings.Contains(reason, "invalid port"):
+		return "its port is no number; an IPv6 address is written in brackets"
+	case strings.Contains(reason, "invalid control character"):
+		return "it has a control character"
+	case errors.As(err, new(url.InvalidHostError)):
+		return "its host has a character that no host has"
+	case strings.Contains(reason, "unexpected option: "):
+		return "it has an unknown option: " + strings.TrimPrefix(reason, "redis: unexpected option: ")
+	case option == "URL" || option == "database":
+		return "only the number of a database may follow the address, as in /0"
+	case option != "":
+		return fmt.Sprintf("the value of its option %s is wrong", option)
+	case strings.Contains(reason, "addr param"):
+		return "the value of its option addr is host:port"
+	case strings.Contains(reason, "socket path"):
+		return "the path of the socket is missing, as in unix:///run/redis.sock"
+	}
+	return "it cannot be understood"
+}
+
+// word returns the name of an option or a scheme at the beginning of a text.
+func word(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return !strings.ContainsRune("_+.-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	if end < 0 {
+		return text
+	}
+	return text[:end]
+}
 
 // clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that does not tell
 // counts as a single one. The error is the cause of ctx if it has ended, and that of a server without TLS if the URL asks for it.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -63,7 +64,7 @@ func (o *electOptions) run(args []string, std streams) int {
 	if client == nil {
 		return endOf(std, err)
 	}
-	result, led := o.lead(client.Election(o.key, options.Metadata), t, caught)
+	result, led := o.lead(client, options.Metadata, t, caught)
 	limit := leaveTimeout
 	if led {
 		limit = closeTimeout
@@ -76,10 +77,12 @@ func (o *electOptions) run(args []string, std streams) int {
 }
 
 // lead runs the task in each term until it ends by itself, or until a signal ends a campaign. It reports whether there was a term.
-func (o *electOptions) lead(e *lock.Election, t *task, caught *signals) (result outcome, led bool) {
+func (o *electOptions) lead(client *lockClient, name string, t *task, caught *signals) (result outcome, led bool) {
+	e := client.Election(o.key, name)
 	for pause := firstElectPause; ; {
 		var held *lock.Held
 		err := caught.during(func(ctx context.Context) (err error) {
+			defer client.announce(ctx, o.key, t.std)()
 			held, err = e.Campaign(ctx)
 			return err
 		})
@@ -168,14 +171,14 @@ func (o *acquireOptions) acquire(_ []string, std streams) int {
 	if o.key == "" {
 		return fail(std, usageError{"-key is needed"})
 	}
-	if err := o.check(); err != nil {
+	if err := cmp.Or(o.check(), checkTTL(o.ttl)); err != nil {
 		return fail(std, err)
 	}
 	host, _ := os.Hostname()
 	caught := catchSignals()
 	defer caught.stop()
 	options := lock.Options{Terms: lock.Terms{TTL: o.ttl, Fixed: true, Metadata: firstOf(o.meta, host)}, WarnAfter: -1}
-	client, held, err := o.lock(options, std, caught, &o.waitOptions, func(c *lock.Client) lock.Locker { return c.Mutex(o.key) })
+	client, held, err := o.lock(o.key, options, std, caught, &o.waitOptions, func(c *lock.Client) lock.Locker { return c.Mutex(o.key) })
 	if err != nil {
 		return o.failed(std, err)
 	}

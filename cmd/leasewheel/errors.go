@@ -26,8 +26,10 @@ func (e noAnswerError) Error() string {
 }
 func (e noAnswerError) Unwrap() error { return lock.ErrUnavailable }
 
-// errorText returns the error in one line.
-func errorText(err error) string { return oneLine(err.Error()) }
+// errorText returns the error in one line, without the names of packages before it.
+func errorText(err error) string {
+	return oneLine(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "lock: "), "redisstore: "))
+}
 
 // oneLine joins the lines of a text. The errors of Close have several.
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

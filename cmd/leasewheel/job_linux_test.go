@@ -82,7 +82,7 @@ func TestASuspendedJobWhoseLeaseHasEndedIsKilled(t *testing.T) {
 	p.signal(t, syscall.SIGTSTP)
 	awaitState(t, p.cmd.Process.Pid, "T")
 	require.NoError(t, syscall.Kill(guards[0], syscall.SIGKILL)) // what leasewheel does alone
-	assert.Empty(t, stdoutOf(t, server, "run", "-k", key, "--", "true"), "another holder")
+	assert.Empty(t, stdoutOf(t, server, "run", "-q", "-k", key, "--", "true"), "another holder")
 	p.signal(t, syscall.SIGCONT)
 	assert.Equal(t, exitLost, p.code(t))
 	assert.NotContains(t, p.out.String(), "got", "the command has not run after the end of its lease")

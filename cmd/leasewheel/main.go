@@ -60,6 +60,8 @@ func dispatch(args []string, std streams) int {
 	switch name {
 	case "help", "-h", "-help", "--help":
 		return help(rest, std)
+	case "-version", "--version":
+		return versionCommand.main(rest, std)
 	case guardName:
 		return guard(std)
 	case heldName:
@@ -100,7 +102,7 @@ func (c command) main(args []string, std streams) int {
 		c.printHelp(std.out)
 		return 0
 	case err != nil:
-		return fail(std, usageError{c.name + ": " + flagErrorText(f, err)})
+		return fail(std, usageError{fmt.Sprintf("%s: %s; see leasewheel help %s", c.name, flagErrorText(f, err), c.name)})
 	}
 	if n := f.NArg(); n < c.minArgs || c.maxArgs != anyArgs && n > c.maxArgs {
 		return fail(std, usageError{fmt.Sprintf("%s: got %d arguments, usage: leasewheel %s", c.name, n, c.synopsis())})
@@ -118,12 +120,14 @@ func flagErrorText(f *flag.FlagSet, err error) string {
 	switch named := f.Lookup(strings.TrimRight(name, ": ")); {
 	case named == nil:
 	case isOf[time.Duration](named.Value):
-		return text + "it must be a number with a unit, such as 500ms, 30s or 10m"
+		return text + errNoDuration.Error()
 	case isOf[int](named.Value):
 		return text + "it must be a whole number"
 	}
 	return err.Error()
 }
+
+var errNoDuration = errors.New("it must be a number with a unit, such as 500ms, 30s or 10m")
 
 // isOf reports whether the flag has a value of type T.
 func isOf[T any](v flag.Value) bool {

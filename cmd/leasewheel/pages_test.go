@@ -51,6 +51,7 @@ func TestTheUsageListsAllCommands(t *testing.T) {
 	assert.Equal(t, usage, errs)
 	assert.Equal(t, usage, stdoutOf(t, server, "--help"))
 	assert.Contains(t, stdoutOf(t, server, "version"), "leasewheel ")
+	assert.Equal(t, stdoutOf(t, server, "version"), stdoutOf(t, server, "--version"))
 	assert.Len(t, stdoutOf(t, server, "man"), len(manual()))
 }
 

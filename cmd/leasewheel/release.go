@@ -38,10 +38,13 @@ or on stdin. The exit status is 76 if the lock is not held any more.
 				switch {
 				case errors.Is(err, lock.ErrBadExport):
 					return usageError{"release: the text in " + handleEnv + " or on stdin is no handle of leasewheel acquire, or is damaged"}
-				case err != nil:
-					return err
+				case err == nil:
+					err = held.Unlock(ctx)
 				}
-				return held.Unlock(ctx)
+				if errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost) {
+					return notHeldError("the lock of this handle is not held any more: it was released or taken away, or its time (-ttl of acquire) is over")
+				}
+				return err
 			})
 		}
 	},
@@ -83,10 +86,22 @@ The exit status is 76 if nobody holds the lock.
 					return fail(std, err)
 				}
 			}
-			return o.withClient(std, func(ctx context.Context, c *lock.Client) error { return c.ForceRelease(ctx, args[0]) })
+			return o.withClient(std, func(ctx context.Context, c *lock.Client) error {
+				err := c.ForceRelease(ctx, args[0])
+				if errors.Is(err, lock.ErrNotHeld) {
+					return notHeldError("nobody holds the lock " + quoted(args[0]) + ", or its holders have just changed")
+				}
+				return err
+			})
 		}
 	},
 }
+
+// notHeldError is the text for a lock that nobody holds.
+type notHeldError string
+
+func (e notHeldError) Error() string { return string(e) }
+func (e notHeldError) Unwrap() error { return lock.ErrNotHeld }
 
 var errNotConfirmed = errors.New("not released")
 

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	defaultTTL   = 30 * time.Second
-	defaultGrace = 5 * time.Second
+	defaultTTL  = 30 * time.Second
+	normalGrace = 5 * time.Second
 )
 
 var runCommand = command{
@@ -39,6 +39,9 @@ cannot be reached for example, the command gets SIGTERM (-signal) and is killed 
 (-grace). Both happen before another process can get the lock: a lease of 30s is given up about 6s
 before it ends. Only if the server says that the lock is gone, after leasewheel force-release for
 example, another holder may be active at once; -on-lost kill then kills the command without grace.
+
+If the lock is taken, messages name its holder: after a second of waiting, and at the end of the wait.
+-quiet suppresses them.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded to all processes of the command, SIGTSTP, SIGCONT
 and SIGWINCH to its process group, SIGUSR1 and SIGUSR2 to the command alone. While leasewheel waits
@@ -65,7 +68,7 @@ type taskOptions struct {
 	connection
 	key     string
 	ttl     time.Duration
-	grace   time.Duration
+	grace   optionalDuration
 	maxHold time.Duration
 	signal  string
 	onLost  string
@@ -77,7 +80,8 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 	f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 	alias(f, "k", "key")
 	f.DurationVar(&o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
-	f.DurationVar(&o.grace, "grace", defaultGrace, "`duration` from the signal to the KILL when the lock is lost")
+	f.Var(&o.grace, "grace", "`duration` from the signal to the KILL when the lock is lost; the default is 5s, or less if the TTL is below "+
+		shortestTTL(normalGrace).String())
 	f.DurationVar(&o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
 	f.StringVar(&o.onLost, "on-lost", lostStop, "`action` when the lock is lost: stop, kill or ignore the command.\n"+
@@ -114,15 +118,15 @@ func (o *taskOptions) check() error {
 	switch {
 	case o.key == "":
 		return usageError{"-key is needed"}
-	case o.grace < 0:
-		return usageError{fmt.Sprintf("-grace must not be negative, got %v", o.grace)}
+	case o.maxHold < 0:
+		return usageError{fmt.Sprintf("-max-hold must not be negative, got %v", o.maxHold)}
 	case o.onLost != lostStop && o.onLost != lostKill && o.onLost != lostIgnore:
 		return usageError{fmt.Sprintf("-on-lost must be stop, kill or ignore, got %q", o.onLost)}
 	}
 	if _, ok := signalNamed(o.signal); !ok {
 		return usageError{fmt.Sprintf("-signal: this system has no signal %q to send", o.signal)}
 	}
-	return nil
+	return checkTTL(o.ttl)
 }
 
 func (o *runOptions) check() error {
@@ -135,6 +139,8 @@ func (o *runOptions) check() error {
 	switch {
 	case kinds > 1:
 		return usageError{"-read, -write and -permits exclude each other"}
+	case o.minHold < 0:
+		return usageError{fmt.Sprintf("-min-hold must not be negative, got %v", o.minHold)}
 	case kinds > 0 && o.minHold != 0:
 		return usageError{"-min-hold is for a lock with one holder, not for -read, -write and -permits"}
 	}
@@ -152,8 +158,12 @@ func (o *taskOptions) task(args []string, std streams) (*task, error) {
 	}
 	t.signal, _ = signalNamed(o.signal)
 	t.onLost, t.debug, t.reserve = o.onLost, o.verbose, reserveFor(o.ttl)
-	if o.onLost == lostStop {
-		t.grace = o.grace
+	switch {
+	case o.onLost != lostStop:
+	case o.grace.given:
+		t.grace = o.grace.value
+	default:
+		t.grace = min(normalGrace, longestGrace(o.ttl))
 	}
 	return t, nil
 }
@@ -207,12 +217,12 @@ func (o *runOptions) acquire(t *task, caught *signals) (*lockClient, *lock.Held,
 		return nil, nil, err
 	}
 	options.MinHold = o.minHold
-	return o.lock(options, t.std, caught, &o.waitOptions, o.of)
+	return o.lock(o.key, options, t.std, caught, &o.waitOptions, o.of)
 }
 
 // lock connects and waits for the lock that of returns. A signal ends both, and so does the time of the flags.
 func (o *connection) lock(
-	options lock.Options, std streams, caught *signals, wait *waitOptions, of func(*lock.Client) lock.Locker,
+	key string, options lock.Options, std streams, caught *signals, wait *waitOptions, of func(*lock.Client) lock.Locker,
 ) (*lockClient, *lock.Held, error) {
 	var client *lockClient
 	var held *lock.Held
@@ -222,9 +232,15 @@ func (o *connection) lock(
 		if client, err = o.client(limited, std, options); err != nil {
 			return err
 		}
+		if !wait.quiet {
+			defer client.announce(ctx, key, std)()
+		}
 		held, err = wait.acquire(ctx, limited, of(client.Client))
 		return err
 	})
+	if client != nil && errors.Is(err, lock.ErrNotAcquired) && !wait.quiet {
+		err = client.withHolder(key, err)
+	}
 	if err == nil {
 		return client, held, nil
 	}

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
 )
 
 func TestRunReturnsAStatusForEachEnd(t *testing.T) {
@@ -56,9 +60,17 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"bad key", "run -k } -- true", 64, "begins with '}'"},
 		{"no command", "run -k KEY", 64, "usage: leasewheel run"},
 		{"no command after the hyphens", "run -k KEY --", 64, "usage: leasewheel run"},
-		{"unknown flag", "run -k KEY -what -- true", 64, "what"},
+		{"unknown flag", "run -k KEY -what -- true", 64, "-what; see leasewheel help run"},
+		{"a TTL alone", "run -k KEY -ttl 10s -- true", 0, ""},
+		{"a short TTL alone", "run -k KEY -ttl 1s -- true", 0, ""},
+		{"no TTL", "run -k KEY -ttl 0 -- true", 64, "-ttl must be 100ms to "},
+		{"negative limit", "run -k KEY -max-hold -1s -- true", 64, "-max-hold must not be negative"},
+		{"negative minimum", "run -k KEY -min-hold -1s -- true", 64, "-min-hold must not be negative"},
 		{"unknown command", "walk -k KEY", 64, `unknown command "walk"`},
 		{"bad duration", "run -k KEY -w soon -- true", 64, "soon"},
+		{"negative wait", "run -k " + taken + " -w -5s -- true", 64, "it must not be negative"},
+		{"a wait without a unit is seconds", "run -k " + taken + " -w 1 -- true", 75, "waited for "},
+		{"no wait in seconds", "run -q -k " + taken + " -w 0 -- true", 75, ""},
 		{"wait and no wait", "run -k KEY -w 1s -n -- true", 64, "exclude each other"},
 		{"reader and writer", "run -k KEY -read -write -- true", 64, "exclude each other"},
 		{"minimum of a permit", "run -k KEY -permits 2 -min-hold 1s -- true", 64, "-min-hold is for"},
@@ -70,9 +82,10 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"action", "run -k KEY -on-lost pray -- true", 64, `"pray"`},
 		{"negative grace", "run -k KEY -grace -1s -- true", 64, "negative"},
 		{"grace too long", "run -k KEY -ttl 30s -grace 20s -- true", 64, "the longest grace for this TTL is 10.83s, and the shortest TTL for this grace 53.3s"},
-		{"TTL too short", "run -k KEY -ttl 1s -- true", 64, "the shortest TTL for this grace"},
-		{"TTL far too short", "run -k KEY -ttl 1ms -grace 0 -on-lost kill -- true", 64, "-ttl must be at least 100ms"},
-		{"URL", "run -url ftp://u:canary@host -k KEY -- true", 64, "bad URL"},
+		{"TTL too short for the grace", "run -k KEY -ttl 1s -grace 1s -- true", 64, "the shortest TTL for this grace"},
+		{"TTL too short", "run -k KEY -ttl 200ms -on-lost kill -- true", 64, "the shortest TTL is 600ms"},
+		{"TTL far too short", "run -k KEY -ttl 1ms -grace 0 -on-lost kill -- true", 64, "-ttl must be 100ms to "},
+		{"URL", "run -url ftp://u:canary@host -k KEY -- true", 64, "leasewheel uses Redis only"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +101,8 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 				assert.Empty(t, errs)
 			} else {
 				assert.Contains(t, errs, test.stderr)
-				assert.Equal(t, 1, strings.Count(errs, "\n"), errs)
+				lines := strings.Split(strings.TrimSpace(errs), "\n")
+				assert.Len(t, slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, "waiting for the lock") }), 1, errs)
 			}
 			assert.NotContains(t, errs, "canary")
 			assert.True(t, free(t, c, key), "the lock is released")
@@ -250,4 +264,92 @@ func TestWaitersGetTheLockInTheirOrder(t *testing.T) {
 	order, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "one\ntwo\nthree\n", string(order))
+}
+
+func TestATakenLockNamesItsHolder(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t).URL()
+	c := client(t, server)
+	const holder = `held by client [0-9a-f]{16} why for [0-9.]+m?s`
+	for _, test := range []struct {
+		name   string
+		lock   lock.Locker
+		flags  []string
+		holder string
+	}{
+		{"mutex", c.With(lock.Terms{Metadata: "why"}).Mutex(t.Name() + "/mutex"), nil, holder},
+		{"semaphore", c.With(lock.Terms{Metadata: "why"}).Semaphore(t.Name()+"/semaphore", 2), []string{"-permits", "2"}, holder + ", and by 1 more"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			held := hold(t, test.lock)
+			if test.name == "semaphore" {
+				hold(t, test.lock)
+			}
+			_, errs, code := result(t, server, runArgs(t.Name(), append(test.flags, "-n"), "exit", "0")...)
+			assert.Equal(t, exitNotAcquired, code)
+			assert.Regexp(t, holder+".*\n$", errs)
+
+			p := start(t, server, runArgs(t.Name(), test.flags, "exit", "3")...)
+			quiet := start(t, server, runArgs(t.Name(), append(test.flags, "-q"), "exit", "4")...)
+			deaf := newProgram(server, runArgs(t.Name(), test.flags, "exit", "5")...)
+			deaf.cmd.Stderr = fullPipe(t)
+			deaf.start(t)
+			eventually(t, func() bool { return strings.Contains(p.err.String(), "\n") }, p.err.String)
+			assert.Regexp(t, "^leasewheel: waiting for the lock "+t.Name()+": "+test.holder+"\n$", p.err.String())
+			awaitWaiting(t, c, t.Name(), 3)
+			require.NoError(t, held.Unlock(t.Context()))
+			assert.Equal(t, 3, p.code(t))
+			assert.Equal(t, 4, quiet.code(t))
+			assert.Empty(t, quiet.err.String())
+			assert.Equal(t, 5, deaf.code(t), "the message holds up nothing")
+		})
+	}
+	elected := hold(t, c.With(lock.Terms{Metadata: "why"}).Mutex(t.Name()+"/elect"))
+	p := start(t, server, electArgs(t.Name()+"/elect", nil, "exit", "6")...)
+	eventually(t, func() bool { return strings.Contains(p.err.String(), "held by client") }, p.err.String)
+	require.NoError(t, elected.Unlock(t.Context()))
+	assert.Equal(t, 6, p.code(t))
+}
+
+// TestABadURLIsExplainedWithoutItsPassword puts each character into a password without an escape.
+func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for text, want := range map[string]string{
+		"redis://:12#34@db:6379":              "# is written as %23",
+		"redis://:qvxz#kwjp@db:6379":          "# is written as %23",
+		"redis://u:qvxz%kwjp@db:6379":         "% is written as %25",
+		"redis://:12/34@db:6379":              "/ is written as %2F",
+		"u:qvxz/kwjp@db:6379":                 "/ is written as %2F",
+		"redis://:qvxz/kwjp?jj@db:6379":       "? is written as %3F",
+		"redis://:12?34@db:6379":              "? is written as %3F",
+		"redis://:qvxz?kwjp@db:6379/0":        "? is written as %3F",
+		"redis://:qvxz kwjp@db:6379":          "must be written as % and two",
+		"redis://:qvxz\x00kwjp@db:6379":       "a control character",
+		"postgres://u:qvxz@db/app":            `begins with "postgres://": leasewheel uses Redis only`,
+		"redis+sentinel://u:qvxz@db":          `begins with "redis+sentinel://": leasewheel uses Redis only`,
+		"redis://u:qvxz@db?pool_sise=1":       "unknown option: pool_sise",
+		"redis://u:qvxz@db?pool_size=kwjp":    "its option pool_size",
+		"redis://u:qvxz@db?addr=h:1&foo=1":    "unknown option: foo",
+		"redis://u:qvxz@db?addr=kwjp":         "its option addr is host:port",
+		"redis://u:qvxz@db?master_name=a&x=1": "unknown option: x",
+		"redis://u:qvxz@db/kwjp":              "number of a database",
+		"redis://u:qvxz@db/0/1":               "number of a database",
+		"redis://u:qvxz@db:kwjp":              "its port is no number",
+		"redis://u:qvxz@d b":                  "its host has a character",
+		"unix://u:qvxz@":                      "the path of the socket",
+	} {
+		_, err := (&connection{url: text}).open(ended)
+		require.ErrorAs(t, err, new(usageError), text)
+		assert.Contains(t, err.Error(), want, text)
+		for _, part := range []string{"qvxz", "kwjp", "12", "34", "jj"} {
+			assert.NotContains(t, err.Error(), part, text)
+		}
+	}
+	for _, text := range []string{"db", " db:6379\n", "redis://u:p%23@db?client_name=a@b", "redis://u:p@@db/0", "unix://u:p@/a@b", "/run/a@b.sock"} {
+		_, err := (&connection{url: text}).open(ended)
+		require.ErrorIs(t, err, context.Canceled, text)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -45,7 +46,11 @@ func marginFor(ttl, grace time.Duration) time.Duration {
 // for that. A lease ends at its deadline only, however many renewals fail before.
 func renewalFor(ttl, grace time.Duration) (renewal.Options, error) {
 	margin := marginFor(ttl, grace)
-	if grace > longestGrace(ttl) {
+	switch {
+	case !fits(ttl, 0):
+		return renewal.Options{}, usageError{fmt.Sprintf("-ttl %v is too short for a command, which must be stopped %v before the lease ends; "+
+			"the shortest TTL is %v", ttl, marginFor(ttl, 0), shortestTTL(0))}
+	case !fits(ttl, grace):
 		return renewal.Options{}, usageError{fmt.Sprintf("-grace %v is too long for -ttl %v: the command must be stopped %v before the lease ends, "+
 			"and two renewals must fit in before that; the longest grace for this TTL is %v, and the shortest TTL for this grace %v",
 			grace, ttl, margin.Round(time.Millisecond), longestGrace(ttl), shortestTTL(grace))}
@@ -57,6 +62,19 @@ func renewalFor(ttl, grace time.Duration) (renewal.Options, error) {
 // marginPart is the largest margin as a part of the TTL.
 const marginPart = (1 - driftPart - roundingPart - 2*minFraction) / 2
 
+// fits reports whether a lease leaves the grace and two renewals.
+func fits(ttl, grace time.Duration) bool {
+	return float64(marginFor(ttl, grace)) <= marginPart*float64(ttl)
+}
+
+// checkTTL returns the error of a TTL that no lease can have. In lock.Options, 0 is the default.
+func checkTTL(ttl time.Duration) error {
+	if ttl < lock.MinTTL || ttl > lock.MaxTTL {
+		return usageError{fmt.Sprintf("-ttl must be %v to %v, got %v", lock.MinTTL, lock.MaxTTL, ttl)}
+	}
+	return nil
+}
+
 // longestGrace returns the longest grace for a TTL, rounded down.
 func longestGrace(ttl time.Duration) time.Duration {
 	most := time.Duration(marginPart*float64(ttl)) - reserveFor(ttl)
@@ -67,7 +85,7 @@ func longestGrace(ttl time.Duration) time.Duration {
 func shortestTTL(grace time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	ttl := time.Duration(float64(grace) / marginPart).Truncate(step)
-	for longestGrace(ttl) < grace || ttl < time.Second {
+	for !fits(ttl, grace) || longestGrace(ttl) < grace {
 		ttl += step
 	}
 	return ttl

@@ -43,7 +43,7 @@ func TestTheAdvisedTTLIsEnough(t *testing.T) {
 }
 
 func TestTheDefaultsFit(t *testing.T) {
-	options, err := renewalFor(defaultTTL, defaultGrace)
+	options, err := renewalFor(defaultTTL, min(normalGrace, longestGrace(defaultTTL)))
 	require.NoError(t, err)
 	assert.Equal(t, 6*time.Second, options.Margin, "the help says so")
 	assert.Equal(t, -1, options.Failures, "renewals that fail end nothing before the deadline")

@@ -12,29 +12,69 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
+const (
+	announceAfter = time.Second               // until a command that waits says for whom
+	holderTimeout = time.Second               // of the server to name the holder of a lock
+	maxAge        = 10 * 365 * 24 * time.Hour // of a lock; a token that is older is no time
+)
+
 // waitOptions are the flags of a command that waits for a lock.
 type waitOptions struct {
-	wait   time.Duration
+	wait   optionalDuration
 	try    bool
 	status int
 	quiet  bool
 }
 
 func (o *waitOptions) defineWait(f *flag.FlagSet) {
-	f.DurationVar(&o.wait, "wait", -1, "longest `duration` to wait for the lock, such as 30s; without it there is no limit")
+	o.wait.bareSeconds = true
+	f.Var(&o.wait, "wait", "longest `duration` to wait for the lock, such as 30s or 30; without it there is no limit")
 	alias(f, "w", "wait")
 	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock, and at most 3 s for an answer")
 	alias(f, "n", "nonblock")
 	f.IntVar(&o.status, "conflict-exit-code", exitNotAcquired, "exit `status` if the lock is taken")
 	alias(f, "E", "conflict-exit-code")
-	f.BoolVar(&o.quiet, "quiet", false, "do not print that the lock is taken")
+	f.BoolVar(&o.quiet, "quiet", false, "do not print that the lock is taken, and by whom")
 	alias(f, "q", "quiet")
+}
+
+// optionalDuration is the value of a flag whose default depends on others. It cannot be negative.
+type optionalDuration struct {
+	value       time.Duration
+	given       bool
+	bareSeconds bool // a number without a unit is seconds, as in flock
+}
+
+// String implements flag.Value.
+func (d *optionalDuration) String() string {
+	if !d.given {
+		return ""
+	}
+	return d.value.String()
+}
+
+// Set implements flag.Value.
+func (d *optionalDuration) Set(text string) error {
+	value, err := time.ParseDuration(text)
+	if err != nil && d.bareSeconds {
+		value, err = time.ParseDuration(text + "s")
+	}
+	switch {
+	case err != nil && d.bareSeconds:
+		return fmt.Errorf("it must be a number of seconds; otherwise %w", errNoDuration)
+	case err != nil:
+		return errNoDuration
+	case value < 0:
+		return errors.New("it must not be negative")
+	}
+	d.value, d.given = value, true
+	return nil
 }
 
 // check returns the error of a wrong flag.
 func (o *waitOptions) check() error {
 	switch {
-	case o.try && o.wait >= 0:
+	case o.try && o.wait.given:
 		return usageError{"-nonblock and -wait exclude each other"}
 	case o.status < 0 || o.status > 255:
 		return usageError{fmt.Sprintf("-conflict-exit-code must be 0 to 255, got %d", o.status)}
@@ -42,17 +82,17 @@ func (o *waitOptions) check() error {
 	return nil
 }
 
-// limit returns the time for the connection and the wait together, below 0 if there is none.
+// limit returns the time for the connection and the wait together, 0 if there is none.
 func (o *waitOptions) limit() time.Duration {
-	if o.try || o.wait == 0 {
+	if o.try || o.wait.given && o.wait.value == 0 {
 		return tryTimeout
 	}
-	return o.wait
+	return o.wait.value
 }
 
 // within returns a context with that time.
 func (o *waitOptions) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	if o.limit() < 0 {
+	if o.limit() == 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, o.limit(), noAnswerError(o.limit()))
@@ -68,7 +108,7 @@ func (o *waitOptions) acquire(caller, limited context.Context, l lock.Locker) (*
 	switch {
 	case left <= 0:
 		return nil, noAnswerError(o.limit())
-	case !o.try && o.wait > 0:
+	case !o.try && o.wait.value > 0:
 		return lock.WaitAtMost(l, left).Lock(caller)
 	}
 	held, err := l.TryLock(limited)
@@ -88,4 +128,47 @@ func (o *waitOptions) failed(std streams, err error) int {
 		fmt.Fprintln(std.err, "leasewheel:", errorText(err))
 	}
 	return o.status
+}
+
+// announce prints who holds the lock if it has not come within announceAfter. The caller calls end when it has ended to wait. Nothing
+// waits for the message, nor for the server that is asked for it.
+func (c *lockClient) announce(ctx context.Context, key string, std streams) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		if sleep(announceAfter)(ctx) != nil {
+			return
+		}
+		if text := c.holderText(ctx, key); text != "" && ctx.Err() == nil {
+			fmt.Fprintf(std.err, "leasewheel: waiting for the lock %s: %s\n", quoted(key), text)
+		}
+	}()
+	return cancel
+}
+
+// withHolder adds to the error of a taken lock who holds it, if the server says so in time.
+func (c *lockClient) withHolder(key string, err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
+	defer cancel()
+	if text := c.holderText(ctx, key); text != "" {
+		return fmt.Errorf("%w; %s", err, text)
+	}
+	return err
+}
+
+// holderText describes the first holder of a lock, "" if none is known. A token is the time of the grant by the server's clock, unless
+// that clock has stepped back.
+func (c *lockClient) holderText(ctx context.Context, key string) string {
+	info, err := c.Inspect(ctx, key)
+	if err != nil || len(info.Holders) == 0 {
+		return ""
+	}
+	holder := info.Holders[0]
+	text := "held by " + clientText(holder.Client, holder.Metadata)
+	if age := time.Since(time.UnixMicro(int64(holder.Token))); age > -time.Minute && age < maxAge {
+		text += fmt.Sprintf(" for %v", max(age, 0).Round(100*time.Millisecond))
+	}
+	if more := info.Held - 1; more > 0 {
+		text += fmt.Sprintf(", and by %d more", more)
+	}
+	return text
 }
