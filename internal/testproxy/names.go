@@ -31,11 +31,11 @@ func ServeNames() {
 	}}
 }
 
-// Moved is a server that has a name and changes its address. Both addresses have the same port.
+// Moved is servers that have one name and change their address. Their ports stay.
 type Moved struct {
-	old  *Proxy // at the first address
+	old  []*Proxy // at the first address
 	name string
-	port string
+	port string // of the first server
 }
 
 // NewName returns a name of the form host.test that leads to addresses without ports, see SetName.
@@ -48,24 +48,38 @@ func NewName(addresses ...string) string {
 // SetName makes a name lead to addresses from now on. Without addresses the name is unknown.
 func SetName(name string, addresses ...string) { names.Store(name, addresses) }
 
-// NewMoved gives a name to the server at a port of 127.0.0.1. The name leads to another address, until Move.
-func NewMoved(t testing.TB, server string) *Moved {
+// NewMoved gives a name to servers at ports of 127.0.0.1. The name leads to another address, until Move.
+func NewMoved(t testing.TB, servers ...string) *Moved {
 	t.Helper()
-	_, port, err := net.SplitHostPort(server)
-	require.NoError(t, err)
-	old, err := newAt("127.0.0.2:"+port, "tcp", server)
-	require.NoError(t, err)
-	t.Cleanup(old.Close)
-	return &Moved{old: old, name: NewName("127.0.0.2"), port: port}
+	m := &Moved{name: NewName(oldAddress)}
+	for i, server := range servers {
+		_, port, err := net.SplitHostPort(server)
+		require.NoError(t, err)
+		old, err := newAt(net.JoinHostPort(oldAddress, port), "tcp", server)
+		require.NoError(t, err)
+		t.Cleanup(old.Close)
+		m.old = append(m.old, old)
+		if i == 0 {
+			m.port = port
+		}
+	}
+	return m
 }
 
-// Addr returns the name and the port.
+const oldAddress = "127.0.0.2"
+
+// Addr returns the name and the port of the first server.
 func (m *Moved) Addr() string { return net.JoinHostPort(m.name, m.port) }
 
-// Move makes the name lead to the server itself. Nothing listens at the first address any more.
+// Name returns the name.
+func (m *Moved) Name() string { return m.name }
+
+// Move makes the name lead to the servers themselves. Nothing listens at the first address any more.
 func (m *Moved) Move() {
 	SetName(m.name, "127.0.0.1")
-	m.old.Close()
+	for _, old := range m.old {
+		old.Close()
+	}
 }
 
 const (

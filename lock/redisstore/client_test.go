@@ -1,15 +1,21 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -197,4 +203,80 @@ func TestLeasesSurviveASilentNetwork(t *testing.T) {
 	l.renewedAfter(t, time.Now())
 	l.assertHeld(t)
 	assert.Zero(t, l.client.Stats().Renewal.Lost())
+}
+
+// Each client has no options but names, of which one is unknown if there are several. The servers get other addresses.
+func TestNamesOfServers(t *testing.T) {
+	t.Parallel()
+	unknown := testproxy.NewName() + ":1"
+	for name, start := range map[string]func(t *testing.T) (rdb redis.UniversalClient, move func()){
+		"one server": func(t *testing.T) (redis.UniversalClient, func()) {
+			moved := testproxy.NewMoved(t, testredis.Start(t).Addr())
+			return redis.NewClient(&redis.Options{Addr: moved.Addr()}), moved.Move
+		},
+		"a cluster whose nodes have names": func(t *testing.T) (redis.UniversalClient, func()) {
+			if !testredis.Since(7, 0) {
+				t.Skip("nodes have no names before Redis 7.0")
+			}
+			c := testredis.StartCluster(t, 3, false)
+			moved := testproxy.NewMoved(t, c.Addrs()...)
+			for _, s := range c.Masters {
+				admin := s.Client(t)
+				require.NoError(t, admin.ConfigSet(t.Context(), "cluster-announce-hostname", moved.Name()).Err())
+				require.NoError(t, admin.ConfigSet(t.Context(), "cluster-preferred-endpoint-type", "hostname").Err())
+			}
+			for _, s := range c.Masters {
+				admin := s.Client(t)
+				require.Eventually(t, func() bool {
+					slots, err := admin.ClusterSlots(t.Context()).Result()
+					return err == nil && !slices.ContainsFunc(slots, func(s redis.ClusterSlot) bool {
+						return !strings.HasPrefix(s.Nodes[0].Addr, moved.Name())
+					})
+				}, time.Minute, 10*time.Millisecond)
+			}
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{unknown, moved.Addr()}}), moved.Move
+		},
+		"a cluster whose seeds have names": func(t *testing.T) (redis.UniversalClient, func()) {
+			c := testredis.StartCluster(t, 1, false)
+			moved := testproxy.NewMoved(t, c.Addrs()...)
+			admin := c.Masters[0].Client(t)
+			require.NoError(t, admin.ConfigSet(t.Context(), "cluster-announce-ip", "127.0.0.2").Err())
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{unknown, moved.Addr()}}), func() {
+				assert.NoError(t, admin.ConfigSet(t.Context(), "cluster-announce-ip", "127.0.0.1").Err())
+				moved.Move()
+			}
+		},
+		"sentinels": func(t *testing.T) (redis.UniversalClient, func()) {
+			s := startSentinel(t)
+			moved := testproxy.NewMoved(t, s.addr)
+			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{unknown, moved.Addr()}}), func() {
+				assert.NoError(t, s.master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+				moved.Move()
+				s.master.Kill()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, move := start(t)
+			t.Cleanup(func() { _ = rdb.Close() })
+			s := newStore(t, rdb, new(Options))
+			var leases []driver.Lease
+			for i := range 10 {
+				l, err := s.Acquire(t.Context(), driver.Request{Key: fmt.Sprint("k", i), Owner: "a:1", TTL: 5 * time.Minute})
+				require.NoError(t, err)
+				leases = append(leases, l)
+			}
+			move()
+			out := make([]renewal.Outcome, len(leases))
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				return s.Renew(ctx, leases, out) == nil
+			}, time.Minute, 10*time.Millisecond)
+			for _, o := range out {
+				assert.Equal(t, renewal.Renewed, o)
+			}
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		instead()
 		return
 	}
+	testproxy.ServeNames()
 	logging.Disable() // go-redis prints each failed dial
 	goleak.VerifyTestMain(shared.Around(m))
 }
