@@ -228,26 +228,31 @@ func (s *Store) failure(ctx context.Context, what string, err error) error {
 	return err
 }
 
-// unreachable returns why the client has no connection to any member, or nil if it has one. The client
-// of etcd waits for a connection, and its error does not say why there is none. A request that does
-// not wait gets the reason at once.
+// unreachable returns why the client has no connection to any member, or no room in it, or nil. The client
+// of etcd waits for both, and its error does not say why. A request that does not wait for a connection gets the reason
+// at once, and a stream begins at once if there is room for it, also if the server hangs.
 func (s *Store) unreachable() error {
+	ctx, cancel := context.WithTimeout(context.Background(), failurePause)
+	defer cancel()
 	conn := s.client.ActiveConnection()
 	switch state := conn.GetState(); state {
 	case connectivity.Ready:
+		if _, err := conn.NewStream(ctx, new(grpc.StreamDesc), etcdserverpb.Maintenance_Status_FullMethodName); status.Code(err) == codes.DeadlineExceeded {
+			return errNoStream
+		}
 		return nil
 	case connectivity.TransientFailure:
 	default:
 		return fmt.Errorf("no connection to %s", strings.Join(addresses(s.client), ", "))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), failurePause)
-	defer cancel()
 	_, err := etcdserverpb.NewMaintenanceClient(conn).Status(ctx, new(etcdserverpb.StatusRequest), grpc.WaitForReady(false))
 	if status.Code(err) != codes.Unavailable {
 		return nil
 	}
 	return errors.New(status.Convert(err).Message())
 }
+
+var errNoStream = errors.New("the streams that the server allows on the connection (--max-concurrent-streams) are in use: give the store a client of its own")
 
 // unsentError wraps the error of a request that was not sent, or that the server has refused to execute.
 type unsentError struct{ err error }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,4 +163,31 @@ func TestAServerWithSmallTransactions(t *testing.T) {
 		assert.Equal(t, renewal.Renewed, out[i])
 		assert.NoError(t, errs[i])
 	}
+}
+
+// The program uses all calls that the server allows on the connection of the client that it has passed in.
+func TestAConnectionWithoutRoom(t *testing.T) {
+	t.Parallel()
+	const room = 8
+	server := startCluster(t, 1, fmt.Sprint("-max-concurrent-streams=", room))[0]
+	client := connect(t, server)
+	s := open(t, client)
+	l := acquire(t, s, driver.Request{Key: "held", Owner: "a:1", TTL: 4 * time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	var program sync.WaitGroup
+	for range room {
+		program.Go(func() {
+			if w, err := pb.NewWatchClient(client.ActiveConnection()).Watch(ctx); err == nil {
+				_, _ = w.Recv()
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: 4 * time.Second})
+		return err != nil && strings.Contains(err.Error(), "--max-concurrent-streams")
+	}, patience, time.Millisecond)
+	require.ErrorContains(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)), "--max-concurrent-streams")
+	cancel()
+	program.Wait()
+	acquire(t, s, driver.Request{Key: "k", Owner: "a:1", TTL: 4 * time.Second})
 }

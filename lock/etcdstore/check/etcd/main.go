@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
 	"time"
@@ -60,6 +61,7 @@ func parse(args []string) (*embed.Config, error) {
 	flags.StringVar(&c.InitialCluster, "cluster", "", "the `servers` of the cluster: name=URL,...")
 	flags.UintVar(&c.ElectionMs, "election", c.ElectionMs, "the `milliseconds` without a leader until an election")
 	flags.UintVar(&c.MaxTxnOps, "max-txn-ops", c.MaxTxnOps, "the operations of a transaction")
+	streams := flags.Uint("max-concurrent-streams", math.MaxUint32, "the calls under way on a connection")
 	client := flags.String("client", anyPort, "the `URL` for clients")
 	listenPeer := flags.String("listen-peer", anyPort, "the `URL` at which it listens for other servers")
 	peer := flags.String("peer", "", "the `URL` at which other servers reach it, if it is another")
@@ -70,6 +72,7 @@ func parse(args []string) (*embed.Config, error) {
 		return nil, errors.New("the argument must be a folder")
 	}
 	c.Dir = flags.Arg(0)
+	c.MaxConcurrentStreams = uint32(min(*streams, math.MaxUint32))
 	c.TickMs = c.ElectionMs / 10 // as by default
 	var errs [3]error
 	c.ListenClientUrls, errs[0] = urls(*client)
