@@ -81,6 +81,12 @@
 // A member that hangs without closing its connections is noticed by the client of etcd only if
 // Config.DialKeepAliveTime and DialKeepAliveTimeout are set, such as 10 s and 3 s. Set them, and
 // give the client several endpoints. A renewal without an answer is sent again to another member.
+// The client looks up names of endpoints each time when it dials, and needs one that it can reach. It dials less
+// and less often while there is none; a call of the Store makes it dial at once.
+//
+// The program and the Store share the calls that the server allows on a connection, if
+// --max-concurrent-streams bounds them. A program that uses them all costs the Store its locks, with an
+// error that says so. Give the Store a client of its own then.
 //
 // A leader that is paused, such as one in a virtual machine, and goes on after the others have
 // replaced it may revoke leases that its successor has renewed: its requests are forwarded to the
