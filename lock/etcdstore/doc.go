@@ -33,7 +33,8 @@
 // first one, and one with another TTL, costs the grant of a lease instead of the keep-alive. The read
 // of the state is part of the transaction that grants a lock, and no other lock pays for it. The state
 // lasts for its TTL, rounded up to seconds and to the shortest TTL of the server, and longer after the
-// election of a leader. The server keeps the old states of a key in its database until a compaction.
+// election of a leader. A save without an answer may leave an etcd lease without a key, until its TTL
+// ends. The server keeps the old states of a key in its database until a compaction.
 // Set --auto-compaction-retention, and mind --quota-backend-bytes: 64 KiB each second fill the default
 // of 2 GiB in nine hours.
 //
