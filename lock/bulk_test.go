@@ -188,14 +188,14 @@ func TestAWrapperOfAStoreThatCannotReleaseInBulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var alone int
 		var mu sync.Mutex // guards alone
-		s := &locktest.Faulty{Store: struct{ driver.Store }{memstore.New()}, Before: func(_ context.Context, op locktest.Op) error {
+		s := (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if op == locktest.Release {
 				alone++
 			}
 			return nil
-		}}
+		}}).Over(struct{ driver.Store }{memstore.New()})
 		require.NoError(t, holdMany(t, s, 10).Close(t.Context()))
 		assert.Equal(t, 10, alone)
 	})

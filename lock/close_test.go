@@ -119,7 +119,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 func TestCloseLeavesNoLockForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		client, err := lock.New(&locktest.Faulty{Store: kept{mem}, After: hang(locktest.Acquire)}, nil)
+		client, err := lock.New((&locktest.Faulty{After: hang(locktest.Acquire)}).Over(kept{mem}), nil)
 		require.NoError(t, err)
 		failed := make(chan error, 1)
 		go func() {
@@ -148,7 +148,7 @@ func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 			return nil
 		})
 		settle(ttl / 3)
-		b.store.Store = kept{b.mem} // stays open
+		b.store.Over(kept{b.mem}) // stays open
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		require.ErrorIs(t, b.Close(short), context.DeadlineExceeded, "it says so")
@@ -160,7 +160,7 @@ func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 func TestCloseTriesAReleaseAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		faulty := &locktest.Faulty{Store: kept{mem}}
+		faulty := new(locktest.Faulty).Over(kept{mem})
 		client, err := lock.New(faulty, nil)
 		require.NoError(t, err)
 		_, err = client.Mutex("k").Lock(ctx)
@@ -194,7 +194,7 @@ func TestALossBeforeCloseIsNotHidden(t *testing.T) {
 func TestCloseReleasesWhatTheCleanerHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		faulty := &locktest.Faulty{Store: kept{mem}}
+		faulty := new(locktest.Faulty).Over(kept{mem})
 		client, err := lock.New(faulty, nil)
 		require.NoError(t, err)
 		var broken sync.Map

@@ -46,7 +46,7 @@ func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		bubble(t, func(t *testing.T, b *bench) {
 			spy := &dated{releases{Store: b.store.Store}}
-			b.store.Store = spy
+			b.store.Over(spy)
 			w := b.wlock("k")
 			settle(ttl / 10) // before its first renewal
 			if lost {
@@ -83,7 +83,7 @@ func TestADowngradeOfAClosedClient(t *testing.T) {
 func TestADowngradeInAPanicOfTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		spy := &releases{Store: b.store.Store}
-		b.store.Store = spy
+		b.store.Over(spy)
 		w := b.wlock("k")
 		b.loseRequests(panics(locktest.Acquire))
 		assert.PanicsWithValue(t, "oops", func() { _, _ = b.RWMutex("k").Downgrade(ctx, w) })

@@ -89,7 +89,7 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *bench) {
 				spy := &releases{Store: b.store.Store}
-				b.store.Store = spy
+				b.store.Over(spy)
 				w := b.wlock("k")
 				lose(b)
 				r, err := b.RWMutex("k").Downgrade(ctx, w)
@@ -210,12 +210,12 @@ func TestADowngradeOnAFullEngine(t *testing.T) {
 		require.NoError(t, err)
 		mem := memstore.New()
 		var asked atomic.Int64
-		store := &locktest.Faulty{Store: mem, Before: func(_ context.Context, op locktest.Op) error {
+		store := (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
 			if op != locktest.Renew {
 				asked.Add(1)
 			}
 			return nil
-		}}
+		}}).Over(mem)
 		c, err := lock.New(store, &lock.Options{Scheduler: engine})
 		require.NoError(t, err)
 		w, err := c.RWMutex("k").Lock(ctx)

@@ -70,7 +70,7 @@ func TestElectionTermsRiseWithinAClient(t *testing.T) {
 
 func TestObserveTellsEachChange(t *testing.T) {
 	bubbleWith(t, &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second}}, func(t *testing.T, b *bench) {
-		b.store.Store = b.mem // implements Inspector
+		b.store.Over(b.mem) // implements Inspector
 		ctx, cancel := context.WithCancel(context.Background())
 		var seen []lock.Leader
 		observed := make(chan struct{})
@@ -183,12 +183,12 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		var down atomic.Bool
-		cut := &locktest.Faulty{Store: struct{ driver.Store }{mem}, Before: func(context.Context, locktest.Op) error {
+		cut := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error {
 			if down.Load() {
 				return errIO
 			}
 			return nil
-		}}
+		}}).Over(struct{ driver.Store }{mem})
 		a, err := lock.New(struct{ driver.Store }{cut}, nil)
 		require.NoError(t, err)
 		b, err := lock.New(struct {

@@ -162,7 +162,7 @@ func TestAHandOverLastsAsLongAsTheOptionsNeed(t *testing.T) {
 func TestAHandOverOfTheDefaultIsEnough(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		s := &placeStore{Store: b.mem, part: 1.0 / 3, used: 0.5}
-		b.store.Store = s
+		b.store.Over(s)
 		for range 100 {
 			require.NoError(t, b.lock("k").Unlock(ctx))
 		}
@@ -174,7 +174,7 @@ func TestAHandOverOfTheDefaultIsEnough(t *testing.T) {
 // the lock, the client releases what the store may have granted.
 func TestAHandOverThatIsAskedForAgain(t *testing.T) {
 	o := &lock.Options{Renewal: renewal.Options{Margin: 4 * time.Second}}
-	short := func(b *bench) { b.store.Store = &placeStore{Store: b.mem, part: 0.1, used: 0} }
+	short := func(b *bench) { b.store.Over(&placeStore{Store: b.mem, part: 0.1, used: 0}) }
 	t.Run("and fails once", func(t *testing.T) {
 		waiting(t, o, func(t *testing.T, b *bench) {
 			short(b)

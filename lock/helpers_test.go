@@ -48,9 +48,9 @@ func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T,
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		b := &bench{t: t, mem: mem, count: map[locktest.Op]int{}}
-		b.store = &locktest.Faulty{Store: mem, Before: b.before, After: b.after}
+		b.store = (&locktest.Faulty{Before: b.before, After: b.after}).Over(mem)
 		if !waits {
-			b.store.Store = struct{ driver.Store }{mem}
+			b.store.Over(struct{ driver.Store }{mem})
 		}
 		client, err := lock.New(b.store, o)
 		require.NoError(t, err)

@@ -45,9 +45,9 @@ func (l *spanLog) take() []string {
 // client returns a client whose calls get the value "acquire" or "release".
 func (l *spanLog) client(t *testing.T) *lock.Client {
 	t.Helper()
-	store := driver.Observe(memstore.New(), func(ctx context.Context, op driver.Op) (context.Context, func(error)) {
-		l.add(ctx, "store "+op.Name)
-		return nil, nil
+	store := driver.Wrap(memstore.New(), func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+		l.add(ctx, "store "+c.Name)
+		return next(ctx)
 	})
 	note := func(what string) func(context.Context, lock.HookInfo) {
 		return func(ctx context.Context, _ lock.HookInfo) { l.add(ctx, what) }

@@ -27,7 +27,7 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 }
 
 // Queues reports, without IO, whether the store queues the waiters of a Mutex, so that Inspect
-// shows them. A wrapper such as [driver.Observe] counts as a queue if its store has no driver.Waiter.
+// shows them. A wrapper such as [driver.Wrap] counts as a queue if its store has no driver.Waiter.
 func (c *Client) Queues() bool {
 	if c == nil || c.core == nil || c.waiter == nil {
 		return false

@@ -50,7 +50,7 @@ func TestAMultiHoldsAllOfItsLocks(t *testing.T) {
 func TestAMultiHoldsNothingAfterAPanic(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		got := b.Mutex("a")
-		bad, err := lock.New(&locktest.Faulty{Store: memstore.New(), Before: panics(locktest.Acquire)}, nil)
+		bad, err := lock.New((&locktest.Faulty{Before: panics(locktest.Acquire)}).Over(memstore.New()), nil)
 		require.NoError(t, err)
 		defer bad.Close(ctx)
 		assert.PanicsWithValue(t, "oops", func() { _, _ = lock.Multi(got, bad.Mutex("b")).Lock(ctx) })

@@ -112,10 +112,10 @@ func TestARefreshToleratesOneFailure(t *testing.T) {
 		b.heal()
 		b.slowly(func() {})
 		store := b.store.Store
-		b.store.Store = silent{store}
+		b.store.Over(silent{store})
 		_, err = b.all("a", "b").Lock(ctx)
 		require.EqualError(t, err, `lock: "a": store unavailable`)
-		b.store.Store = store
+		b.store.Over(store)
 
 		b.loseAnswers(hang(locktest.Renew))
 		_, err = b.all("a", "b").Lock(ctx)

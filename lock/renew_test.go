@@ -299,13 +299,13 @@ func TestRenewalsSendTheTTLOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var mu sync.Mutex // guards seen
 		var seen []time.Duration
-		b.store.Store = struct{ driver.Store }{&watchedStore{Store: b.mem, renewing: func(batch []driver.Lease) {
+		b.store.Over(struct{ driver.Store }{&watchedStore{Store: b.mem, renewing: func(batch []driver.Lease) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, l := range batch {
 				seen = append(seen, l.TTL)
 			}
-		}}}
+		}}})
 		h := b.lock("k")
 		require.NoError(t, h.Renew(ctx, 6*time.Second))
 		settle(10 * time.Second)

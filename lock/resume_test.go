@@ -24,12 +24,12 @@ import (
 // other returns another client of the store of b, as of another process.
 func (b *bench) other(o *lock.Options) *lock.Client {
 	b.t.Helper()
-	all := driver.Observe(b.mem, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
+	all := driver.Wrap(b.mem, nil)
 	c, err := lock.New(struct { // it does not close the store
 		driver.Store
 		driver.Exporter
 		driver.Resumer
-	}{all, all.(driver.Exporter), all.(driver.Resumer)}, o)
+	}{all, all, all}, o)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
@@ -291,7 +291,7 @@ func TestResumesThatFail(t *testing.T) {
 }
 
 func TestAStoreThatCannotExport(t *testing.T) {
-	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, &locktest.Faulty{Store: struct{ driver.Store }{memstore.New()}}} {
+	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, new(locktest.Faulty).Over(struct{ driver.Store }{memstore.New()})} {
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
 		h, err := c.Mutex("k").Lock(t.Context())
@@ -325,8 +325,7 @@ func TestAResumedLeaseRemembersUnansweredRequests(t *testing.T) {
 		h, err := b.Mutex("k").TryLock(context.Background())
 		require.NoError(t, err)
 		var released driver.Lease
-		observed := driver.Observe(&notesRelease{b.mem, &released}, nil)
-		c, err := lock.New(observed, nil)
+		c, err := lock.New(&notesRelease{b.mem, &released}, nil)
 		require.NoError(t, err)
 		resumed := resume(t, c, export(t, h))
 		require.NoError(t, h.Detach())
@@ -403,11 +402,11 @@ func TestHooksSeeAResumedLock(t *testing.T) {
 func TestAWriterNeedsAStoreThatComparesModes(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		ctx := context.Background()
-		all := driver.Observe(b.mem, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
+		all := driver.Wrap(b.mem, nil)
 		c, err := lock.New(struct {
 			driver.Store
 			driver.Exporter
-		}{all, all.(driver.Exporter)}, nil)
+		}{all, all}, nil)
 		require.NoError(t, err)
 		w, err := b.RWMutex("k").Lock(ctx)
 		require.NoError(t, err)

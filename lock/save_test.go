@@ -89,7 +89,7 @@ func (s stateless) Wait(ctx context.Context, r driver.Request, queued func()) (d
 
 func TestAWaiterAsksForTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &locktest.Faulty{Store: stateless{memstore.New()}}
+		store := new(locktest.Faulty).Over(stateless{memstore.New()})
 		asked := 0
 		store.Before = func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Acquire {

@@ -113,7 +113,7 @@ func TestTheLogNamesTheServers(t *testing.T) {
 		`unavailable" error`:              nil,
 	} {
 		var log strings.Builder
-		store := addressed{&locktest.Faulty{Store: memstore.New(), Before: func(context.Context, locktest.Op) error { return errIO }}, addresses}
+		store := addressed{(&locktest.Faulty{Before: func(context.Context, locktest.Op) error { return errIO }}).Over(memstore.New()), addresses}
 		client, err := lock.New(driver.Store(store), &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
 		_, err = client.Inspect(ctx, "k")

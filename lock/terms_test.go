@@ -126,7 +126,7 @@ func TestAFixedLeaseMayBeShort(t *testing.T) {
 func TestAFixedLeaseThatIsNotAnsweredLeavesATombstone(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		store := &forgetful{agedStore: agedStore{b.mem, 20 * time.Second}}
-		b.store.Store = store
+		b.store.Over(store)
 		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(ctx))

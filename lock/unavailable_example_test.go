@@ -5,25 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 // An HTTP service answers 409 while somebody else has the lock, and 503 while the store gives
 // no answer.
 func ExampleErrUnavailable() {
-	var hung atomic.Bool
-	store := &locktest.Faulty{Store: memstore.New(), Before: func(ctx context.Context, _ locktest.Op) error {
-		if hung.Load() {
-			<-ctx.Done()
-		}
-		return context.Cause(ctx)
-	}}
-	client, err := lock.New(store, nil)
+	server := faulttest.NewServer(memstore.New()) // in place of the store of the program
+	client, err := lock.New(server, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -56,9 +49,9 @@ func ExampleErrUnavailable() {
 	if err := held.Unlock(context.Background()); err != nil {
 		fmt.Println(err)
 	}
-	hung.Store(true)
+	server.Hang()
 	fmt.Println("the store hangs:", status())
-	hung.Store(false)
+	server.Resume()
 	// Output:
 	// free: 200
 	// taken: 409

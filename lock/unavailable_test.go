@@ -175,7 +175,7 @@ func TestAQueuedLockWhoseContextEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			waiting(t, nil, func(t *testing.T, b *bench) {
-				b.store.Store = &queueingStore{b.store.Store, c.queued, c.end}
+				b.store.Over(&queueingStore{b.store.Store, c.queued, c.end})
 				canceled, cancel := context.WithCancelCause(ctx)
 				time.AfterFunc(time.Minute, func() { cancel(errors.New("enough")) })
 				_, err := b.Mutex("k").Lock(canceled)
@@ -315,7 +315,7 @@ func TestAWaitThatHasSentSomethingIsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			waiting(t, nil, func(t *testing.T, b *bench) {
 				s.Store = b.mem
-				b.store.Store = s
+				b.store.Over(s)
 				_, err := b.Mutex("k").Lock(ctx)
 				unavailability(t, err)
 				synctest.Wait()

@@ -75,7 +75,7 @@ func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
 func TestUnlockOfALostLockRefusesItsLateRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var released []driver.Lease
-		b.store.Store = releaseSpy{struct{ driver.Store }{b.mem}, &released}
+		b.store.Over(releaseSpy{struct{ driver.Store }{b.mem}, &released})
 		b.loseRequests(once(locktest.Acquire, errIO))
 		h := b.lock("k")
 		b.mem.Delete("k")

@@ -180,7 +180,7 @@ func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		var released []driver.Lease
 		b.loseAnswers(once(locktest.Wait, errIO))
-		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
+		b.store.Over(waitSpy{releaseSpy{b.mem, &released}, b.mem})
 		_, err := b.Mutex("k").Lock(ctx)
 		require.ErrorIs(t, err, errIO)
 		h := b.lock("k")
@@ -209,7 +209,7 @@ func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
 			})
 		}
 		var released []driver.Lease
-		b.store.Store = waitSpy{releaseSpy{b.mem, &released}, b.mem}
+		b.store.Over(waitSpy{releaseSpy{b.mem, &released}, b.mem})
 		late(2, locktest.Wait, locktest.Acquire)
 		h := b.lock("k")
 		assert.True(t, h.Valid(), "its owner has asked again")
@@ -232,7 +232,7 @@ func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
 // A store hands a lock over for the rest of a place, which is less than a TTL.
 func TestTermsOfALockThatWasHandedOver(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		b.store.Store = agedStore{b.mem, 20 * time.Second}
+		b.store.Over(agedStore{b.mem, 20 * time.Second})
 		start := time.Now()
 		plain := b.lock("plain")
 		assert.Equal(t, start.Add(ttl-20*time.Second-600*time.Millisecond), plain.Deadline(), "it counts from Sent")
@@ -255,7 +255,7 @@ func TestTermsOfALockThatWasHandedOver(t *testing.T) {
 
 func TestAFixedLeaseThatCannotBeHadInFull(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		b.store.Store = agedStore{b.mem, 20 * time.Second}
+		b.store.Over(agedStore{b.mem, 20 * time.Second})
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
 		require.NoError(t, err)

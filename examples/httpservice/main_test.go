@@ -18,7 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/faulttest"
-	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -26,17 +25,13 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 // bubble calls test in virtual time with a function that sends a request to ship order 7,
 // which takes a minute.
-func bubble(t *testing.T, test func(t *testing.T, store *locktest.Faulty, client *lock.Client, post func() int)) {
+func bubble(t *testing.T, test func(t *testing.T, store *faulttest.Server, client *lock.Client, post func() int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store := &locktest.Faulty{Store: memstore.New()}
+		store := faulttest.NewServer(memstore.New())
 		client, err := lock.New(store, nil)
 		require.NoError(t, err)
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = client.Close(ctx) // the store of some tests hangs
-		}()
+		defer client.Close(context.Background())
 		handler := routes(client, func(ctx context.Context) error { return pretend(ctx, time.Minute) }, io.Discard)
 		test(t, store, client, func() int {
 			answer := httptest.NewRecorder()
@@ -47,7 +42,7 @@ func bubble(t *testing.T, test func(t *testing.T, store *locktest.Faulty, client
 }
 
 func TestAnOrderIsShippedByOneRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *locktest.Faulty, _ *lock.Client, post func() int) {
+	bubble(t, func(t *testing.T, _ *faulttest.Server, _ *lock.Client, post func() int) {
 		first := make(chan int)
 		go func() { first <- post() }()
 		synctest.Wait()
@@ -58,29 +53,25 @@ func TestAnOrderIsShippedByOneRequest(t *testing.T) {
 }
 
 func TestAStoreThatFailsIsNoContention(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Faulty, _ *lock.Client, post func() int) {
-		store.Before = func(context.Context, locktest.Op) error { return errors.New("connection refused") }
+	bubble(t, func(t *testing.T, store *faulttest.Server, _ *lock.Client, post func() int) {
+		store.Fail(errors.New("connection refused"))
 		assert.Equal(t, http.StatusServiceUnavailable, post())
 	})
-	bubble(t, func(t *testing.T, store *locktest.Faulty, _ *lock.Client, post func() int) {
-		hang := func(ctx context.Context, _ locktest.Op) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
-		store.Before = hang
+	bubble(t, func(t *testing.T, store *faulttest.Server, _ *lock.Client, post func() int) {
+		store.Hang()
 		assert.Equal(t, http.StatusServiceUnavailable, post())
 	})
 }
 
 func TestALossIsAnError(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *locktest.Faulty, client *lock.Client, post func() int) {
+	bubble(t, func(t *testing.T, _ *faulttest.Server, client *lock.Client, post func() int) {
 		time.AfterFunc(30*time.Second, func() { assert.NoError(t, client.ForceRelease(t.Context(), "order/7")) })
 		assert.Equal(t, http.StatusInternalServerError, post())
 	})
 }
 
 func TestAClosedClientIsUnavailable(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *locktest.Faulty, client *lock.Client, post func() int) {
+	bubble(t, func(t *testing.T, _ *faulttest.Server, client *lock.Client, post func() int) {
 		require.NoError(t, client.Close(t.Context()))
 		assert.Equal(t, http.StatusServiceUnavailable, post())
 	})

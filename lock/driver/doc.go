@@ -1,14 +1,13 @@
 // Package driver defines what a store of locks implements and what package lock
 // asks of it. This package is for authors of stores, as
 // database/sql/driver is for authors of SQL drivers. Programs that use locks need package lock
-// only, and [Observe] if they trace the calls of their store.
+// only, and [Wrap] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [BulkReleaser],
 // [Describer], [Inspector], [Lister], [MetadataSetter], [Saver], [Exporter], [Resumer], [EventSource]
 // and [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
 // implements all of them. Methods that the wrapped store lacks return errors.ErrUnsupported before
-// any IO; Lane returns 0 then, and Describe the zero value. [Observe] is such a wrapper: it traces
-// the calls of any store.
+// any IO; Lane returns 0 then, and Describe the zero value. [Wrap] returns such a wrapper.
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
 // it, from the three methods to everything that a store may offer.

@@ -12,24 +12,24 @@ import (
 )
 
 // A trace of the calls of a store. With OpenTelemetry, begin a span where this example
-// numbers the call, return its context, and end the span in the function.
-func ExampleObserve() {
+// numbers the call, pass its context to next, and end the span after that.
+func ExampleWrap() {
 	var calls atomic.Int64
-	trace := func(ctx context.Context, op driver.Op) (context.Context, func(error)) {
+	trace := func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
 		n := calls.Add(1)
-		return ctx, func(err error) {
-			var taken *driver.HeldError
-			outcome := "ok"
-			switch {
-			case errors.As(err, &taken): // an answer, and no fault of the store
-				outcome = "taken"
-			case err != nil:
-				outcome = "failed: " + err.Error()
-			}
-			fmt.Println("call", n, op.Name, op.Key, outcome)
+		err := next(ctx)
+		var taken *driver.HeldError
+		outcome := "ok"
+		switch {
+		case errors.As(err, &taken): // an answer, and no fault of the store
+			outcome = "taken"
+		case err != nil:
+			outcome = "failed: " + err.Error()
 		}
+		fmt.Println("call", n, c.Name, c.Key, outcome)
+		return err
 	}
-	client, err := lock.New(driver.Observe(memstore.New(), trace), nil)
+	client, err := lock.New(driver.Wrap(memstore.New(), trace), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,10 +2,13 @@ package faulttest_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/faulttest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 // ship is the code under test. update is its statement of the database.
@@ -24,4 +27,29 @@ func ExampleRun() {
 		})
 	}
 	_ = TestShip
+}
+
+// A test of what a program does while the server hangs, in virtual time.
+func ExampleServer() {
+	TestShipWaits := func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := faulttest.NewServer(memstore.New())
+			client, err := lock.New(server, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close(context.Background())
+
+			server.Hang()
+			update := func(context.Context) error { return nil }
+			if err := ship(t.Context(), client, update); !errors.Is(err, lock.ErrUnavailable) {
+				t.Error("while the server hangs:", err)
+			}
+			server.Resume()
+			if err := ship(t.Context(), client, update); err != nil {
+				t.Error("when it works again:", err)
+			}
+		})
+	}
+	_ = TestShipWaits
 }

@@ -8,7 +8,9 @@
 //		})
 //	}
 //
-// It does not see everything:
+// [Server] is a store that hangs or fails when a test says so.
+//
+// Run does not see everything:
 //
 //   - A write counts as protected if the function holds any lock, unless it holds all as a reader. Name
 //     the lock by [Resource.Under], or a lock of another key goes unnoticed.

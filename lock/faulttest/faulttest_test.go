@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/fence"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -396,6 +398,61 @@ func TestKinds(t *testing.T) {
 			assert.ErrorContains(t, err, "after the loss of its lock")
 		})
 	}
+}
+
+// Each state ends all calls, also those without a ctx that ends, and Close.
+func TestServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(s *faulttest.Server) // after a second of Hang
+		took time.Duration
+		err  string // "" if the call succeeds
+	}{
+		"Resume":  {(*faulttest.Server).Resume, time.Second, ""},
+		"Fail":    {func(s *faulttest.Server) { s.Fail(errors.New("no route")) }, time.Second, "no route"},
+		"nothing": {func(*faulttest.Server) {}, 3 * time.Second, "no answer within 3s"},
+		"Hang":    {(*faulttest.Server).Hang, 3 * time.Second, "no answer within 3s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				s := faulttest.NewServer(mem)
+				client, err := lock.New(s, nil)
+				require.NoError(t, err)
+				held, err := client.Mutex("k").Lock(context.Background())
+				require.NoError(t, err)
+				s.Hang()
+				time.AfterFunc(time.Second, func() { c.end(s) })
+				began := time.Now()
+				_, err = s.Acquire(context.Background(), driver.Request{Key: "other", Owner: "o", TTL: time.Minute})
+				assert.Equal(t, c.took, time.Since(began))
+				if c.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.err)
+				}
+				_ = held.Unlock(context.Background())
+				_ = client.Close(context.Background())
+			})
+		})
+	}
+}
+
+// What a server has executed while it hangs is not answered.
+func TestAServerThatHangsHoldsAnswersBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faulttest.NewServer(memstore.New())
+		ask := func(owner string, ttl time.Duration) (driver.Lease, error) {
+			return s.Wait(t.Context(), driver.Request{Key: "k", Owner: owner, TTL: ttl}, func() {})
+		}
+		_, err := ask("a", 2*time.Second)
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, s.Hang)
+		l, err := ask("b", time.Minute)
+		require.ErrorContains(t, err, "no answer")
+		assert.True(t, l.Unanswered)
+		s.Resume()
+		require.NoError(t, s.Close())
+	})
 }
 
 // happened matches each fault in a report but an early end of ctx.

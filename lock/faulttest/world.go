@@ -385,9 +385,10 @@ type unclosed struct{ *memstore.Store }
 
 func (unclosed) Close() error { return nil }
 
-// connection returns the store of the function: faults, and inside of them the truth.
+// connection returns the store of the function: what the client sees, then faults, and inside of them the truth.
 func (w *world) connection() driver.Store {
-	return &connection{w: w, Faulty: &locktest.Faulty{Store: server{unclosed{w.store}, w}, Before: w.before, After: w.after}}
+	faulty := (&locktest.Faulty{Before: w.before, After: w.after}).Over(driver.Wrap(unclosed{w.store}, w.execute))
+	return driver.Wrap(faulty, w.ask)
 }
 
 // before is called before each request.
@@ -444,26 +445,33 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connection sees what the client asks and is answered.
-type connection struct {
-	*locktest.Faulty
-	w *world
-}
-
-// Acquire implements driver.Store.
-func (c *connection) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	c.w.asks(r.Key)
-	l, err := c.Faulty.Acquire(ctx, r)
-	c.w.answered(l, err)
-	return l, err
-}
-
-// Wait implements driver.Waiter.
-func (c *connection) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
-	c.w.asks(r.Key)
-	l, err := c.Faulty.Wait(ctx, r, queued)
-	c.w.answered(l, err)
-	return l, err
+// ask sees what the client asks and is answered.
+func (w *world) ask(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+	switch locktest.Op(c.Name) {
+	case locktest.Acquire, locktest.Wait:
+		w.asks(c.Key)
+	case locktest.Release:
+		for _, l := range c.Leases {
+			w.releases(l)
+		}
+	}
+	err := next(ctx)
+	if err != nil {
+		return err
+	}
+	switch locktest.Op(c.Name) {
+	case locktest.Acquire, locktest.Wait:
+		w.answered(c.Granted)
+	case locktest.Renew:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i, outcome := range c.Outcomes {
+			if outcome.IsLost() {
+				w.update(c.Leases[i].Owner, func(l *lease) { l.told = time.Now() })
+			}
+		}
+	}
+	return nil
 }
 
 func (w *world) asks(key string) {
@@ -472,10 +480,7 @@ func (w *world) asks(key string) {
 	w.key = key
 }
 
-func (w *world) answered(granted driver.Lease, err error) {
-	if err != nil {
-		return
-	}
+func (w *world) answered(granted driver.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.leases {
@@ -487,33 +492,6 @@ func (w *world) answered(granted driver.Lease, err error) {
 			w.eventLocked("the lock %q is acquired with token %d", l.Key, l.Token)
 		}
 	}
-}
-
-// Renew implements renewal.Renewer.
-func (c *connection) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	err := c.Faulty.Renew(ctx, batch, out)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	for i, l := range batch {
-		if err == nil && out[i].IsLost() {
-			c.w.update(l.Owner, func(l *lease) { l.told = time.Now() })
-		}
-	}
-	return err
-}
-
-// Release implements driver.Store.
-func (c *connection) Release(ctx context.Context, l driver.Lease) error {
-	c.w.releases(l)
-	return c.Faulty.Release(ctx, l)
-}
-
-// ReleaseAll implements driver.BulkReleaser.
-func (c *connection) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	for _, l := range batch {
-		c.w.releases(l)
-	}
-	return c.Faulty.ReleaseAll(ctx, batch, out)
 }
 
 func (w *world) releases(released driver.Lease) {
@@ -536,30 +514,28 @@ func (w *world) update(owner string, change func(*lease)) {
 	}
 }
 
-// server knows what the store has executed, whether or not the client gets the answer.
-type server struct {
-	unclosed
-	w *world
-}
-
-// Acquire implements driver.Store.
-func (s server) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	l, err := s.Store.Acquire(ctx, r)
-	s.w.grant(l, err)
-	return l, err
-}
-
-// Wait implements driver.Waiter.
-func (s server) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
-	l, err := s.Store.Wait(ctx, r, queued)
-	s.w.grant(l, err)
-	return l, err
-}
-
-func (w *world) grant(granted driver.Lease, err error) {
+// execute sees what the store has executed, whether or not the client gets the answer.
+func (w *world) execute(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+	err := next(ctx)
 	if err != nil {
-		return
+		return err
 	}
+	switch locktest.Op(c.Name) {
+	case locktest.Acquire, locktest.Wait:
+		w.grant(c.Granted)
+	case locktest.Renew:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i, l := range c.Leases {
+			if c.Outcomes == nil || c.Outcomes[i] == renewal.Renewed { // a Resume has no outcomes
+				w.renews(l)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) grant(granted driver.Lease) {
 	expires := time.Now().Add(w.store.ExpiresIn(granted.Key)) // a hand-over has less than a TTL
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -571,17 +547,6 @@ func (w *world) grant(granted driver.Lease, err error) {
 	}
 }
 
-// Resume implements driver.Resumer.
-func (s server) Resume(ctx context.Context, asked driver.Lease) (driver.Lease, error) {
-	l, err := s.Store.Resume(ctx, asked)
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	if err == nil {
-		s.w.renews(asked)
-	}
-	return l, err
-}
-
 // renews moves the end of a lease. The caller holds mu.
 func (w *world) renews(asked driver.Lease) {
 	w.update(asked.Owner, func(l *lease) {
@@ -591,21 +556,3 @@ func (w *world) renews(asked driver.Lease) {
 		}
 	})
 }
-
-// Renew implements renewal.Renewer.
-func (s server) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	err := s.Store.Renew(ctx, batch, out)
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	for i, asked := range batch {
-		if err == nil && out[i] == renewal.Renewed {
-			s.w.renews(asked)
-		}
-	}
-	return err
-}
-
-var (
-	_ driver.Waiter = (*connection)(nil)
-	_ driver.Waiter = server{}
-)

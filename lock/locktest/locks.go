@@ -33,22 +33,15 @@ func (f *fixture) clientOf(s driver.Store) *lock.Client {
 
 // withoutClose returns a store with the methods of s that clients call, except those that
 // close it. Methods that s does not have return errors.ErrUnsupported.
-func withoutClose(s driver.Store) driver.Store {
-	all := driver.Observe(s, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil })
-	return struct {
-		driver.Store
-		driver.Waiter
-		driver.Inspector
-		driver.Lister
-		driver.Exporter
-		driver.Describer
-		driver.Resumer
-		driver.Saver
-	}{
-		all, all.(driver.Waiter), all.(driver.Inspector), all.(driver.Lister), all.(driver.Exporter), all.(driver.Describer),
-		all.(driver.Resumer), all.(driver.Saver),
-	}
+func withoutClose(s driver.Store) driver.Complete {
+	return unclosed{driver.Wrap(s, nil)}
 }
+
+// unclosed is a store that stays open for others.
+type unclosed struct{ driver.Complete }
+
+func (unclosed) Close() error                   { return nil }
+func (unclosed) Shutdown(context.Context) error { return nil }
 
 // lock acquires a lock and waits for it if necessary.
 func (f *fixture) lock(l lock.Locker) *lock.Held {

@@ -21,7 +21,7 @@ import (
 func exporting(run func(f *fixture, locks []lock.Locker, other *lock.Client)) func(f *fixture) {
 	return func(f *fixture) {
 		probe := f.acquire(f.request("probe"))
-		if _, err := withoutClose(f.store).(driver.Exporter).Export(probe); errors.Is(err, errors.ErrUnsupported) {
+		if _, err := withoutClose(f.store).Export(probe); errors.Is(err, errors.ErrUnsupported) {
 			f.Log("skipped: the store is no driver.Exporter")
 			return
 		}
@@ -126,7 +126,7 @@ var resuming = []testCase{
 		}
 	}))},
 	{name: "a_lease_that_is_resumed_is_that_of_its_exporter", run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
-		resumer := withoutClose(f.store).(driver.Resumer)
+		resumer := withoutClose(f.store)
 		for _, mode := range f.allModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			bare := driver.Lease{Request: l.Request, Token: l.Token}
@@ -181,7 +181,7 @@ var resuming = []testCase{
 		}
 	})},
 	{name: "S1_a_lease_is_resumed_as_what_the_store_has", needs: needsModes(driver.Read, driver.Write), run: exporting(func(f *fixture, _ []lock.Locker, _ *lock.Client) {
-		resumer := withoutClose(f.store).(driver.Resumer)
+		resumer := withoutClose(f.store)
 		resume := func(l driver.Lease, change func(l *driver.Lease)) error {
 			bare := driver.Lease{Request: l.Request, Token: l.Token}
 			change(&bare)

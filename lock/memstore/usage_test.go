@@ -12,7 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -57,20 +57,32 @@ func TestAJobStopsWhenItsLockIsDeleted(t *testing.T) {
 
 func TestAJobStopsWhenTheServerIsGone(t *testing.T) {
 	gone := errors.New("no route to host")
-	store := &locktest.Faulty{
-		Store: memstore.New(),
-		Before: func(_ context.Context, op locktest.Op) error {
-			if op == locktest.Renew {
-				return gone
-			}
-			return nil
-		},
-	}
-	run(t, store, func(t *testing.T, client *lock.Client) {
+	server := faulttest.NewServer(memstore.New())
+	run(t, server, func(t *testing.T, client *lock.Client) {
+		time.AfterFunc(time.Second, func() { server.Fail(gone) })
 		began := time.Now()
 		err := lock.Do(t.Context(), client.Mutex("report"), report)
 		assert.ErrorIs(t, err, driver.ErrLost)
 		assert.ErrorIs(t, err, gone)
-		assert.Less(t, time.Since(began), 30*time.Second, "lost before another client can have the lock")
+		assert.Less(t, time.Since(began), 31*time.Second, "lost before another client can have the lock")
+	})
+}
+
+// A server that hangs for less than a lease costs nothing.
+func TestAJobGoesOnWhenTheServerHangsForShort(t *testing.T) {
+	server := faulttest.NewServer(memstore.New())
+	run(t, server, func(t *testing.T, client *lock.Client) {
+		time.AfterFunc(5*time.Second, server.Hang)
+		time.AfterFunc(15*time.Second, server.Resume)
+		require.NoError(t, lock.Do(t.Context(), client.Mutex("report"), report))
+	})
+}
+
+func TestAServerThatHangsIsUnavailable(t *testing.T) {
+	server := faulttest.NewServer(memstore.New())
+	run(t, server, func(t *testing.T, client *lock.Client) {
+		server.Hang() // and it still hangs when run closes the client
+		_, err := client.Mutex("report").TryLock(t.Context())
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
 	})
 }

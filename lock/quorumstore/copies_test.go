@@ -34,7 +34,7 @@ func ledgers(t *testing.T, n int) (servers, []*ledger, driver.Store) {
 	var books []*ledger
 	for _, s := range all {
 		b := &ledger{Store: s.Store}
-		s.Store = b
+		s.Over(b)
 		books = append(books, b)
 	}
 	return all, books, q

@@ -69,7 +69,7 @@ func (tr *trial) run() {
 	tr.held = make(map[*lock.Held]struct{})
 	for i, s := range tr.all {
 		tr.machines = append(tr.machines, &machine{Store: s.mem, fast: i%2 == 0})
-		s.Store = tr.machines[i]
+		s.Over(tr.machines[i])
 		s.losesRequests(tr.before)
 		s.losesAnswers(tr.after)
 	}

@@ -180,7 +180,7 @@ func TestQuorumOfMembersWithoutOutcomes(t *testing.T) {
 		all, q := newServers(t, 3)
 		l := acquire(t, q, "k", "a")
 		for _, s := range all[:2] {
-			s.Store = silent{s.mem}
+			s.Over(silent{s.mem})
 		}
 		out := make([]renewal.Outcome, 1)
 		err := q.Renew(context.Background(), []driver.Lease{l}, out)

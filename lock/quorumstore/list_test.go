@@ -82,7 +82,7 @@ func TestQuorumListIsBounded(t *testing.T) {
 }
 
 func TestQuorumListNeedsListers(t *testing.T) {
-	for _, member := range []driver.Store{struct{ driver.Store }{memstore.New()}, driver.Observe(struct{ driver.Store }{memstore.New()}, ignoreCalls)} {
+	for _, member := range []driver.Store{struct{ driver.Store }{memstore.New()}, driver.Wrap(struct{ driver.Store }{memstore.New()}, nil)} {
 		q, err := quorumstore.New(member, memstore.New(), memstore.New())
 		require.NoError(t, err)
 		_, _, err = q.List(t.Context(), "", "")
@@ -90,5 +90,3 @@ func TestQuorumListNeedsListers(t *testing.T) {
 		require.NoError(t, q.Close())
 	}
 }
-
-func ignoreCalls(ctx context.Context, _ driver.Op) (context.Context, func(error)) { return ctx, nil }

@@ -183,7 +183,7 @@ func TestQuorumWithMembersThatCannotBeProbed(t *testing.T) {
 func sameTokens(n int) (all servers) {
 	for range n {
 		s := newServer()
-		s.Store = s.mem
+		s.Over(s.mem)
 		all = append(all, s)
 	}
 	return all

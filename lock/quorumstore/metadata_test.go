@@ -22,12 +22,12 @@ func TestAMajorityConfirmsMetadata(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var members []driver.Store
 			for i := range 3 {
-				members = append(members, &locktest.Faulty{Store: memstore.New(), Before: func(_ context.Context, op locktest.Op) error {
+				members = append(members, (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
 					if op == locktest.SetMetadata && i < failing {
 						return errDown
 					}
 					return nil
-				}})
+				}}).Over(memstore.New()))
 			}
 			q, err := quorumstore.New(members...)
 			require.NoError(t, err)

@@ -40,7 +40,7 @@ func newServer() *server {
 		}
 	}
 	own := ownTokens{s.mem, tokenRanges.Add(1) << 40}
-	s.Faulty = &locktest.Faulty{Store: own, Before: by(&s.before), After: by(&s.after)}
+	s.Faulty = (&locktest.Faulty{Before: by(&s.before), After: by(&s.after)}).Over(own)
 	return s
 }
 

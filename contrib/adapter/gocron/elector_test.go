@@ -96,7 +96,7 @@ func TestElectorOnRedis(t *testing.T) {
 
 // slow is a store whose acquires wait until open is closed.
 func slow(open <-chan struct{}, asked *atomic.Int64) *locktest.Faulty {
-	return &locktest.Faulty{Store: memstore.New(), Before: func(ctx context.Context, op locktest.Op) error {
+	return (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
 		if op != locktest.Acquire {
 			return nil
 		}
@@ -107,7 +107,7 @@ func slow(open <-chan struct{}, asked *atomic.Int64) *locktest.Faulty {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}}
+	}}).Over(memstore.New())
 }
 
 func TestConcurrentJobsShareACampaign(t *testing.T) {
@@ -204,12 +204,12 @@ func TestCloseDuringACampaign(t *testing.T) {
 
 func TestEveryCloseHasTheSameResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &locktest.Faulty{Store: memstore.New(), Before: func(_ context.Context, op locktest.Op) error {
+		store := (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Release {
 				return errDown
 			}
 			return nil
-		}}
+		}}).Over(memstore.New())
 		elector := gocronlock.NewElector(newClient(t, store, lock.Terms{}).Election("jobs", "a"))
 		require.NoError(t, elector.IsLeader(t.Context()))
 		first := elector.Close(t.Context())

@@ -138,7 +138,7 @@ func TestUnlock(t *testing.T) {
 }
 
 func TestOtherErrorsOfLock(t *testing.T) {
-	store := &locktest.Faulty{Store: memstore.New()}
+	store := new(locktest.Faulty).Over(memstore.New())
 	client := newClient(t, store, lock.Terms{})
 	_, err := gocronlock.New(client, nil).Lock(t.Context(), string(make([]byte, lock.MaxKeyLen)))
 	assert.ErrorIs(t, err, lock.ErrBadKey)

@@ -231,7 +231,7 @@ func TestTooManyWait(t *testing.T) {
 func TestTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := errors.New("10.0.0.1:6379 does not answer")
-		store := &locktest.Faulty{Store: memstore.New(), Before: func(context.Context, locktest.Op) error { return secret }}
+		store := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error { return secret }}).Over(memstore.New())
 		answer := post(t, httplock.New(newClient(t, store), nil, nil)(uncalled(t)), "/a")
 		assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
 		assert.Equal(t, "1", answer.Header().Get("Retry-After"))

@@ -33,12 +33,12 @@ type process struct {
 
 func newProcess(store *memstore.Store) *process {
 	p := &process{}
-	p.Faulty = &locktest.Faulty{Store: connection{store}, Before: func(context.Context, locktest.Op) error {
+	p.Faulty = (&locktest.Faulty{Before: func(context.Context, locktest.Op) error {
 		if p.cut.Load() {
 			return errDown
 		}
 		return nil
-	}}
+	}}).Over(connection{store})
 	return p
 }
 

@@ -73,7 +73,7 @@
 //	lease renewal batch  a batch of renewals that failed, or was late by Options.LateRenewal
 //
 // The store gets the context of these spans, so spans that it makes are their children: those of a
-// store that is wrapped by driver.Observe, as the section [watch it] of the guide shows, or
+// store that is wrapped by driver.Wrap, as the section [watch it] of the guide shows, or
 // of a store on an instrumented database. A redisstore has connections of its own, which the hooks of
 // redisotel do not see. Renewals never belong to the trace of a caller, and a batch without a fault
 // has no span: a client with 100,000 leases sends several a second.

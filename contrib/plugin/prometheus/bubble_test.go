@@ -37,9 +37,9 @@ func bubble(t *testing.T, o *leaseprom.Options, of lock.Options, test func(t *te
 		mem := memstore.New()
 		b := &bench{t: t, mem: mem, registry: prometheus.NewPedanticRegistry()}
 		b.fail(nothing, nil)
-		store := &locktest.Faulty{Store: mem, Before: func(ctx context.Context, op locktest.Op) error {
+		store := (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
 			return b.fault.Load().(func(context.Context, locktest.Op) error)(ctx, op)
-		}}
+		}}).Over(mem)
 		var err error
 		b.metrics, err = leaseprom.New(o)
 		require.NoError(t, err)

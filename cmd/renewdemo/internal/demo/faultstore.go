@@ -1,4 +1,4 @@
-// This file is about a store that injects faults and counts.
+// A store that injects faults and counts.
 
 package demo
 
@@ -17,7 +17,8 @@ import (
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
 	*Backend
-	renewed func(sent time.Time) // is called after each renewal that the store has done; may be nil
+	driver.Complete                      // what the client calls
+	renewed         func(sent time.Time) // is called after each renewal that the store has done; may be nil
 
 	mu     sync.Mutex // guards all fields below
 	fault  string
@@ -36,7 +37,9 @@ var errInjected = errors.New("injected: connection reset")
 const failEvery = 4
 
 func newFaultStore(b *Backend, c config) *faultStore {
-	return &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
+	w := &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
+	w.Complete = driver.Wrap(b, w.around)
+	return w
 }
 
 // startFault turns the fault on.
@@ -55,19 +58,35 @@ func (w *faultStore) setFault(fault string) {
 	w.fault, w.on, w.over = fault, fault != "", make(chan struct{})
 }
 
-func (w *faultStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+func (w *faultStore) around(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+	if c.Name == "renew" {
+		return w.renew(ctx, c, next)
+	}
 	sent := time.Now()
-	l, err := w.Backend.Acquire(ctx, r)
-	if err == nil {
+	err := next(ctx)
+	switch {
+	case err != nil:
+	case c.Name == "acquire", c.Name == "wait":
+		if !c.Granted.Sent.IsZero() {
+			sent = c.Granted.Sent
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.ends[r.Key] = sent.Add(r.TTL)
+		w.ends[c.Key] = sent.Add(c.Request.TTL)
+	case c.Errors != nil:
+		for _, failed := range c.Errors {
+			if failed == nil {
+				w.addReleased(1)
+			}
+		}
+	case c.Name == "release":
+		w.addReleased(1)
 	}
-	return l, err
+	return err
 }
 
-func (w *faultStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	fault, over := w.faultFor(batch)
+func (w *faultStore) renew(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+	fault, over := w.faultFor(c.Leases)
 	switch fault {
 	case "hang":
 		select {
@@ -77,22 +96,13 @@ func (w *faultStore) Renew(ctx context.Context, batch []driver.Lease, out []rene
 		}
 	case "errors":
 		return errInjected
-	case "drop":
-		_ = w.renew(ctx, batch, make([]renewal.Outcome, len(batch)))
-		<-ctx.Done()
-		return context.Cause(ctx)
 	}
-	return w.renew(ctx, batch, out)
-}
-
-// renew executes a renewal and records the new ends.
-func (w *faultStore) renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	sent := time.Now()
-	err := w.Backend.Renew(ctx, batch, out)
+	err := next(ctx)
 	done := 0
 	w.mu.Lock()
-	for i, l := range batch {
-		if out[i] == renewal.Renewed {
+	for i, l := range c.Leases {
+		if c.Outcomes[i] == renewal.Renewed {
 			w.ends[l.Key] = sent.Add(l.TTL)
 			done++
 		}
@@ -101,33 +111,12 @@ func (w *faultStore) renew(ctx context.Context, batch []driver.Lease, out []rene
 	if done > 0 && w.renewed != nil {
 		w.renewed(sent)
 	}
-	return err
-}
-
-func (w *faultStore) Release(ctx context.Context, l driver.Lease) error {
-	err := w.Backend.Release(ctx, l)
-	if err == nil {
-		w.addReleased(1)
+	if fault == "drop" {
+		clear(c.Outcomes)
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	return err
-}
-
-// ReleaseAll implements driver.BulkReleaser if the backend does.
-func (w *faultStore) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	bulk, ok := w.Store.(driver.BulkReleaser)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	err := bulk.ReleaseAll(ctx, batch, out)
-	if err != nil {
-		return err
-	}
-	for _, failed := range out[:len(batch)] {
-		if failed == nil {
-			w.addReleased(1)
-		}
-	}
-	return nil
 }
 
 func (w *faultStore) addReleased(n int) {

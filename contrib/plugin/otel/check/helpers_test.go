@@ -46,9 +46,9 @@ func bubble(t *testing.T, o leaseotel.Options, of lock.Options, test func(t *tes
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, o)
-		store := &locktest.Faulty{Store: b.mem, Before: func(ctx context.Context, op locktest.Op) error {
+		store := (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
 			return b.fault.Load().(func(context.Context, locktest.Op) error)(ctx, op)
-		}}
+		}}).Over(b.mem)
 		var err error
 		b.Client, err = b.telemetry.NewClient(store, &of)
 		require.NoError(t, err)

@@ -275,9 +275,9 @@ func TestTheNamesFollowTheConventions(t *testing.T) {
 		require.NoError(t, err)
 		defer engine.Close()
 		b := newBench(t, leaseotel.Options{Namer: strings.ToUpper})
-		store := &locktest.Faulty{Store: b.mem, Before: func(ctx context.Context, op locktest.Op) error {
+		store := (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
 			return b.fault.Load().(func(context.Context, locktest.Op) error)(ctx, op)
-		}}
+		}}).Over(b.mem)
 		client, err := b.telemetry.NewClient(store, &lock.Options{Scheduler: engine})
 		require.NoError(t, err)
 		defer client.Close(ctx)

@@ -94,11 +94,11 @@ func TestTheStoreIsBelowTheSpans(t *testing.T) {
 		b := newBench(t, leaseotel.Options{})
 		var mu sync.Mutex // guards parents
 		parents := map[string]trace.SpanContext{}
-		store := driver.Observe(b.mem, func(ctx context.Context, op driver.Op) (context.Context, func(error)) {
+		store := driver.Wrap(b.mem, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
 			mu.Lock()
-			defer mu.Unlock()
-			parents[op.Name] = trace.SpanContextFromContext(ctx)
-			return ctx, nil
+			parents[c.Name] = trace.SpanContextFromContext(ctx)
+			mu.Unlock()
+			return next(ctx)
 		})
 		client, err := b.telemetry.NewClient(store, nil)
 		require.NoError(t, err)

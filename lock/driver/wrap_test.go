@@ -9,7 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"reflect"
-	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,8 +23,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/quorumstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -46,6 +44,7 @@ var optional = map[string]reflect.Type{
 	"Describer":      reflect.TypeFor[driver.Describer](),
 	"Exporter":       reflect.TypeFor[driver.Exporter](),
 	"Resumer":        reflect.TypeFor[driver.Resumer](),
+	"Complete":       reflect.TypeFor[driver.Complete](),
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
 	"Laner":          reflect.TypeFor[renewal.Laner[driver.Lease]](),
 	"Closer":         reflect.TypeFor[io.Closer](),
@@ -75,66 +74,56 @@ func TestTheListOfOptionalInterfacesIsComplete(t *testing.T) {
 	}
 }
 
-func TestAnObservedStoreKeepsAllInterfaces(t *testing.T) {
-	quorum, err := quorumstore.New(memstore.New(), memstore.New(), memstore.New())
-	require.NoError(t, err)
-	for _, store := range []driver.Store{memstore.New(), new(redisstore.Store), quorum, new(completeStore)} {
-		observed := driver.Observe(store, ignore)
-		require.NotSame(t, store, observed)
-		for name, it := range optional {
-			if reflect.TypeOf(store).Implements(it) {
-				assert.True(t, reflect.TypeOf(observed).Implements(it), "%T: %s", store, name)
-			}
-		}
-	}
+func TestCompleteHasAllInterfaces(t *testing.T) {
 	for name, it := range optional {
-		assert.True(t, reflect.TypeFor[*completeStore]().Implements(it), name)
+		assert.True(t, reflect.TypeFor[driver.Complete]().Implements(it), name)
 	}
-	require.NoError(t, quorum.Close())
 }
 
 // Each method is called by reflection, so that a method of a new interface cannot be missed.
-func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
+func TestEachMethodOfAWrappedStoreIsForwarded(t *testing.T) {
 	request := driver.Request{Key: "k"}
 	one, two := []driver.Lease{{Request: request}}, make([]driver.Lease, 2)
 	calls := []struct {
 		method string
 		args   []any
-		op     driver.Op // zero: not observed
+		op     driver.Call // name and key; zero: not passed to around
 	}{
-		{"Acquire", []any{request}, driver.Op{Name: "acquire", Key: "k", Count: 1}},
-		{"Wait", []any{request, func() {}}, driver.Op{Name: "wait", Key: "k", Count: 1}},
-		{"Renew", []any{one, make([]renewal.Outcome, 1)}, driver.Op{Name: "renew", Key: "k", Count: 1}},
-		{"Renew", []any{two, make([]renewal.Outcome, 2)}, driver.Op{Name: "renew", Count: 2}},
-		{"Release", []any{one[0]}, driver.Op{Name: "release", Key: "k", Count: 1}},
-		{"ReleaseAll", []any{one, make([]error, 1)}, driver.Op{Name: "release", Key: "k", Count: 1}},
-		{"ReleaseAll", []any{two, make([]error, 2)}, driver.Op{Name: "release", Count: 2}},
-		{"ReleaseAll", []any{two[:0], []error{}}, driver.Op{}},
-		{"Inspect", []any{"k"}, driver.Op{Name: "inspect", Key: "k", Count: 1}},
-		{"ForceRelease", []any{"k"}, driver.Op{Name: "force release", Key: "k", Count: 1}},
-		{"List", []any{"p", "cursor"}, driver.Op{Name: "list", Key: "p"}},
-		{"SetMetadata", []any{one[0], "m"}, driver.Op{Name: "set metadata", Key: "k", Count: 1}},
-		{"Save", []any{one[0], uint64(1), []byte("state"), time.Hour}, driver.Op{Name: "save", Key: "k", Count: 1}},
-		{"Forget", []any{"k"}, driver.Op{Name: "forget", Key: "k", Count: 1}},
-		{"ReportEvents", []any{func(renewal.Event) {}}, driver.Op{}},
-		{"Shutdown", nil, driver.Op{}},
-		{"Close", nil, driver.Op{}},
-		{"Lane", []any{one[0]}, driver.Op{}},
-		{"Export", []any{one[0]}, driver.Op{}},
-		{"Import", []any{one[0], []byte("state")}, driver.Op{}},
-		{"Resume", []any{one[0]}, driver.Op{Name: "renew", Key: "k", Count: 1}},
-		{"Describe", nil, driver.Op{}},
+		{"Acquire", []any{request}, driver.Call{Name: "acquire", Key: "k"}},
+		{"Wait", []any{request, func() {}}, driver.Call{Name: "wait", Key: "k"}},
+		{"Renew", []any{one, make([]renewal.Outcome, 1)}, driver.Call{Name: "renew", Key: "k"}},
+		{"Renew", []any{two, make([]renewal.Outcome, 2)}, driver.Call{Name: "renew"}},
+		{"Release", []any{one[0]}, driver.Call{Name: "release", Key: "k"}},
+		{"ReleaseAll", []any{one, make([]error, 1)}, driver.Call{Name: "release", Key: "k"}},
+		{"ReleaseAll", []any{two, make([]error, 2)}, driver.Call{Name: "release"}},
+		{"ReleaseAll", []any{two[:0], []error{}}, driver.Call{}},
+		{"Inspect", []any{"k"}, driver.Call{Name: "inspect", Key: "k"}},
+		{"ForceRelease", []any{"k"}, driver.Call{Name: "force release", Key: "k"}},
+		{"List", []any{"p", "cursor"}, driver.Call{Name: "list", Key: "p"}},
+		{"SetMetadata", []any{one[0], "m"}, driver.Call{Name: "set metadata", Key: "k"}},
+		{"Save", []any{one[0], uint64(1), []byte("state"), time.Hour}, driver.Call{Name: "save", Key: "k"}},
+		{"Forget", []any{"k"}, driver.Call{Name: "forget", Key: "k"}},
+		{"ReportEvents", []any{func(renewal.Event) {}}, driver.Call{}},
+		{"Shutdown", nil, driver.Call{}},
+		{"Close", nil, driver.Call{}},
+		{"Lane", []any{one[0]}, driver.Call{}},
+		{"Export", []any{one[0]}, driver.Call{}},
+		{"Import", []any{one[0], []byte("state")}, driver.Call{}},
+		{"Resume", []any{one[0]}, driver.Call{Name: "renew", Key: "k"}},
+		{"Describe", nil, driver.Call{}},
 	}
 	type span struct{}
 	tested := map[string]bool{}
 	for _, c := range calls {
 		tested[c.method] = true
-		var begun []driver.Op
+		var begun []driver.Call
 		var ended []error
 		store := new(completeStore)
-		observed := driver.Observe(store, func(ctx context.Context, op driver.Op) (context.Context, func(error)) {
-			begun = append(begun, op)
-			return context.WithValue(ctx, span{}, op), func(err error) { ended = append(ended, err) }
+		observed := driver.Wrap(store, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+			begun = append(begun, driver.Call{Name: c.Name, Key: c.Key})
+			err := next(context.WithValue(ctx, span{}, c.Name))
+			ended = append(ended, err)
+			return err
 		})
 		method := reflect.ValueOf(observed).MethodByName(c.method)
 		var args []reflect.Value
@@ -157,13 +146,13 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 		case driver.Description:
 			assert.Equal(t, complete, last)
 		}
-		if c.op == (driver.Op{}) {
+		if c.op.Name == "" {
 			assert.Empty(t, begun, c.method)
 			continue
 		}
-		assert.Equal(t, []driver.Op{c.op}, begun)
+		assert.Equal(t, []driver.Call{c.op}, begun)
 		assert.Equal(t, []error{errComplete}, ended)
-		assert.Equal(t, c.op, store.ctx.Value(span{}))
+		assert.Equal(t, c.op.Name, store.ctx.Value(span{}))
 	}
 	for name, it := range optional {
 		for i := range it.NumMethod() {
@@ -172,79 +161,56 @@ func TestEachMethodOfAnObservedStoreIsForwarded(t *testing.T) {
 	}
 }
 
-func TestAnObservedStoreLacksWhatTheStoreLacks(t *testing.T) {
+func TestAWrappedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	ctx := t.Context()
-	s := driver.Observe(struct{ driver.Store }{memstore.New()}, func(_ context.Context, op driver.Op) (context.Context, func(error)) {
-		assert.Fail(t, "observed", "%v", op)
-		return nil, nil
+	s := driver.Wrap(struct{ driver.Store }{memstore.New()}, func(_ context.Context, c *driver.Call, _ func(context.Context) error) error {
+		assert.Fail(t, "called", "%v", c.Name)
+		return nil
 	})
-	_, err := s.(driver.Waiter).Wait(ctx, driver.Request{}, func() {})
+	_, err := s.Wait(ctx, driver.Request{}, func() {})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, s.(driver.BulkReleaser).ReleaseAll(ctx, nil, nil), errors.ErrUnsupported)
-	_, err = s.(driver.Inspector).Inspect(ctx, "k")
+	require.ErrorIs(t, s.ReleaseAll(ctx, nil, nil), errors.ErrUnsupported)
+	_, err = s.Inspect(ctx, "k")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, s.(driver.Inspector).ForceRelease(ctx, "k"), errors.ErrUnsupported)
-	_, _, err = s.(driver.Lister).List(ctx, "", "")
+	require.ErrorIs(t, s.ForceRelease(ctx, "k"), errors.ErrUnsupported)
+	_, _, err = s.List(ctx, "", "")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, s.(driver.MetadataSetter).SetMetadata(ctx, driver.Lease{}, "m"), errors.ErrUnsupported)
-	require.ErrorIs(t, s.(driver.Saver).Save(ctx, driver.Lease{}, 1, nil, time.Hour), errors.ErrUnsupported)
-	require.ErrorIs(t, s.(driver.Saver).Forget(ctx, "k"), errors.ErrUnsupported)
-	_, err = s.(driver.Exporter).Export(driver.Lease{})
+	require.ErrorIs(t, s.SetMetadata(ctx, driver.Lease{}, "m"), errors.ErrUnsupported)
+	require.ErrorIs(t, s.Save(ctx, driver.Lease{}, 1, nil, time.Hour), errors.ErrUnsupported)
+	require.ErrorIs(t, s.Forget(ctx, "k"), errors.ErrUnsupported)
+	_, err = s.Export(driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = s.(driver.Exporter).Import(driver.Lease{}, nil)
+	_, err = s.Import(driver.Lease{}, nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = s.(driver.Resumer).Resume(ctx, driver.Lease{})
+	_, err = s.Resume(ctx, driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.Zero(t, s.(driver.Describer).Describe())
-	assert.Zero(t, s.(renewal.Laner[driver.Lease]).Lane(driver.Lease{}))
-	require.NoError(t, s.(io.Closer).Close())
-	require.NoError(t, s.(shutdowner).Shutdown(ctx))
+	assert.Zero(t, s.Describe())
+	assert.Zero(t, s.Lane(driver.Lease{}))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Shutdown(ctx))
 
-	require.Nil(t, driver.Observe(nil, ignore))
-	bare := memstore.New()
-	assert.Same(t, bare, driver.Observe(bare, nil))
 	closed := new(closer)
-	require.ErrorIs(t, driver.Observe(closed, ignore).(shutdowner).Shutdown(ctx), io.EOF, "Close instead")
+	require.ErrorIs(t, driver.Wrap(closed, nil).Shutdown(ctx), io.EOF, "Close instead")
 }
 
-func TestTheFirstErrorOfABulkReleaseIsObserved(t *testing.T) {
-	var ended []error
+// around may replace results, as a wrapper does that loses answers.
+func TestAroundMayChangeArgumentsAndResults(t *testing.T) {
 	store := memstore.New()
-	observed := driver.Observe(store, func(context.Context, driver.Op) (context.Context, func(error)) {
-		return nil, func(err error) { ended = append(ended, err) }
+	wrapped := driver.Wrap(store, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+		c.Request.Key = "other"
+		err := next(ctx)
+		c.Granted.Token = 7
+		return err
 	})
-	l, err := observed.Acquire(t.Context(), driver.Request{Key: "k", Owner: "o", TTL: time.Minute})
+	l, err := wrapped.Acquire(t.Context(), driver.Request{Key: "k", Owner: "o", TTL: time.Minute})
 	require.NoError(t, err)
-	other := driver.Lease{Request: driver.Request{Key: "other", Owner: "o"}}
-	out := make([]error, 2)
-	require.NoError(t, observed.(driver.BulkReleaser).ReleaseAll(t.Context(), []driver.Lease{l, other}, out))
-	assert.Equal(t, []error{nil, driver.ErrNotHeld}, out)
-	assert.Equal(t, []error{nil, driver.ErrNotHeld}, ended)
+	assert.Equal(t, uint64(7), l.Token)
+	assert.Zero(t, store.ExpiresIn("k"))
+	assert.Positive(t, store.ExpiresIn("other"))
 	require.NoError(t, store.Close())
 }
 
-func TestACallThatDoesNotReturnIsObserved(t *testing.T) {
-	for _, end := range []func(){func() { panic("oops") }, runtime.Goexit} {
-		var ended []error
-		s := driver.Observe(&locktest.Faulty{
-			Store:  memstore.New(),
-			Before: func(context.Context, locktest.Op) error { end(); return nil },
-		}, func(ctx context.Context, _ driver.Op) (context.Context, func(error)) {
-			return ctx, func(err error) { ended = append(ended, err) }
-		})
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			defer func() { _ = recover() }()
-			_, _ = s.Acquire(t.Context(), driver.Request{Key: "k"})
-		}()
-		<-over
-		require.Len(t, ended, 1)
-		assert.ErrorContains(t, ended[0], "not returned")
-	}
-}
-
-func TestContractOfAnObservedStore(t *testing.T) {
+func TestContractOfAWrappedStore(t *testing.T) {
 	var stores sync.Map // from the observed store to the memstore
 	inner := func(s driver.Store) *memstore.Store {
 		m, _ := stores.Load(s)
@@ -253,7 +219,7 @@ func TestContractOfAnObservedStore(t *testing.T) {
 	locktest.TestStore(t, locktest.Config{
 		New: func(*testing.T) driver.Store {
 			m := memstore.New()
-			s := driver.Observe(m, ignore)
+			s := driver.Wrap(m, nil)
 			stores.Store(s, m)
 			return s
 		},
@@ -269,13 +235,12 @@ func TestContractOfAnObservedStore(t *testing.T) {
 	})
 }
 
-// Both functions of an observer call the client, which would block forever if a lock of it
-// were held.
-func TestObserversMayUseTheClient(t *testing.T) {
+// Wrap's function calls the client, which would block forever if a lock of it were held.
+func TestAroundMayUseTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards client and ops
 		var client *lock.Client
-		ops := map[driver.Op]int{}
+		ops := map[string]int{}
 		use := func() {
 			mu.Lock()
 			c := client
@@ -286,15 +251,16 @@ func TestObserversMayUseTheClient(t *testing.T) {
 				assert.Error(t, err)
 			}
 		}
-		store := driver.Observe(memstore.New(), func(ctx context.Context, op driver.Op) (context.Context, func(error)) {
-			if op.Key == "free" {
-				return ctx, nil // a call of use
+		store := driver.Wrap(memstore.New(), func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+			if c.Key == "free" {
+				return next(ctx) // a call of use
 			}
 			mu.Lock()
-			ops[op]++
+			ops[c.Name+" "+c.Key]++
 			mu.Unlock()
 			use()
-			return nil, func(error) { use() }
+			defer use()
+			return next(ctx)
 		})
 		c, err := lock.New(store, &lock.Options{WarnAfter: -1}) // a report would inspect the lock, too
 		require.NoError(t, err)
@@ -325,20 +291,16 @@ func TestObserversMayUseTheClient(t *testing.T) {
 		defer mu.Unlock()
 		renewed := 0
 		for op, n := range ops {
-			if op.Name == "renew" {
+			if strings.HasPrefix(op, "renew ") {
 				renewed += n
 			}
 		}
 		assert.Positive(t, renewed)
-		assert.Equal(t, 2, ops[driver.Op{Name: "wait", Key: "a", Count: 1}], "no poll: %v", ops)
-		assert.Positive(t, ops[driver.Op{Name: "release", Key: "a", Count: 1}])
-		assert.Equal(t, 1, ops[driver.Op{Name: "inspect", Key: "a", Count: 1}])
-		assert.Equal(t, 1, ops[driver.Op{Name: "force release", Key: "a", Count: 1}])
+		assert.Equal(t, 2, ops["wait a"], "no poll: %v", ops)
+		assert.Positive(t, ops["release a"])
+		assert.Equal(t, 1, ops["inspect a"])
+		assert.Equal(t, 1, ops["force release a"])
 	})
-}
-
-func ignore(ctx context.Context, _ driver.Op) (context.Context, func(error)) {
-	return ctx, func(error) {}
 }
 
 var errComplete = errors.New("the error of a complete store")
