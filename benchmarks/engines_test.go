@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -239,6 +240,80 @@ func BenchmarkAfter(b *testing.B) {
 	} {
 		b.Run(x.name, func(b *testing.B) { measure(b, x.f) })
 	}
+}
+
+// BenchmarkTimeoutContext makes a context with a timeout and cancels it, while 100,000 others are
+// pending: without Done, with Done, with a child, and with Done below a context that can be cancelled.
+func BenchmarkTimeoutContext(b *testing.B) {
+	parent, end := context.WithCancel(context.Background())
+	defer end()
+	uses := []struct {
+		name   string
+		parent context.Context
+		use    func(context.Context)
+	}{
+		{"plain", context.Background(), func(context.Context) {}},
+		{"Done", context.Background(), func(ctx context.Context) { ctx.Done() }},
+		{"child", context.Background(), func(ctx context.Context) {
+			child, cancel := context.WithCancel(ctx)
+			child.Done()
+			cancel()
+		}},
+		{"parent", parent, func(ctx context.Context) { ctx.Done() }},
+	}
+	for _, x := range timeoutMakers(b) {
+		const pending = 100_000
+		cancels := make([]context.CancelFunc, pending)
+		rng := rand.New(rand.NewPCG(1, 2))
+		before := heapInUse()
+		for i := range cancels {
+			var ctx context.Context
+			ctx, cancels[i] = x.with(context.Background(), longDelay(rng))
+			ctx.Done()
+		}
+		b.Run(x.name+"/pending", func(b *testing.B) {
+			for b.Loop() {
+			}
+			b.ReportMetric(float64(heapInUse()-before)/pending, "B/context")
+		})
+		for _, u := range uses {
+			b.Run(x.name+"/"+u.name, func(b *testing.B) {
+				measure(b, func() {
+					ctx, cancel := x.with(u.parent, shortDelay)
+					u.use(ctx)
+					cancel()
+				})
+			})
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}
+}
+
+type timeoutMaker struct {
+	name string
+	with func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+}
+
+func timeoutMakers(b *testing.B) []timeoutMaker {
+	all := []timeoutMaker{{"context", context.WithTimeout}}
+	for _, e := range engines {
+		s := e.make(b)
+		b.Cleanup(func() { s.Close() })
+		all = append(all, timeoutMaker{e.name, func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+			return schedule.WithTimeout(ctx, s, d)
+		}})
+	}
+	return all
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what the pools of the runtime held until the first one
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // measure runs f. It reports the CPU time of the whole process, which other processes hardly change.
