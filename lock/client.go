@@ -196,9 +196,6 @@ func (c *Client) Stats() Stats {
 // String returns a fixed text, which shows no part of an owner.
 func (c *Client) String() string { return "lock client" }
 
-// GoString implements fmt.GoStringer.
-func (c *Client) GoString() string { return "lock.Client{}" }
-
 // Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and so does the
 // Err of each handle. Then Close releases all locks as Unlock does. It closes the engine, if it is
 // the client's own, and the store.
