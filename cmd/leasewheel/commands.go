@@ -18,7 +18,7 @@ func init() {
 	commands = []command{
 		runCommand, electCommand, acquireCommand, releaseCommand,
 		lsCommand, inspectCommand, watchCommand, deadlocksCommand, forceReleaseCommand,
-		checkCommand, benchCommand, sizeCommand, completionCommand, manCommand, versionCommand,
+		checkCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 

@@ -84,9 +84,6 @@ func TestElectRefusesWhatRunRefuses(t *testing.T) {
 		"watch -interval 1ms":             exitUsage,
 		"deadlocks a b":                   exitUsage,
 		"deadlocks -url localhost:1":      exitUnavailable,
-		"bench -for 1ms":                  exitUsage,
-		"bench -callers 0":                exitUsage,
-		"bench -leases 0":                 exitUsage,
 		"completion csh":                  exitUsage,
 		"help no-such-command":            exitUsage,
 		"release":                         exitUsage, // no handle
@@ -229,20 +226,6 @@ func TestCheckTellsWhatIsUnsafe(t *testing.T) {
 	assert.NotEmpty(t, report.Findings)
 	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	assert.Contains(t, stdoutOf(t, server.URL(), "check"), "0 unsafe")
-}
-
-func TestBenchMeasuresAndLeavesNothing(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	var r benchResult
-	require.NoError(t, json.Unmarshal([]byte(stdoutOf(t, server.URL(), "bench", "-json", "-for", "3s", "-callers", "4", "-leases", "50")), &r))
-	assert.Positive(t, r.Sequential.PerSecond)
-	assert.Positive(t, r.Sequential.Lock.P50)
-	assert.GreaterOrEqual(t, r.Sequential.Unlock.Max, r.Sequential.Unlock.P99)
-	assert.Equal(t, 4, r.Concurrent.Callers)
-	assert.Positive(t, r.Renewals.Renewed)
-	assert.Contains(t, stdoutOf(t, server.URL(), "bench", "-for", "1s", "-leases", "5"), "renewals per second")
-	assert.Equal(t, "0\n", stdoutOf(t, server.URL(), "ls", "-count"))
 }
 
 func TestAServerWithAPassword(t *testing.T) {

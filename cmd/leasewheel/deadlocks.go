@@ -9,8 +9,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/waitgraph"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/waitgraph"
 )
 
 // waitState is what deadlocks shows of a client that waits for another. Its JSON form is part of the interface.

@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"testing"
 
@@ -16,8 +14,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/quorumstore"
 )
 
 // waitFor waits for a lock in the background until the end of the test. It returns when the lock has a waiter.
@@ -74,17 +70,4 @@ func TestAClientThatWaitsForItselfIsShownOnly(t *testing.T) {
 	waitFor(t, c, lock.Terms{}, "a")
 	assert.Regexp(t, `^a client waits for itself:\n  client \w{16}\n    waits for a \(exclusive\)\n    held by client \w{16} \(exclusive\), token \d+\n$`,
 		stdoutOf(t, server, "deadlocks"))
-}
-
-func TestDeadlocksNeedsAQueue(t *testing.T) {
-	t.Parallel()
-	store, err := quorumstore.New(memstore.New(), memstore.New(), memstore.New())
-	require.NoError(t, err)
-	c, err := lock.New(store, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
-	_, err = showDeadlocks(t.Context(), c, "", false, io.Discard)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.Contains(t, errorText(err), "the store has no queue")
-	assert.Equal(t, exitFailed, statusOf(err))
 }

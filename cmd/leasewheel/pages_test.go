@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"os"
 	"os/exec"
@@ -85,24 +84,5 @@ func TestBashCompletes(t *testing.T) {
 		out, err := exec.Command(bash, "--norc", "-c", script).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		assert.Equal(t, want, strings.TrimSpace(string(out)), line)
-	}
-}
-
-func TestSizePrints(t *testing.T) {
-	t.Parallel()
-	server := shared.Server(t).URL()
-	text := stdoutOf(t, server, "size", "-leases", "1000000", "-ttl", "30s", "-masters", "1")
-	for _, part := range []string{"1000000 with a TTL of 30s, each renewed every 10s", "100000 a second", "8.9 MB a second", "each process  18.1 % of a core, 1.01 GB", "each master   23.7 % of a core, 333 MB"} {
-		assert.Contains(t, text, part)
-	}
-	var e estimate
-	require.NoError(t, json.Unmarshal([]byte(stdoutOf(t, server, "size", "-json", "-leases", "3000", "-ttl", "9s")), &e))
-	assert.InDelta(t, 1000, e.Renewals, 1e-9)
-	assert.Equal(t, int64(9000), e.TTL)
-	assert.Equal(t, 1, e.Masters)
-	for flag, wrong := range map[string]string{"leases": "0", "processes": "0", "masters": "-1", "key": "0", "metadata": "-1", "ttl": "1ms"} {
-		_, errs, code := result(t, server, "size", "-"+flag, wrong)
-		assert.Equal(t, exitUsage, code, flag)
-		assert.Contains(t, errs, "size: -"+flag+" is "+wrong, flag)
 	}
 }

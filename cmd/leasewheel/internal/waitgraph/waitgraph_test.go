@@ -13,12 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/waitgraph"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/quorumstore"
-	"github.com/leasewheel/leasewheel/lock/waitgraph"
 )
 
 var shared testredis.Shared
@@ -324,30 +323,20 @@ func TestACycleThatStays(t *testing.T) {
 		time.Sleep(time.Minute)
 		after, err := waitgraph.Cycles(context.Background(), observer, "")
 		require.NoError(t, err)
-		assert.Equal(t, before[0].String(), after[0].String())
-		name := before[0][0].Holder.Client
-		assert.Regexp(t, `^client `+name+` \("a"\) waits for "k", which client `+name+` \("a"\) holds with token \d+$`, before[0].String())
+		assert.Equal(t, before[0][0].Holder.Token, after[0][0].Holder.Token)
 	})
 }
 
 func TestCallsThatFail(t *testing.T) {
-	var none context.Context
 	errIO := errors.New("connection reset")
 	bubble(t, func(t *testing.T, s *scene) {
 		ctx, c := context.Background(), s.client("a")
 		fails := func(want error, ctx context.Context, c *lock.Client, prefix string) {
 			t.Helper()
 			cycles, err := waitgraph.Cycles(ctx, c, prefix)
-			if want == nil {
-				require.Error(t, err)
-			} else {
-				require.ErrorIs(t, err, want)
-			}
+			require.ErrorIs(t, err, want)
 			assert.Nil(t, cycles)
 		}
-		fails(nil, none, c, "")
-		fails(nil, ctx, nil, "")
-		fails(nil, ctx, new(lock.Client), "")
 		fails(lock.ErrBadKey, ctx, c, strings.Repeat("x", driver.MaxKeyLen+1))
 
 		for _, k := range []string{"k1", "k2", "k3"} {
@@ -380,17 +369,4 @@ func TestCallsThatFail(t *testing.T) {
 		require.NoError(t, c.Close(ctx))
 		fails(lock.ErrClosed, ctx, c, "")
 	})
-	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, quorum(t)} {
-		c, err := lock.New(store, nil)
-		require.NoError(t, err)
-		_, err = waitgraph.Cycles(t.Context(), c, "")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, c.Close(t.Context()))
-	}
-}
-
-func quorum(t *testing.T) driver.Store {
-	q, err := quorumstore.New(memstore.New(), memstore.New(), memstore.New())
-	require.NoError(t, err)
-	return q
 }

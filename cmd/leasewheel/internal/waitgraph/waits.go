@@ -1,12 +1,15 @@
-// This file is about the waits of clients, and the choice of those that may be deadlocked.
+// The waits of clients: the inspection of many locks at a time, and the choice of the waits that may be deadlocked.
 
 package waitgraph
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -127,4 +130,63 @@ func (w *wait) canEnd(remaining map[string]int) bool {
 // compareWaits orders the waits of one client.
 func compareWaits(a, b Wait) int {
 	return cmp.Or(cmp.Compare(a.Holder.Client, b.Holder.Client), cmp.Compare(a.Key, b.Key))
+}
+
+// inspectors is how many locks are inspected at the same time.
+const inspectors = 8
+
+// look inspects the locks of the keys, and returns those that are held and waited for. It
+// returns the first error, after all of its calls have ended.
+func look(ctx context.Context, client *lock.Client, keys iter.Seq2[string, error]) (map[string]lock.Info, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		mu     sync.Mutex // guards the two below
+		found  = make(map[string]lock.Info)
+		failed error
+	)
+	fail := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed == nil {
+			failed = err
+		}
+		cancel()
+	}
+	work := make(chan string)
+	var all sync.WaitGroup
+	for range inspectors {
+		all.Go(func() {
+			for key := range work {
+				info, err := client.Inspect(ctx, key)
+				switch {
+				case errors.Is(err, lock.ErrWrongType): // List may show other data
+				case err != nil:
+					fail(err)
+				case len(info.Holders) > 0 && len(info.Places) > 0:
+					mu.Lock()
+					found[key] = info
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for key, err := range keys {
+		if err != nil {
+			fail(err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		work <- key
+	}
+	close(work)
+	all.Wait()
+	if failed == nil && ctx.Err() != nil { // it ended between two calls
+		failed = context.Cause(ctx)
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return found, nil
 }

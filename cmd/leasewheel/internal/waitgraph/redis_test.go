@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/waitgraph"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
-	"github.com/leasewheel/leasewheel/lock/waitgraph"
 )
 
 // Clients in three processes wait for each other, for locks of all kinds.

@@ -1,10 +1,5 @@
 // Package waitgraph finds deadlocks between the clients of a store: processes that wait for
-// locks of each other. It is meant for operators and tools, and only reads. In a shell, leasewheel deadlocks prints the cycles.
-//
-//	cycles, err := waitgraph.Cycles(ctx, client, "orders:")
-//	for _, c := range cycles {
-//		log.Print(c)
-//	}
+// locks of each other. It only reads.
 //
 // # What a cycle means
 //
@@ -14,15 +9,8 @@
 //
 // A client usually is a process with many goroutines, and the store does not know which of them
 // holds a lock. A cycle is a deadlock for certain if, in each of its clients, the goroutine that
-// waits is the one that would unlock the lock that the previous client waits for. That is so if
-// each client does one thing at a time. Otherwise the cycle is only possible: a second goroutine
-// may hold that lock, may wait for nothing, and may unlock it soon. In particular, two
-// goroutines of one process that contend for a mutex are a cycle of length 1, and harmless. A
-// cycle that stays over several calls of [Cycles], with the same tokens, deserves a look.
-//
-// A deadlock ends by itself when one of its calls of Lock gives up because its ctx ends, or when
-// one of its leases ends because it is Fixed, has a MaxHold or is not renewed. Nothing in this
-// package ends one: [lock.Client.ForceRelease] does, and cancelling one of the calls is safer.
+// waits is the one that would unlock the lock that the previous client waits for. Otherwise it is only possible: a second goroutine
+// may hold that lock, and may unlock it soon. Two goroutines of one process that contend for a mutex are a cycle of length 1, and harmless.
 //
 // # When a cycle was there
 //
@@ -56,3 +44,64 @@
 // until its leases have ended. A lock that a program takes in some other system, or a mutex of
 // package sync, is not known.
 package waitgraph
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// MaxCycles is the largest number of cycles that [Cycles] returns. The number of cycles can grow
+// exponentially with that of the locks.
+const MaxCycles = 100
+
+// Cycle is a possible deadlock: each waiter waits for the holder, which is the client of the
+// next Wait. The holder of the last Wait is the client of the first one. No client is in a cycle
+// twice. The first client is the one with the least name, so that a cycle looks the same
+// whenever it is found.
+type Cycle []Wait
+
+// Wait says that one client waits for a lease of another client, or of its own.
+type Wait struct {
+	Key    string
+	Waiter lock.Place  // the first place of the client in the queue of the key
+	Holder lock.Holder // the first lease of the next client, at the second look
+}
+
+// Cycles returns the elementary cycles between clients that wait for locks with keys that begin
+// with prefix, each once. The prefix "" means all locks. Read the package documentation for what
+// a cycle proves and what it does not. Cycles of length 1 come last, and the others by their
+// length. If there are more than [MaxCycles], some are left out, those of length 1 first.
+//
+// Cycles lists the locks and inspects each of them, up to 8 at a time; see
+// [lock.Client.List] for what that costs. It returns no cycles together with an error. It is
+// safe for concurrent use.
+//
+// Errors are those of [lock.Client.List] and [lock.Client.Inspect].
+func Cycles(ctx context.Context, client *lock.Client, prefix string) ([]Cycle, error) {
+	first, err := look(ctx, client, client.List(ctx, prefix))
+	if err != nil {
+		return nil, err
+	}
+	before := blocked(waitsOf(first))
+	if len(before) == 0 {
+		return nil, nil
+	}
+	second, err := look(ctx, client, keysOf(before))
+	if err != nil {
+		return nil, err
+	}
+	cycles := newGraph(blocked(confirmed(before, waitsOf(second)))).cycles(MaxCycles)
+	slices.SortStableFunc(cycles, func(a, b Cycle) int { return rank(a) - rank(b) })
+	return cycles, nil
+}
+
+// rank orders cycles by length, and those of length 1 behind the others.
+func rank(c Cycle) int {
+	if len(c) == 1 {
+		return math.MaxInt
+	}
+	return len(c)
+}
