@@ -329,6 +329,7 @@ func TestAConnectionOfItsOwn(t *testing.T) {
 			require.NoError(t, err)
 			clients := at.NumClients()
 			s := openOn(t, js, nil)
+			assert.LessOrEqual(t, seam.Conn(s).Opts.PingInterval, 5*time.Second, "a silent server is noticed soon")
 			use(nc, conn, link)
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
