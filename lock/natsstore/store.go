@@ -133,14 +133,9 @@ func connect(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.
 	defer cancel()
 	nc, err := dial(ctx, js.Conn().Opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("connect to %s: %w", strings.Join(addressesOf(js.Conn()), ", "), err)
 	}
 	own, err := like(js, nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, err
-	}
-	err = connected(ctx, nc)
 	var stream jetstream.Stream
 	if err == nil {
 		stream, err = open(ctx, own, o)
@@ -153,9 +148,9 @@ func connect(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.
 	return own, stream, nil
 }
 
-// dial opens a connection with the options of another one. The connection may not be there yet.
+// dial opens a connection with the options of another one. It tries until ctx ends.
 func dial(ctx context.Context, o nats.Options) (*nats.Conn, error) {
-	o.AllowReconnect, o.MaxReconnect, o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, -1, true, true
+	o.AllowReconnect, o.MaxReconnect, o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, -1, false, true
 	o.FlusherTimeout, o.ReconnectOnFlusherError = maxCall, true
 	if o.PingInterval <= 0 || o.PingInterval > maxPing {
 		o.PingInterval, o.MaxPingsOut = maxPing, nats.DefaultMaxPingOut
@@ -164,6 +159,24 @@ func dial(ctx context.Context, o nats.Options) (*nats.Conn, error) {
 	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil, nil
 	o.DisconnectedErrCB, o.ReconnectErrCB = nil, nil
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // instead of a print; because reads the error
+	for {
+		nc, err := dialOnce(ctx, o)
+		if err == nil {
+			return nc, nil
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
+			return nil, err
+		}
+	}
+}
+
+// dialOnce opens a connection, or returns when ctx ends.
+func dialOnce(ctx context.Context, o nats.Options) (*nats.Conn, error) {
 	type result struct {
 		nc  *nats.Conn
 		err error

@@ -403,4 +403,12 @@ func TestErrorsNameTheRemedy(t *testing.T) {
 	_, err = natsstore.New(t.Context(), with, nil)
 	require.ErrorContains(t, err, "the server has no JetStream, or not for this account and domain")
 	require.ErrorContains(t, natsstore.CreateStream(t.Context(), with, nil), "the server has no JetStream")
+	address := at.Addr().String()
+	at.Shutdown()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = natsstore.New(ctx, js, nil)
+	require.ErrorContains(t, err, "connect to "+address)
+	require.ErrorIs(t, err, nats.ErrNoServers)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
