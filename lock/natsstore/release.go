@@ -120,6 +120,8 @@ func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
 			return nil
 		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
+		case <-s.closing:
+			err = driver.ErrStoreClosed
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

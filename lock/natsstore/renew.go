@@ -90,6 +90,8 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 			return renewal.Renewed, nil
 		case err = <-m.ack.Err():
 			err = publishError(ctx, err)
+		case <-s.closing:
+			err = driver.ErrStoreClosed
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

@@ -119,8 +119,7 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 		addresses: addressesOf(own.Conn()),
 		closing:   closing, close: sync.OnceFunc(func() {
 			close(closing)
-			own.CleanupPublisher()
-			own.Conn().Close()
+			own.Conn().Close() // ends the publisher, too
 		}),
 	}, nil
 }
@@ -313,7 +312,7 @@ func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 
 // hasClosed reports whether an error comes from Close.
 func (s *Store) hasClosed(err error) bool {
-	return s.js.Conn().IsClosed() && (errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrJetStreamPublisherClosed))
+	return errors.Is(err, driver.ErrStoreClosed) || errors.Is(err, nats.ErrConnectionClosed) && s.js.Conn().IsClosed()
 }
 
 // failed returns the error of a call about a key. Answers about locks, and reasons why the call did
@@ -323,7 +322,7 @@ func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 	case s.hasClosed(err):
 		return driver.ErrStoreClosed
 	case err == nil, errors.As(err, new(*driver.HeldError)),
-		errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrStoreClosed), errors.Is(err, errors.ErrUnsupported):
+		errors.Is(err, driver.ErrNotHeld), errors.Is(err, errors.ErrUnsupported):
 		return err
 	case ctx.Err() != nil:
 		return because(s.js, s.of, err)
