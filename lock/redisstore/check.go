@@ -131,6 +131,9 @@ func (c *serverCheck) run(ctx context.Context) {
 			break
 		}
 	}
+	if c.has("login") || c.has("sentinel") {
+		return
+	}
 	if c.info != nil || c.infoErr != nil {
 		c.judge()
 	}
@@ -146,8 +149,18 @@ func (c *serverCheck) fail(ctx context.Context, err error) {
 		c.add(SeverityUnsafe, "unfinished", err.Error())
 		return
 	}
-	c.add(SeverityUnsafe, "unreachable", err.Error())
+	code := "unreachable"
+	switch {
+	case redisconn.IsRefusedLogin(err):
+		code = "login"
+	case errors.Is(err, errSentinel):
+		code = "sentinel"
+	}
+	c.add(SeverityUnsafe, code, err.Error())
 }
+
+// errSentinel ends the check of a server that is a Sentinel.
+var errSentinel = errors.New("redis_mode is sentinel")
 
 // nameKey sets a key that nobody else uses and whose slot the server serves.
 func (c *serverCheck) nameKey() {
@@ -162,13 +175,13 @@ func (c *serverCheck) nameKey() {
 	}
 }
 
-// do sends commands to the server. It returns an error if the server does not answer.
+// do sends commands to the server. It returns an error if the server does not answer, or refuses the login.
 func (c *serverCheck) do(ctx context.Context, commands ...*redisconn.Command) error {
 	if err := c.store.redis.Do(ctx, c.node, commands...); err != nil {
 		return err
 	}
 	for _, command := range commands {
-		if command.Err != nil && !command.Refused {
+		if command.Err != nil && (!command.Refused || redisconn.IsRefusedLogin(command.Err)) {
 			return command.Err
 		}
 	}
@@ -199,6 +212,9 @@ func (c *serverCheck) readInfo(ctx context.Context) error {
 	}
 	if text, ok := info.Reply.(string); ok && info.Err == nil {
 		c.info = parseLines(text)
+		if c.info["redis_mode"] == "sentinel" {
+			return errSentinel
+		}
 		c.version = infoVersion(c.info)
 	} else {
 		c.infoErr = info.Err

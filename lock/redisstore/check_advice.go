@@ -11,6 +11,14 @@ var advised = map[string]advice{
 		"No lock can be acquired, and those that are held are lost when their deadlines pass.",
 		"Check the address, the network and the server's log.",
 	},
+	"login": {
+		"The server refuses the user or the password, so it executes no request.",
+		"Set Username and Password in the redis.Options, or in the URL.",
+	},
+	"sentinel": {
+		"A Sentinel keeps no locks. It only names the master that does.",
+		"Give the store a client made by redis.NewFailoverClient, with this address in SentinelAddrs.",
+	},
 	"unfinished": {
 		"The server may be unsafe in ways that the check has not reached.",
 		"Check again, with more time.",
@@ -89,11 +97,11 @@ var advised = map[string]advice{
 	},
 	"rights-locks": {
 		"No lock can be acquired, or held locks cannot be renewed or released.",
-		"Give the user the commands, and the keys of the prefix.",
+		giveCommands,
 	},
 	"rights-waiting": {
 		"A Lock that has to wait fails.",
-		"Give the user the commands, and the keys of the prefix.",
+		giveCommands,
 	},
 	"no-messages": {
 		"Waiters poll: they learn of a hand-over up to a third of Options.Place late.",
@@ -101,15 +109,15 @@ var advised = map[string]advice{
 	},
 	"rights-messages": {
 		"Waiters learn of a hand-over by their next poll, up to a third of Options.Place late.",
-		"Give the user the commands, and the channels of the prefix.",
+		giveCommands,
 	},
 	"rights-sharing": {
 		"RWMutex, Semaphore and Batch fail.",
-		"Give the user the commands, and the keys of the prefix.",
+		giveCommands,
 	},
 	"rights-inspecting": {
 		"Inspect and ForceRelease need lrange, and List needs scan.",
-		"Give the user the command.",
+		giveCommands,
 	},
 	"rights-replicas": {
 		"The replicas cannot be asked. With Options.Replicas.Require, no lock can be acquired.",
@@ -117,11 +125,11 @@ var advised = map[string]advice{
 	},
 	"rights-explaining": {
 		"No lock is at risk. A loss cannot name a fail-over or a restart of the server as its cause, except a fail-over of a cluster, and List does not notice that the server was restarted or replaced.",
-		"Give the user the command.",
+		giveCommands,
 	},
 	"rights-cluster": {
 		"Requests fail while a slot moves to another node.",
-		"Give the user the command.",
+		giveCommands,
 	},
 	"clock-step": {
 		"The clock of the server was stepped during the check. A step forward ends leases before their holders are told; a step back lengthens those of dead processes.",
@@ -136,3 +144,6 @@ var advised = map[string]advice{
 		"Use a longer TTL, or a server that is closer or less busy.",
 	},
 }
+
+// giveCommands is the advice for rights that the check could not try. serverCheck.allow replaces it.
+const giveCommands = "Give the user the rights in SECURITY.md."

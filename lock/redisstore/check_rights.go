@@ -87,9 +87,32 @@ func (c *serverCheck) tryRights(ctx context.Context) error {
 	for _, g := range slices.Concat(rightsNeeded, []rightsGroup{clusterRights, replicaRights, explainingRights}) {
 		if list := refused[g.code]; len(list) > 0 {
 			c.add(g.severity, g.code, strings.Join(list, "; "))
+			last := &c.findings[len(c.findings)-1]
+			last.Do = c.allow(list)
+			if g.code == replicaRights.code {
+				last.Do += ", or leave Options.Replicas empty"
+			}
 		}
 	}
 	return c.tryWrite(ctx)
+}
+
+// allow returns what to do about a list of refused commands: the line that gives a user these rights. No line of an ACL
+// brings a command that the server does not have.
+func (c *serverCheck) allow(list []string) string {
+	line := "ACL SETUSER name ~" + c.store.prefix + "* &" + c.store.prefix + "*"
+	var missing []string
+	for _, entry := range list {
+		name, why, _ := strings.Cut(entry, ": ")
+		if why == "unknown command" {
+			missing = append(missing, name)
+		}
+		line += " +" + name
+	}
+	if len(missing) > 0 {
+		return "Restore the commands, which rename-command has removed or a proxy does not pass on: " + strings.Join(missing, ", ") + "."
+	}
+	return line
 }
 
 // dryRun asks ACL DRYRUN for each command. It reports false if the server or the user does not

@@ -150,6 +150,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+	client.Pattern = opts.Prefix + "*"
 	s := &Store{
 		redis:    client,
 		prefix:   opts.Prefix,
@@ -196,10 +197,51 @@ func (s *Store) end() error {
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	lease, err := s.acquire(ctx, r)
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
-		err = failed("acquire", r.Key, err)
+		err = failed("acquire", r.Key, s.nameForeign(ctx, &r, err))
 	}
 	return lease, err
 }
+
+// nameForeign returns err, the error of a request for a lock. If that is driver.ErrWrongType, the text of the result names
+// the key of Redis that is no part of such a lock, and its type. That needs the right +type; without it the text names the key of the lock.
+func (s *Store) nameForeign(ctx context.Context, r *driver.Request, err error) error {
+	if !errors.Is(err, driver.ErrWrongType) {
+		return err
+	}
+	keys := s.sharedKeys(r.Key, r.Owner)
+	parts := []struct{ key, is string }{{keys.lock, "zset"}, {keys.queue, "zset"}, {keys.token, "string"}, {keys.places, "zset"}, {keys.records, "hash"}, {keys.members, "hash"}}
+	if r.Mode == driver.Exclusive {
+		parts = parts[:4]
+		parts[0].is, parts[1].is = "string", "list"
+	}
+	node, failure := s.redis.Master(ctx, redisconn.SlotOf(keys.lock))
+	if failure != nil {
+		return err
+	}
+	commands := make([]*redisconn.Command, len(parts))
+	for i, p := range parts {
+		commands[i] = redisconn.NewCommand("type", p.key)
+	}
+	if s.redis.Do(ctx, node, commands...) != nil {
+		return err
+	}
+	foreign, is := keys.lock, "a value"
+	for i := len(parts) - 1; i >= 0; i-- {
+		switch found, _ := commands[i].Reply.(string); {
+		case i == 0 && found == parts[0].is && foreign == keys.lock, found != "" && found != "none" && found != parts[i].is:
+			foreign, is = parts[i].key, "a "+found
+		}
+	}
+	return foreignError(fmt.Sprintf("the key %s of Redis holds %s that is no part of a lock of this kind; use another name or Options.Prefix", basic.Quote(foreign), is))
+}
+
+// foreignError is driver.ErrWrongType with a text that names the key of Redis.
+type foreignError string
+
+func (e foreignError) Error() string { return string(e) }
+
+// Unwrap makes it match driver.ErrWrongType.
+func (foreignError) Unwrap() error { return driver.ErrWrongType }
 
 func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := checkAcquire(&r); err != nil {

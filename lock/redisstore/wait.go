@@ -46,7 +46,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 		err = s.confirm(ctx, &lease)
 	}
 	if err != nil {
-		err = failed("wait for", r.Key, err)
+		err = failed("wait for", r.Key, s.nameForeign(ctx, &r, err))
 		if v := driver.VerdictOf(err); (answered || lease.Unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
 			err = driver.Unanswered.Error(err) // only the latest request has left nothing
 		}

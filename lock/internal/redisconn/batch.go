@@ -36,12 +36,23 @@ func (b *Batch) Send(ctx context.Context, bound time.Duration) error {
 	}
 	err := b.node.Send(ctx, &b.Batch, bound)
 	if err != nil {
-		err = c.Reason(ctx, err)
+		err = c.Explain(ctx, err)
+	} else if b.answersFirst() {
+		c.answers.note()
 	}
 	if c.cluster != nil {
 		c.cluster.noteBatch(b, err)
 	}
 	return err
+}
+
+// answersFirst reports whether the first script has a reply that is no error.
+func (b *Batch) answersFirst() bool {
+	if b.Len() == 0 {
+		return false
+	}
+	_, err := b.Reply(0)
+	return err == nil
 }
 
 // Replicas returns how many replicas have confirmed the scripts of a batch that was sent.

@@ -29,6 +29,11 @@ type Client struct {
 	cluster *cluster // nil for one server
 	timeout time.Duration
 	secrets secrets
+	tls     bool // the connections speak TLS
+	answers answers
+
+	// Pattern is the pattern of the keys and the channels, for texts about missing rights. It may be set before the first call.
+	Pattern string
 
 	addresses []string // see Addresses
 
@@ -58,14 +63,14 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		if n.Addr() != redisnode.FailoverAddr {
 			c.addresses = []string{n.Addr()}
 		}
-		c.secrets = secrets{derived.Password, derived.Username}
+		c.secrets, c.tls = secrets{derived.Password, derived.Username}, derived.TLSConfig != nil
 	case *redis.ClusterClient:
 		if rdb == nil {
 			return nil, errNilClient
 		}
 		c.cluster = newCluster(rdb.Options(), o, c.Calls)
 		c.addresses = slices.Clone(c.cluster.seeds)
-		c.secrets = secrets{rdb.Options().Password, rdb.Options().Username}
+		c.secrets, c.tls = secrets{rdb.Options().Password, rdb.Options().Username}, rdb.Options().TLSConfig != nil
 	case nil:
 		return nil, errNilClient
 	default:
@@ -114,7 +119,7 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 	}
 	n, err := c.cluster.master(ctx, slot)
 	if err != nil {
-		return nil, c.Reason(ctx, err)
+		return nil, c.Explain(ctx, err)
 	}
 	return n, nil
 }
@@ -143,7 +148,10 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 		})
 	}
 	if a.Err != nil {
-		err := c.Reason(ctx, c.secrets.clean(a.Err, secret))
+		err := c.Reason(ctx, c.explainScript(a.Err, sc, secret))
+		if c.isSentinel(ctx, err) {
+			err = textError{sentinelAdvice, err}
+		}
 		switch {
 		case ctx.Err() != nil:
 		case executedNothing(a.Err):
@@ -153,6 +161,7 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 		}
 		return Reply{}, err
 	}
+	c.answers.note()
 	return Reply{a.Value, a.Sent}, nil
 }
 
@@ -163,9 +172,9 @@ type Reply struct {
 }
 
 // Explain returns the error of a script of a Batch as Run would return it:
-// without secrets, and replaced if the reason is the end of the client or of ctx.
+// without secrets, with what to do about it, and replaced if the reason is the end of the client or of ctx.
 func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {
-	return c.Reason(ctx, c.secrets.clean(err, secrets...))
+	return c.Reason(ctx, c.explain(err, secrets...))
 }
 
 // HasMoved reports whether another node of the cluster has the key of a call, or will have

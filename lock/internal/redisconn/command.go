@@ -5,6 +5,7 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -58,13 +59,16 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		cmds[i] = redis.NewCmd(ctx, command.Args...)
 	}
 	if err := n.Do(ctx, cmds); !redisnode.IsAnswered(err) {
-		return c.Reason(ctx, err)
+		return c.Explain(ctx, err)
 	}
 	for i, cmd := range cmds {
 		command := commands[i]
 		command.Reply, command.Err, command.Refused = cmd.Val(), nil, false
 		if err := cmd.Err(); err != nil {
-			command.Refused, command.Err = redisnode.IsAnswered(err), c.Explain(ctx, err)
+			command.Err = c.Explain(ctx, err)
+			command.Refused = redisnode.IsAnswered(err) && !errors.Is(command.Err, errNoMaster)
+		} else {
+			c.answers.note()
 		}
 	}
 	return nil
@@ -78,10 +82,10 @@ func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) erro
 	}
 	defer c.End()
 	err := n.TrySubscribe(ctx, channel)
-	if !redisnode.IsAnswered(err) {
-		err = c.Reason(ctx, err)
+	if err == nil {
+		return nil
 	}
-	return c.secrets.clean(err)
+	return c.Explain(ctx, err)
 }
 
 // AllMasters returns the nodes that serve the slots of a cluster, in the order of their

@@ -1,11 +1,20 @@
-// This file is about the errors of a Client, and errors without secrets.
+// Errors of a Client: what the server says, what to do about it, and no secrets.
 
 package redisconn
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,50 +30,245 @@ var (
 	ErrWrongType = errors.New("the key has a value of another type")
 )
 
-// errNilReply is the error of a nil reply, which no script may return. It does not match
-// redis.Nil, which means a missing key.
-var errNilReply = errors.New("unexpected nil reply")
+var (
+	// errNilReply is the error of a nil reply, which no script may return. It does not match
+	// redis.Nil, which means a missing key.
+	errNilReply = errors.New("unexpected nil reply")
 
-// errNoAuth replaces a refusal that says the same in the words of the protocol.
-var errNoAuth = errors.New("NOAUTH, the server requires a password")
+	errNoMaster = errors.New("no Sentinel knows a master of that name; check MasterName in the redis.FailoverOptions, or master_name in the URL")
+)
+
+// textError is an error with a text that says more.
+type textError struct {
+	text string
+	err  error
+}
+
+// Error implements error.
+func (e textError) Error() string { return e.text }
+
+// Unwrap returns the error itself.
+func (e textError) Unwrap() error { return e.err }
+
+// replyError is an error reply without secrets.
+type replyError string
+
+// Error implements error.
+func (e replyError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (replyError) RedisError() {}
+
+// hiddenError matches what an error matches that it does not show. Unwrap would show the secrets.
+type hiddenError struct {
+	text string
+	is   func(target error) bool
+}
+
+// Error implements error.
+func (e hiddenError) Error() string { return e.text }
+
+// Is reports whether the hidden error matches target.
+func (e hiddenError) Is(target error) bool { return e.is(target) }
 
 // secrets holds the texts that no error may show.
 type secrets struct {
 	password string
-	user     string // removed only as a whole word, because it may be a single letter
+	user     string
 }
 
 // clean returns an error of go-redis without the secrets and the owners. Some error replies
-// repeat the arguments of the command, and errors end up in logs.
+// repeat the arguments of the command, and errors end up in logs. The password is removed as a whole word only:
+// otherwise the gaps in common words would tell a weak one.
 func (s *secrets) clean(err error, owners ...string) error {
-	if err == nil {
-		return nil
-	}
-	var reply redis.Error
-	if errors.As(err, &reply) {
-		switch {
-		case errors.Is(err, redis.Nil):
-			return errNilReply
-		case redisnode.HasCode(reply, "WRONGTYPE"):
-			return ErrWrongType
-		case strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated "): // since Redis 6.2, for a long command
-			return errNoAuth
-		}
-	}
 	text := err.Error()
 	shown, _, _ := strings.Cut(text, ", with args beginning with:")
-	for _, secret := range slices.Concat([]string{s.password}, owners) {
-		if secret != "" {
-			shown = strings.ReplaceAll(shown, secret, "(secret)")
+	if !isRefusedLogin(shown) { // its text has no arguments, but perhaps the word password
+		shown = hideWord(shown, s.password)
+	}
+	for _, owner := range owners {
+		if owner != "" {
+			shown = strings.ReplaceAll(shown, owner, "(secret)")
 		}
 	}
 	if s.user != "" {
 		shown = strings.ReplaceAll(shown, " "+s.user+" ", " (secret) ")
 	}
-	if shown == text {
+	switch {
+	case shown == text:
 		return err
+	case errors.As(err, new(redis.Error)):
+		return replyError(shown)
 	}
-	return errors.New(shown) // do not wrap err, because Unwrap would show the secrets
+	return hiddenError{shown, func(target error) bool { return errors.Is(err, target) }}
+}
+
+// hideWord replaces a word where it is not a part of a longer one.
+func hideWord(text, word string) string {
+	if word == "" {
+		return text
+	}
+	isWord := func(r rune, size int) bool { return size > 0 && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+	begins, ends := isWord(utf8.DecodeRuneInString(word)), isWord(utf8.DecodeLastRuneInString(word))
+	var shown strings.Builder
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return shown.String() + text[from:]
+		}
+		at, end := from+i, from+i+len(word)
+		if begins && isWord(utf8.DecodeLastRuneInString(text[:at])) || ends && isWord(utf8.DecodeRuneInString(text[end:])) {
+			_, size := utf8.DecodeRuneInString(text[at:])
+			shown.WriteString(text[from : at+size])
+			from = at + size
+			continue
+		}
+		shown.WriteString(text[from:at] + "(secret)")
+		from = end
+	}
+}
+
+// answers is what the server has said last.
+type answers struct{ latest atomic.Pointer[answer] } // nil: nothing yet
+
+// answer is an answer of a server.
+type answer struct{ refusedLogin string }
+
+var anyAnswer = new(answer)
+
+// note notes an answer that does not refuse the login.
+func (a *answers) note() {
+	if a.latest.Load() != anyAnswer { // avoids a write to memory that all callers share
+		a.latest.Store(anyAnswer)
+	}
+}
+
+// explain returns an error of go-redis without secrets and owners, and with what to do about it if that is known.
+func (c *Client) explain(err error, owners ...string) error {
+	return c.explainScript(err, nil, owners...)
+}
+
+// explainScript is explain for an error of a script.
+func (c *Client) explainScript(err error, sc *redisnode.Script, owners ...string) error {
+	var reply redis.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redis.Nil) && strings.Contains(err.Error(), "sentinels"):
+		return errNoMaster
+	case errors.Is(err, redis.Nil):
+		return errNilReply
+	case !errors.As(err, &reply):
+		return c.explainClosed(c.secrets.clean(err, owners...))
+	case redisnode.HasCode(reply, "WRONGTYPE"):
+		c.answers.note()
+		return ErrWrongType
+	}
+	clean := c.secrets.clean(err, owners...)
+	text := clean.Error()
+	if strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated ") { // since Redis 6.2, for a long command
+		text = "NOAUTH Authentication required."
+	}
+	if advice := c.advise(text, sc); advice != "" {
+		clean = textError{strings.TrimSuffix(text, ".") + "; " + advice, clean}
+	}
+	if isRefusedLogin(text) {
+		c.answers.latest.Store(&answer{clean.Error()})
+	} else {
+		c.answers.note()
+	}
+	return clean
+}
+
+// explainClosed says more about a connection that the server has closed. A server that refuses a login closes the connection
+// when a long command comes, and the refusal may not be read any more.
+func (c *Client) explainClosed(err error) error {
+	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	switch latest := c.answers.latest.Load(); {
+	case !closed:
+	case latest == nil && !c.tls:
+		return textError{err.Error() + "; the server has not answered anything yet: one that speaks TLS only needs TLSConfig, or a URL that begins with rediss://", err}
+	case latest != nil && latest.refusedLogin != "":
+		return errors.New(latest.refusedLogin) // not err: the cause is not the network
+	}
+	return err
+}
+
+// isRefusedLogin reports whether an error reply refuses the user or the password.
+func isRefusedLogin(reply string) bool {
+	return strings.Contains(reply, "NOAUTH ") || strings.Contains(reply, "WRONGPASS ") || strings.Contains(reply, "ERR invalid password") ||
+		strings.Contains(reply, "ERR Client sent AUTH, but no password is set")
+}
+
+// IsRefusedLogin reports whether an error of a Client says that the server has refused the user or the password.
+func IsRefusedLogin(err error) bool { return err != nil && isRefusedLogin(err.Error()) }
+
+// advise returns what to do about an error reply, "" if that is not known. sc is the script, or nil.
+func (c *Client) advise(reply string, sc *redisnode.Script) string {
+	single := c.cluster == nil
+	is := func(words string) bool { return strings.Contains(reply, words) }
+	switch {
+	case isRefusedLogin(reply) && is("sentinels"):
+		return "set SentinelUsername and SentinelPassword in the redis.FailoverOptions"
+	case is("NOAUTH "):
+		return "set Password in the options of the client, or in the URL"
+	case isRefusedLogin(reply):
+		return "check Username and Password in the options of the client, or in the URL"
+	case is("NOPERM ") || is("ACL failure") || is("The user executing the script can't"):
+		return c.missingRight(reply, sc)
+	case single && (is("MOVED ") || is("CROSSSLOT ")):
+		return "this server is a node of a cluster: use redis.NewClusterClient"
+	case !single && is("cluster support disabled"):
+		return "this server is not a cluster: use redis.NewClient"
+	case single && len(c.addresses) > 0 && is("READONLY "):
+		return "this server is a replica: use the address of its master, or redis.NewFailoverClient"
+	case is("unknown command 'eval") || is("unknown command 'EVAL") || is("unknown command `eval"):
+		return "the commands EVALSHA and EVAL are needed: rename-command has removed one, or the server has no Lua"
+	}
+	return ""
+}
+
+const sentinelAdvice = "this is a Sentinel, which keeps no locks: use redis.NewFailoverClient, with its address in SentinelAddrs"
+
+var (
+	namedCommand = regexp.MustCompile(`'([\w|]+)' command`)
+	scriptLine   = regexp.MustCompile(`@user_script:(\d+)`)
+	luaCall      = regexp.MustCompile(`call\('([A-Z]+)'`)
+)
+
+// missingRight returns the rule of an ACL that a user lacks. Redis 7.0 does not name the command of a script, but its line.
+func (c *Client) missingRight(reply string, sc *redisnode.Script) string {
+	const allow = "to allow it: ACL SETUSER name "
+	pattern := cmp.Or(c.Pattern, "pattern")
+	if strings.Contains(reply, "channel") {
+		return allow + "&" + pattern
+	}
+	if strings.Contains(reply, "key") {
+		return allow + "~" + pattern
+	}
+	if m := namedCommand.FindStringSubmatch(reply); m != nil {
+		return allow + "+" + m[1]
+	}
+	if m := scriptLine.FindStringSubmatch(reply); m != nil && sc != nil {
+		line, _ := strconv.Atoi(m[1])
+		if lines := strings.Split(sc.Source(), "\n"); line >= 1 && line <= len(lines) {
+			if m := luaCall.FindStringSubmatch(lines[line-1]); m != nil {
+				return allow + "+" + strings.ToLower(m[1])
+			}
+		}
+	}
+	return "leasewheel check names the missing rights"
+}
+
+// isSentinel reports whether the server that does not know a command is a Sentinel. The caller has called Begin.
+func (c *Client) isSentinel(ctx context.Context, reply error) bool {
+	if c.cluster != nil || !strings.Contains(reply.Error(), "unknown command") {
+		return false
+	}
+	cmd := redis.NewCmd(ctx, "info", "server")
+	err := c.node.Do(ctx, []*redis.Cmd{cmd})
+	text, _ := cmd.Val().(string)
+	return err == nil && strings.Contains(text, "redis_mode:sentinel")
 }
 
 // executedNothing reports whether err is the reply of a server that has executed nothing. Within a

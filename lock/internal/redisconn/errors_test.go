@@ -1,16 +1,60 @@
 package redisconn
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 )
 
-func TestCleanKeepsTheKindOfAnError(t *testing.T) {
-	s := secrets{password: "lock"} // a common word, which texts of errors contain
-	assert.ErrorIs(t, s.clean(redis.ErrNoScript), redis.ErrNoScript)
-	assert.ErrorIs(t, s.clean(io.EOF, "owner", ""), io.EOF)
-	assert.NotErrorIs(t, s.clean(redis.Nil), redis.Nil, "every script returns a value")
+func TestErrorsKeepTheirKindWithoutSecrets(t *testing.T) {
+	c := &Client{secrets: secrets{password: "lock"}, tls: true} // a common word, which texts of errors contain
+	assert.ErrorIs(t, c.explain(redis.ErrNoScript), redis.ErrNoScript)
+	assert.ErrorIs(t, c.explain(io.EOF, "owner", ""), io.EOF)
+	assert.NotErrorIs(t, c.explain(redis.Nil), redis.Nil, "every script returns a value")
+
+	hidden := c.explain(fmt.Errorf("lock: %w of owner", net.ErrClosed), "owner")
+	assert.Equal(t, "(secret): use of closed network connection of (secret)", hidden.Error())
+	assert.ErrorIs(t, hidden, net.ErrClosed)
+	assert.NotContains(t, fmt.Sprintf("%#v", fmt.Errorf("%w", hidden)), "owner")
+	var refusal redis.Error
+	assert.ErrorAs(t, c.explain(replyError("OOM lock")), &refusal)
+	assert.EqualError(t, refusal, "OOM (secret)")
+}
+
+// A password is hidden where the server repeats it, and not within other words, where the gaps would tell it.
+func TestAPasswordIsHiddenAsAWord(t *testing.T) {
+	for _, c := range []struct{ text, password, want string }{
+		{"replicas of p", "p", "replicas of (secret)"},
+		{"'p' 'up' p", "p", "'(secret)' 'up' (secret)"},
+		{"AUTH 'a+b'a+b", "a+b", "AUTH '(secret)'(secret)"},
+		{"x+ +x +", "+", "x(secret) (secret)x (secret)"},
+		{"püp p", "p", "püp (secret)"},
+		{"pp p pp", "pp", "(secret) p (secret)"},
+		{"nothing", "", "nothing"},
+	} {
+		assert.Equal(t, c.want, hideWord(c.text, c.password), c.text)
+	}
+	s := secrets{password: "password"}
+	const refusal = "WRONGPASS invalid username-password pair or user is disabled."
+	assert.EqualError(t, s.clean(replyError(refusal)), refusal, "a gap would tell it")
+}
+
+// A server may close the connection of a client without a password before its refusal is read.
+func TestARefusedLoginExplainsAClosedConnection(t *testing.T) {
+	c := &Client{tls: true}
+	assert.Equal(t, io.EOF, c.explain(io.EOF))
+	const refusal = "NOAUTH Authentication required; set Password in the options of the client, or in the URL"
+	assert.EqualError(t, c.explain(replyError("ERR Protocol error: unauthenticated multibulk length")), refusal)
+	for _, closed := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
+		assert.EqualError(t, c.explain(&net.OpError{Op: "read", Err: closed}), refusal)
+	}
+	assert.EqualError(t, c.explain(context.DeadlineExceeded), "context deadline exceeded", "no connection was closed")
+	c.answers.note()
+	assert.Equal(t, io.EOF, c.explain(io.EOF), "the server has answered since")
 }
