@@ -1,4 +1,4 @@
-// This file is about the renewer of a client: its store as the watchdog sees it.
+// The renewer of a client: its store as the watchdog sees it.
 
 package lock
 
@@ -20,9 +20,20 @@ type renewer struct {
 func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	began := time.Now()
 	err := r.store.Renew(ctx, batch, out)
-	r.health.record(err, driver.VerdictOf(err), began, false)
+	verdict := driver.VerdictOf(err)
+	r.health.record(err, verdict, began, false)
+	if verdict == driver.NotSent {
+		err = unsentRenewal{err}
+	}
 	return err
 }
+
+// unsentRenewal is an error that also matches renewal.ErrNotSent.
+type unsentRenewal struct{ error }
+
+func (e unsentRenewal) Unwrap() error { return e.error }
+
+func (unsentRenewal) Is(target error) bool { return target == renewal.ErrNotSent }
 
 // lanedRenewer is a renewer of a store with lanes.
 type lanedRenewer struct {

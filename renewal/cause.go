@@ -1,4 +1,4 @@
-// This file is about the cause of a loss, as far as there is evidence.
+// Causes of losses, as far as there is evidence.
 
 package renewal
 
@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
 )
 
 // Cause is why a lease was lost, as far as the evidence shows it. A Reason says what ended the
@@ -88,8 +87,14 @@ func (c Cause) String() string {
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }
 
-// slowDivisor makes an answer slow that takes half of the time that an attempt may take.
-const slowDivisor = 2
+const (
+	// slowDivisor makes an answer slow that takes half of the time that an attempt may take.
+	slowDivisor = 2
+
+	// lateDivisor is how little of an attempt this process may have been late if its silence is to be the server's fault. The
+	// delays are samples, and an answer needs several goroutines.
+	lateDivisor = 8
+)
 
 // Cause returns why the lease was lost. It always returns the same answer. docs/OPERATIONS.md
 // says what to do about each cause.
@@ -97,55 +102,51 @@ func (e *LostError) Cause() Cause {
 	switch {
 	case e.Reason == ReasonLimitReached:
 		return CauseLimit
-	case e.story == nil:
+	case e.evidence == nil:
 		return CauseUnknown
 	case e.Reason == ReasonNotOwned:
-		return e.story.causeOfDenial()
+		return e.evidence.causeOfDenial()
 	default:
-		return e.story.causeOfSilence(e.Err)
+		return e.evidence.causeOfSilence(e.Err)
 	}
 }
 
 // causeOfDenial is the cause if the store has denied the ownership.
-func (s *lossRecord) causeOfDenial() Cause {
+func (v *evidence) causeOfDenial() Cause {
 	switch {
-	case s.sees(EventServerChanged):
+	case v.changed:
 		return CauseFailover
-	case s.answer == LostTaken:
+	case v.answer == LostTaken:
 		return CauseTakenOver
-	case s.answer == LostMissing:
+	case v.answer == LostMissing:
 		return CauseKeyMissing
 	}
 	return CauseUnknown
 }
 
-// causeOfSilence is the cause if no renewal was confirmed in time.
-func (s *lossRecord) causeOfSilence(err error) Cause {
-	tried := len(s.tries) > 0 || s.state == renewing
-	if len(s.tries) == 0 {
-		err = nil // it is of a renewal before the last confirmed one
-	}
-	answered, stalled := err != nil && !isTimeout(err), s.stalled()
+// causeOfSilence is the cause if no renewal was confirmed in time. The silence is the fault of the server or the network only if
+// the renewals were sent in time and this process could have taken the answers.
+func (v *evidence) causeOfSilence(err error) Cause {
+	late := v.stalled + v.delayed
+	network := v.answered && isNetworkError(err)
 	switch {
-	case !tried && (s.stepped || s.byWall):
+	case v.stepped:
 		return CauseClockStep
-	case !answered && stalled > 0 && stalled*2 >= time.Duration(s.at-s.firstDue()):
+	case late*2 >= v.window && v.stalled > 0 && (!v.answered || network): // a connection may end while nobody uses it
 		return CausePaused
-	case !tried && s.state == waiting && stalled > s.timing.margin:
-		return CausePaused
-	case !tried && s.late:
-		return CauseEngineLate
-	case !tried && s.state == waiting:
-		return CauseUnknown
-	case s.sees(EventServerChanged):
+	case v.changed && v.sent > 0:
 		return CauseFailover
-	case isNetworkError(err):
+	case network:
 		return CauseNetwork
-	case answered:
+	case v.refused:
+		return CauseUnknown // the program may have used up its own connections
+	case v.answered:
 		return CauseStoreError
-	case s.sees(EventUnreachable) || s.sees(EventDeadConn):
-		return CauseNetwork
-	case s.sees(EventSlow):
+	case v.engine && v.stalled < v.attempt/lateDivisor:
+		return CauseEngineLate
+	case !v.complete || late >= v.attempt/lateDivisor || v.sent == 0 && !(v.inQueue && v.silent):
+		return CauseUnknown
+	case v.slow > 0:
 		return CauseServerSlow
 	}
 	return CauseNoAnswer

@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// A loss tells its cause and its story. A process that runs a flight recorder of package
+// A loss has its cause and what was seen of it. A process that runs a flight recorder of package
 // runtime/trace dumps it at the same moment, because the trace shows what the goroutines did.
 func ExampleHooks() {
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: 10 * time.Second})
@@ -36,7 +36,7 @@ func ExampleHooks() {
 	watchdog, err := renewal.New(engine, store, &renewal.Options{Failures: 1, Hooks: &renewal.Hooks{
 		Dump: func(i renewal.LostInfo) {
 			fmt.Printf("lost %v: %v, %v\n", i.Lease, i.Err.Reason, i.Err.Cause())
-			fmt.Println("the story has events:", len(i.Err.Story()) > 0)
+			fmt.Println("seen:", i.Err.Seen() != "")
 			_, err := recorder.WriteTo(&dump)
 			dumped <- err
 		},
@@ -53,6 +53,6 @@ func ExampleHooks() {
 	fmt.Println("dumped:", <-dumped == nil && dump.Len() > 0)
 	// Output:
 	// lost a: renewals failed, store error
-	// the story has events: true
+	// seen: true
 	// dumped: true
 }

@@ -77,8 +77,8 @@ type completion struct {
 	done  chan struct{}
 	funcs map[*afterFunc]struct{}
 
-	tries  []attempt // the latest renewals that failed in a row
-	answer Outcome   // of the store that has ended the lease
+	attempts attempts
+	answer   Outcome // of the store that has ended the lease
 }
 
 type afterFunc struct{ f func() }
@@ -103,6 +103,7 @@ func (e *Entry[L]) fire(now instant) {
 			e.state = due // after Laner.Lane, which may panic
 		}
 		if late := time.Duration(now.mono - e.renewAt); late > e.margin {
+			e.w.monitor.delays.add(e.renewAt, now.mono, e.w.monitor.tolerance)
 			e.w.reportLate(late, now)
 		}
 	}
@@ -137,7 +138,7 @@ func (e *Entry[L]) applyOutcome(outcome Outcome, err error, sent instant, validi
 	case e.w.closed: // Close has cancelled the call and is about to end the entry
 	default:
 		e.recordErr(err)
-		e.noteAttempt(sent, now)
+		e.noteAttempt()
 		e.failures++
 		if limit := e.w.opts.Failures; limit > 0 && int(e.failures) >= limit {
 			e.lose(ReasonFailed)
@@ -259,7 +260,9 @@ func (e *Entry[L]) lose(reason Reason) {
 	if reason != ReasonNotOwned {
 		err.Left = now.until(e.deadline()) + e.margin
 	}
-	err.story = e.w.recordLoss(e, reason, now)
+	if reason != ReasonLimitReached {
+		err.evidence = e.w.collect(e, reason, now)
+	}
 	e.finish(err)
 	e.w.reportLoss(e, err)
 }

@@ -1,4 +1,4 @@
-// This file is about LostError and the reasons of losses.
+// LostError, and the reasons of losses.
 
 package renewal
 
@@ -20,6 +20,10 @@ var (
 	// of Register after Close. If the engine was closed, the error of the entry
 	// also matches schedule.ErrClosed.
 	ErrClosed = errors.New("renewal: watchdog is closed")
+
+	// ErrNotSent may be matched by an error of Renew if nothing was sent, for example because all connections of a pool were
+	// in use. The server is then not to blame for a loss.
+	ErrNotSent = errors.New("renewal: nothing was sent")
 )
 
 // Reason tells why a lease was lost.
@@ -72,7 +76,7 @@ type LostError struct {
 	// too late, after a pause of the process.
 	Left time.Duration
 
-	story *lossRecord // nil: there is none
+	evidence *evidence // nil: there is none
 }
 
 // Error implements error.

@@ -226,6 +226,9 @@ func logLoss(log *slog.Logger, lease any, err *LostError) {
 		return
 	}
 	attrs = append(attrs, slog.String("reason", err.Reason.String()), slog.String("cause", err.Cause().String()))
+	if seen := err.Seen(); seen != "" {
+		attrs = append(attrs, slog.String("seen", seen))
+	}
 	if err.Err != nil {
 		attrs = append(attrs, slog.Any("error", err.Err))
 	}

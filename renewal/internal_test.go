@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -249,3 +250,42 @@ func TestManyReports(t *testing.T) {
 		assert.Nil(t, r.chunk)
 	})
 }
+
+func TestDelaysDoNotOverlapAndKnowWhatIsMissing(t *testing.T) {
+	var d delays
+	d.add(0, 10, 10)
+	assert.Zero(t, d.n, "tolerated")
+	d.add(100, 200, 10)
+	d.add(150, 300, 10) // of which 100 are known
+	d.add(290, 305, 10)
+	for _, c := range []struct {
+		from, to int64
+		want     time.Duration
+	}{{0, 400, 200}, {150, 250, 100}, {300, 400, 0}, {0, 100, 0}, {120, 130, 10}} {
+		sum, complete := d.between(c.from, c.to)
+		assert.Equal(t, c.want, sum, "%v", c)
+		assert.True(t, complete)
+	}
+	for i := range int64(maxDelays) {
+		d.add(1000+100*i, 1050+100*i, 10)
+	}
+	_, complete := d.between(900, 1<<20)
+	assert.False(t, complete, "the ring is full")
+	sum, complete := d.between(1100, 1<<20)
+	assert.True(t, complete)
+	assert.Equal(t, 50*time.Duration(maxDelays-1), sum)
+}
+
+// The map of changes is bounded, whatever a store reports.
+func TestChangesOfServersAreBounded(t *testing.T) {
+	w := &Watchdog[int]{clock: clock{time.Now()}}
+	w.Record(Event{Kind: EventServerChanged})
+	assert.Empty(t, w.changes.latest, "a watchdog that was not made by New records nothing")
+	w.engine = silentEngine{}
+	for lane := range 2*maxServerChanges + 1 {
+		w.Record(Event{Kind: EventServerChanged, Lane: lane})
+	}
+	assert.Len(t, w.changes.latest, 1)
+}
+
+type silentEngine struct{ schedule.Scheduler }

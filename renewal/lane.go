@@ -19,6 +19,8 @@ type lane[L any] struct {
 	workers   int
 	calls     int  // calls of Renew under way
 	lingering bool // a worker is about to take the due leases
+
+	silentSince int64 // the latest answer, or when the first call under way was sent, on the monotonic clock
 }
 
 // queue is the due leases of a lane whose attempt timeouts differ by less than a factor of

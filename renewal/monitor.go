@@ -18,6 +18,11 @@ const (
 	// compareInterval is how often the clocks are compared while leases are held.
 	compareInterval = time.Second
 
+	// While a renewal has no answer, the monitor runs more often, to see whether the process could take it: each time
+	// marginsPerRun margins have passed, which is an eighth of an attempt by default, but not before minInterval.
+	marginsPerRun = 4
+	minInterval   = 20 * time.Millisecond
+
 	// maxPerHold is the most entries that a pass visits while it holds mu.
 	maxPerHold = 1000
 )
@@ -41,8 +46,8 @@ type monitor[L any] struct {
 	epoch     uint16      // the number of passes so far
 
 	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
-	stallSeen            int64         // the value of comparedAt for which a stall was recorded, plus 1
-	stepSeen             int64         // the same for a step of a clock
+	stalls               delays        // of the process
+	delays               delays        // of timers, of workers, and of returns from Renew
 	comparedAt           int64         // when the clocks were compared last, on the monotonic clock
 	minOffset, maxOffset int64         // the range of the clock offset since the last step
 	tolerance            time.Duration // the smallest margin so far: the clocks may differ by that
@@ -119,7 +124,7 @@ func (w *Watchdog[L]) runMonitor() {
 		w.freeBatches = nil
 	default:
 		m.wakeAt = asleep - 1 // wakeMonitor must not restart the comparison of the clocks
-		at := now.mono + int64(compareInterval)
+		at := now.mono + w.interval()
 		if b := m.expiries.first(); b != nil {
 			at = min(at, b.at)
 		}
@@ -135,23 +140,17 @@ func (w *Watchdog[L]) noteStall(now instant) {
 	if m.wakeAt > m.comparedAt && m.wakeAt < expected { // neither asleep nor working
 		expected = m.wakeAt
 	}
-	late := time.Duration(now.mono - expected)
-	if m.running || w.held == 0 || late <= m.tolerance || m.stallSeen == m.comparedAt+1 {
-		return
+	if !m.running && w.held > 0 {
+		m.stalls.add(expected, now.mono, m.tolerance)
 	}
-	m.stallSeen = m.comparedAt + 1 // not 0
-	w.recorder.add(Event{Kind: EventStalled, At: w.clock.timeOf(now.mono), Lane: AllLanes, Took: late})
 }
 
-// noteStep records that a clock was stepped. Like noteStall it may be called at any time.
-func (w *Watchdog[L]) noteStep(now instant) {
-	m := &w.monitor
-	step := m.stepOf(now)
-	if w.held == 0 || step <= m.tolerance && step >= -m.tolerance || m.stepSeen == m.comparedAt+1 {
-		return
+// interval returns how long the monitor may sleep. The caller holds mu.
+func (w *Watchdog[L]) interval() int64 {
+	if w.calls == 0 {
+		return int64(compareInterval)
 	}
-	m.stepSeen = m.comparedAt + 1 // not 0
-	w.recorder.add(Event{Kind: EventClockStep, At: w.clock.timeOf(now.mono), Lane: AllLanes, Took: step})
+	return int64(min(max(marginsPerRun*w.monitor.tolerance, minInterval), compareInterval))
 }
 
 // stepOf returns how far the clocks have moved apart, forward or back.
@@ -178,7 +177,6 @@ func (m *monitor[L]) lastRan() int64 {
 // lease that was renewed between them. The caller holds mu.
 func (w *Watchdog[L]) compareClocks(now instant) {
 	m := &w.monitor
-	w.noteStep(now)
 	offset, step := now.clockOffset(), m.stepOf(now)
 	paused := time.Duration(now.mono-m.comparedAt)-compareInterval > m.tolerance
 	m.minOffset, m.maxOffset, m.comparedAt = min(m.minOffset, offset), max(m.maxOffset, offset), now.mono

@@ -25,17 +25,6 @@ const (
 // IsLost reports whether the store says that the holder does not own the lease.
 func (o Outcome) IsLost() bool { return o >= Lost && o <= LostTaken }
 
-// found says what a store has found instead of a lease that is lost, "" if it does not tell.
-func (o Outcome) found() string {
-	switch o {
-	case LostMissing:
-		return "the lease is missing"
-	case LostTaken:
-		return "another owner has the lock"
-	}
-	return ""
-}
-
 // Renewer is the interface that a store must implement. It must be safe for
 // concurrent use.
 type Renewer[L any] interface {

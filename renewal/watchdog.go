@@ -30,8 +30,8 @@ type Watchdog[L any] struct {
 	reports reporter[L] // calls the hooks
 	records reporter[L] // calls log, on another goroutine, because a hook may block for ever
 
-	recorder recorder
-	onYield  func() // called between two parts of a pass; set by tests only
+	changes serverChanges
+	onYield func() // called between two parts of a pass; set by tests only
 
 	// mu guards all fields below, and the fields of Entry and lane that name it. It is
 	// held while the engine is called, whose mutexes are taken after it, and while
@@ -41,8 +41,10 @@ type Watchdog[L any] struct {
 	monitor      monitor[L] // knows all entries that have not ended
 	held         int        // the number of these entries
 	lanes        map[int]*lane[L]
-	peakLanes    int // the largest number of lanes since the map was made
-	workers      int // goroutines, over all lanes
+	calls        int                // of Renew that are under way, over all lanes
+	slow         map[int]slowAnswer // the latest of each lane
+	peakLanes    int                // the largest number of lanes since the map was made
+	workers      int                // goroutines, over all lanes
 	freeBatches  []*batch[L]
 	toStart      []func() // functions of AfterFunc that unlock starts
 	timing       *timing  // of the last grant

@@ -41,7 +41,7 @@ func (w *Watchdog[L]) startWorker(l *lane[L], wait time.Duration) {
 	l.lingering = true
 	l.workers++
 	w.workers++
-	go w.runWorker(l, wait)
+	go w.runWorker(l, wait, w.clock.now().mono+int64(wait))
 }
 
 // batch is the leases of one call of Renew, and the memory of one worker.
@@ -58,12 +58,14 @@ type batch[L any] struct {
 }
 
 // runWorker renews batches until nothing is due. A Renew that calls runtime.Goexit, as
-// FailNow of a test does, ends the goroutine, but the deferred calls still run.
-func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration) {
+// FailNow of a test does, ends the goroutine, but the deferred calls still run. It begins after the given wait, at an instant on the
+// monotonic clock.
+func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration, begin int64) {
 	time.Sleep(wait)
 	w.mu.Lock()
 	defer w.unlock()
 	l.lingering = false
+	w.monitor.delays.add(begin, w.clock.now().mono, w.monitor.tolerance)
 	b := w.getBatch()
 	defer w.workerDone(l, b)
 	for w.fill(l, b) {
@@ -148,21 +150,51 @@ var errGoexit = errors.New("renewal: Renew called runtime.Goexit")
 // during the call.
 func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
 	err := errGoexit
-	l.calls++
+	if l.calls++; l.calls == 1 {
+		l.silentSince = b.sent.mono
+	}
+	if w.calls++; w.calls == 1 {
+		w.wakeMonitor(b.sent.mono+w.interval(), b.sent)
+	}
 	w.unlock()
+	var timeout time.Duration
 	defer func() {
 		w.mu.Lock()
 		l.calls--
+		w.calls--
+		w.noteReturn(l, b, err, timeout)
 		w.applyOutcomes(l, b, err)
 	}()
 	// The call ends with the latest deadline of its batch. With the earliest one, a short lease would
 	// take time from healthy leases. Each entry's own timer guards its own deadline.
-	timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))
+	timeout = min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))
 	ctx, cancel := context.WithTimeoutCause(w.ctx, timeout, errNoAnswer)
 	defer cancel()
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
 	clear(b.outcomes)
 	err = w.renewer.Renew(ctx, b.leases, b.outcomes)
+}
+
+// noteReturn keeps what the return of a call of Renew shows about the server and about this process. The caller holds mu.
+func (w *Watchdog[L]) noteReturn(l *lane[L], b *batch[L], err error, timeout time.Duration) {
+	now := w.clock.now()
+	m := &w.monitor
+	m.delays.add(b.sent.mono+int64(timeout), now.mono, m.tolerance)
+	if err == nil || !isTimeout(err) {
+		l.silentSince = now.mono
+	}
+	took := time.Duration(now.mono - b.sent.mono)
+	if err != nil || took < b.attemptTimeout/slowDivisor {
+		return
+	}
+	w.noteStall(now)
+	stalled, complete := m.stalls.between(b.sent.mono, now.mono)
+	if delayed, all := m.delays.between(b.sent.mono, now.mono); complete && all && stalled+delayed < b.attemptTimeout/lateDivisor {
+		if w.slow == nil || len(w.slow) >= maxServerChanges {
+			w.slow = make(map[int]slowAnswer)
+		}
+		w.slow[l.id] = slowAnswer{now.mono, took}
+	}
 }
 
 // applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
@@ -187,9 +219,6 @@ func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 			info.Unknown++
 		}
 		e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
-	}
-	if info.Lost > 0 || info.Unknown > 0 || info.Took >= b.attemptTimeout/slowDivisor {
-		w.recordBatch(b, &info)
 	}
 	clear(b.entries)
 	clear(b.leases)

@@ -108,7 +108,7 @@ func TestALockThatIsTakenAwayStopsTheCommand(t *testing.T) {
 		{"by force", "stubborn", nil, exitLost, "got terminated", "stopping the command"},
 		{"at once", "signals", []string{"-on-lost", "kill"}, exitLost, "", "killing the command"},
 		{"not at all", "signals", []string{"-on-lost", "ignore"}, 7, "", "the command runs on"},
-		{"with the story", "signals", []string{"-v"}, exitLost, "", "renewal"},
+		{"with what was seen", "signals", nil, exitLost, "", "; seen: the store has no such lease; stopping"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

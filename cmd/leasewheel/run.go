@@ -157,7 +157,7 @@ func (o *taskOptions) task(args []string, std streams) (*task, error) {
 		return nil, err
 	}
 	t.signal, _ = signalNamed(o.signal)
-	t.onLost, t.debug, t.reserve = o.onLost, o.verbose, reserveFor(o.ttl)
+	t.onLost, t.reserve = o.onLost, reserveFor(o.ttl)
 	switch {
 	case o.onLost != lostStop:
 	case o.grace.given:

@@ -33,7 +33,6 @@ type task struct {
 	reserve time.Duration // from the KILL to the end of the lease
 	signal  syscall.Signal
 	onLost  string
-	debug   bool // print the story of a loss
 	std     streams
 }
 
@@ -126,10 +125,6 @@ func (t *task) budget(lost error) time.Duration {
 // describe prints why the lock was lost.
 func (t *task) describe(key string, lost error, doing string) {
 	fmt.Fprintf(t.std.err, "leasewheel: lost the lock %q: %v; %s\n", key, oneLine(lossText(lost)), doing)
-	var why *renewal.LostError
-	if t.debug && errors.As(lost, &why) {
-		fmt.Fprintln(t.std.err, strings.TrimRight(why.Story().String(), "\n"))
-	}
 }
 
 // lossText returns the reason and the cause of a loss.
@@ -144,6 +139,9 @@ func lossText(lost error) string {
 	}
 	if why.Err != nil {
 		text += ": " + why.Err.Error()
+	}
+	if seen := why.Seen(); seen != "" {
+		text += "; seen: " + seen
 	}
 	return text
 }

@@ -33,5 +33,5 @@ func TestARestartIsTheCauseOfALoss(t *testing.T) {
 	<-held.Done()
 	var lost *renewal.LostError
 	require.ErrorAs(t, held.Err(), &lost)
-	assert.Equal(t, renewal.CauseFailover, lost.Cause(), lost.Story())
+	assert.Equal(t, renewal.CauseFailover, lost.Cause(), lost.Seen())
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,54 +16,62 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// TestTheCauseOfALossOnAServer injects each cause that a server can have. The story names it,
-// and the log has it.
+// TestTheCauseOfALossOnAServer injects each cause that a server can have.
 func TestTheCauseOfALossOnAServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		inject func(t *testing.T, srv *testredis.Server, s *Store, key string)
 		want   renewal.Cause
-		tells  renewal.EventKind
+		seen   string
 	}{
 		"the key is deleted": {func(t *testing.T, srv *testredis.Server, s *Store, key string) {
 			require.NoError(t, srv.Client(t).Del(t.Context(), s.lockKey(key)).Err())
-		}, renewal.CauseKeyMissing, renewal.EventDenied},
+		}, renewal.CauseKeyMissing, "the store has no such lease"},
 		"all keys are deleted": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			require.NoError(t, srv.Client(t).FlushAll(t.Context()).Err())
-		}, renewal.CauseKeyMissing, renewal.EventDenied},
+		}, renewal.CauseKeyMissing, "the store has no such lease"},
 		"another owner has it": {func(t *testing.T, srv *testredis.Server, s *Store, key string) {
 			rdb := srv.Client(t)
 			require.NoError(t, rdb.Del(t.Context(), s.lockKey(key)).Err())
 			acquire(t, newStore(t, rdb, &Options{Prefix: s.prefix}), request(key))
-		}, renewal.CauseTakenOver, renewal.EventDenied},
+		}, renewal.CauseTakenOver, "another owner has the lease"},
 		"the server restarts without data": {func(t *testing.T, srv *testredis.Server, s *Store, _ string) {
 			srv.Kill()
 			require.NoError(t, srv.Restart())
 			_, err := s.Inspect(t.Context(), "other") // by a new connection; so the next renewal asks who answers
 			require.NoError(t, err)
-		}, renewal.CauseFailover, renewal.EventServerChanged},
+		}, renewal.CauseFailover, "another server process answered: "},
 		"the server is demoted in place": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			host, port, err := net.SplitHostPort(testredis.Start(t).Addr())
 			require.NoError(t, err)
 			require.NoError(t, srv.Client(t).ReplicaOf(t.Context(), host, port).Err())
-		}, renewal.CauseFailover, renewal.EventServerChanged},
+		}, renewal.CauseFailover, "another server process answered: "},
 		"the server is down": {func(_ *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			srv.Kill()
-		}, renewal.CauseNetwork, renewal.EventUnreachable},
+		}, renewal.CauseNetwork, "failed within "},
 		"the server hangs": {func(t *testing.T, srv *testredis.Server, _ *Store, _ string) {
 			require.NoError(t, srv.Stop())
 			t.Cleanup(func() { _ = srv.Cont() })
-		}, renewal.CauseNoAnswer, renewal.EventAttempt},
+		}, renewal.CauseNoAnswer, "no answer within "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := testredis.Start(t)
 			s := newStore(t, srv.Client(t), nil)
 			lost := loseAfter(t, s, func() { c.inject(t, srv, s, "k") })
-			assert.Equal(t, c.want, lost.Cause())
-			assert.Contains(t, lost.Story().String(), c.tells.String())
+			assertCause(t, c.want, lost)
+			assert.Contains(t, lost.Seen(), c.seen)
 		})
 	}
+}
+
+// assertCause checks the cause of a loss. A machine that is too busy to take the answers cannot tell, and says so.
+func assertCause(t *testing.T, want renewal.Cause, lost *renewal.LostError) {
+	t.Helper()
+	if lost.Cause() == renewal.CauseUnknown && strings.Contains(lost.Seen(), "the process did not run") {
+		return
+	}
+	assert.Equal(t, want, lost.Cause(), lost.Seen())
 }
 
 // loseAfter holds the lock k until it is lost after inject.
@@ -87,12 +96,12 @@ func loseAfter(t *testing.T, s *Store, inject func()) *renewal.LostError {
 	<-held.Done()
 	var lost *renewal.LostError
 	require.ErrorAs(t, held.Err(), &lost)
-	t.Logf("%v\n%v", lost.Cause(), lost.Story())
+	t.Logf("%v: %v", lost.Cause(), lost.Seen())
 	return lost
 }
 
-// The network drops all packets: connections are silent, and none can be opened.
-func TestANetworkThatDropsPacketsIsTheCause(t *testing.T) {
+// The network drops all packets: connections are silent, and none can be opened. A server that hangs looks the same.
+func TestANetworkThatDropsPacketsGivesNoAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := testredis.StartProxy(t, testredis.Start(t))
 	drops := make(chan struct{})
@@ -113,6 +122,5 @@ func TestANetworkThatDropsPacketsIsTheCause(t *testing.T) {
 		close(drops)
 		proxy.Block()
 	})
-	assert.Equal(t, renewal.CauseNetwork, lost.Cause())
-	assert.Contains(t, lost.Story().String(), renewal.EventUnreachable.String())
+	assertCause(t, renewal.CauseNoAnswer, lost)
 }

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +26,44 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
+// A process that gets too little CPU time loses its locks, and no cause blames the server, which is idle.
+func TestTooLittleCPUIsNotTheServersFault(t *testing.T) {
+	for name, starve := range map[string]func(t *testing.T, h *holder){
+		"busy goroutines": func(t *testing.T, h *holder) {
+			require.NoError(t, h.process.Signal(syscall.SIGUSR1))
+		},
+		"a quota": func(t *testing.T, h *holder) {
+			group := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprint("leasewheel-", os.Getpid()))
+			if err := os.Mkdir(group, 0o755); err != nil {
+				t.Skip("this machine lets nobody set a quota: ", err)
+			}
+			t.Cleanup(func() {
+				_ = h.process.Kill()
+				assert.Eventually(t, func() bool { return os.Remove(group) == nil }, long, 10*time.Millisecond)
+			})
+			write := func(file, text string) {
+				require.NoError(t, os.WriteFile(filepath.Join(group, file), []byte(text), 0o600))
+			}
+			write("cpu.cfs_period_us", "1000000")
+			write("cpu.cfs_quota_us", "1000")
+			write("cgroup.procs", strconv.Itoa(h.process.Pid))
+			time.Sleep(4 * starvedTTL)
+			write("cpu.cfs_quota_us", "-1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHolder(t, "GOMAXPROCS=1", starvedEnv+"=1")
+			starve(t, h)
+			causes := h.line(t)
+			t.Log(causes)
+			assert.Regexp(t, `^((unknown|process paused) \d+ ?)+$`, causes, "which are the causes of all losses")
+		})
+	}
+}
+
 const (
+	starvedEnv   = "LEASEWHEEL_TEST_STARVED" // makes the holder one that is starved of CPU time
+	starvedTTL   = 3 * time.Second
 	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // names the server to the process that is paused
 	holderTTL    = 8 * time.Second          // a busy machine must not lose leases within half of it
 	holderLeases = 200
@@ -44,7 +84,7 @@ func TestAHolderPausedForTwoTTLsIsInvalidAtOnce(t *testing.T) {
 	assert.Equal(t, "valid 0", h.line(t), "no handle is valid at the first check, even if no timer has run yet")
 	assert.Equal(t, "lost 200", h.line(t))
 	assert.Equal(t, "process paused 200", h.line(t), "the causes of the losses")
-	assert.Equal(t, "process stalled 200", h.line(t), "the stories with such an event")
+	assert.Equal(t, "seen 200", h.line(t), "the losses with that evidence")
 }
 
 // holder is a separate process that holds locks.
@@ -53,10 +93,10 @@ type holder struct {
 	lines   *bufio.Scanner
 }
 
-func startHolder(t *testing.T) *holder {
+func startHolder(t *testing.T, env ...string) *holder {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holderEnv+"="+testredis.Start(t).Addr())
+	cmd.Env = append(append(os.Environ(), holderEnv+"="+testredis.Start(t).Addr()), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // in an orphaned group the kernel would end the pause
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -87,6 +127,9 @@ func (h *holder) pause(t *testing.T, d time.Duration) {
 func init() {
 	if addr := os.Getenv(holderEnv); addr != "" {
 		instead = func() { hold(addr) }
+		if os.Getenv(starvedEnv) != "" {
+			instead = func() { holdStarved(addr) }
+		}
 	}
 }
 
@@ -138,7 +181,7 @@ func hold(addr string) {
 			continue
 		}
 		causes[loss.Cause()]++
-		if slices.ContainsFunc(loss.Story(), func(e renewal.Event) bool { return e.Kind == renewal.EventStalled }) {
+		if strings.Contains(loss.Seen(), "the process did not run for ") {
 			stalled++
 		}
 	}
@@ -146,11 +189,52 @@ func hold(addr string) {
 	for cause, n := range causes {
 		fmt.Println(cause, n)
 	}
-	fmt.Println(renewal.EventStalled, stalled)
+	fmt.Println("seen", stalled)
 }
 
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// holdStarved is the main function of a holder that is starved of CPU time. After SIGUSR1 its own goroutines do that. It
+// prints the causes of its losses.
+func holdStarved(addr string) {
+	store, err := New(redis.NewClient(&redis.Options{Addr: addr}), nil)
+	must(err)
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: starvedTTL}})
+	must(err)
+	var held []*lock.Held
+	for i := range 20 {
+		h, err := client.Mutex(fmt.Sprint("starved:", i)).Lock(context.Background())
+		must(err)
+		held = append(held, h)
+	}
+	busy := make(chan os.Signal, 1)
+	signal.Notify(busy, syscall.SIGUSR1)
+	fmt.Println("held")
+	select {
+	case <-busy:
+		for range 60 {
+			go func() {
+				for x := 1; x != 0; x |= x << 1 { // never ends
+				}
+			}()
+		}
+	case <-held[0].Done():
+	}
+	causes := make(map[renewal.Cause]int)
+	for _, h := range held {
+		<-h.Done()
+		var loss *renewal.LostError
+		if errors.As(h.Err(), &loss) {
+			causes[loss.Cause()]++
+			fmt.Fprintln(os.Stderr, loss.Cause(), loss.Seen())
+		}
+	}
+	for cause, n := range causes {
+		fmt.Print(cause, " ", n, " ")
+	}
+	fmt.Println()
 }

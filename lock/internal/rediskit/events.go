@@ -1,4 +1,4 @@
-// This file is about events made from the notices of connections.
+// Events made from the notices of connections.
 
 package rediskit
 
@@ -11,21 +11,16 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// events maps the notices of connections to events.
-var events = [...]renewal.EventKind{
-	redisnode.Unreachable:   renewal.EventUnreachable,
-	redisnode.DeadConn:      renewal.EventDeadConn,
-	redisnode.ServerChanged: renewal.EventServerChanged,
-}
-
-// ReportEvents reports the notices of a client as events, for the ReportEvents of a store. The
+// ReportEvents reports to report that another server process answers, for the ReportEvents of a store. The
 // client may be nil. Node.ID, which is 0 for a single server, must be the lane of the leases on a node.
 func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
 	if c == nil || report == nil {
 		return
 	}
 	c.OnNotice(func(n redisnode.Notice, node int, detail string) {
-		report(renewal.Event{Kind: events[n], Lane: node, Detail: detail})
+		if n == redisnode.ServerChanged {
+			report(renewal.Event{Kind: renewal.EventServerChanged, Lane: node, Detail: detail})
+		}
 	})
 }
 
