@@ -169,6 +169,41 @@ var stopCases = []testCase{
 		assert.Positive(t, ran.Load())
 		assert.Positive(t, stopped.Load())
 	}},
+	{"E3_Stop_of_a_timer_that_was_just_scheduled", func(t *caseT, c Config) {
+		// One goroutine schedules, another one stops at once, and the engine fires meanwhile.
+		e := newEngine(t, c, Options{})
+		const timers = 4000
+		var ran, stopped [timers]atomic.Int64
+		scheduled := make(chan func(), 1)
+		var stopping sync.WaitGroup
+		stopping.Go(func() {
+			for stop := range scheduled {
+				stop()
+			}
+		})
+		rng := rand.New(rand.NewPCG(9, 7))
+		for id := range timers {
+			d := time.Duration(rng.Int64N(3)) * max(c.Slack, time.Millisecond)
+			timer, err := e.Schedule(d, taskFunc(func(schedule.Timer) { ran[id].Add(1) }))
+			require.NoError(t, err)
+			scheduled <- func() {
+				if timer.Stop() {
+					stopped[id].Add(1)
+				}
+			}
+			if id%8 == 0 {
+				time.Sleep(max(c.Slack, time.Millisecond)) // timers become due
+			}
+		}
+		close(scheduled)
+		stopping.Wait()
+		advance(time.Minute)
+		for id := range timers {
+			require.EqualValues(t, 1, ran[id].Load()+stopped[id].Load(), "timer %d ran %d times", id, ran[id].Load())
+		}
+		c.checkPending(t, e, 0)
+		assert.Empty(t, e.Close())
+	}},
 }
 
 var resetCases = []testCase{
@@ -244,6 +279,49 @@ var resetCases = []testCase{
 		assert.Equal(t, 2, rec.count(0))
 		assert.False(t, timer.Reset(0))
 	}},
+	{"E4_Reset_from_elsewhere_while_the_engine_moves_the_timer", func(t *caseT, c Config) {
+		// Goroutines reset timers at the instants at which the engine looks at them: when they are
+		// due, and when a wheel moves them between its levels. The latest Reset counts.
+		step := max(c.Slack, time.Millisecond)
+		for _, span := range []int64{4, 600, 40_000} { // in steps: one level of a wheel or several
+			e, start := newEngine(t, c, Options{}), time.Now()
+			var resetting sync.WaitGroup
+			for g := range 4 {
+				resetting.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(span), uint64(g)))
+					delay := func() time.Duration { return time.Duration(1+rng.Int64N(span)) * step }
+					all := make([]movedTimer, 50)
+					for i := range all {
+						all[i].arm(func(x *movedTimer) (due time.Duration, ok bool) {
+							d, err := delay(), error(nil)
+							x.timer, err = e.Schedule(d, taskFunc(func(schedule.Timer) { x.run(t, c, time.Since(start)) }))
+							return time.Since(start) + d, assert.NoError(t, err)
+						})
+					}
+					for range 60 {
+						time.Sleep(time.Duration(1+rng.Int64N(max(span/16, 1))) * step)
+						for i := range all {
+							if rng.IntN(4) == 0 {
+								all[i].arm(func(x *movedTimer) (due time.Duration, ok bool) {
+									d := delay()
+									return time.Since(start) + d, x.timer.Reset(d)
+								})
+							}
+						}
+					}
+					time.Sleep(time.Duration(span+3)*step + c.Slack) // all Runs have begun before this instant
+					for i := range all {
+						all[i].mu.Lock()
+						assert.False(t, all[i].armed, "a timer was lost")
+						all[i].mu.Unlock()
+					}
+				})
+			}
+			resetting.Wait()
+			c.checkPending(t, e, 0)
+			assert.Empty(t, e.Close())
+		}
+	}},
 	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var inside, runs atomic.Int64
@@ -274,4 +352,37 @@ func block(t *caseT, e Engine, c Config) {
 		require.NoError(t, err)
 	}
 	advance(c.Slack + 1)
+}
+
+// movedTimer is a timer that is often reset from outside its Run.
+type movedTimer struct {
+	mu     sync.Mutex // guards all below
+	timer  schedule.Timer
+	due    time.Duration // since the start of the case
+	before time.Duration // the due time before the last Reset
+	reset  time.Time     // of the last Reset
+	armed  bool          // a Run must follow
+}
+
+// arm calls f, which schedules or resets the timer and returns its new due time.
+func (x *movedTimer) arm(f func(x *movedTimer) (due time.Duration, ok bool)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if due, ok := f(x); ok {
+		x.before, x.due, x.reset, x.armed = x.due, due, time.Now(), true
+	}
+}
+
+// run is called by Run. If the timer was reset at this instant, Run may have begun before and waited
+// for mu. The clock of a bubble stands still meanwhile.
+func (x *movedTimer) run(t *caseT, c Config, now time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	began := x.due
+	if now < x.due && time.Now().Equal(x.reset) {
+		began = x.before
+	}
+	assert.GreaterOrEqual(t, now, began, "early")
+	assert.LessOrEqual(t, now, began+c.Slack, "late")
+	x.armed = now < x.due
 }
