@@ -51,7 +51,9 @@ type core struct {
 	closing basic.Closing
 
 	queues localQueues // of the calls of Lock
-	life   lifetime    // ends when Close begins
+
+	life    context.Context // ends when Close begins, with the cause errClientClosing
+	endLife context.CancelCauseFunc
 
 	young     ageList[heldLease] // leases that have no cleanup yet
 	waiting   ageList[longWait]  // calls of Lock that have not been reported
@@ -86,12 +88,13 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		quiet:   make(chan struct{}),
 		partial: make(map[string]struct{}),
 	}
+	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.waiter, _ = store.(driver.Waiter)
 	c.queues.init(opts.MaxWaiters)
 	c.warnAfter = warnAfter(opts.WarnAfter)
 	c.ages.Init(c.checkAges)
 	c.releaser = storekit.NewReleaser(store, opts.Logger)
-	c.health = &storeHealth{logger: opts.Logger, store: store}
+	c.health = &storeHealth{logger: opts.Logger, store: store, life: c.life}
 
 	engine := opts.Scheduler
 	if engine == nil {
@@ -224,7 +227,7 @@ func (c *core) shutdown(ctx context.Context) error {
 		close(c.quiet)
 	}
 	c.mu.Unlock()
-	c.life.end()
+	c.endLife(errClientClosing)
 	c.notOpen()
 	c.ages.Close()
 
@@ -234,7 +237,7 @@ func (c *core) shutdown(ctx context.Context) error {
 	errRunning := storekit.Await(ctx, c.quiet, "a call of the store")
 	pending, errPending := c.releaser.Close(ctx)
 	c.freePartial(held)
-	call, stop := newCallContext(ctx, nil)
+	call, stop := callContext(context.Background(), ctx)
 	errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))
 	stop()
 	_, errDog := c.watchdog.Close(ctx)
@@ -276,8 +279,49 @@ func (c *core) done() {
 // whileOpen returns the context for a call of the store. It ends with the caller's context
 // and when the client is closed. Call the function to free its resources.
 func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
-	return newCallContext(caller, &c.life)
+	return callContext(c.life, caller)
 }
+
+// callContext returns a context with the values and the deadline of caller that ends with caller and with life.
+// Its cause is an *endedError. The cause of caller may be any error, such as the *HeldError of another lock,
+// and a store that returned it would seem to answer.
+func callContext(life, caller context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(callValues{life, caller})
+	end := func() {
+		if errors.Is(caller.Err(), context.DeadlineExceeded) {
+			cancel(errCallerLate)
+		} else {
+			cancel(errCallerCanceled)
+		}
+	}
+	switch {
+	case caller.Done() == nil:
+		return ctx, func() { cancel(nil) }
+	case caller.Err() != nil:
+		end()
+	}
+	stop := context.AfterFunc(caller, end)
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// callValues is a context that ends with its own, and has the values and the deadline of another one.
+type callValues struct {
+	context.Context
+	of context.Context
+}
+
+// Value asks the own context first, of which package context finds the parent in this way.
+func (c callValues) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.of.Value(key)
+}
+
+func (c callValues) Deadline() (time.Time, bool) { return c.of.Deadline() }
 
 // owner returns a new owner for one acquisition: the id of the client, which stores may
 // show, and a secret of 128 bits. The secret comes from the system each time. A generator in

@@ -19,11 +19,11 @@ import (
 // its functions from them.
 func TestACallLeavesNothingAtTheContextsItEndsWith(t *testing.T) {
 	client := new(core)
+	client.life, client.endLife = context.WithCancelCause(context.Background())
+	defer client.endLife(nil)
 	user := ctxtest.New()
 	ctx, stop := client.whileOpen(user)
 	require.NoError(t, ctx.Err())
-	assert.Zero(t, user.Registered(), "nobody has asked to be told of the end")
-	ctx.Done()
 	assert.EqualValues(t, 1, user.Registered())
 	stop()
 	assert.Zero(t, user.Registered())
@@ -31,14 +31,13 @@ func TestACallLeavesNothingAtTheContextsItEndsWith(t *testing.T) {
 
 	gone := func() weak.Pointer[ctxtest.Context] {
 		user := ctxtest.New()
-		ctx, stop := client.whileOpen(user)
-		ctx.Done()
+		_, stop := client.whileOpen(user)
 		stop()
 		return weak.Make(user)
 	}()
 	runtime.GC()
 	assert.Nil(t, gone.Value(), "the client, which is not closed, does not refer to the call")
-	require.False(t, client.life.over.Load())
+	require.NoError(t, client.life.Err())
 }
 
 // A store sees the values and the deadline of the caller, and a cause that no store returns as
@@ -49,12 +48,12 @@ func TestTheContextOfACall(t *testing.T) {
 		for _, whose := range []string{"caller", "client"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					client := new(lifetime)
+					client, endClient := context.WithCancelCause(context.Background())
 					at := time.Now().Add(time.Hour)
 					timed, stopTimed := context.WithDeadline(context.WithValue(t.Context(), key{}, "value"), at)
 					defer stopTimed()
 					caller, cancel := context.WithCancelCause(timed)
-					ctx, stop := newCallContext(caller, client)
+					ctx, stop := callContext(client, caller)
 					defer stop()
 					derived, stopDerived := context.WithTimeout(ctx, time.Minute)
 					defer stopDerived()
@@ -65,7 +64,7 @@ func TestTheContextOfACall(t *testing.T) {
 					if whose == "caller" {
 						cancel(cause)
 					} else {
-						client.end()
+						endClient(errClientClosing)
 					}
 					synctest.Wait()
 					for _, ended := range []context.Context{ctx, derived} {
@@ -74,7 +73,7 @@ func TestTheContextOfACall(t *testing.T) {
 						require.NotErrorIs(t, context.Cause(ended), cause)
 					}
 					cancel(nil)
-					client.end()
+					endClient(nil)
 				})
 			})
 		}

@@ -129,7 +129,7 @@ const overdue = 100 * time.Millisecond
 // the ErrClosed of another client. taken reports that the lock was taken by the latest
 // answer, or that the store was not asked.
 func (c *core) verdict(caller context.Context, err error, taken bool) error {
-	if c.life.over.Load() {
+	if c.life.Err() != nil {
 		return ErrClosed
 	}
 	return verdict(caller, err, taken)
@@ -264,7 +264,7 @@ func causeOf(ctx context.Context) error {
 // ended returns why a call must be given up: ErrClosed if this client is closed, or the
 // cause of the caller's context. It returns nil if neither has ended.
 func (c *core) ended(caller context.Context) error {
-	if c.life.over.Load() {
+	if c.life.Err() != nil {
 		return ErrClosed
 	}
 	return causeOf(caller)
@@ -280,7 +280,7 @@ func (c *core) reveal(caller context.Context, err error) error {
 		return nil
 	case cause == nil:
 		return unavailable(err)
-	case c.life.over.Load():
+	case c.life.Err() != nil:
 		return cause
 	case isAnswer(err):
 		return fmt.Errorf("%w: %w", cause, basic.Unprefixed(err))

@@ -295,8 +295,9 @@ func (s *heldLease) release(ctx context.Context, keep bool) error {
 	if !s.entry.Stop() {
 		return s.releaseEnded(lease)
 	}
-	call := newLimitedContext(ctx, min(unlockTimeout, lease.TTL))
-	defer call.finish(endReturned)
+	limit := min(unlockTimeout, lease.TTL)
+	call, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, noAnswerError(limit))
+	defer cancel()
 	began := time.Now()
 	err := c.store.Release(call, lease)
 	v := driver.VerdictOf(err)

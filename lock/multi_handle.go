@@ -211,7 +211,7 @@ func (s *heldLease) refresh(ctx context.Context) error {
 	}
 	outcome := &outcomeError{ErrUnavailable, causeOf(ctx), err}
 	switch {
-	case s.client.life.over.Load():
+	case s.client.life.Err() != nil:
 		outcome = &outcomeError{ErrNotAcquired, nil, ErrClosed}
 	case isDefinite(err) || errors.Is(err, ErrNotHeld):
 		outcome.kind = ErrNotAcquired

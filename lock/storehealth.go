@@ -36,7 +36,8 @@ const (
 type storeHealth struct {
 	logger *slog.Logger
 	store  driver.Store
-	down   atomic.Bool // an outage was logged; changes with mu held
+	life   context.Context // of the client
+	down   atomic.Bool     // an outage was logged; changes with mu held
 
 	mu       sync.Mutex // guards all below; nothing is logged while it is held
 	begun    time.Time  // of the latest outage that was logged
@@ -54,7 +55,7 @@ func (h *storeHealth) record(err error, v driver.Verdict, began time.Time, queue
 			h.answered()
 		}
 	case isEnd(err) || errors.Is(err, context.Canceled):
-		if !queued && time.Since(began) >= abandonedAfter && !errors.Is(err, errClientClosing) {
+		if !queued && time.Since(began) >= abandonedAfter && h.life.Err() == nil {
 			h.failure(errNoAnswer)
 		}
 	default:

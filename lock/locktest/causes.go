@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -86,6 +88,81 @@ var endingContexts = []testCase{
 			f.acquireReleased(f.request(name))
 		}
 	}},
+	{name: "L4_Close_ends_calls_and_releases_locks", run: func(f *fixture) {
+		f.acquire(f.request("taken"))
+		fastest := time.Duration(math.MaxInt64)
+		for try := 0; try < 3 && fastest >= maxCloseDelay; try++ { // the machine may be busy
+			fastest = min(fastest, f.closeDuringCalls(fmt.Sprint("leader", try)))
+		}
+		assert.Less(f, fastest, maxCloseDelay)
+	}},
+}
+
+// keptOpen is a store that its client does not close.
+type keptOpen struct{ driver.Complete }
+
+func (keptOpen) Close() error                   { return nil }
+func (keptOpen) Shutdown(context.Context) error { return nil }
+
+// maxCloseDelay bounds the time from Close to the end of the calls of the client.
+const maxCloseDelay = 50 * time.Millisecond
+
+// closeDuringCalls closes a client during calls that its store holds up until their contexts end. It returns how long they took then.
+func (f *fixture) closeDuringCalls(leader string) time.Duration {
+	f.Helper()
+	var holdUp atomic.Bool
+	held := make(chan struct{}, 10)
+	wrapped := driver.Wrap(f.store, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+		if holdUp.Load() && c.Name != "release" {
+			held <- struct{}{}
+			<-ctx.Done()
+		}
+		return next(ctx)
+	})
+	c, err := lock.New(keptOpen{wrapped}, &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+	require.NoError(f, err)
+	election := c.Election(f.prefix+leader, "me")
+	leadership, err := election.TryLock(f.ctx)
+	require.NoError(f, err)
+	exported, _ := leadership.Export()
+	done := make(chan error, 10)
+	go func() {
+		_, err := c.Mutex(f.prefix + "taken").Lock(f.ctx)
+		done <- err
+	}()
+	f.until(func() bool { return c.Stats().Waiting > 0 }, "Lock is waiting")
+	calls := 0
+	for _, call := range []func() error{
+		func() error {
+			h, err := c.Mutex(f.prefix + "free").TryLock(f.ctx)
+			if err == nil {
+				err = h.Unlock(f.ctx)
+			}
+			return err
+		},
+		func() error { _, err := c.Inspect(f.ctx, f.prefix+leader); return err },
+		func() error { _, err := c.Resume(f.ctx, exported); return err },
+		func() error { return election.Proclaim(f.ctx, leadership, "you") },
+	} {
+		holdUp.Store(false)
+		if call() != nil { // the store cannot do it
+			continue
+		}
+		holdUp.Store(true)
+		calls++
+		go func() { done <- call() }()
+		<-held
+	}
+	began := time.Now()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(f.ctx) }()
+	for range 1 + calls {
+		require.ErrorIs(f, <-done, lock.ErrClosed)
+	}
+	took := time.Since(began)
+	require.NoError(f, <-closed)
+	f.acquireReleased(f.request(leader))
+	return took
 }
 
 // acquireReleased acquires a lock that its holder has released while a try was cancelled. If the store is a

@@ -17,8 +17,8 @@ var wideMutants = mutant.List{
 		"\t\t\tgot = short\n", "\t\t\terr = errTooLate\n",
 	},
 	{
-		"a store sees the cause of the caller's context", "lock/callcontext.go",
-		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
+		"a store sees the cause of the caller's context", "lock/client.go",
+		"\t\t\tcancel(errCallerCanceled)\n", "\t\t\tcancel(context.Cause(caller))\n",
 	},
 	{
 		"the end of another client counts as its own end", "lock/errors.go",

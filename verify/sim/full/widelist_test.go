@@ -25,12 +25,12 @@ var wideMutants = mutant.List{
 		"return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(owner, token))) == 1", "return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(owner, token))) <= 1",
 	},
 	{
-		"a waiting store sees the cause of the caller's context", "lock/callcontext.go",
-		"\tcase errors.Is(c.caller.Err(), context.DeadlineExceeded):\n\t\treturn endCallerLate\n", "\tcase !errors.Is(context.Cause(c.caller), nil):\n\t\treturn newCallEnd(context.Cause(c.caller))\n",
+		"a waiting store sees the cause of the caller's context", "lock/client.go",
+		"\t\t\tcancel(errCallerCanceled)\n", "\t\t\tcancel(context.Cause(caller))\n",
 	},
 	{
 		"the end of another client counts as its own end", "lock/errors.go",
-		"\tcase c.life.over.Load():\n\t\treturn cause\n", "\tcase errors.Is(cause, ErrClosed):\n\t\treturn ErrClosed\n",
+		"\tcase c.life.Err() != nil:\n\t\treturn cause\n", "\tcase errors.Is(cause, ErrClosed):\n\t\treturn ErrClosed\n",
 	},
 	{
 		"Close frees locks that must be kept", "lock/redisstore/release_all.go",
