@@ -349,7 +349,7 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
-	return newHeld(c, entry), nil
+	return newHeld(c, entry, lease), nil
 }
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have

@@ -89,7 +89,7 @@ var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", error
 
 func (s *heldLease) detach() error {
 	s.client.young.remove(&s.node)
-	if !s.entry.StopWith(ErrDetached) {
+	if _, ended := s.entry.StopWith(ErrDetached); ended != nil {
 		return s.state()
 	}
 	return nil

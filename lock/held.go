@@ -226,8 +226,10 @@ func (h *Held) String() string {
 // handles. The store does not know that number, because an older message could overtake a
 // change of it.
 type heldLease struct {
-	client *Client
-	entry  *renewal.Entry[driver.Lease]
+	client     *Client
+	entry      *renewal.Entry[driver.Lease]
+	leaseKey   string // of the lease, because it never changes and Lease takes the mutex of all leases
+	leaseToken uint64 // the same
 
 	handles atomic.Int32  // handles that are not unlocked; at 0 the lease is released
 	left    atomic.Bool   // the first handle was unlocked while there were others
@@ -241,8 +243,8 @@ type heldLease struct {
 const unlockTimeout = 3 * time.Second
 
 // newHeld returns the first handle of a lease.
-func newHeld(c *Client, entry *renewal.Entry[driver.Lease]) *Held {
-	s := &heldLease{client: c, entry: entry}
+func newHeld(c *Client, entry *renewal.Entry[driver.Lease], lease driver.Lease) *Held {
+	s := &heldLease{client: c, entry: entry, leaseKey: lease.Key, leaseToken: lease.Token}
 	s.handles.Store(1)
 	c.young.add(&s.node, s)
 	c.ages.Need()
@@ -261,8 +263,12 @@ func (s *heldLease) unlock(ctx context.Context) error {
 // leave counts a handle out. The last one releases the lease, with its MinHold if keep is set,
 // and reports the end of the lock.
 func (s *heldLease) leave(ctx context.Context, keep bool) (last bool, err error) {
-	err = s.state() // before others can leave, too
-	last = s.handles.Add(-1) == 0
+	if last = s.handles.CompareAndSwap(1, 0); !last {
+		err = s.state() // before others can leave, too
+		last = s.handles.Add(-1) == 0
+	} else if s.observed != nil {
+		_ = s.state() // a loss that was not noticed yet is reported as such
+	}
 	reports := last && s.observed.detach()
 	if reports {
 		ctx = s.observed.releasing(ctx, func() { _ = s.release(ctx, keep) })
@@ -288,11 +294,11 @@ func (s *heldLease) release(ctx context.Context, keep bool) error {
 		return cmp.Or(s.state(), err)
 	}
 	defer c.done()
-	lease := s.entry.Lease()
+	lease, ended := s.entry.StopWith(renewal.ErrStopped)
 	if !keep {
 		lease = notKept(lease)
 	}
-	if !s.entry.Stop() {
+	if ended != nil {
 		return s.releaseEnded(lease)
 	}
 	limit := min(unlockTimeout, lease.TTL)
@@ -413,12 +419,12 @@ func (s *heldLease) deadline() time.Time {
 	return s.entry.Deadline()
 }
 
-func (s *heldLease) token() uint64 { return s.entry.Lease().Token }
+func (s *heldLease) token() uint64 { return s.leaseToken }
 func (s *heldLease) replicas() (int, bool) {
 	l := s.entry.Lease()
 	return int(l.Replicas), l.ReplicasKnown
 }
-func (s *heldLease) key() string          { return s.entry.Lease().Key }
+func (s *heldLease) key() string          { return s.leaseKey }
 func (s *heldLease) names() []string      { return s.entry.Lease().Members() }
 func (s *heldLease) logger() *slog.Logger { return s.client.logger }
 func (s *heldLease) String() string       { return s.entry.Lease().String() }

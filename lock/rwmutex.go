@@ -206,9 +206,9 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 		}
 	}
 	if err == nil && entry.ReportRenewed(sent, time.Time{}) { // the end of a Fixed lease does not move
-		return newHeld(c, entry), reports, nil
+		return newHeld(c, entry, lease), reports, nil
 	}
-	if ended := newHeld(c, entry).Err(); ended != nil {
+	if ended := newHeld(c, entry, lease).Err(); ended != nil {
 		err = ended
 	} else if lost, ok := errors.AsType[*renewal.LostError](err); ok {
 		entry.ReportLost(lost.Err) // counts it

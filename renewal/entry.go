@@ -232,14 +232,10 @@ func (e *Entry[L]) replace(lease L, ttl time.Duration, now instant) (*Entry[L], 
 	if e.state != waiting { // the answer of the renewal under way will be dropped
 		at = now.mono + int64(oldGrantDelay(now.until(deadline)))
 	}
-	if err := e.w.track(next, now); err != nil {
+	if err := e.w.track(next, at, now); err != nil {
 		return nil, err
 	}
 	e.finish(ErrStopped)
-	next.scheduleRenewal(at, now)
-	if next.state == ended {
-		return nil, next.end.err
-	}
 	return next, nil
 }
 
@@ -306,16 +302,21 @@ func (w *Watchdog[L]) unlock() {
 	}
 }
 
-// scheduleRenewal sets the timer to a renewal at the given instant. If the deadline comes
-// first, or no renewal could move it, the timer is set to the deadline.
+// scheduleRenewal sets the timer to a renewal at the given instant; see waitUntil.
 func (e *Entry[L]) scheduleRenewal(at int64, now instant) {
+	e.waitUntil(at)
+	e.arm(e.timerDelay(now))
+}
+
+// waitUntil makes an entry wait for a renewal at the given instant, or for the deadline if that comes first or no
+// renewal could move it.
+func (e *Entry[L]) waitUntil(at int64) {
 	deadline := e.deadline()
 	if at >= deadline.mono || deadline.reached(e.maxDeadline) {
 		at = deadline.mono
 	}
 	e.state = waiting
 	e.renewAt = at
-	e.arm(e.timerDelay(now))
 }
 
 // arm sets the timer. Only a closed engine refuses.

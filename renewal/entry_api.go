@@ -20,15 +20,18 @@ func (e *Entry[L]) Stop() bool {
 	return e.stop(ErrStopped, e.w.clock.now())
 }
 
-// StopWith is Stop with another error than ErrStopped, which Err then returns. It is no loss:
-// no hook is called. StopWith panics if reason is nil.
-func (e *Entry[L]) StopWith(reason error) bool {
+// StopWith is Stop with a reason, which Err then returns. It is no loss: no hook is called. StopWith returns the
+// lease, and nil if that was held until now, otherwise why it had ended. It panics if reason is nil.
+func (e *Entry[L]) StopWith(reason error) (L, error) {
 	if reason == nil {
 		panic("renewal: StopWith without a reason")
 	}
 	e.w.mu.Lock()
 	defer e.w.unlock()
-	return e.stop(reason, e.w.clock.now())
+	if e.stop(reason, e.w.clock.now()) {
+		return e.lease, nil
+	}
+	return e.lease, e.end.err
 }
 
 // ReportRenewed tells the watchdog that a request of the caller has renewed the lease for

@@ -140,33 +140,28 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 	}
 
 	w.monitor.tolerance = min(w.monitor.tolerance, e.margin)
-	if err := w.track(e, now); err != nil {
-		return nil, err
-	}
 	// The first renewal comes after (0.5+phase)·period, so that leases acquired together are not all
 	// renewed together. The phase rises from entry to entry instead of being random. Entries made
 	// together are then renewed together, so both client and server find their memory in the cache.
 	// A random phase costs a cache miss per lease, and half as much CPU time again.
 	at := w.opts.renewalAt(sent.mono, e.period, 0.5-w.phase)
-	if w.phase += 0.5 / max(float64(w.held), minPhaseSteps); w.phase >= 0.5 {
+	if w.phase += 0.5 / max(float64(w.held+1), minPhaseSteps); w.phase >= 0.5 {
 		w.phase -= 0.5
 	}
 	if at <= now.mono {
 		at = now.mono + int64(oldGrantDelay(now.until(e.deadline())))
 	}
-	unreleased := len(w.unreleased)
-	e.scheduleRenewal(at, now)
-	if e.state == ended {
-		w.unreleased = w.unreleased[:unreleased] // the caller keeps the lease
-		return nil, e.end.err
+	if err := w.track(e, at, now); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// track gives an entry its timer and adds it to the monitor. The caller holds mu.
-func (w *Watchdog[L]) track(e *Entry[L], now instant) error {
+// track gives an entry its timer, for a renewal at that instant, and adds it to the monitor. The caller holds mu.
+func (w *Watchdog[L]) track(e *Entry[L], at int64, now instant) error {
+	e.waitUntil(at)
 	// The timer may fire before it is stored in the entry. Its Run then waits for mu.
-	timer, err := w.engine.Schedule(math.MaxInt64, (*task[L])(e))
+	timer, err := w.engine.Schedule(e.timerDelay(now), (*task[L])(e))
 	if err != nil {
 		return fmt.Errorf("renewal: %w", err)
 	}

@@ -140,7 +140,7 @@ var mutants = mutant.List{
 	},
 	{
 		"Unlock does not stop the renewals", "lock/held.go",
-		"if !s.entry.Stop() {", "if s.entry.Err() != nil {",
+		"lease, ended := s.entry.StopWith(renewal.ErrStopped)", "lease, ended := s.entry.Lease(), s.entry.Err()",
 	},
 	{
 		"Unlock of a lost lock returns no error", "lock/held.go",
