@@ -230,6 +230,25 @@ var releasing = []testCase{
 }
 
 var refusing = []testCase{
+	// What Config leaves out would be offered to users, but never be tested. A store that shows no metadata may
+	// have an Inspect of its own.
+	{name: "the_suite_tests_all_that_the_store_can", run: func(f *fixture) {
+		s, l := withoutClose(f.store), f.acquire(f.request("k"))
+		lacks := func(tested bool, setting string, err error) {
+			f.Helper()
+			if !tested {
+				assert.ErrorIs(f, err, errors.ErrUnsupported, "the store can do more than Config.%s says", setting)
+			}
+		}
+		if f.Waiting == nil {
+			_, err := s.Wait(f.ctx, f.request("w"), func() {})
+			lacks(false, "Waiting", err)
+		}
+		_, _, err := s.List(f.ctx, f.prefix, "")
+		lacks(f.Lists, "Lists", err)
+		lacks(f.Saves, "Saves", s.Save(f.ctx, l, 1, []byte("state"), f.TTL))
+		lacks(f.Saves, "Saves", s.Forget(f.ctx, l.Key))
+	}},
 	{name: "a_cancelled_context_does_nothing", run: func(f *fixture) {
 		cause := errors.New("the cause")
 		ctx, cancel := context.WithCancelCause(f.ctx)

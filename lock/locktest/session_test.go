@@ -60,7 +60,7 @@ func (s *sessionStore) Describe() driver.Description {
 	if limits.Shared = s.single == 0; !limits.Shared {
 		limits.Max, limits.Slack = s.single, s.single
 	}
-	return driver.Description{TTL: limits}
+	return driver.Description{TTL: limits, Saves: true}
 }
 
 func (s *sessionStore) check(r driver.Request) error {
@@ -207,6 +207,7 @@ func testSessions(t *testing.T, ttl, single time.Duration, m mutants) {
 		Modes:    locktest.AllModes,
 		Inspects: true,
 		Lists:    true,
+		Saves:    true,
 		Waiting: func(_ *testing.T, s driver.Store, key string) int {
 			return s.(*sessionStore).Waiting(key)
 		},

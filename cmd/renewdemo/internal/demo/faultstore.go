@@ -38,9 +38,13 @@ const failEvery = 4
 
 func newFaultStore(b *Backend, c config) *faultStore {
 	w := &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
-	w.Complete = driver.Wrap(b, w.around)
+	w.Complete = driver.Wrap(b.Store, w.around)
 	return w
 }
+
+// Close and Shutdown close the Backend, which may keep its store open.
+func (w *faultStore) Close() error                   { return w.Closer.Close() }
+func (w *faultStore) Shutdown(context.Context) error { return w.Close() }
 
 // startFault turns the fault on.
 func (w *faultStore) startFault() {

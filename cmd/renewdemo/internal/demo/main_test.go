@@ -73,6 +73,15 @@ func TestTheDemoChecksEachFault(t *testing.T) {
 	}
 }
 
+// The demo shows what its store can do, not what the store of the faults lets pass.
+func TestTheStoreWithFaultsCanDoWhatItsStoreCan(t *testing.T) {
+	b := openMemory()
+	w := newFaultStore(b, config{})
+	require.NoError(t, w.ReleaseAll(t.Context(), nil, nil))
+	assert.Equal(t, driver.Describe(b.Store), driver.Describe(w))
+	require.NoError(t, w.Close())
+}
+
 // forgetful is a store that reports one key as lost.
 type forgetful struct {
 	driver.Store
