@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -327,4 +328,25 @@ type watchedStore struct {
 func (s *watchedStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	s.renewing(batch)
 	return s.Store.Renew(ctx, batch, out)
+}
+
+// A program that has used up the connections of its own pool cannot blame the server for a loss.
+func TestALossWithoutARequestIsNotTheServersFault(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.store.Over(struct{ driver.Store }{unsentStore{b.mem}})
+		h := b.lock("k")
+		<-h.Done()
+		var lost *renewal.LostError
+		require.ErrorAs(t, h.Err(), &lost)
+		require.ErrorIs(t, lost, os.ErrDeadlineExceeded)
+		assert.Equal(t, renewal.CauseUnknown, lost.Cause())
+		assert.Contains(t, lost.Seen(), "2 renewals not sent within ")
+	})
+}
+
+// unsentStore never has a connection for a renewal.
+type unsentStore struct{ driver.Store }
+
+func (unsentStore) Renew(context.Context, []driver.Lease, []renewal.Outcome) error {
+	return driver.NotSent.Error(os.ErrDeadlineExceeded)
 }

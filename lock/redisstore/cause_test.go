@@ -124,3 +124,17 @@ func TestANetworkThatDropsPacketsGivesNoAnswer(t *testing.T) {
 	})
 	assertCause(t, renewal.CauseNoAnswer, lost)
 }
+
+// The answers take most of an attempt, and then too long.
+func TestASlowServerIsTheCause(t *testing.T) {
+	t.Parallel()
+	proxy := testredis.StartProxy(t, testredis.Start(t))
+	rdb := proxy.Client(t)
+	lost := loseAfter(t, newStore(t, rdb, nil), func() {
+		proxy.Delay(1200 * time.Millisecond) // an attempt has 1.7 s
+		time.Sleep(4 * time.Second)
+		proxy.Delay(time.Minute)
+	})
+	assertCause(t, renewal.CauseServerSlow, lost)
+	assert.Contains(t, lost.Seen(), "the server took 1.2")
+}

@@ -73,7 +73,7 @@ type Options struct {
 
 	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
 	// server or a node of a cluster, and a third with Replicas. It may add hooks, and set the Limiter of
-	// its Options. A hook must not keep a command, and delays locks and renewals if it blocks. New
+	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
 	// of the node fail with it.
 	Instrument func(*redis.Client) error
