@@ -297,7 +297,17 @@ type timeoutMaker struct {
 }
 
 func timeoutMakers(b *testing.B) []timeoutMaker {
-	all := []timeoutMaker{{"context", context.WithTimeout}}
+	peer := antlabs.NewTimer()
+	go peer.Run()
+	b.Cleanup(peer.Stop)
+	all := []timeoutMaker{{"context", context.WithTimeout}, {"antlabs", func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		timer := peer.AfterFunc(d, cancel)
+		return ctx, func() {
+			timer.Stop()
+			cancel()
+		}
+	}}}
 	for _, e := range engines {
 		s := e.make(b)
 		b.Cleanup(func() { s.Close() })

@@ -1,6 +1,15 @@
 // Package wheel is a hashed timing wheel, a timer engine for millions of timers.
-// Scheduling and stopping a timer takes a few dozen nanoseconds, however many others
-// are pending.
+//
+// Most timers are timeouts that are stopped before they fire. Package time keeps them in
+// heaps, and allocates each. Here a timer is an entry of a bucket in a slab, so that to
+// schedule and to stop it takes constant time and no allocation. Beside 1,000,000 others that
+// takes 125 ns of CPU, and with package time 549 ns. A fire takes 0.4 instead of 5.8 µs when
+// 1,000,000 come in a second, a pending timer 40 instead of 129 bytes, and a garbage
+// collection with 1,000,000 of them 12 instead of 76 ms. A timeout in a select statement is
+// cheaper still, because all callers of a tick share a channel: [Wheel.After] takes 15 ns more
+// than reading the clock, where time.After takes 260 ns more and 248 bytes. Contexts with a
+// timeout are in package schedule. The price is precision: a timer fires at the end of its
+// tick. The page [benchmarks] has the figures, with those of other libraries.
 //
 //	w, err := wheel.New(nil)
 //	...
@@ -26,6 +35,7 @@
 // The page [timers] compares the engines. The program [idleconns] is a
 // server that uses a wheel.
 //
+// [benchmarks]: https://github.com/leasewheel/leasewheel/blob/main/docs/BENCHMARKS.md#timer-engines
 // [timers]: https://github.com/leasewheel/leasewheel/blob/main/docs/TIMERS.md
 // [idleconns]: https://github.com/leasewheel/leasewheel/blob/main/examples/idleconns/main.go
 package wheel

@@ -4,7 +4,7 @@
 //	go run ./examples/timeouts -requests 10000 -timeout 5s
 //
 // Every tenth request meets a handler that never answers. With context.WithTimeout the program is
-// the same, and each timeout takes more than twice the time and the memory.
+// the same, and each timeout takes about twice the time and the memory.
 package main
 
 import (
