@@ -1,4 +1,4 @@
-// This file is about an instant on two clocks, the monotonic and the wall clock.
+// An instant on two clocks, the monotonic and the wall clock.
 
 package renewal
 

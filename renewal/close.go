@@ -1,4 +1,4 @@
-// This file is about closing a watchdog.
+// Closing a watchdog.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about an entry: its states and all transitions between them.
+// An entry: its states and all transitions between them.
 
 package renewal
 

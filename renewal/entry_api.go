@@ -1,4 +1,4 @@
-// This file is about the exported methods of an entry.
+// The exported methods of an entry.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about the entries in buckets, by the instant at which the monitor ends them.
+// The entries in buckets, by the instant at which the monitor ends them.
 
 package renewal
 

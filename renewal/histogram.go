@@ -1,4 +1,4 @@
-// This file is about histograms of durations.
+// Histograms of durations.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about the hooks, and the goroutine that calls them.
+// The hooks, and the goroutine that calls them.
 
 package renewal
 

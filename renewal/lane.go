@@ -1,4 +1,4 @@
-// This file is about the due entries of a lane.
+// The due entries of a lane.
 
 package renewal
 

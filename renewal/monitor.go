@@ -1,4 +1,4 @@
-// This file is about the monitor: it compares the clocks and ends entries whose timer did not
+// The monitor: it compares the clocks and ends entries whose timer did not
 // fire.
 
 package renewal

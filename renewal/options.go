@@ -1,4 +1,4 @@
-// This file is about the options, and what a store must implement.
+// The options, and what a store must implement.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about statistics of a watchdog.
+// Statistics of a watchdog.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about every formula for an instant or a duration.
+// Every formula for an instant or a duration.
 
 package renewal
 

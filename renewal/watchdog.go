@@ -1,4 +1,4 @@
-// This file is about a watchdog and the registration of leases.
+// A watchdog and the registration of leases.
 
 package renewal
 

@@ -1,4 +1,4 @@
-// This file is about the workers that renew due entries in batches.
+// The workers that renew due entries in batches.
 
 package renewal
 

@@ -63,7 +63,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a renewal may outlive its deadline", "renewal/worker.go",
-		"timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))", "timeout := cmp.Or(w.opts.Timeout, b.attemptTimeout)",
+		"timeout = min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))", "timeout = cmp.Or(w.opts.Timeout, b.attemptTimeout)",
 	},
 	{
 		"a lease is sent after its deadline", "renewal/entry.go",
