@@ -17,6 +17,7 @@ const guardDelay = 50 * time.Millisecond
 type guardMessage struct {
 	Group  int           `json:",omitempty"` // the process group of the command; in the first message
 	Parent int           `json:",omitempty"` // the process of leasewheel
+	Others []int         `json:",omitempty"` // children of leasewheel that are older than the command
 	Signal int           `json:",omitempty"`
 	Grace  time.Duration `json:",omitempty"`
 
@@ -54,6 +55,7 @@ func (i instant) reached(now time.Time) bool {
 type guardState struct {
 	group    int
 	parent   int
+	others   []int
 	signal   int
 	grace    time.Duration
 	end      instant // the signal is due, unless leasewheel has sent it
@@ -66,7 +68,7 @@ type guardState struct {
 func (g *guardState) apply(m guardMessage, now time.Time) {
 	switch {
 	case m.Group != 0:
-		g.group, g.parent, g.signal, g.grace = m.Group, m.Parent, m.Signal, m.Grace
+		g.group, g.parent, g.others, g.signal, g.grace = m.Group, m.Parent, m.Others, m.Signal, m.Grace
 	case m.Stopping:
 		g.stopping, g.kill = true, instantOf(m, now).plus(guardDelay)
 	case !g.stopping:

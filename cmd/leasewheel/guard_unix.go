@@ -217,6 +217,6 @@ func (g *guardState) act(std streams) {
 func (g *guardState) signalAll(sig syscall.Signal) {
 	_ = syscall.Kill(-g.group, sig)
 	if session, err := unix.Getsid(g.parent); err == nil && os.Getppid() == g.parent {
-		signalStrays(g.parent, session, g.group, sig)
+		signalStrays(g.parent, session, g.others, g.group, sig)
 	}
 }

@@ -249,3 +249,32 @@ func TestWhatLeavesTheGroupKeepsTheLock(t *testing.T) {
 	assert.True(t, alive(pid))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 }
+
+// TestOlderChildrenAreLeftAlone runs leasewheel in the process of a script, which has a child of its own.
+func TestOlderChildrenAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t).URL()
+	for _, end := range []string{"of the command", "of the lock", "of leasewheel"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			script := `sleep 60 >/dev/null 2>&1 & echo other=$!; exec "$0" "$@"`
+			p := newProgram(server, append([]string{"-c", script, os.Args[0]}, runArgs(t.Name(), losing(), "signals")...)...)
+			p.cmd.Path, p.cmd.Args[0] = "/bin/sh", "sh"
+			p.start(t)
+			other, pid := p.number(t, "other"), p.number(t, "pid")
+			t.Cleanup(func() { _ = syscall.Kill(other, syscall.SIGKILL) })
+			switch end {
+			case "of the command":
+				require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+				assert.Equal(t, 7, p.code(t), p.err.String())
+			case "of the lock":
+				stdoutOf(t, server, "force-release", "-yes", t.Name())
+				assert.Equal(t, exitLost, p.code(t), p.err.String())
+			case "of leasewheel":
+				p.signal(t, syscall.SIGSTOP) // the guard acts
+				awaitDead(t, pid)
+			}
+			assert.True(t, alive(other))
+		})
+	}
+}

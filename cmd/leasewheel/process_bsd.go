@@ -15,7 +15,7 @@ func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 func adoptOrphans() {}
 
 // descendants returns nothing: this process knows only the group of the command.
-func descendants(_, _ int) []int { return nil }
+func descendants(_, _ int, _ []int) []int { return nil }
 
 // programPath returns the path of this program.
 func programPath() (string, error) { return os.Executable() }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ const platformNotes = ""
 type process struct {
 	pid      int
 	session  int              // of this process, and of the command unless it starts another
+	others   []int            // children that are older than the command: a script that became leasewheel by exec has left them
 	changed  <-chan os.Signal // has a signal when a child has stopped or ended
 	ended    chan struct{}    // closed by finish
 	guard    *guardClient     // nil: there is none
@@ -35,6 +37,7 @@ type process struct {
 func (t *task) start(env []string, caught *signals) (*process, error) {
 	p := &process{changed: caught.child, ended: make(chan struct{}), terminal: openTerminal(), std: t.std}
 	p.session, _ = unix.Getsid(0)
+	p.others = descendants(os.Getpid(), p.session, nil)
 	attr := &syscall.ProcAttr{
 		Env:   env,
 		Files: []uintptr{t.std.in.Fd(), t.std.out.Fd(), t.std.err.Fd()},
@@ -69,7 +72,7 @@ func (t *task) start(env []string, caught *signals) (*process, error) {
 		p.finish()
 		return nil, startError{t.args[0], err}
 	}
-	p.guard.begin(guardMessage{Group: p.pid, Parent: os.Getpid(), Signal: int(t.signal), Grace: t.stopTime()})
+	p.guard.begin(guardMessage{Group: p.pid, Parent: os.Getpid(), Others: p.others, Signal: int(t.signal), Grace: t.stopTime()})
 	return p, nil
 }
 
@@ -137,7 +140,10 @@ func nextChild() (pid int, state syscall.WaitStatus) {
 
 // reapOrphans reaps the children that have ended while there is no command. The first process of a container has some.
 func reapOrphans() {
-	for pid, _ := nextChild(); pid > 0; pid, _ = nextChild() {
+	for {
+		if pid, _ := nextChild(); pid == 0 {
+			return
+		}
 	}
 }
 
@@ -151,6 +157,8 @@ func (s *supervision) reap() {
 			s.commandEnded(state)
 		case s.process.guard.is(pid):
 			s.process.guardChanged(state)
+		default: // another process may get its number
+			s.process.others = slices.DeleteFunc(s.process.others, func(other int) bool { return other == pid })
 		}
 	}
 }
@@ -180,7 +188,7 @@ func (p *process) gone() bool {
 		return false
 	}
 	p.terminal.takeBack()
-	return len(descendants(os.Getpid(), p.session)) == 0
+	return len(descendants(os.Getpid(), p.session, p.others)) == 0
 }
 
 // signal sends a signal to the group.
@@ -193,12 +201,13 @@ func (p *process) signal(sig syscall.Signal) {
 // signalAll sends a signal to the group and to all other processes of the command that can be found.
 func (p *process) signalAll(sig syscall.Signal) {
 	p.signal(sig)
-	signalStrays(os.Getpid(), p.session, p.pid, sig)
+	signalStrays(os.Getpid(), p.session, p.others, p.pid, sig)
 }
 
-// signalStrays sends a signal to the descendants of a process, leasewheel, that belong to the session but not to the group.
-func signalStrays(leasewheel, session, group int, sig syscall.Signal) {
-	for _, pid := range descendants(leasewheel, session) {
+// signalStrays sends a signal to the descendants of a process, leasewheel, that belong to the session but not to the group. It leaves out
+// others.
+func signalStrays(leasewheel, session int, others []int, group int, sig syscall.Signal) {
+	for _, pid := range descendants(leasewheel, session, others) {
 		if of, err := unix.Getpgid(pid); err == nil && of != group {
 			_ = syscall.Kill(pid, sig) // fails if it has ended, or has become another user
 		}
