@@ -164,6 +164,9 @@ verify: setup ## Verify the protocols and the code, TIER=long, nightly or releas
 servers: setup ## Run the tests on all servers of packages, NAMES='redis-5.0 valkey-9.1' for some
 	@ARGS='$(ARGS)' .ci/servers test $(NAMES)
 
+stores: ## Run the tests of lock/sqlstore on databases of packages, NAMES=mysql-9.7
+	@ARGS='$(ARGS)' .ci/servers stores $(NAMES)
+
 fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
 		echo "== $$dir $$name"; \
@@ -237,4 +240,4 @@ site: ## Build docs, packages and the playground as a site with a search, in bui
 demo: ## Run the demo, ARGS='-engine heap' for the other engine, RACED=1 under the race detector
 	$(if $(RACED),$(with_race)) go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo
+.PHONY: help setup stores setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

@@ -1,4 +1,4 @@
-// This file is about a MariaDB server.
+// A MariaDB or MySQL server.
 
 package testsql
 
@@ -16,48 +16,70 @@ import (
 // MariaDB is a MariaDB server with an empty database, which listens on a socket only.
 type MariaDB struct {
 	path, dir string
+	mysql     bool // it is a MySQL server
 	args      []string
 	process   *process
 }
 
 // LaunchMariaDB starts a server. Further arguments are settings, such as
-// "innodb-snapshot-isolation=ON".
+// "innodb-snapshot-isolation=ON". The environment variable MYSQLD names the program of a MySQL server to start instead.
 func LaunchMariaDB(settings ...string) (*MariaDB, error) {
-	path, err := find("MariaDB", "mariadbd", "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/mariadb/bin")
-	if err != nil {
-		return nil, err
-	}
-	install, err := find("MariaDB", "mariadb-install-db", filepath.Dir(path), filepath.Join(filepath.Dir(path), "../bin"))
-	if err != nil {
-		return nil, err
-	}
 	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
-	m := &MariaDB{path: path, dir: dir}
-	command := exec.Command(install, "--no-defaults", "--datadir="+m.data(), "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--innodb-log-file-size=8M", "--tmpdir="+dir)
-	command.Dir, command.SysProcAttr = dir, attributes()
-	if out, err := command.CombinedOutput(); err != nil {
-		m.Close()
-		return nil, fmt.Errorf("testsql: mariadb-install-db: %w\n%s", err, out)
+	m := &MariaDB{path: os.Getenv("MYSQLD"), dir: dir}
+	if m.mysql = m.path != ""; m.mysql {
+		err = m.install(m.path, "--initialize-insecure")
+		settings = append([]string{"secure-file-priv=NULL", "mysqlx=OFF"}, settings...)
+	} else {
+		err = m.installMariaDB()
 	}
 	// A killed process loses nothing that the kernel has, so tests need no flush at each commit.
 	m.args = []string{
 		"--no-defaults", "--datadir=" + m.data(), "--tmpdir=" + dir, "--socket=" + m.socket(), "--skip-networking",
-		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M",
+		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-buffer-pool-size=32M",
 		"--innodb-flush-log-at-trx-commit=2", "--max-connections=500",
+	}
+	if !m.mysql {
+		m.args = append(m.args, "--innodb-log-file-size=8M")
 	}
 	for _, s := range settings {
 		m.args = append(m.args, "--"+s)
 	}
-	if err := m.Start(); err != nil {
+	if err == nil {
+		err = m.Start()
+	}
+	if err != nil {
 		m.Close()
 		return nil, err
 	}
 	return m, nil
 }
+
+func (m *MariaDB) installMariaDB() (err error) {
+	if m.path, err = find("MariaDB", "mariadbd", "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/mariadb/bin"); err != nil {
+		return err
+	}
+	install, err := find("MariaDB", "mariadb-install-db", filepath.Dir(m.path), filepath.Join(filepath.Dir(m.path), "../bin"))
+	if err != nil {
+		return err
+	}
+	return m.install(install, "--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=8M", "--tmpdir="+m.dir)
+}
+
+// install makes the folder with the data.
+func (m *MariaDB) install(program string, args ...string) error {
+	command := exec.Command(program, append([]string{"--no-defaults", "--datadir=" + m.data()}, args...)...)
+	command.Dir, command.SysProcAttr = m.dir, attributes()
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("testsql: %s: %w\n%s", program, err, out)
+	}
+	return nil
+}
+
+// IsMySQL reports whether the server is one of MySQL.
+func (m *MariaDB) IsMySQL() bool { return m.mysql }
 
 func (m *MariaDB) data() string   { return filepath.Join(m.dir, "data") }
 func (m *MariaDB) socket() string { return filepath.Join(m.dir, "socket") }
@@ -80,7 +102,7 @@ func (m *MariaDB) Start() (err error) {
 			break
 		}
 	}
-	return fmt.Errorf("testsql: mariadbd does not answer: %w\n%s", err, m.process.output.String())
+	return fmt.Errorf("testsql: %s does not answer: %w\n%s", m.path, err, m.process.output.String())
 }
 
 // DSN returns the name of the database for the driver. Further arguments are parameters, such as

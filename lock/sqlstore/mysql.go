@@ -16,7 +16,7 @@ import (
 )
 
 // MySQL is the dialect of MariaDB from version 10.6 on and of MySQL from version 8.0.1 on, with
-// tables of InnoDB. The tests of this package use MariaDB. The store uses only statements that
+// tables of InnoDB. The store uses only statements that
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
 // The store works with or without the parameter clientFoundRows of the driver. Its

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ var faultyDatabases = []struct {
 	launch       func() (faultyServer, error)
 }{
 	{"PostgreSQL", "pgx", sqlstore.PostgreSQL(), []string{"connect_timeout=2"}, func() (faultyServer, error) { return testsql.LaunchPostgres() }},
-	{"MariaDB", "mysql", sqlstore.MySQL(), []string{"timeout=2s", "idle_transaction_timeout=2"}, func() (faultyServer, error) { return testsql.LaunchMariaDB() }},
+	{"MariaDB", "mysql", sqlstore.MySQL(), []string{"timeout=2s"}, func() (faultyServer, error) { return testsql.LaunchMariaDB() }},
 }
 
 // faults are what happens to the server and to the links of the clients, one after another.
@@ -88,7 +89,11 @@ func TestFaults(t *testing.T) {
 					require.NoError(t, err)
 					t.Cleanup(link.Close)
 					links = append(links, link)
-					pool, err := sql.Open(db.driver, link.DSN(db.params...))
+					params := db.params
+					if db.driver == "mysql" {
+						params = append(slices.Clone(params), idle(t, "2"))
+					}
+					pool, err := sql.Open(db.driver, link.DSN(params...))
 					require.NoError(t, err)
 					t.Cleanup(func() { assert.NoError(t, pool.Close()) })
 					clients = append(clients, newFaultyClient(t, pool, db.dialect, pessimistic))

@@ -21,7 +21,7 @@ func TestATransactionThatStandsStillEnds(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func() *database{
 		"PostgreSQL": func() *database { return newPostgres(t) },
-		"MariaDB":    func() *database { return newMariaDB(t, "idle_transaction_timeout=1") },
+		"MariaDB":    func() *database { return newMariaDB(t, idle(t, "1")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,10 @@ func inAll(t *testing.T, db *sql.DB, texts ...string) {
 		c, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		for _, text := range texts {
-			_, err = c.ExecContext(t.Context(), text)
+			if _, err = c.ExecContext(t.Context(), text); err != nil && mariaDB.Get(t).IsMySQL() && (strings.Contains(err.Error(), "HY000") || strings.Contains(err.Error(), "42000")) {
+				require.NoError(t, c.Close())
+				t.Skip("MySQL has no such setting:", err)
+			}
 			require.NoError(t, err, text)
 		}
 		conns = append(conns, c)
