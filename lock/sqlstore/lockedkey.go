@@ -331,7 +331,7 @@ func (s *Store) enter(ctx context.Context, c *sql.Conn, r driver.Request, length
 		return answer{}, err
 	}
 	a.entered = true
-	err = c.QueryRowContext(ctx, t.entered, key, key, key, owner).Scan(&a.left, &a.ahead)
+	err = c.QueryRowContext(ctx, t.entered, key, key, key, key, owner).Scan(&a.left, &a.age, &a.ahead)
 	return a, err
 }
 
@@ -373,7 +373,7 @@ func (k *lockedKey) decide(ctx context.Context, r driver.Request, place int64, c
 		a.left = k.left()
 	}
 	if place > 0 {
-		a.entered = true
+		a.entered, a.age = true, k.us-k.token
 		a.ahead, err = k.setPlace(ctx, r, place, channel)
 	}
 	return a, err

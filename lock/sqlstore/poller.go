@@ -16,6 +16,8 @@ import (
 const (
 	maxAsked    = 1000        // keys or places that one statement of the poller names
 	minPatience = time.Second // the least bound of such a statement
+
+	minPace = 10 * time.Millisecond // the least time between two reads of a key
 )
 
 // poller asks the database for all queued waiters of a store: whether their locks are free or were handed
@@ -106,6 +108,11 @@ type ownQueue struct {
 	ahead   int // live places before the first of them
 	pollAt  time.Time
 	place   time.Duration // the longest of their places
+
+	pace    time.Duration // for how long holders keep the lock lately; 0 if that is not known
+	token   int64         // of the grant that the latest read has found; 0 before the first read
+	counted int           // how many places were ahead when they were counted
+	since   int64         // the token at that time
 }
 
 // placeItem is a place that is to be extended.
@@ -119,6 +126,7 @@ type lockState struct {
 	owner            string
 	kind             int64
 	left, queuedLeft int64 // ms until the lease, and the time for which the key may have places, end
+	token, age       int64 // of the last grant; age in µs
 }
 
 // queued tells the poller of the answer to a request of a waiter that was sent at an instant, with the name of its
@@ -144,6 +152,9 @@ func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (fir
 	}
 	w.lastAnswer = time.Now()
 	q.place = max(q.place, w.place)
+	if q.pace == 0 {
+		q.pace = time.Duration(a.age) * time.Microsecond
+	}
 	left := time.Duration(a.left) * time.Millisecond
 	if a.guarded { // nobody tells that the transaction has ended
 		left = s.options.PollInterval
@@ -173,18 +184,30 @@ func (p *poller) unqueue(w *waiter) {
 	}
 }
 
-// nextPoll returns when the row of a key is read again: sooner if the first waiter is one of this store, and as
-// soon as the lease in the way ends. With a channel on which waiters are told, only the latter.
+// nextPoll returns when the row of a key is read again: the sooner, the fewer waiters are before those of this store and
+// the shorter holders keep the lock lately, and as soon as the lease in the way ends. With a channel on which
+// waiters are told, only the latter.
 func (s *Store) nextPoll(q *ownQueue, left time.Duration) time.Time {
 	now := time.Now()
 	at := now.Add(q.place)
 	if q.waiters[0].channel == "" {
-		at = jittered(now, s.options.PollInterval*time.Duration(min(q.ahead+1, 10_000)))
+		at = jittered(now, s.pollEvery(q))
 	}
 	if end := now.Add(max(left, 0) + expiryDelay); q.ahead == 0 && end.Before(at) {
 		at = end
 	}
 	return at
+}
+
+// pollEvery returns the time between two reads for the waiters of this store. The reads of all stores together are a small
+// multiple of the hand-overs, because the time grows with the number of waiters before.
+func (s *Store) pollEvery(q *ownQueue) time.Duration {
+	ahead := time.Duration(min(q.ahead, 10_000))
+	slow := s.options.PollInterval * (ahead + 1)
+	if q.pace == 0 {
+		return slow
+	}
+	return min(slow, max(q.pace*max(2*(ahead-1), 1)/8, minPace))
 }
 
 // jittered returns an instant after some time, less up to a tenth of it, so that processes that came at the same
@@ -271,7 +294,17 @@ func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duratio
 		states, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]lockState, error) {
 			return s.readLocks(ctx, c, part)
 		})
-		s.answered(part, states, short, err)
+		moved := s.answered(part, states, short, err)
+		if len(moved) == 0 {
+			continue
+		}
+		ahead, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
+			states := make(map[string]placeState, len(moved))
+			return states, s.countAhead(ctx, c, moved, states)
+		})
+		if err == nil { // otherwise the next read or extension tells
+			s.moved(moved, ahead)
+		}
 	}
 	for part := range slices.Chunk(places, maxAsked) {
 		numbers, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
@@ -300,7 +333,7 @@ func (s *Store) readLocks(ctx context.Context, c *sql.Conn, keys []string) (map[
 	for rows.Next() {
 		var key, owner []byte
 		var l lockState
-		if err := rows.Scan(&key, &owner, &l.kind, &l.left, &l.queuedLeft); err != nil {
+		if err := rows.Scan(&key, &owner, &l.kind, &l.left, &l.queuedLeft, &l.token, &l.age); err != nil {
 			return nil, err
 		}
 		l.owner = string(owner)
@@ -317,9 +350,11 @@ func oneColumn(keys []string) [][][]byte {
 	return rows
 }
 
-// answered wakes the waiters who may get their locks, or counts the failure of a read.
-func (s *Store) answered(keys []string, states map[string]lockState, short map[string]bool, err error) {
+// answered wakes the waiters who may get their locks, or counts the failure of a read. It returns the first place of each
+// key that was granted to others since the read before, so that fewer waiters may be ahead.
+func (s *Store) answered(keys []string, states map[string]lockState, short map[string]bool, err error) (moved map[string]placeItem) {
 	p := &s.poller
+	moved = make(map[string]placeItem)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -350,7 +385,49 @@ func (s *Store) answered(keys []string, states map[string]lockState, short map[s
 		if exists && l.queuedLeft < 2*ms(q.place) {
 			short[key] = true
 		}
+		if first := q.waiters[0]; exists && q.sees(l) && q.ahead > 0 && first.channel == "" {
+			moved[key] = placeItem{[]byte(key), []byte(first.request.Owner), first}
+		}
 		q.pollAt = s.nextPoll(q, left)
+	}
+	return moved
+}
+
+// sees notes the grant that a read has found, and reports whether it is another one than before. A lock that has been held for
+// much longer than the pace makes it slower. A clock that was set back makes no pace.
+func (q *ownQueue) sees(l lockState) (changed bool) {
+	changed = q.token != 0 && l.token != q.token
+	if q.token == 0 {
+		q.counted, q.since = q.ahead, l.token
+	}
+	q.token = l.token
+	switch age := time.Duration(l.age) * time.Microsecond; {
+	case age < 0:
+		q.pace = 0
+	case age > 2*q.pace:
+		q.pace = age / 2
+	}
+	return changed
+}
+
+// moved notes how many places are before the first one of each key.
+func (s *Store) moved(places map[string]placeItem, states map[string]placeState) {
+	p := &s.poller
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, item := range places {
+		q, state := p.queues[key], states[string(item.owner)]
+		if _, ok := states[string(item.owner)]; !ok || q == nil || q.waiters[0] != item.w {
+			continue
+		}
+		if grants := q.counted - state.ahead; grants > 0 && q.token > q.since {
+			q.pace = time.Duration(q.token-q.since) * time.Microsecond / time.Duration(grants)
+		}
+		q.ahead, item.w.ahead = state.ahead, state.ahead
+		q.counted, q.since = q.ahead, q.token
+		if at := s.nextPoll(q, q.place); at.Before(q.pollAt) {
+			q.pollAt = at
+		}
 	}
 }
 

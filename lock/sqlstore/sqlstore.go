@@ -112,6 +112,7 @@ type answer struct {
 	left    int64 // otherwise: the ms until the blocking lease has ended, 0 if only waiters or a guard are in the way
 	guarded bool  // an open transaction of the last holder is in the way
 	entered bool  // the owner has a place in the queue
+	age     int64 // if entered: for how many µs the lock has been held; less than 0 after a step of the clock
 	ahead   int   // if entered: how many live places are before it
 
 	saved *driver.Saved // if granted to a request that is Stateful

@@ -186,3 +186,30 @@ func TestABusySQLiteIsAskedAgain(t *testing.T) {
 		assert.False(t, d.wantsRetry(err), "%v", err)
 	}
 }
+
+// TestThePaceOfPolls follows the reads of a waiter: of a lock that is held for long, of one that is handed over every 20 ms, and
+// after a step of the clock.
+func TestThePaceOfPolls(t *testing.T) {
+	s := &Store{options: Options{PollInterval: 100 * time.Millisecond}}
+	q := &ownQueue{ahead: 2}
+	assert.Equal(t, 300*time.Millisecond, s.pollEvery(q), "nothing is known")
+	q.sees(lockState{token: 1_000_000, age: 60_000_000})
+	for q.ahead = range 5 {
+		assert.Equal(t, time.Duration(q.ahead+1)*100*time.Millisecond, s.pollEvery(q), "held for a minute")
+	}
+
+	q = &ownQueue{ahead: 10}
+	assert.False(t, q.sees(lockState{token: 1_000_000, age: 5000}), "the first read")
+	assert.True(t, q.sees(lockState{token: 1_080_000, age: 5000}))
+	w := &waiter{request: request("k")}
+	q.waiters = []*waiter{w}
+	s.poller.init()
+	s.poller.queues["k"] = q
+	s.moved(map[string]placeItem{"k": {owner: []byte(w.request.Owner), w: w}}, map[string]placeState{w.request.Owner: {ahead: 6}})
+	assert.Equal(t, 20*time.Millisecond, q.pace)
+	assert.Equal(t, 25*time.Millisecond, s.pollEvery(q))
+	q.ahead = 0
+	assert.Equal(t, minPace, s.pollEvery(q))
+	q.sees(lockState{token: 1_080_000, age: -1})
+	assert.Equal(t, 100*time.Millisecond, s.pollEvery(q), "the clock was set back")
+}

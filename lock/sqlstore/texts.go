@@ -33,7 +33,7 @@ type texts struct {
 	queue     string // key, key, owner, key, owner
 	keepQueue string // ms, key, ms
 	enter     string // place, owner, ms, metadata, channel, key, owner, ms, the refused_until of queue
-	entered   string // key, key, key, owner
+	entered   string // key, key, key, key, owner
 	placeOf   string // key, owner
 	leave     string // of the dialect: key, owner, owner
 	first     string // key
@@ -120,13 +120,13 @@ func commonTexts() texts {
 			FROM (SELECT lock_key FROM {locks} WHERE ` + heldByAnother + `
 				AND queued_until >= {now} + ? AND refused_until = ? AND {sync} LIMIT 1 {lock}) AS k
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires, channel = excluded.channel`,
-		entered: `SELECT coalesce((SELECT expires - {now} FROM {locks} WHERE lock_key = ?), 0),
+		entered: `SELECT coalesce((SELECT expires - {now} FROM {locks} WHERE lock_key = ?), 0), coalesce((SELECT {us} - token FROM {locks} WHERE lock_key = ?), 0),
 			(SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= {now}
 				AND place < (SELECT place FROM {places} WHERE lock_key = ? AND owner = ?))`,
 		placeOf: `SELECT place FROM {places} WHERE lock_key = ? AND owner = ?`,
 		first:   `SELECT place, owner, channel FROM {places} WHERE {hex} AND lock_key = ? AND expires >= {now} ORDER BY place LIMIT 1`,
 
-		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now} FROM {locks} {primary} WHERE {hex} AND `,
+		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now}, token, {us} - token FROM {locks} {primary} WHERE {hex} AND `,
 		readPlaces: `SELECT lock_key, owner, place FROM {places} {primary} WHERE {hex} AND `,
 		readAhead: `SELECT owner, (SELECT count(*) FROM {places} AS b WHERE b.lock_key = f.lock_key AND b.place < f.place AND b.expires >= {now})
 			FROM {places} AS f {primary} WHERE {hex} AND `,
