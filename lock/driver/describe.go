@@ -1,4 +1,4 @@
-// This file is about the interface Describer, by which a store says what it is and can do.
+// The interface Describer, by which a store says what it is and can do.
 
 package driver
 

@@ -1,4 +1,4 @@
-// This file is about the interfaces Exporter and Resumer, for leases that another process takes over.
+// The interfaces Exporter and Resumer, for leases that another process takes over.
 
 package driver
 

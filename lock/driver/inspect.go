@@ -1,4 +1,4 @@
-// This file is about the interfaces Inspector and MetadataSetter, and the type Info.
+// The interfaces Inspector and MetadataSetter, and the type Info.
 
 package driver
 

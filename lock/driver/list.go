@@ -1,4 +1,4 @@
-// This file is about the interface Lister, which enumerates locks.
+// The interface Lister, which enumerates locks.
 
 package driver
 

@@ -1,4 +1,4 @@
-// This file is about the modes of locks.
+// The modes of locks.
 
 package driver
 

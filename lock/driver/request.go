@@ -1,4 +1,4 @@
-// This file is about the types Request, Attrs and Lease, and their bounds.
+// The types Request, Attrs and Lease, and their bounds.
 
 package driver
 

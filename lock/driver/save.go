@@ -1,4 +1,4 @@
-// This file is about the interface Saver, for the state that a holder leaves to the next one.
+// The interface Saver, for the state that a holder leaves to the next one.
 
 package driver
 

@@ -1,4 +1,4 @@
-// This file is about the TTLs that a store accepts, and the longest time that a lease may last.
+// The TTLs that a store accepts, and the longest time that a lease may last.
 
 package driver
 

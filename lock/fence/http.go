@@ -1,4 +1,4 @@
-// This file is about the HTTP header for tokens, and the handler that checks it.
+// The HTTP header for tokens, and the handler that checks it.
 
 package fence
 

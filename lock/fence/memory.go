@@ -1,4 +1,4 @@
-// This file is about Memory, a Guard in the memory of one process.
+// Memory, a Guard in the memory of one process.
 
 package fence
 

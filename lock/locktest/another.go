@@ -1,4 +1,4 @@
-// This file is about cases with two stores on the same data, as in two processes.
+// Cases with two stores on the same data, as in two processes.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases that tell contention from an outage.
+// Cases that tell contention from an outage.
 
 package locktest
 

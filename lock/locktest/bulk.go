@@ -1,4 +1,4 @@
-// This file is about cases of driver.BulkReleaser.
+// Cases of driver.BulkReleaser.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of Acquire, Renew and Release in mode Exclusive.
+// Cases of Acquire, Renew and Release in mode Exclusive.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of contexts that end with an error of a store as their cause.
+// Cases of contexts that end with an error of a store as their cause.
 
 package locktest
 

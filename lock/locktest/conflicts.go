@@ -1,4 +1,4 @@
-// This file is about Conflicts, a checker of mutual exclusion and tokens for all modes.
+// Conflicts, a checker of mutual exclusion and tokens for all modes.
 
 package locktest
 

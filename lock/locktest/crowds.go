@@ -1,4 +1,4 @@
-// This file is about cases in which many clients contend for one key.
+// Cases in which many clients contend for one key.
 
 package locktest
 

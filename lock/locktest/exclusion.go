@@ -1,4 +1,4 @@
-// This file is about Exclusion, a checker of mutual exclusion and tokens for exclusive locks.
+// Exclusion, a checker of mutual exclusion and tokens for exclusive locks.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of a lease that is lost, and of what the store has found instead.
+// Cases of a lease that is lost, and of what the store has found instead.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of driver.Inspector.
+// Cases of driver.Inspector.
 
 package locktest
 

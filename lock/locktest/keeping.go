@@ -1,4 +1,4 @@
-// This file is about the cases of locks that are kept after their release.
+// The cases of locks that are kept after their release.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of RWMutex, Semaphore, Batch and Multi.
+// Cases of RWMutex, Semaphore, Batch and Multi.
 
 package locktest
 

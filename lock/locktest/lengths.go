@@ -1,4 +1,4 @@
-// This file is about cases of the duration of leases, places and tombstones.
+// Cases of the duration of leases, places and tombstones.
 
 package locktest
 

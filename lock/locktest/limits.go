@@ -1,4 +1,4 @@
-// This file is about cases of driver.TTLLimits.
+// Cases of driver.TTLLimits.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of driver.Lister.
+// Cases of driver.Lister.
 
 package locktest
 

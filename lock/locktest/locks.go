@@ -1,4 +1,4 @@
-// This file is about cases of Reentrant, MaxHold, fixed leases and Multi.
+// Cases of Reentrant, MaxHold, fixed leases and Multi.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of driver.MetadataSetter.
+// Cases of driver.MetadataSetter.
 
 package locktest
 

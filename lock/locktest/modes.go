@@ -1,4 +1,4 @@
-// This file is about the requests of each mode, and the cases that all modes share.
+// The requests of each mode, and the cases that all modes share.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of driver.Exporter and driver.Resumer.
+// Cases of driver.Exporter and driver.Resumer.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of driver.Saver.
+// Cases of driver.Saver.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of Wait in the modes other than Exclusive.
+// Cases of Wait in the modes other than Exclusive.
 
 package locktest
 

@@ -1,4 +1,4 @@
-// This file is about cases of readers, permits and batches.
+// Cases of readers, permits and batches.
 
 package locktest
 

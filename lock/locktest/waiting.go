@@ -1,4 +1,4 @@
-// This file is about cases of Wait in mode Exclusive.
+// Cases of Wait in mode Exclusive.
 
 package locktest
 
