@@ -51,7 +51,7 @@ var wideFloors = []sim.Floors{
 	{Operations: map[string]float64{"lock": 3, "renewed": 7, "signal": 2}, Faults: map[string]float64{"slow reply": 80}},
 	{Operations: map[string]float64{"lock": 4, "signal": 3}, Faults: map[string]float64{"forged signal": 2000}},
 	{Operations: map[string]float64{"majority": 15}, Faults: map[string]float64{"copies lost": 8}, Losses: map[string]float64{"no longer owned": 4}},
-	{Operations: map[string]float64{"lock": 10, "refused for memory": 12}, Faults: map[string]float64{"refused: out of memory": 40}},
+	{Operations: map[string]float64{"lock": 10, "refused for memory": 12}, Faults: map[string]float64{"refused: out of memory": 30}},
 	{Operations: map[string]float64{"lock": 2}, Faults: map[string]float64{"blocking dial": 9, "close": 1.5, "slow dials": 2}},
 	{Operations: map[string]float64{"lock": 2, "kept": 0.5}, Checks: map[string]float64{"kept": 0.3, "rest of MinHold": 0.5}},
 }
