@@ -236,6 +236,18 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			client: func(t *testing.T) redis.UniversalClient { return of("--requirepass", "x")(t, redis.Options{}) },
 			want:   "NOAUTH Authentication required; set Password in the options of the client, or in the URL", code: "login",
 		},
+		"no password for the master of a Sentinel": {
+			client: func(t *testing.T) redis.UniversalClient {
+				_, port, err := net.SplitHostPort(testredis.Start(t, "--requirepass", "x").Addr())
+				require.NoError(t, err)
+				path := filepath.Join(t.TempDir(), "sentinel.conf")
+				require.NoError(t, os.WriteFile(path, []byte("sentinel monitor m 127.0.0.1 "+port+" 1\n"), 0o600))
+				rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{testredis.Start(t, path, "--sentinel").Addr()}})
+				t.Cleanup(func() { _ = rdb.Close() })
+				return rdb
+			},
+			want: "NOAUTH Authentication required; set Password in the options of the client, or in the URL", code: "login",
+		},
 		"a wrong password": {
 			client: func(t *testing.T) redis.UniversalClient {
 				return of("--requirepass", "x")(t, redis.Options{Password: "p"})
