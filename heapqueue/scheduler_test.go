@@ -165,10 +165,15 @@ func TestStats(t *testing.T) {
 		at(t, s, time.Hour, nil)
 		at(t, s, time.Hour, nil).Stop()
 		settle(2 * time.Second)
-		assert.Equal(t, schedule.Stats{Pending: 5, Fired: 1, Wakeups: 1, Running: time.Second}, s.Stats(), "a running timer counts as pending")
+		var late schedule.Histogram
+		late.Add(0)
+		assert.Equal(t, schedule.Stats{Pending: 5, Fired: 1, Wakeups: 1, Late: late, Running: time.Second}, s.Stats(), "a running timer counts as pending")
 		settle(time.Minute)
+		late.Add(8 * time.Second)
+		late.Add(0)
+		late.Add(0)
 		want := schedule.Stats{
-			Pending: 1, Fired: 4, Panics: 1, Wakeups: 2,
+			Late: late, Pending: 1, Fired: 4, Panics: 1, Wakeups: 2,
 			LateMax: 8 * time.Second, LateMean: 2 * time.Second, LongestTask: 10 * time.Second,
 		}
 		assert.Equal(t, want, s.Stats())

@@ -15,6 +15,7 @@ type counters struct {
 	fired, panics    uint64
 	lateMax, longest time.Duration
 	lateSum          float64 // ns
+	late             schedule.Histogram
 }
 
 // begin counts a Run that begins late by the given time.
@@ -22,6 +23,7 @@ func (c *counters) begin(late time.Duration) {
 	c.fired++
 	c.lateMax = max(c.lateMax, late)
 	c.lateSum += float64(late)
+	c.late.Add(late)
 }
 
 // Stats returns a consistent snapshot. It can be called at any time, also during Run and
@@ -33,7 +35,7 @@ func (s *Scheduler) Stats() schedule.Stats {
 	stats := schedule.Stats{
 		Pending: s.queue.items.len(),
 		Fired:   c.fired, Panics: c.panics, Wakeups: s.queue.wakeups,
-		LateMax: c.lateMax, LongestTask: c.longest,
+		LateMax: c.lateMax, Late: c.late, LongestTask: c.longest,
 		DroppedLogs: logging.Dropped(s.log),
 	}
 	if c.fired > 0 {

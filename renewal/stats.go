@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // Stats is a snapshot of a watchdog. The counters begin with New.
@@ -30,6 +31,9 @@ type Stats struct {
 	Oldest time.Duration // how long the lease that waits longest has been due
 	Late   Histogram     // how late each renewal was sent, not counting the 2 ms in which a batch fills
 }
+
+// Histogram is the histogram of Stats.Late.
+type Histogram = schedule.Histogram
 
 // String returns the most important figures on one line.
 func (s Stats) String() string {

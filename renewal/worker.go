@@ -134,7 +134,7 @@ func (w *Watchdog[L]) fillFrom(q *queue[L], b *batch[L], budget *int) {
 		b.leases = append(b.leases, e.lease)
 		b.validities = append(b.validities, e.validity)
 		late := max(time.Duration(b.sent.mono-e.renewAt)-lingerFor(e.period), 0)
-		w.stats.Late.add(late)
+		w.stats.Late.Add(late)
 		b.late = max(b.late, late)
 		b.attemptTimeout = max(b.attemptTimeout, e.attemptTimeout(b.sent))
 		if d := e.deadline(); d.mono > b.deadline.mono {

@@ -18,6 +18,7 @@ type Stats struct {
 	Wakeups     uint64        // times that a goroutine of the engine woke up to look for due timers
 	LateMean    time.Duration // mean lateness of all Runs
 	LateMax     time.Duration // greatest lateness
+	Late        Histogram     // lateness of all Runs
 	LongestTask time.Duration // duration of the longest Run that has ended
 	Running     time.Duration // longest duration so far of a Run in progress; 0 if there is none, or if the engine cannot tell
 	DroppedLogs uint64        // records that were dropped because the Logger was slow or failed
@@ -41,6 +42,7 @@ func (s Stats) LogValue() slog.Value {
 		slog.Duration("longestTask", s.LongestTask),
 		slog.Duration("running", s.Running),
 		slog.Uint64("droppedLogs", s.DroppedLogs),
+		slog.Any("late", s.Late),
 	)
 }
 

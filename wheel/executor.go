@@ -33,7 +33,9 @@ func (c *core) runOnExecutor(s *shard, id uint64) {
 	}
 	began := time.Since(c.base)
 	var stats batchStats
-	stats.begin(began - c.tickEnd(tick))
+	late := began - c.tickEnd(tick)
+	stats.begin(late)
+	c.stats.addLate([]time.Duration{late})
 	returned := false
 	defer func() { // a second defer, because OnPanic may call runtime.Goexit
 		stats.longest = time.Since(c.base) - began

@@ -5,6 +5,7 @@ package wheel
 import (
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ type stats struct {
 	lateMax, longest       atomic.Int64  // in ns
 	began                  atomic.Int64  // start of the Run in progress, in ns since core.base, or idle
 	submitting             atomic.Int64  // the same for calls of Options.Executor
+
+	lateMu sync.Mutex // guards late
+	late   schedule.Histogram
 }
 
 // idle is the value of stats.began while no Run is in progress.
@@ -54,6 +58,15 @@ func (s *stats) add(t *batchStats) {
 	*t = batchStats{}
 }
 
+// addLate adds the lateness of some Runs to the histogram.
+func (s *stats) addLate(runs []time.Duration) {
+	s.lateMu.Lock()
+	defer s.lateMu.Unlock()
+	for _, late := range runs {
+		s.late.Add(late)
+	}
+}
+
 // storeMax sets a to v if v is greater.
 func storeMax(a *atomic.Int64, v int64) {
 	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
@@ -84,6 +97,9 @@ func (w *Wheel) Stats() schedule.Stats {
 		LongestTask: time.Duration(c.stats.longest.Load()),
 		DroppedLogs: logging.Dropped(c.log),
 	}
+	c.stats.lateMu.Lock()
+	s.Late = c.stats.late
+	c.stats.lateMu.Unlock()
 	if s.Fired > 0 {
 		s.LateMean = time.Duration(math.Float64frombits(c.stats.lateSum.Load()) / float64(s.Fired))
 	}

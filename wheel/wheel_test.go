@@ -233,6 +233,8 @@ func TestStats(t *testing.T) {
 		assert.Equal(t, time.Second, s.LongestTask)
 		assert.Equal(t, 900*time.Millisecond, s.LateMax, "the first task delayed the second one")
 		assert.Equal(t, 450*time.Millisecond, s.LateMean)
+		assert.EqualValues(t, 2, s.Late.Count())
+		assert.Equal(t, 900*time.Millisecond, s.Late.Sum())
 		assert.Zero(t, s.Running)
 		far.Stop()
 		assert.Zero(t, w.Stats().Pending)

@@ -34,6 +34,7 @@ type workerState struct {
 	batch [batchLen]uint64
 	clock time.Duration // last reading of the clock, since core.base
 	stats batchStats
+	late  []time.Duration // of the Runs of the batch
 }
 
 // work is the worker goroutine.
@@ -154,6 +155,8 @@ func (c *core) runBatch() {
 		if task == nil {
 			c.stats.began.Store(idle)
 			c.stats.add(&w.stats)
+			c.stats.addLate(w.late)
+			w.late = w.late[:0]
 			return
 		}
 		c.runTask(task, schedule.NewTimer(w.shard, w.run), tick)
@@ -163,7 +166,9 @@ func (c *core) runBatch() {
 // runTask runs a task and records its lateness and its duration.
 func (c *core) runTask(task schedule.Task, timer schedule.Timer, tick int64) {
 	w := &c.worker
-	w.stats.begin(w.clock - c.tickEnd(tick))
+	late := w.clock - c.tickEnd(tick)
+	w.stats.begin(late)
+	w.late = append(w.late, late)
 	c.stats.began.Store(int64(w.clock))
 	returned := false
 	defer func() {

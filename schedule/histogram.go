@@ -1,6 +1,6 @@
 // Histograms of durations.
 
-package renewal
+package schedule
 
 import (
 	"encoding/json"
@@ -27,8 +27,8 @@ const (
 	histBuckets = histOctaves * histSteps
 )
 
-// add counts a duration; a negative one counts as zero.
-func (h *Histogram) add(d time.Duration) {
+// Add counts a duration; a negative one counts as zero. It must not be called concurrently.
+func (h *Histogram) Add(d time.Duration) {
 	h.counts[histIndex(d)]++
 	h.sum += max(d, 0)
 }
@@ -120,7 +120,7 @@ func (h Histogram) String() string {
 }
 
 // GoString returns a text without the buckets.
-func (h Histogram) GoString() string { return "renewal.Histogram{" + h.String() + "}" }
+func (h Histogram) GoString() string { return "schedule.Histogram{" + h.String() + "}" }
 
 // LogValue returns the figures of String as a group.
 func (h Histogram) LogValue() slog.Value {
