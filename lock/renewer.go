@@ -23,17 +23,17 @@ func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.
 	verdict := driver.VerdictOf(err)
 	r.health.record(err, verdict, began, false)
 	if verdict == driver.NotSent {
-		err = unsentRenewal{err}
+		err = unsentError{err}
 	}
 	return err
 }
 
-// unsentRenewal is an error that also matches renewal.ErrNotSent.
-type unsentRenewal struct{ error }
+// unsentError is an error that also matches renewal.ErrNotSent.
+type unsentError struct{ error }
 
-func (e unsentRenewal) Unwrap() error { return e.error }
+func (e unsentError) Unwrap() error { return e.error }
 
-func (unsentRenewal) Is(target error) bool { return target == renewal.ErrNotSent }
+func (unsentError) Is(target error) bool { return target == renewal.ErrNotSent }
 
 // lanedRenewer is a renewer of a store with lanes.
 type lanedRenewer struct {

@@ -144,7 +144,7 @@ func (v *evidence) causeOfSilence(err error) Cause {
 		return CauseStoreError
 	case v.engine && v.stalled < v.attempt/lateDivisor:
 		return CauseEngineLate
-	case !v.complete || late >= v.attempt/lateDivisor || v.sent == 0 && !(v.inQueue && v.silent):
+	case !v.complete || late >= v.attempt/lateDivisor || v.sent == 0 && (!v.inQueue || !v.silent):
 		return CauseUnknown
 	case v.slow > 0:
 		return CauseServerSlow

@@ -54,9 +54,6 @@ func (c clock) at(t time.Time) instant {
 	return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}
 }
 
-// timeOf returns the time of an instant on the monotonic clock.
-func (c clock) timeOf(mono int64) time.Time { return c.base.Add(time.Duration(mono)) }
-
 // endOf returns the end of a lease. The zero time and times beyond the range of the
 // clocks are no end.
 func (c clock) endOf(t time.Time) instant {

@@ -49,7 +49,7 @@ func onEngines(t *testing.T, f func(t *testing.T, e engine)) {
 }
 
 // assertAlive checks a context that has not ended.
-func assertAlive(t *testing.T, ctx context.Context) {
+func assertAlive(t *testing.T, ctx context.Context) { //nolint:revive // t comes first in the tests of this module
 	t.Helper()
 	synctest.Wait()
 	require.NoError(t, ctx.Err())
@@ -62,7 +62,7 @@ func assertAlive(t *testing.T, ctx context.Context) {
 }
 
 // assertEnded checks a context that has ended with err and cause.
-func assertEnded(t *testing.T, ctx context.Context, err, cause error) {
+func assertEnded(t *testing.T, ctx context.Context, err, cause error) { //nolint:revive // as above
 	t.Helper()
 	require.Equal(t, err, ctx.Err())
 	require.Equal(t, cause, context.Cause(ctx))
@@ -87,7 +87,8 @@ func TestContextDeadline(t *testing.T) {
 				assert.True(t, ok)
 				assert.Equal(t, began.Add(time.Second), deadline)
 				if useDone {
-					assert.Equal(t, ctx.Done(), ctx.Done())
+					done := ctx.Done()
+					assert.Equal(t, done, ctx.Done(), "Done made a second channel")
 				}
 				assert.Equal(t, "v", context.WithValue(ctx, key("k"), "v").Value(key("k")))
 				assert.Contains(t, fmt.Sprint(ctx), ".WithDeadline("+deadline.String()+" [1s])")
@@ -580,7 +581,7 @@ func TestContextChains(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Equal(t, want, ctx.Err())
-			if want == context.Canceled {
+			if errors.Is(want, context.Canceled) {
 				for _, c := range chain {
 					assertEnded(t, c, want, want)
 				}

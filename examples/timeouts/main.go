@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	protocols.SetUnencryptedHTTP2(true) // many requests share a connection
 	server := &http.Server{Handler: http.HandlerFunc(answer), Protocols: &protocols}
 	go func() { _ = server.Serve(listener) }() // returns at Close
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	transport := &http.Transport{Protocols: &protocols}
 	defer transport.CloseIdleConnections()
 
@@ -101,7 +101,7 @@ func (c *client) get(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	_, err = io.Copy(io.Discard, response.Body)
 	return err
 }

@@ -185,7 +185,8 @@ var right = map[string]function{
 	},
 	"an election": func(ctx context.Context, c *lock.Client, r *faulttest.Resource) error {
 		return c.Election("e", "me").Run(ctx, func(ctx context.Context, _ *lock.Held) error {
-			for write(ctx, r) && pause(ctx, 11*time.Second) {
+			for alive := true; alive; alive = write(ctx, r) && pause(ctx, 11*time.Second) {
+				continue
 			}
 			return context.Cause(ctx)
 		})
@@ -266,7 +267,8 @@ var right = map[string]function{
 	},
 	"MaxHold": func(ctx context.Context, c *lock.Client, r *faulttest.Resource) error {
 		err := lock.Do(ctx, c.With(lock.Terms{MaxHold: 12 * time.Second}).Mutex("a"), func(ctx context.Context, _ *lock.Held) error {
-			for write(ctx, r) && pause(ctx, time.Second) {
+			for alive := true; alive; alive = write(ctx, r) && pause(ctx, time.Second) {
+				continue
 			}
 			return nil
 		})

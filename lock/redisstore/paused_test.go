@@ -218,7 +218,8 @@ func holdStarved(addr string) {
 	case <-busy:
 		for range 60 {
 			go func() {
-				for x := 1; x != 0; x |= x << 1 { // never ends
+				for x := 1; ; {
+					x++ // never ends
 				}
 			}()
 		}
