@@ -69,7 +69,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"unknown command", "walk -k KEY", 64, `unknown command "walk"`},
 		{"bad duration", "run -k KEY -w soon -- true", 64, "soon"},
 		{"negative wait", "run -k " + taken + " -w -5s -- true", 64, "it must not be negative"},
-		{"a wait without a unit is seconds", "run -k " + taken + " -w 1 -- true", 75, "waited for "},
+		{"a wait without a unit is seconds", "run -k " + taken + " -w 5 -- true", 75, "waited for "},
 		{"no wait in seconds", "run -q -k " + taken + " -w 0 -- true", 75, ""},
 		{"wait and no wait", "run -k KEY -w 1s -n -- true", 64, "exclude each other"},
 		{"reader and writer", "run -k KEY -read -write -- true", 64, "exclude each other"},
