@@ -64,6 +64,7 @@ type acquisition struct {
 	wait     bool         // it is a Lock
 	canWait  bool         // it is one of a store that can wait
 	observed *observation // nil without hooks
+	local    localCall
 
 	remains remains       // what the store may have of the owner
 	taken   atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
@@ -91,15 +92,18 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	defer c.done()
 	call, stop := c.whileOpen(ctx)
 	defer stop()
+	a := &acquisition{caller: ctx, ctx: call, client: c, wait: wait, observed: o}
 	if wait {
-		w := c.beginWait(r.Key)
-		defer c.endWait(w)
-		if err := c.queues.enter(call, r, o); err != nil {
+		if c.warnAfter >= 0 && !c.patient {
+			a.local.since = time.Now()
+			c.waits.Need()
+		}
+		if err := c.queues.enter(call, r, &a.local, o); err != nil {
 			return nil, failed("", r.Key, c.verdict(ctx, err, true))
 		}
 	}
 	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
-	a := &acquisition{caller: ctx, ctx: call, client: c, request: r, wait: wait, observed: o}
+	a.request = r
 	var held *Held
 	err := errNotReturned
 	defer func() {
@@ -111,7 +115,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 			}
 		}
 		if wait {
-			c.queues.leave(r, a.taken.Swap(false), err == nil, common)
+			c.queues.leave(r, &a.local, a.taken.Swap(false), err == nil, common)
 		}
 	}()
 	if held, err = a.run(); err != nil {

@@ -55,11 +55,9 @@ type core struct {
 	life    context.Context // ends when Close begins, with the cause errClientClosing
 	endLife context.CancelCauseFunc
 
-	young     ageList[heldLease] // leases that have no cleanup yet
-	waiting   ageList[longWait]  // calls of Lock that have not been reported
-	warnAfter int                // the age in waiting at which a call is reported; negative for never
-	ages      periodic.Check     // of young and waiting
-	dropped   runtime.Cleanup    // reports that the client is garbage
+	warnAfter time.Duration   // how long a Lock waits before it is reported; negative for ever
+	waits     periodic.Check  // of the calls in queues
+	dropped   runtime.Cleanup // reports that the client is garbage
 
 	mu      sync.Mutex          // guards all below
 	closed  bool                // Close has begun
@@ -91,8 +89,8 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.waiter, _ = store.(driver.Waiter)
 	c.queues.init(opts.MaxWaiters)
-	c.warnAfter = warnAfter(opts.WarnAfter)
-	c.ages.Init(c.checkAges)
+	c.warnAfter = opts.WarnAfter
+	c.waits.Init(c.checkWaits)
 	c.releaser = storekit.NewReleaser(store, opts.Logger)
 	c.health = &storeHealth{logger: opts.Logger, store: store, life: c.life}
 
@@ -229,7 +227,7 @@ func (c *core) shutdown(ctx context.Context) error {
 	c.mu.Unlock()
 	c.endLife(errClientClosing)
 	c.notOpen()
-	c.ages.Close()
+	c.waits.Close()
 
 	// The wait for renewals comes last, so that a renewal that hangs does not delay the
 	// releases.

@@ -88,7 +88,7 @@ func (s *heldLease) exportLease() (string, error) {
 var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", errors.ErrUnsupported)
 
 func (s *heldLease) detach() error {
-	s.client.young.remove(&s.node)
+	s.dropped.Stop()
 	if _, ended := s.entry.StopWith(ErrDetached); ended != nil {
 		return s.state()
 	}

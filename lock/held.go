@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -231,10 +233,10 @@ type heldLease struct {
 	leaseKey   string // of the lease, because it never changes and Lease takes the mutex of all leases
 	leaseToken uint64 // the same
 
-	handles atomic.Int32  // handles that are not unlocked; at 0 the lease is released
-	left    atomic.Bool   // the first handle was unlocked while there were others
-	saves   atomic.Uint64 // calls of save, which number what they save
-	node    ageNode[heldLease]
+	handles atomic.Int32    // handles that are not unlocked; at 0 the lease is released
+	left    atomic.Bool     // the first handle was unlocked while there were others
+	saves   atomic.Uint64   // calls of save, which number what they save
+	dropped runtime.Cleanup // reports that the handle is garbage before Unlock
 
 	observed *observation // nil without hooks
 }
@@ -246,8 +248,7 @@ const unlockTimeout = 3 * time.Second
 func newHeld(c *Client, entry *renewal.Entry[driver.Lease], lease driver.Lease) *Held {
 	s := &heldLease{client: c, entry: entry, leaseKey: lease.Key, leaseToken: lease.Token}
 	s.handles.Store(1)
-	c.young.add(&s.node, s)
-	c.ages.Need()
+	s.dropped = runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(entry), weak.Make(c.logger)})
 	return &Held{handle: s}
 }
 
@@ -289,7 +290,7 @@ func (s *heldLease) leave(ctx context.Context, keep bool) (last bool, err error)
 // the answer is then ErrNotHeld, the first try was executed.
 func (s *heldLease) release(ctx context.Context, keep bool) error {
 	c := s.client
-	c.young.remove(&s.node)
+	s.dropped.Stop()
 	if err := c.begin(); err != nil { // Close releases it, if it was not lost before
 		return cmp.Or(s.state(), err)
 	}

@@ -1,11 +1,13 @@
-// This file is about the calls of one client that wait for the same key.
+// The calls of one client that wait for the same key.
 
 package lock
 
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -16,7 +18,7 @@ import (
 //
 // A call leaves its queue once it has the lock, so that the next calls take their places in
 // the store's queue while the lock is held. So the store has few waiters of one process and
-// key, however many calls there are. Batches are only counted, because most of them want
+// key, however many calls there are. Batches do not wait for each other, because most of them want
 // different members.
 type localQueues struct {
 	max int // calls in all lines
@@ -35,15 +37,21 @@ type queueKey struct {
 
 // keyQueue is the queue of a key.
 type keyQueue struct {
-	mode    driver.Mode // of the active calls
-	active  int         // calls that ask the store, at least one
-	taken   int         // active calls whose latest answer is that the lock is taken
-	answers int         // that the active calls have had, so far
-	waiters list.List   // of *turn
+	mode    driver.Mode  // of the active calls
+	active  []*localCall // that ask the store, at least one
+	taken   int          // active calls whose latest answer is that the lock is taken
+	answers int          // that the active calls have had, so far
+	waiters list.List    // of *turn
+}
+
+// localCall is a Lock in its queue.
+type localCall struct {
+	since time.Time // when it began; zero if it is not to be reported, or has been
 }
 
 // turn is that of a call that must not ask the store yet.
 type turn struct {
+	call    *localCall
 	request driver.Request
 	answers int        // of the queue when the call entered it
 	ended   chan error // gets nil if the call may ask now, or the error of a call before it
@@ -66,49 +74,45 @@ func queueKeyOf(r driver.Request) queueKey {
 
 // canStart reports whether one more call may ask the store beside the active ones.
 func (l *keyQueue) canStart(r driver.Request) bool {
-	if l.active == 0 {
-		return true
-	}
+	active := len(l.active)
 	switch r.Mode {
+	case driver.Members:
+		return true
 	case driver.Read:
-		return l.mode == driver.Read && l.active < maxActive
+		return active == 0 || l.mode == driver.Read && active < maxActive
 	case driver.Permit:
-		return l.active < min(r.Limit(), maxActive)
+		return active < min(max(r.Limit(), 1), maxActive)
 	}
-	return false
+	return active == 0
 }
 
 // enter waits until the call may ask the store; then the caller must call leave. It
 // returns ErrTooMany at once if too many calls wait, the cause of ctx if that ends, or the error
 // with which an earlier call of the queue failed. If ctx ends and the store has answered nobody
 // in the queue meanwhile, the error is ErrUnavailable.
-func (l *localQueues) enter(ctx context.Context, r driver.Request, o *observation) error {
+func (l *localQueues) enter(ctx context.Context, r driver.Request, call *localCall, o *observation) error {
 	l.mu.Lock()
 	if l.calls >= l.max {
 		l.mu.Unlock()
 		return ErrTooMany
 	}
 	l.calls++
-	if r.Mode == driver.Members {
-		l.mu.Unlock()
-		return nil
-	}
 	id := queueKeyOf(r)
 	of := l.queues[id]
 	if of == nil {
 		if of, l.unused = l.unused, nil; of == nil {
 			of = new(keyQueue)
 		}
-		*of = keyQueue{}
+		*of = keyQueue{active: of.active[:0]}
 		l.queues[id] = of
 	}
 	if of.waiters.Len() == 0 && of.canStart(r) {
 		of.mode = r.Mode
-		of.active++
+		of.active = append(of.active, call)
 		l.mu.Unlock()
 		return nil
 	}
-	t := &turn{request: r, answers: of.answers, ended: make(chan error, 1)}
+	t := &turn{call: call, request: r, answers: of.answers, ended: make(chan error, 1)}
 	place := of.waiters.PushBack(t)
 	l.mu.Unlock()
 
@@ -146,7 +150,7 @@ func (l *localQueues) cancel(ctx context.Context, id queueKey, place *list.Eleme
 		if err != nil {
 			return err
 		}
-		of.active--
+		of.remove(t.call)
 	default:
 		of.waiters.Remove(place)
 	}
@@ -165,33 +169,28 @@ func (l *localQueues) setTaken(r driver.Request, taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.queues[queueKeyOf(r)]
-	switch {
-	case of == nil: // a batch, which is in no queue
-	case taken:
-		of.taken++
-		of.answers++
-	default:
+	if !taken {
 		of.taken--
+		return
 	}
+	of.taken++
+	of.answers++
 }
 
 // leave counts a call out and lets the next calls of the queue ask. taken tells that the
 // lock was taken by the latest answer to the call, and granted that the call has the lock. All
 // waiting calls return the error common, unless that is nil. Active calls get the outcome of
 // their own requests.
-func (l *localQueues) leave(r driver.Request, taken, granted bool, common error) {
+func (l *localQueues) leave(r driver.Request, call *localCall, taken, granted bool, common error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls--
 	id := queueKeyOf(r)
 	of := l.queues[id]
-	if of == nil { // a batch, which is in no queue
-		return
-	}
 	if taken {
 		of.taken--
 	}
-	of.active--
+	of.remove(call)
 	switch {
 	case common != nil:
 		for place := of.waiters.Front(); place != nil; place = place.Next() {
@@ -218,14 +217,47 @@ func (l *localQueues) advance(id queueKey) {
 			break
 		}
 		of.mode = t.request.Mode
-		of.active++
+		of.active = append(of.active, t.call)
 		of.waiters.Remove(first)
 		t.ended <- nil
 	}
-	if of.active == 0 {
+	if len(of.active) == 0 {
 		delete(l.queues, id)
 		l.unused = of
 	}
+}
+
+// remove takes a call out of the active ones.
+func (l *keyQueue) remove(call *localCall) {
+	i := slices.Index(l.active, call)
+	l.active = slices.Delete(l.active, i, i+1)
+}
+
+// waitedSince returns how many calls for each key wait since before an instant, each call once. It also reports
+// whether others may be reported later.
+func (l *localQueues) waitedSince(limit time.Time) (calls map[string]int, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls = make(map[string]int)
+	look := func(key string, call *localCall) {
+		switch {
+		case call.since.IsZero():
+		case call.since.After(limit):
+			more = true
+		default:
+			call.since = time.Time{}
+			calls[key]++
+		}
+	}
+	for id, of := range l.queues {
+		for _, call := range of.active {
+			look(id.key, call)
+		}
+		for place := of.waiters.Front(); place != nil; place = place.Next() {
+			look(id.key, place.Value.(*turn).call)
+		}
+	}
+	return calls, more
 }
 
 // len returns the number of calls in all queues.

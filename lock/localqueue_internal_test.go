@@ -26,30 +26,30 @@ func behind(l *localQueues, r driver.Request) *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls++
-	return l.queues[queueKeyOf(r)].waiters.PushBack(&turn{request: r, ended: make(chan error, 1)})
+	return l.queues[queueKeyOf(r)].waiters.PushBack(&turn{call: new(localCall), request: r, ended: make(chan error, 1)})
 }
 
 // lineFor returns queues with one active call for r and one behind it.
-func lineFor(t *testing.T, r driver.Request) (*localQueues, *list.Element) {
+func lineFor(t *testing.T, r driver.Request) (l *localQueues, active *localCall, place *list.Element) {
 	t.Helper()
-	l := new(localQueues)
+	l, active = new(localQueues), new(localCall)
 	l.init(10)
-	require.NoError(t, l.enter(t.Context(), r, nil))
-	return l, behind(l, r)
+	require.NoError(t, l.enter(t.Context(), r, active, nil))
+	return l, active, behind(l, r)
 }
 
 func TestACallThatLeavesItsLineTooLate(t *testing.T) {
 	r := driver.Request{Key: "k"}
 	t.Run("its turn has come", func(t *testing.T) {
-		l, place := lineFor(t, r)
-		l.leave(r, false, false, nil)
+		l, active, place := lineFor(t, r)
+		l.leave(r, active, false, false, nil)
 		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), ErrUnavailable, "the store has answered nobody")
 		assert.Zero(t, l.len())
 		assert.Empty(t, l.queues, "the line is given back")
 	})
 	t.Run("it was told that the call before it failed", func(t *testing.T) {
-		l, place := lineFor(t, r)
-		l.leave(r, false, false, io.EOF)
+		l, active, place := lineFor(t, r)
+		l.leave(r, active, false, false, io.EOF)
 		assert.Empty(t, l.queues, "the line is given back")
 		require.ErrorIs(t, l.cancel(ended, queueKeyOf(r), place), io.EOF)
 		assert.Zero(t, l.len())
@@ -61,15 +61,16 @@ func TestAnUnusedQueueServesTheNextKey(t *testing.T) {
 	l := new(localQueues)
 	l.init(10)
 	read := driver.Request{Key: "k", Mode: driver.Read}
-	require.NoError(t, l.enter(t.Context(), read, nil))
+	reader, writer := new(localCall), new(localCall)
+	require.NoError(t, l.enter(t.Context(), read, reader, nil))
 	of := l.queues[queueKeyOf(read)]
 	l.setTaken(read, true)
-	l.leave(read, true, false, nil)
+	l.leave(read, reader, true, false, nil)
 	require.Empty(t, l.queues)
 	other := driver.Request{Key: "other"}
-	require.NoError(t, l.enter(t.Context(), other, nil))
+	require.NoError(t, l.enter(t.Context(), other, writer, nil))
 	assert.Same(t, of, l.queues[queueKeyOf(other)])
-	assert.Equal(t, keyQueue{active: 1}, *of)
-	require.NoError(t, l.enter(t.Context(), read, nil))
+	assert.Equal(t, keyQueue{active: []*localCall{writer}}, *of)
+	require.NoError(t, l.enter(t.Context(), read, reader, nil))
 	assert.NotSame(t, of, l.queues[queueKeyOf(read)])
 }

@@ -22,34 +22,35 @@ func TestATurnIsNotLost(t *testing.T) {
 		k := driver.Request{Key: "k"}
 		var had, cancelled int
 		for i := range 200 {
-			require.NoError(t, l.enter(t.Context(), k, nil))
+			var a, b, c localCall
+			require.NoError(t, l.enter(t.Context(), k, &a, nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			second, third := make(chan error), make(chan error)
-			go func() { second <- l.enter(ctx, k, nil) }()
+			go func() { second <- l.enter(ctx, k, &b, nil) }()
 			synctest.Wait()
-			go func() { third <- l.enter(t.Context(), k, nil) }()
+			go func() { third <- l.enter(t.Context(), k, &c, nil) }()
 			synctest.Wait()
 			assert.Equal(t, 3, l.len())
 			if i%2 == 0 {
-				l.leave(k, false, false, nil)
+				l.leave(k, &a, false, false, nil)
 				cancel()
 			} else { // the call may notice this only after it was allowed to ask
 				l.mu.Lock()
 				cancel()
 				l.calls--
-				l.queues[queueKeyOf(k)].active--
+				l.queues[queueKeyOf(k)].remove(&a)
 				l.advance(queueKeyOf(k))
 				l.mu.Unlock()
 			}
 			if err := <-second; err == nil {
 				had++
-				l.leave(k, false, false, nil)
+				l.leave(k, &b, false, false, nil)
 			} else {
 				cancelled++
 				require.ErrorIs(t, err, ErrUnavailable, "the store has answered nobody")
 			}
 			require.NoError(t, <-third)
-			l.leave(k, false, false, nil)
+			l.leave(k, &c, false, false, nil)
 			require.Zero(t, l.len())
 			require.Empty(t, l.queues)
 		}
@@ -68,7 +69,8 @@ func TestWhoAsksTogether(t *testing.T) {
 		call := func(r driver.Request) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(100)+1)*time.Millisecond)
 			defer cancel()
-			if l.enter(ctx, r, nil) != nil {
+			own := new(localCall)
+			if l.enter(ctx, r, own, nil) != nil {
 				return
 			}
 			mu.Lock()
@@ -81,10 +83,10 @@ func TestWhoAsksTogether(t *testing.T) {
 			asking[r.Mode]--
 			mu.Unlock()
 			if rand.N(20) == 0 {
-				l.leave(r, false, false, context.Canceled)
+				l.leave(r, own, false, false, context.Canceled)
 				return
 			}
-			l.leave(r, false, false, nil)
+			l.leave(r, own, false, false, nil)
 		}
 		permits, batch := &driver.Attrs{Limit: 5}, &driver.Attrs{Members: []string{"m"}}
 		var wg sync.WaitGroup

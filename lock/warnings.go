@@ -1,4 +1,4 @@
-// This file is about warnings: Locks that wait for long, and handles and clients that have become garbage.
+// Warnings: Locks that wait for long, and handles and clients that have become garbage.
 
 package lock
 
@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -24,37 +22,6 @@ import (
 // the heldLease: the watchdog has the entry, and the functions that an entry calls at its
 // end refer to the entry only. A context of the handle refers to the heldLease, so code that
 // still has such a context counts as a holder.
-//
-// A cleanup takes a few hundred nanoseconds and about 100 bytes. Most locks are held for
-// less than a second, so only older ones get one. Until then the client itself refers to
-// the heldLease.
-
-// maxYoung is the age in checks above which a lease gets its cleanup, so that it has been
-// held for one to two seconds.
-const maxYoung = 1
-
-// checkAges gives older leases their cleanups and reports calls of Lock that wait for long.
-// It runs once per periodic.Interval while there is something to check.
-func (c *core) checkAges() (next time.Duration) {
-	c.young.tick()
-	leases, young := c.young.take(maxYoung)
-	for ; len(leases) > 0; leases, young = c.young.take(maxYoung) {
-		for _, s := range leases {
-			if !s.entry.Deadline().IsZero() {
-				runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(s.entry), weak.Make(c.logger)})
-			}
-		}
-	}
-	c.waiting.tick()
-	calls, waiting := c.waiting.take(c.warnAfter)
-	if len(calls) > 0 {
-		c.reportLongWaits(calls)
-	}
-	if young || waiting {
-		return periodic.Interval
-	}
-	return 0
-}
 
 // droppedHandle is what is left of a heldLease that is garbage. Its pointers are weak, because
 // code of the user that they lead to, such as a hook, may refer to the handle. The watchdog keeps
@@ -120,57 +87,25 @@ const (
 	inspectTimeout = 3 * time.Second
 )
 
-// warnAfter returns Options.WarnAfter in checks, rounded up, or -1 for never.
-func warnAfter(d time.Duration) int {
-	if d < 0 {
-		return -1
+// checkWaits reports calls of Lock that wait for long. It runs once per periodic.Interval while there are any
+// calls.
+func (c *core) checkWaits() (next time.Duration) {
+	calls, more := c.queues.waitedSince(time.Now().Add(-c.warnAfter))
+	if len(calls) > 0 {
+		c.reportLongWaits(calls)
 	}
-	checks := d / periodic.Interval
-	if d%periodic.Interval > 0 {
-		checks++
+	if more {
+		return periodic.Interval
 	}
-	return int(min(checks, math.MaxInt32))
-}
-
-// longWait is a call of Lock that is reported if it takes long.
-type longWait struct {
-	key  string
-	node ageNode[longWait]
-}
-
-// longWaits keeps unused ones, so that a Lock does not allocate its own.
-var longWaits = sync.Pool{New: func() any { return new(longWait) }}
-
-// beginWait has a Lock reported if it takes longer than Options.WarnAfter. When the Lock
-// ends, the caller must call endWait with the result.
-func (c *Client) beginWait(key string) *longWait {
-	if c.warnAfter < 0 || c.patient {
-		return nil
-	}
-	w := longWaits.Get().(*longWait)
-	w.key = key
-	c.waiting.add(&w.node, w)
-	c.ages.Need()
-	return w
-}
-
-func (c *core) endWait(w *longWait) {
-	if w != nil && c.waiting.remove(&w.node) { // otherwise it is being reported
-		w.key = ""
-		longWaits.Put(w)
-	}
+	return 0
 }
 
 // reportLongWaits logs calls of Lock that wait for long, one record for each key. A
 // goroutine does it, because the store is asked for the holders. Close waits for the
 // goroutine as for any other call of the store.
-func (c *core) reportLongWaits(calls []*longWait) {
+func (c *core) reportLongWaits(keys map[string]int) {
 	if c.begin() != nil {
 		return
-	}
-	keys := make(map[string]int)
-	for _, w := range calls {
-		keys[w.key]++
 	}
 	go func() {
 		defer c.done()
@@ -178,7 +113,7 @@ func (c *core) reportLongWaits(calls []*longWait) {
 		for key, calls := range keys {
 			attrs := []slog.Attr{
 				slog.String("key", key),
-				slog.Duration("waited", time.Duration(c.warnAfter)*periodic.Interval),
+				slog.Duration("waited", c.warnAfter),
 				slog.Int("calls", calls),
 			}
 			if asked++; asked <= maxInspected {
@@ -216,81 +151,4 @@ func (c *core) holders(key string) []slog.Attr {
 			slog.String("metadata", h.Metadata), slog.Uint64("token", h.Token), slog.Duration("expiresIn", h.ExpiresIn)))
 	}
 	return attrs
-}
-
-// ageList finds items that stay in it for long. An item contains its node, so adding and
-// removing it takes a mutex and no memory. The age is counted in ticks, so that a pause of
-// the process does not count.
-type ageList[T any] struct {
-	mu          sync.Mutex // guards the fields below and those of all nodes
-	first, last *ageNode[T]
-	now         int // ticks so far
-}
-
-// ageNode is a place in an ageList. The list is in the order of added.
-type ageNode[T any] struct {
-	prev, next *ageNode[T]
-	item       *T // nil unless the node is in the list
-	added      int
-}
-
-// add adds an item, whose node is n.
-func (l *ageList[T]) add(n *ageNode[T], item *T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*n = ageNode[T]{prev: l.last, item: item, added: l.now}
-	if n.prev == nil {
-		l.first = n
-	} else {
-		n.prev.next = n
-	}
-	l.last = n
-}
-
-// remove removes the item of n. It returns false if the item is not in the list.
-func (l *ageList[T]) remove(n *ageNode[T]) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n.item == nil {
-		return false
-	}
-	l.unlink(n)
-	return true
-}
-
-// unlink is called with mu held.
-func (l *ageList[T]) unlink(n *ageNode[T]) {
-	if n.prev == nil {
-		l.first = n.next
-	} else {
-		n.prev.next = n.next
-	}
-	if n.next == nil {
-		l.last = n.prev
-	} else {
-		n.next.prev = n.prev
-	}
-	*n = ageNode[T]{}
-}
-
-// tick makes all items older by one.
-func (l *ageList[T]) tick() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now++
-}
-
-// maxTaken bounds the time for which take holds the mutex.
-const maxTaken = 1000
-
-// take removes and returns items that are older than age, at most maxTaken. It also reports
-// whether items are left.
-func (l *ageList[T]) take(age int) (old []*T, left bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(old) < maxTaken && l.first != nil && l.now-l.first.added > age {
-		old = append(old, l.first.item)
-		l.unlink(l.first)
-	}
-	return old, l.first != nil
 }

@@ -192,6 +192,6 @@ var rare = mutant.List{
 	},
 	{
 		"a turn is lost if it comes when its context ends", "lock/localqueue.go",
-		"\t\tof.active--\n\tdefault:\n\t\tof.waiters.Remove(place)\n\t}\n", "\t\tof.active--\n\t\tl.calls--\n\t\treturn context.Cause(ctx)\n\tdefault:\n\t\tof.waiters.Remove(place)\n\t}\n",
+		"\t\tof.remove(t.call)\n\tdefault:\n\t\tof.waiters.Remove(place)\n\t}\n", "\t\tof.remove(t.call)\n\t\tl.calls--\n\t\treturn context.Cause(ctx)\n\tdefault:\n\t\tof.waiters.Remove(place)\n\t}\n",
 	},
 }
