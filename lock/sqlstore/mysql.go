@@ -195,7 +195,7 @@ func (mySQL) database(ctx context.Context, q querier) (name sql.NullString, err 
 		return name, errNoAutocommit
 	case completion != "NO_CHAIN":
 		setting = "completion_type is " + completion + ", so a commit begins another transaction or ends the connection: set it to NO_CHAIN"
-	case late > 60 && late < 3000 || late > 4200: // not the hour by which a time zone changes
+	case late > 60:
 		setting = "timestamp is set, which stops the clock of the session: set it to DEFAULT"
 	default:
 		return name, nil
