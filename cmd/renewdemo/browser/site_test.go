@@ -11,21 +11,53 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheSiteFindsAWord searches the site in the folder that PAGE_SITE names, which make site builds.
-func TestTheSiteFindsAWord(t *testing.T) {
-	t.Parallel()
+// site serves the folder that PAGE_SITE names, which make site builds, and returns its address.
+func site(t *testing.T) string {
+	t.Helper()
 	folder := os.Getenv("PAGE_SITE")
 	if folder == "" {
 		t.Skip("no PAGE_SITE")
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
 	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestTheSiteFindsAWord(t *testing.T) {
+	t.Parallel()
+	address := site(t)
 	b := newTab(t, 1280)
-	b.do(chromedp.Navigate(server.URL + "/index.html"))
+	b.do(chromedp.Navigate(address + "/index.html"))
 	search := chromedp.CSS("[data-md-component=search-query]")
 	b.do(chromedp.WaitVisible(search), chromedp.Click(search), chromedp.SendKeys(search, "fencing"))
 	const results = `[...document.querySelectorAll(".md-search-result__item a")].map(a => new URL(a.href).pathname)`
 	require.Eventually(t, func() bool { return value[int](b, results+".length") > 2 }, patience, poll, "nothing is found")
 	assert.Contains(t, value[[]string](b, results), "/docs/GUIDE.html")
-	b.clean(server.URL)
+	b.clean(address)
+}
+
+// TestTheSiteIsReadable opens pages in the colours that the visitor prefers, which change between visits.
+func TestTheSiteIsReadable(t *testing.T) {
+	t.Parallel()
+	address := site(t)
+	for _, width := range []int{1280, 360} {
+		b := newTab(t, width)
+		for _, page := range []string{"/index.html", "/docs/GUIDE.html"} {
+			b.prefer("light", "no-preference")
+			b.do(chromedp.Navigate(address + page))
+			for _, scheme := range []string{"light", "dark"} {
+				b.prefer(scheme, "no-preference")
+				ground := value[int](b, `+getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]`) // the red in rgb()
+				assert.Equal(t, scheme == "dark", ground < 128, "%s in %s colours", page, scheme)
+			}
+			assert.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), width, page)
+			const code = `[...document.querySelectorAll("pre > code")]`
+			if width == 1280 {
+				long := value[int](b, code+`.filter(e => e.scrollWidth > e.clientWidth).length`)
+				assert.LessOrEqual(t, long, value[int](b, code+`.length`)/10, "blocks of code in %s that do not fit", page)
+			}
+			assert.True(t, value[bool](b, code+`.every(e => getComputedStyle(e).overflowX === "auto")`), page)
+		}
+		b.clean(address)
+	}
 }
