@@ -12,6 +12,15 @@ LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
+def on_files(files, config):
+    """Lists the packages in the navigation."""
+    api = [f.src_uri for f in files.documentation_pages() if f.src_uri.startswith("api/")]
+    for entry in config.nav:
+        if "Packages" in entry:
+            entry["Packages"] = sorted(api, key=lambda uri: ("contrib-" in uri, uri))
+    return files
+
+
 def on_page_markdown(markdown, page, config, files):
     """Replaces links to files that are no pages by links to the repository."""
     folder = pathlib.PurePosixPath(page.file.src_uri).parent

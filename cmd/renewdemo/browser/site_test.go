@@ -42,7 +42,7 @@ func TestTheSiteIsReadable(t *testing.T) {
 	address := site(t)
 	for _, width := range []int{1280, 360} {
 		b := newTab(t, width)
-		for _, page := range []string{"/index.html", "/docs/GUIDE.html"} {
+		for _, page := range []string{"/index.html", "/docs/GUIDE.html", "/api/lock.html", "/api/contrib-plugin-prometheus.html"} {
 			b.prefer("light", "no-preference")
 			b.do(chromedp.Navigate(address + page))
 			for _, scheme := range []string{"light", "dark"} {
