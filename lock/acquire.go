@@ -105,30 +105,29 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
 	a.request = r
 	var held *Held
-	err := errNotReturned
+	var err error
+	returned := false // the store, Backoff and hooks may panic
 	defer func() {
-		var common error // the other calls of the queue would meet it too
-		if err != nil {
-			a.abandon(err == errNotReturned)
-			if err != errNotReturned && !a.ended() && !errors.Is(err, errTooLate) {
-				common = err
-			}
+		if !returned || err != nil {
+			a.abandon(!returned)
+		}
+		common := err // the other calls of the queue would meet it too
+		if !returned || a.ended() || errors.Is(err, errTooLate) {
+			common = nil
 		}
 		if wait {
-			c.queues.leave(r, &a.local, a.taken.Swap(false), err == nil, common)
+			c.queues.leave(r, &a.local, a.taken.Swap(false), returned && err == nil, common)
 		}
 	}()
 	if held, err = a.run(); err != nil {
 		err = c.verdict(ctx, a.explained(err), a.taken.Load())
 	}
+	returned = true
 	if err == nil || ctx.Err() == nil && driver.VerdictOf(err) == driver.Taken { // a HeldError names the key itself
 		return held, err
 	}
 	return nil, failed("", r.Key, err)
 }
-
-// errNotReturned is the outcome of an acquisition during which the store, Backoff or a hook has panicked.
-var errNotReturned = errors.New("the call has not returned")
 
 // run asks the store, judges the answer, and waits for the next try, until next says that there is none.
 func (a *acquisition) run() (*Held, error) {
