@@ -9,6 +9,15 @@ import urllib.parse
 from mkdocs.exceptions import PluginError
 
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+# What the search multiplies the score of a page by, so that guides come before packages. A word in a heading counts 1000 times.
+RANK = {
+    **dict.fromkeys(["docs/GUIDE.md", "docs/OPERATIONS.md", "docs/MIGRATION.md"], 8),
+    "docs/STORES.md": 4,
+    "docs/PROTOCOL.md": 0.5,
+    "CHANGELOG.md": 0.1,
+    "api/lock.md": 0.005,
+    "api": 0.001,
+}
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -17,13 +26,14 @@ def on_files(files, config):
     api = [f.src_uri for f in files.documentation_pages() if f.src_uri.startswith("api/")]
     for entry in config.nav:
         if "Packages" in entry:
-            entry["Packages"] = sorted(api, key=lambda uri: ("contrib-" in uri, uri))
+            entry["Packages"] = sorted(api, key=lambda uri: ("contrib-" in uri, uri.removesuffix(".md")))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Replaces links to files that are no pages by links to the repository."""
+    """Replaces links to files that are no pages by links to the repository, and ranks the page for the search."""
     folder = pathlib.PurePosixPath(page.file.src_uri).parent
+    page.meta["search"] = {"boost": RANK.get(page.file.src_uri, RANK.get(str(folder), 1))}
 
     def target(match):
         path = os.path.normpath(folder / match[2])

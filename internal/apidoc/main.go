@@ -3,7 +3,7 @@
 //	apidoc MODULE FOLDER
 //
 // MODULE is the path of the module in the current folder. FOLDER gets a page for each package below the current folder,
-// also in nested modules, and a README.md that lists them. No module is loaded: packages are found by their files.
+// also in nested modules, and an index of them. No module is loaded: packages are found by their files.
 package main
 
 import (
