@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,51 +45,36 @@ func TestDoLeavesADetachedLockToOthers(t *testing.T) {
 	})
 }
 
-// All handles of a reentrant lock share the lease.
-func TestDetachOfAReentrantLock(t *testing.T) {
-	for _, inner := range []bool{false, true} {
-		waiting(t, nil, func(t *testing.T, b *bench) {
-			ctx := context.Background()
-			first := b.reentrant("k")
-			second, _ := b.again(first)
-			text := export(t, second)
-			detached, other := first, second
-			if inner {
-				detached, other = second, first
-			}
-			require.NoError(t, detached.Detach())
-			synctest.Wait()
-			for _, h := range []*lock.Held{first, second} {
-				require.ErrorIs(t, h.Err(), lock.ErrDetached)
-				<-h.Done()
-			}
-			releases := b.calls(locktest.Release)
-			require.ErrorIs(t, other.Unlock(ctx), lock.ErrDetached)
-			settle(time.Second)
-			assert.Equal(t, releases, b.calls(locktest.Release))
-			resumed := resume(t, b.Client, text)
-			require.NoError(t, resumed.Unlock(ctx))
-			assert.Zero(t, b.mem.Len())
-		})
-	}
-}
-
-// Detach of a Multi that has ended leaves the other locks to Unlock.
-func TestDetachOfAMultiThatHasEnded(t *testing.T) {
+// Another process can take over an exclusive lock with plain terms, and no other lock.
+func TestWhatCannotBeExported(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		for _, end := range []func(h *lock.Held){
-			func(h *lock.Held) { _ = h.Handles()[0].Unlock(ctx) },
-			func(h *lock.Held) { b.mem.Delete("a"); <-h.Done() },
+		reentrant := b.reentrant("re")
+		inner, _ := b.again(reentrant)
+		for want, l := range map[string]lock.Locker{
+			"only an exclusive lock can be exported, and this one has mode write":   b.RWMutex("w"),
+			"only an exclusive lock can be exported, and this one has mode read":    b.RWMutex("r").RLocker(),
+			"only an exclusive lock can be exported, and this one has mode permit":  b.Semaphore("s", 2),
+			"only an exclusive lock can be exported, and this one has mode members": b.Batch("b", "x"),
+			"neither a Multi nor an inner handle of a Reentrant lock":               b.all("m1", "m2"),
+			"a lease with a MinHold cannot be exported":                             b.With(lock.Terms{MinHold: time.Millisecond}).Mutex("kept"),
+			"a lease with a state (Terms.StateTTL) cannot be exported":              b.With(lock.Terms{StateTTL: time.Hour}).Mutex("saved"),
+			"an inner handle of a Reentrant lock cannot":                            nil,
 		} {
-			h := lockAll(t, b.all("a", "b"))
-			end(h)
-			err := h.Detach()
-			require.ErrorIs(t, err, h.Err())
-			require.ErrorContains(t, err, "detach")
-			require.NoError(t, h.Handles()[1].Err(), "the other lock is still held")
-			require.Error(t, h.Unlock(ctx))
-			assert.Zero(t, b.mem.Len())
-			require.ErrorIs(t, h.Detach(), lock.ErrNotHeld)
+			h := inner
+			if l != nil {
+				h = lockAll(t, l)
+			} else {
+				want = "neither a Multi nor an inner handle of a Reentrant lock"
+			}
+			_, err := h.Export()
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.ErrorContains(t, err, `lock: export "`+h.Key()+`": `+want)
+			err = h.Detach()
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.ErrorContains(t, err, `lock: detach "`+h.Key()+`": `+want)
+			require.NoError(t, h.Err(), "it stays held")
+			require.NoError(t, h.Unlock(ctx))
 		}
+		require.NoError(t, reentrant.Unlock(ctx))
 	})
 }

@@ -1,35 +1,38 @@
-// This file is about Export and Detach, with which a lease is left to another process.
+// Handing a lease to another process: Export, Detach and Resume.
 
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Export returns a string with which [Client.Resume] makes a handle of the same lease, also in
 // another process. It does no IO and does not change this handle.
 //
 // The string is a secret: anyone who has it and may write to the store can renew and release the
-// lock. It has at most about 4,000 bytes, plus the members of a Batch, at most about 1.5 MB. It is
-// of use as long as the lease is held, however often that is renewed, but not after a Downgrade:
-// export the reader again. It has the metadata and the rest of the MinHold, but no other Terms. The
-// time until Resume does not shorten that rest, so export the lease right before you send the
-// string.
+// lock. It has at most about 4,000 bytes. It is of use as long as the lease is held, however often
+// that is renewed. It holds the metadata, and no other Terms.
 //
-// The error is that of Err if the handle has ended, and errors.ErrUnsupported for a lock with a
-// StateTTL, and for a [Multi]: export each of its Handles.
+// The error is that of Err if the handle has ended. It is errors.ErrUnsupported for every lock but
+// an exclusive one: for a reader, a writer, permits, a Batch, a [Multi] and an inner handle of a
+// Reentrant. It is the same for a lock with a MinHold or a StateTTL.
 func (h *Held) Export() (string, error) {
-	if !h.ok() {
-		return "", ErrNotHeld
+	s, err := h.exportable("export")
+	if err != nil {
+		return "", err
 	}
 	if err := h.Err(); err != nil {
 		return "", failed("export", h.Key(), err)
 	}
-	return h.handle.export()
+	return encodeExported(s.entry.Lease()), nil
 }
 
 // Detach ends the handle without releasing the lock, for a lease that another process has resumed
@@ -37,116 +40,169 @@ func (h *Held) Export() (string, error) {
 // way. This client no longer renews the lease, and neither Unlock nor Close releases it: it ends
 // with its TTL unless another process renews it.
 //
-// Detach ends all handles of the lease, and for a [Multi] those of all its locks; their Err is
-// ErrDetached. If the handle had ended before, Detach returns its Err and changes nothing. Unlock
-// then releases the locks that a Multi still holds. If a lock of a Multi is lost while Detach runs,
-// Detach returns nil.
+// Detach ends all handles of the lease; their Err is ErrDetached. If the handle had ended before,
+// Detach returns its Err and changes nothing. A lock that Export does not support stays held, with
+// the error of Export.
 func (h *Held) Detach() error {
-	if !h.ok() {
-		return ErrNotHeld
+	s, err := h.exportable("detach")
+	if err != nil {
+		return err
 	}
 	if !h.used.CompareAndSwap(false, true) {
 		return failed("detach", h.Key(), h.whyUsed())
 	}
-	if err := h.handle.detach(); err != nil {
-		h.used.Store(false) // Unlock releases what the handle may still have
-		return failed("detach", h.Key(), err)
+	s.dropped.Stop()
+	if _, ended := s.entry.StopWith(ErrDetached); ended != nil {
+		h.used.Store(false) // Unlock releases what the lease may still have
+		return failed("detach", h.Key(), s.state())
 	}
 	return nil
 }
 
-func (s *heldLease) export() (string, error) {
-	text, err := s.exportLease()
-	if err != nil {
-		return "", failed("export", s.key(), err)
+// exportable returns the lease of the handle, or why no other process can take it over.
+func (h *Held) exportable(verb string) (*heldLease, error) {
+	if !h.ok() {
+		return nil, ErrNotHeld
 	}
-	return text, nil
+	s, ok := h.handle.(*heldLease)
+	var err error
+	if ok {
+		err = s.client.canMove(s.entry.Lease())
+	} else {
+		err = fmt.Errorf("neither a Multi nor an inner handle of a Reentrant lock can be exported: %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, failed(verb, h.Key(), err)
+	}
+	return s, nil
 }
 
-func (s *heldLease) exportLease() (string, error) {
-	exporter, ok := s.client.store.(driver.Exporter)
-	if !ok {
-		return "", errCannotExport
+// canMove returns an error if the store or the terms keep a lease in one process.
+func (c *Client) canMove(lease driver.Lease) error {
+	if lease.Mode != driver.Exclusive {
+		return fmt.Errorf("only an exclusive lock can be exported, and this one has mode %v: %w", lease.Mode, errors.ErrUnsupported)
 	}
-	lease := s.entry.Lease()
 	if lease.Stateful() {
-		return "", fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)
+		return fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)
 	}
-	state, err := exporter.Export(lease)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return "", errCannotExport
-	case err != nil:
-		return "", err
-	case len(state) > driver.MaxStateLen:
-		return "", fmt.Errorf("the store exports %d bytes, the limit is %d", len(state), driver.MaxStateLen)
+	if c.terms.MinHold > 0 {
+		return fmt.Errorf("a lease with a MinHold cannot be exported, because its rest is on the clock of one process: %w", errors.ErrUnsupported)
 	}
-	e := exportedLease{lease: lease, rest: lease.Keep(), state: state}
-	return e.encode(), nil
+	_, err := c.imported(lease)
+	return err
+}
+
+// imported returns a lease of another process with what this store needs to renew it.
+func (c *Client) imported(lease driver.Lease) (driver.Lease, error) {
+	err := errors.ErrUnsupported
+	if importer, ok := c.store.(driver.Importer); ok {
+		lease, err = importer.Import(lease)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = errCannotExport
+	}
+	return lease, err
 }
 
 var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", errors.ErrUnsupported)
 
-func (s *heldLease) detach() error {
-	s.dropped.Stop()
-	if _, ended := s.entry.StopWith(ErrDetached); ended != nil {
-		return s.state()
+// Resume returns a handle of the lease that [Held.Export] has exported, in this or another process.
+// It renews the lease once; the handle is then like one of Mutex.Lock, and its deadline counts from
+// the sending of that request. Token and metadata are those of the lease. TTL, Fixed and MaxHold of
+// this client count from now on: a longer TTL extends the lease, a shorter one takes nothing away.
+// The handle has no state, whatever the StateTTL of this client is.
+//
+// Until one process calls [Held.Detach], both hold the lock and renew it. The first Unlock releases
+// it for both. Until its next renewal tells the other process, by default within a third of its
+// TTL, only the fencing token tells it from the next holder.
+//
+// The error is ErrNotHeld if the lease is not held any more in this store; ErrBadExport, before any
+// IO, for a string that was cut off or changed; ErrUnavailable if the store gave no answer, of which
+// one failure is tolerated; the cause of ctx if that ended; and errors.ErrUnsupported if this client
+// has a MinHold, or if its store cannot take leases over. After an error the lease is as it was, or
+// renewed once more. Resume takes at most one TTL for each of its two requests. No error shows the
+// string.
+func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
+	if c == nil || c.core == nil {
+		return nil, errZeroClient
 	}
-	return nil
-}
-
-func (r *reentrantHandle) export() (string, error) { return r.of.export() }
-
-func (r *reentrantHandle) detach() error {
-	err := r.of.detach()
-	_ = r.err() // ends the handle
-	return err
-}
-
-func (g *multiHandle) export() (string, error) {
-	return "", failed("export", g.key(), fmt.Errorf("a Multi has several leases, export each of Held.Handles: %w", errors.ErrUnsupported))
-}
-
-// detach ends the handle first, unless it has ended before. So either all members are detached,
-// or none is and Unlock releases them.
-func (g *multiHandle) detach() error {
-	_ = g.err() // records a loss before Detach
-	g.end(ErrDetached)
-	if reason := context.Cause(g.ctx); reason != ErrDetached { //nolint:errorlint // the Detach of one member is another reason, with its key
-		return reason
+	if ctx == nil {
+		return nil, basic.ErrNilContext
 	}
-	g.detachMembers()
-	return nil
-}
-
-// detachMembers detaches all members that have not ended. A member that ends meanwhile counts as
-// ended after Detach, so its error does not keep the others.
-func (g *multiHandle) detachMembers() {
-	for _, h := range g.members {
-		inner, several := h.handle.(*multiHandle)
-		if !several {
-			_ = h.Detach()
-			continue
+	lease, err := decodeExported(exported)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.wrong != nil:
+		return nil, c.wrong
+	}
+	resume := func(ctx context.Context) (*Held, error) {
+		held, err := c.resume(ctx, lease)
+		if err != nil {
+			return nil, failed("resume", lease.Key, err)
 		}
-		if h.used.CompareAndSwap(false, true) {
-			inner.end(ErrDetached)
-			inner.detachMembers()
-		}
+		return held, nil
 	}
+	if o := c.observe(KindMutex); o != nil {
+		return o.call(ctx, lease.Key, resume)
+	}
+	return resume(ctx)
 }
 
-// resumeKind returns the kind of lock that Hooks see for a lease in a mode. What the exporting
-// process called an Election or a Reentrant is a mutex.
-func resumeKind(m driver.Mode) Kind {
-	switch m {
-	case driver.Read:
-		return KindRead
-	case driver.Write:
-		return KindWrite
-	case driver.Permit:
-		return KindSemaphore
-	case driver.Members:
-		return KindBatch
+func (c *Client) resume(ctx context.Context, lease driver.Lease) (*Held, error) {
+	if ctx.Err() != nil {
+		return nil, causeOf(ctx)
 	}
-	return KindMutex
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.done()
+	if c.terms.MinHold > 0 {
+		return nil, fmt.Errorf("a client with a MinHold cannot resume a lock: %w", errors.ErrUnsupported)
+	}
+	lease.TTL = c.terms.TTL
+	lease, err := c.imported(lease)
+	if err != nil {
+		return nil, err
+	}
+	caller := ctx
+	ctx, stop := c.whileOpen(caller)
+	defer stop()
+	for range 1 + maxFailures {
+		held, failure := c.tryResume(ctx, lease)
+		switch {
+		case failure == nil:
+			return held, nil
+		case errors.Is(failure, ErrNotHeld), errors.Is(failure, errNotWatched), errors.Is(failure, ErrClosed):
+			return nil, failure
+		}
+		err = failure
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, c.reveal(caller, err)
+}
+
+// tryResume renews the lease once and registers it with the watchdog.
+func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, error) {
+	bound := c.watchdog.Validity(lease.TTL)
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	defer cancel()
+	lease.Sent = time.Now()
+	var out [1]renewal.Outcome
+	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])
+	switch {
+	case out[0].IsLost():
+		err = ErrNotHeld
+	case out[0] == renewal.Renewed:
+		err = nil
+	default:
+		err = cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
+	}
+	c.health.record(err, driver.VerdictOf(err), lease.Sent, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.register(lease, lease.Sent)
 }

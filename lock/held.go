@@ -55,9 +55,6 @@ type handle interface {
 	save(ctx context.Context, data []byte) error // see Held.Save; the error does not name the key
 	saved() *driver.Saved                        // see Held.State; nil if there is none
 
-	export() (string, error) // see Held.Export; the error names the key
-	detach() error           // see Held.Detach; is not called after unlock, nor again once it has returned nil
-
 	// afterFunc calls f with the reason when the handle ends, as renewal.Entry.AfterFunc
 	// does. The watchdog then refers to f, so f must not refer to the handle.
 	afterFunc(f func(err error)) (stop func() bool)

@@ -4,7 +4,7 @@
 // only, and [Wrap] if they trace the calls of their store.
 //
 // A store needs the three methods of [Store]. It may also implement [Waiter], [BulkReleaser],
-// [Describer], [Inspector], [Lister], [MetadataSetter], [Saver], [Exporter], [Resumer], [EventSource]
+// [Describer], [Inspector], [Lister], [MetadataSetter], [Saver], [Importer], [EventSource]
 // and [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
 // implements all of them. Methods that the wrapped store lacks return errors.ErrUnsupported before
 // any IO; Lane returns 0 then, and Describe the zero value. [Wrap] returns such a wrapper.

@@ -15,13 +15,13 @@ import (
 // is executed, and its results after that.
 type Call struct {
 	// Name is "acquire", "wait", "renew", "release", "inspect", "list", "force release", "set metadata",
-	// "save" or "forget". The Resume of a Resumer is a "renew" without Outcomes.
+	// "save" or "forget".
 	Name string
 	Key  string // of the lock; "" for a call about several leases; the prefix of a "list"
 
 	Request  Request           // of an "acquire" or a "wait"
 	Leases   []Lease           // of a "renew", a "release", a "set metadata" or a "save"
-	Granted  Lease             // the result of an "acquire", a "wait" or a Resume
+	Granted  Lease             // the result of an "acquire", or a "wait"
 	Outcomes []renewal.Outcome // the results of a "renew"
 	Errors   []error           // the results of a ReleaseAll, which returns the error of the function; nil for a Release
 }
@@ -36,8 +36,7 @@ type Complete interface {
 	Lister
 	MetadataSetter
 	Saver
-	Exporter
-	Resumer
+	Importer
 	EventSource
 	renewal.Laner[Lease]
 	io.Closer
@@ -75,8 +74,7 @@ func Wrap(store Store, around func(ctx context.Context, c *Call, next func(ctx c
 	w.lister, _ = store.(Lister)
 	w.setter, _ = store.(MetadataSetter)
 	w.saver, _ = store.(Saver)
-	w.exporter, _ = store.(Exporter)
-	w.resumer, _ = store.(Resumer)
+	w.importer, _ = store.(Importer)
 	return w
 }
 
@@ -90,8 +88,7 @@ type wrapper struct {
 	lister    Lister         // the same
 	setter    MetadataSetter // the same
 	saver     Saver          // the same
-	exporter  Exporter       // the same
-	resumer   Resumer        // the same
+	importer  Importer       // the same
 }
 
 func (w *wrapper) Acquire(ctx context.Context, r Request) (Lease, error) {
@@ -194,30 +191,11 @@ func (w *wrapper) Forget(ctx context.Context, key string) error {
 	return w.around(ctx, &Call{Name: "forget", Key: key}, func(ctx context.Context) error { return w.saver.Forget(ctx, key) })
 }
 
-func (w *wrapper) Resume(ctx context.Context, l Lease) (Lease, error) {
-	if w.resumer == nil {
+func (w *wrapper) Import(l Lease) (Lease, error) {
+	if w.importer == nil {
 		return Lease{}, errors.ErrUnsupported
 	}
-	c := &Call{Name: "renew", Key: l.Key, Leases: []Lease{l}}
-	err := w.around(ctx, c, func(ctx context.Context) (err error) {
-		c.Granted, err = w.resumer.Resume(ctx, c.Leases[0])
-		return err
-	})
-	return c.Granted, err
-}
-
-func (w *wrapper) Export(l Lease) ([]byte, error) {
-	if w.exporter == nil {
-		return nil, errors.ErrUnsupported
-	}
-	return w.exporter.Export(l)
-}
-
-func (w *wrapper) Import(l Lease, state []byte) (Lease, error) {
-	if w.exporter == nil {
-		return Lease{}, errors.ErrUnsupported
-	}
-	return w.exporter.Import(l, state)
+	return w.importer.Import(l)
 }
 
 func (w *wrapper) Describe() Description { return Describe(w.Store) }

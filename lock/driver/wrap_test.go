@@ -42,8 +42,7 @@ var optional = map[string]reflect.Type{
 	"MetadataSetter": reflect.TypeFor[driver.MetadataSetter](),
 	"Saver":          reflect.TypeFor[driver.Saver](),
 	"Describer":      reflect.TypeFor[driver.Describer](),
-	"Exporter":       reflect.TypeFor[driver.Exporter](),
-	"Resumer":        reflect.TypeFor[driver.Resumer](),
+	"Importer":       reflect.TypeFor[driver.Importer](),
 	"Complete":       reflect.TypeFor[driver.Complete](),
 	"EventSource":    reflect.TypeFor[driver.EventSource](),
 	"Laner":          reflect.TypeFor[renewal.Laner[driver.Lease]](),
@@ -107,9 +106,7 @@ func TestEachMethodOfAWrappedStoreIsForwarded(t *testing.T) {
 		{"Shutdown", nil, driver.Call{}},
 		{"Close", nil, driver.Call{}},
 		{"Lane", []any{one[0]}, driver.Call{}},
-		{"Export", []any{one[0]}, driver.Call{}},
-		{"Import", []any{one[0], []byte("state")}, driver.Call{}},
-		{"Resume", []any{one[0]}, driver.Call{Name: "renew", Key: "k"}},
+		{"Import", []any{one[0]}, driver.Call{}},
 		{"Describe", nil, driver.Call{}},
 	}
 	type span struct{}
@@ -178,11 +175,7 @@ func TestAWrappedStoreLacksWhatTheStoreLacks(t *testing.T) {
 	require.ErrorIs(t, s.SetMetadata(ctx, driver.Lease{}, "m"), errors.ErrUnsupported)
 	require.ErrorIs(t, s.Save(ctx, driver.Lease{}, 1, nil, time.Hour), errors.ErrUnsupported)
 	require.ErrorIs(t, s.Forget(ctx, "k"), errors.ErrUnsupported)
-	_, err = s.Export(driver.Lease{})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = s.Import(driver.Lease{}, nil)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = s.Resume(ctx, driver.Lease{})
+	_, err = s.Import(driver.Lease{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.Zero(t, s.Describe())
 	assert.Zero(t, s.Lane(driver.Lease{}))
@@ -368,16 +361,8 @@ func (s *completeStore) Lane(driver.Lease) int {
 	return 7
 }
 
-func (s *completeStore) Export(driver.Lease) ([]byte, error) {
-	return nil, s.record(context.Background(), "Export")
-}
-
-func (s *completeStore) Import(driver.Lease, []byte) (driver.Lease, error) {
+func (s *completeStore) Import(driver.Lease) (driver.Lease, error) {
 	return driver.Lease{}, s.record(context.Background(), "Import")
-}
-
-func (s *completeStore) Resume(ctx context.Context, _ driver.Lease) (driver.Lease, error) {
-	return driver.Lease{}, s.record(ctx, "Resume")
 }
 
 // complete has no zero field.

@@ -5,7 +5,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,32 +156,5 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	return keys, next, nil
 }
 
-// Export implements [driver.Exporter]. A lease can be taken over by another client of the
-// same Store only.
-func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
-
-// Import implements [driver.Exporter].
-func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
-	if len(state) > 0 {
-		return driver.Lease{}, errors.New("memstore: the lease is of another store")
-	}
-	return l, nil
-}
-
-// Resume implements [driver.Resumer].
-func (s *Store) Resume(ctx context.Context, l driver.Lease) (driver.Lease, error) {
-	now, err := s.begin(ctx)
-	if err != nil {
-		return driver.Lease{}, err
-	}
-	defer s.mu.Unlock()
-	k, h := s.held(&l, now)
-	switch {
-	case h == nil, h.token != l.Token, h.permits != l.Permits(), len(h.members) != len(l.Members()),
-		k.mode != l.Mode && k.mode != driver.Write: // a writer is a reader, too
-		return driver.Lease{}, driver.ErrNotHeld
-	}
-	h.extend(now.Add(l.TTL))
-	l.Sent = now
-	return l, nil
-}
+// Import implements [driver.Importer]. Another client of the same Store can take the lease over.
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) { return l, nil }

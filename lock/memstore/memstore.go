@@ -49,8 +49,7 @@ var _ interface {
 	driver.MetadataSetter
 	driver.Saver
 	driver.Lister
-	driver.Exporter
-	driver.Resumer
+	driver.Importer
 } = (*Store)(nil)
 
 // New returns an empty store.

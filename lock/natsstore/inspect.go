@@ -1,4 +1,4 @@
-// This file is about Inspect, ForceRelease, SetMetadata, List, Export and Import.
+// Inspect, ForceRelease, SetMetadata, List and Import.
 
 package natsstore
 
@@ -210,14 +210,9 @@ func (s *Store) read(ctx context.Context, seq uint64) (messages []*jetstream.Raw
 	}
 }
 
-// Export implements [driver.Exporter]. Another process needs nothing but the fields of the lease.
-func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
-
-// Import implements [driver.Exporter].
-func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
+// Import implements [driver.Importer]. Another process needs nothing but the fields of the lease.
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	switch {
-	case len(state) != 0:
-		return driver.Lease{}, errors.New("natsstore: Import: the lease has a state, and those of this store have none")
 	case l.Mode != driver.Exclusive:
 		return driver.Lease{}, errors.ErrUnsupported
 	case l.Token == 0:

@@ -1,23 +1,19 @@
-// This file is about Export and Import.
+// Import of a lease from another process.
 
 package redisstore
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Exporter = (*Store)(nil)
+var _ driver.Importer = (*Store)(nil)
 
-// Export implements [driver.Exporter]. Any store with the same servers and
-// [Options.Prefix] can take over the lease.
-func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
-
-// Import implements [driver.Exporter].
-func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
-	if err := checkImport(&l, state); err != nil {
+// Import implements [driver.Importer]. Any store with the same servers and [Options.Prefix] can take
+// over the lease.
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
+	if err := checkImport(&l); err != nil {
 		return driver.Lease{}, failed("import the lease of", l.Key, err)
 	}
 	imported := s.lease(l.Request, l.Token, l.Sent)
@@ -25,11 +21,8 @@ func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
 	return imported, nil
 }
 
-func checkImport(l *driver.Lease, state []byte) error {
-	switch {
-	case len(state) > 0:
-		return errors.New("the lease is of another store")
-	case l.Token == 0 || l.Token > maxToken:
+func checkImport(l *driver.Lease) error {
+	if l.Token == 0 || l.Token > maxToken {
 		return fmt.Errorf("the token must be 1 to %d, got %d", int64(maxToken), l.Token)
 	}
 	return checkAcquire(&l.Request)

@@ -1,4 +1,4 @@
-// This file is about the confirmations of replicas, and Resume.
+// Confirmations of replicas.
 
 package redisstore
 
@@ -17,8 +17,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ driver.Resumer = (*Store)(nil)
-
 // Replicas is a policy: how many replicas must confirm a lock. The zero value asks none of
 // them. Confirmations make it rarer that a fail-over forgets a lock; they do not exclude it,
 // because the promoted replica may be one that has not confirmed. Fencing tokens still
@@ -34,9 +32,8 @@ type Replicas struct {
 
 	// Require makes an acquisition fail if fewer have confirmed it in time, or if it is not
 	// known how many have. The error is a *driver.ReplicasError, which matches
-	// driver.ErrUnavailable, and the client gives the lock back at once, except after
-	// Client.Resume: then the lock belongs to the process that has exported it. Without Require
-	// the number is only reported, by Held.Replicas and by the Stats of the client.
+	// driver.ErrUnavailable, and the client gives the lock back at once. Without Require the number
+	// is only reported, by Held.Replicas and by the Stats of the client.
 	Require bool
 
 	// Renewals asks for each batch of renewals, too. With Require, renewals that are not
@@ -114,37 +111,6 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	return nil
 }
 
-// Resume implements [driver.Resumer]. The scripts compare the mode, and the limit and the number of
-// permits or members, with what the lock has. Replicas confirm the renewal if they confirm acquisitions.
-// Only ctx bounds it, as a renewal.
-func (s *Store) Resume(ctx context.Context, l driver.Lease) (driver.Lease, error) {
-	if err := s.resume(ctx, &l); err != nil {
-		return driver.Lease{}, failed("resume", l.Key, err)
-	}
-	return l, nil
-}
-
-func (s *Store) resume(ctx context.Context, l *driver.Lease) error {
-	switch {
-	case ctx == nil:
-		return rediskit.ErrNilContext
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	outcome, short, err := s.renewConfirmed(ctx, l)
-	switch {
-	case outcome.IsLost():
-		return driver.ErrNotHeld
-	case outcome == renewal.Unknown && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case outcome == renewal.Unknown:
-		return err
-	case s.replicas.Require:
-		return short
-	}
-	return nil
-}
-
 // renewConfirmed renews a lease and asks the replicas, if the policy says so. If the lease is
 // renewed, it sets Sent and Replicas. short says why the replicas do not meet the policy, and is
 // nil if they do. err says why the outcome is unknown.
@@ -152,13 +118,6 @@ func (s *Store) renewConfirmed(ctx context.Context, l *driver.Lease) (outcome re
 	c, p := &confirmation{store: s}, s.renewals()
 	if s.replicas.Count > 0 {
 		p.Confirm = c
-	}
-	p.Load = func(l *driver.Lease, it *item) error {
-		err := s.loadRenewal(l, it)
-		if err == nil {
-			claim(it)
-		}
-		return err
 	}
 	sent := time.Now()
 	outcome, err = rediskit.RenewOne(ctx, p, *l)

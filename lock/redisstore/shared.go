@@ -58,19 +58,6 @@ func requestArgs(r *driver.Request) (count, packed string) {
 	return strconv.Itoa(r.Limit()), ""
 }
 
-// claim makes a renewal of one lock fail if the lock says less than the lease: its holder may have
-// become a reader since the lease was exported. The renewals of a holder claim nothing, because
-// those of a writer may be executed after its Downgrade.
-func claim(it *item) {
-	if !it.State.shared {
-		return
-	}
-	count, _ := requestArgs(&it.Lease.Request)
-	claimed := *it.State
-	claimed.value += " " + modes[it.Lease.Mode] + count
-	it.State = &claimed
-}
-
 // checkArgs refuses limits and members that no shared lock allows.
 func checkArgs(r *driver.Request) error {
 	switch {

@@ -1,4 +1,4 @@
-// This file is about the Store: its options, Acquire, Release, Export and Close.
+// The Store: its options, Acquire, Release, Import and Close.
 
 package redlock
 
@@ -68,7 +68,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a driver.Store without tokens and without a queue. It is also a driver.Inspector, Exporter
+// Store is a driver.Store without tokens and without a queue. It is also a driver.Inspector, Importer
 // and BulkReleaser. Make it with New; methods of the zero Store return an error. Its methods are safe for concurrent use. They return soon after their ctx
 // has ended, even if the server hangs. The server may still execute what they have sent.
 type Store struct {
@@ -210,18 +210,11 @@ func released(held bool, err error) error {
 	return err
 }
 
-// Export implements [driver.Exporter]. Any store with the same servers and [Options.Prefix] can take
+// Import implements [driver.Importer]. Any store with the same servers and [Options.Prefix] can take
 // over the lease.
-func (s *Store) Export(driver.Lease) ([]byte, error) { return nil, nil }
-
-// Import implements [driver.Exporter].
-func (s *Store) Import(l driver.Lease, state []byte) (driver.Lease, error) {
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	_, err := s.keys(&l.Request)
-	switch {
-	case err != nil:
-	case len(state) > 0:
-		err = errors.New("the lease is of another store")
-	case l.Token != 0:
+	if err == nil && l.Token != 0 {
 		err = fmt.Errorf("the token must be 0, because this store has none, got %d", l.Token)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Store keeps locks in tables of a SQL database. It implements [driver.Store],
 // [driver.Waiter], [driver.BulkReleaser], [driver.Describer], [driver.Inspector], [driver.Lister],
-// [driver.MetadataSetter], [driver.Saver] and [driver.Exporter], in mode Exclusive. For the
+// [driver.MetadataSetter], [driver.Saver] and [driver.Importer], in mode Exclusive. For the
 // other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
 type Store struct {
 	db      *sql.DB

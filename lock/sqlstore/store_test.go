@@ -84,7 +84,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		_, err = s.Wait(t.Context(), r, func() {})
 		require.ErrorContains(t, err, c.want)
-		_, err = s.Import(driver.Lease{Request: r, Token: 1}, nil)
+		_, err = s.Import(driver.Lease{Request: r, Token: 1})
 		require.ErrorContains(t, err, c.want)
 	}
 	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: driver.Request{Key: "k"}}), driver.ErrNotHeld)
