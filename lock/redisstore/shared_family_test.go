@@ -106,23 +106,3 @@ func TestSharedAndExclusiveDoNotMix(t *testing.T) {
 		assert.Equal(t, before, c.dump())
 	})
 }
-
-// A lease that another process takes over has to be in the mode that its string names.
-func TestARenewalComparesWhatItClaims(t *testing.T) {
-	c := newSharedTable(t)
-	token := c.granted(writes("a:1"))
-	both := func(claim string) [2]bool {
-		v, err := c.call(sharedKeyScript, []string{c.k.records}, ttlMs, "a:1 "+token+claim, "r")
-		require.NoError(t, err)
-		return [2]bool{c.renews("a:1", token+claim), len(v.([]any)) == 0}
-	}
-	yes, no := [2]bool{true, true}, [2]bool{}
-	assert.Equal(t, yes, both(" w0"))
-	assert.Equal(t, yes, both(" r0"), "a writer may read")
-	assert.Equal(t, no, both(" p0"))
-	c.granted(reads("a:1"))
-	assert.Equal(t, no, both(" w0"), "the writer has become a reader")
-	assert.Equal(t, yes, both(" r0"))
-	assert.Equal(t, yes, both(""))
-	assert.Equal(t, no, both(" r1"))
-}

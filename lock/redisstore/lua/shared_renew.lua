@@ -6,9 +6,7 @@
 -- KEYS three for each lease: the holders, the records, the members; the records again if the
 --      lease has no members
 -- ARGV 1 TTL in ms
---      2 ... "owner token", one per lease; or "owner token claim" of a lease that another
---        process takes over, with the mode and the limit of its record, such as "w0" or "p5/2".
---        The lease is lost if its record says less: a writer may have become a reader
+--      2 ... "owner token", one per lease
 --
 -- Returns the indexes, from 1, of the leases that are not held.
 --
@@ -22,18 +20,15 @@ local expires_at = now + ttl + 1 -- now is rounded down
 local LATEST = 1e13 -- the latest expiry of a key; a score may be higher
 
 -- held returns the mode and the expiry of the lease, or nil if it is not held.
-local function held(holders, records, owner, token, claim)
+local function held(holders, records, owner, token)
   local expiry = pcall('ZSCORE', holders, owner)
   local expires_at = type(expiry) == 'string' and math.min(tonumber(expiry), LATEST) or 0
   if expires_at <= now or expires_at % 1 ~= 0 then -- is_kept in shared_prelude.lua
     return nil
   end
   local record = pcall('HGET', records, owner)
-  local mode, limit
-  if type(record) == 'string' then
-    mode, limit = match(record, '^(%l) ' .. token .. ' ([%d/]+) ')
-  end
-  if mode and (claim == '' or claim == mode .. limit or mode == 'w' and claim == 'r' .. limit) then
+  local mode = type(record) == 'string' and match(record, '^(%l) ' .. token .. ' [%d/]+ ')
+  if mode then
     return mode, expires_at
   end
 end
@@ -41,8 +36,8 @@ end
 local lost = {}
 for i = 2, #ARGV do
   local k = 3 * i - 5
-  local owner, token, claim = match(ARGV[i], '^(.*) (%d+) ?(%l?[%d/]*)$')
-  local mode, before = held(KEYS[k], KEYS[k + 1], owner, token, claim)
+  local owner, token = match(ARGV[i], '^(.*) (%d+)$')
+  local mode, before = held(KEYS[k], KEYS[k + 1], owner, token)
   if mode then
     -- The expiry comes first, because a server that is out of memory refuses ZADD unless
     -- another write came before.

@@ -5,7 +5,7 @@
 --
 -- KEYS 1 one of the keys of the lease
 -- ARGV 1 TTL in ms
---      2 "owner token", or "owner token claim"; see shared_renew.lua
+--      2 "owner token"
 --      3 the kind of key: r the records, k the members, h the holders
 --
 -- Returns {}, or {1} if the key is missing or does not show the lease.
@@ -14,7 +14,7 @@
 
 local call, pcall, match = redis.call, redis.pcall, string.match
 local key, ttl, kind = KEYS[1], tonumber(ARGV[1]), ARGV[3]
-local owner, token, claim = match(ARGV[2], '^(.*) (%d+) ?(%l?[%d/]*)$')
+local owner, token = match(ARGV[2], '^(.*) (%d+)$')
 local LATEST = 1e13 -- the latest expiry of a key; a score may be higher
 local held = false
 
@@ -32,12 +32,8 @@ if kind == 'h' then
   end
 else
   local record = kind == 'r' and pcall('HGET', key, owner)
-  local mode, limit
-  if type(record) == 'string' then
-    mode, limit = match(record, '^(%l) ' .. token .. ' ([%d/]+) ')
-  end
   held = kind == 'k' and call('PTTL', key) > 0
-    or mode and (claim == '' or claim == mode .. limit or mode == 'w' and claim == 'r' .. limit)
+    or type(record) == 'string' and match(record, '^%l ' .. token .. ' [%d/]+ ')
   if held and call('PTTL', key) < 2 * ttl then
     call('PEXPIRE', key, string.format('%.0f', 4 * ttl))
   end

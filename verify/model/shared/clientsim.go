@@ -221,7 +221,7 @@ func (w *simulation) execute(a *acquisition) {
 		if m.firstStepDone && l != nil {
 			token = l.token
 		}
-		if w.reference.renew(a.owner, token, a.ttl, "") {
+		if w.reference.renew(a.owner, token, a.ttl) {
 			got.code = 1
 		}
 	default:

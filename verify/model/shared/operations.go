@@ -17,7 +17,6 @@ type comparison struct {
 	rng       *rand.Rand
 	terms     *rand.Rand // changed TTLs and numbers of permits
 	keeps     *rand.Rand // how long released batches keep their members taken
-	claims    *rand.Rand // which renewals are those of a client that takes the lease over
 	reference *reference
 	server    *server
 
@@ -65,7 +64,6 @@ func runComparison(s *server, seed uint64, requests int, c *counts) error {
 		rng:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a seed names a game
 		terms:     rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a seed names a game
 		keeps:     rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // a seed names a game
-		claims:    rand.New(rand.NewPCG(seed, 3)), //nolint:gosec // a seed names a game
 		reference: newReference(start),
 		server:    s,
 		counts:    c,
@@ -144,10 +142,10 @@ func (g *comparison) step() error {
 		late := *c
 		g.past = append(g.past, &late)
 		c.mode = read
-		if err := g.acquire(c); err != nil || g.claims.IntN(2) == 0 {
+		if err := g.acquire(c); err != nil {
 			return err
 		}
-		return g.renew(&late) // an old string may claim the writer
+		return g.renew(&late) // a renewal of the writer that arrives late
 	case n < 76:
 		return g.force()
 	case n < 77:
@@ -208,19 +206,6 @@ func (g *comparison) acquire(c *client) error {
 	return nil
 }
 
-// claimed returns what a string says of the lease of a request: sometimes another mode, or another
-// number of permits or members.
-func (g *comparison) claimed(r request) request {
-	switch g.claims.IntN(3) {
-	case 0:
-		r.mode = map[byte]byte{read: write, write: read, permit: read, members: permit}[r.mode]
-	case 1:
-		r.limit++
-		r.members += "z"
-	}
-	return r
-}
-
 func (g *comparison) renew(c *client) error {
 	token := c.token
 	if l := g.reference.leases[c.owner]; l != nil && g.rng.IntN(4) > 0 {
@@ -230,19 +215,15 @@ func (g *comparison) renew(c *client) error {
 	if g.terms.IntN(3) == 0 {
 		r.ttl = randomTTL(g.terms) // the holder has changed the TTL
 	}
-	claim := ""
-	if g.claims.IntN(2) == 0 { // another client takes the lease over, perhaps with an old string
-		claim = g.claimed(r).claim()
-	}
-	want := g.reference.renew(c.owner, token, r.ttl, claim)
+	want := g.reference.renew(c.owner, token, r.ttl)
 	var got bool
 	var err error
 	if g.renewals++; g.renewals%2 == 0 {
-		g.tracef("renew %s %d for %d key by key, claim %q", c.owner, token, r.ttl, claim)
-		got, err = g.server.renewByKey(r, token, claim)
+		g.tracef("renew %s %d for %d key by key", c.owner, token, r.ttl)
+		got, err = g.server.renewByKey(r, token)
 	} else {
-		g.tracef("renew %s %d for %d, claim %q", c.owner, token, r.ttl, claim)
-		got, err = g.server.renew(c.owner, token, r.ttl, claim)
+		g.tracef("renew %s %d for %d", c.owner, token, r.ttl)
+		got, err = g.server.renew(c.owner, token, r.ttl)
 	}
 	switch {
 	case err != nil:

@@ -41,9 +41,6 @@ func (a request) count() string {
 	return strconv.Itoa(a.limit)
 }
 
-// claim returns what a client that takes over the lease of a request says of it.
-func (a request) claim() string { return string(a.mode) + a.count() }
-
 func (a request) family() byte {
 	if a.mode == write {
 		return read
@@ -325,16 +322,11 @@ func (r *reference) leaseOf(owner string) *lease {
 	return r.leases[owner]
 }
 
-// renew renews a lease. A client that takes a lease over claims what its string says.
-func (r *reference) renew(owner string, token uint64, ttl int64, claim string) bool {
+// renew renews a lease.
+func (r *reference) renew(owner string, token uint64, ttl int64) bool {
 	r.expire()
 	l := r.leases[owner]
 	if l == nil || l.token != token || l.kept {
-		return false
-	}
-	reader := l.request
-	reader.mode = read
-	if claim != "" && claim != l.claim() && (l.mode != write || claim != reader.claim()) {
 		return false
 	}
 	l.end = max(l.end, r.expiryIn(ttl))

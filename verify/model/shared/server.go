@@ -162,25 +162,23 @@ func (s *server) release(owner string, tombstone, keep int64) (int, error) {
 	return s.releaseScript.Run(context.Background(), s.rdb, keysFor(owner), args...).Int()
 }
 
-func (s *server) renew(owner string, token uint64, ttl int64, claim string) (bool, error) {
-	lost, err := s.renewScript.Run(context.Background(), s.rdb, []string{keys[0], keys[4], keys[5]}, ttl, renewal(owner, token, claim)).Slice()
+func (s *server) renew(owner string, token uint64, ttl int64) (bool, error) {
+	lost, err := s.renewScript.Run(context.Background(), s.rdb, []string{keys[0], keys[4], keys[5]}, ttl, renewal(owner, token)).Slice()
 	return len(lost) == 0, err
 }
 
 // renewal returns the argument of the scripts that names a lease.
-func renewal(owner string, token uint64, claim string) string {
-	return strings.TrimRight(fmt.Sprint(owner, " ", token)+" "+claim, " ")
-}
+func renewal(owner string, token uint64) string { return fmt.Sprint(owner, " ", token) }
 
 // renewByKey renews key by key, as the store does while the keys are on two cluster
 // nodes.
-func (s *server) renewByKey(a request, token uint64, claim string) (bool, error) {
+func (s *server) renewByKey(a request, token uint64) (bool, error) {
 	steps := []struct{ key, which string }{{keys[4], "r"}, {keys[5], "k"}, {keys[0], "h"}}
 	if a.mode != members {
 		steps = slices.Delete(steps, 1, 2)
 	}
 	for _, step := range steps {
-		lost, err := s.stepScript.Run(context.Background(), s.rdb, []string{step.key}, a.ttl, renewal(a.owner, token, claim), step.which).Slice()
+		lost, err := s.stepScript.Run(context.Background(), s.rdb, []string{step.key}, a.ttl, renewal(a.owner, token), step.which).Slice()
 		if err != nil || len(lost) > 0 && step.which != "k" {
 			return false, err
 		}
