@@ -11,7 +11,7 @@ import (
 
 // Locker is a lock: all kinds of this package are. They have no state, so any number of values, in any
 // process, may stand for one lock. Their methods are safe for concurrent use. The types with a key are
-// printed, logged and marshalled as their kind and key.
+// printed as their kind and key.
 type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
@@ -43,7 +43,8 @@ func (c *Client) Mutex(key string) *Mutex {
 // client queue in the client first. Only the first of them has a place in the store's queue, or
 // asks a store without a queue at intervals of Options.Backoff.
 //
-// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable. Once it is
+// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; if the store
+// answers that it refuses, Lock returns ErrUnavailable at once. Once it is
 // queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s). The error
 // goes to all goroutines of this client that wait for the key.
 //
