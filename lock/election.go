@@ -176,7 +176,7 @@ func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:
 		return nil, errZeroLock
-	case !e.client.Queues():
+	case e.client.waiter == nil || driver.Describe(e.client.store).Unordered.Has(driver.Exclusive):
 		return nil, failed("list the candidates of", e.key, fmt.Errorf("the store has no queue: %w", errors.ErrUnsupported))
 	}
 	info, err := e.client.Inspect(ctx, e.key)

@@ -26,15 +26,6 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	return info, err
 }
 
-// Queues reports, without IO, whether the store queues the waiters of a Mutex, so that Inspect
-// shows them. A wrapper such as [driver.Wrap] counts as a queue if its store has no driver.Waiter.
-func (c *Client) Queues() bool {
-	if c == nil || c.core == nil || c.waiter == nil {
-		return false
-	}
-	return !driver.Describe(c.store).Unordered.Has(driver.Exclusive)
-}
-
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants it to
 // the next waiters. It also frees a lock that its MinHold keeps taken. Until their next renewals
 // tell the holders, by default within a third of the TTL, only the fencing token tells them from

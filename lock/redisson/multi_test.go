@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,7 +32,9 @@ func TestMultiOfSeveralKinds(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, info.Held, key)
 	}
-	assert.True(t, b.Queues())
-	assert.False(t, a.Queues(), "an RLock has no queue")
+	_, err = b.Election("e", "").Candidates(t.Context())
+	require.NoError(t, err)
+	_, err = a.Election("e", "").Candidates(t.Context())
+	require.ErrorIs(t, err, errors.ErrUnsupported, "an RLock has no queue")
 	require.NoError(t, h.Unlock(t.Context()))
 }
