@@ -399,8 +399,8 @@ func TestThePageFitsEachVisitor(t *testing.T) {
 // outside is an expression for the elements that do not fit into the page.
 const outside = `[...document.querySelectorAll("body *")].filter(e => { const r = e.getBoundingClientRect(); return r.width > 0 && !e.closest("svg *, .losses, .spoken, #chips, .log") && (r.right > innerWidth + 1 || r.left < -1 || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline") }).map(e => e.tagName + "." + (e.id || e.className))`
 
-// contrasts checks the page with axe-core, if PAGE_AXE names its file.
-func (b *tab) contrasts(scheme string, width int) {
+// contrasts checks the page with axe-core, if PAGE_AXE names its file: with all rules, or with some.
+func (b *tab) contrasts(scheme string, width int, rules ...string) {
 	b.t.Helper()
 	file := os.Getenv("PAGE_AXE")
 	if file == "" {
@@ -409,6 +409,10 @@ func (b *tab) contrasts(scheme string, width int) {
 	axe, err := os.ReadFile(file)
 	require.NoError(b.t, err)
 	value[bool](b, string(axe)+"; true")
-	found := value[[]string](b, `axe.run({resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.target + " " + n.failureSummary)))`)
+	options := `{resultTypes: ["violations"]}`
+	if len(rules) > 0 {
+		options = fmt.Sprintf(`{resultTypes: ["violations"], runOnly: ["%s"]}`, strings.Join(rules, `", "`))
+	}
+	found := value[[]string](b, `axe.run(`+options+`).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.target + " " + n.failureSummary)))`)
 	assert.Empty(b.t, found, "%s at %d", scheme, width)
 }

@@ -60,6 +60,7 @@ func TestTheSiteIsReadable(t *testing.T) {
 				b.prefer(scheme, "no-preference")
 				ground := value[int](b, `+getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]`) // the red in rgb()
 				assert.Equal(t, scheme == "dark", ground < 128, "%s in %s colours", page, scheme)
+				b.contrasts(page+" in "+scheme, width, "color-contrast", "link-in-text-block") // the theme breaks other rules
 			}
 			assert.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), width, page)
 			const code = `[...document.querySelectorAll("pre > code")]`
