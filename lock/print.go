@@ -24,7 +24,7 @@ func (s *Semaphore) String() string {
 	if s == nil {
 		return `semaphore ""`
 	}
-	return fmt.Sprintf("semaphore %s of %d permits", basic.Quote(s.Key()), s.Limit())
+	return fmt.Sprintf("semaphore %s of %d permits", basic.Quote(s.Key()), s.limit())
 }
 
 // String returns the kind, the key and the number of members.

@@ -48,11 +48,11 @@ func (s *Semaphore) WithPermits(n int) *Semaphore {
 		return nil
 	}
 	wanted := *s
-	if limit := s.Limit(); s.client != nil && s.wrong == nil && (n < 1 || n > limit) {
+	if limit := s.limit(); s.client != nil && s.wrong == nil && (n < 1 || n > limit) {
 		wanted.wrong = failed("", s.key, fmt.Errorf("the number of permits must be 1 to the limit of %d, got %d", limit, n))
 	}
 	if n > 1 {
-		wanted.extra = &driver.Attrs{Limit: s.Limit(), Permits: n}
+		wanted.extra = &driver.Attrs{Limit: s.limit(), Permits: n}
 	}
 	return &wanted
 }
@@ -72,13 +72,7 @@ func (s *Semaphore) Key() string {
 	return s.key
 }
 
-// Limit returns the limit.
-func (s *Semaphore) Limit() int {
-	if s == nil {
-		return 0
-	}
-	return driver.Request{Attrs: s.extra}.Limit()
-}
+func (s *Semaphore) limit() int { return driver.Request{Attrs: s.extra}.Limit() }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	switch {
