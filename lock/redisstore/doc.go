@@ -114,9 +114,9 @@
 //
 // The store makes clients of its own from the options of the given one, and closes only
 // its own. It takes over the address, the Dialer, TLS, all kinds of credentials, the
-// database, the client name, OnConnect, and the maximum age of connections. The pools are
-// its own, and renewals have one for themselves. The store also sends nothing twice, and only
-// the ctx bounds an answer, because the guarantees of locks depend on both. It does not take over
+// database, the client name, OnConnect, and the maximum age of connections. It has up to seven connections
+// to a server, two of them for renewals alone; each is made when it is first used. The store also sends nothing twice, and only
+// its own time bounds an answer, because the guarantees of locks depend on both. It does not take over
 // hooks, limiters and client-side caches; [Options.Instrument] gets each client, and may add them:
 //
 //	redisstore.New(rdb, &redisstore.Options{Instrument: func(c *redis.Client) error { return redisotel.InstrumentTracing(c) }})
@@ -124,18 +124,13 @@
 // The Dialer, the credentials and OnConnect run on goroutines of their own. A request that waits for
 // a connection ends with its ctx, whatever these functions do. A function that never
 // returns keeps its goroutine for ever, and [Store.Shutdown] then waits until its ctx ends.
-// After a request that was not answered in time, the store makes a connection in the background,
-// within ten seconds, so that a handshake may take longer than a request. A link may therefore be slow:
-// an answer may take up to a third of the TTL, or a tenth if a connection must be opened first.
+// A link may be slow: an answer may take up to a third of the TTL, or a tenth if a connection must be opened first.
 // Connections must support deadlines, which those through SSH do not.
 //
-// If a request has no answer after a third of its time, the store sends PING on another connection.
-// If the server answers there, and not to the request within another eighteenth, the request fails.
-// A server that was stopped has that time to answer all. The store then also
-// drops the connections that have been silent since the request was sent. A firewall
-// or a load balancer that forgets all connections therefore costs one try. Requests that are queued
-// behind a dead connection also wait for that time. A dial that hangs keeps a place in its pool until
-// the DialTimeout, by default 5 s.
+// A request without an answer costs its connection, and the next one makes another. On Linux the kernel ends a
+// connection whose peer acknowledges nothing for a third of Options.Timeout, at least 1 s. A firewall or a load balancer
+// that forgets all connections therefore costs one try. Elsewhere, and behind a proxy that acknowledges for a dead
+// server, a try ends after Options.Timeout. Requests that are queued behind a dead connection also wait for that time.
 //
 // A client made by redis.NewFailoverClient works, because its Dialer asks Sentinel for the
 // master. That client must stay open until the store is closed. Its connections live for
@@ -145,7 +140,7 @@
 // # Cluster
 //
 // With a *redis.ClusterClient, each lock lies with all its keys on the master that serves
-// its slot. The store has a client with its own pools for each node. It sends the
+// its slot. The store has connections of its own to each node. It sends the
 // renewals of each master separately: each master is a lane ([Store.Lane]) of the watchdog.
 // A dead or hanging master therefore delays only the renewals of its own locks. The
 // other masters serve on during a fail-over only if cluster-require-full-coverage is no.

@@ -48,8 +48,7 @@ type Options struct {
 
 	// Timeout bounds one request. The ctx may end it earlier. An Acquire or Release is one
 	// request and an Inspect up to two. A ForceRelease is up to three, and one more for
-	// every 400 holders. Renewals are bounded by the deadline of their ctx, and by half a
-	// minute. Default 3 s.
+	// every 400 holders. Renewals have at least 3 s. Default 3 s.
 	Timeout time.Duration
 
 	// Place is how long a place in the queue of a lock lasts if the server hears nothing
@@ -61,18 +60,16 @@ type Options struct {
 	// handed over takes a third script, which gives it its TTL. Clients may use different values.
 	Place time.Duration
 
-	// PoolSize bounds the connections for acquires and releases, which are opened when
-	// needed. Up to eight requests have a connection each. Further ones share two pipelines.
-	// Renewals and ReleaseAll have their own connections. On a cluster these numbers are per node. Default 16;
-	// at most 10,000.
+	// PoolSize bounds the connections for acquisitions that Replicas confirm. On a cluster it is per node.
+	// If it is 1, other acquisitions and releases have one connection instead of two. Default 16; at most 10,000.
 	PoolSize int
 
 	// Replicas asks how many replicas have a lock before it counts as acquired. The zero value
 	// does not ask.
 	Replicas Replicas
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
-	// server or a node of a cluster, and a third with Replicas. It may add hooks, and set the Limiter of
+	// Instrument, if it is set, gets each client that the store makes, before its first use: seven for a
+	// server or a node of a cluster, and PoolSize more with Replicas. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
 	// of the node fail with it.
@@ -135,9 +132,9 @@ var (
 // comment. It does not use rdb otherwise and never closes it. New does no IO. The store must be
 // closed; a lock.Client closes its store.
 //
-// The pools of the store are its own, because neither a burst of other requests nor calls that were
+// The connections of the store are its own, because neither a burst of other requests nor calls that were
 // given up may delay a renewal. Its clients repeat no request, because a lock that was given up must
-// not be taken later. Only a client with a Dialer of the store notices dead connections.
+// not be taken later.
 //
 // Other clients are refused with errors.ErrUnsupported. A *redis.Ring is one of them: it moves keys to
 // other servers while one does not answer, and two clients could then hold the same lock.

@@ -17,7 +17,7 @@ var _ driver.BulkReleaser = (*Store)(nil)
 // Many scripts share a round trip. Options.Timeout bounds each 1,000 leases.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	p := &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRelease, Add: s.addRelease}
-	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Timeout: s.timeout, Parse: parseReleasedAll, Release: s.Release}, batch, out)
+	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Parse: parseReleasedAll, Release: s.Release}, batch, out)
 	return nil
 }
 

@@ -159,7 +159,7 @@ func (c *confirmation) Ask(ctx context.Context, b *redisconn.Batch, items []item
 		timeout = min(timeout, time.Duration(items[i].TTL)*time.Millisecond/8)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline)/4) // the detector of dead connections allows a third
+		timeout = min(timeout, time.Until(deadline)/4)
 	}
 	var keys []*string
 	for i := range items[:min(len(items), maxTouched)] {
@@ -170,8 +170,8 @@ func (c *confirmation) Ask(ctx context.Context, b *redisconn.Batch, items []item
 
 // Short implements rediskit.Confirmer. It counts the answer.
 func (c *confirmation) Short(ctx context.Context, b *redisconn.Batch) error {
-	n, err := b.Replicas(ctx)
 	s := c.store
+	n, err := b.Replicas(func(err error) error { return s.redis.Explain(ctx, err) })
 	switch {
 	case err != nil:
 		s.acks.unanswered.Add(1)

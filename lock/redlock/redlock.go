@@ -32,16 +32,15 @@ type Options struct {
 	// redis-py and node-redlock.
 	Prefix string
 
-	// Timeout bounds one request other than a renewal. The ctx may end it earlier. Renewals are bounded
-	// by their ctx alone. Default 3 s.
+	// Timeout bounds one request. The ctx may end it earlier. Renewals have at least 3 s. Default 3 s.
 	Timeout time.Duration
 
-	// PoolSize bounds the connections for acquires and releases, per node of a cluster. Renewals have
-	// their own. Default 16; at most 10,000.
+	// PoolSize bounds the connections for acquires and releases, per node of a cluster. The store uses at most
+	// two. Renewals have their own. Default 16; at most 10,000.
 	PoolSize int
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: two for a
-	// server or a node of a cluster, one of them for renewals. It may add hooks, and set the Limiter of
+	// Instrument, if it is set, gets each client that the store makes, before its first use: seven for a
+	// server or a node of a cluster. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
 	// of the node fail with it.

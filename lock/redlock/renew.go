@@ -69,7 +69,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 		return s.load(l, it)
 	}}
 	parse := func(_ []item, reply any) (left []any, err error) { return nil, parseReleased(reply) }
-	rediskit.ReleaseAll(ctx, p, rediskit.Releases[keys]{Timeout: s.timeout, Parse: parse, Release: s.Release}, batch, out)
+	rediskit.ReleaseAll(ctx, p, rediskit.Releases[keys]{Parse: parse, Release: s.Release}, batch, out)
 	return nil
 }
 

@@ -16,16 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Batches are kept for later calls, which may be those of another client.
-func TestABatchAfterResetRefersToNoClient(t *testing.T) {
-	w := &testredis.Wire{Answer: func([]string) string { return "+OK\r\n" }}
-	c := newClient(t, w.Client(t, redis.Options{}), Options{})
-	var b Batch
-	b.Begin(c, c.SingleNode())
-	b.Reset()
-	assert.Equal(t, Batch{}, b)
-}
-
 // A batch that hangs does not keep the cluster from looking for another master.
 func TestANodeIsSuspectedDuringABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +43,7 @@ func TestANodeIsSuspectedDuringABatch(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.True(t, c.Serving(0).suspect.Load())
-		require.ErrorIs(t, <-failed, redisnode.NoAnswerError(redisnode.MaxBatchTime))
+		require.ErrorIs(t, <-failed, redisnode.NoAnswerError(long))
 		close(hang)
 		require.NoError(t, closeClient(c))
 		require.NoError(t, rdb.Close())
@@ -73,12 +63,11 @@ func TestErrorsOfReplicasHideThePassword(t *testing.T) {
 		c := newClient(t, w.Client(t, redis.Options{Password: "hunter2"}), Options{Acks: true})
 		key := "k"
 		var b Batch
-		b.Begin(c, c.SingleNode())
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 		b.Acknowledge([]*string{&key}, 1, time.Second)
-		require.NoError(t, b.Send(t.Context(), redisnode.MaxBatchTime))
-		_, err := b.Replicas(t.Context())
+		require.NoError(t, c.Send(t.Context(), c.SingleNode(), &b))
+		_, err := b.Replicas(func(err error) error { return c.Explain(t.Context(), err) })
 		require.EqualError(t, err, "ERR not with (secret)", refused)
 	}
 }

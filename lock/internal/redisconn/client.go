@@ -171,6 +171,33 @@ type Reply struct {
 	Sent  time.Time // an instant before the script was sent
 }
 
+// Batch is a pipeline of scripts for one node. The errors of Reply may contain secrets; see [Client.Explain].
+type Batch = redisnode.Batch
+
+// Send sends a batch to a node, as [redisnode.Node.Send] does. A cluster suspects a node that does not
+// answer or does not serve.
+func (c *Client) Send(ctx context.Context, n *Node, b *Batch) error {
+	if err := c.Begin(ctx); err != nil {
+		return err
+	}
+	defer c.End()
+	if c.cluster != nil {
+		defer c.cluster.suspectLater(n)()
+	}
+	err := n.Send(ctx, b)
+	if err != nil {
+		err = c.Explain(ctx, err)
+	} else if b.Len() > 0 {
+		if _, err := b.Reply(0); err == nil {
+			c.answers.note()
+		}
+	}
+	if c.cluster != nil {
+		c.cluster.noteBatch(n, b, err)
+	}
+	return err
+}
+
 // Explain returns the error of a script of a Batch as Run would return it:
 // without secrets, with what to do about it, and replaced if the reason is the end of the client or of ctx.
 func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {

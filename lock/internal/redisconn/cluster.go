@@ -257,14 +257,14 @@ func (c *cluster) noteResult(n *Node, err error) {
 }
 
 // noteBatch takes the results of a batch, or its error.
-func (c *cluster) noteBatch(b *Batch, err error) {
+func (c *cluster) noteBatch(n *Node, b *Batch, err error) {
 	if err != nil {
-		c.noteResult(b.node, err)
+		c.noteResult(n, err)
 		return
 	}
 	for i := range b.Len() {
 		_, err := b.Reply(i)
-		c.noteResult(b.node, err)
+		c.noteResult(n, err)
 	}
 }
 

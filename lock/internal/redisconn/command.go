@@ -54,19 +54,20 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 		return err
 	}
 	defer c.End()
-	cmds := make([]*redis.Cmd, len(commands))
+	words := make([][]any, len(commands))
 	for i, command := range commands {
-		cmds[i] = redis.NewCmd(ctx, command.Args...)
+		words[i] = command.Args
 	}
-	if err := n.Do(ctx, cmds); !redisnode.IsAnswered(err) {
+	answers, err := n.Do(ctx, words)
+	if err != nil {
 		return c.Explain(ctx, err)
 	}
-	for i, cmd := range cmds {
+	for i, a := range answers {
 		command := commands[i]
-		command.Reply, command.Err, command.Refused = cmd.Val(), nil, false
-		if err := cmd.Err(); err != nil {
-			command.Err = c.Explain(ctx, err)
-			command.Refused = redisnode.IsAnswered(err) && !errors.Is(command.Err, errNoMaster)
+		command.Reply, command.Err, command.Refused = a.Value, nil, false
+		if a.Err != nil {
+			command.Err = c.Explain(ctx, a.Err)
+			command.Refused = redisnode.IsAnswered(a.Err) && !errors.Is(command.Err, errNoMaster)
 		} else {
 			c.answers.note()
 		}

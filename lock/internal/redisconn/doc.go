@@ -4,7 +4,7 @@
 //
 // # Files
 //
-//	client.go, batch.go       scripts, for one server or a cluster
+//	client.go                 scripts, for one server or a cluster
 //	command.go                commands that are not scripts
 //	cluster.go, topology.go   the nodes of a cluster, and their slots
 //	redirect.go, moves.go     what nodes say of other nodes; fail-overs told from moved slots

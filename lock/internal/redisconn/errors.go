@@ -265,10 +265,12 @@ func (c *Client) isSentinel(ctx context.Context, reply error) bool {
 	if c.cluster != nil || !strings.Contains(reply.Error(), "unknown command") {
 		return false
 	}
-	cmd := redis.NewCmd(ctx, "info", "server")
-	err := c.node.Do(ctx, []*redis.Cmd{cmd})
-	text, _ := cmd.Val().(string)
-	return err == nil && strings.Contains(text, "redis_mode:sentinel")
+	answers, err := c.node.Do(ctx, [][]any{{"info", "server"}})
+	if err != nil {
+		return false
+	}
+	text, _ := answers[0].Value.(string)
+	return strings.Contains(text, "redis_mode:sentinel")
 }
 
 // executedNothing reports whether err is the reply of a server that has executed nothing. Within a

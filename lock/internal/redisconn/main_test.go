@@ -68,12 +68,11 @@ func sendBatch(ctx context.Context, c *Client, key string, n int) error {
 		return err
 	}
 	var b Batch
-	b.Begin(c, node)
 	for range n {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 	}
-	if err := b.Send(ctx, redisnode.MaxBatchTime); err != nil {
+	if err := c.Send(ctx, node, &b); err != nil {
 		return err
 	}
 	defer b.Reset()

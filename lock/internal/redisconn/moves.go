@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // moves is what a cluster remembers to tell a fail-over from a slot that was moved.
@@ -32,8 +30,8 @@ func (c *cluster) noteMove(before, after *Node) {
 		return
 	}
 	detail := "was a replica of " + before.Addr() + " and is the master now"
-	after.Tell(redisnode.ServerChanged, before.ID(), detail)
-	after.Tell(redisnode.ServerChanged, after.ID(), detail)
+	after.Tell(before.ID(), detail)
+	after.Tell(after.ID(), detail)
 }
 
 // noteReplicas remembers the replicas of each master, and ends the notice of a move.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -17,10 +16,8 @@ func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
 	if c == nil || report == nil {
 		return
 	}
-	c.OnNotice(func(n redisnode.Notice, node int, detail string) {
-		if n == redisnode.ServerChanged {
-			report(renewal.Event{Kind: renewal.EventServerChanged, Lane: node, Detail: detail})
-		}
+	c.OnNotice(func(node int, detail string) {
+		report(renewal.Event{Kind: renewal.EventServerChanged, Lane: node, Detail: detail})
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -18,8 +17,6 @@ const (
 
 // Releases is how a store releases many leases, beyond its Plan.
 type Releases[S any] struct {
-	Timeout time.Duration // of one round trip of up to 1,000 leases to a node
-
 	// Parse reads the reply to a script for items. It returns the indexes, from 1, of the items that must
 	// be sent again alone, or the error of all.
 	Parse func(items []Item[S], reply any) (left []any, err error)
@@ -31,7 +28,7 @@ type Releases[S any] struct {
 // ReleaseAll implements the method of [driver.BulkReleaser].
 func ReleaseAll[S any](ctx context.Context, p *Plan[S], how Releases[S], batch []driver.Lease, out []error) {
 	clear(out[:len(batch)])
-	r := &releasing[S]{call: newCall(p, how.Timeout), how: how, out: out}
+	r := &releasing[S]{call: newCall(p, true), how: how, out: out}
 	for chunk := range slices.Chunk(batch, releasesAtATime) {
 		r.load(ctx, chunk, r)
 		r.run(ctx, r)

@@ -10,7 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -19,7 +18,7 @@ import (
 var ErrElsewhere = errors.New("the slot is moving, and neither node had the key")
 
 // Renew renews leases as [renewal.Renewer] says. A batch is one round trip, or on a
-// cluster one to each master. Leases that have moved take more. Only ctx bounds it.
+// cluster one to each master. Leases that have moved take more.
 //
 // The reply to a script is what [ParseDenied] reads.
 func Renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []renewal.Outcome) error {
@@ -42,7 +41,7 @@ func RenewOne[S any](ctx context.Context, p *Plan[S], l driver.Lease) (renewal.O
 
 // renew is Renew. It returns how many outcomes are unknown, and why the first of them is.
 func renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []renewal.Outcome) (unknown int, err error) {
-	r := &renewing[S]{call: newCall(p, redisnode.MaxBatchTime), out: out}
+	r := &renewing[S]{call: newCall(p, false), out: out}
 	r.load(ctx, batch, r)
 	r.run(ctx, r)
 	r.free()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
@@ -102,17 +101,18 @@ type judge[S any] interface {
 
 // call is one call of Renew or ReleaseAll.
 type call[S any] struct {
-	plan  *Plan[S]
-	bound time.Duration // of each round trip
-	items []Item[S]     // to be sent
-	trips []*trip[S]    // one for each node
-	spare []*trip[S]    // for later calls
+	plan    *Plan[S]
+	mayWait bool       // the call renews nothing
+	items   []Item[S]  // to be sent
+	trips   []*trip[S] // one for each node
+	spare   []*trip[S] // for later calls
 }
 
 // trip is one pipeline to one node.
 type trip[S any] struct {
 	items []Item[S] // a part of call.items
 	ends  []int     // of the items of each script
+	node  *redisconn.Node
 	batch redisconn.Batch
 	err   error // why there are no answers
 }
@@ -120,12 +120,12 @@ type trip[S any] struct {
 // calls keeps the buffers of earlier calls.
 var calls sync.Pool
 
-func newCall[S any](p *Plan[S], bound time.Duration) *call[S] {
+func newCall[S any](p *Plan[S], mayWait bool) *call[S] {
 	c, ok := calls.Get().(*call[S])
 	if !ok {
 		c = new(call[S]) // the first one, or the buffers of another store
 	}
-	c.plan, c.bound = p, bound
+	c.plan, c.mayWait = p, mayWait
 	return c
 }
 
@@ -206,7 +206,7 @@ func (c *call[S]) send(ctx context.Context) {
 		if last := len(c.spare) - 1; last >= 0 {
 			t, c.spare = c.spare[last], c.spare[:last]
 		}
-		t.batch.Begin(c.plan.Redis, rest[0].node)
+		t.node, t.batch.MayWait = rest[0].node, c.mayWait
 		to := 0
 		for to < len(rest) && rest[to].node == rest[0].node {
 			first, from := &rest[to], to
@@ -228,7 +228,7 @@ func (c *call[S]) send(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for i, t := range c.trips {
-		send := func() { t.err = FromConn(t.batch.Send(ctx, c.bound)) }
+		send := func() { t.err = FromConn(c.plan.Redis.Send(ctx, t.node, &t.batch)) }
 		if i < len(c.trips)-1 {
 			wg.Go(send)
 		} else {
@@ -266,9 +266,9 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 				if again, err = j.answered(items, reply, short, again); err == nil {
 					continue
 				}
-				c.plan.Redis.Suspect(t.batch.Node())
+				c.plan.Redis.Suspect(t.node)
 			}
-			if more, ok := c.reroute(items, err, t.batch.Node(), j); ok {
+			if more, ok := c.reroute(items, err, t.node, j); ok {
 				again = append(again, more...)
 				continue
 			}
@@ -279,7 +279,7 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 			j.fail(items, FromConn(c.plan.Redis.Explain(ctx, err, secrets...)))
 		}
 		t.batch.Reset()
-		t.items, t.ends, t.err = nil, t.ends[:0], nil
+		t.items, t.ends, t.node, t.err = nil, t.ends[:0], nil, nil
 		c.spare = append(c.spare, t)
 	}
 	clear(c.items[len(again):])

@@ -1,16 +1,11 @@
 package redisnode
 
 import (
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 // WAIT answers for the last write of its connection. Without a write in this pipeline its
@@ -27,7 +22,7 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &here
 		b.Acknowledge(keys, 0, 0)
-		require.NoError(t, c.send(t.Context(), &b, MaxBatchTime))
+		require.NoError(t, c.send(t.Context(), &b))
 		return b.Replicas(func(err error) error { return err })
 	}
 	_, err := confirmed(&gone)
@@ -41,25 +36,4 @@ func TestWithoutAWriteNothingIsConfirmed(t *testing.T) {
 	assert.InDelta(t, time.Minute, rdb.PTTL(t.Context(), here).Val(), float64(50*time.Second))
 	_, err = new(Batch).Replicas(func(err error) error { return err })
 	require.ErrorIs(t, err, errNoWait)
-}
-
-// A server that waits for replicas says nothing meanwhile, for less than the time after which its connection
-// counts as dead.
-func TestReplicasAreNotWaitedForUntilTheConnectionSeemsDead(t *testing.T) {
-	t.Parallel()
-	var waited atomic.Value
-	w := &testredis.Wire{Answer: func(args []string) string {
-		if strings.EqualFold(args[0], "wait") {
-			waited.Store(args[2])
-		}
-		return ":1\r\n"
-	}}
-	c := newClient(t, w.Client(t, redis.Options{}), Options{Acks: true})
-	key := "k"
-	var b Batch
-	args := b.Add(echo, 4)
-	args[2], args[3] = 1, &key
-	b.Acknowledge([]*string{&key}, 1, time.Minute)
-	require.NoError(t, c.send(t.Context(), &b, 20*time.Second))
-	assert.Equal(t, "5000", waited.Load(), "a quarter of the time for the batch")
 }

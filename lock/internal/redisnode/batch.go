@@ -1,4 +1,4 @@
-// This file is about Batch, a pipeline of scripts, and WAIT, which asks how many replicas have confirmed it.
+// Batch, a pipeline of scripts, and WAIT, which asks how many replicas have confirmed it.
 
 package redisnode
 
@@ -11,26 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxBatchTime is the longest time that a batch of renewals waits for replies, even if its context
-// allows more.
-const MaxBatchTime = 30 * time.Second
-
 // Batch is a pipeline of scripts. The zero Batch is ready for use, and a Batch can be used again after Reset.
 type Batch struct {
+	// MayWait is set if the batch renews nothing. It then has no lane for renewals.
+	MayWait bool
+
 	args   []any // of all scripts since they last had to move
 	asking bool  // of the next script
-	calls  []batchCall
+	calls  []call
 	acks   acks
-}
-
-// batchCall is one script of a batch.
-type batchCall struct {
-	script    *Script
-	args      []any
-	asking    bool       // ASKING must precede the script
-	askingCmd *redis.Cmd // if asking
-	cmd       *redis.Cmd
-	done      bool // has an error or a reply, other than NOSCRIPT
+	info   *redis.StringCmd // what the server has answered to notices.identify; nil if it was not asked
+	links  int64            // of that question
 }
 
 // Asking makes Send send ASKING before the next script, because the node is still importing the slot.
@@ -42,83 +33,40 @@ func (b *Batch) Add(sc *Script, n int) []any {
 	start := len(b.args)
 	b.args = slices.Grow(b.args, n)[:start+n] // scripts that were added before keep their memory
 	args := b.args[start:]
-	b.calls = append(b.calls, batchCall{script: sc, args: args, asking: b.asking})
+	b.calls = append(b.calls, call{script: sc, args: args, asking: b.asking})
 	b.asking = false
 	return args
 }
 
-// Send sends the scripts of a batch and waits for the replies. If the server does not know a script,
-// after a restart or a flush, Send sends its source. Send returns an error if there are no
-// replies, at the latest when bound has passed. It does not share connections with Run, so a stalled Run
-// does not delay it. The caller has called Calls.Begin.
-func (n *Node) Send(ctx context.Context, b *Batch, bound time.Duration) error {
-	rdb, failures := n.batches, n.failures.Load()
-	if b.acks.timeout > 0 { // WAIT must be over before its connection counts as silent
-		b.acks.timeout = max(min(b.acks.timeout, bound/4), time.Millisecond)
-		rdb = n.acked
+// Send sends the scripts of a batch and waits for the replies, for at most Options.Timeout, or 3 s if that is
+// less and the batch renews, and the time that replicas have to confirm. It returns an error if there are no replies. The caller has called Calls.Begin.
+func (n *Node) Send(ctx context.Context, b *Batch) error {
+	q := n.renewals
+	switch {
+	case b.acks.timeout > 0:
+		q = n.confirmed
+	case b.MayWait:
+		q = n.others
 	}
-	err := n.do(ctx, time.Now().Add(bound), NoAnswerError(bound.Round(time.Millisecond)), rdb, func(ctx context.Context) error {
-		unknown, err := n.sendOnce(ctx, rdb, b, func(sc *Script) bool { return !n.hasLoaded(sc, failures) })
-		if unknown {
-			_, err = n.sendOnce(ctx, rdb, b, func(*Script) bool { return true })
-		}
-		return err
-	})
-	if !IsAnswered(err) {
+	until := time.Now().Add(q.bound + b.acks.timeout)
+	l, err := q.take(ctx, until)
+	if err != nil {
 		return err
 	}
-	for i := range b.calls {
-		if sc := b.calls[i].script; !n.hasLoaded(sc, failures) {
-			n.loaded.Store(sc, failures)
-		}
-		n.conns.notices.noteDemotion(b.calls[i].cmd.Err())
+	defer q.pass(l)
+	_, err = q.exec(ctx, l, until, b.calls, b)
+	if b.info != nil {
+		n.notices.identified(b.info, b.links)
 	}
-	return nil
+	return err
 }
 
-// sendOnce sends the calls of a batch that are not done in one pipeline, and returns nil if the server has answered.
-// It reports whether the server did not know some of the scripts. Those calls are not done yet. If full
-// reports true for a script, the first of its consecutive calls carries the source and the rest carry the digest.
-func (n *Node) sendOnce(ctx context.Context, rdb *redis.Client, b *Batch, full func(*Script) bool) (again bool, err error) {
-	var sentInFull *Script
-	var cmds []*redis.Cmd
-	pipe := rdb.Pipeline()
-	for i := range b.calls {
-		call := &b.calls[i]
-		if call.done {
-			continue
-		}
-		if call.asking {
-			call.askingCmd = askingCmd()
-			_ = pipe.Process(ctx, call.askingCmd) // only queues the command
-		}
-		first := call.script != sentInFull && full(call.script)
-		if first {
-			sentInFull = call.script
-		}
-		call.script.setCommand(call.args, first)
-		call.cmd = redis.NewCmd(ctx, call.args...)
-		_ = pipe.Process(ctx, call.cmd)
-		cmds = append(cmds, call.cmd)
-	}
-	server := &n.conns.notices
-	info, links := server.identify(ctx, pipe, sentInFull != nil)
+// extend adds commands to the pipeline of a batch. source reports whether it carries the source of a script.
+func (b *Batch) extend(ctx context.Context, pipe redis.Pipeliner, server *notices, source bool) {
+	b.info, b.links = server.identify(ctx, pipe, source)
 	if b.acks.timeout > 0 {
 		b.acks.add(ctx, pipe)
 	}
-	err = exec(ctx, pipe, cmds)
-	if info != nil {
-		server.identified(info, links)
-	}
-	for i := range b.calls {
-		call := &b.calls[i]
-		if call.asking && call.askingCmd.Err() != nil {
-			call.cmd.SetErr(call.askingCmd.Err())
-		}
-		call.done = !isNoScript(call.cmd.Err())
-		again = again || !call.done
-	}
-	return again, err
 }
 
 // Reply returns the reply to script i, counted from 0 in the order of Add. The error is
@@ -139,7 +87,7 @@ func (b *Batch) Reset() {
 //
 // WAIT answers for the writes of its own connection, and blocks that connection on the server.
 // So it is sent in the same pipeline as the scripts, right after them, and such pipelines have
-// connections of their own (Node.acked). Some scripts of a pipeline may write nothing, and the
+// lanes of their own (Node.confirmed). Some scripts of a pipeline may write nothing, and the
 // server then answers for an earlier write. A script that always writes comes before WAIT
 // therefore.
 //

@@ -1,4 +1,4 @@
-// This file is about the calls of a client, which end with it.
+// Calls of a client, which end with it.
 
 package redisnode
 
@@ -20,30 +20,49 @@ type Calls struct {
 	end      context.CancelFunc
 	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
 
-	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
-	running  sync.WaitGroup
-	requests map[int64]*request // by the UnixNano of their deadlines
-	idle     []*request         // for later requests
+	mu      sync.Mutex // guards all below, and orders running.Add before running.Wait
+	running sync.WaitGroup
+	lanes   map[*lane]struct{} // of all nodes
 }
 
 // NewCalls returns the Calls of a client.
 func NewCalls() *Calls {
 	ctx, end := context.WithCancel(context.Background())
-	return &Calls{ctx: ctx, end: end, requests: make(map[int64]*request)}
+	return &Calls{ctx: ctx, end: end, lanes: make(map[*lane]struct{})}
 }
 
 // Cancel makes all running and later calls return ErrClosed. It does not block. It reports
 // whether this is the first call of Cancel.
 func (cs *Calls) Cancel() bool {
 	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	first := cs.ctx.Err() == nil
-	_, marked := cs.mark(ErrClosed, func(*request) bool { return true })
-	cs.end() // after that, because ctx would end requests too, with another cause
-	cs.mu.Unlock()
-	for _, r := range marked {
-		r.interrupt()
+	for l := range cs.lanes {
+		l.close(ErrClosed)
 	}
+	clear(cs.lanes)
+	cs.end() // after that, because ctx ends dials too, with another error
 	return first
+}
+
+// add makes Cancel close lanes. After Cancel it closes them at once.
+func (cs *Calls) add(all []*lane) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, l := range all {
+		if cs.lanes[l] = struct{}{}; cs.ctx.Err() != nil {
+			l.close(ErrClosed)
+		}
+	}
+}
+
+// remove undoes add.
+func (cs *Calls) remove(all []*lane) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, l := range all {
+		delete(cs.lanes, l)
+	}
 }
 
 // Begin returns an error if ctx has ended or the client is closed. Otherwise the caller

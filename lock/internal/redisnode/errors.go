@@ -1,4 +1,4 @@
-// This file is about errors, of calls and of servers.
+// Errors of calls and of servers.
 
 package redisnode
 
@@ -31,17 +31,6 @@ func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %v"
 
 // Unwrap makes it match os.ErrDeadlineExceeded.
 func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }
-
-// deadConnError is the error of a request whose connection is dead.
-type deadConnError struct{}
-
-// Error implements error.
-func (deadConnError) Error() string {
-	return "dead connection: no answer on it, but the server answers on a new one"
-}
-
-// Unwrap makes it match os.ErrDeadlineExceeded.
-func (deadConnError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // IsAnswered reports whether the server has replied to a command. err is the error of
 // go-redis for it, and may be an error reply.

@@ -75,12 +75,12 @@ func runEcho(ctx context.Context, c *client, key string) error {
 }
 
 // send sends a batch.
-func (c *client) send(ctx context.Context, b *Batch, bound time.Duration) error {
+func (c *client) send(ctx context.Context, b *Batch) error {
 	if err := c.Begin(ctx); err != nil {
 		return err
 	}
 	defer c.End()
-	if err := c.node.Send(ctx, b, bound); err != nil {
+	if err := c.node.Send(ctx, b); err != nil {
 		return c.Reason(ctx, err)
 	}
 	return nil
@@ -93,7 +93,7 @@ func sendBatch(ctx context.Context, c *client, key string, n int) error {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 	}
-	if err := c.send(ctx, &b, MaxBatchTime); err != nil {
+	if err := c.send(ctx, &b); err != nil {
 		return err
 	}
 	defer b.Reset()

@@ -1,4 +1,4 @@
-// This file is about a Node: its go-redis clients, and the requests that it sends.
+// Requests to one server: scripts, pipelines and commands.
 
 package redisnode
 
@@ -16,25 +16,40 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is one server, with go-redis clients of its own. Batches have connections of their own, so that
-// a stalled call of Run does not delay them.
+// The lanes of a node, beside those for single scripts.
+const (
+	scriptLanes  = 2
+	renewalLanes = 2
+	otherLanes   = 2
+
+	// minRenewalTime is how long a batch of renewals has at least. A lease that is held matters more than a call that
+	// fails soon.
+	minRenewalTime = 3 * time.Second
+
+	batchBuffer = 32 << 10 // bytes of a connection's buffer; holds 200 renewals
+)
+
+// Node is one server, with lanes of its own. Renewals have lanes for themselves, so that they wait for
+// nothing else.
 type Node struct {
 	id      int
 	addr    string
 	timeout time.Duration
+	options redis.Options // that Derive returned
 	calls   *Calls
-	conns   *conns
-	login   *credentials  // nil: the user has no streaming provider
-	rdb     *redis.Client // for single scripts, and for commands other than scripts
-	batches *redis.Client
-	acked   *redis.Client // for batches that replicas confirm; nil without Options.Acks
-	queue   queue         // of single scripts
+	login   *credentials
+	notices notices
 
-	instrumented bool // the user has got the clients
+	scripts   *queue        // single scripts
+	renewals  *queue        // batches
+	confirmed *queue        // batches that replicas confirm; nil without Options.Acks
+	others    *queue        // batches that may wait, and commands
+	subs      *redis.Client // subscriptions
+	all       []*lane
 
-	probes     atomic.Int32  // that run for stalled requests
-	reconnects atomic.Int32  // probes that run after requests without an answer
-	failures   atomic.Uint64 // requests without an answer
+	instrumented bool // the user has got the clients, and may keep commands
+
+	failures atomic.Uint64 // requests without an answer
 
 	// loaded maps each *Script to the value of failures before the latest answered request
 	// with the script. It is empty while failures is 0.
@@ -43,18 +58,17 @@ type Node struct {
 
 // Options configure a Node. Timeout and PoolSize must be set.
 type Options struct {
-	// Timeout bounds Do and TrySubscribe. Run has a bound of its own, which must be Timeout after the call began,
+	// Timeout bounds each request. Run has a bound of its own, which must be Timeout after the call began,
 	// because the error names Timeout.
 	Timeout time.Duration
 
-	// PoolSize bounds the connections to a node that carry single scripts.
+	// PoolSize bounds the lanes for single scripts, which are two, and is the number of lanes with Acks.
 	PoolSize int
 
 	// Instrument, if it is set, gets each client of go-redis that the Node makes.
 	Instrument func(*redis.Client) error
 
-	// Acks allows calls of Batch.Acknowledge. Such batches have up to PoolSize connections to
-	// a node for themselves.
+	// Acks allows calls of Batch.Acknowledge. Such batches have PoolSize lanes for themselves.
 	Acks bool
 }
 
@@ -62,48 +76,55 @@ type Options struct {
 // error of Instrument it returns a node as well, whose requests fail with that error. It sends nothing. The caller
 // must call Close.
 func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
-	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, calls: cs}
-	n.conns = &conns{options: o, calls: cs, began: time.Now()}
-	n.conns.notices.calls, n.conns.notices.node, n.conns.notices.addr = cs, id, o.Addr
-	if o.StreamingCredentialsProvider != nil {
-		n.login = &credentials{provider: o.StreamingCredentialsProvider, changed: n.conns.refuseOld}
-	}
-	n.queue.node, n.queue.conns = n, own.PoolSize
-	n.instrumented = own.Instrument != nil
-	var errs []error
-	client := func(size, buffer int) *redis.Client {
-		o := n.conns.watched(n.login)
-		o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = size, buffer, buffer
-		rdb := redis.NewClient(&o)
-		if own.Instrument != nil {
-			errs = append(errs, own.Instrument(rdb))
-		}
-		return rdb
-	}
-	n.rdb = client(own.PoolSize+spareConns, o.ReadBufferSize)
-	n.batches = client(batchConns, batchBuffer)
+	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, options: o, calls: cs, login: &credentials{provider: o.StreamingCredentialsProvider}, instrumented: own.Instrument != nil}
+	n.notices.calls, n.notices.node, n.notices.addr = cs, id, o.Addr
+	n.scripts = n.newQueue(min(own.PoolSize, scriptLanes), own.Timeout, o.ReadBufferSize)
+	n.renewals = n.newQueue(renewalLanes, max(own.Timeout, minRenewalTime), batchBuffer)
+	n.others = n.newQueue(otherLanes, own.Timeout, batchBuffer)
 	if own.Acks {
-		n.acked = client(own.PoolSize, batchBuffer)
+		n.confirmed = n.newQueue(own.PoolSize, max(own.Timeout, minRenewalTime), batchBuffer)
+	}
+	n.subs = redis.NewClient(n.clientOptions(nil))
+	cs.add(n.all)
+	var errs []error
+	if own.Instrument != nil {
+		for _, l := range n.all {
+			errs = append(errs, own.Instrument(l.rdb))
+		}
+		errs = append(errs, own.Instrument(n.subs))
 	}
 	err := errors.Join(errs...)
 	if err != nil {
-		n.conns.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		n.options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 	}
 	return n, err
 }
 
+// newQueue returns a queue with lanes whose connections have buffers of the given size.
+func (n *Node) newQueue(lanes int, bound time.Duration, buffer int) *queue {
+	q := &queue{node: n, bound: bound}
+	for range lanes {
+		l := &lane{node: n}
+		o := n.clientOptions(l)
+		o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
+		l.rdb = redis.NewClient(o)
+		q.idle, n.all = append(q.idle, l), append(n.all, l)
+	}
+	return q
+}
+
 // Close closes the connections. It does not wait for those that are being made. Requests of a closed node fail.
 func (n *Node) Close() error {
-	err := errors.Join(n.rdb.Close(), n.batches.Close())
-	if n.acked != nil {
-		err = errors.Join(err, n.acked.Close())
+	n.calls.remove(n.all)
+	errs := []error{n.subs.Close()}
+	for _, l := range n.all {
+		l.close(redis.ErrClosed)
+		errs = append(errs, l.rdb.Close())
 	}
-	if n.login != nil {
-		if unsubscribe := n.login.close(); unsubscribe != nil {
-			n.calls.running.Go(func() { _ = unsubscribe() }) // a function of the user
-		}
+	if unsubscribe := n.login.close(); unsubscribe != nil {
+		n.calls.running.Go(func() { _ = unsubscribe() }) // a function of the user
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // ID returns the number of the node. It identifies the lane of the node's renewals.
@@ -112,59 +133,6 @@ func (n *Node) ID() int { return n.id }
 // Addr returns the address of the node.
 func (n *Node) Addr() string { return n.addr }
 
-// scriptCall is a script with its arguments, complete with the command.
-type scriptCall struct {
-	args   []any
-	asking bool // ASKING must precede the script
-}
-
-// size returns approximately how many bytes the call sends.
-func (s *scriptCall) size() int {
-	n := 0
-	for _, arg := range s.args {
-		if text, ok := arg.(*string); ok {
-			n += len(*text)
-		}
-	}
-	return n
-}
-
-// timedCmd is a command that knows when go-redis asked for its words for the first time, which is
-// before it writes them.
-type timedCmd struct {
-	redis.Cmd
-	asked time.Time // zero: nothing was sent
-}
-
-// Args implements redis.Cmder.
-func (c *timedCmd) Args() []any {
-	if c.asked.IsZero() {
-		c.asked = time.Now()
-	}
-	return c.Cmd.Args()
-}
-
-// Run runs a script. The first two elements of args are left free for the command. The others are the number
-// of keys, the keys and the arguments; the first key is a *string. If asking is set, ASKING precedes
-// the script. Run sends the digest, and the source if the server may not know the script. It returns an
-// error soon after ctx has ended, Calls.Cancel was called, or the time is until. The server may still execute the
-// script then, if Answer.Sent is set. After a reply, nothing refers to args or to what they point to. After an
-// error, go-redis may still be writing them. The caller has called Calls.Begin.
-func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) Answer {
-	failures := n.failures.Load()
-	sc.setCommand(args, !n.hasLoaded(sc, failures))
-	a := n.queue.run(ctx, until, scriptCall{args, asking})
-	if isNoScript(a.Err) {
-		args = slices.Clone(args) // go-redis may still read the arguments of the first try
-		sc.setCommand(args, true)
-		a = n.queue.run(ctx, until, scriptCall{args, asking})
-	}
-	if IsAnswered(a.Err) && !n.hasLoaded(sc, failures) {
-		n.loaded.Store(sc, failures)
-	}
-	return a
-}
-
 // Answer is the result of a script.
 type Answer struct {
 	Value any
@@ -172,72 +140,217 @@ type Answer struct {
 	Err   error     // of go-redis, or the reason for the end
 }
 
-// Do sends commands in one pipeline, for at most Options.Timeout. It returns an error, and sets nothing, if it stops
-// waiting for the replies. Otherwise each command has a reply or an error. The commands must not change the
+// Run runs a script. The first two elements of args are left free for the command. The others are the number
+// of keys, the keys and the arguments; the first key is a *string. If asking is set, ASKING precedes
+// the script. Run returns an error soon after ctx has ended, Calls.Cancel was called, or the time is until. The
+// server may still execute the script then, if Answer.Sent is set. After a reply, nothing refers to args or to
+// what they point to. After an error, go-redis may still be writing them. The caller has called Calls.Begin.
+func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) Answer {
+	return n.scripts.run(ctx, until, call{script: sc, args: args, asking: asking})
+}
+
+// Do sends commands in one pipeline, for at most Options.Timeout. It returns an error if it stops
+// waiting for the replies. Otherwise there is an answer to each command. The commands must not change the
 // state of the connection, because requests share it. The caller has called Calls.Begin.
-func (n *Node) Do(ctx context.Context, cmds []*redis.Cmd) error {
-	pipe := n.rdb.Pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd) // only queues the command
+func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
+	until := time.Now().Add(n.timeout)
+	if len(commands) == 1 { // it may be the release of a lock
+		a := n.scripts.run(ctx, until, call{args: commands[0]})
+		if !IsAnswered(a.Err) {
+			return nil, a.Err
+		}
+		return []Answer{a}, nil
 	}
-	return n.do(ctx, time.Now().Add(n.timeout), NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
+	calls := make([]call, len(commands))
+	for i, args := range commands {
+		calls[i].args = args
+	}
+	l, err := n.others.take(ctx, until)
+	if err != nil {
+		return nil, err
+	}
+	defer n.others.pass(l)
+	sent, err := n.others.exec(ctx, l, until, calls, nil)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, len(calls))
+	for i := range calls {
+		answers[i] = calls[i].result(sent, nil)
+	}
+	return answers, nil
 }
 
 // Slots asks which nodes of a cluster serve which slots, for at most timeout. The caller has called Calls.Begin.
-func (n *Node) Slots(ctx context.Context, timeout time.Duration) (slots []redis.ClusterSlot, err error) {
-	err = n.do(ctx, time.Now().Add(timeout), NoAnswerError(timeout), n.batches, func(ctx context.Context) (err error) {
-		slots, err = n.batches.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7
-		return err
-	})
+func (n *Node) Slots(ctx context.Context, timeout time.Duration) ([]redis.ClusterSlot, error) {
+	until, late := time.Now().Add(timeout), NoAnswerError(timeout)
+	l, err := n.others.take(ctx, until)
+	if err != nil {
+		return nil, err
+	}
+	defer n.others.pass(l)
+	inner, stop, err := l.begin(ctx, until)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	slots, err := l.rdb.ClusterSlots(inner).Result() //nolint:staticcheck // its replacement needs Redis 7
+	_, err = l.end(ctx, err, late)
 	return slots, err
 }
 
 // Subscribe returns a subscription without channels. It sends nothing.
-func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.rdb.Subscribe(ctx) }
+func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.subs.Subscribe(ctx) }
 
 // TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. The caller has
 // called Calls.Begin.
 func (n *Node) TrySubscribe(ctx context.Context, channel string) error {
-	return n.do(ctx, time.Now().Add(n.timeout), NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error {
-		ps := n.rdb.Subscribe(ctx)
+	bounded, cancel := context.WithTimeoutCause(ctx, n.timeout, NoAnswerError(n.timeout))
+	defer cancel()
+	_, err := CallUser(bounded, n.calls, func() (any, error) { // go-redis does not end with its ctx
+		ps := n.subs.Subscribe(bounded)
 		defer func() { _ = ps.Close() }()
-		if err := ps.Subscribe(ctx, channel); err != nil {
-			return err
+		if err := ps.Subscribe(bounded, channel); err != nil {
+			return nil, err
 		}
-		until, _ := ctx.Deadline() // do sets one
-		_, err := ps.ReceiveTimeout(ctx, max(time.Until(until), time.Millisecond))
-		return err
+		return ps.ReceiveTimeout(bounded, n.timeout)
 	})
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return context.Cause(bounded)
+	}
+	return err
 }
 
-// sendAll sends scripts in a pipeline. It returns an answer for each.
-func (n *Node) sendAll(batch []*queued) []Answer {
-	until := batch[0].until
-	cmds, asks := make([]*timedCmd, len(batch)), make([]*redis.Cmd, len(batch))
-	pipe := n.rdb.Pipeline()
-	for i, e := range batch {
-		if e.until.After(until) {
-			until = e.until
-		}
-		if e.asking {
-			asks[i] = askingCmd()
-			_ = pipe.Process(context.Background(), asks[i]) // only queues the command
-		}
-		cmds[i] = &timedCmd{Cmd: *redis.NewCmd(context.Background(), e.args...)}
-		_ = pipe.Process(context.Background(), cmds[i])
-	}
-	err := n.do(context.Background(), until, NoAnswerError(n.timeout), n.rdb, func(ctx context.Context) error { return exec(ctx, pipe, cmds) })
-	answers := make([]Answer, len(cmds))
-	for i, cmd := range cmds {
-		answers[i] = Answer{cmd.Val(), cmd.asked, cmd.Err()}
-		switch {
-		case err != nil && !IsAnswered(cmd.Err()):
-			answers[i].Err = err
-		case asks[i] != nil && asks[i].Err() != nil:
-			answers[i].Err = asks[i].Err()
+// call is a script or a command, and its answer.
+type call struct {
+	script *Script // nil: args are complete
+	args   []any
+	asking bool // ASKING must precede the call
+
+	ask  *redis.Cmd // if asking
+	cmd  *redis.Cmd // nil: not sent
+	done bool       // has an error or a reply, other than NOSCRIPT
+}
+
+// size returns approximately how many bytes the call sends.
+func (c *call) size() int {
+	n := 0
+	for _, arg := range c.args {
+		if text, ok := arg.(*string); ok {
+			n += len(*text)
 		}
 	}
-	return answers
+	return n
+}
+
+// result returns the answer to a call after exec.
+func (c *call) result(sent time.Time, err error) Answer {
+	if err != nil {
+		return Answer{Sent: sent, Err: err}
+	}
+	return Answer{c.cmd.Val(), sent, c.cmd.Err()}
+}
+
+// exec sends calls on a lane, in one request. It returns nil if the server has answered one of them; each call
+// then has a reply or an error. A server that does not know a script, after a restart or a flush, gets its
+// source in a second try. sent is an instant before the first try, and zero if nothing was sent. b adds
+// commands of its own to each pipeline, unless it is nil.
+func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call, b *Batch) (sent time.Time, err error) {
+	n := q.node
+	var late error = NoAnswerError(q.bound)
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until, late = at, context.DeadlineExceeded
+	}
+	failures := n.failures.Load()
+	inner, stop, err := l.begin(ctx, until)
+	if err != nil {
+		return time.Time{}, err
+	}
+	unknown, err := n.send(inner, l, calls, b, func(sc *Script) bool { return !n.hasLoaded(sc, failures) })
+	if unknown && err == nil {
+		_, err = n.send(inner, l, calls, b, func(*Script) bool { return true })
+	}
+	sent, err = l.end(ctx, err, late)
+	stop()
+	if err != nil {
+		n.failures.Add(1)
+		return sent, err
+	}
+	for i := range calls {
+		c := &calls[i]
+		if err := c.cmd.Err(); IsAnswered(err) && c.script != nil && !n.hasLoaded(c.script, failures) {
+			n.loaded.Store(c.script, failures)
+		}
+		n.notices.noteDemotion(c.cmd.Err())
+	}
+	return sent, nil
+}
+
+// send sends the calls that are not done, and returns nil if the server has answered one of them. It reports
+// whether the server did not know some of the scripts. Those calls are not done yet. If full reports true for a
+// script, the first call of it carries the source and the rest carry the digest.
+func (n *Node) send(ctx context.Context, l *lane, calls []call, b *Batch, full func(*Script) bool) (unknown bool, err error) {
+	var pipe redis.Pipeliner
+	if len(calls) > 1 || calls[0].asking || b != nil {
+		pipe = l.rdb.Pipeline()
+	}
+	var inFull []*Script
+	for i := range calls {
+		c := &calls[i]
+		if c.done {
+			continue
+		}
+		if c.cmd != nil {
+			c.args = slices.Clone(c.args) // a hook may keep the command
+		}
+		if c.script != nil {
+			source := full(c.script) && !slices.Contains(inFull, c.script)
+			if source {
+				inFull = append(inFull, c.script)
+			}
+			c.script.setCommand(c.args, source)
+		}
+		if pipe == nil {
+			if c.cmd = &l.cmd; n.instrumented {
+				c.cmd = new(redis.Cmd)
+			}
+			*c.cmd = *redis.NewCmd(ctx, c.args...)
+			err = l.rdb.Process(ctx, c.cmd)
+			break
+		}
+		if c.asking {
+			c.ask = redis.NewCmd(ctx, "asking") // a node that is importing a slot then executes the next command
+			_ = pipe.Process(ctx, c.ask)        // only queues the command
+		}
+		c.cmd = redis.NewCmd(ctx, c.args...)
+		_ = pipe.Process(ctx, c.cmd)
+	}
+	if b != nil {
+		b.extend(ctx, pipe, &n.notices, len(inFull) > 0)
+	}
+	if pipe != nil {
+		_, err = pipe.Exec(ctx)
+	}
+	answered := err == nil
+	for i := range calls {
+		c := &calls[i]
+		if c.done {
+			continue
+		}
+		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(err) // go-redis does not, if the server refuses the connection
+		}
+		answered = answered || IsAnswered(c.cmd.Err())
+		if c.ask != nil && c.ask.Err() != nil {
+			c.cmd.SetErr(c.ask.Err())
+		}
+		c.done = !isNoScript(c.cmd.Err())
+		unknown = unknown || !c.done
+	}
+	if answered {
+		err = nil
+	}
+	return unknown, err
 }
 
 // hasLoaded reports whether the server is expected to know a script. failures is the current value of
@@ -250,10 +363,6 @@ func (n *Node) hasLoaded(sc *Script, failures uint64) bool {
 	loaded, ok := n.loaded.Load(sc)
 	return ok && loaded == failures
 }
-
-// askingCmd returns the command ASKING. It makes a node that is importing a slot execute
-// the next command for the slot.
-func askingCmd() *redis.Cmd { return redis.NewCmd(context.Background(), "asking") }
 
 // isNoScript reports whether the server did not know a script. redis.HasErrorPrefix would allocate for nil.
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }

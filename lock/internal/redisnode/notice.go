@@ -1,4 +1,4 @@
-// This file is about notices of connections and servers.
+// Notices of connections and servers.
 
 package redisnode
 
@@ -15,18 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Notice is a kind of event at a connection or a server.
-type Notice uint8
-
-// The notices. Their details name the node.
-const (
-	Unreachable   Notice = iota // a dial failed
-	DeadConn                    // a connection gave no answer, but the server answers on another one
-	ServerChanged               // another server process answers, or its role has changed
-)
-
-// NoticeFunc gets the notices. node is Node.ID. It must return at once.
-type NoticeFunc func(n Notice, node int, detail string)
+// NoticeFunc gets notices: another server process answers, or the role of the server has changed. node is Node.ID, and
+// detail begins with the address of the server. It must return at once.
+type NoticeFunc func(node int, detail string)
 
 // OnNotice sets the function that gets the notices from now on. With it the first batch after a new
 // connection, and each batch that carries the source of a script, also asks the server for its run_id, with
@@ -50,22 +41,12 @@ type notices struct {
 
 // Tell passes a notice to the function of [Calls.OnNotice]. node is the [Node.ID] of the node whose renewals it
 // concerns, which need not be n. The address of n precedes detail.
-func (n *Node) Tell(what Notice, node int, detail string) { n.conns.notices.tellAs(node, what, detail) }
+func (n *Node) Tell(node int, detail string) { n.notices.tell(node, detail) }
 
-// tell tells of a notice. detail is added to the address.
-func (n *notices) tell(what Notice, detail string) { n.tellAs(n.node, what, detail) }
-
-// tellAs tells of a notice that concerns the renewals of the node with that number.
-func (n *notices) tellAs(node int, what Notice, detail string) {
-	tell := n.calls.onNotice.Load()
-	if tell == nil {
-		return
+func (n *notices) tell(node int, detail string) {
+	if tell := n.calls.onNotice.Load(); tell != nil {
+		(*tell)(node, n.addr+": "+detail)
 	}
-	text := n.addr
-	if detail != "" {
-		text += ": " + detail
-	}
-	(*tell)(what, node, text)
 }
 
 // identify adds the question which process the server is to a pipeline, if there are connections
@@ -104,7 +85,7 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	n.runID = cmp.Or(id, before)
 	n.mu.Unlock()
 	if before != "" && id != "" && before != id {
-		n.tell(ServerChanged, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
+		n.tell(n.node, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
 	}
 }
 
@@ -112,22 +93,19 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
 // the failures of many leases do not push other events out of a recorder.
 func (n *notices) noteDemotion(err error) {
-	if err == nil {
-		return
-	}
 	var reply redis.Error
-	if !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
+	if err == nil || !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
 		return
 	}
-	now := time.Now()
 	n.mu.Lock()
+	now := time.Now()
 	tell := now.Sub(n.demotedAt) >= demotionInterval
 	if tell {
 		n.demotedAt = now
 	}
 	n.mu.Unlock()
 	if tell {
-		n.tell(ServerChanged, "refuses writes, because it is a replica now")
+		n.tell(n.node, "refuses writes, because it is a replica now")
 	}
 }
 

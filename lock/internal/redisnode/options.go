@@ -1,11 +1,13 @@
-// This file is about the options of the go-redis clients, and the credentials of a streaming provider.
+// Options of the go-redis clients, and the credentials of a streaming provider.
 
 package redisnode
 
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,10 +19,6 @@ import (
 
 const (
 	defaultDialTimeout = 5 * time.Second // the default of go-redis
-
-	batchConns  = 16       // connections to a node that carry batches; a dial that hangs takes one
-	spareConns  = 4        // of the other pool, for calls of Do and dials that hang
-	batchBuffer = 32 << 10 // bytes of a connection's buffer; holds 200 renewals
 
 	// FailoverAddr is the address of a client for Sentinel. Its Dialer asks Sentinel for the
 	// master at each dial. The client also closes its connections when it learns of a new
@@ -36,7 +34,7 @@ func Derive(user *redis.Options) *redis.Options {
 	o := *user
 
 	// go-redis must not repeat a request: only the caller knows whether a late execution
-	// does harm. The ctx alone bounds an answer.
+	// does harm. A lane alone bounds an answer.
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = -1, -1
@@ -49,7 +47,7 @@ func Derive(user *redis.Options) *redis.Options {
 		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = failoverLifetime, 0
 	}
 
-	o.PoolTimeout = time.Hour // the ctx ends before
+	o.PoolSize, o.PoolTimeout = 1, time.Hour // a lane has one request at a time
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
 	o.PipelinePoolSize = -1 // pipelines use the connections of the main pool
@@ -73,6 +71,8 @@ func Derive(user *redis.Options) *redis.Options {
 	return &o
 }
 
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // newDialer returns the default Dialer of go-redis. For TLS it returns another one, because
 // a TLS dial of go-redis does not end with its ctx.
 func newDialer(o *redis.Options) dialFunc {
@@ -82,16 +82,27 @@ func newDialer(o *redis.Options) dialFunc {
 	return (&tls.Dialer{Config: o.TLSConfig}).DialContext
 }
 
-// watched returns the options of a client of a node: connections come from c, and the functions of the
-// user run outside of the goroutine of the call.
-func (c *conns) watched(s *credentials) redis.Options {
-	o := c.options
-	o.Dialer = c.dial
-	o.DialTimeout = 2 * dialTimeout // c.dial has a bound of its own
-	if onConnect := o.OnConnect; onConnect != nil {
-		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-			_, err := CallUser(ctx, c.calls, func() (struct{}, error) { return struct{}{}, onConnect(ctx, conn) })
-			return err
+// clientOptions returns the options of the client of a lane, or of the client for subscriptions if l is nil. The
+// functions of the user run outside of the goroutine of the call.
+func (n *Node) clientOptions(l *lane) *redis.Options {
+	o := n.options
+	onConnect := o.OnConnect
+	o.Dialer, o.OnConnect = n.dial, nil
+	if l != nil {
+		o.Dialer, o.DialTimeout = l.dial, 2*dialTimeout // n.dial has a bound of its own
+		o.ReadTimeout, o.WriteTimeout = -2, -2          // the lane sets the deadlines
+	}
+	if l != nil || onConnect != nil {
+		o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+			if onConnect != nil {
+				ctx, done := l.bind(ctx)
+				defer done()
+				if _, err := CallUser(ctx, n.calls, func() (any, error) { return nil, onConnect(ctx, c) }); err != nil {
+					return err
+				}
+			}
+			l.connected()
+			return nil
 		}
 	}
 	ask := o.CredentialsProviderContext
@@ -101,35 +112,40 @@ func (c *conns) watched(s *credentials) redis.Options {
 			return username, password, nil
 		}
 	}
-	if s != nil {
-		ask = s.get
+	if n.login.provider != nil {
+		ask = n.login.get
 	}
 	if ask == nil {
-		return o
+		return &o
 	}
 	o.StreamingCredentialsProvider, o.CredentialsProvider = nil, nil
 	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
-		login, err := CallUser(ctx, c.calls, func() (login [2]string, err error) {
+		ctx, done := l.bind(ctx)
+		defer done()
+		login, err := CallUser(ctx, n.calls, func() (login [2]string, err error) {
 			login[0], login[1], err = ask(ctx)
 			return login, err
 		})
 		return login[0], login[1], err
 	}
-	return o
+	return &o
 }
 
 // credentials subscribes to the credentials of a streaming provider, for all connections of a node.
 // go-redis would send new credentials on each idle connection, and wait for the answer without a bound.
-// Here the connections that were made with old credentials are not used again.
+// Here a lane closes a connection that was made with old credentials.
 type credentials struct {
-	provider auth.StreamingCredentialsProvider
-	changed  func()
+	provider auth.StreamingCredentialsProvider // nil: the user has none
+	changes  atomic.Uint64
 
 	mu          sync.Mutex // guards all below
 	current     auth.Credentials
 	unsubscribe auth.UnsubscribeFunc
 	closed      bool
 }
+
+// number returns the number of the current credentials.
+func (s *credentials) number() uint64 { return s.changes.Load() }
 
 // get returns the current credentials. It subscribes to the provider if there are none.
 func (s *credentials) get(context.Context) (username, password string, err error) {
@@ -164,7 +180,7 @@ func (s *credentials) OnNext(next auth.Credentials) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil {
-		s.changed()
+		s.changes.Add(1)
 	}
 	s.current = next
 }

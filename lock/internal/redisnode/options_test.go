@@ -75,7 +75,9 @@ func TestCloseWaitsForRunningCalls(t *testing.T) {
 	w := &testredis.Wire{Answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
 	c := newClient(t, w.Client(t, redis.Options{}), Options{})
 	var hook slowHook
-	c.node.rdb.AddHook(&hook)
+	for _, l := range c.node.all {
+		l.rdb.AddHook(&hook)
+	}
 	done := make(chan error)
 	go func() {
 		done <- runEcho(t.Context(), c, "k")

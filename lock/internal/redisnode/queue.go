@@ -1,145 +1,155 @@
-// This file is about the queue of single scripts, which share pipelines under load.
+// Queues, in which requests wait for lanes, and in which single scripts share pipelines.
 
 package redisnode
 
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// maxDirect is the maximum number of calls that do not wait for each other, each on a connection
-	// of its own. Further calls cost less in a pipeline.
-	maxDirect = 8
-
-	// maxPipelines is the maximum number of pipelines in flight to a node. While the server executes
-	// one, the other is written or read. A second one does not pay off for fewer than
-	// minSecondPipeline calls.
-	maxPipelines      = 2
-	minSecondPipeline = 16
-
 	// maxPipelineCalls and maxPipelineBytes bound one pipeline. The last call may exceed the bytes.
 	maxPipelineCalls = 128
 	maxPipelineBytes = 64 << 10
 )
 
-// queue sends the single scripts of a node. A call that finds few others in flight is sent at once, by
-// its caller. Other calls wait until a pipeline returns, and then share the next one. The more calls
-// there are, the less each costs. No call waits for others to arrive, and each is sent at most once.
+// queue has lanes. A request that finds an idle lane is sent at once, by its caller. Single scripts that find none
+// wait until a lane is free, and share the next pipeline, which a goroutine of the node sends, so that no caller
+// is cancelled for another. The more scripts there are, the less each costs. None waits for others to arrive, and
+// each is sent at most once.
 type queue struct {
 	node  *Node
-	conns int // the maximum in use at a time
+	bound time.Duration // of a request
 
-	mu        sync.Mutex // guards all below
-	inFlight  int        // calls, direct and in pipelines
-	direct    int        // direct calls
-	pipelines int        // pipelines in flight
-	waiting   []*queued
+	mu      sync.Mutex // guards all below, and the elements of waiting
+	idle    []*lane    // none while a request waits; the one that was used last comes last, and is used first:
+	waiting []*queued  // after a request without an answer it dials, while others may have dead connections
 }
 
-// queued is a script that shares a pipeline with others.
+// queued is a request that waits.
 type queued struct {
-	scriptCall
-	until   time.Time
-	dropped atomic.Bool // the caller has returned
-	done    chan Answer
+	call
+	alone bool          // it wants a lane, to send something itself
+	until time.Time     // when it stops waiting
+	done  chan struct{} // closed when the request has an answer or a lane
+
+	taken  bool   // it is sent or has a lane, or stopped waiting
+	lane   *lane  // if alone
+	answer Answer // if not alone
 }
 
-// run sends a script and returns its answer. It returns an error as soon as ctx ends, the client is
+// run sends a call and returns its answer. It returns an error as soon as ctx ends, the client is
 // closed, or the time is until. The caller has called Calls.Begin.
-func (q *queue) run(ctx context.Context, until time.Time, sc scriptCall) Answer {
-	q.mu.Lock()
-	if !sc.asking && q.inFlight < maxDirect && q.direct+q.pipelines < q.conns && len(q.waiting) == 0 {
-		q.inFlight++
-		q.direct++
-		q.mu.Unlock()
-		defer func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			q.inFlight--
-			q.direct--
-			if len(q.waiting) > 0 {
-				q.dispatch()
-			}
-		}()
-		n := q.node
-		r, err := n.calls.start(ctx, until, NoAnswerError(n.timeout), n, n.rdb)
-		if err != nil {
-			return Answer{Err: err}
-		}
-		r.cmd = timedCmd{Cmd: *redis.NewCmd(&r.ctx, sc.args...)}
-		err = n.settle(r, n.rdb.Process(&r.ctx, &r.cmd))
-		a := Answer{r.cmd.Val(), r.cmd.asked, err}
-		n.calls.finish(r, err == nil && !n.instrumented) // a hook may keep the command
+func (q *queue) run(ctx context.Context, until time.Time, c call) Answer {
+	l, a := q.enter(ctx, until, c, false)
+	if l == nil {
 		return a
 	}
-	e := &queued{scriptCall: sc, until: until, done: make(chan Answer, 1)}
+	defer q.pass(l) // a hook may panic
+	defer l.reset()
+	l.calls = append(l.calls, c)
+	sent, err := q.exec(ctx, l, until, l.calls, nil)
+	return l.calls[0].result(sent, err)
+}
+
+// take waits for a lane. The caller passes it on.
+func (q *queue) take(ctx context.Context, until time.Time) (*lane, error) {
+	l, a := q.enter(ctx, until, call{}, true)
+	return l, a.Err
+}
+
+// enter returns an idle lane, or waits for one if alone is set, or else for the answer to a call.
+func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) (*lane, Answer) {
+	q.mu.Lock()
+	if last := len(q.idle) - 1; last >= 0 {
+		l := q.idle[last]
+		q.idle = q.idle[:last]
+		q.mu.Unlock()
+		return l, Answer{}
+	}
+	e := &queued{call: c, alone: alone, until: until, done: make(chan struct{})}
 	q.waiting = append(q.waiting, e)
-	q.dispatch()
 	q.mu.Unlock()
 
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
-	var err error
+	var a Answer
 	select {
-	case a := <-e.done:
-		return a
+	case <-e.done:
+		return e.lane, e.answer
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		a.Err = ctx.Err()
 	case <-q.node.calls.ctx.Done():
-		err = ErrClosed
+		a.Err = ErrClosed
 	case <-limit.C:
-		err = NoAnswerError(q.node.timeout)
+		a.Err = NoAnswerError(q.bound)
 	}
-	e.dropped.Store(true)
-	return Answer{Err: err, Sent: e.until} // it may be sent
+	q.mu.Lock()
+	taken := e.taken
+	e.taken = true
+	q.mu.Unlock()
+	switch {
+	case taken && alone:
+		q.pass(e.lane)
+	case taken:
+		a.Sent = until // it may be sent
+	}
+	return nil, a
 }
 
-// dispatch starts a pipeline for the calls that wait, unless those in flight suffice. The caller holds mu
-// and has called Calls.Begin.
-func (q *queue) dispatch() {
-	if q.direct+q.pipelines < q.conns &&
-		(q.pipelines == 0 || q.pipelines < maxPipelines && len(q.waiting) >= minSecondPipeline) {
-		q.pipelines++
-		q.node.calls.running.Go(q.work)
+// pass passes a lane to the requests that wait, or makes it idle.
+func (q *queue) pass(l *lane) {
+	if batch := q.next(l); len(batch) > 0 {
+		q.node.calls.running.Go(func() { q.work(l, batch) })
 	}
 }
 
-// work sends pipelines until the queue is empty, or the other pipeline suffices.
-func (q *queue) work() {
-	batch := q.next(nil)
+// work sends pipelines on a lane until no script waits.
+func (q *queue) work(l *lane, batch []*queued) {
 	for len(batch) > 0 {
-		answers := q.node.sendAll(batch)
-		next := q.next(batch)
-		for i, e := range batch { // last: a caller that sends again must find the counts updated
-			e.done <- answers[i]
+		until := batch[0].until
+		for _, e := range batch {
+			l.calls = append(l.calls, e.call)
+			if e.until.After(until) {
+				until = e.until
+			}
+		}
+		sent, err := q.exec(context.Background(), l, until, l.calls, nil)
+		for i, e := range batch {
+			e.answer = l.calls[i].result(sent, err)
+		}
+		l.reset()
+		next := q.next(l)
+		for _, e := range batch { // last: a caller that sends again must find the queue updated
+			close(e.done)
 		}
 		batch = next
 	}
 }
 
-// next takes the calls of the next pipeline. last has returned. If it takes none, work must return.
-func (q *queue) next(last []*queued) (batch []*queued) {
+// next returns the calls of the next pipeline on a lane. If there are none, the lane is passed on or idle.
+func (q *queue) next(l *lane) (batch []*queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.inFlight -= len(last)
-	if last == nil || q.pipelines == 1 || len(q.waiting) >= minSecondPipeline {
-		for bytes := 0; len(q.waiting) > 0 && len(batch) < maxPipelineCalls && bytes < maxPipelineBytes; {
-			if e := q.waiting[0]; !e.dropped.Load() {
-				batch = append(batch, e)
-				bytes += e.size()
-			}
-			q.waiting[0] = nil
-			q.waiting = q.waiting[1:]
+	for bytes := 0; len(q.waiting) > 0 && len(batch) < maxPipelineCalls && bytes < maxPipelineBytes; {
+		e := q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+		if e.taken {
+			continue
 		}
+		e.taken = true
+		if e.alone { // the requests of a queue are all alone, or none is
+			e.lane = l
+			close(e.done)
+			return nil
+		}
+		batch = append(batch, e)
+		bytes += e.size()
 	}
 	if len(batch) == 0 {
-		q.pipelines--
+		q.idle = append(q.idle, l)
 	}
-	q.inFlight += len(batch)
 	return batch
 }

@@ -74,7 +74,11 @@ func (w *gatedWire) dropConns(drop bool) {
 // pipelineCounter counts the pipelines of a queue, the calls in them, and the direct calls.
 type pipelineCounter struct{ pipelines, calls, direct atomic.Int64 }
 
-func (p *pipelineCounter) attach(n *Node) { n.rdb.AddHook(p) }
+func (p *pipelineCounter) attach(n *Node) {
+	for _, l := range n.all {
+		l.rdb.AddHook(p)
+	}
+}
 
 func (*pipelineCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -100,12 +104,11 @@ func (q *queue) length() int {
 }
 
 func TestTheQueueSendsFewCallsDirectlyAndQueuesTheRest(t *testing.T) {
-	for _, direct := range []int{1, maxDirect} {
+	for _, direct := range []int{1, scriptLanes} {
 		const n = 40
 		w := newGatedWire()
 		c := newClient(t, w.Client(t, redis.Options{}), Options{Timeout: long, PoolSize: direct})
 		require.NoError(t, runEcho(t.Context(), c, "first"))
-		require.NoError(t, runEcho(t.Context(), c, "second")) // a direct call, which opens a connection
 		var counter pipelineCounter
 		counter.attach(c.node)
 		open := w.closeGate()
@@ -116,20 +119,19 @@ func TestTheQueueSendsFewCallsDirectlyAndQueuesTheRest(t *testing.T) {
 				assert.NoError(t, err)
 			})
 		}
-		assert.Eventually(t, func() bool { return c.node.queue.length() == n-direct && w.Evals.Load() == int64(2+direct) }, soon, time.Millisecond,
+		assert.Eventually(t, func() bool { return c.node.scripts.length() == n-direct && w.Evals.Load() == int64(1+direct) }, soon, time.Millisecond,
 			"the first calls are sent directly, the others are queued")
 		open()
 		wg.Wait()
 		assert.EqualValues(t, 1, counter.pipelines.Load())
 		assert.EqualValues(t, n-direct, counter.calls.Load())
-		assert.EqualValues(t, n+2, w.Evals.Load(), "each call is sent once")
+		assert.EqualValues(t, n+1, w.Evals.Load(), "each call is sent once")
 	}
 }
 
 func TestTheQueueSendsSequentialCallsDirectly(t *testing.T) {
 	c := newClient(t, shared.Server(t).Client(t), Options{})
 	require.NoError(t, runEcho(t.Context(), c, "first"))
-	require.NoError(t, runEcho(t.Context(), c, "second")) // a direct call, which opens a connection
 	var counter pipelineCounter
 	counter.attach(c.node)
 	for range 5 {
@@ -137,27 +139,6 @@ func TestTheQueueSendsSequentialCallsDirectly(t *testing.T) {
 	}
 	assert.EqualValues(t, 5, counter.direct.Load())
 	assert.Zero(t, counter.pipelines.Load())
-}
-
-// The calls on dead connections take all the places of a node. A connection is dead if the server answers
-// on another one, and its calls then fail.
-func TestDeadConnectionsDoNotDelayLaterCallsForLong(t *testing.T) {
-	w := newGatedWire()
-	c := newClient(t, w.Client(t, redis.Options{}), Options{Timeout: 3 * time.Second})
-	require.NoError(t, runEcho(t.Context(), c, "first"))
-	open := w.closeGate()
-	var wg sync.WaitGroup
-	for i := range maxDirect + 1 { // direct calls, and a pipeline
-		wg.Go(func() {
-			err := runEcho(t.Context(), c, fmt.Sprint(i))
-			assert.ErrorIs(t, err, deadConnError{})
-		})
-		require.Eventually(t, func() bool { return w.Evals.Load() == int64(i+2) }, soon, time.Millisecond)
-	}
-	w.removeGate()
-	require.NoError(t, runEcho(t.Context(), c, "k"))
-	wg.Wait()
-	open()
 }
 
 func TestACancelledCallDoesNotFailOthers(t *testing.T) {
@@ -185,7 +166,7 @@ func TestACancelledCallDoesNotFailOthers(t *testing.T) {
 			require.Eventually(t, func() bool { return w.Evals.Load() == 2 }, soon, time.Millisecond)
 		}
 	}
-	require.Eventually(t, func() bool { return c.node.queue.length() == 2*n-1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.node.scripts.length() == 2*n-1 }, soon, time.Millisecond)
 	cancel(cause)
 	require.Eventually(t, func() bool { return cancelled.Load() == n }, soon, time.Millisecond, "before the gate opens")
 	open()
@@ -208,7 +189,7 @@ func TestAClosedConnectionFailsItsCalls(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return c.node.queue.length() == n-1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.node.scripts.length() == n-1 }, soon, time.Millisecond)
 	w.dropConns(true)
 	open()
 	wg.Wait()
@@ -240,7 +221,6 @@ func TestAPipelineHasAtMostMaxPipelineCalls(t *testing.T) {
 	w := newGatedWire()
 	c := newClient(t, w.Client(t, redis.Options{}), Options{Timeout: long, PoolSize: 1})
 	require.NoError(t, runEcho(t.Context(), c, "first"))
-	require.NoError(t, runEcho(t.Context(), c, "second")) // a direct call, which opens a connection
 	var counter pipelineCounter
 	counter.attach(c.node)
 	open := w.closeGate()
@@ -251,8 +231,38 @@ func TestAPipelineHasAtMostMaxPipelineCalls(t *testing.T) {
 			assert.NoError(t, err)
 		})
 	}
-	require.Eventually(t, func() bool { return c.node.queue.length() == n }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.node.scripts.length() == n }, soon, time.Millisecond)
 	open()
 	wg.Wait()
 	assert.EqualValues(t, 3, counter.pipelines.Load())
+}
+
+// Releases of many leases and commands that hang delay no renewal.
+func TestARenewalWaitsForNothingElse(t *testing.T) {
+	hang := make(chan struct{})
+	var hanging atomic.Int64
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if command[len(command)-1] == "slow" {
+			hanging.Add(1)
+			<-hang
+		}
+		return "+OK\r\n"
+	}}
+	c := newClient(t, w.Client(t, redis.Options{}), Options{})
+	var calls sync.WaitGroup
+	for range 2 * otherLanes {
+		calls.Go(func() {
+			slow, b := "slow", Batch{MayWait: true}
+			args := b.Add(echo, 4)
+			args[2], args[3] = 1, &slow
+			assert.NoError(t, c.send(t.Context(), &b))
+		})
+		calls.Go(func() { assert.NoError(t, runEcho(t.Context(), c, "slow")) })
+	}
+	require.Eventually(t, func() bool { return hanging.Load() == otherLanes+scriptLanes }, soon, time.Millisecond)
+	for range 3 {
+		require.NoError(t, sendBatch(t.Context(), c, "k", 1))
+	}
+	close(hang)
+	calls.Wait()
 }

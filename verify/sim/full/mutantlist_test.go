@@ -143,11 +143,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an unknown script is not sent in full", "lock/internal/redisnode/node.go",
-		"\tif isNoScript(a.Err) {\n", "\tif false {\n",
-	},
-	{
-		"an unknown script of a batch is not sent in full", "lock/internal/redisnode/batch.go",
-		"again = again || !call.done", "again = false",
+		"\tif unknown && err == nil {\n", "\tif unknown && err != nil {\n",
 	},
 	{
 		"the lost leases of a batch are shifted", "lock/internal/rediskit/renew.go",
@@ -158,8 +154,8 @@ var mutants = mutant.List{
 		"\tr.unknown += len(items)\n", "\tfor i := range items {\n\t\tr.out[items[i].index] = renewal.Renewed\n\t}\n",
 	},
 	{
-		"a renewal ignores the end of its context", "lock/internal/redisnode/call.go",
-		"\tleft := time.Until(until)\n", "\tctx = context.WithoutCancel(ctx)\n\tleft := time.Until(until)\n",
+		"a renewal ignores the end of its context", "lock/internal/redisnode/node.go",
+		"\tfailures := n.failures.Load()\n", "\tctx = context.WithoutCancel(ctx)\n\tfailures := n.failures.Load()\n",
 	},
 	{
 		"a request is repeated by go-redis", "lock/internal/redisnode/options.go",

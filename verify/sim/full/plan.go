@@ -249,7 +249,8 @@ func newWideProcess(d simrand.Rand, c class, ttl time.Duration) processPlan {
 		}
 	case silentDrops:
 		p.Users = 3 + d.IntN(3)
-		p.Renewal.MaxBatch, p.Renewal.Align = 1, ttl // many leases are renewed at the same time, each on its own connection
+		p.Renewal.MaxBatch, p.Renewal.Align = 1, ttl // many leases are renewed at the same time
+		p.store.Timeout = time.Second                // a queued Lock tolerates silence for a place, and no kernel ends these connections
 	case keeping:
 		p.MinHold = simrand.Pick(d, 0, d.UpTo(ttl), d.UpTo(ttl), d.UpTo(3*ttl))
 	case slowLinks:

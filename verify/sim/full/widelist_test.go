@@ -13,10 +13,6 @@ var wideMutants = mutant.List{
 		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
 	},
 	{
-		"an unanswered request does not make other connections suspect", "lock/internal/redisnode/conn.go",
-		"\t\tif old >= since || c.silentSince.CompareAndSwap(old, since) {\n", "\t\tif _ = old; true {\n",
-	},
-	{
 		"a lock that a quorum lost is not released", "lock/held.go",
 		"\t\t_ = s.client.releaser.TryAdd(lease)", "\t\t_ = lease",
 	},
