@@ -17,7 +17,7 @@ var usual = sim.Floors{
 		"fell back to a copy": 0.25, "half a reply": 0.49, "hung connection request": 2.4, "late request": 5.6,
 		"loading": 0.14, "lost reply": 1.7, "lost request": 3.4, "one-way partition": 0.17, "other type": 0.43,
 		"out of memory": 0.15, "partition": 0.19, "pause": 1.3, "read-only": 0.15, "refused connection": 11,
-		"refused: NOSCRIPT": 4.1, "refused: busy": 2.9, "refused: loading": 2.5, "refused: out of memory": 0.61,
+		"refused: NOSCRIPT": 4.1, "refused: busy": 2.2, "refused: loading": 2.5, "refused: out of memory": 0.61,
 		"refused: read-only": 1.6, "reply in a partition": 0.3, "request in a partition": 0.22,
 		"request while down": 0.5, "restarted without data": 0.29, "scripts flushed": 0.12,
 		"server clock ahead": 0.38, "server clock back": 0.36, "server restarted": 0.36, "slow reply": 3.2,
