@@ -1,4 +1,4 @@
-// This file is about noticing tasks that block all workers.
+// Noticing tasks that block all workers.
 
 package heapqueue
 

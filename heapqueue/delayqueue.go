@@ -1,4 +1,4 @@
-// This file is about what Queue and Scheduler share: a heap with a lock and a clock.
+// What Queue and Scheduler share: a heap with a lock and a clock.
 
 package heapqueue
 

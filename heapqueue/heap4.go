@@ -1,4 +1,4 @@
-// This file is about an indexed 4-ary heap, without a lock or a clock.
+// An indexed 4-ary heap, without a lock or a clock.
 
 package heapqueue
 

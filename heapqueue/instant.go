@@ -1,4 +1,4 @@
-// This file is about instants as numbers, limited to the range of the clock.
+// Instants as numbers, limited to the range of the clock.
 
 package heapqueue
 

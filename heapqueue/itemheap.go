@@ -1,4 +1,4 @@
-// This file is about a heap with the values of its entries.
+// A heap with the values of its entries.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about listing, emptying and closing a Queue.
+// Listing, emptying and closing a Queue.
 
 package heapqueue
 

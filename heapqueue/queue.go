@@ -1,4 +1,4 @@
-// This file is about the blocking Queue.
+// The blocking Queue.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about due values in the order of their priorities.
+// Due values in the order of their priorities.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about the timer engine.
+// The timer engine.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about slots that are used again, with generations that tell old handles.
+// Slots that are used again, with generations that tell old handles.
 
 package heapqueue
 

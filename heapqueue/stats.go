@@ -1,4 +1,4 @@
-// This file is about statistics of a Scheduler.
+// Statistics of a Scheduler.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about the list of callers that wait for a due value, and why no wake-up is
+// The list of callers that wait for a due value, and why no wake-up is
 // lost.
 
 package heapqueue

@@ -1,4 +1,4 @@
-// This file is about the goroutines that run due tasks.
+// The goroutines that run due tasks.
 
 package heapqueue
 

@@ -1,4 +1,4 @@
-// This file is about Batch, many members of a group as one lock.
+// Batch, many members of a group as one lock.
 
 package lock
 

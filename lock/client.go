@@ -1,4 +1,4 @@
-// This file is about the client, and what its Close does.
+// The client, and what its Close does.
 
 package lock
 

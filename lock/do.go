@@ -1,4 +1,4 @@
-// This file is about Do, which runs a function under a lock.
+// Do, which runs a function under a lock.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Election: campaigns, names, and who leads.
+// Election: campaigns, names, and who leads.
 
 package lock
 

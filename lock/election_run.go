@@ -1,4 +1,4 @@
-// This file is about Run, the loop of a candidate.
+// Run, the loop of a candidate.
 
 package lock
 

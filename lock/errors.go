@@ -1,4 +1,4 @@
-// This file is about the errors that users match on, and the outcome of a call as an error.
+// The errors that users match on, and the outcome of a call as an error.
 
 package lock
 

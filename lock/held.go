@@ -1,4 +1,4 @@
-// This file is about handles: Held, the lease behind it, and Unlock.
+// Handles: Held, the lease behind it, and Unlock.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about the hooks that users set.
+// The hooks that users set.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Inspect and ForceRelease.
+// Inspect and ForceRelease.
 
 package lock
 

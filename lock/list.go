@@ -1,4 +1,4 @@
-// This file is about List, the keys of held locks.
+// List, the keys of held locks.
 
 package lock
 

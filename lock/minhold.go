@@ -1,4 +1,4 @@
-// This file is about MinHold: which locks can have one, and when a release keeps the lock
+// MinHold: which locks can have one, and when a release keeps the lock
 // taken.
 
 package lock

@@ -1,4 +1,4 @@
-// This file is about Multi: acquiring several locks, all or none.
+// Multi: acquiring several locks, all or none.
 
 package lock
 

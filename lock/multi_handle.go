@@ -1,4 +1,4 @@
-// This file is about the common handle of the locks of a Multi.
+// The common handle of the locks of a Multi.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Mutex.
+// Mutex.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about what the hooks are told of one call and the lock that it got.
+// What the hooks are told of one call and the lock that it got.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Options and Terms, with their defaults and bounds.
+// Options and Terms, with their defaults and bounds.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Reentrant, and the ownership that a context carries.
+// Reentrant, and the ownership that a context carries.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Renew, which renews a lock now, also with another TTL.
+// Renew, which renews a lock now, also with another TTL.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about RWMutex, and writers that become readers.
+// RWMutex, and writers that become readers.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about Semaphore.
+// Semaphore.
 
 package lock
 

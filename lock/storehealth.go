@@ -1,4 +1,4 @@
-// This file is about the outages of a store, each logged once.
+// The outages of a store, each logged once.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about WaitAtMost, a limit for the wait alone.
+// WaitAtMost, a limit for the wait alone.
 
 package lock
 

@@ -1,4 +1,4 @@
-// This file is about CloseHandler, for tasks that are told when their engine is closed.
+// CloseHandler, for tasks that are told when their engine is closed.
 
 package schedule
 

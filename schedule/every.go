@@ -1,4 +1,4 @@
-// This file is about calls that repeat after a period, and the policies for missed ones.
+// Calls that repeat after a period, and the policies for missed ones.
 
 package schedule
 

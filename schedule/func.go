@@ -1,4 +1,4 @@
-// This file is about timers whose task is a function.
+// Timers whose task is a function.
 
 package schedule
 

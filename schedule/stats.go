@@ -1,4 +1,4 @@
-// This file is about the counters that all engines report.
+// The counters that all engines report.
 
 package schedule
 

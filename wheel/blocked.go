@@ -1,4 +1,4 @@
-// This file is about noticing a task or an executor that blocks the wheel.
+// Noticing a task or an executor that blocks the wheel.
 
 package wheel
 

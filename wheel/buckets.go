@@ -1,4 +1,4 @@
-// This file is about the buckets of one shard, without a clock or a lock.
+// The buckets of one shard, without a clock or a lock.
 
 package wheel
 

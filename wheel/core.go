@@ -1,4 +1,4 @@
-// This file is about what the shards of a wheel share, and what its worker keeps reachable.
+// What the shards of a wheel share, and what its worker keeps reachable.
 
 package wheel
 

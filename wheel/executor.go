@@ -1,4 +1,4 @@
-// This file is about tasks that run on the executor of the user.
+// Tasks that run on the executor of the user.
 
 package wheel
 

@@ -1,4 +1,4 @@
-// This file is about the levels: from a tick to its bucket, and the first bucket that is not
+// The levels: from a tick to its bucket, and the first bucket that is not
 // empty.
 
 package wheel

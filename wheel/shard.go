@@ -1,4 +1,4 @@
-// This file is about a shard: buckets with a lock, the engine behind a Timer.
+// A shard: buckets with a lock, the engine behind a Timer.
 
 package wheel
 

@@ -1,4 +1,4 @@
-// This file is about the nodes of timers and their handles.
+// The nodes of timers and their handles.
 
 package wheel
 

@@ -1,4 +1,4 @@
-// This file is about the states of a timer and all transitions between them.
+// The states of a timer and all transitions between them.
 
 package wheel
 

@@ -1,4 +1,4 @@
-// This file is about statistics of a wheel.
+// Statistics of a wheel.
 
 package wheel
 

@@ -1,4 +1,4 @@
-// This file is about the goroutine that sleeps until the next tick and runs due tasks.
+// The goroutine that sleeps until the next tick and runs due tasks.
 
 package wheel
 

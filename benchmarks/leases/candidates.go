@@ -1,4 +1,4 @@
-// This file is about the candidates, and the acquisition of their locks.
+// The candidates, and the acquisition of their locks.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the chart of the CPU time of a renewal.
+// The chart of the CPU time of a renewal.
 
 package main
 

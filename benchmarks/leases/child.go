@@ -1,4 +1,4 @@
-// This file is about a child: it holds the locks of one candidate, and measures itself.
+// A child: it holds the locks of one candidate, and measures itself.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the goals of this module, and the figures that they bound.
+// The goals of this module, and the figures that they bound.
 
 package main
 

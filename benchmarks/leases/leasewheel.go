@@ -1,4 +1,4 @@
-// This file is about the clients of this module.
+// The clients of this module.
 
 package main
 

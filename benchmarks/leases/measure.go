@@ -1,4 +1,4 @@
-// This file is about the measurement of a candidate, from its first lock to its figures.
+// The measurement of a candidate, from its first lock to its figures.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the monitor of one server, which sees renewals from outside.
+// The monitor of one server, which sees renewals from outside.
 
 package main
 

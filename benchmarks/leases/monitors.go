@@ -1,4 +1,4 @@
-// This file is about the monitors of all servers together.
+// The monitors of all servers together.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the lateness of renewals while one master of a cluster fails.
+// The lateness of renewals while one master of a cluster fails.
 
 package main
 

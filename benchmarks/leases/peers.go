@@ -1,4 +1,4 @@
-// This file is about the clients of other libraries.
+// The clients of other libraries.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the tables of this program.
+// The tables of this program.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the figures of both engines with different numbers of leases.
+// The figures of both engines with different numbers of leases.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the servers of a measurement: a single one or a cluster.
+// The servers of a measurement: a single one or a cluster.
 
 package main
 

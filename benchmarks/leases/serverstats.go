@@ -1,4 +1,4 @@
-// This file is about the statistics that servers report.
+// The statistics that servers report.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the time to lock and unlock several locks as one.
+// The time to lock and unlock several locks as one.
 
 package main
 

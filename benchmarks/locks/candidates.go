@@ -1,4 +1,4 @@
-// This file is about the candidates: the clients of this module and of other libraries.
+// The candidates: the clients of this module and of other libraries.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the chart of the time to lock many locks as one.
+// The chart of the time to lock many locks as one.
 
 package main
 

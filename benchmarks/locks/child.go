@@ -1,4 +1,4 @@
-// This file is about a child: it runs one task on a server of its own.
+// A child: it runs one task on a server of its own.
 
 package main
 

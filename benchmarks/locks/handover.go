@@ -1,4 +1,4 @@
-// This file is about hand-overs between clients that contend for one lock.
+// Hand-overs between clients that contend for one lock.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the resources that a client and its server use.
+// The resources that a client and its server use.
 
 package main
 

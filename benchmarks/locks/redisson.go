@@ -1,4 +1,4 @@
-// This file is about the MultiLock of Redisson, which runs in a JVM.
+// The MultiLock of Redisson, which runs in a JVM.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the tables of this program, and their section in the documents.
+// The tables of this program, and their section in the documents.
 
 package main
 

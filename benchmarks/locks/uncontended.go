@@ -1,4 +1,4 @@
-// This file is about locks without contention: the rate and the cost of pairs of lock and unlock.
+// Locks without contention: the rate and the cost of pairs of lock and unlock.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the candidates: stores with servers of their own.
+// The candidates: stores with servers of their own.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about a child: an etcd or NATS server in a process of its own.
+// A child: an etcd or NATS server in a process of its own.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the start of the servers of the SQL stores, etcd, ZooKeeper and NATS.
+// The start of the servers of the SQL stores, etcd, ZooKeeper and NATS.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the load of locks that are held, and of calls that wait, while nothing changes.
+// The load of locks that are held, and of calls that wait, while nothing changes.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the measurement of a store: uncontended locks, hand-overs and renewals.
+// The measurement of a store: uncontended locks, hand-overs and renewals.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the tables and the chart of this program.
+// The tables and the chart of this program.
 
 package main
 

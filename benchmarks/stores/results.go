@@ -1,4 +1,4 @@
-// This file is about the results of a run, and the file that holds them.
+// The results of a run, and the file that holds them.
 
 package main
 

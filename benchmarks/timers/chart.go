@@ -1,4 +1,4 @@
-// This file is about the charts: bars of some rows, and the lateness of the probes.
+// The charts: bars of some rows, and the lateness of the probes.
 
 package main
 

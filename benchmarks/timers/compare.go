@@ -1,4 +1,4 @@
-// This file is about the comparison of the figures with two Go releases.
+// The comparison of the figures with two Go releases.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the peer containerheap, a delay queue written by hand.
+// The peer containerheap, a delay queue written by hand.
 
 package main
 

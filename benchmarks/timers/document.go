@@ -1,4 +1,4 @@
-// This file is about the section and the charts of this program in the documents.
+// The section and the charts of this program in the documents.
 
 package main
 

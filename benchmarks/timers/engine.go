@@ -1,4 +1,4 @@
-// This file is about the interface to a timer engine, and the list of peers.
+// The interface to a timer engine, and the list of peers.
 
 package main
 

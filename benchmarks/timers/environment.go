@@ -1,4 +1,4 @@
-// This file is about the machine and the versions of a run.
+// The machine and the versions of a run.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the samples of timers that fire.
+// The samples of timers that fire.
 
 package main
 

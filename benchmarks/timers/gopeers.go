@@ -1,4 +1,4 @@
-// This file is about the peers in Go: package time and the timer libraries of other authors.
+// The peers in Go: package time and the timer libraries of other authors.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the engines that do nothing: their figures are the cost of the harness.
+// The engines that do nothing: their figures are the cost of the harness.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about delays that the runtime or the machine causes, not an engine.
+// Delays that the runtime or the machine causes, not an engine.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the samples of pending timers: their memory, and the cost of an idle engine.
+// The samples of pending timers: their memory, and the cost of an idle engine.
 
 package main
 

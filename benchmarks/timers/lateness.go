@@ -1,4 +1,4 @@
-// This file is about a histogram of the lateness of timers.
+// A histogram of the lateness of timers.
 
 package main
 

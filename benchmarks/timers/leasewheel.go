@@ -1,4 +1,4 @@
-// This file is about the engines of this module.
+// The engines of this module.
 
 package main
 

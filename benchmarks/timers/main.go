@@ -1,4 +1,4 @@
-// This file is about the flags and the main function of this program.
+// The flags and the main function of this program.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the resources that an operation uses.
+// The resources that an operation uses.
 
 package main
 

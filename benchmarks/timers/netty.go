@@ -1,4 +1,4 @@
-// This file is about the samples of Netty, which runs in a JVM.
+// The samples of Netty, which runs in a JVM.
 
 package main
 

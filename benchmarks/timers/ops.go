@@ -1,4 +1,4 @@
-// This file is about the samples of schedule, stop and reset while other timers are pending.
+// The samples of schedule, stop and reset while other timers are pending.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the plan of a run: its samples and their order.
+// The plan of a run: its samples and their order.
 
 package main
 

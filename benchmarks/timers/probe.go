@@ -1,4 +1,4 @@
-// This file is about the lateness of short timers while many others are pending.
+// The lateness of short timers while many others are pending.
 
 package main
 

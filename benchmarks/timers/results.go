@@ -1,4 +1,4 @@
-// This file is about the samples of a run, and the medians of their figures.
+// The samples of a run, and the medians of their figures.
 
 package main
 

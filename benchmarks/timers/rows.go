@@ -1,4 +1,4 @@
-// This file is about the rows of the tables, with their goals.
+// The rows of the tables, with their goals.
 
 package main
 

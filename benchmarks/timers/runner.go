@@ -1,4 +1,4 @@
-// This file is about the execution of samples, each in a process of its own.
+// The execution of samples, each in a process of its own.
 
 package main
 

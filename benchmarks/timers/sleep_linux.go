@@ -1,4 +1,4 @@
-// This file is about a sleep on Linux without a timer of the Go runtime.
+// A sleep on Linux without a timer of the Go runtime.
 
 package main
 

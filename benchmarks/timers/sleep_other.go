@@ -1,6 +1,6 @@
 //go:build !linux
 
-// This file is about a sleep on systems other than Linux.
+// A sleep on systems other than Linux.
 
 package main
 

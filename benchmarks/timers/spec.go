@@ -1,4 +1,4 @@
-// This file is about the specification of one sample, and the work that it names.
+// The specification of one sample, and the work that it names.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the payment service: charges that take effect once.
+// The payment service: charges that take effect once.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the database: its version, its steps and its highest token.
+// The database: its version, its steps and its highest token.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about Closing, a shutdown that runs once.
+// Closing, a shutdown that runs once.
 
 package basic
 

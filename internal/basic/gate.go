@@ -1,4 +1,4 @@
-// This file is about Gate, a count of the calls under way.
+// Gate, a count of the calls under way.
 
 package basic
 

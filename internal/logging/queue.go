@@ -1,4 +1,4 @@
-// This file is about the queue between the library and a Logger, for which nobody waits.
+// The queue between the library and a Logger, for which nobody waits.
 
 package logging
 

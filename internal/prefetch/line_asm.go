@@ -1,6 +1,6 @@
 //go:build gc && !purego && (amd64 || arm64)
 
-// This file is about Line in assembly, on amd64 and arm64.
+// Line in assembly, on amd64 and arm64.
 
 package prefetch
 

@@ -1,6 +1,6 @@
 //go:build !gc || purego || !(amd64 || arm64)
 
-// This file is about Line in builds without assembly, where it does nothing.
+// Line in builds without assembly, where it does nothing.
 
 package prefetch
 

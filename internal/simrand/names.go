@@ -1,4 +1,4 @@
-// This file is about names of owners that are the same in every run of a seed.
+// Names of owners that are the same in every run of a seed.
 
 package simrand
 

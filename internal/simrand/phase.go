@@ -1,4 +1,4 @@
-// This file is about the phase of renewals, which a seed decides.
+// The phase of renewals, which a seed decides.
 
 package simrand
 

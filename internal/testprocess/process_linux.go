@@ -1,4 +1,4 @@
-// This file is about Linux, which can kill a process when its parent ends.
+// Linux, which can kill a process when its parent ends.
 
 package testprocess
 

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-// This file is about the other Unix systems.
+// The other Unix systems.
 
 package testprocess
 

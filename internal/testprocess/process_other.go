@@ -1,6 +1,6 @@
 //go:build !unix
 
-// This file is about systems without the signals of Unix.
+// Systems without the signals of Unix.
 
 package testprocess
 

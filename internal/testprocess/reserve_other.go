@@ -1,6 +1,6 @@
 //go:build !unix
 
-// This file is about ports that nobody listens on.
+// Ports that nobody listens on.
 
 package testprocess
 

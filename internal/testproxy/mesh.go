@@ -1,4 +1,4 @@
-// This file is about the links between the servers of an ensemble.
+// The links between the servers of an ensemble.
 
 package testproxy
 

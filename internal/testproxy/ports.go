@@ -1,4 +1,4 @@
-// This file is about free ports for servers that start later.
+// Free ports for servers that start later.
 
 package testproxy
 

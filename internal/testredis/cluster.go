@@ -1,4 +1,4 @@
-// This file is about a Redis Cluster, and moves of its slots.
+// A Redis Cluster, and moves of its slots.
 
 package testredis
 

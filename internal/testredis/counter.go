@@ -1,4 +1,4 @@
-// This file is about a hook that counts commands.
+// A hook that counts commands.
 
 package testredis
 

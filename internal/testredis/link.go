@@ -1,4 +1,4 @@
-// This file is about a link from a synctest bubble to a real server.
+// A link from a synctest bubble to a real server.
 
 package testredis
 

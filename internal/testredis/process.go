@@ -1,4 +1,4 @@
-// This file is about the process of a server, and its output.
+// The process of a server, and its output.
 
 package testredis
 

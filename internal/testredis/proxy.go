@@ -1,4 +1,4 @@
-// This file is about a proxy that simulates faults of a network.
+// A proxy that simulates faults of a network.
 
 package testredis
 

@@ -1,4 +1,4 @@
-// This file is about one server for all tests of a package.
+// One server for all tests of a package.
 
 package testredis
 

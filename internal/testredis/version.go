@@ -1,4 +1,4 @@
-// This file is about the version of the server, and the arguments and rules that depend on it.
+// The version of the server, and the arguments and rules that depend on it.
 
 package testredis
 

@@ -1,4 +1,4 @@
-// This file is about a server whose answers the test chooses.
+// A server whose answers the test chooses.
 
 package testredis
 

@@ -1,4 +1,4 @@
-// This file is about a PostgreSQL server.
+// A PostgreSQL server.
 
 package testsql
 

@@ -1,4 +1,4 @@
-// This file is about a proxy to a database server.
+// A proxy to a database server.
 
 package testsql
 

@@ -1,4 +1,4 @@
-// This file is about the processes of PostgreSQL sessions on Linux.
+// The processes of PostgreSQL sessions on Linux.
 
 package testsql
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// This file is about the processes of PostgreSQL sessions on systems other than Linux.
+// The processes of PostgreSQL sessions on systems other than Linux.
 
 package testsql
 

@@ -1,4 +1,4 @@
-// This file is about one database server for all tests of a package.
+// One database server for all tests of a package.
 
 package testsql
 

@@ -1,4 +1,4 @@
-// This file is about servers that reach each other by links, which can be cut.
+// Servers that reach each other by links, which can be cut.
 
 package testzk
 

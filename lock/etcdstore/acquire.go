@@ -1,4 +1,4 @@
-// This file is about Acquire, and the transactions that grant a lock.
+// Acquire, and the transactions that grant a lock.
 
 package etcdstore
 

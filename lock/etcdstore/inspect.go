@@ -1,4 +1,4 @@
-// This file is about Inspect, ForceRelease, SetMetadata and List.
+// Inspect, ForceRelease, SetMetadata and List.
 
 package etcdstore
 

@@ -1,4 +1,4 @@
-// This file is about the keys and values in etcd.
+// The keys and values in etcd.
 
 package etcdstore
 

@@ -1,4 +1,4 @@
-// This file is about the records of leases, places and unanswered requests, and their removal.
+// The records of leases, places and unanswered requests, and their removal.
 
 package etcdstore
 

@@ -1,4 +1,4 @@
-// This file is about Renew, and moving a lease to the session of another TTL.
+// Renew, and moving a lease to the session of another TTL.
 
 package etcdstore
 

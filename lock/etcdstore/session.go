@@ -1,4 +1,4 @@
-// This file is about sessions: the etcd leases that all locks of one TTL share.
+// Sessions: the etcd leases that all locks of one TTL share.
 
 package etcdstore
 

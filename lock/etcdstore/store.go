@@ -1,4 +1,4 @@
-// This file is about the Store: its options, its errors and its Close.
+// The Store: its options, its errors and its Close.
 
 package etcdstore
 

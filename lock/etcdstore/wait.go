@@ -1,4 +1,4 @@
-// This file is about Wait: the places in a queue, and the watches on them.
+// Wait: the places in a queue, and the watches on them.
 
 package etcdstore
 

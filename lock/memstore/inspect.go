@@ -1,4 +1,4 @@
-// This file is about what operators, tests and other clients of the store may see and change.
+// What operators, tests and other clients of the store may see and change.
 
 package memstore
 

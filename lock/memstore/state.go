@@ -1,4 +1,4 @@
-// This file is about a key: its leases, its queue, and what they leave room for.
+// A key: its leases, its queue, and what they leave room for.
 
 package memstore
 

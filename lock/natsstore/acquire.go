@@ -1,4 +1,4 @@
-// This file is about Acquire, and the state of a lease.
+// Acquire, and the state of a lease.
 
 package natsstore
 

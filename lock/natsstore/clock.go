@@ -1,4 +1,4 @@
-// This file is about the difference between the clocks of the server and of this process.
+// The difference between the clocks of the server and of this process.
 
 package natsstore
 

@@ -1,4 +1,4 @@
-// This file is about the payloads, names and TTLs of messages.
+// The payloads, names and TTLs of messages.
 
 package natsstore
 

@@ -1,4 +1,4 @@
-// This file is about Release, ReleaseAll and tombstones.
+// Release, ReleaseAll and tombstones.
 
 package natsstore
 

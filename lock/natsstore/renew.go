@@ -1,4 +1,4 @@
-// This file is about Renew.
+// Renew.
 
 package natsstore
 

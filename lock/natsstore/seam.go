@@ -1,4 +1,4 @@
-// This file is about the functions of package seam, for tests.
+// The functions of package seam, for tests.
 
 package natsstore
 

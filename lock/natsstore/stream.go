@@ -1,4 +1,4 @@
-// This file is about the stream: how it is created, and what New checks of its settings and of the
+// The stream: how it is created, and what New checks of its settings and of the
 // rights of the user.
 
 package natsstore

@@ -1,4 +1,4 @@
-// This file is about Wait, and the messages that announce releases.
+// Wait, and the messages that announce releases.
 
 package natsstore
 

@@ -1,4 +1,4 @@
-// This file is about Acquire, and the count of its answers.
+// Acquire, and the count of its answers.
 
 package quorumstore
 

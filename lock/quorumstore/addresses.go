@@ -1,4 +1,4 @@
-// This file is about one form for all ways of writing the address of a server.
+// One form for all ways of writing the address of a server.
 
 package quorumstore
 

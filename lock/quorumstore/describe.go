@@ -1,4 +1,4 @@
-// This file is about Describe, which joins what the members say of themselves.
+// Describe, which joins what the members say of themselves.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about the check that no server is a member twice.
+// The check that no server is a member twice.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about grants: the copies of a lease at the members.
+// Grants: the copies of a lease at the members.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about SetMetadata.
+// SetMetadata.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about the Store: its members, calls of all of them, and its Close.
+// The Store: its members, calls of all of them, and its Close.
 
 package quorumstore
 

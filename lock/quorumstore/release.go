@@ -1,4 +1,4 @@
-// This file is about Release, and the count of its answers.
+// Release, and the count of its answers.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about ReleaseAll.
+// ReleaseAll.
 
 package quorumstore
 

@@ -1,4 +1,4 @@
-// This file is about Renew, its lanes, and the count of its answers.
+// Renew, its lanes, and the count of its answers.
 
 package quorumstore
 

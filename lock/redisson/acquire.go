@@ -1,4 +1,4 @@
-// This file is about Acquire and Release, and the checks of their requests.
+// Acquire and Release, and the checks of their requests.
 
 package redisson
 

@@ -1,4 +1,4 @@
-// This file is about the state of a lease: the texts that each renewal sends.
+// The state of a lease: the texts that each renewal sends.
 
 package redisson
 

@@ -1,4 +1,4 @@
-// This file is about the names of keys, channels and owners in Redisson.
+// The names of keys, channels and owners in Redisson.
 
 package redisson
 

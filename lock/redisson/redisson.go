@@ -1,4 +1,4 @@
-// This file is about the Store: its kinds, its options and its Close.
+// The Store: its kinds, its options and its Close.
 
 package redisson
 

@@ -1,4 +1,4 @@
-// This file is about the Lua scripts, and their replies.
+// The Lua scripts, and their replies.
 
 package redisson
 

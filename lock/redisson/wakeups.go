@@ -1,4 +1,4 @@
-// This file is about the messages of Redisson's channels, and their subscribers.
+// The messages of Redisson's channels, and their subscribers.
 
 package redisson
 

@@ -1,4 +1,4 @@
-// This file is about Check, which looks for unsafe settings and missing rights of a server.
+// Check, which looks for unsafe settings and missing rights of a server.
 
 package redisstore
 

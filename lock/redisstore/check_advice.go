@@ -1,4 +1,4 @@
-// This file is about the advice for each finding of Check.
+// The advice for each finding of Check.
 
 package redisstore
 

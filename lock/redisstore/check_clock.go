@@ -1,4 +1,4 @@
-// This file is about the clock and the round trips in a Check.
+// The clock and the round trips in a Check.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the report of a Check.
+// The report of a Check.
 
 package redisstore
 

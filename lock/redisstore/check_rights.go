@@ -1,4 +1,4 @@
-// This file is about the rights of the user in a Check.
+// The rights of the user in a Check.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the settings of the server in a Check.
+// The settings of the server in a Check.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the version of the server in a Check.
+// The version of the server in a Check.
 
 package redisstore
 

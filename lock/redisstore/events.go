@@ -1,4 +1,4 @@
-// This file is about ReportEvents.
+// ReportEvents.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the keys of a lock, owners and channels, the state of a lease, and the checks of requests.
+// The keys of a lock, owners and channels, the state of a lease, and the checks of requests.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about List.
+// List.
 
 package redisstore
 

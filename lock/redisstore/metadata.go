@@ -1,4 +1,4 @@
-// This file is about the metadata of exclusive locks.
+// The metadata of exclusive locks.
 
 package redisstore
 

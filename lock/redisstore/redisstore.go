@@ -1,4 +1,4 @@
-// This file is about the Store: its options, Acquire, Release and Close.
+// The Store: its options, Acquire, Release and Close.
 
 package redisstore
 

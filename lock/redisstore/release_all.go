@@ -1,4 +1,4 @@
-// This file is about ReleaseAll, and the arguments of a release.
+// ReleaseAll, and the arguments of a release.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the Lua scripts, and their calls.
+// The Lua scripts, and their calls.
 
 package redisstore
 

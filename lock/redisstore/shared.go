@@ -1,4 +1,4 @@
-// This file is about acquiring and renewing locks in the modes other than Exclusive.
+// Acquiring and renewing locks in the modes other than Exclusive.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about Inspect and ForceRelease in the modes other than Exclusive.
+// Inspect and ForceRelease in the modes other than Exclusive.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the signals that tell a waiter of its grant.
+// The signals that tell a waiter of its grant.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about Wait, and the states of a waiter.
+// Wait, and the states of a waiter.
 
 package redisstore
 

@@ -1,4 +1,4 @@
-// This file is about the commands that delete a key with a certain value.
+// The commands that delete a key with a certain value.
 
 package redlock
 

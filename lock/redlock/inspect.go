@@ -1,4 +1,4 @@
-// This file is about Inspect, ForceRelease and ReportEvents.
+// Inspect, ForceRelease and ReportEvents.
 
 package redlock
 

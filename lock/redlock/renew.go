@@ -1,4 +1,4 @@
-// This file is about Renew and ReleaseAll.
+// Renew and ReleaseAll.
 
 package redlock
 

@@ -1,4 +1,4 @@
-// This file is about the replies of scripts, and errors.
+// The replies of scripts, and errors.
 
 package redlock
 

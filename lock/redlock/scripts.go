@@ -1,4 +1,4 @@
-// This file is about the Lua scripts, and the keys of a lock.
+// The Lua scripts, and the keys of a lock.
 
 package redlock
 

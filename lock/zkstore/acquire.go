@@ -1,4 +1,4 @@
-// This file is about Acquire, and a writer that becomes a reader.
+// Acquire, and a writer that becomes a reader.
 
 package zkstore
 

@@ -1,4 +1,4 @@
-// This file is about the clients of a Store: each has a session, which takes a bounded number of nodes.
+// The clients of a Store: each has a session, which takes a bounded number of nodes.
 
 package zkstore
 

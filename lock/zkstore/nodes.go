@@ -1,4 +1,4 @@
-// This file is about the nodes of a lock: their names, their data and their order.
+// The nodes of a lock: their names, their data and their order.
 
 package zkstore
 

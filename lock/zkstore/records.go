@@ -1,4 +1,4 @@
-// This file is about the records of leases and places, and the removal of those that have ended.
+// The records of leases and places, and the removal of those that have ended.
 
 package zkstore
 

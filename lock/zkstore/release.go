@@ -1,4 +1,4 @@
-// This file is about Release and ReleaseAll.
+// Release and ReleaseAll.
 
 package zkstore
 

@@ -1,4 +1,4 @@
-// This file is about Renew, which asks a quorum whether the nodes exist.
+// Renew, which asks a quorum whether the nodes exist.
 
 package zkstore
 

@@ -1,4 +1,4 @@
-// This file is about the end of a session, as far as the answered pings tell.
+// The end of a session, as far as the answered pings tell.
 
 package zkstore
 

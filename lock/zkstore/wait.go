@@ -1,4 +1,4 @@
-// This file is about Wait, and the watches on nodes.
+// Wait, and the watches on nodes.
 
 package zkstore
 

@@ -1,4 +1,4 @@
-// This file is about the cases of Close.
+// The cases of Close.
 
 package scheduletest
 

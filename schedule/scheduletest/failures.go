@@ -1,4 +1,4 @@
-// This file is about the cases of tasks that panic or call runtime.Goexit.
+// The cases of tasks that panic or call runtime.Goexit.
 
 package scheduletest
 

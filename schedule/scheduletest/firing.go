@@ -1,4 +1,4 @@
-// This file is about the cases of when timers fire.
+// The cases of when timers fire.
 
 package scheduletest
 

@@ -1,4 +1,4 @@
-// This file is about the cases of AfterFunc and Every.
+// The cases of AfterFunc and Every.
 
 package scheduletest
 

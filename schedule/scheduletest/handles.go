@@ -1,4 +1,4 @@
-// This file is about the cases of Stop and Reset, also with old handles.
+// The cases of Stop and Reset, also with old handles.
 
 package scheduletest
 

@@ -1,4 +1,4 @@
-// This file is about the cases of a limited number of timers.
+// The cases of a limited number of timers.
 
 package scheduletest
 

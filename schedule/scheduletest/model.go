@@ -1,4 +1,4 @@
-// This file is about the model of an engine with which random operations are compared.
+// The model of an engine with which random operations are compared.
 
 package scheduletest
 

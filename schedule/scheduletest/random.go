@@ -1,4 +1,4 @@
-// This file is about random operations on an engine and its model.
+// Random operations on an engine and its model.
 
 package scheduletest
 

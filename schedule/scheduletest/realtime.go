@@ -1,4 +1,4 @@
-// This file is about the case that runs in real time, on busy processors.
+// The case that runs in real time, on busy processors.
 
 package scheduletest
 

@@ -1,4 +1,4 @@
-// This file is about how a failed case is reported, in at most ten lines.
+// How a failed case is reported, in at most ten lines.
 
 package scheduletest
 

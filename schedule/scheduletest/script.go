@@ -1,4 +1,4 @@
-// This file is about the operations of the random test, chosen at random or by a fuzzer.
+// The operations of the random test, chosen at random or by a fuzzer.
 
 package scheduletest
 

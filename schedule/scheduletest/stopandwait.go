@@ -1,4 +1,4 @@
-// This file is about the cases of StopAndWait.
+// The cases of StopAndWait.
 
 package scheduletest
 

@@ -1,4 +1,4 @@
-// This file is about the files of a release: bills of materials, checksums and digests.
+// The files of a release: bills of materials, checksums and digests.
 
 package main
 

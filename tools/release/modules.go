@@ -1,4 +1,4 @@
-// This file is about the modules of the repository, and their requirements of each other.
+// The modules of the repository, and their requirements of each other.
 
 package main
 

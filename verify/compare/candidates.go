@@ -1,4 +1,4 @@
-// This file is about the clients that are compared.
+// The clients that are compared.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the pictures of the tables.
+// The pictures of the tables.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the harness' side of the process of a client.
+// The harness' side of the process of a client.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the servers that keep locks on disk. They take long to start, so rounds use them one
+// The servers that keep locks on disk. They take long to start, so rounds use them one
 // after another.
 
 package main

@@ -1,4 +1,4 @@
-// This file is about the adapters of etcd's package concurrency and of this project's store on etcd.
+// The adapters of etcd's package concurrency and of this project's store on etcd.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the faults.
+// The faults.
 
 package main
 

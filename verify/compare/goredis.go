@@ -1,4 +1,4 @@
-// This file is about the adapters of redislock and redsync.
+// The adapters of redislock and redsync.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about clients whose faults are known: the harness must find them. They are not in the
+// Clients whose faults are known: the harness must find them. They are not in the
 // page.
 
 package main

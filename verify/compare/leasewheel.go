@@ -1,4 +1,4 @@
-// This file is about the adapters of this project.
+// The adapters of this project.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the flags, and the order of the rounds.
+// The flags, and the order of the rounds.
 
 package main
 

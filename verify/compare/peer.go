@@ -1,4 +1,4 @@
-// This file is about the process of a client that is written in Go.
+// The process of a client that is written in Go.
 
 package main
 

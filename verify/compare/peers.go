@@ -1,4 +1,4 @@
-// This file is about the clients in other languages, and this project's store on ZooKeeper.
+// The clients in other languages, and this project's store on ZooKeeper.
 
 package main
 

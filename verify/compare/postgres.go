@@ -1,4 +1,4 @@
-// This file is about the adapters of PostgreSQL's advisory locks and of this project's store on
+// The adapters of PostgreSQL's advisory locks and of this project's store on
 // PostgreSQL.
 
 package main

@@ -1,4 +1,4 @@
-// This file is about the lines that the harness and the process of a client exchange.
+// The lines that the harness and the process of a client exchange.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the proxy between a client and a server.
+// The proxy between a client and a server.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about the tables.
+// The tables.
 
 package main
 

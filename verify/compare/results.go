@@ -1,4 +1,4 @@
-// This file is about the rows of all rounds.
+// The rows of all rounds.
 
 package main
 

@@ -1,4 +1,4 @@
-// This file is about one round: a client, a fault, and what is measured.
+// One round: a client, a fault, and what is measured.
 
 package main
 

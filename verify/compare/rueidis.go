@@ -1,4 +1,4 @@
-// This file is about the adapter of rueidislock.
+// The adapter of rueidislock.
 
 package main
 

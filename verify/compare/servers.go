@@ -1,4 +1,4 @@
-// This file is about the servers of one round, and what can happen to them.
+// The servers of one round, and what can happen to them.
 
 package main
 

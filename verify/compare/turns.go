@@ -1,4 +1,4 @@
-// This file is about what the sessions of a round believed, and what follows from it.
+// What the sessions of a round believed, and what follows from it.
 
 package main
 

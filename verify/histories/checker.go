@@ -1,4 +1,4 @@
-// This file is about the models of a lock, and the search for an order that satisfies them.
+// The models of a lock, and the search for an order that satisfies them.
 
 package histories
 

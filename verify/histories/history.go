@@ -1,4 +1,4 @@
-// This file is about the history: tenures of users, with their outcomes and endings.
+// The history: tenures of users, with their outcomes and endings.
 
 package histories
 

@@ -1,4 +1,4 @@
-// This file is about the load: users that lock a few keys all the time.
+// The load: users that lock a few keys all the time.
 
 package histories
 

@@ -1,4 +1,4 @@
-// This file is about GetSet, a lock whose value is its expiry time by the clock of its holder.
+// GetSet, a lock whose value is its expiry time by the clock of its holder.
 
 package legacy
 

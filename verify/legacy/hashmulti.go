@@ -1,4 +1,4 @@
-// This file is about HashMulti, many locks in the fields of one hash.
+// HashMulti, many locks in the fields of one hash.
 
 package legacy
 

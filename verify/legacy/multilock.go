@@ -1,4 +1,4 @@
-// This file is about MultiLock, several Redisson locks as one.
+// MultiLock, several Redisson locks as one.
 
 package legacy
 

@@ -1,4 +1,4 @@
-// This file is about Redisson, a reentrant lock with a watchdog in a hash.
+// Redisson, a reentrant lock with a watchdog in a hash.
 
 package legacy
 

@@ -1,4 +1,4 @@
-// This file is about Redlock, a lock on the majority of several servers.
+// Redlock, a lock on the majority of several servers.
 
 package legacy
 

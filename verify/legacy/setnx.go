@@ -1,4 +1,4 @@
-// This file is about SetNX, a lock whose expiry is set by a second command.
+// SetNX, a lock whose expiry is set by a second command.
 
 package legacy
 

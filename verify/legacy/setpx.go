@@ -1,4 +1,4 @@
-// This file is about SetPX, a lock with an expiry, and an Unlock that does not check the owner.
+// SetPX, a lock with an expiry, and an Unlock that does not check the owner.
 
 package legacy
 

@@ -1,4 +1,4 @@
-// This file is about Token, a lock with a random value that is compared before the lock is deleted.
+// Token, a lock with a random value that is compared before the lock is deleted.
 
 package legacy
 

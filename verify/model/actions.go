@@ -1,4 +1,4 @@
-// This file is about the actions of the model, and the actions that a state enables.
+// The actions of the model, and the actions that a state enables.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the rules of clients for the answers and messages of the server.
+// The rules of clients for the answers and messages of the server.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the configuration of a model, which bounds its state space.
+// The configuration of a model, which bounds its state space.
 
 package model
 

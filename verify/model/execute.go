@@ -1,4 +1,4 @@
-// This file is about the execution of requests on the server, and the checks of their effects.
+// The execution of requests on the server, and the checks of their effects.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about a second client that has the lease of an owner, after Export and Resume.
+// A second client that has the lease of an owner, after Export and Resume.
 
 package model
 

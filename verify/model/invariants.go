@@ -1,4 +1,4 @@
-// This file is about the promises that every state must keep.
+// The promises that every state must keep.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the keys of a lock on the server: holder, queue, places and their expiry.
+// The keys of a lock on the server: holder, queue, places and their expiry.
 
 package model
 

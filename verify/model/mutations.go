@@ -1,4 +1,4 @@
-// This file is about broken rules of the protocol, each of which a search must find.
+// Broken rules of the protocol, each of which a search must find.
 
 package model
 

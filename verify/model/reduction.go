@@ -1,4 +1,4 @@
-// This file is about the reduction of a state: it removes values that cannot affect later states.
+// The reduction of a state: it removes values that cannot affect later states.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the state that a holder leaves to the next one.
+// The state that a holder leaves to the next one.
 
 package model
 

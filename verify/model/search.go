@@ -1,4 +1,4 @@
-// This file is about the breadth-first search of the reachable states.
+// The breadth-first search of the reachable states.
 
 package model
 

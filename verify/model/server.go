@@ -1,4 +1,4 @@
-// This file is about the scripts of the server in Go, and their answers.
+// The scripts of the server in Go, and their answers.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the configurations that are searched, with their numbers of states.
+// The configurations that are searched, with their numbers of states.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the state of the whole system: server, owners, requests and messages.
+// The state of the whole system: server, owners, requests and messages.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the text of a trace: one action per line, with the state after it.
+// The text of a trace: one action per line, with the state after it.
 
 package model
 

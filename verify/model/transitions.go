@@ -1,4 +1,4 @@
-// This file is about the initial states, and the state after each action.
+// The initial states, and the state after each action.
 
 package model
 

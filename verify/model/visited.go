@@ -1,4 +1,4 @@
-// This file is about the set of visited states, a hash table of fingerprints.
+// The set of visited states, a hash table of fingerprints.
 
 package model
 

@@ -1,4 +1,4 @@
-// This file is about the invariants of docs/SAFETY.md about losses, deadlines and statistics.
+// The invariants of docs/SAFETY.md about losses, deadlines and statistics.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about the clocks of the clients, which the nemesis steps and suspends.
+// The clocks of the clients, which the nemesis steps and suspends.
 
 package sim
 

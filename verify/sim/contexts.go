@@ -1,4 +1,4 @@
-// This file is about the contexts of the calls of users, and the causes with which they end.
+// The contexts of the calls of users, and the causes with which they end.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about the counts of a run, and the floors that they must reach.
+// The counts of a run, and the floors that they must reach.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about users that campaign, inspect locks and force releases.
+// Users that campaign, inspect locks and force releases.
 
 package sim
 

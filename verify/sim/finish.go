@@ -1,4 +1,4 @@
-// This file is about the end of a schedule, and its final checks.
+// The end of a schedule, and its final checks.
 
 package sim
 

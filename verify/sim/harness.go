@@ -1,4 +1,4 @@
-// This file is about the tests that both backends share.
+// The tests that both backends share.
 
 package sim
 

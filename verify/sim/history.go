@@ -1,4 +1,4 @@
-// This file is about the grants of the servers, with the knowledge of their holders.
+// The grants of the servers, with the knowledge of their holders.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about the checks of MinHold.
+// The checks of MinHold.
 
 package sim
 

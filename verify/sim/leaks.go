@@ -1,4 +1,4 @@
-// This file is about the check that every lock on the servers has a holder.
+// The check that every lock on the servers has a holder.
 
 package sim
 

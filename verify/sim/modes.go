@@ -1,4 +1,4 @@
-// This file is about users of shared locks, and writers that become readers.
+// Users of shared locks, and writers that become readers.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about users that take two locks or none.
+// Users that take two locks or none.
 
 package sim
 

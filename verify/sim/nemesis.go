@@ -1,4 +1,4 @@
-// This file is about the nemesis, and the faults that concern no server.
+// The nemesis, and the faults that concern no server.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about the plan of a schedule, which a seed decides before the start.
+// The plan of a schedule, which a seed decides before the start.
 
 package sim
 

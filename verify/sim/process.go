@@ -1,4 +1,4 @@
-// This file is about a client process, with its engine, its store and its client.
+// A client process, with its engine, its store and its client.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about users that take a reentrant lock again while they hold it.
+// Users that take a reentrant lock again while they hold it.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about the checks of renewals, by the store and by the commands on the network.
+// The checks of renewals, by the store and by the commands on the network.
 
 package sim
 

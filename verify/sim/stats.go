@@ -1,4 +1,4 @@
-// This file is about the counts of a client's renewals, and their comparison with its Stats.
+// The counts of a client's renewals, and their comparison with its Stats.
 
 package sim
 

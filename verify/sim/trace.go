@@ -1,4 +1,4 @@
-// This file is about the events and violations of a schedule, and its result.
+// The events and violations of a schedule, and its result.
 
 package sim
 

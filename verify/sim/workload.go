@@ -1,4 +1,4 @@
-// This file is about users that acquire, hold and release locks.
+// Users that acquire, hold and release locks.
 
 package sim
 

@@ -1,4 +1,4 @@
-// This file is about one schedule: its processes, its backend and its locks.
+// One schedule: its processes, its backend and its locks.
 
 package sim
 

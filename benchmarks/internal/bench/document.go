@@ -1,4 +1,4 @@
-// This file is about files: sections of documents, and results as JSON.
+// Files: sections of documents, and results as JSON.
 
 package bench
 

@@ -1,4 +1,4 @@
-// This file is about line charts in SVG.
+// Line charts in SVG.
 
 package bench
 

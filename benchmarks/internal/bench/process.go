@@ -1,4 +1,4 @@
-// This file is about child processes, and the JSON lines between them and their parent.
+// Child processes, and the JSON lines between them and their parent.
 
 package bench
 

@@ -1,4 +1,4 @@
-// This file is about the CPU profile of a process.
+// The CPU profile of a process.
 
 package bench
 

@@ -1,4 +1,4 @@
-// This file is about the main function of a benchmark program.
+// The main function of a benchmark program.
 
 package bench
 

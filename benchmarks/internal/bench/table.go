@@ -1,4 +1,4 @@
-// This file is about tables in Markdown.
+// Tables in Markdown.
 
 package bench
 

@@ -1,6 +1,6 @@
 //go:build !unix
 
-// This file is about processor time and memory on systems that are not Unix.
+// Processor time and memory on systems that are not Unix.
 
 package bench
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-// This file is about processor time and memory of processes on Unix.
+// Processor time and memory of processes on Unix.
 
 package bench
 

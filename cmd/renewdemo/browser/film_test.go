@@ -1,4 +1,4 @@
-// This file is about the moving picture of the README: a GIF of the page while the store hangs.
+// The moving picture of the README: a GIF of the page while the store hangs.
 
 package browser
 

@@ -1,4 +1,4 @@
-// This file is about the locks of certmagic, by name.
+// The locks of certmagic, by name.
 
 package certmagiclock
 

@@ -1,4 +1,4 @@
-// This file is about the handles of the names that are locked.
+// The handles of the names that are locked.
 
 package certmagiclock
 

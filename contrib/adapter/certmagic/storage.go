@@ -1,4 +1,4 @@
-// This file is about a storage of certmagic with other locks.
+// A storage of certmagic with other locks.
 
 package certmagiclock
 

@@ -1,4 +1,4 @@
-// This file is about the Elector: one replica runs all jobs.
+// The Elector: one replica runs all jobs.
 
 package gocronlock
 

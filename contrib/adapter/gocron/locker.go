@@ -1,4 +1,4 @@
-// This file is about the Locker: one replica runs a job, once per period.
+// The Locker: one replica runs a job, once per period.
 
 package gocronlock
 

@@ -1,4 +1,4 @@
-// This file is about the answers to requests that get no lock.
+// The answers to requests that get no lock.
 
 package httplock
 

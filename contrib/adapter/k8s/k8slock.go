@@ -1,4 +1,4 @@
-// This file is about Lock: an elector of client-go on an election of a lock.Client.
+// Lock: an elector of client-go on an election of a lock.Client.
 
 package k8slock
 

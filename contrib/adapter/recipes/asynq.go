@@ -1,4 +1,4 @@
-// This file is about the scheduler of asynq.
+// The scheduler of asynq.
 
 package recipes
 

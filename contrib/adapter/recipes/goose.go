@@ -1,4 +1,4 @@
-// This file is about migrations with goose.
+// Migrations with goose.
 
 package recipes
 

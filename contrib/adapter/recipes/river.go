@@ -1,4 +1,4 @@
-// This file is about jobs of River.
+// Jobs of River.
 
 package recipes
 

@@ -1,4 +1,4 @@
-// This file is about messages of Watermill.
+// Messages of Watermill.
 
 package recipes
 

@@ -1,4 +1,4 @@
-// This file is about Lock: its TTL, Refresh and Release.
+// Lock: its TTL, Refresh and Release.
 
 package redislock
 

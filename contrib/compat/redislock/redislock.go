@@ -1,4 +1,4 @@
-// This file is about the client, Obtain and ObtainMulti.
+// The client, Obtain and ObtainMulti.
 
 package redislock
 

@@ -1,4 +1,4 @@
-// This file is about retries and their strategies.
+// Retries and their strategies.
 
 package redislock
 

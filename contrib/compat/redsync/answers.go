@@ -1,4 +1,4 @@
-// This file is about asking several servers, and counting their answers.
+// Asking several servers, and counting their answers.
 
 package redsync
 

@@ -1,4 +1,4 @@
-// This file is about the errors.
+// The errors.
 
 package redsync
 

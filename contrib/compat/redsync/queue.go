@@ -1,4 +1,4 @@
-// This file is about the order of the requests to each server.
+// The order of the requests to each server.
 
 package redsync
 

@@ -1,4 +1,4 @@
-// This file is about Redsync and the options of a mutex.
+// Redsync and the options of a mutex.
 
 package redsync
 

@@ -1,4 +1,4 @@
-// This file is about the scripts.
+// The scripts.
 
 package redsync
 

@@ -1,4 +1,4 @@
-// This file is about the attributes of errors and losses.
+// The attributes of errors and losses.
 
 package leaseotel
 

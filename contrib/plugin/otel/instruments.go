@@ -1,4 +1,4 @@
-// This file is about the instruments, with their names and units.
+// The instruments, with their names and units.
 
 package leaseotel
 

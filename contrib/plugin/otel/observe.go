@@ -1,4 +1,4 @@
-// This file is about the figures that are read at each collection.
+// The figures that are read at each collection.
 
 package leaseotel
 

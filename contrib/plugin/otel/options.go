@@ -1,4 +1,4 @@
-// This file is about the options.
+// The options.
 
 package leaseotel
 

@@ -1,4 +1,4 @@
-// This file is about the attributes of a kind and name, made once.
+// The attributes of a kind and name, made once.
 
 package leaseotel
 

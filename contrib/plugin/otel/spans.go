@@ -1,4 +1,4 @@
-// This file is about the spans of calls and losses.
+// The spans of calls and losses.
 
 package leaseotel
 

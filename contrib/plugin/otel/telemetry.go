@@ -1,4 +1,4 @@
-// This file is about Telemetry, and clients that report to it.
+// Telemetry, and clients that report to it.
 
 package leaseotel
 

@@ -1,4 +1,4 @@
-// This file is about the labels of errors and losses.
+// The labels of errors and losses.
 
 package leaseprom
 

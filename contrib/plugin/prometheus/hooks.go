@@ -1,4 +1,4 @@
-// This file is about the hooks that record calls and losses.
+// The hooks that record calls and losses.
 
 package leaseprom
 

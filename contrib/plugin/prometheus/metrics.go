@@ -1,4 +1,4 @@
-// This file is about Metrics, a collector, and clients that report to it.
+// Metrics, a collector, and clients that report to it.
 
 package leaseprom
 

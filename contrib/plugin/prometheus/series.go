@@ -1,4 +1,4 @@
-// This file is about the metrics of a kind and name, made once.
+// The metrics of a kind and name, made once.
 
 package leaseprom
 

@@ -1,4 +1,4 @@
-// This file is about the connection of a Subscription: its channels, its pings and its messages.
+// The connection of a Subscription: its channels, its pings and its messages.
 
 package pubsub
 

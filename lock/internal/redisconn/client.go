@@ -1,4 +1,4 @@
-// This file is about the Client, which sends scripts to a server or a cluster.
+// The Client, which sends scripts to a server or a cluster.
 
 package redisconn
 

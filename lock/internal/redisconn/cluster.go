@@ -1,4 +1,4 @@
-// This file is about the nodes of a cluster, their slots, redirections and suspected nodes.
+// The nodes of a cluster, their slots, redirections and suspected nodes.
 
 package redisconn
 

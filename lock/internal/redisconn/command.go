@@ -1,4 +1,4 @@
-// This file is about commands that are not scripts, and the masters that they are sent to.
+// Commands that are not scripts, and the masters that they are sent to.
 
 package redisconn
 

@@ -1,4 +1,4 @@
-// This file is about telling a fail-over from a slot that was moved.
+// Telling a fail-over from a slot that was moved.
 
 package redisconn
 

@@ -1,4 +1,4 @@
-// This file is about redirections, and the addresses that nodes report.
+// Redirections, and the addresses that nodes report.
 
 package redisconn
 

@@ -1,4 +1,4 @@
-// This file is about the refreshes, which read the slots of a cluster again.
+// The refreshes, which read the slots of a cluster again.
 
 package redisconn
 

@@ -1,4 +1,4 @@
-// This file is about ReleaseAll, and what the answers to releases mean.
+// ReleaseAll, and what the answers to releases mean.
 
 package rediskit
 

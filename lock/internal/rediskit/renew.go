@@ -1,4 +1,4 @@
-// This file is about Renew, and what the answers to renewals mean.
+// Renew, and what the answers to renewals mean.
 
 package rediskit
 

@@ -1,4 +1,4 @@
-// This file is about the way of many leases to their nodes: load, route, send and split.
+// The way of many leases to their nodes: load, route, send and split.
 
 package rediskit
 

@@ -1,4 +1,4 @@
-// This file is about the Close and Shutdown of a store.
+// The Close and Shutdown of a store.
 
 package rediskit
 

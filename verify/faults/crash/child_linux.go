@@ -1,4 +1,4 @@
-// This file is about the main function of a child process, and the roles holder and churner.
+// The main function of a child process, and the roles holder and churner.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the median, the 99th percentile and the maximum of measured durations.
+// The median, the 99th percentile and the maximum of measured durations.
 
 package crash
 

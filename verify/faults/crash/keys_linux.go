@@ -1,4 +1,4 @@
-// This file is about the keys and the connections on the server, as the tests read them.
+// The keys and the connections on the server, as the tests read them.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the log of the steppers, and the check that their turns do not overlap.
+// The log of the steppers, and the check that their turns do not overlap.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the orders to child processes, and the reports of these.
+// The orders to child processes, and the reports of these.
 
 package crash
 

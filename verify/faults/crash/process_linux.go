@@ -1,4 +1,4 @@
-// This file is about child processes: their start, their reports and the signals to them.
+// Child processes: their start, their reports and the signals to them.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the role saver, its log, and the check that the saves form a chain.
+// The role saver, its log, and the check that the saves form a chain.
 
 package crash
 

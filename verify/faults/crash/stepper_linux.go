@@ -1,4 +1,4 @@
-// This file is about the role stepper: a log line for each step under a lock.
+// The role stepper: a log line for each step under a lock.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the role writer: fenced writes during a lock and after its loss.
+// The role writer: fenced writes during a lock and after its loss.
 
 package crash
 

@@ -1,4 +1,4 @@
-// This file is about the nemesis: faults of the network and of the server, one after another.
+// The nemesis: faults of the network and of the server, one after another.
 
 package real
 

@@ -1,4 +1,4 @@
-// This file is about the network between a client and the server, through Toxiproxy.
+// The network between a client and the server, through Toxiproxy.
 
 package real
 

@@ -1,4 +1,4 @@
-// This file is about a resource that a lock protects, which rejects stale tokens.
+// A resource that a lock protects, which rejects stale tokens.
 
 package real
 

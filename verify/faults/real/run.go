@@ -1,4 +1,4 @@
-// This file is about a run: its users, its faults, and the checks at its end.
+// A run: its users, its faults, and the checks at its end.
 
 package real
 

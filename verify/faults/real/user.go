@@ -1,4 +1,4 @@
-// This file is about users that increment registers under locks, and record their tenures.
+// Users that increment registers under locks, and record their tenures.
 
 package real
 

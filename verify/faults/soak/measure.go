@@ -1,4 +1,4 @@
-// This file is about goroutines, heap, remaining times and leftover keys of a soak.
+// Goroutines, heap, remaining times and leftover keys of a soak.
 
 package soak
 

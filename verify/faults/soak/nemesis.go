@@ -1,4 +1,4 @@
-// This file is about the faults of a soak, which cost no lease if they occur alone.
+// The faults of a soak, which cost no lease if they occur alone.
 
 package soak
 

@@ -1,4 +1,4 @@
-// This file is about a soak: its server, its client, its leases and its workers.
+// A soak: its server, its client, its leases and its workers.
 
 package soak
 

@@ -1,4 +1,4 @@
-// This file is about mutants that ordinary tests must catch, in real time.
+// Mutants that ordinary tests must catch, in real time.
 
 package mutant
 

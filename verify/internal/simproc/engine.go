@@ -1,4 +1,4 @@
-// This file is about a timer engine whose tasks are paused with their process.
+// A timer engine whose tasks are paused with their process.
 
 package simproc
 

@@ -1,4 +1,4 @@
-// This file is about a Runner that prints the report after the tests of a package.
+// A Runner that prints the report after the tests of a package.
 
 package simreport
 

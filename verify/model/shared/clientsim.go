@@ -1,4 +1,4 @@
-// This file is about simulated clients that acquire a shared lock from the reference.
+// Simulated clients that acquire a shared lock from the reference.
 
 package shared
 

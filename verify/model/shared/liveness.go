@@ -1,4 +1,4 @@
-// This file is about the check that all waiters are served after all faults have stopped.
+// The check that all waiters are served after all faults have stopped.
 
 package shared
 

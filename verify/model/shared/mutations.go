@@ -1,4 +1,4 @@
-// This file is about broken rules of the scripts, each of which the comparison must find.
+// Broken rules of the scripts, each of which the comparison must find.
 
 package shared
 

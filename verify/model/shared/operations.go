@@ -1,4 +1,4 @@
-// This file is about random operations on the reference and on the scripts, and their comparison.
+// Random operations on the reference and on the scripts, and their comparison.
 
 package shared
 

@@ -1,4 +1,4 @@
-// This file is about the reference: the rules of shared locks in plain Go.
+// The reference: the rules of shared locks in plain Go.
 
 package shared
 

@@ -1,4 +1,4 @@
-// This file is about the scripts on a server with simulated time, and the checks of its keys.
+// The scripts on a server with simulated time, and the checks of its keys.
 
 package shared
 

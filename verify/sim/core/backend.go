@@ -1,4 +1,4 @@
-// This file is about the backend: a server with leases in memory, and its methods for the simulator.
+// The backend: a server with leases in memory, and its methods for the simulator.
 
 package core
 

@@ -1,4 +1,4 @@
-// This file is about the faults of this backend: partitions, outages, lost data, clocks and blocked engines.
+// The faults of this backend: partitions, outages, lost data, clocks and blocked engines.
 
 package core
 

@@ -1,4 +1,4 @@
-// This file is about the network, which loses, delays, doubles and refuses messages.
+// The network, which loses, delays, doubles and refuses messages.
 
 package core
 

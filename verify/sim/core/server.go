@@ -1,4 +1,4 @@
-// This file is about the server: its leases, its queue, its clock and its copies.
+// The server: its leases, its queue, its clock and its copies.
 
 package core
 

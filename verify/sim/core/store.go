@@ -1,4 +1,4 @@
-// This file is about the store of a process, which sends requests over the network.
+// The store of a process, which sends requests over the network.
 
 package core
 

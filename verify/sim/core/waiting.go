@@ -1,4 +1,4 @@
-// This file is about a store whose Wait waits in the queue of the server.
+// A store whose Wait waits in the queue of the server.
 
 package core
 

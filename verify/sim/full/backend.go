@@ -1,4 +1,4 @@
-// This file is about the backend: Redis servers, and its methods for the simulator.
+// The backend: Redis servers, and its methods for the simulator.
 
 package full
 

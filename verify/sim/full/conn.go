@@ -1,4 +1,4 @@
-// This file is about a connection, on which commands and replies travel.
+// A connection, on which commands and replies travel.
 
 package full
 

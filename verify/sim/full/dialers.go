@@ -1,4 +1,4 @@
-// This file is about dialers and callbacks of go-redis that block, and links that are slow.
+// Dialers and callbacks of go-redis that block, and links that are slow.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about the execution of a command on a server, and the checks of its changes.
+// The execution of a command on a server, and the checks of its changes.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about the faults of this backend: connections, servers, data and forged messages.
+// The faults of this backend: connections, servers, data and forged messages.
 
 package full
 

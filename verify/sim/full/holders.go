@@ -1,4 +1,4 @@
-// This file is about the holders and waiters of a lock, read from the keys of a server.
+// The holders and waiters of a lock, read from the keys of a server.
 
 package full
 

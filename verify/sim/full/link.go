@@ -1,4 +1,4 @@
-// This file is about the network between a process and a server, and its dialer.
+// The network between a process and a server, and its dialer.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about commands of clients, and their fates on the network.
+// Commands of clients, and their fates on the network.
 
 package full
 

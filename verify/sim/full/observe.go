@@ -1,4 +1,4 @@
-// This file is about the changes of locks on a server, and their records in the history.
+// The changes of locks on a server, and their records in the history.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about the classes of schedules, and the plan that a seed decides.
+// The classes of schedules, and the plan that a seed decides.
 
 package full
 

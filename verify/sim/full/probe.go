@@ -1,4 +1,4 @@
-// This file is about the checks at random instants: waiters, expiries and copies.
+// The checks at random instants: waiters, expiries and copies.
 
 package full
 

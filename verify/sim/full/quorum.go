@@ -1,4 +1,4 @@
-// This file is about quorums: their attempts, their majorities and the ends of their leases.
+// Quorums: their attempts, their majorities and the ends of their leases.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about the protocol of Redis: commands and replies as bytes.
+// The protocol of Redis: commands and replies as bytes.
 
 package full
 

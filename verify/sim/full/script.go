@@ -1,4 +1,4 @@
-// This file is about the names of scripts, by their sources.
+// The names of scripts, by their sources.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about a Redis server: miniredis with a clock of its own.
+// A Redis server: miniredis with a clock of its own.
 
 package full
 

@@ -1,4 +1,4 @@
-// This file is about published messages, and the subscriptions of connections.
+// Published messages, and the subscriptions of connections.
 
 package full
 

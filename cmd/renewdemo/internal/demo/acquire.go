@@ -1,4 +1,4 @@
-// This file is about acquiring and releasing all locks of the demo.
+// Acquiring and releasing all locks of the demo.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the stores of the demo, with direct access to their data.
+// The stores of the demo, with direct access to their data.
 
 package demo
 

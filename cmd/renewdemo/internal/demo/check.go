@@ -1,4 +1,4 @@
-// This file is about the flag -check.
+// The flag -check.
 
 package demo
 

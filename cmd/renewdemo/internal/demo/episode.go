@@ -1,4 +1,4 @@
-// This file is about what a fault of the page has led to.
+// What a fault of the page has led to.
 
 package demo
 

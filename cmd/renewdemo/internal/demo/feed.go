@@ -1,4 +1,4 @@
-// This file is about what the page shows: measuring it, and sending it to the visitors.
+// What the page shows: measuring it, and sending it to the visitors.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the flags.
+// The flags.
 
 package demo
 

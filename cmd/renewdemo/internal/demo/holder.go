@@ -1,4 +1,4 @@
-// This file is about the process of a holder in a proof.
+// The process of a holder in a proof.
 
 package demo
 

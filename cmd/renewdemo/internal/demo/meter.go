@@ -1,4 +1,4 @@
-// This file is about measuring a phase of the demo.
+// Measuring a phase of the demo.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the run behind the web page: the leases, and the faults that visitors inject.
+// The run behind the web page: the leases, and the faults that visitors inject.
 
 package demo
 

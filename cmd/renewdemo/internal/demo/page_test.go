@@ -1,4 +1,4 @@
-// This file is about the web page, without a browser.
+// The web page, without a browser.
 
 package demo
 

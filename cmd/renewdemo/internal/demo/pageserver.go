@@ -1,4 +1,4 @@
-// This file is about the HTTP server of the page.
+// The HTTP server of the page.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the fault that pauses the process.
+// The fault that pauses the process.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the holder of a proof, as its rival sees it.
+// The holder of a proof, as its rival sees it.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the flag -proof: a holder is cut off, and a rival gets its lock.
+// The flag -proof: a holder is cut off, and a rival gets its lock.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about a redis-server for a proof.
+// A redis-server for a proof.
 
 package demo
 

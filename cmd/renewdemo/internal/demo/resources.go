@@ -1,4 +1,4 @@
-// This file is about what the demo costs: processors, memory, goroutines.
+// What the demo costs: processors, memory, goroutines.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about the rival for the first lock on the page.
+// The rival for the first lock on the page.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about a run of the demo.
+// A run of the demo.
 
 package demo
 

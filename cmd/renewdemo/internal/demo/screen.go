@@ -1,4 +1,4 @@
-// This file is about the terminal or file to which the demo prints.
+// The terminal or file to which the demo prints.
 
 package demo
 

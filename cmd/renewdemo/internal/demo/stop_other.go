@@ -1,6 +1,6 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-// This file is about stopping processes on systems that are not Unix.
+// Stopping processes on systems that are not Unix.
 
 package demo
 

@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// This file is about stopping processes on Unix.
+// Stopping processes on Unix.
 
 package demo
 

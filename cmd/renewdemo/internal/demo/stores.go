@@ -1,4 +1,4 @@
-// This file is about building the demo with the stores of databases.
+// Building the demo with the stores of databases.
 
 package demo
 

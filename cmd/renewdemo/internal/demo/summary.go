@@ -1,4 +1,4 @@
-// This file is about the result of a run, and the check of it.
+// The result of a run, and the check of it.
 
 package demo
 

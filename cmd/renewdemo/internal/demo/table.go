@@ -1,4 +1,4 @@
-// This file is about the live table.
+// The live table.
 
 package demo
 

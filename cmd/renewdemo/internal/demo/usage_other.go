@@ -1,6 +1,6 @@
 //go:build !unix
 
-// This file is about the usage of the process on systems that are not Unix.
+// The usage of the process on systems that are not Unix.
 
 package demo
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-// This file is about the usage of the process on Unix.
+// The usage of the process on Unix.
 
 package demo
 

@@ -1,4 +1,4 @@
-// This file is about servers that replicate streams, with links that can be cut.
+// Servers that replicate streams, with links that can be cut.
 
 package testnats
 

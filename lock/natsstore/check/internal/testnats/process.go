@@ -1,4 +1,4 @@
-// This file is about a server in a process of its own.
+// A server in a process of its own.
 
 package testnats
 
