@@ -86,13 +86,12 @@ func VerdictOf(err error) Verdict {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
 		return Unconfirmed
 	}
-	if errors.Is(err, ErrUnavailable) {
-		switch {
-		case errors.Is(err, ErrNotSent):
-			return NotSent
-		case errors.Is(err, ErrNotExecuted):
-			return NotExecuted
-		}
+	switch {
+	case errors.Is(err, ErrNotSent):
+		return NotSent
+	case errors.Is(err, ErrNotExecuted):
+		return NotExecuted
+	case errors.Is(err, ErrUnavailable):
 		return Unanswered
 	}
 	if _, ok := errors.AsType[*HeldError](err); ok {

@@ -35,10 +35,16 @@ func TestVerdictOf(t *testing.T) {
 		fmt.Errorf("acquire: %w", driver.NotSent.Error(io.EOF)):   driver.NotSent,
 		driver.NotExecuted.Error(driver.NotSent.Error(io.EOF)):    driver.NotExecuted,
 		fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrBadKey): driver.NotSent,
+		unsentError{io.EOF}:                                       driver.NotSent,
 	} {
 		assert.Equal(t, want, driver.VerdictOf(err), "%v", err)
 	}
 }
+
+// unsentError is an error of a store that matches ErrNotSent alone.
+type unsentError struct{ error }
+
+func (unsentError) Is(target error) bool { return target == driver.ErrNotSent }
 
 func TestAVerdictKeepsTheError(t *testing.T) {
 	err := driver.NotSent.Error(fmt.Errorf("dial: %w", &driver.HeldError{Key: "k"}))
