@@ -116,7 +116,7 @@ func (o *runOptions) define(f *flag.FlagSet) {
 // check returns the error of a wrong flag.
 func (o *taskOptions) check() error {
 	switch {
-	case o.key == "":
+	case o.key == "", o.key == "--": // -k $KEY -- COMMAND with an empty KEY
 		return usageError{"-key is needed"}
 	case o.maxHold < 0:
 		return usageError{fmt.Sprintf("-max-hold must not be negative, got %v", o.maxHold)}

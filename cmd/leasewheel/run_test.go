@@ -57,6 +57,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"unreachable, no waiting", "run -url localhost:1 -n -k KEY -- true", 69, "unavailable"},
 		{"unreachable, bounded wait", "run -url localhost:1 -w 5s -k KEY -- true", 69, "unavailable"},
 		{"no key", "run -- true", 64, "-key is needed"},
+		{"an empty variable as key", "run -k -- true", 64, "-key is needed"},
 		{"bad key", "run -k } -- true", 64, "begins with '}'"},
 		{"no command", "run -k KEY", 64, "usage: leasewheel run"},
 		{"no command after the hyphens", "run -k KEY --", 64, "usage: leasewheel run"},
