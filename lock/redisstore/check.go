@@ -160,7 +160,7 @@ func (c *serverCheck) fail(ctx context.Context, err error) {
 }
 
 // errSentinel ends the check of a server that is a Sentinel.
-var errSentinel = errors.New("redis_mode is sentinel")
+var errSentinel = errors.New("the mode of the server is sentinel")
 
 // nameKey sets a key that nobody else uses and whose slot the server serves.
 func (c *serverCheck) nameKey() {
@@ -212,7 +212,7 @@ func (c *serverCheck) readInfo(ctx context.Context) error {
 	}
 	if text, ok := info.Reply.(string); ok && info.Err == nil {
 		c.info = parseLines(text)
-		if c.info["redis_mode"] == "sentinel" {
+		if cmp.Or(c.info["redis_mode"], c.info["server_mode"]) == "sentinel" { // the second is Valkey's
 			return errSentinel
 		}
 		c.version = infoVersion(c.info)

@@ -310,7 +310,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			want: "; to allow it: ACL SETUSER name +evalsha",
 		},
 		"no right to a command of a script": {
-			client: user("~* &* +@all -exists"), only: "TryLock Lock RLock", code: "rights-locks", is: "can't run this command",
+			client: user("~* &* +@all -exists"), only: "TryLock Lock RLock", code: "rights-locks", is: "script",
 			want: "; to allow it: ACL SETUSER name +exists",
 		},
 		"no right to the keys": {
@@ -374,7 +374,8 @@ func (w *wrongSetup) check(t *testing.T) {
 		require.Error(t, err, call)
 		assert.Contains(t, err.Error(), w.want, call)
 		assert.Contains(t, err.Error(), w.is, call)
-		assert.NotContains(t, err.Error(), "(secret)", call)
+		// Some servers name the user, which is hidden.
+		assert.NotContains(t, strings.ReplaceAll(err.Error(), "User (secret) has", ""), "(secret)", call)
 		assert.Equal(t, 1, strings.Count(err.Error(), w.want), call)
 	}
 	for range 3 {

@@ -270,7 +270,7 @@ func (c *Client) isSentinel(ctx context.Context, reply error) bool {
 		return false
 	}
 	text, _ := answers[0].Value.(string)
-	return strings.Contains(text, "redis_mode:sentinel")
+	return strings.Contains(text, "_mode:sentinel") // redis_mode, in Valkey server_mode
 }
 
 // executedNothing reports whether err is the reply of a server that has executed nothing. Within a

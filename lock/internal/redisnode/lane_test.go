@@ -59,7 +59,7 @@ func newPiped(t *testing.T, set func(*redis.Options)) *piped {
 		close(gone)
 		assert.NoError(t, closeClient(p.client))
 		assert.NoError(t, rdb.Close())
-		p.Wire.Wait()
+		p.Wait()
 	})
 	return p
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log"
 
+	leaseotel "github.com/leasewheel/leasewheel/contrib/plugin/otel"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	leaseotel "github.com/leasewheel/leasewheel/contrib/plugin/otel"
 )
 
 func main() {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	leaseprom "github.com/leasewheel/leasewheel/contrib/plugin/prometheus"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	leaseprom "github.com/leasewheel/leasewheel/contrib/plugin/prometheus"
 )
 
 func main() {
