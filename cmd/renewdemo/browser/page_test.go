@@ -251,7 +251,8 @@ func (b *tab) recovered() {
 	}, patience, poll)
 }
 
-// screenshots writes pictures of the upper part of the page if PAGE_SCREENSHOTS is set.
+// screenshots writes pictures of the upper part of the page if PAGE_SCREENSHOTS is set, and for narrow screens of
+// what has happened.
 func (b *tab) screenshots() {
 	b.t.Helper()
 	folder := os.Getenv("PAGE_SCREENSHOTS")
@@ -269,6 +270,17 @@ func (b *tab) screenshots() {
 		})
 		require.NoError(b.t, os.WriteFile(filepath.Join(folder, "page-"+scheme+".png"), picture.Data, 0o644))
 	}
+	b.size(360)
+	for _, scheme := range []string{"dark", "light"} {
+		b.prefer(scheme, "no-preference")
+		top := value[float64](b, "document.getElementById('verdict').getBoundingClientRect().top + scrollY - 12")
+		bottom := value[float64](b, "document.querySelector('.lane').getBoundingClientRect().bottom + scrollY + 8")
+		picture := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
+			Clip: &page.Viewport{Y: top, Width: 360, Height: bottom - top, Scale: 2}, CaptureBeyondViewport: &beyond,
+		})
+		require.NoError(b.t, os.WriteFile(filepath.Join(folder, "narrow-"+scheme+".png"), picture.Data, 0o644))
+	}
+	b.size(1280)
 }
 
 // clean checks that nothing went wrong and nothing left the machine.
@@ -353,6 +365,7 @@ func TestNoSentenceContradictsItsFigures(t *testing.T) {
 	for range 2 {
 		b.eventually("held", "^[1-9]")
 		b.click("kill")
+		b.showed("verdict", `^redis-server was killed`) // the verdict before is that of the kill before
 		b.eventually("verdict", `^redis-server was away for`)
 	}
 	b.eventually("held", "^500$")

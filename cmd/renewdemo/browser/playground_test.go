@@ -202,9 +202,14 @@ func (b *tab) fits() {
 		b.contrasts(visitor.scheme, visitor.width)
 	}
 	b.prefer("light", "no-preference")
+	value[bool](b, `(() => { window.early = []; const v = document.getElementById("verdict"); new MutationObserver(() => { if (document.getElementById("head").value < 90000) window.early.push(v.textContent) }).observe(v, {childList: true}); return true })()`)
 	// The animation lasts ten seconds. The first frame proves it, whenever it is drawn.
 	value[bool](b, `(() => { window.moved = false; new MutationObserver(() => { window.moved ||= document.getElementById("clock").textContent !== "90.0 s" }).observe(document.getElementById("clock"), {childList: true}); return true })()`)
 	b.press("break")
 	require.Eventually(b.t, func() bool { return value[bool](b, "window.moved") }, patience, poll, "the time moves")
 	b.eventually("clock", `^90\.0 s$`)
+	for _, text := range value[[]string](b, "window.early") {
+		assert.NotContains(b.t, text, "A wakes up", "the end of the story, while it is played")
+	}
+	assert.Contains(b.t, b.text("verdict"), "A wakes up")
 }
