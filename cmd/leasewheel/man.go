@@ -50,7 +50,7 @@ func manual() string {
 	for _, c := range commands {
 		fmt.Fprintf(&b, ".B leasewheel %s\n[flags] %s\n.br\n", roff(c.name), roff(c.args))
 	}
-	b.WriteString(".SH DESCRIPTION\nEach command has the flag \\-help. Flags come before arguments. Durations are numbers with a unit, such as 500ms, 30s or 10m.\n")
+	b.WriteString(".SH DESCRIPTION\nEach command has the flag \\-help. Flags come before arguments. Durations are numbers with a unit, such as 500ms, 30s or 10m; for \\-w a number alone is seconds.\n")
 	for _, c := range commands {
 		fmt.Fprintf(&b, ".SH %s\n%s.PP\n", roff(strings.ToUpper(c.name)), roffParagraphs(upperFirst(c.summary)+".\n\n"+strings.TrimSpace(c.about)))
 		for _, o := range c.options() {
