@@ -53,23 +53,34 @@ func command(t *testing.T, args ...string) {
 	}
 }
 
-// inNamespace runs f on a thread whose network is that of a namespace.
+// inNamespace runs f on a thread whose network is that of a namespace. The thread then goes back: if it ended, the
+// kernel would kill the servers that it has started.
 func inNamespace(t *testing.T, name string, f func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		fd, err := os.Open("/run/netns/" + name)
-		if err != nil {
-			done <- err
-			return
-		}
-		defer fd.Close()
-		if _, _, errno := syscall.RawSyscall(unix.SYS_SETNS, fd.Fd(), unix.CLONE_NEWNET, 0); errno != 0 {
-			done <- errno
-			return
-		}
-		done <- f()
+		runtime.LockOSThread()
+		done <- func() error {
+			own, err := os.Open("/proc/thread-self/ns/net")
+			if err != nil {
+				return err
+			}
+			defer own.Close()
+			other, err := os.Open("/run/netns/" + name)
+			if err != nil {
+				return err
+			}
+			defer other.Close()
+			if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			err = f()
+			if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+				return back // the thread stays locked, and ends
+			}
+			runtime.UnlockOSThread()
+			return err
+		}()
 	}()
 	require.NoError(t, <-done)
 }
