@@ -7,10 +7,10 @@ var usual = sim.Floors{
 	Operations: map[string]float64{
 		"acquire": 16, "batch": 1.3, "downgrade": 0.1, "enter again": 0.26, "executed": 72, "got": 2.7,
 		"grant": 3.2, "hello": 16, "lock": 2.3, "majority": 0.65, "multi": 0.2, "permit": 1.1, "ping": 16,
-		"read": 0.6, "reentrant": 0.66, "release": 9.3, "renew": 2.3, "renewal without an answer": 0.78,
+		"read": 0.76, "reentrant": 0.66, "release": 9.3, "renew": 2.3, "renewal without an answer": 0.78,
 		"renewed": 3.2, "shared_acquire": 16, "shared_release": 9, "shared_renew": 2.7, "signal": 1,
 		"subscribe": 2.8, "try batch": 0.57, "try lock": 0.96, "try multi": 0.079, "try permit": 0.48,
-		"try read": 0.28, "try reentrant": 0.31, "try write": 0.46, "unknown": 2.7, "unlock": 2.6, "write": 0.9,
+		"try read": 0.28, "try reentrant": 0.31, "try write": 0.46, "unknown": 2.7, "unlock": 2.6, "write": 1.1,
 	},
 	Faults: map[string]float64{
 		"busy": 0.12, "close": 0.17, "connections killed": 0.25, "crash": 0.15, "delete": 0.42,
