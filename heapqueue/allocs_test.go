@@ -81,10 +81,12 @@ func TestSchedulerDoesNotAllocate(t *testing.T) {
 			assert.Zero(t, testing.AllocsPerRun(1000, func() {
 				timer, _ := s.Schedule(time.Hour, idle)
 				timer.Reset(2 * time.Hour)
+				_, ok := timer.Deadline()
+				assert.True(t, ok)
 				timer.Stop()
 				timer.StopAndWait()
 				s.Stats()
-			}), "Schedule, Reset, Stop, StopAndWait, Stats")
+			}), "Schedule, Reset, Deadline, Stop, StopAndWait, Stats")
 
 			ran := make(chan struct{}, manyDue)
 			var send schedule.Task = taskFunc(func(schedule.Timer) { ran <- struct{}{} })

@@ -110,6 +110,15 @@ func (h *heap4) remove(slot uint32) {
 	}
 }
 
+// entry returns the entry of slot, which has one.
+func (h *heap4) entry(slot uint32) entry {
+	i := int(h.slots.table[slot].link)
+	if i >= root {
+		return h.entries[i]
+	}
+	return h.batch[absent-1-i]
+}
+
 // first returns the earliest entry. It returns false if there is none.
 func (h *heap4) first() (e entry, ok bool) {
 	switch {

@@ -154,3 +154,23 @@ func (e *engine) AwaitTimer(id uint64) {
 		s.awaiting--
 	}
 }
+
+// TimerDeadline implements schedule.TimerOwner.
+func (e *engine) TimerDeadline(id uint64) (time.Time, bool) {
+	s := (*Scheduler)(e)
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var at int64
+	switch state, slot, r := s.state(id); {
+	case q.closed:
+		return time.Time{}, false
+	case state == queued:
+		at = q.items.heap.entry(slot).at
+	case state == rearmed:
+		at = r.next
+	default:
+		return time.Time{}, false
+	}
+	return s.base.Add(time.Duration(at)), true
+}

@@ -133,9 +133,10 @@ type frozen struct{}
 func (f *frozen) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
 	return schedule.NewTimer(f, 1), nil
 }
-func (*frozen) ResetTimer(uint64, time.Duration) bool { return true }
-func (*frozen) StopTimer(uint64) bool                 { return true }
-func (*frozen) AwaitTimer(uint64)                     {}
+func (*frozen) ResetTimer(uint64, time.Duration) bool  { return true }
+func (*frozen) StopTimer(uint64) bool                  { return true }
+func (*frozen) AwaitTimer(uint64)                      {}
+func (*frozen) TimerDeadline(uint64) (time.Time, bool) { return time.Time{}, false }
 
 // If the last handle is an inner one, its Unlock reports the unconfirmed release.
 func TestDoInsideWhenItsReleaseIsNotConfirmed(t *testing.T) {

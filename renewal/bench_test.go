@@ -20,9 +20,10 @@ func (e *benchEngine) Schedule(_ time.Duration, task schedule.Task) (schedule.Ti
 	return schedule.NewTimer(e, uint64(len(e.tasks))), nil
 }
 
-func (e *benchEngine) ResetTimer(uint64, time.Duration) bool { return true }
-func (e *benchEngine) StopTimer(uint64) bool                 { return true }
-func (e *benchEngine) AwaitTimer(uint64)                     {}
+func (e *benchEngine) ResetTimer(uint64, time.Duration) bool  { return true }
+func (e *benchEngine) StopTimer(uint64) bool                  { return true }
+func (e *benchEngine) AwaitTimer(uint64)                      {}
+func (e *benchEngine) TimerDeadline(uint64) (time.Time, bool) { return time.Time{}, false }
 
 func (e *benchEngine) fire() {
 	for i, task := range e.tasks {

@@ -41,6 +41,8 @@ func (m *manual) StopTimer(id uint64) bool {
 
 func (m *manual) AwaitTimer(uint64) {}
 
+func (m *manual) TimerDeadline(uint64) (time.Time, bool) { return time.Time{}, false }
+
 // run fires every timer.
 func (m *manual) run() {
 	m.mu.Lock()

@@ -51,6 +51,8 @@ func (c counted) StopTimer(uint64) bool {
 
 func (counted) AwaitTimer(uint64) {}
 
+func (c counted) TimerDeadline(uint64) (time.Time, bool) { return c.timer.Deadline() }
+
 // newCrowd returns a watchdog on a counting engine with many entries. The watchdog calls
 // between whenever it releases mu during a pass.
 func newCrowd(t *testing.T, n int, r Renewer[int], o *Options, between func(watchdog *Watchdog[int])) (*Watchdog[int], []*Entry[int], *counting) {

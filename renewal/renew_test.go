@@ -303,9 +303,10 @@ type silent struct{}
 func (silent) Schedule(time.Duration, schedule.Task) (schedule.Timer, error) {
 	return schedule.NewTimer(silent{}, 1), nil
 }
-func (silent) ResetTimer(uint64, time.Duration) bool { return true }
-func (silent) StopTimer(uint64) bool                 { return true }
-func (silent) AwaitTimer(uint64)                     {}
+func (silent) ResetTimer(uint64, time.Duration) bool  { return true }
+func (silent) StopTimer(uint64) bool                  { return true }
+func (silent) AwaitTimer(uint64)                      {}
+func (silent) TimerDeadline(uint64) (time.Time, bool) { return time.Time{}, false }
 
 func TestValidAndErrNeedNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

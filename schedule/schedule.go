@@ -91,6 +91,8 @@ type TimerOwner interface {
 	StopTimer(id uint64) bool
 	// AwaitTimer returns as soon as no Run of the timer is in progress.
 	AwaitTimer(id uint64)
+	// TimerDeadline implements [Timer.Deadline].
+	TimerDeadline(id uint64) (time.Time, bool)
 }
 
 // NewTimer returns the handle of the timer that e knows as id. It is for authors of
@@ -115,6 +117,19 @@ func (t Timer) Reset(d time.Duration) bool {
 // that Run cannot reset the timer.
 func (t Timer) Stop() bool {
 	return t.engine != nil && t.engine.StopTimer(t.id)
+}
+
+// Deadline returns the instant at which the next Run of the timer is due, or false if there
+// is none. A wheel returns the end of the tick in which the timer fires. The instant can have
+// passed if the timer is due and its Run has not begun.
+//
+// There is no next Run after a Stop, after the engine's Close, and once Run has begun, unless
+// Reset was called during that Run.
+func (t Timer) Deadline() (time.Time, bool) {
+	if t.engine == nil {
+		return time.Time{}, false
+	}
+	return t.engine.TimerDeadline(t.id)
 }
 
 // StopAndWait calls Stop, waits until no Run of the timer is in progress, and returns the

@@ -52,6 +52,8 @@ func TestResetDoesNotAllocate(t *testing.T) {
 		}
 		i++
 		require.True(t, timer.Reset(delays[i%len(delays)]))
+		_, ok := timer.Deadline()
+		require.True(t, ok)
 	}))
 }
 

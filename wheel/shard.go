@@ -91,6 +91,17 @@ func (s *shard) AwaitTimer(id uint64) {
 	}
 }
 
+// TimerDeadline implements [schedule.TimerOwner].
+func (s *shard) TimerDeadline(id uint64) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, n := s.find(id)
+	if n == nil || s.closed || n.running() && n.bucket != stateRearmed {
+		return time.Time{}, false
+	}
+	return s.core.base.Add(s.core.tickEnd(n.tick)), true
+}
+
 // publishHint updates the hints. It returns the tick by which the worker must be awake.
 // The caller holds mu.
 func (s *shard) publishHint() int64 {

@@ -135,6 +135,17 @@ func (e *Engine) AwaitTimer(id uint64) {
 	}
 }
 
+// TimerDeadline implements [schedule.TimerOwner].
+func (e *Engine) TimerDeadline(id uint64) (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.timers[id]
+	if x == nil || !x.pending || e.closed {
+		return time.Time{}, false
+	}
+	return x.due, true
+}
+
 // Close stops the engine; see package schedule.
 func (e *Engine) Close() []schedule.Task {
 	e.mu.Lock()

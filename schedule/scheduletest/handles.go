@@ -322,6 +322,96 @@ var resetCases = []testCase{
 			assert.Empty(t, e.Close())
 		}
 	}},
+	{"E4_Deadline_is_that_of_the_next_Run", func(t *caseT, c Config) {
+		e := newEngine(t, c, Options{})
+		due := func(timer schedule.Timer, d time.Duration) time.Time {
+			t.Helper()
+			at, ok := timer.Deadline()
+			assert.True(t, ok, "the timer has no deadline")
+			assert.GreaterOrEqual(t, time.Until(at), d)
+			assert.LessOrEqual(t, time.Until(at), d+c.Slack)
+			return at
+		}
+		none := func(timer schedule.Timer, when string) {
+			t.Helper()
+			at, ok := timer.Deadline()
+			assert.False(t, ok, when)
+			assert.Zero(t, at, when)
+		}
+		none(schedule.Timer{}, "the zero Timer")
+		goOn, runs, next := make(chan struct{}), 0, time.Time{}
+		timer, err := e.Schedule(time.Minute, taskFunc(func(self schedule.Timer) {
+			if runs++; runs < 3 {
+				none(self, "Run has begun")
+				assert.True(t, self.Reset(time.Hour))
+				assert.True(t, self.Reset(time.Second))
+				if at := due(self, time.Second); runs == 1 {
+					next = at
+				}
+				<-goOn
+			}
+		}))
+		require.NoError(t, err)
+		due(timer, time.Minute)
+		for _, d := range []time.Duration{100 * 24 * time.Hour, time.Second, 1} {
+			require.True(t, timer.Reset(d))
+			due(timer, d)
+		}
+		same := func(when string) {
+			t.Helper()
+			at, ok := timer.Deadline()
+			assert.True(t, ok && at.Equal(next), when)
+		}
+		advance(1 + c.Slack)
+		same("the Run in progress has called Reset")
+		goOn <- struct{}{}
+		advance(0)
+		same("that Run has returned")
+		advance(time.Second + c.Slack)
+		assert.True(t, timer.Stop())
+		none(timer, "stopped during Run")
+		goOn <- struct{}{}
+		advance(time.Hour)
+		none(timer, "stopped")
+		timer, err = e.Schedule(0, taskFunc(func(schedule.Timer) {}))
+		require.NoError(t, err)
+		advance(1 + c.Slack)
+		none(timer, "fired")
+		timer, err = e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {}))
+		require.NoError(t, err)
+		next = due(timer, time.Hour)
+		advance(time.Minute)
+		same("another minute has passed")
+		e.Close()
+		none(timer, "the engine is closed")
+	}},
+	{"E4_Deadline_while_the_timer_fires_and_moves", func(t *caseT, c Config) {
+		e, step := newEngine(t, c, Options{}), max(c.Slack, time.Millisecond)
+		var moving sync.WaitGroup
+		for g := range 4 {
+			moving.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(g), 3))
+				timer, err := e.Schedule(step, taskFunc(func(self schedule.Timer) { self.Reset(step) }))
+				if !assert.NoError(t, err) {
+					return
+				}
+				for i := range 500 {
+					if i%8 == 0 {
+						timer.Reset(time.Duration(1+rng.Int64N(3)) * step)
+					}
+					if at, ok := timer.Deadline(); ok {
+						assert.LessOrEqual(t, time.Until(at), 4*step)
+						assert.GreaterOrEqual(t, time.Until(at), -step)
+					}
+					time.Sleep(time.Duration(rng.Int64N(int64(step))))
+				}
+				timer.StopAndWait()
+				_, ok := timer.Deadline()
+				assert.False(t, ok)
+			})
+		}
+		moving.Wait()
+	}},
 	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var inside, runs atomic.Int64

@@ -82,6 +82,7 @@ func (m *model) schedule(d time.Duration, gate chan struct{}) *modelTimer {
 	}
 	m.check(err == nil, "Schedule returned an error")
 	m.arm(x, d)
+	m.checkDeadline(x)
 	if len(m.known) < 512 {
 		m.known = append(m.known, x)
 	} else {
@@ -96,6 +97,22 @@ func (m *model) reset(x *modelTimer, d time.Duration) {
 	if want {
 		m.disarm(x)
 		m.arm(x, d)
+		m.checkDeadline(x)
+	}
+}
+
+// checkDeadline compares the deadline of a timer that was just armed or stopped. A Run of a timer
+// that is due may have begun and wait for mu.
+func (m *model) checkDeadline(x *modelTimer) {
+	at, ok := x.timer.Deadline()
+	if !x.armed || m.closed {
+		m.check(!ok, "a timer that has ended has a deadline")
+		return
+	}
+	if x.due > m.now() {
+		deadline := at.Sub(m.start)
+		least := min(x.due, math.MaxInt64-1) // an engine may reserve the last instant
+		m.check(ok && deadline >= least && deadline <= addTime(x.due, m.c.Slack), "wrong deadline")
 	}
 }
 
@@ -110,6 +127,7 @@ func (m *model) stop(x *modelTimer) {
 		m.disarm(x)
 		x.final = true
 	}
+	m.checkDeadline(x)
 }
 
 // used returns the number of timers that count against the limit.

@@ -97,7 +97,7 @@ func TestAFailureIsShort(t *testing.T) {
 		"early": {
 			`E1E2_fires_within_its_slack .*\n.*\n(.*\n){0,5}.*timer \d+ fired early\n(.*\n){0,3}.*and \d+ more failures`,
 			`E1_never_early_on_busy_CPUs`,
-			`seed_0 .*\n.*operation \d+, \+.*: Run is early\n.*replay: go test -run`,
+			`seed_0 .*\n.*operation \d+, \+.*: wrong deadline\n.*replay: go test -run`,
 		},
 		"forgetful": {`E5_Close_returns_pending_tasks (.*\n)+?.*tasks that Close did not return`},
 		"stuck": {
