@@ -20,7 +20,7 @@ mean and what to do. It writes nothing. The exit status is 1 if something is uns
 		var o showOptions
 		var options redisstore.CheckOptions
 		o.defineJSON(f)
-		f.DurationVar(&options.TTL, "ttl", defaultTTL, "shortest `duration` of the leases that the server will keep")
+		defineDuration(f, &options.TTL, "ttl", defaultTTL, "shortest `duration` of the leases that the server will keep")
 		return func(_ []string, std streams) int {
 			ctx, cancel := readContext()
 			defer cancel()
@@ -39,7 +39,7 @@ mean and what to do. It writes nothing. The exit status is 1 if something is uns
 					redisstore.Report
 				}{report.Safe(), report})
 			default:
-				fmt.Fprintln(std.out, report)
+				fmt.Fprintln(std.out, forShell.Replace(report.String()))
 			}
 			switch {
 			case err != nil:

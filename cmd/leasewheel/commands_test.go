@@ -195,7 +195,7 @@ func TestWatchPrintsChanges(t *testing.T) {
 	c := client(t, server.URL())
 	p := start(t, server.URL(), "watch", "-interval", "100ms", "w:")
 	held := hold(t, c.With(lock.Terms{Metadata: "why"}).Mutex("w:a"))
-	p.prints(t, fmt.Sprintf(" w:a exclusive, 0 waiting; token %d why\n", held.Token()))
+	p.prints(t, fmt.Sprintf(" w:a exclusive, 0 waiting; token %d \"why\"\n", held.Token()))
 	require.NoError(t, held.Unlock(t.Context()))
 	p.prints(t, " w:a free\n")
 	server.Kill()
@@ -233,9 +233,36 @@ func TestAServerWithAPassword(t *testing.T) {
 	server := testredis.Start(t, "--requirepass", "canary")
 	url := strings.Replace(server.URL(), "redis://", "redis://:canary@", 1)
 	assert.Equal(t, "ran\n", stdoutOf(t, url, "run", "-k", "x", "--", "echo", "ran"))
-	_, errs, code := result(t, strings.Replace(url, "canary", "canary2", 1), "run", "-k", "x", "--", "echo", "ran")
+	wrong := strings.Replace(url, "canary", "canary2", 1)
+	for _, test := range []struct{ name, url, want, advice string }{
+		{"none", server.URL(), "NOAUTH", "set LEASEWHEEL_URL=redis://:PASSWORD@HOST:6379"},
+		{"wrong", wrong, "WRONGPASS", "check both in LEASEWHEEL_URL=redis://USER:PASSWORD@HOST:6379"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, errs, code := result(t, test.url, "run", "-k", "x", "--", "echo", "ran")
+			assert.Equal(t, exitUnavailable, code)
+			out, _, code := result(t, test.url, "check")
+			assert.Equal(t, exitFound, code)
+			assert.Regexp(t, `^1 server, TTL 30s: 1 not checked, 1 unsafe, .*\n127.0.0.1:\d+: not checked\n  unsafe     login: `+test.want, out)
+			for _, text := range []string{errs, out} {
+				assert.Contains(t, text, test.want)
+				assert.Contains(t, text, test.advice)
+				assert.NotContains(t, text, "Options")
+				assert.NotContains(t, text, "canary")
+			}
+		})
+	}
+}
+
+func TestTheAdviceIsForTheCommandLine(t *testing.T) {
+	t.Parallel()
+	replica := testredis.Start(t, "--replicaof", "127.0.0.1", "1")
+	_, errs, code := result(t, replica.URL(), "run", "-n", "-k", "x", "--", "true")
 	assert.Equal(t, exitUnavailable, code)
-	assert.NotContains(t, errs, "canary")
+	assert.Contains(t, errs, "use the address of its master, or set LEASEWHEEL_URL=redis://SENTINEL:26379?master_name=NAME")
+	out, _, _ := result(t, replica.URL(), "check")
+	assert.Contains(t, out, "Use the address of the master, or set LEASEWHEEL_URL=redis://SENTINEL:26379?master_name=NAME.")
 }
 
 func TestAServerWithoutTLSIsNamed(t *testing.T) {

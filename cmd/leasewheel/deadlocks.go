@@ -97,7 +97,7 @@ func clientText(client, metadata string) string {
 	if metadata == "" {
 		return "client " + client
 	}
-	return "client " + client + " " + shown(metadata)
+	return fmt.Sprintf("client %s %q", client, metadata)
 }
 
 // waitStateOf returns the wait as JSON shows it.

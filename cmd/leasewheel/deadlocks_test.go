@@ -41,8 +41,8 @@ func TestDeadlocksShowsWhoWaitsForWhom(t *testing.T) {
 	assert.Equal(t, exitFound, code)
 	assert.Empty(t, errs)
 	assert.Contains(t, out, "2 clients wait for each other:\n")
-	assert.Regexp(t, fmt.Sprintf(`(?m)^  client \w{16} first\n    waits for m:b \(exclusive\)\n    held by client \w{16} "second\\x1b\[31m" \(exclusive\), token %d$`, b.Token()), out)
-	assert.Regexp(t, fmt.Sprintf(`(?m)^  client \w{16} "second\\x1b\[31m"\n    waits for m:a \(exclusive\)\n    held by client \w{16} first \(exclusive\), token %d$`, a.Token()), out)
+	assert.Regexp(t, fmt.Sprintf(`(?m)^  client \w{16} "first"\n    waits for m:b \(exclusive\)\n    held by client \w{16} "second\\x1b\[31m" \(exclusive\), token %d$`, b.Token()), out)
+	assert.Regexp(t, fmt.Sprintf(`(?m)^  client \w{16} "second\\x1b\[31m"\n    waits for m:a \(exclusive\)\n    held by client \w{16} "first" \(exclusive\), token %d$`, a.Token()), out)
 	assert.Equal(t, "no clients wait for each other\n", stdoutOf(t, server, "deadlocks", "other"))
 
 	out, errs, code = result(t, server, "deadlocks", "-json")

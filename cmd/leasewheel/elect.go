@@ -150,7 +150,7 @@ The handle is a secret: anyone who has it can release the lock.
 		o.define(f)
 		f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 		alias(f, "k", "key")
-		f.DurationVar(&o.ttl, "ttl", time.Minute, "`duration` of the lease, which is not renewed")
+		defineDuration(f, &o.ttl, "ttl", time.Minute, "`duration` of the lease, which is not renewed")
 		f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is the host")
 		o.defineWait(f)
 		return o.acquire

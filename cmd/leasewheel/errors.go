@@ -26,10 +26,33 @@ func (e noAnswerError) Error() string {
 }
 func (e noAnswerError) Unwrap() error { return lock.ErrUnavailable }
 
-// errorText returns the error in one line, without the names of packages before it.
+// errorText returns the error in one line, without the names of packages before it, and with advice for the command line.
 func errorText(err error) string {
-	return oneLine(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "lock: "), "redisstore: "))
+	return oneLine(forShell.Replace(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "lock: "), "redisstore: ")))
 }
+
+// forShell replaces the advice of package redisstore that names options of Go.
+var forShell = strings.NewReplacer(
+	"set Password in the options of the client, or in the URL", "set "+urlEnv+"=redis://:PASSWORD@HOST:6379, behind Sentinel with &password=PASSWORD",
+	"check Username and Password in the options of the client, or in the URL", "check both in "+urlEnv+"=redis://USER:PASSWORD@HOST:6379, behind Sentinel in &username=USER&password=PASSWORD",
+	"Set Username and Password in the redis.Options, or in the URL.", "Set "+urlEnv+"=redis://USER:PASSWORD@HOST:6379, behind Sentinel with &username=USER&password=PASSWORD.",
+	"set SentinelUsername and SentinelPassword in the redis.FailoverOptions", "set "+urlEnv+"=redis://USER:PASSWORD@SENTINEL:26379?master_name=NAME",
+	"check MasterName in the redis.FailoverOptions, or master_name in the URL", "check master_name in the URL",
+	"use redis.NewFailoverClient, with its address in SentinelAddrs", "set "+sentinelURL,
+	"Give the store a client made by redis.NewFailoverClient, with this address in SentinelAddrs.", "Set "+sentinelURL+".",
+	"use the address of its master, or redis.NewFailoverClient", "use the address of its master, or set "+sentinelURL,
+	"Give the store the address of the master, or a client made by redis.NewFailoverClient.", "Use the address of the master, or set "+sentinelURL+".",
+	"use redis.NewClusterClient", "set "+clusterURL,
+	"Give the store a client made by redis.NewClusterClient.", "Set "+clusterURL+".",
+	"use redis.NewClient", "remove addr from the URL",
+	"one that speaks TLS only needs TLSConfig, or a URL that begins with rediss://", "one that speaks TLS only needs a URL that begins with rediss://",
+)
+
+// URLs that errors advise.
+const (
+	sentinelURL = urlEnv + "=redis://SENTINEL:26379?master_name=NAME"
+	clusterURL  = urlEnv + "=redis://NODE1:6379?addr=NODE2:6379"
+)
 
 // oneLine joins the lines of a text. The errors of Close have several.
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

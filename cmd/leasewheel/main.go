@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -72,6 +71,10 @@ func dispatch(args []string, std streams) int {
 			return c.main(rest, std)
 		}
 	}
+	if strings.HasPrefix(name, "-") {
+		fmt.Fprintf(std.err, "leasewheel: %q is no command: flags follow the command, as in leasewheel run -ttl 10s; see leasewheel help\n", name)
+		return exitUsage
+	}
 	fmt.Fprintf(std.err, "leasewheel: unknown command %q; see leasewheel help\n", name)
 	return exitUsage
 }
@@ -104,10 +107,29 @@ func (c command) main(args []string, std streams) int {
 	case err != nil:
 		return fail(std, usageError{fmt.Sprintf("%s: %s; see leasewheel help %s", c.name, flagErrorText(f, err), c.name)})
 	}
-	if n := f.NArg(); n < c.minArgs || c.maxArgs != anyArgs && n > c.maxArgs {
-		return fail(std, usageError{fmt.Sprintf("%s: got %d arguments, usage: leasewheel %s", c.name, n, c.synopsis())})
+	if wrong := c.wrongArgs(f); wrong != "" {
+		return fail(std, usageError{fmt.Sprintf("%s: %s; usage: leasewheel %s", c.name, wrong, c.synopsis())})
 	}
 	return run(f.Args(), std)
+}
+
+// wrongArgs returns what is missing or too much after the flags, and whether the key is missing, too.
+func (c command) wrongArgs(f *flag.FlagSet) string {
+	key := f.Lookup("key")
+	noKey := key != nil && key.Value.String() == ""
+	switch n := f.NArg(); {
+	case c.maxArgs != anyArgs && n > c.maxArgs:
+		return fmt.Sprintf("the argument %q is too much", f.Arg(c.maxArgs))
+	case n >= c.minArgs && noKey:
+		return "-key is needed"
+	case n >= c.minArgs:
+		return ""
+	case noKey:
+		return "the key (-key) and the command are missing"
+	case c.takesCommand():
+		return "the command is missing"
+	}
+	return c.args + " is missing"
 }
 
 // flagErrorText returns the error of a flag, with the form of its value where package flag says no more than "parse error".
@@ -119,23 +141,19 @@ func flagErrorText(f *flag.FlagSet, err error) string {
 	_, name, _ := strings.Cut(text[strings.LastIndex(text, " for flag -")+1:], "-")
 	switch named := f.Lookup(strings.TrimRight(name, ": ")); {
 	case named == nil:
-	case isOf[time.Duration](named.Value):
-		return text + errNoDuration.Error()
-	case isOf[int](named.Value):
+	case isInt(named.Value):
 		return text + "it must be a whole number"
 	}
 	return err.Error()
 }
 
-var errNoDuration = errors.New("it must be a number with a unit, such as 500ms, 30s or 10m")
-
-// isOf reports whether the flag has a value of type T.
-func isOf[T any](v flag.Value) bool {
+// isInt reports whether a flag has a value of type int.
+func isInt(v flag.Value) bool {
 	getter, ok := v.(flag.Getter)
 	if !ok {
 		return false
 	}
-	_, ok = getter.Get().(T)
+	_, ok = getter.Get().(int)
 	return ok
 }
 

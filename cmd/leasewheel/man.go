@@ -35,7 +35,8 @@ var (
 	}
 	variables = [][2]string{
 		{urlEnv, "the URL of the server, if there is no -url: host:port, redis://user:password@host:port/db, rediss:// for TLS, " +
-			"unix:///path, redis://node1:6379?addr=node2:6379 for a cluster, redis://sentinel1:26379?master_name=NAME&addr=sentinel2:26379 for Sentinel. " +
+			"unix:///path, redis://node1:6379?addr=node2:6379 for a cluster, redis://sentinel1:26379?master_name=NAME&addr=sentinel2:26379 for Sentinel, " +
+			"with &username=USER&password=PASSWORD for the server. " +
 			"The address of one node of a cluster is enough. The command of run and elect inherits the variable"},
 		{prefixEnv, "the prefix of all keys, if there is no -prefix"},
 		{handleEnv, "the handle for release"},
@@ -50,7 +51,7 @@ func manual() string {
 	for _, c := range commands {
 		fmt.Fprintf(&b, ".B leasewheel %s\n[flags] %s\n.br\n", roff(c.name), roff(c.args))
 	}
-	b.WriteString(".SH DESCRIPTION\nEach command has the flag \\-help. Flags come before arguments. Durations are numbers with a unit, such as 500ms, 30s or 10m; for \\-w a number alone is seconds.\n")
+	b.WriteString(".SH DESCRIPTION\nEach command has the flag \\-help. Flags come before arguments. Durations are numbers with a unit, such as 500ms, 30s or 10m; a number alone is seconds.\n")
 	for _, c := range commands {
 		fmt.Fprintf(&b, ".SH %s\n%s.PP\n", roff(strings.ToUpper(c.name)), roffParagraphs(upperFirst(c.summary)+".\n\n"+strings.TrimSpace(c.about)))
 		for _, o := range c.options() {

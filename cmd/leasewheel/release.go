@@ -142,7 +142,7 @@ key of the database.
 		var o connection
 		var interval time.Duration
 		o.define(f)
-		f.DurationVar(&interval, "interval", time.Second, "`duration` between two rounds")
+		defineDuration(f, &interval, "interval", time.Second, "`duration` between two rounds")
 		return func(args []string, std streams) int {
 			if interval < 100*time.Millisecond {
 				return fail(std, usageError{fmt.Sprintf("watch: -interval must be at least 100ms, got %v", interval)})
@@ -236,7 +236,7 @@ func changeOf(s *lockState) string {
 	}
 	text := fmt.Sprintf("%s, %d waiting", s.status(), s.Waiting)
 	for _, h := range s.Holders {
-		text += fmt.Sprintf("; token %d %s", h.Token, shown(h.Metadata))
+		text += fmt.Sprintf("; token %d %q", h.Token, h.Metadata)
 	}
 	return text
 }

@@ -79,10 +79,10 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 	o.connection.define(f)
 	f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 	alias(f, "k", "key")
-	f.DurationVar(&o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
+	defineDuration(f, &o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
 	f.Var(&o.grace, "grace", "`duration` from the signal to the KILL when the lock is lost; the default is 5s, or less if the TTL is below "+
 		shortestTTL(normalGrace).String())
-	f.DurationVar(&o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
+	defineDuration(f, &o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
 	f.StringVar(&o.onLost, "on-lost", lostStop, "`action` when the lock is lost: stop, kill or ignore the command.\n"+
 		"With ignore it also runs on if leasewheel is killed")
@@ -102,7 +102,7 @@ func (o *runOptions) define(f *flag.FlagSet) {
 	o.taskOptions.define(f)
 	f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is host, process and command")
 	o.defineWait(f)
-	f.DurationVar(&o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before; for a lock with one holder")
+	defineDuration(f, &o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before; for a lock with one holder")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
 	f.Func("permits", "`number` of holders at a time: a semaphore; all holders give the same number", func(text string) (err error) {
@@ -118,8 +118,6 @@ func (o *taskOptions) check() error {
 	switch {
 	case o.key == "", o.key == "--": // -k $KEY -- COMMAND with an empty KEY
 		return usageError{"-key is needed"}
-	case o.maxHold < 0:
-		return usageError{fmt.Sprintf("-max-hold must not be negative, got %v", o.maxHold)}
 	case o.onLost != lostStop && o.onLost != lostKill && o.onLost != lostIgnore:
 		return usageError{fmt.Sprintf("-on-lost must be stop, kill or ignore, got %q", o.onLost)}
 	}
@@ -139,8 +137,6 @@ func (o *runOptions) check() error {
 	switch {
 	case kinds > 1:
 		return usageError{"-read, -write and -permits exclude each other"}
-	case o.minHold < 0:
-		return usageError{fmt.Sprintf("-min-hold must not be negative, got %v", o.minHold)}
 	case kinds > 0 && o.minHold != 0:
 		return usageError{"-min-hold is for a lock with one holder, not for -read, -write and -permits"}
 	}

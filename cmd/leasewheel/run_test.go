@@ -56,17 +56,20 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"unreachable", "run -url localhost:1 -k KEY -- true", 69, "unavailable"},
 		{"unreachable, no waiting", "run -url localhost:1 -n -k KEY -- true", 69, "unavailable"},
 		{"unreachable, bounded wait", "run -url localhost:1 -w 5s -k KEY -- true", 69, "unavailable"},
-		{"no key", "run -- true", 64, "-key is needed"},
+		{"no key", "run -- true", 64, "run: -key is needed; usage: leasewheel run"},
 		{"an empty variable as key", "run -k -- true", 64, "-key is needed"},
 		{"bad key", "run -k } -- true", 64, "begins with '}'"},
-		{"no command", "run -k KEY", 64, "usage: leasewheel run"},
-		{"no command after the hyphens", "run -k KEY --", 64, "usage: leasewheel run"},
+		{"no command", "run -k KEY", 64, "run: the command is missing; usage: leasewheel run"},
+		{"no command after the hyphens", "run -k KEY --", 64, "run: the command is missing; usage: leasewheel run"},
+		{"neither key nor command", "run -ttl 10s", 64, "run: the key (-key) and the command are missing; usage: leasewheel run"},
+		{"flags before the command", "-ttl 10s run -k KEY -- true", 64, `"-ttl" is no command: flags follow the command`},
 		{"unknown flag", "run -k KEY -what -- true", 64, "-what; see leasewheel help run"},
 		{"a TTL alone", "run -k KEY -ttl 10s -- true", 0, ""},
 		{"a short TTL alone", "run -k KEY -ttl 1s -- true", 0, ""},
 		{"no TTL", "run -k KEY -ttl 0 -- true", 64, "-ttl must be 100ms to "},
-		{"negative limit", "run -k KEY -max-hold -1s -- true", 64, "-max-hold must not be negative"},
-		{"negative minimum", "run -k KEY -min-hold -1s -- true", 64, "-min-hold must not be negative"},
+		{"negative limit", "run -k KEY -max-hold -1s -- true", 64, "-max-hold: it must not be negative"},
+		{"negative minimum", "run -k KEY -min-hold -1s -- true", 64, "-min-hold: it must not be negative"},
+		{"a TTL without a unit is seconds", "run -k KEY -ttl 5 -grace 0.1 -max-hold 60 -min-hold 0 -- true", 0, ""},
 		{"unknown command", "walk -k KEY", 64, `unknown command "walk"`},
 		{"bad duration", "run -k KEY -w soon -- true", 64, "soon"},
 		{"negative wait", "run -k " + taken + " -w -5s -- true", 64, "it must not be negative"},
@@ -77,7 +80,7 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"minimum of a permit", "run -k KEY -permits 2 -min-hold 1s -- true", 64, "-min-hold is for"},
 		{"permits", "run -k KEY -permits -1 -- true", 64, "-permits: it must be"},
 		{"no permits", "run -k KEY -permits 0 -- true", 64, "-permits: it must be"},
-		{"no unit", "run -k KEY -ttl 5 -- true", 64, "-ttl: it must be a number with a unit"},
+		{"bad TTL", "run -k KEY -ttl 5x -- true", 64, "-ttl: it must be a number of seconds, or have a unit"},
 		{"status out of range", "run -k KEY -E 256 -- true", 64, "0 to 255"},
 		{"signal", "run -k KEY -signal LOUD -- true", 64, `"LOUD"`},
 		{"action", "run -k KEY -on-lost pray -- true", 64, `"pray"`},
@@ -241,8 +244,11 @@ func TestRunKeepsTheLockForItsMinHold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, info.Held)
 	assert.Greater(t, info.FreeIn, time.Minute)
-	_, _, code := result(t, server, runArgs(key, []string{"-n"}, "exit", "0")...)
-	assert.Equal(t, exitNotAcquired, code)
+	for _, flag := range []string{"-n", "-w=50ms"} {
+		_, errs, code := result(t, server, runArgs(key, []string{flag}, "exit", "0")...)
+		assert.Equal(t, exitNotAcquired, code)
+		assert.Regexp(t, `^leasewheel: not acquired: "`+key+`" is released, and kept by its -min-hold until 20\d\d-\d\d-\d\d [0-9:]{8} \(for (59m5\d\.\d|1h0m0)s\)\n$`, errs)
+	}
 	stdoutOf(t, server, "force-release", "-yes", key) // for -count
 }
 
@@ -271,7 +277,7 @@ func TestATakenLockNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t).URL()
 	c := client(t, server)
-	const holder = `held by client [0-9a-f]{16} why for [0-9.]+m?s`
+	const holder = `held by client [0-9a-f]{16} "why" for [0-9.]+m?s`
 	for _, test := range []struct {
 		name   string
 		lock   lock.Locker

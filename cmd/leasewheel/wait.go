@@ -27,8 +27,7 @@ type waitOptions struct {
 }
 
 func (o *waitOptions) defineWait(f *flag.FlagSet) {
-	o.wait.bareSeconds = true
-	f.Var(&o.wait, "wait", "longest `duration` to wait for the lock, such as 30s or 30; without it there is no limit")
+	f.Var(&o.wait, "wait", "longest `duration` to wait for the lock; without it there is no limit")
 	alias(f, "w", "wait")
 	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock, and at most 3 s for an answer")
 	alias(f, "n", "nonblock")
@@ -38,11 +37,10 @@ func (o *waitOptions) defineWait(f *flag.FlagSet) {
 	alias(f, "q", "quiet")
 }
 
-// optionalDuration is the value of a flag whose default depends on others. It cannot be negative.
+// optionalDuration is the value of a flag whose default depends on others.
 type optionalDuration struct {
-	value       time.Duration
-	given       bool
-	bareSeconds bool // a number without a unit is seconds, as in flock
+	value time.Duration
+	given bool
 }
 
 // String implements flag.Value.
@@ -54,21 +52,44 @@ func (d *optionalDuration) String() string {
 }
 
 // Set implements flag.Value.
-func (d *optionalDuration) Set(text string) error {
+func (d *optionalDuration) Set(text string) (err error) {
+	d.value, err = parseDuration(text)
+	d.given = err == nil
+	return err
+}
+
+// durationFlag is the value of a flag with a default.
+type durationFlag time.Duration
+
+// String implements flag.Value.
+func (d *durationFlag) String() string { return time.Duration(*d).String() }
+
+// Set implements flag.Value.
+func (d *durationFlag) Set(text string) error {
+	value, err := parseDuration(text)
+	*d = durationFlag(value)
+	return err
+}
+
+// defineDuration defines a flag whose default is the value of d.
+func defineDuration(f *flag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	f.Var((*durationFlag)(d), name, usage)
+}
+
+// parseDuration returns the value of a flag: a number with a unit or, as in flock, of seconds.
+func parseDuration(text string) (time.Duration, error) {
 	value, err := time.ParseDuration(text)
-	if err != nil && d.bareSeconds {
+	if err != nil {
 		value, err = time.ParseDuration(text + "s")
 	}
 	switch {
-	case err != nil && d.bareSeconds:
-		return fmt.Errorf("it must be a number of seconds; otherwise %w", errNoDuration)
 	case err != nil:
-		return errNoDuration
+		return 0, errors.New("it must be a number of seconds, or have a unit, such as 500ms, 30s or 10m")
 	case value < 0:
-		return errors.New("it must not be negative")
+		return 0, errors.New("it must not be negative")
 	}
-	d.value, d.given = value, true
-	return nil
+	return value, nil
 }
 
 // check returns the error of a wrong flag.
@@ -138,7 +159,7 @@ func (c *lockClient) announce(ctx context.Context, key string, std streams) (end
 		if sleep(announceAfter)(ctx) != nil {
 			return
 		}
-		if text := c.holderText(ctx, key); text != "" && ctx.Err() == nil {
+		if text, _ := c.holderText(ctx, key); text != "" && ctx.Err() == nil {
 			fmt.Fprintf(std.err, "leasewheel: waiting for the lock %s: %s\n", quoted(key), text)
 		}
 	}()
@@ -149,26 +170,36 @@ func (c *lockClient) announce(ctx context.Context, key string, std streams) (end
 func (c *lockClient) withHolder(key string, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
 	defer cancel()
-	if text := c.holderText(ctx, key); text != "" {
-		return fmt.Errorf("%w; %s", err, text)
+	text, kept := c.holderText(ctx, key)
+	switch {
+	case text == "":
+		return err
+	case kept: // a HeldError speaks of a lease that its holder may renew
+		return fmt.Errorf("%w: %q is %s", lock.ErrNotAcquired, key, text)
 	}
-	return err
+	return fmt.Errorf("%w; %s", err, text)
 }
 
-// holderText describes the first holder of a lock, "" if none is known. A token is the time of the grant by the server's clock, unless
-// that clock has stepped back.
-func (c *lockClient) holderText(ctx context.Context, key string) string {
+// holderText describes the first holder of a lock, or the time for which its MinHold keeps it after the release, "" if neither is known.
+// A token is the time of the grant by the server's clock, unless that clock has stepped back.
+func (c *lockClient) holderText(ctx context.Context, key string) (text string, kept bool) {
 	info, err := c.Inspect(ctx, key)
-	if err != nil || len(info.Holders) == 0 {
-		return ""
+	switch {
+	case err != nil:
+		return "", false
+	case info.FreeIn > 0:
+		return fmt.Sprintf("released, and kept by its -min-hold until %s (for %s)",
+			time.Now().Add(info.FreeIn).Format(time.DateTime), inWords(info.FreeIn.Milliseconds())), true
+	case len(info.Holders) == 0:
+		return "", false
 	}
 	holder := info.Holders[0]
-	text := "held by " + clientText(holder.Client, holder.Metadata)
+	text = "held by " + clientText(holder.Client, holder.Metadata)
 	if age := time.Since(time.UnixMicro(int64(holder.Token))); age > -time.Minute && age < maxAge {
 		text += fmt.Sprintf(" for %v", max(age, 0).Round(100*time.Millisecond))
 	}
 	if more := info.Held - 1; more > 0 {
 		text += fmt.Sprintf(", and by %d more", more)
 	}
-	return text
+	return text, false
 }

@@ -76,7 +76,11 @@ func (r Report) String() string {
 	for _, f := range r.Findings {
 		count[f.Severity]++
 	}
-	fmt.Fprintf(&b, "%s, TTL %v: %d unsafe, %s, %d not known, %s", plural(len(r.Servers), "server"), r.TTL,
+	unread := ""
+	if n := len(slices.DeleteFunc(slices.Clone(r.Servers), CheckedServer.read)); n > 0 {
+		unread = fmt.Sprintf("%d not checked, ", n)
+	}
+	fmt.Fprintf(&b, "%s, TTL %v: %s%d unsafe, %s, %d not known, %s", plural(len(r.Servers), "server"), r.TTL, unread,
 		count[SeverityUnsafe], plural(count[SeverityWarning], "warning"), count[SeverityNotKnown], plural(count[SeverityNote], "note"))
 	for _, s := range r.Servers {
 		b.WriteString("\n" + s.String())
@@ -89,8 +93,14 @@ func (r Report) String() string {
 	return b.String()
 }
 
+// read reports whether the server has answered a question.
+func (s CheckedServer) read() bool { return s.RoundTrip != 0 || s.Version != "" }
+
 // String returns the facts in one line.
 func (s CheckedServer) String() string {
+	if !s.read() {
+		return s.Address + ": not checked"
+	}
 	facts := []string{
 		known("version", s.Version), known("role", s.Role), known("maxmemory-policy", s.Eviction),
 		known("persistence", s.Persistence),
