@@ -439,9 +439,12 @@ func excludes(held, wanted driver.Mode) bool {
 // explainTimeout bounds the request that explains an ErrWrongType.
 const explainTimeout = time.Second
 
-// explained names the kind of lock that stands in the way of an acquisition that failed
-// with ErrWrongType, if the store can tell. It returns any other error as it is.
+// explained names the kind of lock that the store does not support, or that stands in the way of an acquisition
+// that failed with ErrWrongType, if the store can tell. It returns any other error as it is.
 func (a *acquisition) explained(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) && a.request.Mode != driver.Exclusive { // every store has a mutex
+		return textError{fmt.Sprintf("lock: the store has no %s: %v", kindOf(a.request.Mode), errors.ErrUnsupported), err}
+	}
 	inspector, ok := a.client.store.(driver.Inspector)
 	if !ok || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
 		return err
@@ -469,7 +472,7 @@ func kindOf(m driver.Mode) string {
 	case driver.Permit:
 		return "semaphore"
 	case driver.Members:
-		return "group of batches"
+		return "batch"
 	}
 	return m.String()
 }

@@ -101,8 +101,8 @@ func (b *Batch) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 		return b.client.acquire(ctx, request, wait, o)
 	}
 	if len(rest) > 0 {
-		return nil, failed("", b.group, fmt.Errorf("%w: %s is not, like %d others of %d",
-			ErrPartlyHeld, basic.Quote(rest[0]), len(rest)-1, len(b.extra.Members)))
+		return nil, failed("", b.group, fmt.Errorf("%w: it lacks %d of %d, first %s",
+			ErrPartlyHeld, len(rest), len(b.extra.Members), basic.Quote(rest[0])))
 	}
 	if o == onlyChecks {
 		return nil, nil

@@ -132,7 +132,7 @@ func TestABatchThatIsPartlyHeldIsRefused(t *testing.T) {
 				require.ErrorIs(t, err, lock.ErrPartlyHeld)
 				require.NotErrorIs(t, err, lock.ErrNotAcquired)
 				require.ErrorContains(t, err, `"g"`)
-				require.ErrorContains(t, err, "of 3")
+				require.ErrorContains(t, err, `, but not all: it lacks 2 of 3, first "`)
 			}
 		}
 		assert.Equal(t, asked, b.calls(locktest.Acquire)+b.calls(locktest.Wait))

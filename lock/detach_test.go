@@ -51,14 +51,14 @@ func TestWhatCannotBeExported(t *testing.T) {
 		reentrant := b.reentrant("re")
 		inner, _ := b.again(reentrant)
 		for want, l := range map[string]lock.Locker{
-			"only an exclusive lock can be exported, and this one has mode write":   b.RWMutex("w"),
-			"only an exclusive lock can be exported, and this one has mode read":    b.RWMutex("r").RLocker(),
-			"only an exclusive lock can be exported, and this one has mode permit":  b.Semaphore("s", 2),
-			"only an exclusive lock can be exported, and this one has mode members": b.Batch("b", "x"),
-			"neither a Multi nor an inner handle of a Reentrant lock":               b.all("m1", "m2"),
-			"a lease with a MinHold cannot be exported":                             b.With(lock.Terms{MinHold: time.Millisecond}).Mutex("kept"),
-			"a lease with a state (Terms.StateTTL) cannot be exported":              b.With(lock.Terms{StateTTL: time.Hour}).Mutex("saved"),
-			"an inner handle of a Reentrant lock cannot":                            nil,
+			"a read-write lock cannot be exported, only":               b.RWMutex("w"),
+			"a read-write lock cannot be exported":                     b.RWMutex("r").RLocker(),
+			"a semaphore cannot be exported":                           b.Semaphore("s", 2),
+			"a batch cannot be exported":                               b.Batch("b", "x"),
+			"neither a Multi nor an inner handle of a Reentrant lock":  b.all("m1", "m2"),
+			"a lease with a MinHold cannot be exported":                b.With(lock.Terms{MinHold: time.Millisecond}).Mutex("kept"),
+			"a lease with a state (Terms.StateTTL) cannot be exported": b.With(lock.Terms{StateTTL: time.Hour}).Mutex("saved"),
+			"an inner handle of a Reentrant lock cannot":               nil,
 		} {
 			h := inner
 			if l != nil {

@@ -80,7 +80,7 @@ func (h *Held) exportable(verb string) (*heldLease, error) {
 // canMove returns an error if the store or the terms keep a lease in one process.
 func (c *Client) canMove(lease driver.Lease) error {
 	if lease.Mode != driver.Exclusive {
-		return fmt.Errorf("only an exclusive lock can be exported, and this one has mode %v: %w", lease.Mode, errors.ErrUnsupported)
+		return fmt.Errorf("a %s cannot be exported, only a lock with one holder: %w", kindOf(lease.Mode), errors.ErrUnsupported)
 	}
 	if lease.Stateful() {
 		return fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)

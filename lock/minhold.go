@@ -27,7 +27,7 @@ func (c *Client) checkKept(m driver.Mode) error {
 	case c.terms.MinHold == 0 || m == driver.Exclusive:
 		return nil
 	case !canHaveMinHold(m):
-		return fmt.Errorf("a lock of mode %v cannot have a MinHold: %w", m, errors.ErrUnsupported)
+		return fmt.Errorf("a %s cannot have a MinHold: %w", kindOf(m), errors.ErrUnsupported)
 	case !c.canKeep(m):
 		return fmt.Errorf("the store cannot keep a batch after its release (Terms.MinHold): %w", errors.ErrUnsupported)
 	}

@@ -202,7 +202,7 @@ func TestTheTextsOfRefusals(t *testing.T) {
 		says(`lock: "mutex" is a mutex, not a semaphore`, b.Semaphore("mutex", 1))
 		says(`lock: "mutex" is a mutex, not a read-write lock`, b.RWMutex("mutex"))
 		says(`lock: "semaphore" is a semaphore, not a mutex`, b.Mutex("semaphore"))
-		says(`lock: "semaphore" is a semaphore, not a group of batches`, b.Batch("semaphore", "m"))
+		says(`lock: "semaphore" is a semaphore, not a batch`, b.Batch("semaphore", "m"))
 		_, err := b.Semaphore("mutex", 1).Lock(ctx)
 		assert.EqualError(t, err, `lock: "mutex" is a mutex, not a semaphore`)
 		assert.ErrorIs(t, err, lock.ErrWrongType)

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -233,12 +234,18 @@ func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
 		client, err := lock.New(onlyExclusive{}, nil)
 		require.NoError(t, err)
 		defer client.Close(ctx)
-		for _, l := range []lock.Locker{client.RWMutex("k"), client.RWMutex("k").RLocker(), client.Semaphore("k", 2), client.Batch("k", "m")} {
+		for l, kind := range map[lock.Locker]string{
+			client.RWMutex("k"): "read-write lock", client.RWMutex("k").RLocker(): "read-write lock",
+			client.Semaphore("k", 2): "semaphore", client.Batch("k", "m"): "batch",
+		} {
+			want := `lock: "k": the store has no ` + kind + `: unsupported operation`
 			start := time.Now()
 			_, err := l.Lock(ctx)
 			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.EqualError(t, err, want)
 			_, err = l.TryLock(ctx)
 			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.EqualError(t, err, want)
 			assert.Zero(t, time.Since(start))
 		}
 		assert.Zero(t, client.Stats().Releasing)
@@ -249,9 +256,12 @@ func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
 type onlyExclusive struct{ driver.Store }
 
 func (onlyExclusive) Acquire(context.Context, driver.Request) (driver.Lease, error) {
-	return driver.Lease{}, errors.ErrUnsupported
+	return driver.Lease{}, errMode
 }
 
 func (onlyExclusive) Wait(context.Context, driver.Request) (driver.Lease, error) {
-	return driver.Lease{}, errors.ErrUnsupported
+	return driver.Lease{}, errMode
 }
+
+// errMode speaks of modes, which users do not know.
+var errMode = fmt.Errorf("onlyexclusive: mode members: %w", errors.ErrUnsupported)

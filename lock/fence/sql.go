@@ -153,9 +153,10 @@ func CheckTx(ctx context.Context, tx *sql.Tx, d Dialect, resource string, token 
 //	SELECT fence FROM stock WHERE id = ?
 //
 // It returns a *StaleError if that token is higher, and an error that matches
-// sql.ErrNoRows if there is no such row. It returns another error if the token is not
-// higher: another condition of the statement has excluded the row, or the driver does not
-// count the rows that match, but only those that change. MySQL needs clientFoundRows=true.
+// sql.ErrNoRows if there is no such row. It returns another error if the token is NULL, which
+// is not lower than any, or not higher: another condition of the statement has excluded the row,
+// or the driver does not count the rows that match, but only those that change. MySQL needs
+// clientFoundRows=true.
 //
 // A statement that inserts a row cannot compare tokens in this way. Use [Tx].
 func CheckResult(resource string, token uint64, r sql.Result, err error, stored func() *sql.Row) error {
@@ -176,7 +177,10 @@ func CheckResult(resource string, token uint64, r sql.Result, err error, stored 
 	if n > 0 {
 		return nil
 	}
-	if err := checkStored(resource, token, stored()); err != nil {
+	switch err := checkStored(resource, token, stored()); {
+	case errors.Is(err, errNull):
+		return fmt.Errorf("fence: the statement wrote no row of %q, because the stored token is NULL: it must begin with 0", resource)
+	case err != nil:
 		return err
 	}
 	return fmt.Errorf("fence: the statement wrote no row of %q, although the stored token is not higher than %d: "+
@@ -193,7 +197,7 @@ func CheckResult(resource string, token uint64, r sql.Result, err error, stored 
 //	SELECT MAX(fence) FROM orders WHERE id IN (…)
 //
 // The error also matches ErrStale, with a *StaleError, if that token is higher, and sql.ErrNoRows if there is
-// none. Otherwise a row does not exist, or was excluded as for CheckResult. Call CheckRows in the
+// none. Otherwise a row does not exist, has the token NULL, or was excluded as for CheckResult. Call CheckRows in the
 // transaction of the statement, and roll back after an error, or the other rows stay written.
 func CheckRows(resource string, token uint64, want int64, r sql.Result, err error, stored func() *sql.Row) error {
 	switch {
@@ -215,24 +219,30 @@ func CheckRows(resource string, token uint64, want int64, r sql.Result, err erro
 	case n > want:
 		return fmt.Errorf("fence: the statement wrote %d rows of %q instead of %d", n, resource, want)
 	}
-	if err := checkStored(resource, token, stored()); err != nil {
+	switch err := checkStored(resource, token, stored()); {
+	case errors.Is(err, errNull):
+		return fmt.Errorf("fence: the statement wrote %d of %d rows of %q: the others do not exist, or their tokens are NULL and must begin with 0: %w",
+			n, want, resource, sql.ErrNoRows)
+	case err != nil:
 		return fmt.Errorf("fence: the statement wrote %d of %d rows of %q: %w", n, want, resource, err)
 	}
 	return fmt.Errorf("fence: the statement wrote %d of %d rows of %q, although no stored token is higher than %d: "+
-		"rows are missing, another condition excludes them, or the driver counts changed rows only", n, want, resource, token)
+		"rows are missing, have the token NULL or are excluded by another condition, or the driver counts changed rows only", n, want, resource, token)
 }
 
-// checkStored compares the token with the stored one.
+// errNull is the error for a stored token that is NULL.
+var errNull = errors.New("fence: the stored token is NULL")
+
+// checkStored compares the token with the stored one. It returns errNull itself.
 func checkStored(resource string, token uint64, row *sql.Row) error {
 	if row == nil {
 		return errors.New("fence: the row of the stored token is nil")
 	}
-	var highest sql.Null[uint64] // MAX of no rows is NULL
+	var highest sql.Null[uint64] // MAX of no rows, and of tokens that are NULL, is NULL
 	err := row.Scan(&highest)
-	if err == nil && !highest.Valid {
-		err = sql.ErrNoRows
-	}
 	switch {
+	case err == nil && !highest.Valid:
+		return errNull
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("fence: no row of %q: %w", resource, err)
 	case err != nil:

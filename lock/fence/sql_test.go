@@ -236,7 +236,9 @@ func TestCheckRows(t *testing.T) {
 	require.NotErrorIs(t, err, fence.ErrStale)
 	require.ErrorContains(t, err, `wrote 3 of 4 rows of "orders", although no stored token is higher than 7: rows are missing`)
 
-	require.ErrorIs(t, check(7, 1, driver.RowsAffected(0), nil, "d"), sql.ErrNoRows)
+	err = check(7, 1, driver.RowsAffected(0), nil, "d")
+	require.ErrorIs(t, err, sql.ErrNoRows)
+	require.ErrorContains(t, err, `wrote 0 of 1 rows of "orders": the others do not exist, or their tokens are NULL`)
 	fake.fail = map[string]error{"SELECT": errIO}
 	require.ErrorIs(t, check(6, 3, driver.RowsAffected(2), nil), errIO)
 }

@@ -183,3 +183,30 @@ func TestCheckRowsOnEachEngine(t *testing.T) {
 		require.ErrorIs(t, write(9, "figs"), sql.ErrNoRows)
 	})
 }
+
+// TestTokensThatAreNULL has a column without NOT NULL. No comparison is true of such a token.
+func TestTokensThatAreNULL(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, e engine) {
+		for _, query := range []string{
+			"DROP TABLE IF EXISTS loose", "CREATE TABLE loose (id VARCHAR(20) PRIMARY KEY, fence BIGINT)",
+			"INSERT INTO loose VALUES ('a', NULL), ('b', 3), ('c', NULL)",
+		} {
+			_, err := e.Exec(query)
+			require.NoError(t, err)
+		}
+		r, err := e.Exec("UPDATE loose SET fence = 7 WHERE id = 'a' AND fence <= 7")
+		err = fence.CheckResult("a", 7, r, err, func() *sql.Row { return e.QueryRow("SELECT fence FROM loose WHERE id = 'a'") })
+		require.NotErrorIs(t, err, sql.ErrNoRows, "there is a row")
+		require.ErrorContains(t, err, `wrote no row of "a", because the stored token is NULL: it must begin with 0`)
+
+		for in, want := range map[string]string{
+			"('a', 'c')": `wrote 0 of 2 rows of "loose": the others do not exist, or their tokens are NULL`,
+			"('a', 'b')": `wrote 1 of 2 rows of "loose", although no stored token is higher than 7: rows are missing, have the token NULL`,
+		} {
+			r, err := e.Exec("UPDATE loose SET fence = 7 WHERE id IN " + in + " AND fence <= 7")
+			err = fence.CheckRows("loose", 7, 2, r, err, func() *sql.Row { return e.QueryRow("SELECT MAX(fence) FROM loose WHERE id IN " + in) })
+			require.ErrorContains(t, err, want)
+			require.NotErrorIs(t, err, fence.ErrStale)
+		}
+	})
+}
