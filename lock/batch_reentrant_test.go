@@ -185,8 +185,8 @@ func TestWhatIsNotHeldOfABatchIsNamed(t *testing.T) {
 		outer := lockAll(t, b.Batch("g", "a", "b"))
 		in := inside(ctx, t, outer)
 		for want, names := range map[string][]string{
-			`"c" is not, like 0 others of 2`: {"c", "a"},
-			`"c" is not, like 2 others of 5`: {"e", "d", "c", "b", "a"},
+			`it lacks 1 of 2, first "c"`: {"c", "a"},
+			`it lacks 3 of 5, first "c"`: {"e", "d", "c", "b", "a"},
 		} {
 			_, err := b.Batch("g", names...).Lock(in)
 			require.ErrorIs(t, err, lock.ErrPartlyHeld)

@@ -42,7 +42,7 @@ type Terms struct {
 	// ended it.
 	//
 	// MinHold may exceed the TTL and MaxHold. The default is NoMinHold; otherwise it must be at
-	// most MaxTTL. It is for Mutex, Reentrant and Batch, and needs a store that can keep locks
+	// most MaxTTL. It is for Mutex, Reentrant, Batch and Multi, and needs a store that can keep locks
 	// (driver.Description.Keeps); otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 

@@ -409,6 +409,25 @@ func TestThePageFitsEachVisitor(t *testing.T) {
 	b.clean(address)
 }
 
+// TestAPageWithoutASizeDrawsNothing hides the page, as before its layout and in a folded frame. An exception would end the loop
+// that draws.
+func TestAPageWithoutASizeDrawsNothing(t *testing.T) {
+	t.Parallel()
+	address := demo(t, false)
+	b := open(t, address, 1280)
+	b.eventually("engine-note", `Inside: 64 buckets`)
+	value[bool](b, `document.querySelector("main").style.display = "none"; true`)
+	rate := b.text("rate")
+	require.Eventually(t, func() bool { return b.text("rate") != rate }, patience, poll, "news still come")
+	value[bool](b, `dispatchEvent(new Event("resize"))`) // draws at once
+	b.clean(address)
+
+	value[bool](b, `document.querySelector("main").style.display = ""; true`)
+	note := b.text("engine-note")
+	require.Eventually(t, func() bool { return b.text("engine-note") != note }, patience, poll, "it goes on")
+	b.clean(address)
+}
+
 // outside is an expression for the elements that do not fit into the page.
 const outside = `[...document.querySelectorAll("body *")].filter(e => { const r = e.getBoundingClientRect(); return r.width > 0 && !e.closest("svg *, .losses, .spoken, #chips, .log") && (r.right > innerWidth + 1 || r.left < -1 || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline") }).map(e => e.tagName + "." + (e.id || e.className))`
 
