@@ -32,7 +32,7 @@ type bar struct {
 
 // The sizes of the picture in pixels.
 const (
-	nameWidth   = 260.0
+	nameWidth   = 290.0
 	panelWidth  = 250.0
 	panelGap    = 30.0
 	valueWidth  = 60.0

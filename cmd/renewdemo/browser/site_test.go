@@ -68,6 +68,9 @@ func TestTheSiteIsReadable(t *testing.T) {
 				long := value[int](b, code+`.filter(e => e.scrollWidth > e.clientWidth).length`)
 				assert.LessOrEqual(t, long, value[int](b, code+`.length`)/10, "blocks of code in %s that do not fit", page)
 			}
+			if width == 360 {
+				assert.True(t, value[bool](b, `[...document.querySelectorAll("article img[src$='.svg']")].every(e => e.clientWidth > 600)`), "the text of drawings in %s", page)
+			}
 			assert.True(t, value[bool](b, code+`.every(e => getComputedStyle(e).overflowX === "auto")`), page)
 		}
 		b.clean(address)
