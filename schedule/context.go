@@ -61,14 +61,14 @@ type timeoutCtx struct {
 
 	mu    sync.Mutex            // guards all below; held while that of an ancestor is taken, never the reverse
 	done  chan struct{}         // nil until the first call of Done, unless the context has ended
-	state atomic.Pointer[state] // nil means alive, without followers; may be read without mu
+	first *follower             // nil after the end
+	state atomic.Pointer[state] // nil means alive, without following the parent; may be read without mu
 }
 
-// state is how a context has ended, or what connects it with others until then.
+// state is how a context has ended, or how it follows its parent until then.
 type state struct {
 	how        ending
-	stopParent func() bool // lets the context not follow its parent any more; nil if it never did
-	first      *follower
+	stopParent func() bool // lets the context not follow its parent any more
 }
 
 // follower is a child of a context, or a func to call when the context ends.
@@ -112,6 +112,8 @@ func (c *timeoutCtx) end(how ending) {
 		return
 	}
 	c.state.Store(&ended[how])
+	first := c.first
+	c.first = nil
 	if c.done == nil {
 		c.done = closedDone
 	} else {
@@ -121,13 +123,10 @@ func (c *timeoutCtx) end(how ending) {
 	if how != timedOut {
 		c.timer.Stop()
 	}
-	if s == nil {
-		return
-	}
-	if s.stopParent != nil && how != parentEnded {
+	if s != nil && how != parentEnded {
 		s.stopParent()
 	}
-	for x := s.first; x != nil; x = x.next {
+	for x := first; x != nil; x = x.next {
 		switch {
 		case x.child != nil:
 			x.child.end(parentEnded)
@@ -177,7 +176,7 @@ func (c *timeoutCtx) Done() <-chan struct{} {
 	done = make(chan struct{})
 	c.done = done
 	if c.parent.Done() != nil {
-		c.living().stopParent = c.followParent()
+		c.state.Store(&state{stopParent: c.followParent()})
 	}
 	c.mu.Unlock()
 	_ = c.Err() // closes done if the parent has ended before
@@ -212,22 +211,11 @@ func (c *timeoutCtx) add(x *follower) bool {
 	if c.how() != alive {
 		return false
 	}
-	s := c.living()
-	if x.next = s.first; x.next != nil {
+	if x.next = c.first; x.next != nil {
 		x.next.prev = x
 	}
-	s.first = x
+	c.first = x
 	return true
-}
-
-// living returns the state of a context that is alive. It is called with mu held.
-func (c *timeoutCtx) living() *state {
-	s := c.state.Load()
-	if s == nil {
-		s = new(state)
-		c.state.Store(s)
-	}
-	return s
 }
 
 // stop removes a follower. It returns false if that has been done, or if the context has ended.
@@ -244,7 +232,7 @@ func (x *follower) stop() bool {
 	if x.prev != nil {
 		x.prev.next = x.next
 	} else {
-		x.of.state.Load().first = x.next
+		x.of.first = x.next
 	}
 	return true
 }
