@@ -1,17 +1,13 @@
 package benchmarks
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	antlabs "github.com/antlabs/timer"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/schedule"
@@ -198,148 +194,4 @@ func BenchmarkFire(b *testing.B) {
 	b.Run("time.AfterFunc", func(b *testing.B) {
 		run(b, func(d time.Duration, f *fireTask) { time.AfterFunc(d, f.fired) })
 	})
-}
-
-// BenchmarkAfter asks for the channel of a timeout, beside one reading of the clock. The timeouts of
-// earlier calls are pending.
-func BenchmarkAfter(b *testing.B) {
-	w, err := wheel.New(&wheel.Options{Tick: 10 * time.Millisecond})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer w.Close()
-	peer := antlabs.NewTimer()
-	go peer.Run()
-	defer peer.Stop()
-	base, work := time.Now(), make(chan int, 1)
-	for _, x := range []struct {
-		name string
-		f    func()
-	}{
-		{"clock", func() { time.Since(base) }},
-		{"wheel", func() { w.After(5 * time.Second) }},
-		{"wheel/select", func() {
-			work <- 1
-			select {
-			case <-work:
-			case <-w.After(5 * time.Second):
-			}
-		}},
-		{"time", func() { time.After(5 * time.Second) }},
-		{"time/select", func() {
-			work <- 1
-			select {
-			case <-work:
-			case <-time.After(5 * time.Second):
-			}
-		}},
-		{"antlabs", func() {
-			over := make(chan struct{})
-			peer.AfterFunc(5*time.Second, func() { close(over) })
-		}},
-	} {
-		b.Run(x.name, func(b *testing.B) { measure(b, x.f) })
-	}
-}
-
-// BenchmarkTimeoutContext makes a context with a timeout and cancels it, while 100,000 others are
-// pending: without Done, with Done, with a child, and with Done below a context that can be cancelled.
-func BenchmarkTimeoutContext(b *testing.B) {
-	parent, end := context.WithCancel(context.Background())
-	defer end()
-	uses := []struct {
-		name   string
-		parent context.Context
-		use    func(context.Context)
-	}{
-		{"plain", context.Background(), func(context.Context) {}},
-		{"Done", context.Background(), func(ctx context.Context) { ctx.Done() }},
-		{"child", context.Background(), func(ctx context.Context) {
-			child, cancel := context.WithCancel(ctx)
-			child.Done()
-			cancel()
-		}},
-		{"parent", parent, func(ctx context.Context) { ctx.Done() }},
-	}
-	for _, x := range timeoutMakers(b) {
-		const pending = 100_000
-		cancels := make([]context.CancelFunc, pending)
-		rng := rand.New(rand.NewPCG(1, 2))
-		before := heapInUse()
-		for i := range cancels {
-			var ctx context.Context
-			ctx, cancels[i] = x.with(context.Background(), longDelay(rng))
-			ctx.Done()
-		}
-		b.Run(x.name+"/pending", func(b *testing.B) {
-			for b.Loop() {
-			}
-			b.ReportMetric(float64(heapInUse()-before)/pending, "B/context")
-		})
-		for _, u := range uses {
-			b.Run(x.name+"/"+u.name, func(b *testing.B) {
-				measure(b, func() {
-					ctx, cancel := x.with(u.parent, shortDelay)
-					u.use(ctx)
-					cancel()
-				})
-			})
-		}
-		for _, cancel := range cancels {
-			cancel()
-		}
-	}
-}
-
-type timeoutMaker struct {
-	name string
-	with func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-}
-
-func timeoutMakers(b *testing.B) []timeoutMaker {
-	peer := antlabs.NewTimer()
-	go peer.Run()
-	b.Cleanup(peer.Stop)
-	all := []timeoutMaker{{"context", context.WithTimeout}, {"antlabs", func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithCancel(ctx)
-		timer := peer.AfterFunc(d, cancel)
-		return ctx, func() {
-			timer.Stop()
-			cancel()
-		}
-	}}}
-	for _, e := range engines {
-		s := e.make(b)
-		b.Cleanup(func() { s.Close() })
-		all = append(all, timeoutMaker{e.name, func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-			return schedule.WithTimeout(ctx, s, d)
-		}})
-	}
-	return all
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC() // what the pools of the runtime held until the first one
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// measure runs f. It reports the CPU time of the whole process, which other processes hardly change.
-func measure(b *testing.B, f func()) {
-	b.ReportAllocs()
-	before := cpuTime(b)
-	for b.Loop() {
-		f()
-	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
-}
-
-func cpuTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -142,6 +142,10 @@ func (r row) peers() []string {
 		return allBut("wheel-go", "harness", "floor")
 	case "spread": // needs much time
 		return []string{"wheel", netty}
+	case "channels":
+		return []string{"wheel", "std", "antlabs"}
+	case "contexts":
+		return []string{"wheel", "heap", "std", "antlabs"}
 	case "reset", "idle":
 		return allBut("wheel-go", "containerheap", "floor")
 	}

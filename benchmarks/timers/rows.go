@@ -87,6 +87,9 @@ var (
 	replaceOf = spec{Work: "replace", Pending: million, For: movesFor}
 	resetOf   = spec{Work: "reset", Pending: million, For: movesFor}
 	memoryOf  = spec{Work: "memory", Pending: million}
+	channels5 = spec{Work: "channels", Tick: coarseTick, For: opsFor}
+	context5  = spec{Work: "contexts", Pending: 100_000, For: opsFor}
+	half      = goal{std: 0.5}
 	hotGoal   = goal{figure: 60, std: 0.35, goPeer: 0.60, netty: 1}
 	parGoal   = goal{std: 0.33, goPeer: 0.30, netty: 0.42}
 	fireGoal  = goal{std: 0.30, goPeer: 0.45, netty: 1.6}
@@ -112,6 +115,19 @@ var rows = append([]row{
 	{ID: "replace", Name: "stop a random timer + schedule another, 1,000,000 pending", Unit: "ns", sample: replaceOf, key: "cpu", goal: goal{std: 0.60, goPeer: 0.62, netty: 1}},
 	{ID: "reset", Name: "Reset of a random timer, 1,000,000 pending", Unit: "ns", sample: resetOf, key: "cpu", goal: goal{std: 0.80, goPeer: 0.47, netty: 0.85}},
 	{ID: "reset-bytes", Name: "Reset: allocated", Unit: "B", sample: resetOf, key: "bytes", goal: goal{zero: true}, noise: 0.5},
+	{ID: "after", Name: "a channel that is closed after 5 s, beyond one reading of the clock", Unit: "ns", sample: channels5, key: "beyond", goal: goal{figure: 30}},
+	{ID: "after-bytes", Name: "such a channel: allocated", Unit: "B", sample: channels5, key: "bytes", goal: goal{zero: true}, noise: 0.5},
+	{ID: "after-allocs", Name: "such a channel, 100 calls a tick: allocations", sample: channels5, key: "calls.allocs", goal: goal{zero: true}, noise: 0.1},
+	{ID: "after-channels", Name: "such a channel, 100 calls a tick: channels made in a tick", sample: channels5, key: "calls.channels", goal: goal{figure: 1}},
+	{ID: "context", Name: "a context with a timeout and its cancel, 100,000 pending", Unit: "ns", sample: context5, key: "plain.cpu", goal: half},
+	{ID: "context-bytes", Name: "such a context: allocated", Unit: "B", sample: context5, key: "plain.bytes", goal: half},
+	{ID: "context-done", Name: "such a context with Done", Unit: "ns", sample: context5, key: "done.cpu", goal: half},
+	{ID: "context-done-bytes", Name: "such a context with Done: allocated", Unit: "B", sample: context5, key: "done.bytes", goal: half},
+	{ID: "context-child", Name: "such a context with a child of context.WithCancel and its Done", Unit: "ns", sample: context5, key: "child.cpu", goal: half},
+	{ID: "context-child-bytes", Name: "such a context with a child: allocated", Unit: "B", sample: context5, key: "child.bytes", goal: half},
+	{ID: "context-below", Name: "such a context with Done, below one that can be cancelled", Unit: "ns", sample: context5, key: "below.cpu"},
+	{ID: "context-below-bytes", Name: "such a context below one that can be cancelled: allocated", Unit: "B", sample: context5, key: "below.bytes"},
+	{ID: "context-pending", Name: "such a context with Done: memory while it is pending", Unit: "B", sample: context5, key: "pending"},
 	{ID: "fire", Name: "fire 1,000,000 in a second, Tick 1 ms", Unit: "ns", sample: fireOf(fineTick), key: "cpu", goal: fireGoal},
 	{ID: "fire-p50", Name: "fire 1,000,000 in a second: lateness, median", Unit: "ms", sample: fireOf(fineTick), key: "p50"},
 	{ID: "fire-p99", Name: "fire 1,000,000 in a second: lateness, p99", Unit: "ms", sample: fireOf(fineTick), key: "p99", goal: goal{figure: 3}},

@@ -47,15 +47,17 @@ func (s spec) forPeer(name string) spec {
 func runOn[H any, E engine[H]](open func(spec) E) func(spec) (values, error) {
 	return func(s spec) (values, error) {
 		works := map[string]func(engine[H], spec) values{
-			"ops":     ops[H],
-			"replace": replace[H],
-			"reset":   reset[H],
-			"memory":  memory[H],
-			"fire":    fire[H],
-			"rearm":   rearm[H],
-			"spread":  spread[H],
-			"probe":   probe[H],
-			"idle":    idle[H],
+			"ops":      ops[H],
+			"replace":  replace[H],
+			"reset":    reset[H],
+			"memory":   memory[H],
+			"fire":     fire[H],
+			"rearm":    rearm[H],
+			"spread":   spread[H],
+			"probe":    probe[H],
+			"idle":     idle[H],
+			"channels": channels[H],
+			"contexts": contexts[H],
 		}
 		work, ok := works[s.Work]
 		if !ok {

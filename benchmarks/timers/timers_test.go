@@ -24,12 +24,18 @@ func TestMain(m *testing.M) {
 func TestSamples(t *testing.T) {
 	for _, p := range peers {
 		for work, keys := range map[string][]string{
-			"ops":     {"hot.cpu", "near.wall", "par.wall", "par.added", "hot.bytes"},
-			"replace": {"cpu", "bytes"},
-			"reset":   {"cpu", "bytes"},
-			"memory":  {"bytes", "gc"},
-			"idle":    {"core", "wakes"},
+			"ops":      {"hot.cpu", "near.wall", "par.wall", "par.added", "hot.bytes"},
+			"replace":  {"cpu", "bytes"},
+			"reset":    {"cpu", "bytes"},
+			"memory":   {"bytes", "gc"},
+			"idle":     {"core", "wakes"},
+			"channels": {"cpu", "beyond", "bytes", "calls.allocs", "calls.channels"},
+			"contexts": {"plain.cpu", "done.bytes", "child.cpu", "below.bytes", "pending"},
 		} {
+			w := rows[slices.IndexFunc(rows, func(w row) bool { return w.sample.Work == work })]
+			if !slices.Contains(w.peers(), p.name) {
+				continue
+			}
 			t.Run(p.name+"/"+work, func(t *testing.T) {
 				s := spec{Work: work, Pending: 1000, For: 2 * time.Millisecond}
 				v, err := p.run(s.forPeer(p.name))
