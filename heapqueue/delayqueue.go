@@ -3,6 +3,7 @@
 package heapqueue
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -46,4 +47,22 @@ func (q *delayQueue[V]) clock() int64 { return int64(time.Since(q.base)) }
 // instant converts at to an instant of the queue. The caller has read the clock as now.
 func (q *delayQueue[V]) instant(now, at time.Time) int64 {
 	return addInstant(now.Sub(q.base), at.Sub(now))
+}
+
+// An instant is a number of nanoseconds since delayQueue.base on the monotonic clock.
+const (
+	maxInstant = never - 1
+	never      = math.MaxInt64 // later than every instant
+)
+
+// addInstant returns the instant d after now, limited to the range of instants.
+func addInstant(now, d time.Duration) int64 {
+	sum := int64(now + d)
+	switch {
+	case d > 0 && (sum < int64(now) || sum > maxInstant):
+		return maxInstant
+	case d < 0 && sum > int64(now):
+		return math.MinInt64
+	}
+	return sum
 }

@@ -29,7 +29,7 @@ const (
 // fetched side by side. The earliest entry of all is the first of the batch or the root
 // of the heap, whichever is less, so the order is that of the heap alone.
 type heap4 struct {
-	slots   slots
+	slots
 	entries []entry // the heap, from root on
 	batch   []entry // sorted; entries before next are popped, those of slot removed are void
 	next    int     // the first entry of batch, not void; len(batch) is 0 if there is none
@@ -66,8 +66,8 @@ func (h *heap4) seqLess(a, b entry) bool {
 	return a.seq < b.seq
 }
 
-// contains reports whether the given slot, which is in use, has an entry.
-func (h *heap4) contains(slot uint32) bool { return h.slots.table[slot].link != absent }
+// queued reports whether the given slot, which is in use, has an entry.
+func (h *heap4) queued(slot uint32) bool { return h.slots.table[slot].link != absent }
 
 // push adds an entry for slot, which has none, as the last of the instant at.
 func (h *heap4) push(slot uint32, at int64) {

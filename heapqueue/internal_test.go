@@ -98,7 +98,7 @@ func TestSequenceNumbersDoNotWrap(t *testing.T) {
 		var h itemHeap[int]
 		for i := range 100 {
 			h.add(i, 1)
-			h.heap.seq += between
+			h.seq += between
 		}
 		for i := range 50 {
 			slot := h.pop().slot

@@ -62,45 +62,14 @@ type Scheduler struct {
 
 	queue    delayQueue[schedule.Task] // queue.mu guards the fields below, too
 	runs     []run                     // one per worker; nil until the first Schedule
-	stats    counters
-	ended    sync.Cond // on queue.mu: a run has finished; signalled only if awaiting > 0
-	awaiting int       // number of goroutines that wait for ended
-	stalled  int64     // the latest begin of a run in the last check, if the workers were blocked
+	stats    schedule.Stats            // Fired, Panics, LateMax, Late and LongestTask
+	lateSum  float64                   // ns
+	ended    sync.Cond                 // on queue.mu: a run has finished; signalled only if awaiting > 0
+	awaiting int                       // number of goroutines that wait for ended
+	stalled  int64                     // the latest begin of a run in the last check, if the workers were blocked
 }
 
 var _ schedule.Scheduler = (*Scheduler)(nil)
-
-// engineState is the state of a Scheduler. All transitions are in this file:
-//
-//	state    made by        Schedule              Close
-//	zero     new            error                 closed
-//	idle     NewScheduler   started               closed
-//	started  Schedule       started               closed
-//	closed   Close          schedule.ErrClosed    closed
-//
-// A started Scheduler has its workers. A closed one begins no run; Close returns when
-// the last run has ended.
-type engineState uint8
-
-const (
-	zero engineState = iota
-	idle
-	started
-	closed
-)
-
-// engineState is called with queue.mu held.
-func (s *Scheduler) engineState() engineState {
-	switch {
-	case s.queue.closed:
-		return closed
-	case s.runs != nil:
-		return started
-	case s.options.Workers > 0:
-		return idle
-	}
-	return zero
-}
 
 // NewScheduler returns a Scheduler, or an error that names the invalid field of o. It
 // starts no goroutine; the first Schedule does.
@@ -148,18 +117,19 @@ func (s *Scheduler) Schedule(d time.Duration, t schedule.Task) (schedule.Timer, 
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch state := s.engineState(); {
-	case state == closed:
+	switch {
+	case q.closed:
 		return schedule.Timer{}, schedule.ErrClosed
-	case state == zero:
+	case s.options.Workers == 0:
 		return schedule.Timer{}, errZeroScheduler
 	case q.items.len() >= s.options.MaxPending:
 		return schedule.Timer{}, schedule.ErrFull
-	case state == idle:
+	}
+	if s.runs == nil {
 		s.start()
 	}
 	s.needCheck()
-	return s.add(t, at), nil
+	return schedule.NewTimer((*engine)(s), q.add(t, at)), nil
 }
 
 // start starts the workers. It is called with queue.mu held.

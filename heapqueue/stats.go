@@ -10,36 +10,15 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// counters are the counters behind Stats. They are guarded by queue.mu.
-type counters struct {
-	fired, panics    uint64
-	lateMax, longest time.Duration
-	lateSum          float64 // ns
-	late             schedule.Histogram
-}
-
-// begin counts a Run that begins late by the given time.
-func (c *counters) begin(late time.Duration) {
-	c.fired++
-	c.lateMax = max(c.lateMax, late)
-	c.lateSum += float64(late)
-	c.late.Add(late)
-}
-
 // Stats returns a consistent snapshot. It can be called at any time, also during Run and
 // after Close. Running is at least 1 ns while a Run is in progress.
 func (s *Scheduler) Stats() schedule.Stats {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	c := &s.stats
-	stats := schedule.Stats{
-		Pending: s.queue.items.len(),
-		Fired:   c.fired, Panics: c.panics, Wakeups: s.queue.wakeups,
-		LateMax: c.lateMax, Late: c.late, LongestTask: c.longest,
-		DroppedLogs: logging.Dropped(s.log),
-	}
-	if c.fired > 0 {
-		stats.LateMean = time.Duration(c.lateSum / float64(c.fired))
+	stats := s.stats
+	stats.Pending, stats.Wakeups, stats.DroppedLogs = s.queue.items.len(), s.queue.wakeups, logging.Dropped(s.log)
+	if stats.Fired > 0 {
+		stats.LateMean = time.Duration(s.lateSum / float64(stats.Fired))
 	}
 	now := s.clock()
 	for i := range s.runs {
@@ -62,7 +41,7 @@ func (s *Scheduler) inspect() seam.HeapState {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h, now := &q.items.heap, s.clock()
+	h, now := &q.items, s.clock()
 	state := seam.HeapState{Timers: q.items.len(), Batch: len(h.batch) - h.next}
 	for first := root; first < len(h.entries) && len(state.Levels) < inspectedLevels; first = arity*first - 8 {
 		var level []time.Duration

@@ -45,11 +45,6 @@ type run struct {
 	next  int64      // the instant of the next run, if state is rearmed
 }
 
-// add queues a new timer. It is called with queue.mu held.
-func (s *Scheduler) add(t schedule.Task, at int64) schedule.Timer {
-	return schedule.NewTimer((*engine)(s), s.queue.add(t, at))
-}
-
 // state returns the state of a timer with its slot, and its run if Run is in progress.
 // It is called with queue.mu held.
 func (s *Scheduler) state(id uint64) (state timerState, slot uint32, r *run) {
@@ -73,7 +68,11 @@ func (s *Scheduler) state(id uint64) (state timerState, slot uint32, r *run) {
 func (s *Scheduler) claim(r *run, e entry, now int64) {
 	q := &s.queue
 	*r = run{task: *q.items.value(e.slot), slot: e.slot, id: q.items.id(e.slot), began: now, state: running}
-	s.stats.begin(time.Duration(now - e.at))
+	late := time.Duration(now - e.at)
+	s.stats.Fired++
+	s.stats.LateMax = max(s.stats.LateMax, late)
+	s.stats.Late.Add(late)
+	s.lateSum += float64(late)
 }
 
 // finish ends a run whose call of Run ended at the instant now. A timer that was
@@ -81,7 +80,7 @@ func (s *Scheduler) claim(r *run, e entry, now int64) {
 // task. finish is called with queue.mu held.
 func (s *Scheduler) finish(r *run, now int64) {
 	q := &s.queue
-	s.stats.longest = max(s.stats.longest, time.Duration(now-r.began))
+	s.stats.LongestTask = max(s.stats.LongestTask, time.Duration(now-r.began))
 	if r.state == rearmed {
 		q.items.push(r.slot, r.next)
 		q.wakeLeader(r.next)
@@ -166,7 +165,7 @@ func (e *engine) TimerDeadline(id uint64) (time.Time, bool) {
 	case q.closed:
 		return time.Time{}, false
 	case state == queued:
-		at = q.items.heap.entry(slot).at
+		at = q.items.entry(slot).at
 	case state == rearmed:
 		at = r.next
 	default:

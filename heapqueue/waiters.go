@@ -131,7 +131,7 @@ func (q *delayQueue[V]) itemDue(now int64) bool {
 		return false
 	}
 	if q.items.collect(now) && q.onBatch != nil {
-		q.onBatch(q.items.heap.batch)
+		q.onBatch(q.items.batch)
 	}
 	return true
 }

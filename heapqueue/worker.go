@@ -67,7 +67,7 @@ func (s *Scheduler) recoverPanic(r *run) {
 // reportPanic counts the panic of a task and calls OnPanic.
 func (s *Scheduler) reportPanic(task schedule.Task, value any) {
 	s.queue.mu.Lock()
-	s.stats.panics++
+	s.stats.Panics++
 	s.queue.mu.Unlock()
 	s.options.OnPanic(task, value, debug.Stack())
 }

@@ -144,7 +144,9 @@ func (c *core) reportPanic(task schedule.Task, value any) {
 	if value == nil {
 		return
 	}
-	c.stats.panics.Add(1)
+	c.stats.mu.Lock()
+	c.stats.runs.Panics++
+	c.stats.mu.Unlock()
 	stack := debug.Stack()
 	if c.onPanic != nil {
 		c.onPanic(task, value, stack)

@@ -32,14 +32,10 @@ func (c *core) runOnExecutor(s *shard, id uint64) {
 		return
 	}
 	began := time.Since(c.base)
-	var stats batchStats
-	late := began - c.tickEnd(tick)
-	stats.begin(late)
-	c.stats.addLate([]time.Duration{late})
+	late := []time.Duration{began - c.tickEnd(tick)}
 	returned := false
 	defer func() { // a second defer, because OnPanic may call runtime.Goexit
-		stats.longest = time.Since(c.base) - began
-		c.stats.add(&stats)
+		c.stats.add(late, time.Since(c.base)-began)
 		s.endRun(id)
 	}()
 	defer func() {

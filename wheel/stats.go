@@ -3,7 +3,6 @@
 package wheel
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,61 +15,29 @@ import (
 
 // stats holds the counters of a wheel. Any goroutine may read and update them.
 type stats struct {
-	fired, panics, wakeups atomic.Uint64
-	lateSum                atomic.Uint64 // bits of a float64, because the sum in ns overflows an int64
-	lateMax, longest       atomic.Int64  // in ns
-	began                  atomic.Int64  // start of the Run in progress, in ns since core.base, or idle
-	submitting             atomic.Int64  // the same for calls of Options.Executor
+	wakeups    atomic.Uint64
+	began      atomic.Int64 // start of the Run in progress, in ns since core.base, or idle
+	submitting atomic.Int64 // the same for calls of Options.Executor
 
-	lateMu sync.Mutex // guards late
-	late   schedule.Histogram
+	mu      sync.Mutex     // guards the fields below
+	runs    schedule.Stats // Fired, Panics, LateMax, Late and LongestTask
+	lateSum float64        // in ns, which overflow an int64
 }
 
 // idle is the value of stats.began while no Run is in progress.
 const idle = -1
 
-// batchStats are the counters of one goroutine that runs tasks. The worker adds its own
-// to stats once per batch.
-type batchStats struct {
-	fired            uint64
-	lateSum          float64 // in ns
-	lateMax, longest time.Duration
-}
-
-// begin counts a Run that starts late by the given time.
-func (t *batchStats) begin(late time.Duration) {
-	t.fired++
-	t.lateSum += float64(late)
-	t.lateMax = max(t.lateMax, late)
-}
-
-// add adds the counters in t and clears them.
-func (s *stats) add(t *batchStats) {
-	if t.fired == 0 {
-		return
-	}
-	s.fired.Add(t.fired)
-	for old := s.lateSum.Load(); !s.lateSum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+t.lateSum)); {
-		old = s.lateSum.Load()
-	}
-	storeMax(&s.lateMax, int64(t.lateMax))
-	storeMax(&s.longest, int64(t.longest))
-	*t = batchStats{}
-}
-
-// addLate adds the lateness of some Runs to the histogram.
-func (s *stats) addLate(runs []time.Duration) {
-	s.lateMu.Lock()
-	defer s.lateMu.Unlock()
-	for _, late := range runs {
-		s.late.Add(late)
-	}
-}
-
-// storeMax sets a to v if v is greater.
-func storeMax(a *atomic.Int64, v int64) {
-	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); {
-		old = a.Load()
+// add counts Runs with the lateness of each and the duration of the longest. The worker calls it once per
+// batch.
+func (s *stats) add(late []time.Duration, longest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs.Fired += uint64(len(late))
+	s.runs.LongestTask = max(s.runs.LongestTask, longest)
+	for _, d := range late {
+		s.runs.LateMax = max(s.runs.LateMax, d)
+		s.runs.Late.Add(d)
+		s.lateSum += float64(d)
 	}
 }
 
@@ -89,24 +56,16 @@ func (w *Wheel) Stats() schedule.Stats {
 	if c == nil {
 		return schedule.Stats{}
 	}
-	s := schedule.Stats{
-		Fired:       c.stats.fired.Load(),
-		Panics:      c.stats.panics.Load(),
-		Wakeups:     c.stats.wakeups.Load(),
-		LateMax:     time.Duration(c.stats.lateMax.Load()),
-		LongestTask: time.Duration(c.stats.longest.Load()),
-		DroppedLogs: logging.Dropped(c.log),
-	}
-	c.stats.lateMu.Lock()
-	s.Late = c.stats.late
-	c.stats.lateMu.Unlock()
+	c.stats.mu.Lock()
+	s := c.stats.runs
 	if s.Fired > 0 {
-		s.LateMean = time.Duration(math.Float64frombits(c.stats.lateSum.Load()) / float64(s.Fired))
+		s.LateMean = time.Duration(c.stats.lateSum / float64(s.Fired))
 	}
+	c.stats.mu.Unlock()
+	s.Wakeups, s.DroppedLogs, s.Pending = c.stats.wakeups.Load(), logging.Dropped(c.log), c.pending()
 	if began := c.stats.began.Load(); began != idle {
 		s.Running = max(time.Since(c.base)-time.Duration(began), 1)
 	}
-	s.Pending = c.pending()
 	return s
 }
 

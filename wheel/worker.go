@@ -28,13 +28,13 @@ const notSleeping = 0
 // workerState is the position of the worker in its work. It outlives the goroutine: if a
 // task calls runtime.Goexit, a new goroutine continues from here.
 type workerState struct {
-	shard *shard
-	run   uint64   // id of the timer whose Run is in progress or was the last
-	due   []uint64 // ids of the timers of the batch that are still to run
-	batch [batchLen]uint64
-	clock time.Duration // last reading of the clock, since core.base
-	stats batchStats
-	late  []time.Duration // of the Runs of the batch
+	shard   *shard
+	run     uint64   // id of the timer whose Run is in progress or was the last
+	due     []uint64 // ids of the timers of the batch that are still to run
+	batch   [batchLen]uint64
+	clock   time.Duration   // last reading of the clock, since core.base
+	late    []time.Duration // of the Runs of the batch
+	longest time.Duration   // of the Runs of the batch
 }
 
 // work is the worker goroutine.
@@ -154,9 +154,8 @@ func (c *core) runBatch() {
 		task, w.run, tick, w.due = w.shard.nextRun(w.run, w.due)
 		if task == nil {
 			c.stats.began.Store(idle)
-			c.stats.add(&w.stats)
-			c.stats.addLate(w.late)
-			w.late = w.late[:0]
+			c.stats.add(w.late, w.longest)
+			w.late, w.longest = w.late[:0], 0
 			return
 		}
 		c.runTask(task, schedule.NewTimer(w.shard, w.run), tick)
@@ -166,9 +165,7 @@ func (c *core) runBatch() {
 // runTask runs a task and records its lateness and its duration.
 func (c *core) runTask(task schedule.Task, timer schedule.Timer, tick int64) {
 	w := &c.worker
-	late := w.clock - c.tickEnd(tick)
-	w.stats.begin(late)
-	w.late = append(w.late, late)
+	w.late = append(w.late, w.clock-c.tickEnd(tick))
 	c.stats.began.Store(int64(w.clock))
 	returned := false
 	defer func() {
@@ -177,7 +174,7 @@ func (c *core) runTask(task schedule.Task, timer schedule.Timer, tick int64) {
 		}
 		began := w.clock
 		c.worker.clock = time.Since(c.base)
-		w.stats.longest = max(w.stats.longest, w.clock-began)
+		w.longest = max(w.longest, w.clock-began)
 	}()
 	task.Run(timer)
 	returned = true
