@@ -210,10 +210,7 @@ function lanes(now) {
     parts.push(["rect", {class: "broken", x: x(clamp(e.began)), y: 20, width: Math.max(x(clamp(until)) - x(clamp(e.began)), 1), height: h - 44}]);
     if (until > now - back + ttl * .2) parts.push(["text", {class: "soft halo", x: x(clamp(e.began)) + 4, y: 15}, names[e.fault]]);
   }
-  for (const [name, y] of Object.entries(rows)) {
-    parts.push(["line", {class: "rail", x1: left, x2: w - 8, y1: y, y2: y}]);
-    parts.push(["text", {x: narrow ? left : 0, y: narrow ? y - thick / 2 - 4 : y + 4, class: "halo"}, name]);
-  }
+  for (const y of Object.values(rows)) parts.push(["line", {class: "rail", x1: left, x2: w - 8, y1: y, y2: y}]);
   for (const l of leases) { bar("store", l.from, Math.min(l.to, now), "lease"); if (l.to > now) bar("store", now, l.to, "lease ahead"); }
   if (e && (e.fault === "kill" || e.fault === "forget")) bar("store", e.began, e.resumed || now, "down");
   for (const r of rivals) if (r.has) { bar("store", r.has, r.to || now, "other"); bar("rival", r.has, r.to || now, "other"); }
@@ -227,6 +224,7 @@ function lanes(now) {
     if (!hold.to && frame.deadline > now) bar("holder", now, frame.deadline, "hold ahead");
   }
   for (const t of frame.renewals) if (t > now - back) parts.push(["path", {class: "renew", fill: "none", d: `M${x(t)},${rows.holder + thick / 2} V${rows.store - thick / 2} m-3.5,-5 l3.5,5 l3.5,-5`}]);
+  for (const [name, y] of Object.entries(rows)) parts.push(["text", {x: narrow ? left : 0, y: narrow ? y - thick / 2 - 4 : y + 4, class: "halo"}, name]);
   const open = holds.at(-1), rival = rivals.at(-1);
   if (open && !open.to && frame.deadline > now) {
     parts.push(["line", {class: "deadline", x1: x(frame.deadline), x2: x(frame.deadline), y1: rows.holder - thick / 2 - 5, y2: rows.store + thick / 2 + 5}]);
@@ -254,7 +252,7 @@ function lanes(now) {
     inside(rows.rival, r.has, r.to || now, `holds, token ${r.token}`, `token ${r.token}`, "holds");
     inside(rows.store, r.has, r.to || now, "leased to the rival", "rival");
   }
-  if (rival && !rival.has && !rival.to) parts.push(["text", {class: "soft halo", x: x(clamp(Math.max(rival.waits, now - back))) + 6, y: rows.rival - 6}, "waits for the lock"]);
+  if (rival && !rival.has && !rival.to) parts.push(["text", {class: "soft halo", x: x(clamp(Math.max(rival.waits, now - back))) + 6, y: rows.rival + (narrow ? 16 : -6)}, "waits for the lock"]);
   for (const l of leases) inside(rows.store, l.from, Math.min(l.to, now), "leased to the holder", "holder");
   parts.push(["line", {class: "now", x1: x(now), x2: x(now), y1: 20, y2: h - 24}]);
   parts.push(["text", {class: "soft", x: x(now), y: h - 8, "text-anchor": "middle"}, "now"]);
