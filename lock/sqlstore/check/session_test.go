@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -275,6 +276,39 @@ func TestAFullPoolIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotSent)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, s.Release(t.Context(), l), want)
+}
+
+// TestAFullPoolLosesALock takes all connections while a client holds a lock. The loss has no cause, because the database
+// is not guilty and the store does not know who has the connections, but it names the pool.
+func TestAFullPoolLosesALock(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *database) {
+		renewed := make(chan struct{}, 100)
+		client, err := lock.New(d.store(t, sqlstore.Options{}), &lock.Options{
+			Terms: lock.Terms{TTL: 5 * time.Second},
+			Renewal: renewal.Options{Hooks: &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
+				if b.Renewed > 0 {
+					renewed <- struct{}{}
+				}
+			}}},
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, client.Close(t.Context())) }()
+		held, err := client.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		<-renewed
+		d.db.SetMaxOpenConns(4)
+		for range 4 {
+			c, err := d.db.Conn(t.Context())
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, c.Close()) }()
+		}
+		<-held.Done()
+		var lost *renewal.LostError
+		require.ErrorAs(t, held.Err(), &lost)
+		assert.Equal(t, renewal.CauseUnknown, lost.Cause())
+		assert.Regexp(t, `^\d+ renewals? not sent within `, lost.Seen())
+		assert.ErrorContains(t, lost, "no connection of the pool was free (4 of 4 in use)")
+	})
 }
 
 // TestASerializableDatabase checks that contention costs repetitions only, in sessions whose
