@@ -4,13 +4,18 @@ package redisstore
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,7 +66,23 @@ func TestTooLittleCPUIsNotTheServersFault(t *testing.T) {
 	}
 }
 
+// The wall clock of a process is stepped. A step back costs no lease, and a step forward is the cause of the loss.
+func TestAStepOfTheClockOfAProcess(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("the clock of a process alone can be stepped on linux/amd64 only")
+	}
+	h := startHolder(t, steppedEnv+"=1")
+	line := h.line(t)
+	if strings.HasPrefix(line, "refused") {
+		t.Skip("this machine lets no process write its own code: ", line)
+	}
+	assert.Equal(t, "held after a step back: true", line)
+	assert.Equal(t, "clock stepped, a clock was stepped: true", h.line(t))
+}
+
 const (
+	steppedEnv   = "LEASEWHEEL_TEST_STEPPED" // makes the holder one whose clock is stepped
 	starvedEnv   = "LEASEWHEEL_TEST_STARVED" // makes the holder one that is starved of CPU time
 	starvedTTL   = 3 * time.Second
 	holderEnv    = "LEASEWHEEL_TEST_HOLDER" // names the server to the process that is paused
@@ -129,6 +150,9 @@ func init() {
 		instead = func() { hold(addr) }
 		if os.Getenv(starvedEnv) != "" {
 			instead = func() { holdStarved(addr) }
+		}
+		if os.Getenv(steppedEnv) != "" {
+			instead = func() { holdStepped(addr) }
 		}
 	}
 }
@@ -238,4 +262,67 @@ func holdStarved(addr string) {
 		fmt.Print(cause, " ", n, " ")
 	}
 	fmt.Println()
+}
+
+// holdStepped is the main function of a holder that steps its wall clock back, and then forward.
+func holdStepped(addr string) {
+	store, err := New(redis.NewClient(&redis.Options{Addr: addr}), nil)
+	must(err)
+	renewed := make(chan struct{}, 1000)
+	hooks := &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: holderTTL}, Renewal: renewal.Options{Hooks: hooks}})
+	must(err)
+	held, err := client.Mutex("stepped").Lock(context.Background())
+	must(err)
+	fmt.Println("held")
+	<-renewed
+	if err := stepClock(-time.Hour); err != nil {
+		fmt.Println("refused:", err)
+		return
+	}
+	<-renewed
+	<-renewed
+	fmt.Println("held after a step back:", held.Valid() && held.Err() == nil)
+	must(stepClock(0))
+	<-held.Done()
+	var loss *renewal.LostError
+	errors.As(held.Err(), &loss)
+	fmt.Printf("%v, a clock was stepped: %v\n", loss.Cause(), strings.Contains(loss.Seen(), "a clock was stepped"))
+}
+
+// stepClock sets the wall clock of this process to that of the machine and d, in whole seconds. The runtime reads clocks by a
+// function that the kernel has mapped into the process. stepClock replaces the beginning of that.
+func stepClock(d time.Duration) error {
+	maps, err := os.ReadFile("/proc/self/maps")
+	must(err)
+	at := regexp.MustCompile(`(?m)^(\w+)-(\w+) .*\[vdso\]$`).FindSubmatch(maps)
+	if at == nil {
+		return errors.New("there is no vDSO")
+	}
+	from, err := strconv.ParseInt(string(at[1]), 16, 64)
+	must(err)
+	to, err := strconv.ParseInt(string(at[2]), 16, 64)
+	must(err)
+	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	image := make([]byte, to-from)
+	_, err = memory.ReadAt(image, from)
+	must(err)
+	file, err := elf.NewFile(bytes.NewReader(image))
+	must(err)
+	symbols, err := file.DynamicSymbols()
+	must(err)
+	for _, s := range symbols {
+		if s.Name == "__vdso_clock_gettime" {
+			// mov eax, 228 (clock_gettime); syscall; test edi, edi; jnz ret; add qword [rsi], d; ret: ret
+			code := []byte("\xb8\xe4\x00\x00\x00\x0f\x05\x85\xff\x75\x07\x48\x81\x06")
+			code = append(binary.LittleEndian.AppendUint32(code, uint32(d/time.Second)), 0xc3)
+			_, err = memory.WriteAt(code, from+int64(s.Value))
+			return err
+		}
+	}
+	return errors.New("the vDSO has no clock")
 }
