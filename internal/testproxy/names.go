@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -80,6 +81,26 @@ func (m *Moved) Move() {
 	for _, old := range m.old {
 		old.Close()
 	}
+}
+
+// Moves are Move, and two ways in which the first address becomes silent instead: it accepts connections and answers
+// nothing any more. Clients keep their connections to it, or have lost them and dial it when the name changes.
+var Moves = map[string]func(*Moved){
+	"refused": (*Moved).Move,
+	"silent": func(m *Moved) {
+		for _, old := range m.old {
+			old.Block()
+		}
+		SetName(m.name, "127.0.0.1")
+	},
+	"silent when dialed": func(m *Moved) {
+		for _, old := range m.old {
+			old.Block()
+			old.Cut()
+		}
+		time.Sleep(time.Second)
+		SetName(m.name, "127.0.0.1")
+	},
 }
 
 const (

@@ -83,7 +83,8 @@
 // Config.DialKeepAliveTime and DialKeepAliveTimeout are set, such as 10 s and 3 s. Set them, and
 // give the client several endpoints. A renewal without an answer is sent again to another member.
 // The client looks up names of endpoints each time when it dials, and needs one that it can reach. It dials less
-// and less often while there is none; a call of the Store makes it dial at once.
+// and less often while there is none; a call of the Store makes it dial at once. A dial to a silent address
+// lasts 20 s, unless Config.DialOptions has grpc.WithConnectParams with another MinConnectTimeout.
 //
 // The program and the Store share the calls that the server allows on a connection, if
 // --max-concurrent-streams bounds them. A program that uses them all costs the Store its locks, with an

@@ -209,11 +209,16 @@ func TestLeasesSurviveASilentNetwork(t *testing.T) {
 func TestNamesOfServers(t *testing.T) {
 	t.Parallel()
 	unknown := testproxy.NewName() + ":1"
-	for name, start := range map[string]func(t *testing.T) (rdb redis.UniversalClient, move func()){
-		"one server": func(t *testing.T) (redis.UniversalClient, func()) {
+	oneServer := func(move func(*testproxy.Moved)) func(t *testing.T) (redis.UniversalClient, func()) {
+		return func(t *testing.T) (redis.UniversalClient, func()) {
 			moved := testproxy.NewMoved(t, testredis.Start(t).Addr())
-			return redis.NewClient(&redis.Options{Addr: moved.Addr()}), moved.Move
-		},
+			return redis.NewClient(&redis.Options{Addr: moved.Addr()}), func() { move(moved) }
+		}
+	}
+	for name, start := range map[string]func(t *testing.T) (rdb redis.UniversalClient, move func()){
+		"one server":                                 oneServer(testproxy.Moves["refused"]),
+		"one server, old address silent":             oneServer(testproxy.Moves["silent"]),
+		"one server, old address silent when dialed": oneServer(testproxy.Moves["silent when dialed"]),
 		"a cluster whose nodes have names": func(t *testing.T) (redis.UniversalClient, func()) {
 			if !testredis.Since(7, 0) {
 				t.Skip("nodes have no names before Redis 7.0")
@@ -267,8 +272,9 @@ func TestNamesOfServers(t *testing.T) {
 				require.NoError(t, err)
 				leases = append(leases, l)
 			}
-			move()
 			out := make([]renewal.Outcome, len(leases))
+			require.NoError(t, s.Renew(t.Context(), leases, out)) // so that there is a connection for renewals
+			move()
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()

@@ -36,8 +36,8 @@
 // grants and renews a lease only if the session lasts longer for certain, so after a process has
 // stood still for long the first acquisition may take a sixth of the session timeout. The tickTime
 // of the servers must be at most a sixth of it; that of the default settings is 2 s. If the session
-// expires, all of its locks are lost together. If the connected server hangs, the client looks
-// for another one after two thirds of the session timeout, which is longer than any TTL. A call without
+// expires, all of its locks are lost together. If a server hangs or its address falls silent, the client tries
+// the next one after two thirds of the session timeout, which is longer than any TTL. A call without
 // an answer ends after 5 s and a sixth of the session timeout, also if its context lasts longer, and
 // its error has the last error of the network.
 //

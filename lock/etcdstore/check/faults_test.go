@@ -189,20 +189,30 @@ func TestAHolderBehindAStoppedLeader(t *testing.T) {
 	assert.False(t, held.Valid())
 }
 
-// A client without options but its endpoints, of which one is unknown. The server gets another address.
+// A client without options but its endpoints, of which one is unknown. The server gets another address. If the old
+// one is silent, the client needs options to notice it.
 func TestNamesOfServers(t *testing.T) {
 	t.Parallel()
-	server := startCluster(t, 1)[0]
-	moved := testproxy.NewMoved(t, strings.TrimPrefix(server.client, "http://"))
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{testproxy.NewName() + ":1", "http://" + moved.Addr()}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	s := open(t, client)
-	l := acquire(t, s, driver.Request{Key: "k", Owner: "a:1", TTL: time.Minute})
-	moved.Move()
-	out := []renewal.Outcome{renewal.Unknown}
-	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
-	assert.Equal(t, renewal.Renewed, out[0])
+	for name, move := range testproxy.Moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startCluster(t, 1)[0]
+			moved := testproxy.NewMoved(t, strings.TrimPrefix(server.client, "http://"))
+			config := clientv3.Config{Endpoints: []string{testproxy.NewName() + ":1", "http://" + moved.Addr()}, Logger: zap.NewNop()}
+			if name == "silent" {
+				config.DialKeepAliveTime, config.DialKeepAliveTimeout = 10*time.Second, 3*time.Second
+			}
+			client, err := clientv3.New(config)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = client.Close() })
+			s := open(t, client)
+			l := acquire(t, s, driver.Request{Key: "k", Owner: "a:1", TTL: time.Minute})
+			move(moved)
+			out := []renewal.Outcome{renewal.Unknown}
+			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
+			assert.Equal(t, renewal.Renewed, out[0])
+		})
+	}
 }
 
 // The client dials less and less often while the server is away, here after one attempt an hour.

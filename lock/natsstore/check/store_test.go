@@ -373,21 +373,26 @@ func (f *filled) Write(p []byte) (int, error) {
 // A server gets another address, and one name is unknown.
 func TestNamesOfServers(t *testing.T) {
 	t.Parallel()
-	at := testnats.Start(t)
-	require.NoError(t, natsstore.CreateStream(t.Context(), testnats.Connect(t, at), nil))
-	moved := testproxy.NewMoved(t, at.Addr().String())
-	nc, err := nats.Connect("nats://"+testproxy.NewName()+":1,nats://"+moved.Addr(), nats.IgnoreDiscoveredServers())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	s := openOn(t, js, nil)
-	l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
-	require.NoError(t, err)
-	moved.Move()
-	out := make([]renewal.Outcome, 1)
-	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
-	assert.Equal(t, renewal.Renewed, out[0])
+	for name, move := range testproxy.Moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := testnats.Start(t)
+			require.NoError(t, natsstore.CreateStream(t.Context(), testnats.Connect(t, at), nil))
+			moved := testproxy.NewMoved(t, at.Addr().String())
+			nc, err := nats.Connect("nats://"+testproxy.NewName()+":1,nats://"+moved.Addr(), nats.IgnoreDiscoveredServers())
+			require.NoError(t, err)
+			t.Cleanup(nc.Close)
+			js, err := jetstream.New(nc)
+			require.NoError(t, err)
+			s := openOn(t, js, nil)
+			l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
+			require.NoError(t, err)
+			move(moved)
+			out := make([]renewal.Outcome, 1)
+			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
+			assert.Equal(t, renewal.Renewed, out[0])
+		})
+	}
 }
 
 func TestErrorsNameTheRemedy(t *testing.T) {

@@ -224,15 +224,20 @@ func TestAServerIsRestored(t *testing.T) {
 // The name leads to another address while a lease is held: the session goes on there.
 func TestAServerGetsAnotherAddress(t *testing.T) {
 	t.Parallel()
-	moved := testproxy.NewMoved(t, testzk.Start(t, 1)[0].Address)
-	s := openAt(t, 10*faultTTL, moved.Addr())
-	r := driver.Request{Key: "k", Owner: "a:1", TTL: 4 * faultTTL}
-	l, err := s.Acquire(t.Context(), r)
-	require.NoError(t, err)
-	moved.Move()
-	out := []renewal.Outcome{renewal.Unknown}
-	require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, time.Minute, 10*time.Millisecond)
-	assert.Equal(t, renewal.Renewed, out[0])
+	for name, move := range testproxy.Moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			moved := testproxy.NewMoved(t, testzk.Start(t, 1)[0].Address)
+			s := openAt(t, sessionTimeout, moved.Addr())
+			r := driver.Request{Key: "k", Owner: "a:1", TTL: 4 * faultTTL}
+			l, err := s.Acquire(t.Context(), r)
+			require.NoError(t, err)
+			move(moved)
+			out := []renewal.Outcome{renewal.Unknown}
+			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, time.Minute, 10*time.Millisecond)
+			assert.Equal(t, renewal.Renewed, out[0])
+		})
+	}
 }
 
 func TestNamesOfServers(t *testing.T) {
