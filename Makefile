@@ -203,13 +203,11 @@ bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-
 	@.ci/setup-stores || true # the program names what it leaves out
 	cd benchmarks/stores && go run . $(ARGS)
 
-bench-page: ## Write the tables and charts of docs/BENCHMARKS.md from benchmarks/results
+bench-page: ## Write the tables and charts of BENCHMARKS and STORES from benchmarks/results
 	cd benchmarks && if [ -f results/timers.json ]; then go run ./timers -render results/timers.json -docs ../docs \
 		$(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) >/dev/null; fi
-	cd benchmarks && if [ -f results/leases.json ]; then go run ./leases -print results/leases.json -docs ../docs >/dev/null; fi
-	cd benchmarks && if [ -f results/lease-scale.json ]; then go run ./leases -scale -print results/lease-scale.json -docs ../docs >/dev/null; fi
-	cd benchmarks/stores && if [ -f ../results/stores.json ]; then go run . -print ../results/stores.json -docs ../../docs >/dev/null; fi
-	cd benchmarks && if [ -f results/locks.json ]; then go run ./locks -print results/locks.json -docs ../docs >/dev/null; fi
+	cd benchmarks && for name in leases locks; do go run ./$$name -print -docs ../docs >/dev/null || exit 1; done
+	cd benchmarks/stores && go run . -print -docs ../../docs >/dev/null
 
 # Chromium comes from the packages of the system, and axe-core, which checks contrasts, from npm.
 BROWSER_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasewheel/browser

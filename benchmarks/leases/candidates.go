@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -65,31 +63,3 @@ func lockName(i int) string { return "bench:" + strconv.Itoa(i) }
 
 // acquirers is the number of goroutines that acquire locks.
 const acquirers = 64
-
-// lockRange acquires the locks of [from, to).
-func lockRange(ctx context.Context, c client, from, to int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	for worker := range acquirers {
-		wg.Go(func() {
-			for i := from + worker; i < to && ctx.Err() == nil; i += acquirers {
-				if err := c.lock(ctx, i); err != nil {
-					cancel(fmt.Errorf("lock %d of %d: %w", i, to, err))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -35,21 +35,6 @@ const (
 	endRequest   = "end"
 )
 
-// childResult is what a child measured between begin and end.
-type childResult struct {
-	CPU        time.Duration
-	Goroutines int // highest number of goroutines of the client
-	LateP50    time.Duration
-	LateP99    time.Duration
-
-	// At the end.
-	RSS         int64
-	RSSPerLease float64 // bytes by which all locks increased the RSS, per lock
-	Heap        float64 // bytes per lock
-	Stack       float64 // bytes per lock
-	Lost        int
-}
-
 // worker holds the locks of a child.
 type worker struct {
 	task
@@ -81,7 +66,7 @@ func readMemory() memory {
 // child serves the requests of the parent.
 func child(in io.Reader, out io.Writer) error {
 	logging.Disable() // go-redis prints each failed dial
-	return bench.Serve(in, out, func(t task) (func(string) (childResult, error), error) {
+	return bench.Serve(in, out, func(t task) (func(string) (bench.Values, error), error) {
 		w, err := acquireAll(t)
 		return w.handle, err
 	})
@@ -101,25 +86,25 @@ func acquireAll(t task) (*worker, error) {
 	tenth := t.Leases / 10
 	w.remaining = t.Leases - tenth
 	ctx := context.Background()
-	if err := lockRange(ctx, w.client, 0, tenth); err != nil {
+	if err := bench.Each(ctx, 0, tenth, acquirers, w.client.lock); err != nil {
 		return nil, err
 	}
 	w.first = readMemory()
-	if err := lockRange(ctx, w.client, tenth, t.Leases); err != nil {
+	if err := bench.Each(ctx, tenth, t.Leases, acquirers, w.client.lock); err != nil {
 		return nil, err
 	}
 	w.client.ready()
 	return w, nil
 }
 
-func (w *worker) handle(request string) (childResult, error) {
+func (w *worker) handle(request string) (bench.Values, error) {
 	switch request {
 	case beginRequest:
-		return childResult{}, w.begin()
+		return nil, w.begin()
 	case endRequest:
 		return w.end()
 	}
-	return childResult{}, fmt.Errorf("unknown request %q", request)
+	return nil, fmt.Errorf("unknown request %q", request)
 }
 
 func (w *worker) begin() (err error) {
@@ -134,30 +119,32 @@ func (w *worker) begin() (err error) {
 	return err
 }
 
-func (w *worker) end() (childResult, error) {
+// end returns what the child measured since begin: seconds of processor time, MiB of RSS, bytes per lock, and the
+// lateness in ms by the statistics of the client, 0 if it has none.
+func (w *worker) end() (bench.Values, error) {
 	cpu, err := bench.ProcessCPU()
 	if err != nil {
-		return childResult{}, err
+		return nil, err
 	}
 	goroutines := w.goroutines.stop() - benchGoroutines
 	if w.stopProfile != nil {
 		if err := w.stopProfile(); err != nil {
-			return childResult{}, err
+			return nil, err
 		}
 	}
-	s := w.client.stats()
-	late := s.late.Since(w.stats.late)
-	r := childResult{
-		CPU: cpu - w.cpu, Goroutines: goroutines,
-		LateP50: late.Quantile(0.5), LateP99: late.Quantile(0.99),
-		RSS: bench.ProcessRSS(), Lost: s.lost,
-	}
-	r.RSSPerLease = float64(r.RSS-w.rss) / float64(w.Leases)
+	s, rss := w.client.stats(), bench.ProcessRSS()
 	m := readMemory()
-	r.Heap = float64(int64(m.heap-w.first.heap)) / float64(w.remaining)
-	r.Stack = float64(int64(m.stack-w.first.stack)) / float64(w.remaining)
 	runtime.KeepAlive(w.client)
-	return r, nil
+	return bench.Values{
+		"cpu":             (cpu - w.cpu).Seconds(),
+		"goroutines":      float64(goroutines),
+		"client late p99": ms(s.late.Since(w.stats.late).Quantile(0.99)),
+		"lost":            float64(s.lost),
+		"rss":             float64(rss) / (1 << 20),
+		"rss per lease":   float64(rss-w.rss) / float64(w.Leases),
+		"heap":            float64(int64(m.heap-w.first.heap)) / float64(w.remaining),
+		"stack":           max(0, float64(int64(m.stack-w.first.stack))/float64(w.remaining)),
+	}, nil
 }
 
 // goroutineWatch records the highest number of goroutines. Its interval is no

@@ -7,7 +7,7 @@
 //	go run ./leases -quick
 //	go run ./leases -only wheel,redsync,cluster:wheel -json results.json
 //	go run ./leases -leases 1000,10000,100000,1000000
-//	go run ./leases -print results/leases.json
+//	go run ./leases -print -docs ../docs
 //
 // docs/BENCHMARKS.md explains the figures.
 package main
@@ -17,201 +17,122 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-const clusterPrefix = "cluster:"
+const clusterPrefix = "cluster:" // of candidates: three masters instead of a single server
 
-var errInterrupted = errors.New("interrupted")
+// The kinds of work, which are followed by the number of leases: to hold leases with all candidates, and to hold
+// several numbers of them with our engines.
+const (
+	workHold  = "hold"
+	workScale = "scale"
+)
 
-// config holds the values of the flags.
-type config struct {
-	plan
-	counts []int // more than one number of leases: compare them on our engines
-	scale  bool  // counts has several numbers, or -scale is set
-	only   []target
-	json   string
-	print  string
-	docs   string
+// flags are those of this program; 0 means the default.
+var flags struct {
+	leases      string
+	ttl, window time.Duration
 }
 
-var program = bench.Program[config]{Name: "leases", Parse: parse, Run: run, Child: child}
+var program = bench.Program{
+	Name:  "leases",
+	Path:  "results/leases.json",
+	Quick: "10,000 leases of 4.5 s, measured for 4 s",
+	Flags: func(f *flag.FlagSet) {
+		f.StringVar(&flags.leases, "leases", "", "`number` of leases (default 100000); several, separated by commas, compare them on our engines")
+		f.DurationVar(&flags.ttl, "ttl", 0, "TTL of a lease; a third of it is the period of its renewals (default 30s)")
+		f.DurationVar(&flags.window, "window", 0, "time to measure each candidate (default 20s)")
+	},
+	Plan: planned, Child: child, Sections: sections,
+}
 
 func main() { os.Exit(program.Main()) }
 
-// parse reads the flags and prints its errors to w.
-func parse(args []string, w io.Writer) (config, error) {
-	var c config
-	f := flag.NewFlagSet("leases", flag.ContinueOnError)
-	f.SetOutput(w)
-	quick := f.Bool("quick", false, "10,000 leases of 4.5 s, measured for 4 s: less precise")
-	only := f.String("only", strings.Join(defaults(), ","), "comma-separated `candidates`; the prefix "+clusterPrefix+" means a cluster of three masters")
-	leases := f.String("leases", "", "`number` of leases (default 100000); several, separated by commas, compare them on our engines")
-	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease; a third of it is the period of its renewals (default 30s)")
-	f.DurationVar(&c.window, "window", 0, "time to measure each candidate (default 20s)")
-	f.StringVar(&c.profiles, "profile", "", "`folder` for a CPU profile of each client")
-	f.StringVar(&c.json, "json", "", "`file` for the results; figures of other candidates in it are kept and printed (default results/leases.json or results/lease-scale.json, none with -quick)")
-	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
-	f.BoolVar(&c.scale, "scale", false, "with -print: the file is of a run with several numbers of leases")
-	f.StringVar(&c.docs, "docs", "", "`folder` whose "+bench.Page+" and bench/*.svg to update")
-	if err := f.Parse(args); err != nil {
-		return c, err
-	}
-	err := c.fill(*quick, *leases, strings.Split(*only, ","))
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if err != nil {
-		fmt.Fprintln(w, "leases:", err)
-	}
-	return c, err
+// plan says what to measure and how long.
+type plan struct {
+	leases   int
+	ttl      time.Duration
+	settle   time.Duration // between acquiring and measuring
+	window   time.Duration // measured
+	saturate time.Duration // measured while the client renews without pause; 0 means not
+	outage   time.Duration // measured with one master hanging, and with it dead
+	profiles string        // folder for CPU profiles, or ""
 }
 
-func defaults() []string {
-	var names []string
-	for _, c := range candidates() {
-		names = append(names, c.name)
+// planned returns the jobs that the flags select.
+func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
+	p := plan{leases: 100_000, ttl: 30 * time.Second, window: 20 * time.Second, saturate: 3 * time.Second, profiles: o.Profile}
+	if o.Quick {
+		p = plan{leases: 10_000, ttl: 4500 * time.Millisecond, window: 4 * time.Second, saturate: time.Second, profiles: o.Profile}
 	}
-	return append(names, clusterPrefix+wheelEngine.name, clusterPrefix+heapEngine.name)
-}
-
-// fill sets what the flags left open and checks all values.
-func (c *config) fill(quick bool, leases string, only []string) error {
-	for text := range strings.FieldsFuncSeq(leases, func(r rune) bool { return r == ',' }) {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("-leases: %q is not a number", text)
-		}
-		c.counts = append(c.counts, n)
+	if flags.ttl != 0 {
+		p.ttl = flags.ttl
 	}
-	switch len(c.counts) {
-	case 0:
-	case 1:
-		c.leases = c.counts[0]
-	default:
-		c.scale = true
+	if flags.window != 0 {
+		p.window = flags.window
 	}
-	c.plan = c.withDefaults(quick)
-	if c.json == "" && c.print == "" {
-		name := "leases"
-		if c.scale {
-			name = "lease-scale"
-		}
-		c.json = bench.ResultsFile(name, quick)
-	}
-	for _, name := range only {
-		rest, clustered := strings.CutPrefix(name, clusterPrefix)
-		found, err := findCandidate(rest)
-		if err != nil {
-			return err
-		}
-		c.only = append(c.only, target{found, clustered})
-	}
-	for _, n := range append(c.counts, c.leases) {
-		if n < 100 {
-			return fmt.Errorf("-leases must be at least 100, got %d", n)
-		}
-	}
-	if c.ttl < time.Second || c.window < time.Second {
-		return errors.New("-ttl and -window must be at least 1s")
-	}
-	return nil
-}
-
-// withDefaults returns the plan with the values that the flags left open.
-func (p plan) withDefaults(quick bool) plan {
-	leases, ttl, window := 100_000, 30*time.Second, 20*time.Second
-	p.saturate = 3 * time.Second
-	if quick {
-		leases, ttl, window = 10_000, 4500*time.Millisecond, 4*time.Second
-		p.saturate = time.Second
-	}
-	if p.leases == 0 {
-		p.leases = leases
-	}
-	if p.ttl == 0 {
-		p.ttl = ttl
-	}
-	if p.window == 0 {
-		p.window = window
+	if p.ttl < time.Second || p.window < time.Second {
+		return nil, nil, errors.New("-ttl and -window must be at least 1s")
 	}
 	period := task{TTL: p.ttl}.period()
 	p.settle = period * 5 / 4   // all first renewals have passed, and no burst is at the edge of the window
 	p.outage = period * 11 / 10 // each lease is due once
-	return p
-}
-
-// run measures and prints the results.
-func run(ctx context.Context, c config, out, progress io.Writer) error {
-	if c.scale {
-		return c.runScale(ctx, out, progress)
-	}
-	if c.print != "" {
-		r, err := load[results](c.print)
-		if err != nil {
-			return err
+	var counts []int
+	for text := range strings.FieldsFuncSeq(flags.leases, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 100 {
+			return nil, nil, fmt.Errorf("-leases: %q is not a number of at least 100", text)
 		}
-		return r.publish(c, out)
+		counts = append(counts, n)
 	}
-	r, failed, err := c.measureAll(ctx, progress)
+	redis, err := bench.RedisVersion()
 	if err != nil {
-		return err
-	}
-	if c.json != "" {
-		if err := r.save(c.json); err != nil {
-			return err
-		}
-	}
-	return errors.Join(r.publish(c, out), failed)
-}
-
-// measureAll measures the targets one after another. failed joins the errors of the
-// targets that could not be measured, and of an interrupt, which ends the run.
-func (c config) measureAll(ctx context.Context, progress io.Writer) (r *results, failed, err error) {
-	r = &results{Leases: c.leases, Figures: map[string]figures{}}
-	if r.setup, err = newSetup(ctx, c.plan); err != nil {
 		return nil, nil, err
 	}
-	if r.Idle, err = c.idle(ctx); err != nil {
-		return nil, nil, err
-	}
-	for _, t := range c.only {
-		began := time.Now()
-		fmt.Fprintf(progress, "%s ...", t.title())
-		f, err := c.measure(ctx, t, r.Idle)
-		switch {
-		case ctx.Err() != nil:
-			return r, errors.Join(failed, errInterrupted), nil
-		case err != nil:
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.title(), err))
-			fmt.Fprintln(progress, " failed:", err)
-			continue
+	notes := map[string]string{"Redis": redis, "TTL": p.ttl.String(), "window": p.window.String(), "period": period.String()}
+	if len(counts) > 1 {
+		var jobs []bench.Job
+		for _, n := range counts {
+			p.leases, p.saturate = n, 0
+			jobs = append(jobs, p.jobs(workScale, wheelEngine.name, heapEngine.name)...)
 		}
-		fmt.Fprintf(progress, " %v\n", time.Since(began).Round(time.Second))
-		r.Figures[t.title()] = f
+		return jobs, notes, nil
 	}
-	return r, failed, nil
+	if counts != nil {
+		p.leases = counts[0]
+	}
+	return p.jobs(workHold, names()...), notes, nil
 }
 
-// title returns the name of a target in tables.
-func (t target) title() string {
-	if t.clustered {
-		return clusterPrefix + t.name
+// names returns the names of all candidates, in the order of the tables.
+func names() []string {
+	var all []string
+	for _, c := range candidates() {
+		all = append(all, c.name)
 	}
-	return t.name
+	return append(all, clusterPrefix+wheelEngine.name, clusterPrefix+heapEngine.name)
 }
 
-// publish prints the tables and updates the document if the flags ask for it.
-func (r *results) publish(c config, out io.Writer) error {
-	_, err := io.WriteString(out, "\n"+r.report())
-	if err != nil || c.docs == "" {
-		return err
+// jobs returns a job for each candidate. The first one also measures the idle server.
+func (p plan) jobs(work string, names ...string) []bench.Job {
+	var jobs []bench.Job
+	var once sync.Once
+	var idle float64
+	for _, name := range names {
+		jobs = append(jobs, bench.Job{Work: fmt.Sprint(work, " ", p.leases), Candidate: name, Measure: func(ctx context.Context) (v bench.Values, err error) {
+			once.Do(func() { idle, err = p.idle(ctx) })
+			if err != nil {
+				return nil, err
+			}
+			return p.measure(ctx, name, idle)
+		}})
 	}
-	return r.document(c.docs)
+	return jobs
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,103 +14,79 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// plan says what to measure and how long.
-type plan struct {
-	leases   int
-	ttl      time.Duration
-	settle   time.Duration // between acquiring and measuring
-	window   time.Duration // measured
-	saturate time.Duration // measured while the client renews without pause
-	outage   time.Duration // measured with one master hanging, and with it dead
-	profiles string        // folder for CPU profiles, or ""
-}
-
-// target is a candidate on a single server, or on a cluster.
-type target struct {
-	candidate
-	clustered bool
-}
-
-// measure measures a target. idle is the result of plan.idle.
-func (p plan) measure(ctx context.Context, t target, idle float64) (figures, error) {
-	f, err := p.hold(ctx, t, idle)
+// measure measures a candidate. idle is the result of plan.idle.
+func (p plan) measure(ctx context.Context, name string, idle float64) (bench.Values, error) {
+	name, clustered := strings.CutPrefix(name, clusterPrefix)
+	c, err := findCandidate(name)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	f.Saturated, err = p.saturated(ctx, t)
-	return f, err
+	v, err := p.hold(ctx, c, clustered, idle)
+	if err == nil && p.saturate > 0 {
+		v["saturated"], err = p.saturated(ctx, c, clustered)
+	}
+	return v, err
 }
 
-// hold measures a target while it keeps its locks.
-func (p plan) hold(ctx context.Context, t target, idle float64) (figures, error) {
-	s, err := startServers(ctx, t.clustered)
+// hold measures a candidate while it keeps its locks. CPU is in µs per renewal, lateness and PTTL in ms, script times in
+// µs.
+func (p plan) hold(ctx context.Context, c candidate, clustered bool, idle float64) (bench.Values, error) {
+	s, err := startServers(ctx, clustered)
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
 	defer s.close()
-	work := task{Candidate: t.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
-	began := time.Now()
-	process, err := bench.Start[childResult](work)
+	work := task{Candidate: c.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
+	process, err := bench.Start(work)
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
 	defer process.Kill()
-	acquired := time.Since(began)
-
-	m, err := newMonitors(ctx, s, t.key, work)
+	m, err := newMonitors(ctx, s, c.key, work)
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
 	if err := m.watch(ctx, p.settle); err != nil {
-		return figures{}, err
+		return nil, err
 	}
 	m.begin()
-	r, err := s.measureDuring(ctx, process, func() error { return m.watch(ctx, p.window) })
+	v, err := s.measureDuring(ctx, process, idle, func() error { return m.watch(ctx, p.window) })
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
-	f := r.figures(idle * float64(len(s.nodes)))
-	f.At = time.Now().UTC().Truncate(time.Second)
-	f.AcquireSeconds = acquired.Seconds()
 	observed := m.observed()
-	f.LateP50, f.LateP99 = ms(observed.quantile(0.5)), ms(observed.quantile(0.99))
-	f.SmallestPTTL = ms(observed.smallestTTL)
-	if f.Missing, err = m.missing(ctx); err != nil {
-		return figures{}, err
+	v["idle"], v["late p50"], v["late p99"] = idle, ms(observed.quantile(0.5)), ms(observed.quantile(0.99))
+	v["smallest PTTL"] = ms(observed.smallestTTL)
+	if v["missing"], err = m.missing(ctx); err == nil && clustered {
+		err = p.failOneMaster(ctx, s, m, v)
 	}
-	if t.clustered {
-		f.Outage, err = p.failOneMaster(ctx, s, m)
-	}
-	return f, err
+	return v, err
 }
 
-// saturated measures the highest number of renewals per second of a target.
-func (p plan) saturated(ctx context.Context, t target) (float64, error) {
-	s, err := startServers(ctx, t.clustered)
+// saturated measures the highest number of renewals per second of a candidate.
+func (p plan) saturated(ctx context.Context, c candidate, clustered bool) (float64, error) {
+	s, err := startServers(ctx, clustered)
 	if err != nil {
 		return 0, err
 	}
 	defer s.close()
-	work := task{Candidate: t.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Saturate: true}
-	if t.saturating > 0 {
-		work.Leases = min(p.leases, t.saturating)
+	work := task{Candidate: c.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Saturate: true}
+	if c.saturating > 0 {
+		work.Leases = min(p.leases, c.saturating)
 	}
-	process, err := bench.Start[childResult](work)
+	process, err := bench.Start(work)
 	if err != nil {
 		return 0, err
 	}
 	defer process.Kill()
-	if err := sleep(ctx, p.saturate/4); err != nil {
+	if err := bench.Sleep(ctx, p.saturate/4); err != nil {
 		return 0, err
 	}
-	r, err := s.measureDuring(ctx, process, func() error { return sleep(ctx, p.saturate) })
-	if err != nil {
-		return 0, err
+	v, err := s.measureDuring(ctx, process, 0, func() error { return bench.Sleep(ctx, p.saturate) })
+	if lost := v["lost"]; lost > 0 {
+		return 0, fmt.Errorf("%.0f of %d locks lost while renewing without pause", lost, work.Leases)
 	}
-	if r.child.Lost > 0 {
-		return 0, fmt.Errorf("%d of %d locks lost while renewing without pause", r.child.Lost, work.Leases)
-	}
-	return r.rate(), nil
+	return v["rate"], err
 }
 
 // idle measures the share of a core that a server needs which holds as many keys and
@@ -134,7 +112,7 @@ func (p plan) idle(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	after, err := s.readStats(ctx)
-	return (after.cpu - before.cpu).Seconds() / after.at.Sub(before.at).Seconds(), err
+	return (after.cpu - before.cpu) / after.at.Sub(before.at).Seconds(), err
 }
 
 // setKeys sets keys with values as long as those of locks.
@@ -155,73 +133,80 @@ func (n *node) setKeys(ctx context.Context, count int) error {
 	return nil
 }
 
-// interval is what a child and its servers did between two readings.
-type interval struct {
-	before, after serverStats
-	child         childResult
-	others        float64 // cores that other processes used
-}
-
-// measureDuring measures a child and its servers while f runs.
-func (s *servers) measureDuring(ctx context.Context, process *bench.Process[childResult], f func() error) (i interval, err error) {
+// measureDuring measures a child and its servers while f runs. idle is the share of a core that each server needs when
+// nothing is renewed.
+func (s *servers) measureDuring(ctx context.Context, process *bench.Process, idle float64, f func() error) (bench.Values, error) {
 	if err := s.resetStats(ctx); err != nil {
-		return i, err
+		return nil, err
 	}
 	if _, err := process.Call(beginRequest); err != nil {
-		return i, err
+		return nil, err
 	}
 	machine, own, err := bench.MachineCPU()
 	if err != nil {
-		return i, err
+		return nil, err
 	}
-	if i.before, err = s.readStats(ctx); err != nil {
-		return i, err
+	before, err := s.readStats(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if err := f(); err != nil {
-		return i, err
+		return nil, err
 	}
-	if i.after, err = s.readStats(ctx); err != nil {
-		return i, err
+	after, err := s.readStats(ctx)
+	if err != nil {
+		return nil, err
 	}
 	machineAfter, ownAfter, err := bench.MachineCPU()
 	if err != nil {
-		return i, err
+		return nil, err
 	}
-	if i.child, err = process.Call(endRequest); err != nil {
-		return i, err
+	v, err := process.Call(endRequest)
+	if err != nil {
+		return nil, err
 	}
-	measured := ownAfter - own + i.child.CPU + i.after.cpu - i.before.cpu
-	i.others = max(0, (machineAfter-machine-measured).Seconds()/i.seconds())
-	return i, nil
+	seconds, renewals := after.at.Sub(before.at).Seconds(), after.renewals-before.renewals
+	measured := (ownAfter - own).Seconds() + v["cpu"] + after.cpu - before.cpu
+	v["others"] = max(0, (machineAfter-machine).Seconds()-measured) / seconds // cores that other processes used
+	v["rate"] = renewals / seconds
+	v["redis"] = (after.cpu - before.cpu - idle*float64(len(s.nodes))*seconds) * 1e6 / renewals
+	v["client"] = v["cpu"] * 1e6 / renewals
+	v["client + redis"] = v["client"] + v["redis"]
+	maps.Copy(v, after.scripts)
+	return v, nil
 }
 
-func (i interval) renewals() float64 { return float64(i.after.renewals - i.before.renewals) }
-
-func (i interval) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
-
-func (i interval) rate() float64 { return i.renewals() / i.seconds() }
-
-// figures returns the figures of an interval. idle is the share of a core that the
-// servers need when nothing is renewed.
-func (i interval) figures(idle float64) figures {
-	redisCPU := (i.after.cpu - i.before.cpu).Seconds() - idle*i.seconds()
-	return figures{
-		Others:        i.others,
-		Rate:          i.rate(),
-		RedisCPU:      redisCPU * 1e6 / i.renewals(),
-		ClientCPU:     i.child.CPU.Seconds() * 1e6 / i.renewals(),
-		Goroutines:    i.child.Goroutines,
-		RSS:           float64(i.child.RSS) / (1 << 20),
-		RSSPerLease:   i.child.RSSPerLease,
-		Heap:          i.child.Heap,
-		Stack:         max(0, i.child.Stack),
-		ClientLateP50: ms(i.child.LateP50),
-		ClientLateP99: ms(i.child.LateP99),
-		ScriptP50:     i.after.scripts.p50,
-		ScriptP99:     i.after.scripts.p99,
-		ScriptMax:     i.after.scripts.longest,
-		Lost:          i.child.Lost,
+// failOneMaster stops the last master, continues it, and then kills it. It adds how late the leases of the healthy
+// masters are renewed meanwhile: while the master accepts connections and answers nothing, and after its end.
+func (p plan) failOneMaster(ctx context.Context, s *servers, all monitors, v bench.Values) error {
+	last := len(s.nodes) - 1
+	failing, healthy := s.nodes[last].server, all[:last]
+	during := func(what string) error {
+		healthy.begin()
+		err := healthy.watch(ctx, p.outage)
+		o := healthy.observed()
+		v[what+" p99"], v[what+" max"] = ms(o.quantile(0.99)), ms(o.quantile(1))
+		return err
 	}
+	if err := failing.Stop(); err != nil {
+		return err
+	}
+	if err := during("hanging"); err != nil {
+		return err
+	}
+	if err := failing.Cont(); err != nil {
+		return err
+	}
+	if err := healthy.watch(ctx, p.outage/4); err != nil {
+		return err
+	}
+	failing.Kill()
+	if err := during("dead"); err != nil {
+		return err
+	}
+	missing, err := healthy.missing(ctx)
+	v["missing"] += missing
+	return err
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,4 +1,4 @@
-// The servers of a measurement: a single one or a cluster.
+// The servers of a measurement, a single one or a cluster, and their statistics.
 
 package main
 
@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
@@ -100,7 +101,7 @@ func (s *servers) awaitCluster(ctx context.Context) error {
 			if err == nil && strings.Contains(info, assigned) && strings.Contains(info, "cluster_state:ok") {
 				break
 			}
-			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			if err := bench.Sleep(ctx, 20*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -174,4 +175,46 @@ func (n *node) missing(ctx context.Context, keys []string) (int, error) {
 		}
 	}
 	return absent, nil
+}
+
+// serverStats are the statistics of a server, or of several.
+type serverStats struct {
+	at       time.Time
+	cpu      float64      // seconds since the start of the server
+	renewals float64      // since resetStats
+	scripts  bench.Values // run times in µs since resetStats
+}
+
+// resetStats resets the statistics of the servers. It also sets the percentiles of
+// the latencies that they report.
+func (s *servers) resetStats(ctx context.Context) error {
+	for _, n := range s.nodes {
+		if err := n.rdb.ConfigSet(ctx, "latency-tracking-info-percentiles", "50 99 100").Err(); err != nil {
+			return fmt.Errorf("redis-server 7 or later required: %w", err)
+		}
+		if err := n.rdb.ConfigResetStat(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readStats returns the sums over the servers, and the highest script times. It counts a renewal by its effect: the
+// script of every candidate extends a key by one PEXPIRE or PEXPIREAT, and nothing else in this program uses these
+// commands.
+func (s *servers) readStats(ctx context.Context) (serverStats, error) {
+	sum := serverStats{scripts: bench.Values{}}
+	for _, n := range s.nodes {
+		info, err := bench.Info(ctx, n.rdb, "cpu", "commandstats", "latencystats")
+		if err != nil {
+			return sum, err
+		}
+		sum.at = time.Now()
+		sum.cpu += bench.InfoCPU(info)
+		sum.renewals += bench.InfoField(info["cmdstat_pexpire"], "calls") + bench.InfoField(info["cmdstat_pexpireat"], "calls")
+		for key, field := range map[string]string{"script p50": "p50", "script p99": "p99", "script max": "p100"} {
+			sum.scripts[key] = max(sum.scripts[key], bench.InfoField(info["latency_percentiles_usec_evalsha"], field))
+		}
+	}
+	return sum, nil
 }

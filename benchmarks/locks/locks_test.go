@@ -1,8 +1,7 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -25,140 +24,128 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// window is the time of a measurement in a test. No test asserts speeds.
-const window = 100 * time.Millisecond
+// short is the time of a measurement in a test. No test asserts speeds.
+const short = 100 * time.Millisecond
 
 func TestMeasure(t *testing.T) {
 	for _, c := range candidates() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p, err := measureUncontended(task{Work: workUncontended, Candidate: c.name, Goroutines: 2, Window: window})
+			p, err := measure(task{Work: workUncontended, Candidate: c.name, Goroutines: 2, Window: short})
 			require.NoError(t, err)
-			for what, value := range map[string]float64{"pairs": p.Rate, "redis": p.RedisCPU, "client": p.ClientCPU, "p50": p.P50, "p99": p.P99} {
-				assert.Positive(t, value, what)
+			for _, key := range []string{"rate", "redis", "client", "p50", "p99"} {
+				assert.Positive(t, p[key], key)
 			}
-			const polls = 30 * window // clients that poll may miss each other for a second
-			h, err := measureHandOver(task{Work: workHandOver, Candidate: c.name, Goroutines: 2, Window: polls})
+			const polls = 30 * short // clients that poll may miss each other for a second
+			h, err := measure(task{Work: workHandOver, Candidate: c.name, Goroutines: 2, Window: polls})
 			if c.name == rueidisPeer.name && err != nil {
 				// A client of rueidislock that misses an invalidation waits for the next one
 				// without a timeout. There is none before it polls again.
-				require.EqualError(t, err, errNoHandOver.Error())
+				require.EqualError(t, err, bench.ErrNoHandOver.Error())
 				return
 			}
 			require.NoError(t, err)
-			for what, value := range map[string]float64{"p50": h.P50, "p99": h.P99, "ping": h.Ping, "redis": h.RedisCPU, "client": h.ClientCPU} {
-				assert.Positive(t, value, what)
+			for _, key := range []string{"p50", "p99", "ping", "redis", "client"} {
+				assert.Positive(t, h[key], key)
 			}
-			assert.GreaterOrEqual(t, h.Commands, 1.5, "one command to lock and one to unlock, except at the ends")
-			assert.Greater(t, h.Jain, 0.4)
-			assert.LessOrEqual(t, h.Jain, 1.0)
-			assert.LessOrEqual(t, h.Rate, 1/holdTime.Seconds())
+			assert.GreaterOrEqual(t, h["commands"], 1.5, "one command to lock and one to unlock, except at the ends")
+			assert.Greater(t, h["jain"], 0.4)
+			assert.LessOrEqual(t, h["jain"], 1.0)
+			assert.LessOrEqual(t, h["rate"], 1/bench.HoldTime.Seconds())
 		})
 	}
 }
 
 func TestMeasureBatches(t *testing.T) {
 	t.Parallel()
-	b, err := measureBatches(task{Work: workBatches, Candidate: leasewheelCandidate.name, Window: time.Millisecond})
+	b, err := measure(task{Work: workBatches, Candidate: leasewheelCandidate.name, Window: time.Millisecond})
 	require.NoError(t, err)
-	for _, n := range memberCounts {
-		assert.Positive(t, b[n])
+	assert.Len(t, b, len(memberCounts))
+	for n, ms := range b {
+		assert.Positive(t, ms, n)
 	}
-	_, err = measureBatches(task{Work: workBatches, Candidate: rueidisPeer.name, Window: time.Millisecond})
+	_, err = measure(task{Work: workBatches, Candidate: rueidisPeer.name, Window: time.Millisecond})
 	require.ErrorContains(t, err, "cannot lock several")
-	_, err = measureBatches(task{Work: workBatches, Candidate: "nobody"})
+	_, err = measure(task{Work: workBatches, Candidate: "nobody"})
 	require.ErrorContains(t, err, "unknown candidate")
 }
 
 func TestParseBatches(t *testing.T) {
 	b, err := parseBatches("1 2000.5 7\n10 20000 1\n")
 	require.NoError(t, err)
-	assert.Equal(t, batches{1: 2.0005, 10: 20}, b)
+	assert.Equal(t, bench.Values{"1": 2.0005, "10": 20}, b)
 	_, err = parseBatches("Exception in thread\n")
 	require.Error(t, err)
 }
 
-func TestJain(t *testing.T) {
-	assert.InDelta(t, 1, jain([]float64{3, 3, 3}), 1e-9)
-	assert.InDelta(t, 1.0/3, jain([]float64{9, 0, 0}), 1e-9)
-}
-
 func TestFlags(t *testing.T) {
-	c, err := parse([]string{"-quick", "-only", "uncontended", "-clients", "3,5"}, io.Discard)
-	require.NoError(t, err)
-	assert.Equal(t, 500*time.Millisecond, c.window)
-	assert.Equal(t, []string{workUncontended}, c.works)
-	assert.Equal(t, []int{3, 5}, c.numbers(1))
-	c, err = parse(nil, io.Discard)
-	require.NoError(t, err)
-	assert.Equal(t, []int{1}, c.numbers(1))
-	assert.Len(t, c.works, 3)
-	for _, wrong := range [][]string{{"-only", "x"}, {"-clients", "0"}, {"-clients", "x"}, {"-window", "1ms"}, {"more"}, {"-x"}} {
-		_, err := parse(wrong, io.Discard)
-		require.Error(t, err, wrong)
+	for _, wrong := range [][]string{{"-work", "x"}, {"-only", "x"}, {"-window", "1ms"}, {"more"}, {"-x"}} {
+		require.Error(t, program.Run(t.Context(), append(wrong, "-json", filepath.Join(t.TempDir(), "x")), io.Discard, io.Discard), wrong)
 	}
 }
 
-// exampleResults returns figures of this module and of peers.
-func exampleResults() *results {
-	return &results{
-		Uncontended: map[int]map[string]uncontended{
-			1:  {leasewheelCandidate.name: {Rate: 100, ClientCPU: 8}, redsyncPeer.name: {Rate: 101, ClientCPU: 10}, redislockPeer.name: {Rate: 120, ClientCPU: 7}},
-			64: {leasewheelCandidate.name: {Rate: 9}, rueidisPeer.name: {Rate: 3}},
+// example returns figures of this module and of peers.
+func example() *bench.Results {
+	r := &bench.Results{Runs: []bench.Run{{}}}
+	for work, figures := range map[string]map[string]bench.Values{
+		workUncontended + " 1": {
+			leasewheelCandidate.name: {"rate": 100, "client": 8}, redsyncPeer.name: {"rate": 101, "client": 10}, redislockPeer.name: {"rate": 120, "client": 7},
 		},
-		HandOvers: map[int]map[string]handOver{64: {
-			leasewheelCandidate.name: {P50: 35, P99: 81, Ping: 10, Commands: 2, Jain: 1, Rate: 1}, rueidisPeer.name: {P50: 340, Rate: 1},
-		}},
-		Batches: map[string]batches{leasewheelCandidate.name: {1: 0.1, 1000: 6}, redisson: {1: 2, 1000: 2000}},
-	}
-}
-
-func TestGoals(t *testing.T) {
-	figures := map[string]string{}
-	for _, row := range exampleResults().goals()[1:] {
-		figures[row[0]] = row[2]
-	}
-	assert.Equal(t, map[string]string{
-		"64 goroutines, pairs/s ÷ rueidislock":          "3.00 ✓",
-		"one goroutine, pairs/s ÷ redsync":              "0.99 ✗",
-		"one goroutine, client CPU ÷ redsync":           "0.80 ✓",
-		"one goroutine, client CPU ÷ redislock":         "1.14 ✗",
-		"64 clients, hand-over p50 / PING":              "3.5 ✓",
-		"64 clients, hand-over p99 / PING":              "8.1 ✗",
-		"64 clients, commands per hand-over":            "2.0000 ✓",
-		"64 clients, Jain's index":                      "1.000 ✓",
-		"64 clients, hand-over p50: rueidislock ÷ ours": "9.7 × ✗",
-		"1,000 members, ms":                             "6.0 ✗",
-	}, figures)
-	assert.Len(t, new(results).goals(), 1, "no figures, no goals")
-}
-
-func TestDocumentAndSave(t *testing.T) {
-	folder := t.TempDir()
-	require.Error(t, exampleResults().document(folder), "the document does not exist")
-	page := filepath.Join(folder, bench.Page)
-	require.NoError(t, os.WriteFile(page, []byte("before\n<!-- locks -->\nold\n<!-- end of locks -->\nafter\n"), 0o600))
-	require.NoError(t, exampleResults().document(folder))
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.NotContains(t, string(text), "old")
-	assert.True(t, strings.HasPrefix(string(text), "before\n") && strings.HasSuffix(string(text), "\nafter\n"))
-
-	chart, err := os.ReadFile(filepath.Join(folder, "bench", "batches.svg"))
-	require.NoError(t, err)
-	for d := xml.NewDecoder(strings.NewReader(string(chart))); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+		workUncontended + " 64": {leasewheelCandidate.name: {"rate": 9}, rueidisPeer.name: {"rate": 3}},
+		workHandOver + " 64": {
+			leasewheelCandidate.name: {"p50": 35, "p99": 81, "ping": 10, "commands": 2, "jain": 1}, rueidisPeer.name: {"p50": 340},
+		},
+		workBatches: {leasewheelCandidate.name: {"1": 0.1, "1000": 6}, redisson: {"1": 2, "1000": 2000}},
+	} {
+		for name, v := range figures {
+			r.Samples = append(r.Samples, bench.Sample{Work: work, Candidate: name, Values: v})
 		}
 	}
-	kept := filepath.Join(folder, "locks.json")
-	require.NoError(t, exampleResults().save(kept))
-	only := &results{Uncontended: map[int]map[string]uncontended{1: {leasewheelCandidate.name: {Rate: 5}}}}
-	require.NoError(t, only.save(kept))
-	again := new(results)
-	require.NoError(t, again.load(kept))
-	assert.InDelta(t, 5, again.Uncontended[1][leasewheelCandidate.name].Rate, 0)
-	assert.Equal(t, exampleResults().Batches, again.Batches, "the second run did not measure them")
+	return r
+}
+
+func TestReport(t *testing.T) {
+	text := report(example())
+	for _, want := range []string{
+		"5 of 10 goals are met.",
+		"| one goroutine, pairs/s ÷ redsync              | ≥ 1    | 0.99 ✗     |",
+		"| one goroutine, client CPU ÷ redislock         | ≤ 1    | 1.14 ✗     |",
+		"| 64 clients, hand-over p99 ÷ PING              | ≤ 8    | 8.10 ✗     |",
+		"| 64 clients, hand-over p50: rueidislock ÷ ours | ≥ 10   | 9.71 ✗     |",
+		"| 1,000 members                                 | ≤ 5 ms | 6 ms ✗     |",
+		"| 64         | rueidislock | 3       |",
+		"| 1000    | 6          | 2000               |",
+	} {
+		assert.Contains(t, text, want)
+	}
+	assert.Empty(t, report(new(bench.Results)))
+}
+
+// A run replaces what it measures in the file of results, in the document and in the chart, and keeps the rest.
+func TestResultsAreJoined(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "locks.json")
+	require.NoError(t, example().Save(path))
+	page := filepath.Join(folder, bench.Page)
+	require.NoError(t, os.WriteFile(page, []byte("before\n<!-- locks -->\nold\n<!-- end of locks -->\nafter\n"), 0o600))
+	p := program
+	p.Plan = func(bench.Options) ([]bench.Job, map[string]string, error) {
+		return []bench.Job{{Work: workUncontended + " 1", Candidate: leasewheelCandidate.name, Measure: func(context.Context) (bench.Values, error) {
+			return bench.Values{"rate": 12345}, nil
+		}}}, map[string]string{"window": "7s"}, nil
+	}
+	require.NoError(t, p.Run(t.Context(), []string{"-json", path, "-docs", folder}, io.Discard, io.Discard))
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, want := range []string{"before\n<!-- locks -->\n\nEach measured for 7s. ", "| 12345 ", "| redsync     | 101 ", "<!-- end of locks -->\nafter\n"} {
+		assert.Contains(t, string(text), want)
+	}
+	var out strings.Builder
+	require.NoError(t, p.Run(t.Context(), []string{"-json", path, "-print"}, &out, io.Discard))
+	assert.Contains(t, string(text), out.String())
+	svg, err := os.ReadFile(filepath.Join(folder, "bench", "batches.svg"))
+	require.NoError(t, err)
+	assert.Contains(t, string(svg), ">leasewheel 6<")
+	require.NoError(t, os.WriteFile(page, nil, 0o600))
+	require.ErrorContains(t, p.Run(t.Context(), []string{"-json", path, "-print", "-docs", folder}, io.Discard, io.Discard), "has no lines")
 }

@@ -5,8 +5,8 @@
 //
 //	go run ./locks
 //	go run ./locks -quick
-//	go run ./locks -only handover -clients 2,64 -json results.json
-//	go run ./locks -print results/locks.json
+//	go run ./locks -work hand-over,uncontended\ 64 -json results.json
+//	go run ./locks -print -docs ../docs
 //
 // docs/BENCHMARKS.md explains the figures.
 package main
@@ -16,120 +16,81 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// config holds the values of the flags.
-type config struct {
-	window  time.Duration
-	works   []string
-	clients []int
-	profile string
-	json    string
-	print   string
-	docs    string
-}
+// The kinds of work. The first two are followed by a number of goroutines, or of clients that contend.
+const (
+	workUncontended = "uncontended"
+	workHandOver    = "hand-over"
+	workBatches     = "batches"
+)
 
-var program = bench.Program[config]{Name: "locks", Parse: parse, Run: run, Child: child}
+// The numbers of goroutines, and of clients that contend.
+var (
+	goroutines = []int{1, 8, 64}
+	contenders = []int{2, 8, 64}
+)
+
+var window time.Duration // of each measurement; 0 means the default
+
+var program = bench.Program{
+	Name:  "locks",
+	Path:  "results/locks.json",
+	Quick: "measure each candidate for half a second",
+	Flags: func(f *flag.FlagSet) {
+		f.DurationVar(&window, "window", 0, "time to measure each candidate (default 3s)")
+	},
+	Plan: plan, Child: child, Sections: sections,
+}
 
 func main() { os.Exit(program.Main()) }
 
-// parse reads the flags and prints its errors to w.
-func parse(args []string, w io.Writer) (config, error) {
-	var c config
-	f := flag.NewFlagSet("locks", flag.ContinueOnError)
-	f.SetOutput(w)
-	quick := f.Bool("quick", false, "measure each candidate for half a second: less precise")
-	f.DurationVar(&c.window, "window", 0, "time to measure each candidate (default 3s)")
-	only := f.String("only", strings.Join([]string{workUncontended, workHandOver, workBatches}, ","), "comma-separated kinds of `work`")
-	clients := f.String("clients", "", "comma-separated `numbers` of goroutines, or of clients that contend (default 1,8,64 and 2,8,64)")
-	f.StringVar(&c.profile, "profile", "", "`folder` for a CPU profile of each client")
-	f.StringVar(&c.json, "json", "", "`file` for the results; other figures in it are kept and printed (default results/locks.json, none with -quick)")
-	f.StringVar(&c.print, "print", "", "do not measure; print the results in this `file`")
-	f.StringVar(&c.docs, "docs", "", "`folder` whose "+bench.Page+" and bench/batches.svg to update")
-	if err := f.Parse(args); err != nil {
-		return c, err
-	}
-	err := c.fill(*quick, *only, *clients)
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if err != nil {
-		fmt.Fprintln(w, "locks:", err)
-	}
-	return c, err
-}
-
-// fill sets what the flags left open and checks all values.
-func (c *config) fill(quick bool, only, clients string) error {
-	if c.json == "" && c.print == "" {
-		c.json = bench.ResultsFile("locks", quick)
-	}
+func plan(o bench.Options) ([]bench.Job, map[string]string, error) {
 	switch {
-	case c.window == 0 && quick:
-		c.window = 500 * time.Millisecond
-	case c.window == 0:
-		c.window = 3 * time.Second
-	case c.window < 100*time.Millisecond:
-		return errors.New("-window must be at least 100ms")
+	case window == 0 && o.Quick:
+		window = 500 * time.Millisecond
+	case window == 0:
+		window = 3 * time.Second
+	case window < 100*time.Millisecond:
+		return nil, nil, errors.New("-window must be at least 100ms")
 	}
-	for work := range strings.SplitSeq(only, ",") {
-		if work != workUncontended && work != workHandOver && work != workBatches {
-			return fmt.Errorf("-only: unknown work %q", work)
+	redis, err := bench.RedisVersion()
+	if err != nil {
+		return nil, nil, err
+	}
+	var jobs []bench.Job
+	add := func(t task) {
+		t.Profile = o.Profile
+		jobs = append(jobs, bench.Job{Work: t.name(), Candidate: t.Candidate, Measure: func(context.Context) (bench.Values, error) { return measure(t) }})
+	}
+	for _, n := range goroutines {
+		for _, c := range candidates() {
+			add(task{Work: workUncontended, Candidate: c.name, Goroutines: n, Window: window})
 		}
-		c.works = append(c.works, work)
 	}
-	if clients == "" {
-		return nil
-	}
-	for text := range strings.SplitSeq(clients, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-clients: %q is not a positive number", text)
+	for _, n := range contenders {
+		for _, c := range candidates() {
+			add(task{Work: workHandOver, Candidate: c.name, Goroutines: n, Window: window})
 		}
-		c.clients = append(c.clients, n)
 	}
-	return nil
+	each := window / time.Duration(len(memberCounts))
+	for _, c := range batchCandidates() {
+		add(task{Work: workBatches, Candidate: c.name, Window: each})
+	}
+	jobs = append(jobs, bench.Job{Work: workBatches, Candidate: redisson, Measure: func(ctx context.Context) (bench.Values, error) {
+		return measureRedisson(ctx, each)
+	}})
+	return jobs, map[string]string{"Redis": redis, "window": window.String()}, nil
 }
 
-// numbers returns the numbers of goroutines or clients to measure with.
-func (c config) numbers(defaults ...int) []int {
-	if c.clients != nil {
-		return c.clients
+// name returns the name of the work in the results.
+func (t task) name() string {
+	if t.Goroutines == 0 {
+		return t.Work
 	}
-	return defaults
-}
-
-// run measures and prints the results.
-func run(ctx context.Context, c config, out, progress io.Writer) error {
-	r, failed := &results{}, error(nil)
-	if c.print != "" {
-		if err := r.load(c.print); err != nil {
-			return err
-		}
-	} else {
-		var err error
-		if r, err = newResults(ctx, c.window); err != nil {
-			return err
-		}
-		failed = r.measure(ctx, c, progress)
-	}
-	if c.json != "" {
-		if err := r.save(c.json); err != nil {
-			return err
-		}
-	}
-	if _, err := io.WriteString(out, "\n"+r.report()); err != nil {
-		return err
-	}
-	if c.docs != "" {
-		return errors.Join(r.document(c.docs), failed)
-	}
-	return failed
+	return fmt.Sprint(t.Work, " ", t.Goroutines)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
@@ -21,7 +22,7 @@ const redisson = "Redisson MultiLock"
 
 // measureRedisson measures the MultiLock of Redisson on a server of its own. It returns
 // an error if Java or Maven is missing.
-func measureRedisson(ctx context.Context, window time.Duration) (batches, error) {
+func measureRedisson(ctx context.Context, window time.Duration) (bench.Values, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
 		return nil, errors.New("unknown path of the Java sources")
@@ -51,15 +52,15 @@ func measureRedisson(ctx context.Context, window time.Duration) (batches, error)
 }
 
 // parseBatches reads lines with a number of members, a median in µs and a count.
-func parseBatches(text string) (batches, error) {
-	times := batches{}
+func parseBatches(text string) (bench.Values, error) {
+	times := bench.Values{}
 	for line := range strings.Lines(text) {
 		var n, count int
 		var median float64
 		if _, err := fmt.Sscan(line, &n, &median, &count); err != nil {
 			return nil, fmt.Errorf("unexpected line %q: %w", line, err)
 		}
-		times[n] = median / 1000
+		times[fmt.Sprint(n)] = median / 1000
 	}
 	return times, nil
 }

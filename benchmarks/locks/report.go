@@ -1,114 +1,125 @@
-// The tables of this program, and their section in the documents.
+// The tables, the goals and the chart of this program.
 
 package main
 
 import (
 	"fmt"
-	"maps"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-const none = "–"
+func sections() []bench.Section {
+	return []bench.Section{{Page: bench.Page, Name: "locks", Report: report, Charts: func(r *bench.Results) map[string]string {
+		return map[string]string{"batches": chart(r).SVG()}
+	}}}
+}
 
 // report returns the tables in Markdown.
-func (r *results) report() string {
+func report(r *bench.Results) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Each measured for %v s. %s, Redis %s, %s, load average %s before the run.\n", r.Window, r.Machine, r.Redis, r.Go, r.LoadBefore)
-	for _, t := range []struct {
-		title string
-		table bench.Table
+	terms := ""
+	for _, part := range []struct {
+		title, work string
+		table       bench.Table
 	}{
-		{"Uncontended locks", r.uncontendedTable()},
-		{"A contended lock, held for 2 ms", r.handOverTable()},
-		{"Many locks as one: ms to lock and unlock them", r.batchTable()},
+		{"Uncontended locks", fmt.Sprint(workUncontended, " ", goroutines[0]), table(r, workUncontended, "goroutines", goroutines,
+			"pairs/s rate", "redis CPU, µs redis", "client CPU, µs client", "p50, µs p50", "p99, µs p99")},
+		{"A contended lock, held for 2 ms", fmt.Sprint(workHandOver, " ", contenders[0]), table(r, workHandOver, "clients", contenders,
+			"p50, µs p50", "p99, µs p99", "PING, µs ping", "commands commands", "Jain jain")},
+		{"Many locks as one: ms to lock and unlock them", workBatches, batchTable(r)},
 	} {
-		if len(t.table) > 1 {
-			fmt.Fprintf(&b, "\n#### %s\n\n%s", t.title, t.table)
+		if len(part.table) > 1 {
+			run := r.RunOf(part.work)
+			if now := fmt.Sprintf("Each measured for %s. %s, %v\n\n", run.Notes["window"], run.Note("Redis"), run); now != terms {
+				terms = now
+				b.WriteString(terms)
+			}
+			fmt.Fprintf(&b, "#### %s\n\n%s\n", part.title, part.table)
 		}
 	}
-	fmt.Fprintf(&b, "\n#### Goals\n\n%s", r.goals().Goals())
+	if b.Len() > 0 {
+		fmt.Fprintf(&b, "#### Goals\n\n%s", r.Goals(goals(), leasewheelCandidate.name))
+	}
 	return b.String()
 }
 
-func (r *results) uncontendedTable() bench.Table {
-	t := bench.Table{{"goroutines", "client", "pairs/s", "redis CPU, µs", "client CPU, µs", "p50, µs", "p99, µs"}}
-	for _, n := range slices.Sorted(maps.Keys(r.Uncontended)) {
-		for _, c := range candidates() {
-			p, measured := r.Uncontended[n][c.name]
-			if !measured || p.Rate == 0 {
-				continue
-			}
-			t = append(t, []string{
-				fmt.Sprint(n), c.name, fmt.Sprintf("%.0f", p.Rate), fmt.Sprintf("%.1f", p.RedisCPU), fmt.Sprintf("%.1f", p.ClientCPU),
-				fmt.Sprintf("%.0f", p.P50), fmt.Sprintf("%.0f", p.P99),
-			})
-		}
+// table returns a table with a line for each client and number. The last word of a column is the name of its figure.
+func table(r *bench.Results, work, what string, numbers []int, columns ...string) bench.Table {
+	t := bench.Table{{what, "client"}}
+	for _, column := range columns {
+		t[0] = append(t[0], column[:strings.LastIndexByte(column, ' ')])
 	}
-	return t
-}
-
-func (r *results) handOverTable() bench.Table {
-	t := bench.Table{{"clients", "client", "p50, µs", "p99, µs", "p50 / PING", "commands", "Jain"}}
-	for _, n := range slices.Sorted(maps.Keys(r.HandOvers)) {
+	for _, n := range numbers {
 		for _, c := range candidates() {
-			h, measured := r.HandOvers[n][c.name]
-			if !measured || h.Rate == 0 {
-				continue
+			var cells []string
+			for _, column := range columns {
+				cells = append(cells, r.Cell(fmt.Sprint(work, " ", n), c.name, column[strings.LastIndexByte(column, ' ')+1:]))
 			}
-			t = append(t, []string{
-				fmt.Sprint(n), c.name, fmt.Sprintf("%.0f", h.P50), fmt.Sprintf("%.0f", h.P99), fmt.Sprintf("%.1f", h.P50/h.Ping),
-				fmt.Sprintf("%.2f", h.Commands), fmt.Sprintf("%.3f", h.Jain),
-			})
+			t.Add([]string{fmt.Sprint(n), c.name}, cells...)
 		}
 	}
 	return t
 }
 
 // batchNames returns the measured candidates in the order of the table.
-func (r *results) batchNames() []string {
+func batchNames(r *bench.Results) []string {
 	var names []string
 	for _, c := range batchCandidates() {
 		names = append(names, c.name)
 	}
-	return slices.DeleteFunc(append(names, redisson), func(name string) bool { return len(r.Batches[name]) == 0 })
+	return r.Measured(append(names, redisson), workBatches)
 }
 
-func (r *results) batchTable() bench.Table {
-	names := r.batchNames()
+func batchTable(r *bench.Results) bench.Table {
+	names := batchNames(r)
 	t := bench.Table{append([]string{"members"}, names...)}
-	if len(names) == 0 {
-		return t
-	}
 	for _, n := range memberCounts {
-		cells := []string{fmt.Sprint(n)}
+		var cells []string
 		for _, name := range names {
-			cell := none
-			if ms, measured := r.Batches[name][n]; measured {
-				cell = digits(ms)
-			}
-			cells = append(cells, cell)
+			cells = append(cells, r.Cell(workBatches, name, fmt.Sprint(n)))
 		}
-		t = append(t, cells)
+		t.Add([]string{fmt.Sprint(n)}, cells...)
 	}
 	return t
 }
 
-// digits formats x with three digits, or with all digits before the point.
-func digits(x float64) string {
-	if x >= 100 {
-		return fmt.Sprintf("%.0f", x)
+// goals returns the goals of this module.
+func goals() []bench.Goal {
+	alone, many := workUncontended+" 1", workUncontended+" 64"
+	list := []bench.Goal{
+		{Name: "64 goroutines, pairs/s ÷ rueidislock", Of: bench.Ref{Work: many, Key: "rate"}, Per: bench.Ref{Candidate: rueidisPeer.name}, Bound: 1, Least: true},
+		{Name: "one goroutine, pairs/s ÷ redsync", Of: bench.Ref{Work: alone, Key: "rate"}, Per: bench.Ref{Candidate: redsyncPeer.name}, Bound: 1, Least: true},
+		{Name: "one goroutine, client CPU ÷ redsync", Of: bench.Ref{Work: alone, Key: "client"}, Per: bench.Ref{Candidate: redsyncPeer.name}, Bound: 0.8},
+		{Name: "one goroutine, client CPU ÷ redislock", Of: bench.Ref{Work: alone, Key: "client"}, Per: bench.Ref{Candidate: redislockPeer.name}, Bound: 1},
 	}
-	return fmt.Sprintf("%.3g", x)
+	for _, n := range contenders {
+		work, prefix := fmt.Sprint(workHandOver, " ", n), fmt.Sprintf("%d clients, ", n)
+		list = append(list,
+			bench.Goal{Name: prefix + "hand-over p50 ÷ PING", Of: bench.Ref{Work: work, Key: "p50"}, Per: bench.Ref{Key: "ping"}, Bound: 3.5},
+			bench.Goal{Name: prefix + "hand-over p99 ÷ PING", Of: bench.Ref{Work: work, Key: "p99"}, Per: bench.Ref{Key: "ping"}, Bound: 8},
+			bench.Goal{Name: prefix + "commands per hand-over", Of: bench.Ref{Work: work, Key: "commands"}, Bound: 2},
+			bench.Goal{Name: prefix + "Jain's index", Of: bench.Ref{Work: work, Key: "jain"}, Bound: 0.99, Least: true})
+	}
+	return append(list,
+		bench.Goal{Name: "64 clients, hand-over p50: rueidislock ÷ ours", Of: bench.Ref{Work: workHandOver + " 64", Candidate: rueidisPeer.name, Key: "p50"}, Per: bench.Ref{Candidate: "*"}, Bound: 10, Least: true},
+		bench.Goal{Name: "1,000 members", Of: bench.Ref{Work: workBatches, Key: "1000"}, Bound: 5, Unit: " ms"})
 }
 
-// document writes the chart and the tables into the folder of the documents.
-func (r *results) document(docs string) error {
-	if err := bench.WriteFile(filepath.Join(docs, "bench", "batches.svg"), r.chart().SVG()); err != nil {
-		return err
+// chart shows the time to lock many locks as one against their number.
+func chart(r *bench.Results) bench.LineChart {
+	c := bench.LineChart{Title: "Time to lock and unlock many locks as one", Unit: "ms", XLabel: "locks", Low: 0.01}
+	var p bench.Panel
+	for _, name := range batchNames(r) {
+		s := bench.Series{Name: name, Ours: name == leasewheelCandidate.name}
+		for _, n := range memberCounts {
+			s.Values = append(s.Values, r.Line([]string{workBatches}, name, fmt.Sprint(n))...)
+		}
+		p.Series = append(p.Series, s)
 	}
-	return bench.Document(filepath.Join(docs, bench.Page), "locks", "\n"+r.report())
+	for _, n := range memberCounts {
+		c.X = append(c.X, fmt.Sprint(n))
+	}
+	c.Panels = []bench.Panel{p}
+	return c
 }

@@ -29,8 +29,8 @@ const startTimeout = 30 * time.Second
 
 // child is the main function of a child.
 func child(in io.Reader, out io.Writer) error {
-	return bench.Serve(in, out, func(t serverTask) (func(string) (struct{}, error), error) {
-		none := func(string) (struct{}, error) { return struct{}{}, nil }
+	return bench.Serve(in, out, func(t serverTask) (func(string) (bench.Values, error), error) {
+		none := func(string) (bench.Values, error) { return nil, nil }
 		if t.Kind == "nats" {
 			return none, serveNATS(t)
 		}
@@ -95,7 +95,7 @@ func startChild(kind string) (addr string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := bench.Start[struct{}](serverTask{kind, dir, port})
+	p, err := bench.Start(serverTask{kind, dir, port})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("start %s: %w", kind, err)

@@ -105,7 +105,7 @@ func onSQL(ctx context.Context, driverName, addr string, dsnAt func(addr string)
 	if err := sqlstore.CreateSchema(ctx, db, d, nil); err != nil {
 		return nil, err
 	}
-	s := &server{durable: "yes", addr: addr, connect: func(addr string) (driver.Store, func(), error) {
+	s := &server{addr: addr, connect: func(addr string) (driver.Store, func(), error) {
 		dsn := dsnAt(addr)
 		db, err := sql.Open(driverName, dsn)
 		if err != nil {
@@ -154,7 +154,7 @@ func startEtcd(ctx context.Context) (*server, error) {
 		stop()
 		return nil, err
 	}
-	return &server{version: "etcd " + status.Version, durable: "yes", network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
+	return &server{version: "etcd " + status.Version, network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
 		client, err := connect(addr)
 		if err != nil {
 			return nil, nil, err
@@ -174,7 +174,6 @@ func startZooKeeper(context.Context) (*server, error) {
 	}
 	return &server{
 		version: "ZooKeeper",
-		durable: "yes",
 		network: "tcp",
 		addr:    members[0].Address,
 		stop:    func() { testzk.Close(members) },
@@ -212,7 +211,7 @@ func startNATS(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	version := js.Conn().ConnectedServerVersion()
-	return &server{version: "NATS " + version, durable: "no, every 2 min", network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
+	return &server{version: "NATS " + version, network: "tcp", addr: addr, stop: stop, connect: func(addr string) (driver.Store, func(), error) {
 		js, disconnect, err := connect(addr)
 		if err != nil {
 			return nil, nil, err

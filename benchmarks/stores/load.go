@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"runtime"
 	"slices"
@@ -26,85 +25,86 @@ const (
 	loadStart  = 2 * time.Minute // the longest time to acquire the locks, or to enter the queues
 )
 
-// load is the load of one client with n locks, or of one whose n calls wait for as many locks of another.
+// load is the work of one client with n locks, or of one whose n calls wait for as many locks of another. Its figures are
+// the packets from the client to the server per second, and the bytes of memory of the client for each.
 type load struct {
-	Waiting   bool
-	N         int
-	RoundTrip time.Duration // that a proxy adds
-	Packets   float64       // from the client to the server, per second; 0 without a server
-	Bytes     float64       // of memory of the client, for each
-	Failed    string        // the reason, if there are no figures
+	what      string // held or waiting
+	n         int
+	roundTrip time.Duration // that a proxy adds
 }
 
 // The cells of the tables.
+const held, waiting = "held", "waiting"
+
 var (
 	loadNumbers    = []int{10, 100, 1000, 10_000}
 	loadRoundTrips = []time.Duration{0, time.Millisecond}
 )
 
-// measureLoads measures a store that has just been started.
-func measureLoads(ctx context.Context, s *server, progress io.Writer) (all []load, err error) {
-	for _, waiting := range []bool{false, true} {
+func (l load) name() string { return fmt.Sprintf("load %s %d %v", l.what, l.n, l.roundTrip) }
+
+// loads returns the loads of a store.
+func loads() []load {
+	var all []load
+	for _, what := range []string{held, waiting} {
 		for _, roundTrip := range loadRoundTrips {
-			if s.addr == "" && roundTrip > 0 {
-				continue
-			}
 			for _, n := range loadNumbers {
-				l := load{Waiting: waiting, N: n, RoundTrip: roundTrip}
-				if err := l.measure(ctx, s); err != nil {
-					if ctx.Err() != nil {
-						return all, errors.New("interrupted")
-					}
-					l.Failed = err.Error()
-				}
-				fmt.Fprintf(progress, "  %+v\n", l)
-				all = append(all, l)
+				all = append(all, load{what, n, roundTrip})
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
-// measure sets the figures.
-func (l *load) measure(ctx context.Context, s *server) error {
+// measure measures a load. A failure, such as that of a server with too little memory, is an outcome.
+func (l load) measure(ctx context.Context, s *server) (bench.Values, error) {
+	if s.addr == "" && l.roundTrip > 0 {
+		return nil, bench.Outcome("it has no server")
+	}
+	v, err := l.figures(ctx, s)
+	if err != nil {
+		return nil, bench.Outcome(err.Error())
+	}
+	return v, nil
+}
+
+func (l load) figures(ctx context.Context, s *server) (bench.Values, error) {
 	addr, packets := s.addr, func() int64 { return 0 }
 	if addr != "" {
 		link, err := testproxy.New(s.network, addr)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer link.Close()
-		link.DelayAnswers(l.RoundTrip)
+		link.DelayAnswers(l.roundTrip)
 		addr, packets = link.Addr(), link.Packets
 	}
-	prefix := fmt.Sprintf("load:%v:%d:%v:", l.Waiting, l.N, l.RoundTrip)
-	if l.Waiting {
-		end, err := hold(ctx, s, s.addr, prefix, l.N)
+	start := hold
+	if l.what == waiting {
+		start = wait
+		end, err := hold(ctx, s, s.addr, l.name(), l.n)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer func() { _ = end() }() // how it ends is not measured
 	}
 	before := memory()
-	start := hold
-	if l.Waiting {
-		start = wait
-	}
-	end, err := start(ctx, s, addr, prefix, l.N)
+	end, err := start(ctx, s, addr, l.name(), l.n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = end() }()
-	if err := sleep(ctx, loadTTL/3); err != nil { // the first renewals come early
-		return err
+	if err := bench.Sleep(ctx, loadTTL/3); err != nil { // the first renewals come early
+		return nil, err
 	}
 	sent, began := packets(), time.Now()
-	if err := sleep(ctx, loadWindow); err != nil {
-		return err
+	if err := bench.Sleep(ctx, loadWindow); err != nil {
+		return nil, err
 	}
-	l.Packets = float64(packets()-sent) / time.Since(began).Seconds()
-	l.Bytes = max(0, memory()-before) / float64(l.N)
-	return nil
+	return bench.Values{
+		"packets": float64(packets()-sent) / time.Since(began).Seconds(),
+		"bytes":   max(0, memory()-before) / float64(l.n),
+	}, nil
 }
 
 // memory returns how much memory this process uses.
@@ -168,52 +168,48 @@ func wait(ctx context.Context, s *server, addr, prefix string, n int) (end func(
 }
 
 // loadReport returns the tables of the loads, and why cells are empty.
-func (r *results) loadReport() string {
+func loadReport(r *bench.Results) string {
 	reasons := map[string]bool{}
-	held, waiting := r.loadTable(false, reasons), r.loadTable(true, reasons)
-	if len(held) == 1 {
+	ofHeld, ofWaiting := loadTable(r, held, reasons), loadTable(r, waiting, reasons)
+	if len(ofHeld) == 1 {
 		return ""
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nWhile nothing changes: packets per second from one client to its server, without delay / with %v added to each round trip, "+
 		"and the memory of the client for each of the %d. TTL %v; a proxy counts for %v.\n\n%s\n%s\n",
-		loadRoundTrips[1], loadNumbers[len(loadNumbers)-1], loadTTL, loadWindow, held, waiting)
+		loadRoundTrips[1], slices.Max(loadNumbers), loadTTL, loadWindow, ofHeld, ofWaiting)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		fmt.Fprintf(&b, "\n%s.\n", reason)
+		fmt.Fprintf(&b, "%s.\n\n", reason)
 	}
 	return b.String()
 }
 
-func (r *results) loadTable(waiting bool, reasons map[string]bool) bench.Table {
-	what := "locks held"
-	if waiting {
-		what = "waiters"
-	}
+func loadTable(r *bench.Results, what string, reasons map[string]bool) bench.Table {
 	t := bench.Table{{"store"}}
 	for _, n := range loadNumbers {
 		t[0] = append(t[0], fmt.Sprintf("%d %s", n, what))
 	}
 	t[0] = append(t[0], "kB each")
-	for _, name := range r.measured() {
-		row, memory := []string{name}, ""
+	for _, name := range names() {
+		var cells []string
+		kB := ""
 		for _, n := range loadNumbers {
-			var cells []string
-			for _, l := range r.Stores[name].Loads {
-				switch {
-				case l.Waiting != waiting || l.N != n:
-				case l.Failed != "":
-					cells = append(cells, "failed")
-					reasons[fmt.Sprintf("%s, %d %s: %s", name, n, what, l.Failed)] = true
-				default:
-					memory = number(l.Bytes / 1000)
-					cells = append(cells, number(l.Packets))
+			var parts []string
+			for _, roundTrip := range loadRoundTrips {
+				work := load{what, n, roundTrip}.name()
+				if bytes, ok := r.Figure(work, name, "bytes"); ok {
+					kB = bench.Number(bytes / 1000)
+				}
+				if cell := r.Cell(work, name, "packets"); cell != "" {
+					parts = append(parts, cell)
+				} else if reason := r.Failure(work, name); reason != "" && roundTrip == 0 {
+					parts = append(parts, "failed")
+					reasons[fmt.Sprintf("%s, %d %s: %s", name, n, what, reason)] = true
 				}
 			}
-			row = append(row, strings.Join(cells, " / "))
+			cells = append(cells, strings.Join(parts, " / "))
 		}
-		if strings.Join(row[1:], "") != "" {
-			t = append(t, append(row, memory))
-		}
+		t.Add([]string{name}, append(cells, kB)...)
 	}
 	return t
 }

@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// Page is the document that holds the tables of all programs.
-const Page = "BENCHMARKS.md"
-
 // Document replaces one section of a document with a report. A section stands
 // between the lines "<!-- name -->" and "<!-- end of name -->".
 func Document(path, section, report string) error {
@@ -36,14 +33,6 @@ func Save(path string, results any) error {
 		return err
 	}
 	return WriteFile(path, string(text)+"\n")
-}
-
-// WriteFile writes text to a file. It creates the folder of the file.
-func WriteFile(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 // ResultsFile is the file for the results of a program if the flags name none:

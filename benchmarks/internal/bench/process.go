@@ -18,15 +18,14 @@ const childEnv = "BENCH_CHILD"
 func IsChild() bool { return os.Getenv(childEnv) != "" }
 
 // reply is what a child sends for each request.
-type reply[R any] struct {
-	Error string `json:",omitempty"`
-	Value R
+type reply struct {
+	Error  string `json:",omitempty"`
+	Values Values
 }
 
 // Process is a child: this program in a process of its own. Parent and child
-// exchange lines of JSON on the child's standard input and output. R is the type of
-// the child's results.
-type Process[R any] struct {
+// exchange lines of JSON on the child's standard input and output.
+type Process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	encode *json.Encoder
@@ -35,12 +34,12 @@ type Process[R any] struct {
 
 // Start starts a child, sends it its task and returns after the child has set up
 // the task. It returns the child's error if the setup fails.
-func Start[R any](task any) (*Process[R], error) {
+func Start(task any) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process[R]{cmd: exec.Command(self)}
+	p := &Process{cmd: exec.Command(self)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=1")
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -54,30 +53,32 @@ func Start[R any](task any) (*Process[R], error) {
 		return nil, err
 	}
 	p.encode, p.decode = json.NewEncoder(p.in), json.NewDecoder(out)
-	if _, err := p.Call(task); err != nil {
+	if _, err := p.call(task); err != nil {
 		p.Kill()
 		return nil, err
 	}
 	return p, nil
 }
 
-// Call sends a request to the child and waits for the result or the error.
-func (p *Process[R]) Call(request any) (R, error) {
-	var r reply[R]
-	if err := p.encode.Encode(request); err != nil {
-		return r.Value, err
+// Call sends a request to the child and waits for the figures or the error.
+func (p *Process) Call(request string) (Values, error) { return p.call(request) }
+
+func (p *Process) call(message any) (Values, error) {
+	var r reply
+	if err := p.encode.Encode(message); err != nil {
+		return nil, err
 	}
 	if err := p.decode.Decode(&r); err != nil {
-		return r.Value, fmt.Errorf("child process ended: %w", err)
+		return nil, fmt.Errorf("child process ended: %w", err)
 	}
 	if r.Error != "" {
-		return r.Value, errors.New(r.Error)
+		return nil, errors.New(r.Error)
 	}
-	return r.Value, nil
+	return r.Values, nil
 }
 
 // Kill ends the child as a crash would, and waits for its end.
-func (p *Process[R]) Kill() {
+func (p *Process) Kill() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // reports the kill
@@ -86,7 +87,7 @@ func (p *Process[R]) Kill() {
 // Serve is the child's side of Start and Call. It passes the task to setup, and
 // then each request to the function that setup returned. Serve returns when the
 // input ends; the input ends with the parent.
-func Serve[T, R any](in io.Reader, out io.Writer, setup func(task T) (handle func(request string) (R, error), err error)) error {
+func Serve[T any](in io.Reader, out io.Writer, setup func(task T) (handle func(request string) (Values, error), err error)) error {
 	decode, encode := json.NewDecoder(in), json.NewEncoder(out)
 	var task T
 	if err := decode.Decode(&task); err != nil {
@@ -94,9 +95,9 @@ func Serve[T, R any](in io.Reader, out io.Writer, setup func(task T) (handle fun
 	}
 	handle, err := setup(task)
 	if err != nil {
-		return encode.Encode(reply[R]{Error: err.Error()})
+		return encode.Encode(reply{Error: err.Error()})
 	}
-	if err := encode.Encode(reply[R]{}); err != nil {
+	if err := encode.Encode(reply{}); err != nil {
 		return err
 	}
 	for {
@@ -104,8 +105,8 @@ func Serve[T, R any](in io.Reader, out io.Writer, setup func(task T) (handle fun
 		if err := decode.Decode(&request); err != nil {
 			return nil // the parent has ended
 		}
-		var r reply[R]
-		if r.Value, err = handle(request); err != nil {
+		var r reply
+		if r.Values, err = handle(request); err != nil {
 			r.Error = err.Error()
 		}
 		if err := encode.Encode(r); err != nil {
