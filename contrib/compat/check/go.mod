@@ -3,7 +3,6 @@ module github.com/leasewheel/leasewheel/contrib/compat/check
 go 1.26.0
 
 require (
-	github.com/bsm/redislock v0.10.0
 	github.com/go-redis/redis v6.15.9+incompatible
 	github.com/go-redis/redis/v7 v7.4.1
 	github.com/go-redis/redis/v8 v8.11.5
