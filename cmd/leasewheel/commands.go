@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ func init() {
 	commands = []command{
 		runCommand, electCommand, acquireCommand, releaseCommand,
 		lsCommand, inspectCommand, watchCommand, deadlocksCommand, forceReleaseCommand,
-		checkCommand, completionCommand, manCommand, versionCommand,
+		checkCommand, manCommand, versionCommand,
 	}
 }
 
@@ -46,6 +47,9 @@ func (c command) printHelp(w io.Writer) {
 func (c command) synopsis() string {
 	return strings.TrimSpace(c.name + " [flags] " + c.args)
 }
+
+// takesCommand reports whether the arguments are a command line of their own.
+func (c command) takesCommand() bool { return c.maxArgs == anyArgs }
 
 // option is a flag with its short form.
 type option struct {
@@ -97,4 +101,20 @@ const sameAs = "same as -"
 // alias defines a short form of a flag that is defined already.
 func alias(f *flag.FlagSet, short, long string) {
 	f.Var(f.Lookup(long).Value, short, sameAs+long)
+}
+
+var versionCommand = command{
+	name:    "version",
+	summary: "print the version",
+	about:   "Prints the version of the module that the program was built from, and of Go.",
+	setup: func(*flag.FlagSet) func([]string, streams) int {
+		return func(_ []string, std streams) int {
+			info, ok := debug.ReadBuildInfo()
+			if !ok {
+				return fail(std, usageError{"version: the program has no build information"})
+			}
+			fmt.Fprintln(std.out, "leasewheel", info.Main.Version, info.GoVersion)
+			return 0
+		}
+	},
 }

@@ -84,7 +84,6 @@ func TestElectRefusesWhatRunRefuses(t *testing.T) {
 		"watch -interval 1ms":             exitUsage,
 		"deadlocks a b":                   exitUsage,
 		"deadlocks -url localhost:1":      exitUnavailable,
-		"completion csh":                  exitUsage,
 		"help no-such-command":            exitUsage,
 		"release":                         exitUsage, // no handle
 		"check -url localhost:1 extra":    exitUsage,

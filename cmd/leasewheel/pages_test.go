@@ -5,8 +5,6 @@ package main
 import (
 	"flag"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,37 +50,4 @@ func TestTheUsageListsAllCommands(t *testing.T) {
 	assert.Contains(t, stdoutOf(t, server, "version"), "leasewheel ")
 	assert.Equal(t, stdoutOf(t, server, "version"), stdoutOf(t, server, "--version"))
 	assert.Len(t, stdoutOf(t, server, "man"), len(manual()))
-}
-
-func TestTheCompletionsKnowAllCommandsAndFlags(t *testing.T) {
-	t.Parallel()
-	for shell, script := range map[string]string{"bash": bashScript(), "zsh": zshScript(), "fish": fishScript()} {
-		assert.Equal(t, script, stdoutOf(t, shared.Server(t).URL(), "completion", shell))
-		for _, c := range commands {
-			assert.Contains(t, script, c.name, shell)
-			for _, o := range c.options() {
-				assert.Contains(t, script, o.long, shell)
-			}
-		}
-	}
-}
-
-func TestBashCompletes(t *testing.T) {
-	t.Parallel()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("bash is not installed")
-	}
-	for line, want := range map[string]string{
-		"leasewheel el":           "elect",
-		"leasewheel run -on":      "-on-lost",
-		"leasewheel help wat":     "watch",
-		"leasewheel completion z": "zsh",
-		"leasewheel inspect -js":  "-json",
-	} {
-		script := bashScript() + "COMP_WORDS=(" + line + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _leasewheel; echo \"${COMPREPLY[*]}\""
-		out, err := exec.Command(bash, "--norc", "-c", script).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		assert.Equal(t, want, strings.TrimSpace(string(out)), line)
-	}
 }
