@@ -45,6 +45,33 @@ func TestThePackageCommentNamesTheRights(t *testing.T) {
 	}
 }
 
+// The table in SECURITY.md has a row for each purpose.
+func TestTheSecurityPageNamesTheRights(t *testing.T) {
+	page, err := os.ReadFile("../../SECURITY.md")
+	require.NoError(t, err)
+	for purpose, rights := range map[string]string{
+		"everything except waiting": rightsOfAStore, "waiting": rightsOfWaiters, "messages about hand-overs": rightsOfSignals,
+		"`Store.Inspect` and `Store.ForceRelease`": rightToInspect,
+	} {
+		assert.Contains(t, string(page), "\n| "+purpose+" | `"+rights+"` |\n")
+	}
+	_, row, found := strings.Cut(string(page), "\n| shared locks, in addition to the first two rows | `")
+	require.True(t, found)
+	row, _, _ = strings.Cut(row, "`")
+	first := strings.Fields(rightsOfAStore + " " + rightsOfWaiters)
+	for right := range strings.FieldsSeq(rightsOfSharing) {
+		assert.Contains(t, append(strings.Fields(row), first...), right)
+	}
+	for right := range strings.FieldsSeq(row) {
+		assert.Contains(t, strings.Fields(rightsOfSharing), right)
+	}
+	_, line, _ := strings.Cut(string(page), "    ACL SETUSER ")
+	line, _, _ = strings.Cut(line, "\n")
+	for right := range strings.FieldsSeq(strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToExplain}, " ")) {
+		assert.Contains(t, strings.Fields(line), right)
+	}
+}
+
 func TestTheDocumentedRightsAreSufficientAndNecessary(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)

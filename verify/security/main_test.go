@@ -62,3 +62,9 @@ func request(key string) driver.Request {
 }
 
 func outcomes(n int) []renewal.Outcome { return make([]renewal.Outcome, n) }
+
+func waitingCount(t *testing.T, s *redisstore.Store, key string) int {
+	info, err := s.Inspect(t.Context(), key)
+	require.NoError(t, err)
+	return info.Waiting
+}

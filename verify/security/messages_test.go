@@ -28,6 +28,21 @@ type forger struct {
 	received atomic.Int64
 }
 
+// aclServer is a server with users.
+type aclServer struct {
+	t      testing.TB
+	server *testredis.Server
+	admin  *redis.Client
+}
+
+func newACLServer(t testing.TB) *aclServer {
+	if !testredis.Since(6, 0) {
+		t.Skip("this server has no users")
+	}
+	server := testredis.Start(t)
+	return &aclServer{t: t, server: server, admin: server.Client(t)}
+}
+
 func newForger(a *aclServer) *forger {
 	rule := []any{"acl", "setuser", "forger", "reset", "on", ">pw", "resetkeys", "&*", "-@all", "+publish", "+pubsub", "+subscribe", "+psubscribe", "+unsubscribe", "+punsubscribe"}
 	require.NoError(a.t, a.admin.Do(a.t.Context(), testredis.ChannelRules(rule...)...).Err())
