@@ -14,8 +14,7 @@ import (
 // Batch is a lock of several members of a group. Two batches of a group exclude each other if they
 // have a common member.
 //
-// A batch is one lease. One request acquires all members or none, and they are renewed, lost and
-// released together. Lock acquires the batch as soon as all of its members are free. Batches with
+// A batch is one lease: its members are acquired, renewed, lost and released together. Batches with
 // common members are served in order; others do not wait for them. Nobody holds a part while
 // waiting, so batches never deadlock.
 //
@@ -23,7 +22,7 @@ import (
 // and TryLock enter them again without IO; see [Reentrant]. If they are several, the handle is like
 // that of a [Multi]. If they have only some of the members, the error is ErrPartlyHeld.
 //
-// The fencing token of a batch is higher than those of all earlier batches of the group.
+// The fencing token rises with each batch of the group.
 type Batch struct {
 	client *Client
 	group  string

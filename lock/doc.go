@@ -20,8 +20,8 @@
 // # What a lease cannot promise
 //
 // A lock on another machine is a lease: it ends if its holder is cut off for longer than its TTL.
-// [Held.Valid] and [Held.Err] tell the truth at any instant, but the process may be paused right
-// after it. If a late write must do no harm, let the resource refuse a [Held.Token] lower than the
+// [Held.Valid] and [Held.Err] are right at any instant, but the process may be paused right after
+// it. If a late write must do no harm, let the resource refuse a [Held.Token] lower than the
 // highest it has seen: see package [fence]. The page [safety] lists the other assumptions.
 //
 // # Misuse and Close

@@ -200,8 +200,7 @@ const (
 // Observe returns an iterator over the current leader and each change of it, until ctx ends. A
 // change is another name, another term, or no leader. Observe asks the store every tenth of the
 // TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads for less than that,
-// and a slow loop sees only the latest one, which may have changed meanwhile. It starts no
-// goroutine.
+// and a slow loop sees only the latest one.
 //
 // A failed request yields an error and the zero Leader, and the loop continues. It ends after a
 // permanent error, such as that of a closed client or of a store that cannot inspect.

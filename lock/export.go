@@ -18,8 +18,8 @@ import (
 // another process. It does no IO and does not change this handle.
 //
 // The string is a secret: anyone who has it and may write to the store can renew and release the
-// lock. It has at most about 4,000 bytes. It is of use as long as the lease is held, however often
-// that is renewed. It holds the metadata, and no other Terms.
+// lock. It has at most about 4,000 bytes. It is of use as long as the lease is held. It holds the
+// metadata, and no other Terms.
 //
 // The error is that of Err if the handle has ended. It is errors.ErrUnsupported for every lock but
 // an exclusive one: for a reader, a writer, permits, a Batch, a [Multi] and an inner handle of a
@@ -113,8 +113,8 @@ var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", error
 // The handle has no state, whatever the StateTTL of this client is.
 //
 // Until one process calls [Held.Detach], both hold the lock and renew it. The first Unlock releases
-// it for both. Until its next renewal tells the other process, by default within a third of its
-// TTL, only the fencing token tells it from the next holder.
+// it for both. The other process learns it at its next renewal, by default within a third of its
+// TTL.
 //
 // The error is ErrNotHeld if the lease is not held any more in this store; ErrBadExport, before any
 // IO, for a string that was cut off or changed; ErrUnavailable if the store gave no answer, of which

@@ -76,8 +76,8 @@ type handle interface {
 // other handles of the lease are left: then it stays held, and Unlock does no IO.
 //
 // If the lock was lost before, the error matches ErrLost. A second Unlock returns ErrNotHeld, an
-// Unlock after Detach ErrDetached, and one after the client's Close ErrClosed. None of them touches
-// the lock of a later holder. A nil ctx counts as context.Background().
+// Unlock after Detach ErrDetached, and one after the client's Close ErrClosed. None touches the
+// lock of a later holder. A nil ctx counts as context.Background().
 func (h *Held) Unlock(ctx context.Context) error {
 	if !h.ok() {
 		return ErrNotHeld

@@ -22,9 +22,9 @@ import (
 // Released runs on a goroutine of its own, and so does Lost unless an Unlock or Downgrade notices
 // the loss.
 //
-// Hooks are called concurrently, with no mutex held, and may use the client. A hook that blocks delays its call. Waiting
-// must return soon and must not call [Client.Close]: it also delays the other calls of its key in
-// this client, and Close waits for it until the ctx of Close ends. While Acquired runs, the lock is
+// Hooks are called concurrently, with no mutex held, and may use the client. A hook that blocks
+// delays its call. Waiting must return soon and must not call [Client.Close]: it also delays the
+// other calls of its key in this client, and Close waits for it. While Acquired runs, the lock is
 // held and renewed already.
 //
 // A panic of a hook is not recovered: it reaches the caller, and ends the process if the goroutine

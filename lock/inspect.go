@@ -27,9 +27,8 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 }
 
 // ForceRelease takes the lock of a key away from all holders, in all processes, and grants it to
-// the next waiters. It also frees a lock that its MinHold keeps taken. Until their next renewals
-// tell the holders, by default within a third of the TTL, only the fencing token tells them from
-// the next holder.
+// the next waiters. It also frees a lock that its MinHold keeps taken. The holders learn it at
+// their next renewals, by default within a third of the TTL.
 //
 // The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile, and otherwise
 // one of Inspect.

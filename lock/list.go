@@ -12,18 +12,16 @@ import (
 )
 
 // List returns an iterator over the keys of the locks of any kind that begin with prefix and are
-// held by any client, or that [Terms].MinHold keeps taken. It is meant for operators and tools: it
-// asks the store for some keys at a time, while the loop runs, and remembers those that it has
-// shown. A store on Redis looks at every key of its database.
+// held by any client, or that [Terms].MinHold keeps taken. The loop asks the store for some keys at
+// a time. A store on Redis looks at every key of its database.
 //
 // Each key comes once, in no order. A lock that is acquired or released during the loop may be
-// shown or not, and a key that holds something else may be shown too. Other processes have chosen
-// the keys, so quote them when you print them. Each loop starts from the beginning.
+// shown or not, and a key that holds something else may be shown too. Quote the keys when you print
+// them: other processes have chosen them.
 //
-// After an error, which comes with the key "", the loop ends. Errors are those of [Client.Inspect]:
-// ErrBadKey for a prefix with which no key can begin, and ErrUnavailable also if the store can no
-// longer find all locks after a change of its servers. It may not notice such a change: see
-// redisstore.Store.List.
+// After an error, which comes with the key "", the loop ends. Errors are those of [Client.Inspect],
+// and ErrUnavailable also if the store can no longer find all locks after a change of its servers.
+// It may not notice such a change: see redisstore.Store.List.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(key string, err error) bool) {
 		shown := make(map[string]struct{})

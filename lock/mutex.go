@@ -9,9 +9,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Locker is a lock: all kinds of this package are. They have no state, so any number of values, in any
-// process, may stand for one lock. Their methods are safe for concurrent use. The types with a key are
-// printed as their kind and key.
+// Locker is a lock: all kinds of this package are. Any number of values, in any process, may stand
+// for one lock. Their methods are safe for concurrent use. The types with a key are printed as
+// their kind and key.
 type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
@@ -54,8 +54,8 @@ func (c *Client) Mutex(key string) *Mutex {
 // ErrBadTTL and other errors of the Terms, ErrWrongType, ErrClosed, and those of a timer engine
 // that is full or closed.
 //
-// A Lock that fails leaves nothing behind: its place in a queue, and a lock that the store may have
-// granted without an answer, are released in the background, or end with their TTL.
+// After a Lock that fails, its place in a queue and a lock that the store may have granted without
+// an answer are released in the background, or end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, true, nil)
 }

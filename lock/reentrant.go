@@ -19,11 +19,10 @@ import (
 // All goroutines that have the context hold the lock together. The ownership is valid for one key
 // and one [Client], including those that With derives from it, whichever kind of lock acquired it.
 //
-// Each Lock returns a separate handle, which must be unlocked once, in any order. The store sees
-// one acquire, and one release when the last handle is unlocked. Err and Valid are those of the
-// handle. Its Done and its contexts end with the handle; those of the first handle end with the
-// lock. The token and the terms are those of the first Lock. Entering neither shortens nor extends
-// the lease.
+// Each Lock returns a separate handle, which must be unlocked once, in any order. The last Unlock
+// releases the lock. Err and Valid are those of the handle. Its Done and its contexts end with the
+// handle; those of the first handle end with the lock. The token and the terms are those of the
+// first Lock; entering leaves the lease as it is.
 //
 // Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering through a
 // handle that was unlocked ErrNotHeld; the lock is not acquired anew.

@@ -16,8 +16,8 @@ import (
 // Renew renews the lock now. The lease has the given TTL from now on, in all later renewals too; 0
 // keeps its TTL. A lock with [Terms].Fixed then ends one TTL from now.
 //
-// Renew returns nil if the store has confirmed that the lock is still held. The deadline then
-// counts from the sending of this request, but never moves back. The end of MaxHold does not move.
+// Renew returns nil if the store has confirmed that the lock is still held. The deadline never
+// moves back, and the end of MaxHold does not move.
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended,
 // ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL, before any IO, if the

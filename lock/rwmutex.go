@@ -13,8 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// RWMutex is a lock that any number of readers or a single writer can hold. Each reader has its own
-// lease.
+// RWMutex is a lock that any number of readers or a single writer can hold.
 //
 // Waiters are served in order: a reader that arrives after a waiting writer waits behind it, and
 // consecutive readers get the lock together. Within a client, one writer or up to 64 readers ask
@@ -99,15 +98,14 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 // next writer get the lock with it.
 //
 // The handle of the writer ends, as by Unlock, when Downgrade asks the store. From then on there
-// may be other readers, whether or not an answer arrives. The lease is renewed without
-// interruption. The end of a Fixed lease does not move.
+// may be other readers, whether or not an answer arrives. The end of a Fixed lease does not move.
 //
 // If Downgrade fails after that, nothing is held, and the lock is released in the background. The
 // error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no
 // answer, of which one failure is tolerated. Downgrade is refused, and the writer's handle stays as
 // it was, if the handle is not that of a writer of this lock and client, if it was unlocked
-// (ErrNotHeld), if ctx has ended, or if the timer engine is full. It is always correct to unlock
-// the writer's handle after an error.
+// (ErrNotHeld), if ctx has ended, or if the timer engine is full. After any error the writer's
+// handle may be unlocked.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Save replaces the state of the key, which the next holder finds in [Held.State], and returns nil once
-// the store has confirmed that. It needs [Terms].StateTTL. The store compares the ownership in the same
-// step, so a holder that has lost its lock cannot replace what a later holder has saved, however late
-// its request is executed. Of two calls at a time, the one that began later wins.
+// Save replaces the state of the key, which the next holder finds in [Held.State], and returns nil
+// once the store has confirmed that. It needs [Terms].StateTTL. A holder that has lost its lock
+// cannot replace what a later holder has saved, however late its request is executed. Of two calls
+// at a time, the one that began later wins.
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended: then end the
 // work, and go on from the State of another lock. It matches ErrNotHeld after Unlock, and ErrClosed after
@@ -43,8 +43,8 @@ func (h *Held) Save(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// State returns what the last holder had saved when this lock was granted, and the token of that holder.
-// It does no IO. It always returns the same, also after a Save by this handle.
+// State returns what the last holder had saved when this lock was granted, and the token of that
+// holder. It does no IO. A Save by this handle does not change it.
 //
 // The token is 0 if there was no state: nobody has saved any within Terms.StateTTL, or the state was
 // forgotten, or the handle has none; see [Held.Save]. Empty data are nil.
@@ -58,9 +58,9 @@ func (h *Held) State() (data []byte, token uint64) {
 	return nil, 0
 }
 
-// Forget removes the state of a key, whether or not the lock is held. It is no error if there is none.
-// Call it when nobody holds the lock: otherwise a save of the holder that is executed late may come
-// back. Errors are those of [Client.Inspect].
+// Forget removes the state of a key, if there is one, whether or not the lock is held. Call it when
+// nobody holds the lock: otherwise a save of the holder that is executed late may come back. Errors
+// are those of [Client.Inspect].
 func (c *Client) Forget(ctx context.Context, key string) error {
 	if c == nil || c.core == nil {
 		return errZeroClient

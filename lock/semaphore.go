@@ -19,8 +19,6 @@ import (
 // Each request is judged by its own n: if clients with different n share a key, up to the larger
 // number of permits may be held, and a request with the smaller n blocks those queued behind it
 // until n permits suffice for all holders and it.
-//
-// A resource that refuses lower fencing tokens accepts only the latest of the concurrent holders.
 type Semaphore struct {
 	client *Client
 	key    string
@@ -41,8 +39,7 @@ func (c *Client) Semaphore(key string, n int) *Semaphore {
 }
 
 // WithPermits returns a semaphore whose Lock and TryLock acquire n permits together, all or none,
-// as one lease. n must be 1 to the limit. Permits that become free stay free until there are enough
-// for the first waiter.
+// as one lease. n must be 1 to the limit.
 func (s *Semaphore) WithPermits(n int) *Semaphore {
 	if s == nil {
 		return nil
