@@ -67,8 +67,9 @@ test-newest: setup ## Test the newest releases of go-redis and of controller-run
 	cd contrib/adapter/k8s/check; cp go.mod go.sum "$$dir"; go get -modfile="$$mod" sigs.k8s.io/controller-runtime@latest; \
 	go test $(RACE) -modfile="$$mod" $(ARGS) ./...
 
-test-long: setup ## Run them twenty times, with more random operations
+test-long: setup ## Run them twenty times, with more random operations, and those of the stores on all databases
 	SCHEDULETEST_OPERATIONS=500000 go test $(RACE) -shuffle=on -p=2 -parallel=32 -count=20 -timeout=2h $(ARGS) $(PKG)
+	$(MAKE) --no-print-directory stores
 
 check: gofmt vet lint vuln examples test-32 nested ## Run everything that CI checks besides the tests
 
@@ -164,7 +165,7 @@ verify: setup ## Verify the protocols and the code, TIER=long, nightly or releas
 servers: setup ## Run the tests on all servers of packages, NAMES='redis-5.0 valkey-9.1' for some
 	@ARGS='$(ARGS)' .ci/servers test $(NAMES)
 
-stores: ## Run the tests of lock/sqlstore on databases of packages, NAMES=mysql-9.7
+stores: ## Run the tests of the stores on all databases of packages, NAMES='mysql-9.7 etcd-3.5' for some
 	@ARGS='$(ARGS)' .ci/servers stores $(NAMES)
 
 fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
@@ -201,7 +202,7 @@ route: setup ## Count the functions, files and packages that a lock and a renewa
 
 bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-quick for a short run
 	@.ci/setup-stores || true # the program names what it leaves out
-	cd benchmarks/stores && go run . $(ARGS)
+	mysqld=$$(.ci/servers any mysql-9.7)/mysqld; [ ! -x "$$mysqld" ] || export MYSQLD=$$mysqld; cd benchmarks/stores && go run . $(ARGS)
 
 bench-page: ## Write the tables and charts of BENCHMARKS and STORES from benchmarks/results
 	cd benchmarks && if [ -f results/timers.json ]; then go run ./timers -render results/timers.json -docs ../docs \

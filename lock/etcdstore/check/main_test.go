@@ -52,15 +52,37 @@ type member struct {
 // start starts the server and ends it with the test.
 func (m *member) start(t testing.TB) {
 	t.Helper()
-	path, err := program()
-	require.NoError(t, err)
-	flags := []string{"-name=" + m.name, "-client=" + m.client, "-peer=" + m.peer, "-listen-peer=" + m.listenPeer, "-cluster=" + m.cluster}
-	m.process = exec.Command(path, slices.Concat(flags, m.settings, []string{m.dir})...)
+	path, flags := os.Getenv("ETCD"), m.flagsOfEtcd()
+	var err error
+	if path == "" {
+		path, err = program()
+		require.NoError(t, err)
+		flags = slices.Concat([]string{"-name=" + m.name, "-client=" + m.client, "-peer=" + m.peer, "-listen-peer=" + m.listenPeer, "-cluster=" + m.cluster},
+			m.settings, []string{m.dir})
+	}
+	m.process = exec.Command(path, flags...)
 	m.process.Stderr = os.Stderr
 	m.input, err = m.process.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, m.process.Start())
 	t.Cleanup(func() { m.kill() })
+}
+
+// flagsOfEtcd returns the arguments for the program etcd itself, which the environment variable ETCD names to test
+// another version than that of go.mod.
+func (m *member) flagsOfEtcd() []string {
+	flags := []string{
+		"-name=" + m.name, "-listen-client-urls=" + m.client, "-advertise-client-urls=" + m.client, "-initial-advertise-peer-urls=" + m.peer,
+		"-listen-peer-urls=" + m.listenPeer, "-initial-cluster=" + m.cluster, "-data-dir=" + m.dir, "-log-level=fatal", "-unsafe-no-fsync", "-bcrypt-cost=4",
+	}
+	for _, s := range m.settings {
+		if timeout, ok := strings.CutPrefix(s, "-election="); ok {
+			s = "-heartbeat-interval=" + timeout[:len(timeout)-1] // a tenth, as by default
+			flags = append(flags, "-election-timeout="+timeout)
+		}
+		flags = append(flags, s)
+	}
+	return flags
 }
 
 // kill ends the server without warning. It does nothing if the server has ended.
