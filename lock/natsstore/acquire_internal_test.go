@@ -58,3 +58,11 @@ func TestASaveWaitsForARenewal(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestOldServersAreRefused(t *testing.T) {
+	for version, want := range map[string]bool{"2.11.17": true, "1.4.1": true, "2.12.0-RC.1": false, "2.15.2": false, "3.0.0": false, "dev": false} {
+		if got := isTooOld(version); got != want {
+			t.Errorf("version %s: %v, want %v", version, got, want)
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 )
 
 // CreateStream creates the stream of a store, or changes its settings to those that a store needs.
-// It needs a server of version 2.11 or later. Call it when a program is installed or started; any number of calls do no harm.
+// It needs a server of version 2.12 or later. Call it when a program is installed or started; any number of calls do no harm.
 //
 // The first sequence of a new stream is the time in microseconds. So if a stream is deleted and created
 // again, its tokens are higher than before, and no renewal of an old holder fits a new lock.
@@ -69,6 +69,9 @@ func (o *Options) subjects() []string { return []string{o.Prefix + ".k.*", o.Pre
 
 // open returns the stream if locks are safe in it.
 func open(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Stream, error) {
+	if v := js.Conn().ConnectedServerVersion(); isTooOld(v) {
+		return nil, fmt.Errorf("the server has version %s and needs 2.12 or later: older replicas lose confirmed locks when the leader of the stream changes", v)
+	}
 	stream, err := js.Stream(ctx, o.Stream)
 	if err != nil {
 		return nil, fmt.Errorf("read its settings: %w", contextCause(ctx, err))
@@ -77,6 +80,14 @@ func open(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Str
 		return nil, err
 	}
 	return stream, checkRights(ctx, js, stream, o)
+}
+
+// isTooOld reports whether a server has a version below 2.12. With three servers of 2.11.17 whose leader was paused,
+// tests saw tokens twice.
+func isTooOld(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major < 2 || major == 2 && minor < 12)
 }
 
 // check returns an error that names a setting of a stream with which locks are not safe.

@@ -200,6 +200,9 @@ func TestSettingsOfTheStream(t *testing.T) {
 			require.NoError(t, err)
 			config.Name = "WITH_" + setting
 			_, err = js.CreateStream(t.Context(), config)
+			if err != nil && strings.Contains(err.Error(), "unknown field") {
+				t.Skip("a later version has this setting:", err)
+			}
 			require.NoError(t, err)
 			defer func() { require.NoError(t, js.DeleteStream(t.Context(), config.Name)) }()
 			s := openOn(t, js, &natsstore.Options{Stream: config.Name})
