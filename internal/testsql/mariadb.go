@@ -24,26 +24,35 @@ type MariaDB struct {
 // LaunchMariaDB starts a server. Further arguments are settings, such as
 // "innodb-snapshot-isolation=ON". The environment variable MYSQLD names the program of a MySQL server to start instead.
 func LaunchMariaDB(settings ...string) (*MariaDB, error) {
+	return launch(os.Getenv("MYSQLD"), settings)
+}
+
+// LaunchMySQL starts the MySQL server that the environment variable MYSQLD names if mysql is true, and otherwise a
+// MariaDB server.
+func LaunchMySQL(mysql bool, settings ...string) (*MariaDB, error) {
+	path := os.Getenv("MYSQLD")
+	switch {
+	case !mysql:
+		path = ""
+	case path == "":
+		return nil, &MissingError{"MySQL", "mysqld"}
+	}
+	return launch(path, settings)
+}
+
+func launch(mysqld string, settings []string) (*MariaDB, error) {
 	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
-	m := &MariaDB{path: os.Getenv("MYSQLD"), dir: dir}
+	m := &MariaDB{path: mysqld, dir: dir}
 	if m.mysql = m.path != ""; m.mysql {
 		err = m.install(m.path, "--initialize-insecure")
 		settings = append([]string{"secure-file-priv=NULL", "mysqlx=OFF"}, settings...)
 	} else {
 		err = m.installMariaDB()
 	}
-	// A killed process loses nothing that the kernel has, so tests need no flush at each commit.
-	m.args = []string{
-		"--no-defaults", "--datadir=" + m.data(), "--tmpdir=" + dir, "--socket=" + m.socket(), "--skip-networking",
-		"--pid-file=" + filepath.Join(dir, "pid"), "--innodb-buffer-pool-size=32M",
-		"--innodb-flush-log-at-trx-commit=2", "--max-connections=500",
-	}
-	if !m.mysql {
-		m.args = append(m.args, "--innodb-log-file-size=8M")
-	}
+	m.args = m.arguments()
 	for _, s := range settings {
 		m.args = append(m.args, "--"+s)
 	}
@@ -55,6 +64,20 @@ func LaunchMariaDB(settings ...string) (*MariaDB, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// arguments returns those of every server. A killed process loses nothing that the kernel has, so tests need no
+// flush at each commit.
+func (m *MariaDB) arguments() []string {
+	args := []string{
+		"--no-defaults", "--datadir=" + m.data(), "--tmpdir=" + m.dir, "--socket=" + m.socket(), "--skip-networking",
+		"--pid-file=" + filepath.Join(m.dir, "pid"), "--innodb-buffer-pool-size=32M",
+		"--innodb-flush-log-at-trx-commit=2", "--max-connections=500",
+	}
+	if !m.mysql {
+		args = append(args, "--innodb-log-file-size=8M")
+	}
+	return args
 }
 
 func (m *MariaDB) installMariaDB() (err error) {

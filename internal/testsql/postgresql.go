@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,7 +23,7 @@ const startTime = 60 * time.Second
 type Postgres struct {
 	path, dir string
 	port      int
-	args      []string
+	settings  []string
 	process   *process
 }
 
@@ -36,21 +37,15 @@ func LaunchPostgres(settings ...string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{path: path, dir: dir}
+	p := &Postgres{path: path, dir: dir, settings: append([]string{"listen_addresses=127.0.0.1", "fsync=off", "max_connections=400", "shared_buffers=32MB"}, settings...)}
 	if p.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "data")
-	initdb := exec.Command(filepath.Join(filepath.Dir(path), "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	initdb := exec.Command(filepath.Join(filepath.Dir(path), "initdb"), "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 	initdb.Dir, initdb.SysProcAttr = "/", attributes()
 	if out, err := initdb.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("testsql: initdb: %w\n%s", err, out)
-	}
-	// A killed process loses nothing that the kernel has, so tests need no fsync.
-	p.args = []string{"-D", data, "-p", strconv.Itoa(p.port), "-k", dir}
-	for _, s := range append([]string{"listen_addresses=127.0.0.1", "fsync=off", "max_connections=400", "shared_buffers=32MB"}, settings...) {
-		p.args = append(p.args, "-c", s)
 	}
 	if err := p.Start(); err != nil {
 		p.Close()
@@ -59,9 +54,54 @@ func LaunchPostgres(settings ...string) (*Postgres, error) {
 	return p, nil
 }
 
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+
+// Standby starts a hot standby of the server, which starts again for that. It follows the server by way of an address,
+// which may be that of a proxy. Its name for synchronous_standby_names is "standby", and pg_promote promotes it.
+func (p *Postgres) Standby(address string) (*Postgres, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	s := &Postgres{path: p.path, dir: dir}
+	if s.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	s.settings = append(slices.Clone(p.settings), fmt.Sprintf("primary_conninfo=host=%s port=%s user=postgres application_name=standby", host, port))
+	p.Kill() // the files of a server that has ended are a base backup
+	if out, err := exec.Command("cp", "-a", p.data(), s.data()).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("testsql: cp: %w\n%s", err, out)
+	}
+	signal := filepath.Join(s.data(), "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		return nil, err
+	}
+	err = give(signal)
+	if err == nil {
+		err = p.Start()
+	}
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
 // Start starts the server again after Kill, and waits until it answers.
 func (p *Postgres) Start() (err error) {
-	if p.process, err = start(p.path, p.args...); err != nil {
+	// A killed process loses nothing that the kernel has, so tests need no fsync.
+	args := []string{"-D", p.data(), "-p", strconv.Itoa(p.port), "-k", p.dir}
+	for _, s := range p.settings {
+		args = append(args, "-c", s)
+	}
+	if p.process, err = start(p.path, args...); err != nil {
 		return err
 	}
 	db, err := sql.Open("pgx", p.DSN())
@@ -104,7 +144,7 @@ func (p *Postgres) Kill() {
 	// the postmaster they end by themselves.
 	p.process.signal(os.Kill)
 	<-p.process.exited
-	pid := filepath.Join(p.dir, "data", "postmaster.pid")
+	pid := filepath.Join(p.data(), "postmaster.pid")
 	for end := time.Now().Add(startTime); time.Now().Before(end) && len(p.sessions()) > 0; time.Sleep(10 * time.Millisecond) {
 		for _, s := range p.sessions() {
 			signalTo(s, os.Kill)

@@ -12,7 +12,7 @@ import (
 // is the data folder.
 func (p *Postgres) sessions() []int {
 	var pids []int
-	data := filepath.Join(p.dir, "data")
+	data := p.data()
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && target == data {
