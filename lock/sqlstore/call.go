@@ -237,6 +237,8 @@ func (s *Store) judged(c *sql.Conn, err error) error {
 	case s.dialect.isReadOnly(err):
 		// A fail-over has made a replica of the server. The pool must not use the connection again.
 		_ = c.Raw(func(any) error { return sqldriver.ErrBadConn })
+	case hasState(err, "26000", "42P05"): // a statement of another session, or of another client of this one
+		return fmt.Errorf("the pooler does not keep prepared statements: set max_prepared_statements of PgBouncer, or default_query_exec_mode=exec of pgx: %w", err)
 	case s.dialect.hasNoTable(err):
 		return fmt.Errorf("%w: %w", missingError(s.tables()), err)
 	case s.dialect.isForbidden(err):

@@ -14,7 +14,9 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/verify/histories"
 )
 
@@ -127,4 +129,81 @@ func newFaultyClient(t *testing.T, pool *sql.DB, d sqlstore.Dialect, pessimistic
 		assert.NoError(t, client.Close(ctx))
 	})
 	return client
+}
+
+// TestAStandbyIsPromoted grants a lock while the standby is cut off, ends the primary and promotes the standby. If the
+// standby is synchronous, nobody has been told of the grant. If it is not, the grant is lost: the next holder has a
+// higher token, and the first one learns it at its next renewal.
+func TestAStandbyIsPromoted(t *testing.T) {
+	t.Parallel()
+	for _, synchronous := range []bool{false, true} {
+		t.Run(fmt.Sprintf("PostgreSQL/synchronous=%v", synchronous), func(t *testing.T) {
+			t.Parallel()
+			primary, err := testsql.LaunchPostgres()
+			testsql.Check(t, err)
+			t.Cleanup(primary.Close)
+			link, err := primary.Proxy()
+			require.NoError(t, err)
+			t.Cleanup(link.Close)
+			standby, err := primary.Standby(link.Addr())
+			require.NoError(t, err)
+			t.Cleanup(standby.Close)
+			on := func(p *testsql.Postgres) *sql.DB { return openAs(t, "pgx", p.DSN("connect_timeout=2")) }
+			exec := func(p *testsql.Postgres, text string) {
+				_, err := on(p).ExecContext(t.Context(), text)
+				require.NoError(t, err)
+			}
+			state := "async"
+			if synchronous {
+				exec(primary, "ALTER SYSTEM SET synchronous_standby_names = standby")
+				exec(primary, "SELECT pg_reload_conf()")
+				state = "sync"
+			}
+			status := on(primary)
+			require.Eventually(t, func() bool {
+				var is string
+				return status.QueryRowContext(t.Context(), "SELECT sync_state FROM pg_stat_replication").Scan(&is) == nil && is == state
+			}, time.Minute, 20*time.Millisecond)
+
+			dsn := fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&connect_timeout=2&target_session_attrs=read-write", primary.Addr(), standby.Addr())
+			newPool := func() *sql.DB { return openAs(t, "pgx", dsn) }
+			l := histories.NewLoad(t, faultTTL, newFaultyClient(t, newPool(), sqlstore.PostgreSQL(), false), newFaultyClient(t, newPool(), sqlstore.PostgreSQL(), true))
+			l.Progress()
+			if !synchronous {
+				l.Stop()
+			}
+			s := (&database{newPool(), sqlstore.PostgreSQL(), ""}).store(t, sqlstore.Options{Timeout: 3 * time.Second})
+			kept := acquire(t, s, request("kept"))
+			require.Eventually(t, func() bool {
+				var all bool
+				err := status.QueryRowContext(t.Context(), "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication").Scan(&all)
+				return err == nil && all || synchronous
+			}, time.Minute, 20*time.Millisecond)
+			link.Block()
+			r := request("k")
+			first, err := s.Acquire(t.Context(), r)
+			if synchronous {
+				require.ErrorContains(t, err, "has not answered within")
+			} else {
+				require.NoError(t, err)
+			}
+			l.Fault(func() {
+				primary.Kill()
+				exec(standby, "SELECT pg_promote()")
+			})
+			out := make([]renewal.Outcome, 1)
+			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{kept}, out) == nil }, time.Minute, 20*time.Millisecond)
+			assert.Equal(t, renewal.Renewed, out[0])
+			if synchronous {
+				l.Progress()
+				l.Stop()
+				return
+			}
+			first.Request = r
+			next := acquire(t, s, request("k"))
+			assert.Greater(t, next.Token, first.Token)
+			require.NoError(t, s.Renew(t.Context(), []driver.Lease{first}, out))
+			assert.True(t, out[0].IsLost())
+		})
+	}
 }

@@ -3,8 +3,10 @@ package check
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,9 +37,9 @@ func inAll(t *testing.T, db *sql.DB, texts ...string) {
 		c, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		for _, text := range texts {
-			if _, err = c.ExecContext(t.Context(), text); err != nil && mariaDB.Get(t).IsMySQL() && (strings.Contains(err.Error(), "HY000") || strings.Contains(err.Error(), "42000")) {
+			if _, err = c.ExecContext(t.Context(), text); err != nil && noSuchSetting.MatchString(err.Error()) {
 				require.NoError(t, c.Close())
-				t.Skip("MySQL has no such setting:", err)
+				t.Skip("this version has no such setting:", err)
 			}
 			require.NoError(t, err, text)
 		}
@@ -48,6 +50,9 @@ func inAll(t *testing.T, db *sql.DB, texts ...string) {
 	}
 }
 
+// noSuchSetting matches the errors of MySQL, where MariaDB has more settings, and of PostgreSQL, which has renamed one.
+var noSuchSetting = regexp.MustCompile(`HY000|42000|42704`)
+
 // harmless are the settings of a session that might change what a statement means or returns, and must not.
 var harmless = map[string][]string{
 	"PostgreSQL": {
@@ -56,15 +61,16 @@ var harmless = map[string][]string{
 		"client_encoding = 'LATIN1'", "default_transaction_isolation = 'repeatable read'", "default_transaction_isolation = 'serializable'",
 		"default_transaction_deferrable = on", "plan_cache_mode = force_generic_plan", "enable_indexscan = off", "quote_all_identifiers = on",
 		"row_security = off", "session_replication_role = replica", "synchronous_commit = off", "idle_in_transaction_session_timeout = 1000",
-		"force_parallel_mode = on",
+		"force_parallel_mode = on", "debug_parallel_query = on",
 	},
 	"MySQL": {
 		"sql_safe_updates = 1", "sql_select_limit = 0", "sql_select_limit = 1", "max_join_size = 1", "sql_big_selects = 0", "max_sort_length = 8",
-		"sql_auto_is_null = 1", "time_zone = '+05:30'", "SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+		"sql_auto_is_null = 1", "time_zone = '+05:30'", "SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		"SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
 		"sql_mode = 'ANSI,NO_UNSIGNED_SUBTRACTION,NO_BACKSLASH_ESCAPES,TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH'",
 		"sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_ALL_TABLES,PIPES_AS_CONCAT,IGNORE_SPACE,HIGH_NOT_PRECEDENCE'", "sql_mode = ''",
 		"sql_mode = 'EMPTY_STRING_IS_NULL,STRICT_ALL_TABLES'", "sql_mode = 'ORACLE'", "sql_mode = 'MSSQL'",
-		"character_set_connection = latin1", "collation_connection = 'utf8mb4_general_ci'", "NAMES 'utf8mb4' COLLATE 'utf8mb4_bin'",
+		"character_set_connection = latin1", "collation_connection = 'utf8mb4_general_ci'", "NAMES 'utf8mb4' COLLATE 'utf8mb4_0900_ai_ci'", "NAMES 'utf8mb4' COLLATE 'utf8mb4_bin'",
 		"div_precision_increment = 0", "low_priority_updates = 1", "big_tables = 1", "unique_checks = 0", "foreign_key_checks = 0",
 		"optimizer_switch = 'materialization=off,semijoin=off,derived_merge=off'", "in_predicate_conversion_threshold = 2", "insert_id = 5",
 		"group_concat_max_len = 4", "innodb_lock_wait_timeout = 1", "lock_wait_timeout = 1", "max_statement_time = 20",
@@ -169,6 +175,53 @@ func TestUnfitSessionsAreRefused(t *testing.T) {
 	}
 }
 
+// TestTimeoutsOfTheServer makes calls in sessions whose statements the server ends soon, while another transaction has
+// the row of the key. The error must name the setting, and the lease must last.
+func TestTimeoutsOfTheServer(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"statement_timeout":                   "statement timeout",
+		"lock_timeout":                        "lock timeout",
+		"idle_in_transaction_session_timeout": "has not answered within",
+		"transaction_timeout":                 "transaction timeout",
+	} {
+		t.Run("PostgreSQL/"+setting, func(t *testing.T) {
+			t.Parallel()
+			d := newPostgres(t)
+			if setting == "transaction_timeout" && postgresVersion(t, d.db) < 17 {
+				t.Skip("PostgreSQL 17 has this setting")
+			}
+			holder := d.store(t, sqlstore.Options{})
+			limited := (&database{openAs(t, "pgx", postgres.Get(t).DSN(setting+"=500")), d.dialect, d.table}).store(t, sqlstore.Options{Timeout: 4 * time.Second})
+			l := acquire(t, limited, request("k"))
+			free := acquire(t, holder, request("free"))
+			require.NoError(t, holder.Release(t.Context(), free))
+			unlock := lockRow(t, holder, "k", "free")
+			_, err := limited.Acquire(t.Context(), request("free"))
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, limited.Release(t.Context(), l), want)
+			out := make([]renewal.Outcome, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.Error(t, limited.Renew(ctx, []driver.Lease{l}, out))
+			assert.False(t, out[0].IsLost())
+			unlock()
+			require.NoError(t, limited.Renew(t.Context(), []driver.Lease{l}, out))
+			assert.Equal(t, renewal.Renewed, out[0])
+			_, err = holder.Acquire(t.Context(), request("k"))
+			require.ErrorIs(t, err, driver.ErrNotAcquired)
+			require.NoError(t, limited.Release(t.Context(), l))
+			acquire(t, limited, request("free"))
+		})
+	}
+}
+
+func postgresVersion(t *testing.T, db *sql.DB) (major int) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&major))
+	return major
+}
+
 // openAs returns another pool.
 func openAs(t *testing.T, driverName, dsn string) *sql.DB {
 	t.Helper()
@@ -190,6 +243,47 @@ func TestAPoolerOfStatementsIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotSent)
 	_, err = s.Wait(t.Context(), request("k"), func() {})
 	require.ErrorContains(t, err, "set pool_mode=transaction")
+}
+
+// TestPreparedStatementsOfAPooler makes calls with prepared statements by way of a PgBouncer that keeps them, and of
+// one that does not. The latter must end in errors that say what to set, and change nothing.
+func TestPreparedStatementsOfAPooler(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("PgBouncer/kept=%v", kept), func(t *testing.T) {
+			t.Parallel()
+			setting := "max_prepared_statements = 0"
+			if kept {
+				setting = "max_prepared_statements = 100"
+			}
+			b, err := testsql.LaunchBouncer(postgres.Get(t), setting, "default_pool_size = 3")
+			if err != nil && strings.Contains(err.Error(), "max_prepared_statements") {
+				t.Skip("PgBouncer 1.21 has this setting:", err)
+			}
+			testsql.Check(t, err)
+			defer b.Close()
+			d := newPostgres(t)
+			pool := openAs(t, "pgx", b.DSN())
+			s := (&database{pool, d.dialect, d.table}).store(t, sqlstore.Options{})
+			if kept {
+				callAll(t, &testedStore{s.Store, d}, pool)
+				return
+			}
+			failures := 0
+			for i := range 100 {
+				r := request(fmt.Sprint("k", i))
+				_, err := s.Acquire(t.Context(), r)
+				if err != nil {
+					require.ErrorContains(t, err, "set max_prepared_statements")
+					failures++
+				}
+				info, inspectErr := d.store(t, sqlstore.Options{}).Inspect(t.Context(), r.Key)
+				require.NoError(t, inspectErr)
+				assert.Equal(t, err == nil, info.Held == 1)
+			}
+			assert.Positive(t, failures)
+		})
+	}
 }
 
 // TestTheSearchPathDoesNotDecide creates the tables in two schemas. A store that has begun before goes on with the first ones,
