@@ -3,15 +3,18 @@ package check
 import (
 	"crypto/rand"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/seam"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
@@ -51,6 +54,26 @@ func TestContractOfMariaDB(t *testing.T) {
 		}
 		testContract(t, newMariaDB(t, params...), sqlstore.Options{})
 	})
+}
+
+// TestKeysThatACollationTakesForEqual locks keys that differ in case, accents and trailing blanks only.
+func TestKeysThatACollationTakesForEqual(t *testing.T) {
+	for _, collation := range []string{"utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_bin"} {
+		for _, interpolate := range []string{"true", "false"} {
+			s := newMariaDB(t, "collation="+collation, "interpolateParams="+interpolate).store(t, sqlstore.Options{})
+			var batch []driver.Lease
+			for _, key := range []string{"straße", "STRASSE", "strasse", "strasse ", "strasse  ", "strässe"} {
+				batch = append(batch, acquire(t, s, request(key)))
+			}
+			out := make([]renewal.Outcome, len(batch))
+			require.NoError(t, s.Renew(t.Context(), batch, out))
+			assert.Equal(t, slices.Repeat([]renewal.Outcome{renewal.Renewed}, len(batch)), out)
+			require.NoError(t, s.Release(t.Context(), batch[2]))
+			keys, _, err := s.List(t.Context(), "strasse", "")
+			require.NoError(t, err)
+			assert.Equal(t, []string{"strasse ", "strasse  "}, keys)
+		}
+	}
 }
 
 // TestAFailedQueryIsNoLoss sets the metadata that a lock has already. MariaDB counts no changed row,
