@@ -44,6 +44,7 @@ func candidates() []candidate {
 		{name: "postgres", durable: "yes", start: startPostgres},
 		{name: "postgres-listen", durable: "yes", limit: 1000, start: startListening}, // a Listener has no part in renewals
 		{name: "mariadb", durable: "yes", start: startMariaDB},
+		{name: "mysql", durable: "yes", start: startMySQL},
 		{name: "sqlite", durable: "yes", start: startSQLite},
 		{name: "etcd", durable: "yes", start: startEtcd},
 		{name: "zookeeper", durable: "yes", limit: 10_000, start: startZooKeeper}, // 100,000 need more memory than testzk gives its servers

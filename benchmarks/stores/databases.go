@@ -64,8 +64,12 @@ func startPostgresWith(ctx context.Context, listen bool) (*server, error) {
 	return s, nil
 }
 
-func startMariaDB(ctx context.Context) (*server, error) {
-	m, err := testsql.LaunchMariaDB("innodb-flush-log-at-trx-commit=1")
+func startMariaDB(ctx context.Context) (*server, error) { return startMySQLWith(ctx, false) }
+
+func startMySQL(ctx context.Context) (*server, error) { return startMySQLWith(ctx, true) }
+
+func startMySQLWith(ctx context.Context, mysql bool) (*server, error) {
+	m, err := testsql.LaunchMySQL(mysql, "innodb-flush-log-at-trx-commit=1")
 	if err != nil {
 		return nil, orMissing(err)
 	}
@@ -77,7 +81,7 @@ func startMariaDB(ctx context.Context) (*server, error) {
 		}
 		return strings.Replace(m.DSN(), "unix("+socket, "tcp("+addr, 1)
 	}
-	s, err := onSQL(ctx, "mysql", socket, dsn, sqlstore.MySQL(), "SELECT CONCAT('MariaDB ', VERSION())", false)
+	s, err := onSQL(ctx, "mysql", socket, dsn, sqlstore.MySQL(), "SELECT CONCAT(IF(VERSION() LIKE '%MariaDB%', 'MariaDB ', 'MySQL '), VERSION())", false)
 	if err != nil {
 		m.Close()
 		return nil, err
