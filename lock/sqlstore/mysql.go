@@ -15,8 +15,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// MySQL is the dialect of MariaDB from version 10.6 on and of MySQL from version 8.0.1 on, with
-// tables of InnoDB. The store uses only statements that
+// MySQL is the dialect of MariaDB from version 10.6 on and of MySQL, with tables of InnoDB. It is tested with MySQL 9.7.
+// MySQL 8.0.12 does not suffice: it denies reads to a user who has the right to them, and a renewal waits for rows that others
+// have locked. The store uses only statements that
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
 // The store works with or without the parameter clientFoundRows of the driver. Its
