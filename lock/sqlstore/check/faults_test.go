@@ -148,7 +148,7 @@ func TestAStandbyIsPromoted(t *testing.T) {
 			standby, err := primary.Standby(link.Addr())
 			require.NoError(t, err)
 			t.Cleanup(standby.Close)
-			on := func(p *testsql.Postgres) *sql.DB { return openAs(t, "pgx", p.DSN("connect_timeout=2")) }
+			on := func(p *testsql.Postgres) *sql.DB { return openAs(t, "pgx", p.DSN("connect_timeout=10")) }
 			exec := func(p *testsql.Postgres, text string) {
 				_, err := on(p).ExecContext(t.Context(), text)
 				require.NoError(t, err)
@@ -165,19 +165,14 @@ func TestAStandbyIsPromoted(t *testing.T) {
 				return status.QueryRowContext(t.Context(), "SELECT sync_state FROM pg_stat_replication").Scan(&is) == nil && is == state
 			}, time.Minute, 20*time.Millisecond)
 
-			dsn := fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&connect_timeout=2&target_session_attrs=read-write", primary.Addr(), standby.Addr())
-			newPool := func() *sql.DB { return openAs(t, "pgx", dsn) }
-			l := histories.NewLoad(t, faultTTL, newFaultyClient(t, newPool(), sqlstore.PostgreSQL(), false), newFaultyClient(t, newPool(), sqlstore.PostgreSQL(), true))
-			l.Progress()
-			if !synchronous {
-				l.Stop()
-			}
-			s := (&database{newPool(), sqlstore.PostgreSQL(), ""}).store(t, sqlstore.Options{Timeout: 3 * time.Second})
+			dsn := fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&connect_timeout=10&target_session_attrs=read-write", primary.Addr(), standby.Addr())
+			s := (&database{openAs(t, "pgx", dsn), sqlstore.PostgreSQL(), ""}).store(t, sqlstore.Options{Timeout: 5 * time.Second})
+			require.NoError(t, sqlstore.CreateSchema(t.Context(), s.of.db, sqlstore.PostgreSQL(), nil))
 			kept := acquire(t, s, request("kept"))
 			require.Eventually(t, func() bool {
 				var all bool
 				err := status.QueryRowContext(t.Context(), "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication").Scan(&all)
-				return err == nil && all || synchronous
+				return err == nil && all
 			}, time.Minute, 20*time.Millisecond)
 			link.Block()
 			r := request("k")
@@ -187,23 +182,18 @@ func TestAStandbyIsPromoted(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			l.Fault(func() {
-				primary.Kill()
-				exec(standby, "SELECT pg_promote()")
-			})
+			primary.Kill()
+			exec(standby, "SELECT pg_promote()")
 			out := make([]renewal.Outcome, 1)
 			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{kept}, out) == nil }, time.Minute, 20*time.Millisecond)
 			assert.Equal(t, renewal.Renewed, out[0])
-			if synchronous {
-				l.Progress()
-				l.Stop()
-				return
-			}
-			first.Request = r
 			next := acquire(t, s, request("k"))
-			assert.Greater(t, next.Token, first.Token)
-			require.NoError(t, s.Renew(t.Context(), []driver.Lease{first}, out))
-			assert.True(t, out[0].IsLost())
+			if !synchronous {
+				first.Request = r
+				assert.Greater(t, next.Token, first.Token)
+				require.NoError(t, s.Renew(t.Context(), []driver.Lease{first}, out))
+				assert.True(t, out[0].IsLost())
+			}
 		})
 	}
 }
