@@ -36,9 +36,8 @@ func (h *Held) Export() (string, error) {
 }
 
 // Detach ends the handle without releasing the lock, for a lease that another process has resumed
-// or will resume; see [Held.Export]. It does no IO, and does not wait for a renewal that is under
-// way. This client no longer renews the lease, and neither Unlock nor Close releases it: it ends
-// with its TTL unless another process renews it.
+// or will resume; see [Held.Export]. It does no IO. This client no longer renews or releases the
+// lease, which ends with its TTL unless another process renews it.
 //
 // Detach ends all handles of the lease; their Err is ErrDetached. If the handle had ended before,
 // Detach returns its Err and changes nothing. A lock that Export does not support stays held, with
@@ -117,11 +116,10 @@ var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", error
 // TTL.
 //
 // The error is ErrNotHeld if the lease is not held any more in this store; ErrBadExport, before any
-// IO, for a string that was cut off or changed; ErrUnavailable if the store gave no answer, of which
-// one failure is tolerated; the cause of ctx if that ended; and errors.ErrUnsupported if this client
-// has a MinHold, or if its store cannot take leases over. After an error the lease is as it was, or
-// renewed once more. Resume takes at most one TTL for each of its two requests. No error shows the
-// string.
+// IO, for a string that was cut off or changed; ErrUnavailable if the store gave no answer; the
+// cause of ctx if that ended; and errors.ErrUnsupported if this client has a MinHold, or if its
+// store cannot take leases over. After an error the lease is as it was, or renewed once more.
+// Resume takes at most two TTLs. No error shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroClient

@@ -43,10 +43,10 @@ func (c *Client) Mutex(key string) *Mutex {
 // client queue in the client first. Only the first of them has a place in the store's queue, or
 // asks a store without a queue at intervals of Options.Backoff.
 //
-// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; if the store
-// answers that it refuses, Lock returns ErrUnavailable at once. Once it is
-// queued in the store it keeps trying until its place expires (10 s at a TTL of 30 s). The error
-// goes to all goroutines of this client that wait for the key.
+// If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; after a
+// refusal it does so at once. Once it is queued in the store it keeps trying until its place
+// expires (10 s at a TTL of 30 s). The error goes to all goroutines of this client that wait for
+// the key.
 //
 // Lock notices at once that ctx has ended. Then the error matches ctx's cause and either
 // ErrNotAcquired or [ErrUnavailable], which has the rule. If it matches ErrClosed beside one of

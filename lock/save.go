@@ -18,12 +18,10 @@ import (
 // cannot replace what a later holder has saved, however late its request is executed. Of two calls
 // at a time, the one that began later wins.
 //
-// The error matches ErrLost if the store has denied the ownership or the lease has ended: then end the
-// work, and go on from the State of another lock. It matches ErrNotHeld after Unlock, and ErrClosed after
-// the client's Close. In these cases nothing was saved, unless a try of the call was executed without an
-// answer. After any other error the lock is held as before, and the state may be the old or
-// the new one: ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store is
-// tolerated. Save returns at the deadline of the lease at the latest, so after an effect that must be
+// Errors are those of [Held.Renew]. After ErrLost nothing was saved, unless a try of the call was
+// executed without an answer: end the work, and go on from the State of another lock. After
+// ErrUnavailable or the end of ctx the lock is held as before, and the state may be the old or the
+// new one. Save returns at the deadline of the lease at the latest, so after an effect that must be
 // recorded, call it with context.WithoutCancel.
 //
 // Data of more than MaxSavedLen bytes, and a handle without a state, are refused before any IO. The
