@@ -3,6 +3,7 @@
 package wheel_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,4 +96,26 @@ func TestAfterDoesNotAllocate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Zero(t, allocs(t, wheel.Options{}, func(w *wheel.Wheel) { w.After(time.Minute) }))
 	})
+}
+
+// A context is one allocation, its CancelFunc, Done and the stop of AfterFunc one each. The func
+// of AfterFunc has an entry of its own.
+func TestAContextAllocatesLittle(t *testing.T) {
+	for name, test := range map[string]struct {
+		use  func(ctx context.Context)
+		want float64
+	}{
+		"plain": {func(context.Context) {}, 2},
+		"Done":  {func(ctx context.Context) { ctx.Done() }, 3},
+		"AfterFunc": {func(ctx context.Context) {
+			ctx.(interface{ AfterFunc(f func()) func() bool }).AfterFunc(func() {})()
+		}, 5},
+	} {
+		got := allocs(t, wheel.Options{}, func(w *wheel.Wheel) {
+			ctx, cancel := schedule.WithTimeout(context.Background(), w, time.Hour)
+			test.use(ctx)
+			cancel()
+		})
+		assert.InDelta(t, test.want, got, 0.01, name)
+	}
 }
