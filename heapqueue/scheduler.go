@@ -23,11 +23,9 @@ type Options struct {
 	// their instants, and a task that blocks delays all others.
 	Workers int
 
-	// MaxPending limits the number of timers; Schedule returns schedule.ErrFull beyond
-	// it. A timer counts from Schedule until it is stopped, or until its Run has
-	// returned without a Reset. Reset during Run is therefore never refused for lack of
-	// room, but Schedule during Run needs room of its own. The range is 0 to 1<<31-1;
-	// 0 means 1<<31-1.
+	// MaxPending limits the number of timers. At the limit Schedule returns
+	// schedule.ErrFull, which says which timers count. The range is 0 to 1<<31-1; 0 means
+	// 1<<31-1.
 	MaxPending int
 
 	// OnPanic is called with the value and the stack of a task's panic, on the worker
@@ -148,16 +146,9 @@ func (s *Scheduler) instant(d time.Duration) int64 {
 	return addInstant(time.Since(s.base), max(d, 0))
 }
 
-// Close ends the Scheduler. No Run begins any more, Schedule returns
-// schedule.ErrClosed, and Reset and Stop of all timers return false. Close waits for the
-// Runs in progress and returns the tasks of the timers that were still armed, earliest
-// first, after it has called EngineClosed of each task that is a schedule.CloseHandler.
-//
-// Close is idempotent and safe for concurrent use. Every call waits for the Runs in
-// progress, and each task is returned by one call, so a second Close returns no task.
-//
-// Close must not be called during Run, because it would wait for that Run for ever. A
-// task can call go s.Close() instead.
+// Close stops the Scheduler, waits for the Runs in progress, and returns the tasks of the
+// timers that were still pending, earliest first. Package schedule has its contract. A Task
+// must not call Close, because Close waits for that task. It may use go s.Close().
 func (s *Scheduler) Close() []schedule.Task {
 	q := &s.queue
 	q.mu.Lock()

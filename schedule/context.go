@@ -12,7 +12,7 @@ import (
 
 // WithTimeout returns a copy of parent that ends after d, like context.WithTimeout, but with a
 // timer of s. Beside 100,000 others a call and its cancel take 0.4 of the time and of the memory, and
-// about half of both if Done is called. Calling the CancelFunc frees the timer.
+// with Done half of the time and 0.6 of the memory. Calling the CancelFunc frees the timer.
 //
 // The context keeps the contract of package context, and contexts can be derived from it in
 // any way. It ends at the end of the tick in which d has passed if s is a wheel, never early.

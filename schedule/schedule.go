@@ -36,9 +36,10 @@ var (
 	// ErrClosed is returned by Schedule after the engine was closed.
 	ErrClosed = errors.New("schedule: engine is closed")
 
-	// ErrFull is returned by Schedule if the engine holds its maximum number of timers.
-	// A timer whose Run is in progress counts, because Reset during Run must not fail
-	// for lack of room. So a task that repeats itself should call Reset, not Schedule.
+	// ErrFull is returned by Schedule if the engine holds its maximum number of timers. A
+	// timer counts from Schedule until it is stopped, or until its Run has returned without
+	// a Reset. So Reset inside Run always succeeds, and Schedule inside Run needs room for
+	// another timer. A task that repeats itself should call Reset.
 	ErrFull = errors.New("schedule: engine is full")
 
 	// ErrNilTask is returned by Schedule for a nil Task, and by AfterFunc and Every for a
