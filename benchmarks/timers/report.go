@@ -19,8 +19,8 @@ func (r *results) report() string {
 // pageRows are the figures that the page shows. The program prints all of them.
 var pageRows = []string{
 	"hot-0", "hot-1m", "hot-10m", "par-1m", "replace", "reset", "fire", "fire-p99", "fire-early", "rearm", "spread", "bytes", "gc", "idle",
-	"after", "after-bytes", "after-allocs", "after-channels", "context", "context-bytes", "context-done", "context-done-bytes",
-	"context-child", "context-child-bytes", "context-below", "context-below-bytes", "context-pending",
+	"after", "after-allocs", "after-channels", "context", "context-bytes", "context-done", "context-done-bytes",
+	"context-child", "context-child-bytes",
 }
 
 // page returns the tables of the page: some figures of the engines that people use, and the goals that
