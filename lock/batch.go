@@ -76,14 +76,6 @@ func (b *Batch) Lock(ctx context.Context) (*Held, error) { return b.acquire(ctx,
 // TryLock is Lock, but returns a *HeldError if anybody holds or waits for a member.
 func (b *Batch) TryLock(ctx context.Context) (*Held, error) { return b.acquire(ctx, false, nil) }
 
-// Key returns the group.
-func (b *Batch) Key() string {
-	if b == nil {
-		return ""
-	}
-	return b.group
-}
-
 func (b *Batch) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	switch {
 	case b == nil || b.client == nil:

@@ -46,14 +46,6 @@ func (e *Election) Lock(ctx context.Context) (*Held, error) { return e.acquire(c
 // TryLock is [Mutex.TryLock] for the leadership.
 func (e *Election) TryLock(ctx context.Context) (*Held, error) { return e.acquire(ctx, false, nil) }
 
-// Key returns the key.
-func (e *Election) Key() string {
-	if e == nil {
-		return ""
-	}
-	return e.key
-}
-
 // check returns an error if the name is invalid, or the key or the terms.
 func (e *Election) check() error {
 	if err := checkCandidate(e.name); err != nil {

@@ -77,14 +77,6 @@ func (m *Mutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, wait, o)
 }
 
-// Key returns the key.
-func (m *Mutex) Key() string {
-	if m == nil {
-		return ""
-	}
-	return m.key
-}
-
 var (
 	errZeroLock   = errors.New("lock: this lock was not made by a Client, or its Client not by New")
 	errZeroClient = errors.New("lock: this Client was not made by New")

@@ -49,14 +49,6 @@ func (r *Reentrant) TryLock(ctx context.Context) (*Held, error) {
 	return r.acquire(ctx, false, nil)
 }
 
-// Key returns the key.
-func (r *Reentrant) Key() string {
-	if r == nil {
-		return ""
-	}
-	return r.key
-}
-
 func (r *Reentrant) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if r == nil {
 		return nil, errZeroLock

@@ -50,14 +50,6 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) {
 	return m.acquireRead(ctx, false, nil)
 }
 
-// Key returns the key.
-func (m *RWMutex) Key() string {
-	if m == nil {
-		return ""
-	}
-	return m.key
-}
-
 func (m *RWMutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	return m.acquireMode(ctx, driver.Write, wait, o)
 }

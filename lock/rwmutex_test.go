@@ -48,7 +48,6 @@ func (b *bench) pend(l lock.Locker) <-chan *lock.Held {
 func TestReadersShareALock(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		rw := b.RWMutex("k")
-		require.Equal(t, "k", rw.Key())
 		first, second := b.rlock("k"), b.rlock("k")
 		third, err := rw.TryRLock(ctx)
 		require.NoError(t, err)

@@ -61,14 +61,6 @@ func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(
 // or one of Lock.
 func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false, nil) }
 
-// Key returns the key.
-func (s *Semaphore) Key() string {
-	if s == nil {
-		return ""
-	}
-	return s.key
-}
-
 func (s *Semaphore) limit() int { return driver.Request{Attrs: s.extra}.Limit() }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {

@@ -17,7 +17,6 @@ import (
 func TestASemaphoreHasAsManyHoldersAsItSays(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		s := b.Semaphore("k", 3)
-		require.Equal(t, "k", s.Key())
 		var all []*lock.Held
 		for range 3 {
 			all = append(all, lockAll(t, s))
@@ -215,7 +214,6 @@ func TestANumberOfPermitsOutOfRangeDoesNoIO(t *testing.T) {
 		h := lockAll(t, s.WithPermits(3).WithPermits(2))
 		require.NoError(t, lockAll(t, s).Unlock(ctx))
 		require.NoError(t, h.Unlock(ctx))
-		assert.Contains(t, s.WithPermits(2).String(), "of 3 permits")
 	})
 }
 

@@ -56,11 +56,6 @@ func (w limitedWait) check(ctx context.Context) error {
 	return nil
 }
 
-// String returns the lock and the time.
-func (w limitedWait) String() string {
-	return fmt.Sprintf("%v, waiting at most %v", w.locker, w.atMost)
-}
-
 // waitedError is the cause of the context of a limitedWait that has waited long enough.
 type waitedError time.Duration
 

@@ -172,14 +172,14 @@ func (f *fixture) enterTwice(ex *Exclusion, r *lock.Reentrant) {
 	if !assert.NoError(f, err) {
 		return
 	}
-	ex.Enter(r.Key(), outer.Token())
+	ex.Enter(outer.Key(), outer.Token())
 	inside, stop := outer.Context(f.ctx)
 	defer stop()
 	if inner, err := r.Lock(inside); assert.NoError(f, err) {
 		assert.NoError(f, inner.Unlock(f.ctx))
 	}
 	assert.True(f, outer.Valid())
-	ex.Leave(r.Key(), outer.Token())
+	ex.Leave(outer.Key(), outer.Token())
 	assert.NoError(f, outer.Unlock(f.ctx))
 }
 
