@@ -12,7 +12,6 @@ type Guest struct {
 	Token uint8
 	Left  uint8 // ticks until the deadline
 	Tomb  uint8 // 1 if an ACQUIRE of the owner was unanswered at the export
-	Keep  uint8 // as in Owner; what was left at the export, and counts from the answer to Resume
 
 	Renew    Call
 	Release  Call
@@ -22,7 +21,6 @@ type Guest struct {
 	// History variables of the checks.
 	Released uint8 // 1 if a RELEASE of the guest was executed
 	Freed    uint8 // 1 if that ended the lease
-	Due      uint8 // ticks until MinHold has passed since the lock was granted to the owner
 }
 
 // valid returns whether the guest believes that it holds the lock.
@@ -77,10 +75,7 @@ func (m *Model) applyGuest(s *State, what ActionKind, i int) string {
 	g, o := &s.Guest, &s.Owners[i]
 	switch what {
 	case Export:
-		*g = Guest{Of: uint8(i) + 1, Token: o.Token, Keep: o.Keep, Due: o.Keep} //nolint:gosec // at most MaxOwners
-		if m.Mutation == ExportForgetsRest {
-			g.Keep = 0
-		}
+		*g = Guest{Of: uint8(i) + 1, Token: o.Token} //nolint:gosec // at most MaxOwners
 		if o.unanswered() && m.Mutation != ExportForgetsUnanswered {
 			g.Tomb = 1
 		}
@@ -98,7 +93,7 @@ func (m *Model) applyGuest(s *State, what ActionKind, i int) string {
 	case GuestUnlock:
 		g.unlock()
 	case GuestRepeat:
-		g.Release.Stage, g.Release.Keep, g.Repeated = Sent, g.Keep, 1
+		g.Release.Stage, g.Repeated = Sent, 1
 	case DoGuestRelease:
 		return m.doGuestRelease(s, i)
 	case TakeGuestReleased:
@@ -113,22 +108,15 @@ func (m *Model) applyGuest(s *State, what ActionKind, i int) string {
 	return ""
 }
 
-// unlock sends RELEASE. A lease that has ended is not kept.
+// unlock sends RELEASE.
 func (g *Guest) unlock() {
-	g.InTime = 1
-	if g.Left == 0 {
-		g.InTime, g.Keep = 0, 0
-	}
-	g.Phase, g.Left, g.Release = Ending, 0, Call{Stage: Sent, Token: g.Tomb, Keep: g.Keep}
+	g.InTime = min(g.Left, 1)
+	g.Phase, g.Left, g.Release = Ending, 0, Call{Stage: Sent, Token: g.Tomb}
 }
 
 // tick moves the clock of the guest.
 func (g *Guest) tick(ttl uint8) {
 	pass(&g.Left)
-	pass(&g.Due)
-	if g.Phase >= Held {
-		pass(&g.Keep)
-	}
 	if g.Renew.Stage != None && g.Renew.Age < ttl {
 		g.Renew.Age++
 	}
@@ -183,12 +171,9 @@ func (m *Model) guestRenewed(s *State, i int) string {
 // doGuestRelease executes the RELEASE of the guest. What it ends was not freed by the owner.
 func (m *Model) doGuestRelease(s *State, i int) string {
 	g, o := &s.Guest, &s.Owners[i]
-	own, before, keep := o.Freed, s.Server.Records[i].Holds, g.Release.Keep
+	own, before := o.Freed, s.Server.Records[i].Holds
 	bad := m.doRelease(s, i, &g.Release)
-	if bad == "" && before == 1 && g.InTime == 1 && keep < g.Due {
-		bad = "H1: the release of a resumed lease does not keep the lock for the rest of its MinHold"
-	}
-	o.Freed, g.Released, g.Due = own, 1, 0
+	o.Freed, g.Released = own, 1
 	if before == 1 {
 		g.Freed = 1
 	}
@@ -219,9 +204,6 @@ func (m *Model) reduceGuest(s *State) {
 		return
 	}
 	i := int(g.Of) - 1
-	if g.Phase == Held && g.Left == 0 || g.Phase == Ending && g.InTime == 0 {
-		g.Keep, g.Due = 0, 0
-	}
 	if g.Phase >= Ending {
 		if g.Renew.Stage == Answered || g.Renew.Stage == Sent && (s.Server.Records[i].Holds == 0 || s.Server.Token != g.Renew.Token) {
 			g.Renew = Call{}

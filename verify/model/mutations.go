@@ -64,7 +64,6 @@ const (
 	ResumeFromReply
 	ResumeUnconfirmed
 	ExportForgetsUnanswered
-	ExportForgetsRest
 
 	SaveOfAnyone
 	SaveOfAnyToken
@@ -92,13 +91,12 @@ type SeededMutation struct {
 }
 
 var (
-	two          = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Copies: 1, Cancels: true, Crashes: true, Renews: true, Every: 1}
-	bare         = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Cancels: true, Crashes: true, Every: 1}
-	keeping      = with(two, minHold)
-	resuming     = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Resumes: true, Renews: true, Crashes: true, Every: 1}
-	resumingKept = Config{Owners: 2, TTL: 1, Place: 1, Calls: 1, Resumes: true, Renews: true, Crashes: true, MinHold: 2, Every: 1}
-	saving       = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Saves: 2, Cancels: true, Crashes: true, Every: 1}
-	three        = Config{Owners: 3, TTL: 2, Place: 1, Calls: 1, Crashes: true, Every: 1}
+	two      = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Copies: 1, Cancels: true, Crashes: true, Renews: true, Every: 1}
+	bare     = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Cancels: true, Crashes: true, Every: 1}
+	keeping  = with(two, minHold)
+	resuming = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Resumes: true, Renews: true, Crashes: true, Every: 1}
+	saving   = Config{Owners: 2, TTL: 2, Place: 1, Calls: 1, Saves: 2, Cancels: true, Crashes: true, Every: 1}
+	three    = Config{Owners: 3, TTL: 2, Place: 1, Calls: 1, Crashes: true, Every: 1}
 )
 
 func with(c Config, change func(*Config)) Config {
@@ -176,7 +174,6 @@ var Mutations = []SeededMutation{
 	{ResumeFromReply, "the deadline of a resumed lease counts from the request", "it counts from the answer", resuming, "S2", 9},
 	{ResumeUnconfirmed, "a resumed lease is held once the server has confirmed it", "it is held at once", resuming, "S2", 7},
 	{ExportForgetsUnanswered, "an exported lease names the ACQUIREs without an answer", "they are forgotten", resuming, "L4", 16},
-	{ExportForgetsRest, "an exported lease carries the rest of its MinHold", "its release frees the lock", resumingKept, "H1", 9},
 	{SaveOfAnyone, "a save checks the owner", "it replaces any state", saving, "S11", 7},
 	{
 		SaveOfAnyToken, "a save checks the token", "it replaces the state under any token of the owner",

@@ -42,7 +42,6 @@ func steppedOnce(c *Config)  { c.StepBack, c.Memory = 1, 2 }
 func queueEnds(c *Config)    { c.QueueEnds = true }
 func flights(c *Config)      { c.MaxDelay, c.Tombstone = 3, 3 }
 func minHold(c *Config)      { c.MinHold = 3 }
-func longLease(c *Config)    { c.TTL, c.Renews = 2, false }
 func saveOnce(c *Config)     { c.Saves, c.TTL = 1, 1 }
 func someDrains(c *Config)   { c.Every = 16 }
 
@@ -62,7 +61,6 @@ var Spaces = []Space{
 	space("the end of tombstones", bare, 82672, flights),
 	space("a minimum hold", bare, 134754, minHold, renews),
 	space("a lease that is resumed", resuming, 1723915, someDrains),
-	space("a lease that is resumed, a minimum hold", resumingKept, 673378, someDrains),
 	space("saves", saving, 206778),
 	space("saves, a forced release", saving, 1094229, forcedOnce, someDrains),
 	space("three owners", three, 2694271, noCrashes, someDrains),
@@ -76,7 +74,6 @@ var Spaces = []Space{
 	long(space("a minimum hold, a forced release", bare, 353556, minHold, forcedOnce)),
 	long(space("a minimum hold, the clock set back", bare, 1060713, minHold, steppedOnce, noCrashes)),
 	long(space("a minimum hold, three owners", three, 5982183, minHold, noCrashes, someDrains)),
-	long(space("a lease that is resumed, a minimum hold, two ticks", resumingKept, 3149020, longLease, noCrashes, someDrains)),
 	long(space("saves, doubles, renewals", saving, 4766618, oneCopy, renews, someDrains)),
 	long(space("saves, three owners", three, 4252616, saveOnce, noCrashes, someDrains)),
 	long(space("saves, renewals, a minimum hold", saving, 1963756, minHold, renews, someDrains)),
