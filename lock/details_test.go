@@ -82,7 +82,7 @@ func TestWhenAFailedRequestIsRepeated(t *testing.T) {
 
 // A Lock that is cancelled between two tries makes no further try.
 func TestACancelledPauseIsTheEnd(t *testing.T) {
-	o := &lock.Options{Backoff: lock.ConstantBackoff(time.Hour)}
+	o := &lock.Options{Backoff: each(time.Hour)}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		_, err := b.mem.Acquire(t.Context(), driver.Request{Key: "k", Owner: "other:1", TTL: 24 * time.Hour})
 		require.NoError(t, err)

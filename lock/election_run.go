@@ -53,7 +53,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leade
 	if err := e.check(); err != nil {
 		return err
 	}
-	backoff := ExponentialBackoff(firstPause, longPause)
+	backoff := exponentialBackoff(firstPause, longPause)
 	for failures := 0; ; failures++ {
 		again, lasted, err := e.runTerm(ctx, lead)
 		if !again {

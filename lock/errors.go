@@ -80,12 +80,6 @@ type (
 
 	// Info is what [Client.Inspect] shows of a lock.
 	Info = driver.Info
-
-	// Holder is one holder of a lock in an [Info].
-	Holder = driver.Holder
-
-	// Place is the place of one waiter in an [Info].
-	Place = driver.Place
 )
 
 // keyError is an error of the lock of a key. Error formats it on demand and names the key

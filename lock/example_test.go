@@ -228,20 +228,6 @@ func ExampleTerms_fixed() {
 	// Output: lost: true
 }
 
-func ExampleExponentialBackoff() {
-	client, err := lock.New(memstore.New(), &lock.Options{
-		Backoff: lock.ExponentialBackoff(20*time.Millisecond, 2*time.Second),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close(context.Background())
-	held, err := client.Mutex("orders").Lock(context.Background())
-	fmt.Println(held, err)
-	// Output: exclusive lease of "orders" <nil>
-}
-
 // A Fixed lease is not renewed in the background. The holder extends it itself.
 func ExampleHeld_Renew() {
 	client, err := lock.New(memstore.New(), nil)

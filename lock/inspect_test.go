@@ -30,8 +30,8 @@ func TestAClientShowsLocks(t *testing.T) {
 		require.NoError(t, err)
 		name := second.Holders[0].Client
 		assert.Len(t, name, 16)
-		holder := lock.Holder{Token: h.Token(), ExpiresIn: ttl, Client: name}
-		assert.Equal(t, lock.Info{Holders: []lock.Holder{holder}, Held: 1, Token: h.Token()}, info)
+		holder := driver.Holder{Token: h.Token(), ExpiresIn: ttl, Client: name}
+		assert.Equal(t, lock.Info{Holders: []driver.Holder{holder}, Held: 1, Token: h.Token()}, info)
 
 		require.NoError(t, b.ForceRelease(ctx, "k"))
 		start := time.Now()

@@ -272,16 +272,10 @@ func checkTTL(field string, ttl time.Duration) error {
 	return nil
 }
 
-// ConstantBackoff returns an Options.Backoff that is always d. Many clients with it collide again
-// and again.
-func ConstantBackoff(d time.Duration) func(n int) time.Duration {
-	return func(int) time.Duration { return d }
-}
-
-// ExponentialBackoff returns an Options.Backoff that doubles from first to most: it is first·2ⁿ, at
+// exponentialBackoff returns an Options.Backoff that doubles from first to most: it is first·2ⁿ, at
 // most most, of which the upper half is random. A first below 1 ms counts as 1 ms, and a most below
 // first as first.
-func ExponentialBackoff(first, most time.Duration) func(n int) time.Duration {
+func exponentialBackoff(first, most time.Duration) func(n int) time.Duration {
 	first = max(first, time.Millisecond)
 	return func(n int) time.Duration {
 		d := first
@@ -293,4 +287,4 @@ func ExponentialBackoff(first, most time.Duration) func(n int) time.Duration {
 }
 
 // defaultBackoff is the default of Options.Backoff, and the backoff of a Multi.
-var defaultBackoff = ExponentialBackoff(10*time.Millisecond, 250*time.Millisecond)
+var defaultBackoff = exponentialBackoff(10*time.Millisecond, 250*time.Millisecond)

@@ -43,7 +43,7 @@ func TestTerms(t *testing.T) {
 func TestWithInheritsTheTermsOfItsClient(t *testing.T) {
 	o := &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second, MaxHold: time.Minute, Metadata: "host-1"}}
 	waiting(t, o, func(t *testing.T, b *bench) {
-		shown := func(c *lock.Client) lock.Holder {
+		shown := func(c *lock.Client) driver.Holder {
 			t.Helper()
 			h, err := c.Mutex("k").Lock(ctx)
 			require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // lockState is what ls, inspect and watch show of a lock. Its JSON form is part of the interface.
@@ -55,7 +56,7 @@ func stateOf(key string, info lock.Info) lockState {
 	return s
 }
 
-func holderStateOf(h lock.Holder) holderState {
+func holderStateOf(h driver.Holder) holderState {
 	return holderState{
 		Mode: h.Mode.String(), Token: h.Token, ExpiresIn: h.ExpiresIn.Milliseconds(),
 		Metadata: h.Metadata, Permits: h.Permits, Members: h.Members,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -321,9 +321,8 @@ var contending = []testCase{
 func (f *fixture) contendFor(ex *Exclusion, key string, rounds int) {
 	for range rounds {
 		r := f.request(key)
-		pause := lock.ExponentialBackoff(2*time.Millisecond, 16*time.Millisecond)
 		var l driver.Lease
-		for try := 0; ; try++ {
+		for {
 			got, err := f.store.Acquire(f.ctx, r)
 			if err == nil {
 				l = complete(got, r)
@@ -332,7 +331,7 @@ func (f *fixture) contendFor(ex *Exclusion, key string, rounds int) {
 			if !assert.ErrorIs(f, err, driver.ErrNotAcquired) {
 				return
 			}
-			time.Sleep(pause(try))
+			time.Sleep(time.Millisecond + rand.N(8*time.Millisecond))
 		}
 		ex.Enter(r.Key, l.Token)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))

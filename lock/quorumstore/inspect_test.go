@@ -239,7 +239,7 @@ func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
 		require.Len(t, info.Holders, 1)
 		client := info.Holders[0].Client
 		assert.Len(t, client, 16, "the members know one owner")
-		assert.Equal(t, lock.Info{Holders: []lock.Holder{{ExpiresIn: ttl, Client: client}}, Held: 1}, info)
+		assert.Equal(t, lock.Info{Holders: []driver.Holder{{ExpiresIn: ttl, Client: client}}, Held: 1}, info)
 		require.NoError(t, inspector.ForceRelease(ctx, "k"))
 		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
 
@@ -252,7 +252,7 @@ func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
 		}
 		info, err = inspector.Inspect(ctx, "elected")
 		require.NoError(t, err)
-		assert.Equal(t, []lock.Holder{{ExpiresIn: ttl, Metadata: "leader", Client: driver.ClientName("x")}}, info.Holders)
+		assert.Equal(t, []driver.Holder{{ExpiresIn: ttl, Metadata: "leader", Client: driver.ClientName("x")}}, info.Holders)
 
 		all.fail(2, down)
 		_, err = inspector.Inspect(ctx, "k")

@@ -39,7 +39,7 @@ func clientOn(t *testing.T, store driver.Store, terms time.Duration) *lock.Clien
 	t.Helper()
 	client, err := lock.New(store, &lock.Options{
 		Terms: lock.Terms{TTL: terms}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Backoff: lock.ConstantBackoff(retry),
+		Backoff: func(int) time.Duration { return retry },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -28,12 +28,12 @@ func TestTheSiteFindsAWord(t *testing.T) {
 	address := site(t)
 	b := newTab(t, 1280)
 	for words, section := range map[string]string{
-		"shutdown":        "/docs/GUIDE.html#shut-down",
-		"who holds":       "/docs/OPERATIONS.html#see-who-holds-a-lock-and-break-it",
-		"cost":            "/docs/OPERATIONS.html#what-it-costs",
-		"Redisson":        "/docs/MIGRATION.html#redisson",
-		"fencing":         "/docs/GUIDE.html#fencing-tokens",
-		"ConstantBackoff": "/api/lock.html#ConstantBackoff", // no guide has this word
+		"shutdown":     "/docs/GUIDE.html#shut-down",
+		"who holds":    "/docs/OPERATIONS.html#see-who-holds-a-lock-and-break-it",
+		"cost":         "/docs/OPERATIONS.html#what-it-costs",
+		"Redisson":     "/docs/MIGRATION.html#redisson",
+		"fencing":      "/docs/GUIDE.html#fencing-tokens",
+		"WithDeadline": "/api/schedule.html#WithDeadline", // no guide has this word
 	} {
 		b.do(chromedp.Navigate(address + "/index.html"))
 		search := chromedp.CSS("[data-md-component=search-query]")

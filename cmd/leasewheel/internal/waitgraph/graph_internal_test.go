@@ -17,9 +17,9 @@ import (
 // waitFor returns the wait of a client for leases of other clients. The token of a lease is the
 // number of the client.
 func waitFor(client int, key string, some bool, holders ...int) *wait {
-	w := &wait{key: key, place: lock.Place{Client: clientName(client)}, some: some}
+	w := &wait{key: key, place: driver.Place{Client: clientName(client)}, some: some}
 	for _, h := range holders {
-		w.holders = append(w.holders, lock.Holder{Client: clientName(h), Token: uint64(h)})
+		w.holders = append(w.holders, driver.Holder{Client: clientName(h), Token: uint64(h)})
 	}
 	return w
 }
@@ -82,7 +82,7 @@ func TestRandomGraphs(t *testing.T) {
 func plainBlocked(waits []*wait) []*wait {
 	left := slices.Clone(waits)
 	for {
-		stuck := func(h lock.Holder) bool {
+		stuck := func(h driver.Holder) bool {
 			return slices.ContainsFunc(left, func(w *wait) bool { return w.place.Client == h.Client })
 		}
 		i := slices.IndexFunc(left, func(w *wait) bool {
@@ -148,7 +148,7 @@ func TestALongChainEnds(t *testing.T) {
 	const n = 20_000
 	var waits []*wait
 	for i := range n {
-		waits = append(waits, &wait{key: fmt.Sprint(i), place: lock.Place{Client: fmt.Sprint(i)}, holders: []lock.Holder{{Client: fmt.Sprint(i + 1)}}})
+		waits = append(waits, &wait{key: fmt.Sprint(i), place: driver.Place{Client: fmt.Sprint(i)}, holders: []driver.Holder{{Client: fmt.Sprint(i + 1)}}})
 	}
 	assert.Empty(t, blocked(waits))
 	waits[n-1].holders[0].Client = "0"
@@ -190,14 +190,14 @@ func TestKeysAreLookedAtOnce(t *testing.T) {
 }
 
 func TestWaitsOfALock(t *testing.T) {
-	holders := func(n int) []lock.Holder { return make([]lock.Holder, n) }
-	place := func(client string, mode driver.Mode) lock.Place {
-		return lock.Place{Client: client, Mode: mode, Metadata: mode.String()}
+	holders := func(n int) []driver.Holder { return make([]driver.Holder, n) }
+	place := func(client string, mode driver.Mode) driver.Place {
+		return driver.Place{Client: client, Mode: mode, Metadata: mode.String()}
 	}
 	waits := waitsOf(map[string]lock.Info{
-		"b": {Held: 17, Holders: holders(16), Places: []lock.Place{place("x", driver.Permit)}}, // one holder is not known
-		"c": {Held: 17, Holders: holders(16), Places: []lock.Place{place("x", driver.Write), place("y", driver.Read), place("x", driver.Read)}},
-		"a": {Held: 16, Holders: holders(16), Places: []lock.Place{place("x", driver.Members)}},
+		"b": {Held: 17, Holders: holders(16), Places: []driver.Place{place("x", driver.Permit)}}, // one holder is not known
+		"c": {Held: 17, Holders: holders(16), Places: []driver.Place{place("x", driver.Write), place("y", driver.Read), place("x", driver.Read)}},
+		"a": {Held: 16, Holders: holders(16), Places: []driver.Place{place("x", driver.Members)}},
 	})
 	require.Len(t, waits, 3)
 	assert.Equal(t, &wait{"a", place("x", driver.Members), holders(16), true}, waits[0])

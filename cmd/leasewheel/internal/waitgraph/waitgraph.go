@@ -51,6 +51,7 @@ import (
 	"slices"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // MaxCycles is the largest number of cycles that [Cycles] returns. The number of cycles can grow
@@ -66,8 +67,8 @@ type Cycle []Wait
 // Wait says that one client waits for a lease of another client, or of its own.
 type Wait struct {
 	Key    string
-	Waiter lock.Place  // the first place of the client in the queue of the key
-	Holder lock.Holder // the first lease of the next client, at the second look
+	Waiter driver.Place  // the first place of the client in the queue of the key
+	Holder driver.Holder // the first lease of the next client, at the second look
 }
 
 // Cycles returns the elementary cycles between clients that wait for locks with keys that begin

@@ -18,9 +18,9 @@ import (
 // wait says that a client has places in the queue of a key.
 type wait struct {
 	key     string
-	place   lock.Place    // the first one
-	holders []lock.Holder // not empty
-	some    bool          // the wait may end when some of the holders have left
+	place   driver.Place    // the first one
+	holders []driver.Holder // not empty
+	some    bool            // the wait may end when some of the holders have left
 }
 
 // waitsOf returns the waits for the locks in infos, one for each client and key, in a fixed
@@ -75,9 +75,9 @@ func confirmed(before, after []*wait) []*wait {
 		if was == nil {
 			continue
 		}
-		var same []lock.Holder
+		var same []driver.Holder
 		for _, h := range w.holders {
-			if slices.ContainsFunc(was.holders, func(o lock.Holder) bool { return o.Token == h.Token && o.Client == h.Client }) {
+			if slices.ContainsFunc(was.holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Client == h.Client }) {
 				same = append(same, h)
 			}
 		}
@@ -120,11 +120,11 @@ func blocked(waits []*wait) []*wait {
 
 // canEnd reports whether the clients that have no wait may end this one by unlocking.
 func (w *wait) canEnd(remaining map[string]int) bool {
-	free := func(h lock.Holder) bool { return remaining[h.Client] == 0 }
+	free := func(h driver.Holder) bool { return remaining[h.Client] == 0 }
 	if w.some {
 		return slices.ContainsFunc(w.holders, free)
 	}
-	return !slices.ContainsFunc(w.holders, func(h lock.Holder) bool { return !free(h) })
+	return !slices.ContainsFunc(w.holders, func(h driver.Holder) bool { return !free(h) })
 }
 
 // compareWaits orders the waits of one client.

@@ -33,7 +33,7 @@ func newClient(t *testing.T, servers []*redis.Client) *lock.Client {
 	}
 	client, err := lock.New(store, &lock.Options{
 		Logger:  slog.New(slog.DiscardHandler),
-		Backoff: lock.ConstantBackoff(time.Millisecond),
+		Backoff: func(int) time.Duration { return time.Millisecond },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
