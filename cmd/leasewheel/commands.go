@@ -3,6 +3,7 @@
 package main
 
 import (
+	_ "embed" // for manualPage
 	"flag"
 	"fmt"
 	"io"
@@ -101,6 +102,23 @@ const sameAs = "same as -"
 // alias defines a short form of a flag that is defined already.
 func alias(f *flag.FlagSet, short, long string) {
 	f.Var(f.Lookup(long).Value, short, sameAs+long)
+}
+
+// manualPage is made from the flags by a test.
+//
+//go:embed leasewheel.1
+var manualPage string
+
+var manCommand = command{
+	name:    "man",
+	summary: "print the manual page",
+	about:   "Prints the manual page in the format of man(7): leasewheel man | man -l -",
+	setup: func(*flag.FlagSet) func([]string, streams) int {
+		return func(_ []string, std streams) int {
+			fmt.Fprint(std.out, manualPage)
+			return 0
+		}
+	},
 }
 
 var versionCommand = command{
