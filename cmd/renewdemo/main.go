@@ -1,9 +1,8 @@
 // Command renewdemo holds many locks and shows how they are renewed, on a store in memory, on a
 // Redis server, or on another system. It can inject faults. It then checks that exactly the
 // holders of lost leases were notified, and in time. With -proof it shows the order of events when
-// a holder is cut off or paused and a rival gets its lock. With -check it prints what is unsafe for
-// locks at a Redis server. With -http it shows all of that on a web page, whose buttons inject the
-// faults.
+// a holder is cut off or paused and a rival gets its lock. With -http it shows all of that on a web
+// page, whose buttons inject the faults.
 //
 //	go run ./cmd/renewdemo
 //	go run ./cmd/renewdemo -http localhost:8080
@@ -11,7 +10,6 @@
 //	go run ./cmd/renewdemo -leases 1000 -store postgres://user:password@localhost/database
 //	go run ./cmd/renewdemo -fault steal
 //	go run ./cmd/renewdemo -proof
-//	go run ./cmd/renewdemo -check -store localhost:6379
 //
 // The program itself has no drivers of databases. For the URL of a database it builds and runs the
 // program in the folder stores, which is a module of its own.

@@ -35,7 +35,6 @@ type config struct {
 	fault  string
 	steal  int
 	proof  bool
-	check  bool
 	http   string
 }
 
@@ -59,7 +58,7 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.StringVar(&c.engine, "engine", "wheel", "timer engine: `wheel` or heap")
 	f.IntVar(&c.leases, "leases", 10_000, "number of leases; with -http 2000 unless it is given")
 	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
-		"3s with -fault and -http, 2s with -proof, 30s with -check)")
+		"3s with -fault and -http, 2s with -proof)")
 	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
 	f.StringVar(&c.store, "store", "", "the store: the address or `URL` of a Redis server, such as localhost:6379\n"+
 		"or redis://user:password@localhost:6379/0, or one of\n"+
@@ -73,8 +72,6 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.BoolVar(&c.proof, "proof", false, "show when a holder that is cut off or paused stops, and when\n"+
 		"a rival has its lock; uses two processes if -store is given or\n"+
 		"redis-server is in PATH")
-	f.BoolVar(&c.check, "check", false, "print what is unsafe for locks at the Redis server of -store, or in its\n"+
-		"cluster, and exit: with status 1 if anything is")
 	f.StringVar(&c.http, "http", "", "show the leases on a web page at this `ADDRESS`, such as localhost:8080,\n"+
 		"until Ctrl-C; the page injects the faults. Without -store, a redis-server\n"+
 		"in PATH is started for it")
@@ -98,8 +95,6 @@ func parse(args []string, w io.Writer) (config, error) {
 
 func (c *config) defaultTTL() time.Duration {
 	switch {
-	case c.check:
-		return 30 * time.Second
 	case c.proof:
 		return 2 * time.Second
 	case c.fault != "", c.http != "" && c.leases <= pageLeases:
@@ -123,14 +118,8 @@ func (c *config) validate(rest []string) error {
 		return fmt.Errorf("-leases must be 1 to 10000000, got %d", c.leases)
 	case c.length < time.Second:
 		return fmt.Errorf("-for must be at least 1s, got %v", c.length)
-	case c.check && c.store == "":
-		return fmt.Errorf("-check needs the server: -store ADDRESS")
-	case c.check && otherSchemes[schemeOf(c.store)]:
-		return fmt.Errorf("-check needs a Redis server, and -store is one of %s", schemeOf(c.store))
-	case c.check && (c.proof || c.fault != ""):
-		return fmt.Errorf("-check does not go with -proof and -fault")
-	case c.http != "" && (c.check || c.proof || c.fault != ""):
-		return fmt.Errorf("-http does not go with -check, -proof and -fault")
+	case c.http != "" && (c.proof || c.fault != ""):
+		return fmt.Errorf("-http does not go with -proof and -fault")
 	case c.proof && c.fault != "":
 		return fmt.Errorf("-proof has faults of its own and does not go with -fault %s", c.fault)
 	case c.proof && c.ttl < time.Second:

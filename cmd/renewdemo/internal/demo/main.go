@@ -43,8 +43,6 @@ func Main(stores Stores) int {
 			return report(err)
 		}
 		return code
-	case c.check:
-		return report(check(ctx, c, os.Stdout))
 	case c.proof:
 		return report(prove(ctx, c, newScreen(os.Stdout)))
 	case (c.fault == "pause" || c.http != "" && canStop) && os.Getenv(supervisedEnv) == "":

@@ -236,8 +236,3 @@ func TestTheURLSelectsTheStore(t *testing.T) {
 	assert.Same(t, mem, b)
 	assert.Equal(t, "sqlite:locks.db", opened)
 }
-
-func TestACheckNeedsARedisServer(t *testing.T) {
-	_, err := parse([]string{"-check", "-store", "postgres://localhost/locks"}, io.Discard)
-	require.EqualError(t, err, "-check needs a Redis server, and -store is one of postgres")
-}

@@ -288,7 +288,7 @@ func TestNothingIsMeasuredWithoutAVisitor(t *testing.T) {
 }
 
 func TestHTTPDoesNotGoWithOtherModes(t *testing.T) {
-	for _, other := range [][]string{{"-proof"}, {"-fault", "hang"}, {"-check", "-store", "localhost:6379"}} {
+	for _, other := range [][]string{{"-proof"}, {"-fault", "hang"}} {
 		_, err := parse(append([]string{"-http", "localhost:0"}, other...), io.Discard)
 		assert.ErrorContains(t, err, "-http does not go with")
 	}
