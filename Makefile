@@ -180,7 +180,7 @@ bench-timers: ## Compare the timer engines with their peers, ARGS=-quick for a s
 	cd benchmarks && go run ./timers $(ARGS)
 
 bench-newest: ## Run the engines' rows with NEWEST_GO, to be compared with the pinned release
-	cd benchmarks && GOTOOLCHAIN=$(NEWEST_GO) go run ./timers -peers wheel,heap,std -rows $(NEWEST_ROWS) -json results/timers-newest.json $(ARGS)
+	cd benchmarks && GOTOOLCHAIN=$(NEWEST_GO) go run ./timers -only wheel,heap,std -rows $(NEWEST_ROWS) -json results/timers-newest.json $(ARGS)
 
 bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick or ARGS='-leases 1000,1000000'
 	cd benchmarks && go run ./leases $(ARGS)
@@ -205,8 +205,7 @@ bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-
 	mysqld=$$(.ci/servers any mysql-9.7)/mysqld; [ ! -x "$$mysqld" ] || export MYSQLD=$$mysqld; cd benchmarks/stores && go run . $(ARGS)
 
 bench-page: ## Write the tables and charts of BENCHMARKS and STORES from benchmarks/results
-	cd benchmarks && if [ -f results/timers.json ]; then go run ./timers -render results/timers.json -docs ../docs \
-		$(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) >/dev/null; fi
+	cd benchmarks && go run ./timers -print $(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) -docs ../docs >/dev/null
 	cd benchmarks && for name in leases locks; do go run ./$$name -print -docs ../docs >/dev/null || exit 1; done
 	cd benchmarks/stores && go run . -print -docs ../../docs >/dev/null
 

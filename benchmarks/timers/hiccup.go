@@ -3,15 +3,12 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
+	"maps"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // hiccupSleep is how long the meters of hiccups sleep at a time.
@@ -20,35 +17,21 @@ const hiccupSleep = time.Millisecond
 // hiccups measures what else than an engine delays a probe. Two meters sleep for a millisecond
 // again and again, and each keeps its worst lateness. One is a goroutine of this process, so
 // it is late whenever the runtime does not run a goroutine whose time has come. The other is a
-// process of its own with one thread, so it is late only if the machine has no core for it.
+// thread of a child, so it is late only if the machine has no core for it.
 type hiccups struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
 	runtime time.Duration // set before done
-
-	process *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
+	machine *bench.Process
 }
 
 // startHiccups starts both meters.
 func startHiccups() (*hiccups, error) {
-	self, err := os.Executable()
+	machine, err := bench.Start(task{Hiccups: true})
 	if err != nil {
 		return nil, err
 	}
-	h := &hiccups{stop: make(chan struct{}), process: exec.Command(self, "-hiccups")}
-	if h.in, err = h.process.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := h.process.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	h.out = bufio.NewReader(out)
-	if err := h.process.Start(); err != nil {
-		return nil, err
-	}
+	h := &hiccups{stop: make(chan struct{}), machine: machine}
 	h.done.Go(func() { h.runtime = worstSleep(h.stop, time.Sleep) })
 	return h, nil
 }
@@ -57,35 +40,24 @@ func startHiccups() (*hiccups, error) {
 func (h *hiccups) end() (values, error) {
 	close(h.stop)
 	h.done.Wait()
-	_ = h.in.Close() // the process prints its result then
-	line, err := h.out.ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("meter of hiccups: %w", err)
-	}
-	if err := h.process.Wait(); err != nil {
-		return nil, fmt.Errorf("meter of hiccups: %w", err)
-	}
-	machine, err := time.ParseDuration(strings.TrimSpace(line))
-	if err != nil {
-		return nil, fmt.Errorf("meter of hiccups: %w", err)
-	}
-	return values{
-		"runtime-hiccup": float64(h.runtime) / float64(time.Millisecond),
-		"machine-hiccup": float64(machine) / float64(time.Millisecond),
-	}, nil
+	defer h.machine.Kill()
+	v := values{"runtime-hiccup": float64(h.runtime) / float64(time.Millisecond)}
+	machine, err := h.machine.Call("end")
+	maps.Copy(v, machine)
+	return v, err
 }
 
-// meterMachine is the main function of the meter that is a process. It ends with its standard
-// input.
-func meterMachine(in io.Reader, out io.Writer) error {
-	runtime.LockOSThread()
-	stop := make(chan struct{})
+// meterMachine starts the meter of a child. The returned function ends it.
+func meterMachine() func(string) (values, error) {
+	stop, worst := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		close(stop)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		worst <- worstSleep(stop, sleepThread)
 	}()
-	_, err := fmt.Fprintln(out, worstSleep(stop, sleepThread))
-	return err
+	return func(string) (values, error) {
+		close(stop)
+		return values{"machine-hiccup": float64(<-worst) / float64(time.Millisecond)}, nil
+	}
 }
 
 // worstSleep sleeps for hiccupSleep again and again until stop is closed. It returns by how

@@ -1,5 +1,15 @@
-// The flags and the main function of this program.
-
+// Command timers measures the timer engines of this module and the timers that a
+// program could use instead, and compares the figures with goals.
+//
+//	go run ./timers                     # all rows, about an hour
+//	go run ./timers -quick              # three minutes, less precise
+//	go run ./timers -rows replace,reset -only wheel,std
+//	go run ./timers -print -docs ../docs
+//
+// Each sample runs in a process of its own: a child of this program, or a JVM for
+// Netty. Within a round the peers of a row run one after another. A ratio
+// is the median over the rounds of the ratio within a round, so a machine that is
+// slow for a while slows down both sides of a ratio.
 package main
 
 import (
@@ -7,171 +17,177 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-type options struct {
-	settings
-	wrapper string // command that runs each sample
-	docs    string
-	render  string
+// flags are those of this program.
+var flags struct {
+	rows    string
+	rounds  int
 	compare string
-	json    string
-	sample  string
-	profile string
-	hiccups bool
 }
 
-func main() {
-	var o options
-	var rows, peers string
-	flag.BoolVar(&o.quick, "quick", false, "one round of shorter samples")
-	flag.IntVar(&o.rounds, "rounds", 0, "rounds (default 3, or 1 with -quick)")
-	flag.StringVar(&rows, "rows", "", "comma-separated `ids` of rows, or first parts of ids (default all)")
-	flag.StringVar(&peers, "peers", "", "comma-separated `names` (default all: "+strings.Join(order(), ",")+")")
-	flag.StringVar(&o.wrapper, "exec", "", "`command` that runs each sample, such as 'taskset -c 2,3'")
-	flag.StringVar(&o.docs, "docs", "", "`folder` whose "+bench.Page+" and bench/*.svg to update")
-	flag.StringVar(&o.json, "json", "", "`file` for the results (default results/timers.json, none with -quick)")
-	flag.StringVar(&o.render, "render", "", "do not measure; show the results in these comma-separated `files`")
-	flag.StringVar(&o.compare, "compare", "", "comma-separated `files` with results of another Go release, to be compared in the document")
-	flag.StringVar(&o.profile, "profile", "", "`folder` for a CPU profile of each sample of a Go peer")
-	flag.BoolVar(&o.hiccups, "hiccups", false, "measure the hiccups of the machine (this program calls itself with it)")
-	flag.StringVar(&o.sample, "sample", "", "take one sample (this program calls itself with it)")
-	flag.Parse()
-	o.rows, o.peers = splitList(rows), splitList(peers)
-	if o.rounds == 0 {
-		o.rounds = 3
-		if o.quick {
-			o.rounds = 1
+var program = bench.Program{
+	Name:  "timers",
+	Path:  "results/timers.json",
+	Quick: "one round of shorter samples",
+	Flags: func(f *flag.FlagSet) {
+		f.StringVar(&flags.rows, "rows", "", "comma-separated `ids` of rows, or first parts of ids (default all)")
+		f.IntVar(&flags.rounds, "rounds", 0, "rounds (default 3, or 1 with -quick)")
+		f.StringVar(&flags.compare, "compare", "", "`file` with results of another Go release, to be compared")
+	},
+	Plan: planned, Child: child, Sections: sections,
+}
+
+func main() { os.Exit(program.Main()) }
+
+// planned returns the jobs that the flags select. If Netty cannot be measured, it prints a warning and leaves it out.
+func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
+	s := settings{quick: o.Quick, rounds: flags.rounds, peers: o.Only}
+	s.rows = strings.FieldsFunc(flags.rows, func(r rune) bool { return r == ',' })
+	if s.rounds == 0 {
+		s.rounds = 3
+		if o.Quick {
+			s.rounds = 1
 		}
 	}
-	if o.json == "" && o.render == "" {
-		o.json = bench.ResultsFile("timers", o.quick)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := o.run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "timers:", err)
-		os.Exit(1) //nolint:gocritic // the process ends, so stop is not needed
-	}
-}
-
-func splitList(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
-}
-
-func (o *options) run(ctx context.Context) error {
-	switch {
-	case o.hiccups:
-		return meterMachine(os.Stdin, os.Stdout)
-	case o.sample != "":
-		return takeSample(o.sample, o.profile)
-	case flag.NArg() > 0:
-		return fmt.Errorf("unexpected arguments %q", flag.Args())
-	}
-	r, err := o.results(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Print(r.report())
-	if err := o.save(r); err != nil {
-		return err
-	}
-	return o.publish(r)
-}
-
-// publish updates the document and prints the comparison of two Go releases, if the
-// flags ask for them.
-func (o *options) publish(r *results) error {
-	if o.docs != "" {
-		if err := r.document(o.docs); err != nil {
-			return err
+	notes := environment()
+	var java *jvm
+	var jobs []bench.Job
+	for _, j := range s.plan() {
+		take := func(ctx context.Context) (values, error) { return j.inChild(ctx, o.Profile) }
+		if j.Peer == netty {
+			if java == nil {
+				var err error
+				if java, err = newJVM(context.Background()); err != nil {
+					fmt.Fprintf(os.Stderr, "\n*** NETTY IS NOT MEASURED: %v ***\n\n", err)
+					java = new(jvm)
+				} else {
+					notes[netty] = java.Netty + ", " + java.Java + " " + strings.Join(java.Options, " ")
+				}
+			}
+			if java.folder == "" {
+				continue
+			}
+			take = func(ctx context.Context) (values, error) { return java.sample(ctx, j) }
 		}
+		jobs = append(jobs, bench.Job{Work: j.Spec.name(), Candidate: j.Peer, Round: j.Round, Measure: func(ctx context.Context) (bench.Values, error) {
+			return j.measure(ctx, take)
+		}})
 	}
-	if o.compare == "" {
-		return nil
-	}
-	other, err := load(splitList(o.compare))
-	if err != nil {
-		return err
-	}
-	table := compare(r, other)
-	fmt.Print("\n" + table)
-	if o.docs == "" {
-		return nil
-	}
-	return bench.Document(filepath.Join(o.docs, bench.Page), "releases", "\n"+table)
+	return jobs, notes, nil
 }
 
-// results reads the results from files, or measures them.
-func (o *options) results(ctx context.Context) (*results, error) {
-	if o.render != "" {
-		return load(splitList(o.render))
+// measure takes a sample up to three times: the machine may be too busy to schedule
+// all timers before the first is due.
+func (j job) measure(ctx context.Context, take func(ctx context.Context) (values, error)) (values, error) {
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
+		limited, cancel := context.WithTimeout(ctx, 2*time.Minute+j.Spec.For)
+		v, err := take(limited)
+		cancel()
+		switch {
+		case err != nil && j.Spec.Work == "probe" && ctx.Err() == nil:
+			return nil, bench.Outcome("no result")
+		case err != nil:
+			return nil, err
+		case v[tooSlow] > 0:
+			return nil, bench.Outcome(fmt.Sprintf("not scheduled in %.0f s", v[tooSlow]))
+		case v[tooLarge] > 0:
+			return nil, bench.Outcome(fmt.Sprintf("needs over %.0f GiB", v[tooLarge]))
+		case v[setupDelay] > 0 && attempt == attempts:
+			return nil, bench.Outcome("the machine was too busy")
+		case v[setupDelay] > 0:
+			continue
+		}
+		return v, nil
 	}
-	self, err := os.Executable()
+}
+
+// task is the work of a child: to take a sample, or to measure the hiccups of the machine beside one.
+type task struct {
+	job
+	Profile string // file for a CPU profile, or ""
+	Hiccups bool
+}
+
+// inChild takes a sample in a process of its own.
+func (j job) inChild(ctx context.Context, profiles string) (values, error) {
+	t := task{job: job{Peer: j.Peer, Spec: j.Spec.forPeer(j.Peer)}}
+	if profiles != "" {
+		t.Profile = filepath.Join(profiles, fmt.Sprintf("%s-%s.%d.prof", j.Spec.name(), j.Peer, j.Round))
+	}
+	process, err := bench.Start(t)
 	if err != nil {
 		return nil, err
 	}
-	run := &runner{self: self, wrapper: strings.Fields(o.wrapper)}
-	if o.profile != "" {
-		if run.profile, err = filepath.Abs(o.profile); err != nil {
-			return nil, err
+	defer process.Kill()
+	defer process.KillAfter(ctx)()
+	return process.Call("begin")
+}
+
+// child serves the requests of the parent.
+func child(in io.Reader, out io.Writer) error {
+	return bench.Serve(in, out, func(t task) (func(string) (values, error), error) {
+		if t.Hiccups {
+			return meterMachine(), nil
 		}
-		if err := os.MkdirAll(run.profile, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	jobs := o.plan()
-	if len(jobs) == 0 {
-		return nil, errors.New("no row and peer matches -rows and -peers")
-	}
-	r := &results{Environment: thisEnvironment()}
-	this := runInfo{
-		Command: strings.Join(append([]string{"go run ./timers"}, os.Args[1:]...), " "),
-		Rounds:  o.rounds, Quick: o.quick, LoadBefore: bench.Load(),
-	}
-	o.startNetty(ctx, run, r, jobs)
-	start := time.Now()
-	err = run.runAll(ctx, jobs, func(s sample) error {
-		r.Samples = append(r.Samples, s)
-		this.Minutes, this.LoadAfter = time.Since(start).Minutes(), bench.Load()
-		r.Runs = []runInfo{this}
-		return o.save(r)
+		p, err := peerNamed(t.Peer)
+		return func(string) (values, error) {
+			if t.Profile == "" {
+				return p.run(t.Spec)
+			}
+			stop, err := bench.Profile(t.Profile)
+			if err != nil {
+				return nil, err
+			}
+			v, err := p.run(t.Spec)
+			return v, errors.Join(err, stop())
+		}, err
 	})
-	return r, err
 }
 
-// save writes the results to the file that the flags name. It runs after each
-// sample, so that an interrupted run keeps its samples.
-func (o *options) save(r *results) error {
-	if o.json == "" {
-		return nil
+// environment returns the versions of the system and of the peers, and what the clock and a lock cost.
+func environment() map[string]string {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // only Linux has it
+	notes := map[string]string{"system": strings.TrimSpace(runtime.GOOS + "/" + runtime.GOARCH + " " + string(release))}
+	clock, lock := clockAndLock()
+	notes["clock"], notes["lock"] = fmt.Sprintf("%.0f ns", clock), fmt.Sprintf("%.0f ns", lock)
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return notes
 	}
-	return bench.Save(o.json, r)
+	for _, m := range build.Deps {
+		for _, peer := range []string{"antlabs/timer", "RussellLuo/timingwheel", "rfyiamcool/go-timewheel"} {
+			if strings.HasSuffix(m.Path, peer) {
+				notes[peer] = m.Version
+			}
+		}
+	}
+	return notes
 }
 
-// startNetty builds the Java program if the plan has samples of Netty. If that
-// fails, it prints a warning, notes it in the results, and the run goes on.
-func (o *options) startNetty(ctx context.Context, run *runner, r *results, jobs []job) {
-	needed := false
-	for _, j := range jobs {
-		needed = needed || j.Peer == netty
+// clockAndLock measures the two operations that every engine needs, in ns.
+func clockAndLock() (clock, lock float64) {
+	const n = 2_000_000
+	start := now()
+	for range n {
+		_ = now()
 	}
-	if !needed {
-		return
+	mid := now()
+	var mu sync.Mutex
+	for range n {
+		mu.Lock()
+		mu.Unlock() //nolint:staticcheck // the empty section is what is measured
 	}
-	j, err := newJVM(ctx)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "\n*** NETTY IS NOT MEASURED: %v ***\n\n", err)
-		r.Environment.Missing = append(r.Environment.Missing, netty)
-		return
-	}
-	run.netty = j
-	r.Environment.Versions = append(r.Environment.Versions, j.Netty, j.Java+" "+strings.Join(j.Options, " "))
+	return float64(mid-start) / n, float64(now()-mid) / n
 }

@@ -68,6 +68,19 @@ func (j *jvm) command(args ...string) []string {
 	return append(append(command, "-cp", classes, "Timers"), args...)
 }
 
+// sample takes a sample in a JVM.
+func (j *jvm) sample(ctx context.Context, one job) (values, error) {
+	line, err := lastLine(ctx, j.args(one.Spec.forPeer(netty)))
+	if err != nil {
+		return nil, err
+	}
+	v := values{}
+	if err := json.Unmarshal(line, &v); err != nil {
+		return nil, fmt.Errorf("%v: %w in %q", one, err, line)
+	}
+	return v, nil
+}
+
 // lastLine runs a command and returns the last line that it prints.
 func lastLine(ctx context.Context, command []string) ([]byte, error) {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)

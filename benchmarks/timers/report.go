@@ -1,19 +1,37 @@
-// The tables of this program.
+// The tables, the goals and the charts of this program.
 
 package main
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// report returns all tables in Markdown: the goals, the figures of all peers, and
-// the lateness of the probes.
-func (r *results) report() string {
-	return r.goals() + "\n" + r.figures(rows, r.peerNames()) + r.probes()
+func sections() []bench.Section {
+	return []bench.Section{
+		{Name: "figures", Report: func(r *bench.Results) string { return figures(r, rows, r.Measured(order(), works(r)...)) + probes(r) }},
+		{Page: bench.Page, Name: "timers", Report: page, Charts: allCharts},
+		{Page: bench.Page, Name: "releases", Report: releases},
+	}
+}
+
+func works(r *bench.Results) []string {
+	all := map[string]bool{}
+	for _, s := range r.Samples {
+		all[s.Work] = true
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// figure returns the figure of a row for a peer.
+func (w row) figure(r *bench.Results, peer string) (float64, bool) {
+	return r.Figure(w.sample.name(), peer, w.key)
 }
 
 // pageRows are the figures that the page shows. The program prints all of them.
@@ -23,242 +41,117 @@ var pageRows = []string{
 	"context-child", "context-child-bytes",
 }
 
-// page returns the tables of the page: some figures of the engines that people use, and the goals that
-// are missed. A chart shows the probes.
-func (r *results) page() string {
+// page returns the section of the page: where the figures come from, some figures of the engines that people use, and
+// the goals that are missed. A chart shows the probes.
+func page(r *bench.Results) string {
 	var shown []row
 	for _, id := range pageRows {
 		w, err := rowNamed(id)
 		must(err)
 		shown = append(shown, w)
 	}
-	names := slices.DeleteFunc(r.peerNames(), func(p string) bool { return p == "wheel-go" || p == "floor" || p == "harness" })
-	return r.figures(shown, names) + "\n" + r.missed()
-}
-
-// missed returns the goals that are missed, with their bounds.
-func (r *results) missed() string {
-	t := bench.Table{{"work", "ours", "missed"}}
-	met := 0
-	for _, w := range r.measured() {
-		switch l := r.line(w); {
-		case l.missed > 0:
-			t = append(t, []string{w.Name, strings.Trim(l.figure, "*"), strings.Join(l.misses, "; ")})
-		case l.bounds > 0:
-			met++
-		}
-	}
-	return fmt.Sprintf("Figures that meet all of their goals: %d. The others:\n\n%s", met, t)
-}
-
-// goals returns the table of our figures with their goals. A bold figure or ratio
-// misses its bound.
-func (r *results) goals() string {
+	names := slices.DeleteFunc(r.Measured(order(), works(r)...), func(p string) bool { return p == "wheel-go" || p == "floor" || p == "harness" })
 	var b strings.Builder
-	b.WriteString("| work | ours | goal | ÷ time.AfterFunc | ÷ best Go peer | ÷ Netty | met |\n")
-	b.WriteString("|---|---:|---:|---:|---:|---:|---|\n")
-	for _, w := range r.measured() {
-		l := r.line(w)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", w.Name, l.figure, l.goal, l.std, l.goPeer, l.netty, l.verdict())
+	for i, run := range r.Runs {
+		if i == 0 {
+			fmt.Fprintf(&b, "%s, %s, %s. Reading the clock takes %s, locking and unlocking a mutex %s.\n\n",
+				run.Machine, run.Notes["system"], run.Go, run.Notes["clock"], run.Notes["lock"])
+			for _, peer := range slices.Sorted(maps.Keys(run.Notes)) {
+				if strings.Contains(peer, "/") || peer == netty {
+					b.WriteString("- " + run.Note(peer) + "\n")
+				}
+			}
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "- `go run ./%s`, load average %s\n", run.Command, run.Load)
 	}
-	return b.String()
+	return b.String() + "\n" + figures(r, shown, names) + "\n" + r.Goals(goals(r), "ours")
 }
 
-// measured returns the rows whose own figure was measured.
-func (r *results) measured() []row {
-	var out []row
+// goals returns the goals of all rows: a bound of the figure, and of its ratios to other peers.
+func goals(r *bench.Results) []bench.Goal {
+	var all []bench.Goal
 	for _, w := range rows {
 		own, _ := w.subjects()
-		if _, ok := r.figure(w, own); ok {
-			out = append(out, w)
+		of := bench.Ref{Work: w.sample.name(), Candidate: own, Key: w.key}
+		if w.goal.figure > 0 || w.goal.zero {
+			all = append(all, bench.Goal{Name: w.Name, Of: of, Bound: w.goal.figure, Unit: unit(w), Noise: w.noise})
+		}
+		if w.goal.aboveRow != "" {
+			base, err := rowNamed(w.goal.aboveRow)
+			must(err)
+			if v, ok := base.figure(r, own); ok {
+				all = append(all, bench.Goal{Name: w.Name, Of: of, Bound: v + w.goal.above, Unit: unit(w), Noise: w.noise})
+			}
+		}
+		ratio := func(peer string, bound float64) {
+			if bound > 0 && peer != "" {
+				all = append(all, bench.Goal{Name: w.Name + " ÷ " + titleOf(peer), Of: of, Per: bench.Ref{Candidate: peer}, Bound: bound, Noise: w.noise})
+			}
+		}
+		ratio("std", w.goal.std)
+		ratio(w.bestPeer(r), w.goal.goPeer)
+		ratio(netty, w.goal.netty)
+	}
+	return all
+}
+
+// bestPeer returns the Go peer with the lowest figure of a row, or "".
+func (w row) bestPeer(r *bench.Results) (name string) {
+	_, goPeers := w.subjects()
+	lowest := math.Inf(1)
+	for _, p := range goPeers {
+		if v, found := w.figure(r, p); found && v < lowest {
+			lowest, name = v, p
 		}
 	}
-	return out
-}
-
-// goalLine holds the cells of a row of the table of goals, and counts its bounds.
-type goalLine struct {
-	figure, goal, std, goPeer, netty string
-	bounds, missed, unknown          int
-	misses                           []string // the bounds that are missed
-}
-
-func (r *results) line(w row) goalLine {
-	own, _ := w.subjects()
-	figure, _ := r.figure(w, own)
-	l := goalLine{figure: number(figure) + unit(w)}
-	if bound, ok := r.bound(w); ok {
-		l.goal = "≤ " + number(bound)
-		l.check(figure <= bound+w.noise)
-		if figure > bound+w.noise {
-			l.figure = bold(l.figure)
-			l.misses = append(l.misses, "≤ "+number(bound))
-		}
-	} else if w.goal.aboveRow != "" {
-		l.unknown++
-	}
-	l.std = l.ratioTo(r, w, "std", w.goal.std)
-	l.netty = l.ratioTo(r, w, netty, w.goal.netty)
-	best, ok := r.bestPeer(w)
-	if !ok && w.goal.goPeer > 0 {
-		l.unknown++
-	}
-	if ok {
-		l.goPeer = l.ratioTo(r, w, best, w.goal.goPeer)
-		if l.goPeer != "" {
-			l.goPeer += " " + best
-		}
-	}
-	return l
-}
-
-// bound returns the upper bound of the figure of a row.
-func (r *results) bound(w row) (float64, bool) {
-	if w.goal.aboveRow == "" {
-		return w.goal.figure, w.goal.figure > 0 || w.goal.zero
-	}
-	base, err := rowNamed(w.goal.aboveRow)
-	must(err)
-	own, _ := w.subjects()
-	figure, ok := r.figure(base, own)
-	return figure + w.goal.above, ok
-}
-
-// ratioTo returns the ratio to a peer with its bound, and checks the bound.
-func (l *goalLine) ratioTo(r *results, w row, peer string, bound float64) string {
-	own, _ := w.subjects()
-	ratio, ok := r.ratio(w, own, peer)
-	switch {
-	case !ok && bound > 0:
-		l.unknown++
-		return ""
-	case !ok:
-		return ""
-	case bound == 0:
-		return fmt.Sprintf("%.2f", ratio)
-	}
-	met := round2(ratio) <= bound
-	l.check(met)
-	text := fmt.Sprintf("%.2f", ratio)
-	if !met {
-		text = bold(text)
-		l.misses = append(l.misses, fmt.Sprintf("%.2f of %s, ≤ %.2f", ratio, titleOf(peer), bound))
-	}
-	return fmt.Sprintf("%s (≤ %.2f)", text, bound)
-}
-
-func (l *goalLine) check(met bool) {
-	l.bounds++
-	if !met {
-		l.missed++
-	}
-}
-
-func (l *goalLine) verdict() string {
-	switch {
-	case l.missed > 0:
-		return "**no**"
-	case l.unknown > 0 && l.bounds > 0:
-		return "as far as measured"
-	case l.unknown > 0:
-		return "not measured"
-	case l.bounds == 0:
-		return ""
-	}
-	return "yes"
+	return name
 }
 
 // figures returns a table of the figures of peers, without the probes.
-func (r *results) figures(rows []row, names []string) string {
-	var b strings.Builder
-	b.WriteString("| work |")
+func figures(r *bench.Results, rows []row, names []string) string {
+	t := bench.Table{{"work"}}
 	for _, p := range names {
-		fmt.Fprintf(&b, " %s |", titleOf(p))
+		t[0] = append(t[0], titleOf(p))
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---:|", len(names)) + "\n")
 	for _, w := range rows {
 		if w.sample.Work == "probe" || w.own == "heap" {
 			continue // in the table of probes; in the row of the wheel
 		}
-		cells := ""
-		found := false
+		var cells []string
 		for _, p := range names {
-			v, ok := r.figure(w, p)
-			found = found || ok
-			if !ok {
-				cells += " |"
-				continue
-			}
-			cells += " " + number(v) + " |"
+			cells = append(cells, r.Cell(w.sample.name(), p, w.key))
 		}
-		if found {
-			fmt.Fprintf(&b, "| %s%s |%s\n", w.Name, inUnit(w), cells)
-		}
+		t.Add([]string{w.Name + inUnit(w)}, cells...)
 	}
-	return b.String()
+	return t.String()
 }
 
 // probes returns the table of the lateness of the probes, or "" if there is none.
-func (r *results) probes() string {
-	var b strings.Builder
-	for _, p := range r.peerNames() {
-		cells := ""
-		found := false
-		for _, l := range probeLoads {
-			cell := r.probeCell(l, p)
-			found = found || cell != ""
-			cells += " " + cell + " |"
-		}
-		if found {
-			fmt.Fprintf(&b, "| %s |%s\n", titleOf(p), cells)
-		}
+func probes(r *bench.Results) string {
+	t := bench.Table{{"ms late: p50 / p99 / p99.99 / worst"}}
+	for _, l := range probeLoads {
+		t[0] = append(t[0], l.name)
 	}
-	if b.Len() == 0 {
+	for _, p := range order() {
+		var cells []string
+		for _, l := range probeLoads {
+			work := l.spec().name()
+			cell := r.Cell(work, p, "p50", "p99", "p99.99", "max")
+			if early, _ := r.Figure(work, p, "early"); early > 0 {
+				cell += fmt.Sprintf(" (%s %% early)", bench.Number(early))
+			}
+			if cell == "" {
+				cell = r.Failure(work, p)
+			}
+			cells = append(cells, cell)
+		}
+		t.Add([]string{titleOf(p)}, cells...)
+	}
+	if len(t) == 1 {
 		return ""
 	}
-	head, rule := "\n| ms late: p50 / p99 / p99.99 / worst |", "|---|"
-	for _, l := range probeLoads {
-		head += " " + l.name + " |"
-		rule += "---:|"
-	}
-	return head + "\n" + rule + "\n" + b.String()
-}
-
-func (r *results) probeCell(l probeLoad, peer string) string {
-	var parts []string
-	w := row{sample: l.spec()}
-	for _, w.key = range []string{"p50", "p99", "p99.99", "max"} {
-		if v, ok := r.figure(w, peer); ok {
-			parts = append(parts, number(v))
-		}
-	}
-	if w.key = "early"; len(parts) > 0 {
-		if early, _ := r.figure(w, peer); early > 0 {
-			parts[len(parts)-1] += fmt.Sprintf(" (%s %% early)", number(early))
-		}
-		return strings.Join(parts, " / ")
-	}
-	return r.failure(w, peer)
-}
-
-// peerNames returns the peers that have a sample, in the order of the tables.
-func (r *results) peerNames() []string {
-	var names []string
-	for _, p := range order() {
-		if r.hasPeer(p) {
-			names = append(names, p)
-		}
-	}
-	return names
-}
-
-func (r *results) hasPeer(peer string) bool {
-	for _, s := range r.Samples {
-		if s.Peer == peer {
-			return true
-		}
-	}
-	return false
+	return "\n" + t.String()
 }
 
 func unit(w row) string {
@@ -275,21 +168,114 @@ func inUnit(w row) string {
 	return ", " + w.Unit
 }
 
-func bold(s string) string { return "**" + s + "**" }
+// comparedRows are the rows in which two Go releases are compared, and comparedPeers the peers that run on both.
+var (
+	comparedRows  = []string{"hot-0", "hot-1m", "par-1m", "replace", "reset", "fire", "rearm", "bytes", "gc"}
+	comparedPeers = []string{"wheel", "heap", "std"}
+)
 
-func round2(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
-
-// number formats x with about three digits.
-func number(x float64) string {
-	switch {
-	case x == 0:
-		return "0"
-	case x >= 100 || x <= -100:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 10:
-		return fmt.Sprintf("%.1f", x)
-	case x >= 0.1:
-		return fmt.Sprintf("%.2f", x)
+// releases returns a table of the ratios of the figures with two Go releases, or "" without -compare.
+func releases(r *bench.Results) string {
+	if flags.compare == "" {
+		return ""
 	}
-	return fmt.Sprintf("%.3f", x)
+	other, err := bench.LoadResults(flags.compare)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	t := bench.Table{{"work"}}
+	for _, p := range comparedPeers {
+		t[0] = append(t[0], titleOf(p))
+	}
+	for _, id := range comparedRows {
+		w, err := rowNamed(id)
+		must(err)
+		var cells []string
+		for _, p := range comparedPeers {
+			x, ok := w.figure(r, p)
+			y, ok2 := w.figure(other, p)
+			cell := ""
+			if ok && ok2 {
+				cell = fmt.Sprintf("%.2f", y/max(x, 1e-9))
+			}
+			cells = append(cells, cell)
+		}
+		t.Add([]string{w.Name}, cells...)
+	}
+	return fmt.Sprintf("%s ÷ %s.\n\n%s", other.Runs[0].Go, r.Runs[0].Go, t)
+}
+
+// charts are the rows that are shown as groups of bars, with one bar for each peer.
+var charts = []struct {
+	file, title string
+	rows        []string // ids
+	log         bool
+}{
+	{file: "schedule-stop", title: "Schedule and stop: CPU", rows: []string{"hot-0", "hot-100k", "hot-1m", "hot-10m"}},
+	{file: "all-cores", title: "Schedule and stop on all cores: wall time", rows: []string{"par-100k", "par-1m"}},
+	{file: "replace-reset", title: "A random timer of 1,000,000: CPU", rows: []string{"replace", "reset"}},
+	{file: "fire", title: "CPU per fire", rows: []string{"fire", "fire-10", "rearm", "rearm-10"}},
+	{file: "lateness", title: "Lateness, 1,000,000 fires in a second (logarithmic)", rows: []string{"fire-p50", "fire-p99", "fire-max"}, log: true},
+	{file: "memory", title: "1,000,000 pending", rows: []string{"bytes", "gc"}},
+	{file: "heap", title: "heapqueue: CPU", rows: []string{"hot-0", "heap-near"}},
+}
+
+func allCharts(r *bench.Results) map[string]string {
+	all := map[string]string{"probe": probeChart(r).SVG()}
+	for _, one := range charts {
+		c := bench.BarChart{Title: one.title, Log: one.log}
+		for _, id := range one.rows {
+			w, err := rowNamed(id)
+			must(err)
+			c.Groups = append(c.Groups, w.bars(r))
+		}
+		all[one.file] = c.SVG()
+	}
+	return all
+}
+
+// bars returns the bars of a row. A peer that fires early has a colour of its own.
+func (w row) bars(r *bench.Results) bench.BarGroup {
+	g := bench.BarGroup{Title: w.Name + inUnit(w)}
+	for _, p := range order() {
+		v, ok := w.figure(r, p)
+		if !ok || p == "harness" || p == "floor" {
+			continue
+		}
+		class := "other"
+		if early, _ := r.Figure(w.sample.name(), p, "early"); early > 0 && w.sample.Work == "fire" {
+			class = "early"
+		}
+		if isOurs(p) {
+			class = "ours"
+		}
+		g.Bars = append(g.Bars, bench.Bar{Name: titleOf(p), Class: class, Parts: []float64{v}})
+	}
+	return g
+}
+
+// probeChart shows the worst lateness of the probes against the number of pending
+// timers. The first point has no other timers, so both panels share it.
+func probeChart(r *bench.Results) bench.LineChart {
+	c := bench.LineChart{
+		Title: "A timer of 5 ms beside others: worst lateness",
+		Unit:  "ms", XLabel: "other timers pending", X: []string{"0", "1M", "10M"}, Low: 0.1,
+	}
+	for _, over := range []time.Duration{time.Minute, 10 * time.Minute} {
+		p := bench.Panel{Title: fmt.Sprintf("others due over %.0f minutes", over.Minutes())}
+		if over == time.Minute {
+			p.Title = "others due over a minute"
+		}
+		var loads []string
+		for _, l := range probeLoads {
+			if l.over == 0 || l.over == over {
+				loads = append(loads, l.spec().name())
+			}
+		}
+		for _, peer := range r.Measured(order(), loads...) {
+			p.Series = append(p.Series, bench.Series{Name: titleOf(peer), Ours: isOurs(peer), Values: r.Line(loads, peer, "max")})
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	return c
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,85 +15,60 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// exampleResults returns a run of two rounds of the row "replace". All peers were
+// example returns a run of two rounds of the row "replace". All peers were
 // three times slower in the second round.
-func exampleResults() *results {
-	r := &results{Runs: []runInfo{{Rounds: 2}}}
+func example() *bench.Results {
+	r := &bench.Results{Runs: []bench.Run{{Go: "go1.1"}}}
 	for round, slowdown := range []float64{1, 3} {
 		for peer, ns := range map[string]float64{"wheel": 100, "std": 200, "antlabs": 150, "russellluo": 160, netty: 80} {
-			r.Samples = append(r.Samples, sample{job: job{peer, round, replaceOf}, Values: values{"cpu": ns * slowdown}})
+			r.Samples = append(r.Samples, bench.Sample{Work: replaceOf.name(), Candidate: peer, Round: round, Values: values{"cpu": ns * slowdown}})
 		}
 	}
 	return r
 }
 
 // exampleProbes returns probe samples without and with other timers.
-func exampleProbes() *results {
-	r := &results{Runs: []runInfo{{Rounds: 1}}}
+func exampleProbes() *bench.Results {
+	r := &bench.Results{Runs: []bench.Run{{}}}
 	for _, s := range []struct {
 		peer string
 		load int
 		max  float64
 	}{{"wheel", 0, 2}, {"wheel", 4, 6.5}, {"heap", 0, 2}, {"heap", 4, 7.5}, {"std", 0, 3}} {
-		r.Samples = append(r.Samples, sample{
-			job:    job{Peer: s.peer, Spec: probeLoads[s.load].spec()},
+		r.Samples = append(r.Samples, bench.Sample{
+			Work: probeLoads[s.load].spec().name(), Candidate: s.peer,
 			Values: values{"p50": 0.5, "p99": 1, "p99.99": 1.5, "max": s.max},
 		})
 	}
-	r.Samples = append(r.Samples, sample{job: job{Peer: "std", Spec: probeLoads[4].spec()}, Failed: "no result"})
+	r.Samples = append(r.Samples, bench.Sample{Work: probeLoads[4].spec().name(), Candidate: "std", Failed: "no result"})
 	return r
 }
 
-func mustRow(t *testing.T, id string) row {
-	w, err := rowNamed(id)
-	require.NoError(t, err)
-	return w
-}
-
-func TestRatiosAreOfTheSameRound(t *testing.T) {
-	r := exampleResults()
-	w := mustRow(t, "replace")
-	ratio, ok := r.ratio(w, "wheel", "std")
-	assert.True(t, ok)
-	assert.InDelta(t, 0.5, ratio, 1e-9)
-	best, ok := r.bestPeer(w)
-	assert.True(t, ok)
-	assert.Equal(t, "antlabs", best)
-	_, ok = r.ratio(w, "wheel", "rfyiamcool")
-	assert.False(t, ok)
-}
-
-func TestMissedGoalIsBold(t *testing.T) {
-	assert.Contains(t, exampleResults().goals(), "| 200 ns |  | 0.50 (≤ 0.60) | **0.67** (≤ 0.62) antlabs | **1.25** (≤ 1.00) | **no** |")
-}
-
 func TestThePageShowsMissedGoals(t *testing.T) {
-	page := exampleResults().page()
-	assert.Contains(t, page, "meet all of their goals: 0.")
-	assert.Regexp(t, `\| 200 ns +\| 1\.25 of Netty HashedWheelTimer, ≤ 1\.00; 0\.67 of antlabs/timer, ≤ 0\.62 +\|`, page)
-	assert.Contains(t, exampleProbes().page(), "meet all of their goals: 1.")
-}
-
-func TestGoalAboveAnotherRow(t *testing.T) {
-	goals := exampleProbes().goals()
-	assert.Contains(t, goals, "worst lateness: 10,000,000 due over ten minutes | 6.50 ms | ≤ 7.00 |  |  |  | yes |")
-	assert.Contains(t, goals, "worst lateness: 10,000,000 due over ten minutes | **7.50 ms** | ≤ 7.00 |  |  |  | **no** |")
+	text := page(example())
+	assert.Contains(t, text, "1 of 3 goals are met.")
+	assert.Regexp(t, `÷ antlabs/timer +\| ≤ 0\.62 +\| 0\.67 ✗ +\|`, text)
+	assert.Regexp(t, `÷ Netty HashedWheelTimer +\| ≤ 1 +\| 1\.25 ✗ +\|`, text)
+	text = page(exampleProbes())
+	assert.Contains(t, text, "1 of 2 goals are met.")
+	assert.Regexp(t, `heapqueue: .*worst lateness: 10,000,000 due over ten minutes +\| ≤ 7 ms +\| 7\.50 ms ✗`, text, "5 ms above that with nothing pending")
 }
 
 func TestProbeTable(t *testing.T) {
-	r := exampleProbes()
-	assert.Contains(t, r.report(), "| wheel | 0.50 / 1.00 / 1.50 / 2.00 |  |  |  | 0.50 / 1.00 / 1.50 / 6.50 |\n")
-	assert.Contains(t, r.report(), "| time.AfterFunc | 0.50 / 1.00 / 1.50 / 3.00 |  |  |  | no result |\n")
-	assert.Empty(t, exampleResults().probes())
+	text := probes(exampleProbes())
+	assert.Regexp(t, `\| wheel +\| 0\.50 / 1 / 1\.50 / 2 +\|[ |]*\| 0\.50 / 1 / 1\.50 / 6\.50 +\|`, text)
+	assert.Regexp(t, `\| time.AfterFunc +\| 0\.50 / 1 / 1\.50 / 3 +\|[ |]*\| no result +\|`, text)
+	assert.Empty(t, probes(example()))
 }
 
-func TestJoinedRuns(t *testing.T) {
-	r := exampleResults()
-	r.add(exampleResults())
-	assert.Equal(t, 4, r.rounds())
-	figure, ok := r.figure(mustRow(t, "replace"), "std")
-	assert.True(t, ok)
-	assert.InDelta(t, 400, figure, 1e-9)
+func TestAllSpecsHaveNamesOfTheirOwn(t *testing.T) {
+	names := map[string]spec{}
+	for _, w := range rows {
+		if other, known := names[w.sample.name()]; known {
+			assert.Equal(t, other, w.sample)
+		}
+		names[w.sample.name()] = w.sample
+	}
 }
 
 func TestPlanRotatesPeers(t *testing.T) {
@@ -136,42 +113,66 @@ func TestLatenessIsExactTo6Percent(t *testing.T) {
 	}
 }
 
-func TestDocument(t *testing.T) {
+func TestCharts(t *testing.T) {
 	docs := t.TempDir()
-	page := filepath.Join(docs, bench.Page)
-	require.NoError(t, os.WriteFile(page, []byte("before\n<!-- timers -->\nold<!-- end of timers -->\nafter\n"), 0o600))
-	r := exampleResults()
+	path := filepath.Join(docs, "timers.json")
+	r := example()
 	r.Samples = append(r.Samples, exampleProbes().Samples...)
-	require.NoError(t, r.document(docs))
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Regexp(t, `(?s)^before\n.*0\.67.*after\n$`, string(text))
-	assert.NotContains(t, string(text), "old")
+	require.NoError(t, r.Save(path))
+	require.NoError(t, os.WriteFile(filepath.Join(docs, bench.Page), []byte("<!-- timers -->\nold\n<!-- end of timers -->\n"), 0o600))
+	require.NoError(t, program.Run(t.Context(), []string{"-print", "-json", path, "-docs", docs}, io.Discard, io.Discard))
 	assert.FileExists(t, filepath.Join(docs, "bench", "replace-reset.svg"))
+	assert.NoFileExists(t, filepath.Join(docs, "bench", "memory.svg"), "not measured")
 	svg, err := os.ReadFile(filepath.Join(docs, "bench", "probe.svg"))
 	require.NoError(t, err)
 	assert.Contains(t, string(svg), ">wheel ")
 }
 
-func TestResultsSurviveJSON(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "results.json")
-	require.NoError(t, bench.Save(file, exampleProbes()))
-	again, err := load([]string{file})
-	require.NoError(t, err)
-	assert.Equal(t, exampleProbes().report(), again.report())
-	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-	_, err = load([]string{file})
-	var syntax *json.SyntaxError
-	require.ErrorAs(t, err, &syntax)
+func TestReleases(t *testing.T) {
+	newer := example()
+	newer.Runs[0].Go = "go1.2"
+	for _, s := range newer.Samples {
+		s.Values["cpu"] *= 2
+	}
+	flags.compare = filepath.Join(t.TempDir(), "newer.json")
+	t.Cleanup(func() { flags.compare = "" })
+	require.NoError(t, newer.Save(flags.compare))
+	text := releases(example())
+	assert.True(t, strings.HasPrefix(text, "go1.2 ÷ go1.1."), text)
+	assert.Regexp(t, `1,000,000 pending +\| 2\.00 +\|`, text)
 }
 
-func TestCompare(t *testing.T) {
-	a, b := exampleResults(), exampleResults()
-	a.Environment.Go, b.Environment.Go = "go1.1", "go1.2"
-	for i := range b.Samples {
-		b.Samples[i].Values["cpu"] *= 2
+func TestASampleThatFailsHasAReason(t *testing.T) {
+	for want, v := range map[string]values{
+		"the machine was too busy": {setupDelay: 5},
+		"not scheduled in 60 s":    {tooSlow: 60},
+		"needs over 8 GiB":         {tooLarge: 8},
+	} {
+		tries := 0
+		_, err := job{Spec: fireOf(fineTick)}.measure(t.Context(), func(context.Context) (values, error) {
+			tries++
+			return v, nil
+		})
+		require.ErrorIs(t, err, bench.Outcome(want))
+		if v[setupDelay] > 0 {
+			assert.Equal(t, 3, tries)
+		}
 	}
-	table := compare(a, b)
-	assert.Contains(t, table, "go1.2 ÷ go1.1, 2 and 2 rounds.")
-	assert.Regexp(t, `1,000,000 pending +\| 2\.00 +\|`, table)
+	failing := func(context.Context) (values, error) { return nil, io.EOF }
+	_, err := job{Spec: probeOf(million, 0)}.measure(t.Context(), failing)
+	require.ErrorIs(t, err, bench.Outcome("no result"))
+	_, err = job{Spec: replaceOf}.measure(t.Context(), failing)
+	require.ErrorIs(t, err, io.EOF)
+	v, err := job{Spec: replaceOf}.measure(t.Context(), func(context.Context) (values, error) { return values{"cpu": 7}, nil })
+	require.NoError(t, err)
+	assert.Equal(t, values{"cpu": 7}, v)
+}
+
+// A sample of a child has the figures of the peer.
+func TestAChildTakesASample(t *testing.T) {
+	v, err := job{Peer: "wheel", Spec: spec{Work: "ops", Pending: 100, For: time.Millisecond}}.inChild(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	assert.Positive(t, v["hot.cpu"])
+	_, err = job{Peer: "nobody"}.inChild(t.Context(), "")
+	require.ErrorContains(t, err, `unknown peer "nobody"`)
 }

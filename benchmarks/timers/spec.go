@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // spec describes one sample. The parent passes it to the process of the sample as
@@ -22,7 +24,28 @@ type spec struct {
 }
 
 // values are the figures of a sample by name.
-type values map[string]float64
+type values = bench.Values
+
+// name returns the name of the work in the results. It does not depend on For, which a quick run shortens.
+func (s spec) name() string {
+	text := s.Work
+	if s.Pending > 0 {
+		text += fmt.Sprintf(" %d", s.Pending)
+	}
+	if s.Over > 0 {
+		text += fmt.Sprintf(" over %v", s.Over)
+	}
+	if s.Tick > 0 {
+		text += fmt.Sprintf(", tick %v", s.Tick)
+	}
+	if s.Buckets > 0 {
+		text += fmt.Sprintf(", %d buckets", s.Buckets)
+	}
+	if s.Ordered {
+		text += ", in order"
+	}
+	return text
+}
 
 // peerSlots is the number of slots of a peer unless the row sets one: four seconds
 // at a tick of 1 ms, so that few timers need a second round. The wheel keeps its

@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 // TestMain is the main function of the meter that a probe sample starts, too.
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-hiccups") {
-		must(meterMachine(os.Stdin, os.Stdout))
-		return
+	if bench.IsChild() {
+		os.Exit(program.Main())
 	}
 	os.Exit(m.Run())
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,14 +36,4 @@ func TestLineChart(t *testing.T) {
 	assert.Contains(t, svg, `x1="314.0" y1="60.0" x2="337.0" y2="75.0"`, "a line leads to a name that has moved")
 	assert.Contains(t, svg, ">10 ms<")
 	assert.Empty(t, LineChart{}.SVG())
-}
-
-func TestDocumentReplacesOneSection(t *testing.T) {
-	page := filepath.Join(t.TempDir(), Page)
-	require.NoError(t, os.WriteFile(page, []byte("<!-- a -->\nold\n<!-- end of a -->\n<!-- b -->\nkept\n<!-- end of b -->\n"), 0o600))
-	require.NoError(t, Document(page, "a", "new\n"))
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, "<!-- a -->\nnew\n<!-- end of a -->\n<!-- b -->\nkept\n<!-- end of b -->\n", string(text))
-	require.ErrorContains(t, Document(page, "c", ""), `no lines "<!-- c -->"`)
 }

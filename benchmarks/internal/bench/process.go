@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,11 @@ func Start(task any) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// KillAfter kills the child when ctx ends, so that a Call fails. The returned function ends that.
+func (p *Process) KillAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 }
 
 // Call sends a request to the child and waits for the figures or the error.

@@ -60,7 +60,7 @@ func (o Outcome) Error() string { return string(o) }
 
 // Section is the part of a document that a program writes.
 type Section struct {
-	Page, Name string
+	Page, Name string                             // Page is "" if the section is only printed
 	Report     func(r *Results) string            // "" if nothing was measured
 	Charts     func(r *Results) map[string]string // SVG by the name of the file; those that are "" are not written
 }
@@ -126,7 +126,7 @@ func (p Program) Run(ctx context.Context, args []string, out, progress io.Writer
 		if _, err := io.WriteString(out, "\n"+report); err != nil {
 			return err
 		}
-		if *docs != "" {
+		if *docs != "" && s.Page != "" {
 			failed = errors.Join(failed, s.write(*docs, r, report))
 		}
 	}

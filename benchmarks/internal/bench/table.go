@@ -79,7 +79,7 @@ type Goal struct {
 	Bound float64
 	Least bool // Bound is a lower bound
 	Unit  string
-	Noise float64 // a difference that means nothing
+	Noise float64 // a difference between figures that means nothing
 }
 
 // value returns the figure of one of ours.
@@ -116,12 +116,16 @@ func (g Goal) wanted() string {
 	return sign + Number(g.Bound) + g.Unit
 }
 
-// met reports whether a figure is within the bound.
+// met reports whether a figure is within the bound, or a ratio as it is shown, with two digits.
 func (g Goal) met(v float64) bool {
-	if g.Least {
-		return v >= g.Bound-g.Noise
+	slack := g.Noise
+	if g.Per != (Ref{}) {
+		slack = 0.005
 	}
-	return v <= g.Bound+g.Noise
+	if g.Least {
+		return v >= g.Bound-slack
+	}
+	return v <= g.Bound+slack
 }
 
 // Goals returns how many goals are met, and a table of the others with a column for each of ours. Goals whose figures
