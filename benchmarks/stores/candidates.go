@@ -34,7 +34,7 @@ type server struct {
 }
 
 // errMissing is the reason to leave a store out.
-const errMissing = bench.Outcome("not installed")
+const errMissing = bench.OutcomeError("not installed")
 
 // candidates returns all stores, in the order of the tables.
 func candidates() []candidate {

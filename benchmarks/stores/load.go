@@ -59,11 +59,11 @@ func loads() []load {
 // measure measures a load. A failure, such as that of a server with too little memory, is an outcome.
 func (l load) measure(ctx context.Context, s *server) (bench.Values, error) {
 	if s.addr == "" && l.roundTrip > 0 {
-		return nil, bench.Outcome("it has no server")
+		return nil, bench.OutcomeError("it has no server")
 	}
 	v, err := l.figures(ctx, s)
 	if err != nil {
-		return nil, bench.Outcome(err.Error())
+		return nil, bench.OutcomeError(err.Error())
 	}
 	return v, nil
 }

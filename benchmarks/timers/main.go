@@ -97,15 +97,15 @@ func (j job) measure(ctx context.Context, take func(ctx context.Context) (values
 		cancel()
 		switch {
 		case err != nil && j.Spec.Work == "probe" && ctx.Err() == nil:
-			return nil, bench.Outcome("no result")
+			return nil, bench.OutcomeError("no result")
 		case err != nil:
 			return nil, err
 		case v[tooSlow] > 0:
-			return nil, bench.Outcome(fmt.Sprintf("not scheduled in %.0f s", v[tooSlow]))
+			return nil, bench.OutcomeError(fmt.Sprintf("not scheduled in %.0f s", v[tooSlow]))
 		case v[tooLarge] > 0:
-			return nil, bench.Outcome(fmt.Sprintf("needs over %.0f GiB", v[tooLarge]))
+			return nil, bench.OutcomeError(fmt.Sprintf("needs over %.0f GiB", v[tooLarge]))
 		case v[setupDelay] > 0 && attempt == attempts:
-			return nil, bench.Outcome("the machine was too busy")
+			return nil, bench.OutcomeError("the machine was too busy")
 		case v[setupDelay] > 0:
 			continue
 		}

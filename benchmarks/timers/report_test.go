@@ -153,14 +153,14 @@ func TestASampleThatFailsHasAReason(t *testing.T) {
 			tries++
 			return v, nil
 		})
-		require.ErrorIs(t, err, bench.Outcome(want))
+		require.ErrorIs(t, err, bench.OutcomeError(want))
 		if v[setupDelay] > 0 {
 			assert.Equal(t, 3, tries)
 		}
 	}
 	failing := func(context.Context) (values, error) { return nil, io.EOF }
 	_, err := job{Spec: probeOf(million, 0)}.measure(t.Context(), failing)
-	require.ErrorIs(t, err, bench.Outcome("no result"))
+	require.ErrorIs(t, err, bench.OutcomeError("no result"))
 	_, err = job{Spec: replaceOf}.measure(t.Context(), failing)
 	require.ErrorIs(t, err, io.EOF)
 	v, err := job{Spec: replaceOf}.measure(t.Context(), func(context.Context) (values, error) { return values{"cpu": 7}, nil })

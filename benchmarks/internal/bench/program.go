@@ -52,11 +52,11 @@ type Job struct {
 	Measure         func(ctx context.Context) (Values, error)
 }
 
-// Outcome is the error of a Job whose candidate has no figures although nothing has failed: it is not installed, say,
+// OutcomeError is the error of a Job whose candidate has no figures although nothing has failed: it is not installed, say,
 // or too slow.
-type Outcome string
+type OutcomeError string
 
-func (o Outcome) Error() string { return string(o) }
+func (o OutcomeError) Error() string { return string(o) }
 
 // Section is the part of a document that a program writes.
 type Section struct {
@@ -167,7 +167,7 @@ func (p Program) measure(ctx context.Context, o Options, command, path string, p
 		if err != nil {
 			fmt.Fprintln(progress, " failed:", err)
 			s.Values, s.Failed = nil, err.Error()
-			if !errors.As(err, new(Outcome)) {
+			if !errors.As(err, new(OutcomeError)) {
 				failed = errors.Join(failed, fmt.Errorf("%s: %w", what, err))
 			}
 		} else {
