@@ -201,10 +201,10 @@ func (c *Client) String() string { return "lock client" }
 // Err of each handle. Then Close releases all locks as Unlock does. It closes the engine, if it is
 // the client's own, and the store.
 //
-// Close does as much of this as it can before ctx ends; its error names what is left, and matches
-// the cause of ctx if the store did not answer. A lock that is not released ends with its TTL.
-// Close does not wait for hooks, nor for functions that the end of a lock calls. It waits for the
-// last records of the Logger, for a second at most.
+// Close does as much of this as it can before ctx ends; its error names the rest, and matches the
+// cause of ctx if the store did not answer. A lock that is not released ends with its TTL. Close
+// waits for no hooks and no functions that the end of a lock calls, and at most a second for the
+// Logger.
 //
 // Every call waits until the first has returned, or until its own ctx ends, and returns the same
 // result. A nil ctx is an error and closes nothing.

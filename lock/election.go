@@ -31,8 +31,8 @@ type Election struct {
 var _ Locker = (*Election)(nil)
 
 // Election returns the election with the given key (see [Client.Mutex]) for a candidate with the
-// given name, which has 1 to MaxMetadataLen bytes and replaces [Terms].Metadata. Campaign refuses
-// an empty name; observers need none.
+// given name, which has 1 to MaxMetadataLen bytes and replaces [Terms].Metadata. Observers need no
+// name.
 func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
@@ -98,8 +98,8 @@ func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Hel
 // MaxMetadataLen bytes. The term stays.
 //
 // leadership is the handle of Campaign or Run. The error is that of the handle if it has ended;
-// ErrNotHeld if the store no longer has the lease, of which the next renewal tells the handle; and
-// otherwise one of [Client.Inspect]. If there was no answer, the name may have changed.
+// ErrNotHeld if the store no longer has the lease; and otherwise one of [Client.Inspect]. If there
+// was no answer, the name may have changed.
 func (e *Election) Proclaim(ctx context.Context, leadership *Held, name string) error {
 	if e == nil || e.client == nil || e.client.core == nil {
 		return errZeroLock

@@ -25,8 +25,8 @@ const (
 // Run campaigns, calls lead while it leads, and resigns when lead has returned. It repeats this
 // until lead has done its work or ctx ends.
 //
-// The ctx of lead ends when the leadership is lost, when ctx ends, or when the client is closed.
-// lead must then return: Run neither resigns nor campaigns while lead runs.
+// The ctx of lead ends when the leadership is lost, ctx ends or the client is closed. lead must
+// then return: Run does nothing while lead runs.
 //
 //	lead returns            Run
 //	nil, while it leads     resigns and returns nil: the work is done

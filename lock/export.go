@@ -39,9 +39,8 @@ func (h *Held) Export() (string, error) {
 // or will resume; see [Held.Export]. It does no IO. This client no longer renews or releases the
 // lease, which ends with its TTL unless another process renews it.
 //
-// Detach ends all handles of the lease; their Err is ErrDetached. If the handle had ended before,
-// Detach returns its Err and changes nothing. A lock that Export does not support stays held, with
-// the error of Export.
+// Detach ends all handles of the lease; their Err is ErrDetached. A handle that has ended returns
+// its Err. A lock that Export does not support stays held, with the error of Export.
 func (h *Held) Detach() error {
 	s, err := h.exportable("detach")
 	if err != nil {

@@ -70,10 +70,10 @@ type handle interface {
 }
 
 // Unlock releases the lock and returns nil once the store has confirmed that. It waits for at most
-// 3 s, or one TTL if that is less, whether or not ctx has ended. If there is no answer by then, the
-// error is ErrUnavailable, and the release goes on in the background until it is confirmed or the
-// TTL has passed. In any case this handle has ended, and the lock is no longer renewed, unless
-// other handles of the lease are left: then it stays held, and Unlock does no IO.
+// 3 s, or one TTL if that is less, whether or not ctx has ended. Without an answer the error is
+// ErrUnavailable, and the release goes on in the background until it is confirmed or the TTL has
+// passed. In any case this handle has ended, and the lock is no longer renewed, unless other
+// handles of the lease are left: then Unlock does no IO.
 //
 // If the lock was lost before, the error matches ErrLost. A second Unlock returns ErrNotHeld, an
 // Unlock after Detach ErrDetached, and one after the client's Close ErrClosed. None touches the
@@ -189,7 +189,7 @@ func (h *Held) Key() string {
 // of Err as its cause. The CancelFunc ends the context, not the lock, and must be called to free
 // its resources. A nil parent counts as context.Background().
 //
-// The context carries the ownership: with it, or one derived from it, a [Reentrant] or [Batch] of
+// The context carries the ownership, as do contexts derived from it: a [Reentrant] or [Batch] of
 // this client and key enters the lock again, and other locks may return ErrHeldByContext; see
 // [Mutex].
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {

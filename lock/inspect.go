@@ -30,8 +30,7 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 // the next waiters. It also frees a lock that its MinHold keeps taken. The holders learn it at
 // their next renewals, by default within a third of the TTL.
 //
-// The error is ErrNotHeld if the lock was free, or if its holders changed meanwhile, and otherwise
-// one of Inspect.
+// The error is ErrNotHeld if the lock was free or its holders changed meanwhile, or one of Inspect.
 func (c *Client) ForceRelease(ctx context.Context, key string) error {
 	return c.look(ctx, "force the release of", key, func(ctx context.Context, s driver.Inspector) error {
 		return s.ForceRelease(ctx, key)

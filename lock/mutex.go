@@ -40,8 +40,8 @@ func (c *Client) Mutex(key string) *Mutex {
 
 // Lock waits until it has the lock, ctx ends or the client is closed. A store that is a
 // driver.Waiter hands the lock over to waiters in the order of their calls. Goroutines of one
-// client queue in the client first. Only the first of them has a place in the store's queue, or
-// asks a store without a queue at intervals of Options.Backoff.
+// client queue in the client; only the first has a place in the store's queue, or asks a store
+// without a queue at intervals of Options.Backoff.
 //
 // If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; after a
 // refusal it does so at once. Once it is queued in the store it keeps trying until its place

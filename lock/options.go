@@ -41,8 +41,8 @@ type Terms struct {
 	// and at once when the holder unlocks a lock that it has lost, except if MaxHold or Fixed has
 	// ended it.
 	//
-	// MinHold may exceed the TTL and MaxHold. The default is NoMinHold; otherwise it must be at
-	// most MaxTTL. It is for Mutex, Reentrant, Batch and Multi, and needs a store that can keep locks
+	// MinHold may exceed the TTL and MaxHold, up to MaxTTL. The default is NoMinHold. It is for
+	// Mutex, Reentrant, Batch and Multi, and needs a store that can keep locks
 	// (driver.Description.Keeps); otherwise New, or Lock, returns errors.ErrUnsupported.
 	MinHold time.Duration
 
@@ -54,8 +54,8 @@ type Terms struct {
 	//
 	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
 	// Election, and needs a store that can keep a state (driver.Description.Saves); otherwise New,
-	// or Lock, returns errors.ErrUnsupported. If the client has locks of other kinds too, set it with
-	// [Client.With]. A lease with a state cannot be exported.
+	// or Lock, returns errors.ErrUnsupported. A client of other kinds too sets it by [Client.With].
+	// A lease with a state cannot be exported.
 	StateTTL time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.

@@ -21,9 +21,9 @@ import (
 //
 // The error matches ErrLost if the store has denied the ownership or the lease has ended,
 // ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL, before any IO, if the
-// TTL is refused. After any other error the lock is held as before, and renewed in the background:
-// ctx ended, or the store gave no answer (ErrUnavailable). One failure to reach the store is
-// tolerated, and Renew returns at the deadline of the lease at the latest.
+// TTL is refused. After any other error, ErrUnavailable or the cause of ctx, the lock is held and
+// renewed as before. One failure to reach the store is tolerated, and Renew returns at the deadline
+// of the lease at the latest.
 func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !h.ok():

@@ -15,9 +15,8 @@ import (
 
 // RWMutex is a lock that any number of readers or a single writer can hold.
 //
-// Waiters are served in order: a reader that arrives after a waiting writer waits behind it, and
-// consecutive readers get the lock together. Within a client, one writer or up to 64 readers ask
-// the store at a time.
+// Waiters are served in order: a reader waits behind a writer that waits, and consecutive readers
+// get the lock together. Within a client, one writer or up to 64 readers ask the store at a time.
 //
 // A reader cannot become a writer. An RWMutex is not reentrant: a second RLock of a reader waits
 // behind a writer that waits for the first. With the context of a handle, a writer that would wait
@@ -93,11 +92,10 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 // may be other readers, whether or not an answer arrives. The end of a Fixed lease does not move.
 //
 // If Downgrade fails after that, nothing is held, and the lock is released in the background. The
-// error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no
-// answer, of which one failure is tolerated. Downgrade is refused, and the writer's handle stays as
-// it was, if the handle is not that of a writer of this lock and client, if it was unlocked
-// (ErrNotHeld), if ctx has ended, or if the timer engine is full. After any error the writer's
-// handle may be unlocked.
+// error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no answer
+// twice. Downgrade is refused, and the writer's handle stays as it was, if the handle is not that
+// of a writer of this lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the
+// timer engine is full. After any error the writer's handle may be unlocked.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {

@@ -44,8 +44,7 @@ func (h *Held) Save(ctx context.Context, data []byte) error {
 // State returns what the last holder had saved when this lock was granted, and the token of that
 // holder. It does no IO. A Save by this handle does not change it.
 //
-// The token is 0 if there was no state: nobody has saved any within Terms.StateTTL, or the state was
-// forgotten, or the handle has none; see [Held.Save]. Empty data are nil.
+// The token is 0 if there was no state. Empty data are nil.
 func (h *Held) State() (data []byte, token uint64) {
 	if !h.ok() {
 		return nil, 0

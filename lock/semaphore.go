@@ -17,8 +17,8 @@ import (
 // in any order.
 //
 // Each request is judged by its own n: if clients with different n share a key, up to the larger
-// number of permits may be held, and a request with the smaller n blocks those queued behind it
-// until n permits suffice for all holders and it.
+// number of permits may be held, and a request with the smaller n blocks those behind it until n
+// permits suffice for all holders and it.
 type Semaphore struct {
 	client *Client
 	key    string
