@@ -356,8 +356,13 @@ func (r *results) report() string {
 	}
 	var b strings.Builder
 	for _, q := range questions() {
-		if t := r.answer(q); len(t) > 1 {
-			fmt.Fprintf(&b, "### %s\n\n%s\n\n%s%s\n", q.title, q.explain, shown[q.picture], t)
+		t := r.answer(q)
+		if len(t) == 1 {
+			continue
+		}
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n%s", q.title, q.explain, shown[q.picture])
+		if !slices.Equal(q.shown, q.faults) { // otherwise the picture has each figure
+			fmt.Fprintf(&b, "%s\n", t)
 		}
 	}
 	if t := r.costs(); len(t) > 1 {
