@@ -196,7 +196,7 @@ compare: setup ## Play faults against all lock clients and write docs/COMPARISON
 compare-page: ## Write the tables of docs/COMPARISON.md from verify/compare/results
 	cd verify/compare && go run . -print results/compare.json -docs ../../docs >/dev/null
 
-route: setup ## Count the functions, files and packages that a lock and a renewal pass through; ARGS=-functions lists them
+route: setup ## Count the functions, files and hops that a lock and a renewal pass through; ARGS=-functions lists them
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd benchmarks && \
 	GOCOVERDIR="$$dir" go run -cover -covermode=atomic -coverpkg=github.com/leasewheel/leasewheel/... ./route $(ARGS)
 

@@ -1,9 +1,11 @@
-// Command route counts the functions, files and packages of this project that one lock, and one renewal, pass through.
-// It must be built with coverage in mode atomic; make route does that.
+// Command route counts the functions, files and packages of this project that one lock, and one renewal, pass through,
+// and the hops of the key from the call to the socket. It must be built with coverage in mode atomic; make route does that.
 //
 // The client of each row is new, and the server knows none of its scripts: connections and the first load count. What
 // making the client runs too is left out, and of the renewal what holding a lock runs too. Each row is measured several
-// times, and what did not run each time, such as a tick of the timer engine, is left out.
+// times, and what did not run each time, such as a tick of the timer engine, is left out. Two kinds of functions
+// do not count: those of up to three lines, and those of goroutines that merely run meanwhile. A hop is a
+// function of this project on the stack of the goroutine that writes to the socket.
 package main
 
 import (
@@ -11,15 +13,22 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/coverage"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -54,19 +63,20 @@ func run(list bool) error {
 	defer server.Close()
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	var lists strings.Builder
-	fmt.Fprintln(w, "work\tfunctions\tfiles\tpackages")
+	fmt.Fprintln(w, "work\tfunctions\tfiles\tpackages\thops")
 	for _, row := range []struct {
 		name    string
-		holding bool // the lock is held before
+		calls   []string // with which the ways to the socket begin
+		holding bool     // the lock is held before
 		work    work
 	}{
-		{"TryLock and Unlock", false, func(ctx context.Context, m *lock.Mutex, _ *redis.Client) error { return pair(ctx, m.TryLock) }},
-		{"Lock and Unlock of a free lock", false, func(ctx context.Context, m *lock.Mutex, _ *redis.Client) error { return pair(ctx, m.Lock) }},
-		{"one renewal, beyond holding", true, func(ctx context.Context, _ *lock.Mutex, rdb *redis.Client) error { return awaitRenewals(ctx, rdb) }},
+		{"TryLock and Unlock", []string{"lock.(*Mutex).TryLock", "lock.(*Held).Unlock"}, false, func(ctx context.Context, m *lock.Mutex, _ *redis.Client) error { return pair(ctx, m.TryLock) }},
+		{"Lock and Unlock of a free lock", []string{"lock.(*Mutex).Lock", "lock.(*Held).Unlock"}, false, func(ctx context.Context, m *lock.Mutex, _ *redis.Client) error { return pair(ctx, m.Lock) }},
+		{"one renewal, beyond holding", []string{"renewal.(*Watchdog[...]).runWorker"}, true, func(ctx context.Context, _ *lock.Mutex, rdb *redis.Client) error { return awaitRenewals(ctx, rdb) }},
 	} {
 		var ran map[string]bool
 		for range rounds {
-			again, err := measure(server.Addr(), row.holding, row.work)
+			again, err := measure(redis.NewClient(&redis.Options{Addr: server.Addr()}), row.holding, row.work)
 			if err != nil {
 				return fmt.Errorf("%s: %w", row.name, err)
 			}
@@ -75,14 +85,29 @@ func run(list bool) error {
 			}
 			maps.DeleteFunc(ran, func(f string, _ bool) bool { return !again[f] })
 		}
+		if err := dropShort(ran); err != nil {
+			return err
+		}
 		files, packages := map[string]bool{}, map[string]bool{}
 		for function := range ran {
 			file, _, _ := strings.Cut(function, ":")
 			files[file], packages[path.Dir(file)] = true, true
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", row.name, len(ran), len(files), len(packages))
+		var t tracer
+		if _, err := measure(redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: t.dial}), row.holding, row.work); err != nil {
+			return fmt.Errorf("%s: %w", row.name, err)
+		}
+		ways := t.from(row.calls)
+		hops := make([]string, len(ways))
+		for i, way := range ways {
+			hops[i] = fmt.Sprint(len(way))
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", row.name, len(ran), len(files), len(packages), strings.Join(hops, " and "))
 		if list {
 			fmt.Fprintf(&lists, "\n%s:\n%s\n", row.name, strings.Join(slices.Sorted(maps.Keys(ran)), "\n"))
+			for _, way := range ways {
+				fmt.Fprintf(&lists, "\n%s to the socket\n", strings.Join(way, "\n"))
+			}
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -95,11 +120,10 @@ func run(list bool) error {
 // work is what a row counts. The client of Redis is for questions that do not count.
 type work func(context.Context, *lock.Mutex, *redis.Client) error
 
-// measure returns the functions that the work runs and that what comes before it does not run.
-func measure(addr string, holding bool, do work) (map[string]bool, error) {
+// measure returns the functions that the work runs and that what comes before it does not run. It closes rdb.
+func measure(rdb *redis.Client, holding bool, do work) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	if err := rdb.ScriptFlush(ctx).Err(); err != nil {
 		return nil, err
@@ -169,8 +193,101 @@ func awaitRenewals(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
+const module = "github.com/leasewheel/leasewheel/"
+
 // foreign matches the files that measure.
 var foreign = regexp.MustCompile(`/(benchmarks|internal/test\w+)/`)
+
+// meanwhile matches the functions that only goroutines run which neither lock nor renew: the monitor of the
+// watchdog with its buckets, periodic checks with what they look at, and the wheel's cascades and its check of a worker.
+var meanwhile = regexp.MustCompile(`\.(runMonitor|noteStall|interval|stepOf|compareClocks|continuePass|endOverdue|checkWaits|waitedSince|checkWorker)$` +
+	`|/expiry\.go:.*(first|head)$|/periodic\.go:.*\*Check\.(run|done)$|[cC]ascade\w*$`)
+
+// dropShort removes the functions of up to three lines, and those that run meanwhile.
+func dropShort(ran map[string]bool) error {
+	short := map[string]bool{}
+	parsed := map[string]bool{}
+	for function := range ran {
+		file, _, _ := strings.Cut(function, ":")
+		if parsed[file] {
+			continue
+		}
+		parsed[file] = true
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, filepath.Join("..", filepath.FromSlash(strings.TrimPrefix(file, module))), nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, d := range tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				first := set.Position(f.Pos()).Line
+				short[fmt.Sprint(file, ":", first)] = set.Position(f.End()).Line-first < 3
+			}
+		}
+	}
+	maps.DeleteFunc(ran, func(function string, _ bool) bool {
+		return short[function[:strings.LastIndexByte(function, ':')]] || meanwhile.MatchString(function)
+	})
+	return nil
+}
+
+// inner matches the functions within other functions.
+var inner = regexp.MustCompile(`\.func\d`)
+
+// tracer records who writes to the connections that it makes.
+type tracer struct {
+	mu   sync.Mutex // guards ways
+	ways [][]string // the functions of this project on each stack, the caller first
+}
+
+func (t *tracer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return tracedConn{c, t}, err
+}
+
+type tracedConn struct {
+	net.Conn
+	tracer *tracer
+}
+
+// Write implements net.Conn.
+func (c tracedConn) Write(p []byte) (int, error) {
+	c.tracer.note()
+	return c.Conn.Write(p)
+}
+
+// note records a way to the socket.
+func (t *tracer) note() {
+	pcs := make([]uintptr, 200)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var way []string
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.HasPrefix(f.Function, module) && !inner.MatchString(f.Function) {
+			way = append(way, strings.TrimPrefix(f.Function, module))
+		}
+	}
+	slices.Reverse(way)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ways = append(t.ways, way)
+}
+
+// from returns the latest way of each call.
+func (t *tracer) from(calls []string) [][]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ways := make([][]string, len(calls))
+	for _, way := range t.ways {
+		for i, call := range calls {
+			if len(way) > 0 && way[0] == call {
+				ways[i] = way
+			}
+		}
+	}
+	return ways
+}
 
 // functions returns the functions that ran since the counters were cleared, as file, line and name.
 func functions() (map[string]bool, error) {
