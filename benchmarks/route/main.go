@@ -200,7 +200,7 @@ var foreign = regexp.MustCompile(`/(benchmarks|internal/test\w+)/`)
 
 // meanwhile matches the functions that only goroutines run which neither lock nor renew: the monitor of the
 // watchdog with its buckets, periodic checks with what they look at, and the wheel's cascades and its check of a worker.
-var meanwhile = regexp.MustCompile(`\.(runMonitor|noteStall|interval|stepOf|compareClocks|continuePass|endOverdue|checkWaits|waitedSince|checkWorker)$` +
+var meanwhile = regexp.MustCompile(`[.:](runMonitor|noteStall|interval|stepOf|compareClocks|continuePass|endOverdue|checkWaits|waitedSince|checkWorker)$` +
 	`|/expiry\.go:.*(first|head)$|/periodic\.go:.*\*Check\.(run|done)$|[cC]ascade\w*$`)
 
 // dropShort removes the functions of up to three lines, and those that run meanwhile.

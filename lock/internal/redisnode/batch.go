@@ -49,24 +49,16 @@ func (n *Node) Send(ctx context.Context, b *Batch) error {
 		q = n.others
 	}
 	until := time.Now().Add(q.bound + b.acks.timeout)
-	l, err := q.take(ctx, until)
-	if err != nil {
-		return err
+	l, a := q.enter(ctx, until, call{}, true)
+	if l == nil {
+		return a.Err
 	}
 	defer q.pass(l)
-	_, err = q.exec(ctx, l, until, b.calls, b)
+	_, err := q.exec(ctx, l, until, b.calls, b)
 	if b.info != nil {
 		n.notices.identified(b.info, b.links)
 	}
 	return err
-}
-
-// extend adds commands to the pipeline of a batch. source reports whether it carries the source of a script.
-func (b *Batch) extend(ctx context.Context, pipe redis.Pipeliner, server *notices, source bool) {
-	b.info, b.links = server.identify(ctx, pipe, source)
-	if b.acks.timeout > 0 {
-		b.acks.add(ctx, pipe)
-	}
 }
 
 // Reply returns the reply to script i, counted from 0 in the order of Add. The error is

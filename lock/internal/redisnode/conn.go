@@ -68,9 +68,10 @@ func (l *lane) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	login := l.node.login.number()
 	inner, err := l.node.dial(ctx, network, addr)
 	if err != nil {
-		inner, _ = net.Pipe() // supports Close and deadlines
+		pipe, _ := net.Pipe() // supports Close and deadlines
+		inner = failedConn{pipe, err}
 	}
-	c := &conn{Conn: inner, lane: l, login: login, failed: err}
+	c := &conn{Conn: inner, lane: l, login: login}
 	l.mu.Lock()
 	l.conn = c
 	l.mu.Unlock()
@@ -115,29 +116,26 @@ func CallUser[T any](ctx context.Context, cs *Calls, f func() (T, error)) (T, er
 	}
 }
 
+// failedConn is the connection of a failed dial.
+type failedConn struct {
+	net.Conn
+	err error
+}
+
+// Write implements net.Conn.
+func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
+
 // conn is the connection of a lane.
 type conn struct {
 	net.Conn
-	lane   *lane
-	login  uint64 // the number of its credentials
-	failed error  // of the dial
+	lane  *lane
+	login uint64 // the number of its credentials
 
 	ready, closed bool // the handshake is over; Close was called. Guarded by lane.mu
 }
 
-// Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
-	if c.failed != nil {
-		return 0, c.failed
-	}
-	return c.Conn.Read(p)
-}
-
 // Write implements net.Conn. What follows the handshake belongs to a request.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.failed != nil {
-		return 0, c.failed
-	}
 	l := c.lane
 	l.mu.Lock()
 	if c.ready && l.running && l.sent.IsZero() {
@@ -171,10 +169,19 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Co
 // SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetWriteDeadline) }
 
+// setDeadline sets the deadline that go-redis wants. The time of the request is the latest, and a request that was
+// interrupted has no time left.
 func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
-	c.lane.mu.Lock()
-	defer c.lane.mu.Unlock()
-	return set(c.lane.limit(t))
+	l := c.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		t = longAgo
+	case l.running && (t.IsZero() || t.After(l.until)):
+		t = l.until
+	}
+	return set(t)
 }
 
 // SyscallConn implements syscall.Conn. go-redis calls it before it uses an idle connection, to ask the
@@ -183,7 +190,7 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	c.lane.mu.Lock()
 	closed, usedAt := c.closed, c.lane.usedAt
 	c.lane.mu.Unlock()
-	if closed || c.failed != nil {
+	if closed {
 		return nil, net.ErrClosed
 	}
 	socket, ok := c.Conn.(syscall.Conn)

@@ -16,36 +16,53 @@ import (
 // closed, the deadline of the connection moves to the past; go-redis then returns and closes the
 // connection, so that no later request reads a late answer. The next request makes a new connection.
 
+// followAfter is how long a request runs before the lane follows its ctx, which costs more than a tenth of a lock
+// and its unlock. Most requests have their answer by then.
+const followAfter = time.Millisecond
+
 // lane is a go-redis client with one connection.
 type lane struct {
-	node  *Node
-	rdb   *redis.Client
-	calls []call    // of the request that has the lane; empty between requests
-	cmd   redis.Cmd // the only command of that request
+	node   *Node
+	rdb    *redis.Client
+	follow *time.Timer // calls followCtx
+	calls  []call      // of the request that has the lane; empty between requests
+	cmd    redis.Cmd   // the only command of that request
 
-	mu      sync.Mutex // guards all below
-	conn    *conn      // nil: the next request dials
-	running bool       // a request has the lane
-	request uint64     // the number of the latest request
-	until   time.Time  // when the request ends
-	ended   bool       // the request was interrupted
-	closed  error      // nil, or why every request is interrupted
-	cancel  func()     // ends the ctx of the function of the user that the request waits for
-	sent    time.Time  // when the first bytes of the request were about to be written
-	usedAt  time.Time  // when the latest request ended
+	mu       sync.Mutex      // guards all below
+	conn     *conn           // nil: the next request dials
+	running  bool            // a request has the lane
+	request  uint64          // the number of the latest request
+	ctx      context.Context // of the request; nil between requests
+	unfollow func() bool     // nil: the lane does not follow ctx
+	until    time.Time       // when the request ends
+	ended    bool            // the request was interrupted
+	closed   error           // nil, or why every request is interrupted
+	cancel   func()          // ends the ctx of the function of the user that the request waits for
+	sent     time.Time       // when the first bytes of the request were about to be written
+	usedAt   time.Time       // when the latest request ended
+}
+
+// newLane returns a lane whose connection has buffers of the given size.
+func (n *Node) newLane(buffer int) *lane {
+	l := &lane{node: n}
+	l.follow = time.AfterFunc(time.Hour, l.followCtx)
+	l.follow.Stop()
+	o := n.clientOptions(l)
+	o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
+	l.rdb = redis.NewClient(o)
+	return l
 }
 
 // begin begins a request that ends at until, or with ctx. The caller calls end when go-redis has returned. inner is the
 // ctx for go-redis, which does not end: go-redis would leave a dial behind, and the next request would wait for that.
-func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Context, stop func() bool, err error) {
+func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Context, err error) {
 	l.mu.Lock()
 	if err := l.closed; err != nil {
 		l.mu.Unlock()
-		return nil, nil, err
+		return nil, err
 	}
 	l.request++
-	number := l.request
-	l.running, l.ended, l.until, l.sent = true, false, until, time.Time{}
+	l.running, l.ended, l.ctx, l.unfollow, l.until, l.sent = true, false, ctx, nil, until, time.Time{}
 	c := l.conn
 	if c != nil && c.login == l.node.login.number() {
 		_ = c.Conn.SetDeadline(until) // go-redis does not set one everywhere
@@ -55,24 +72,43 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	if c != nil {
 		_ = c.Close() // it has old credentials
 	}
-	if ctx.Done() == nil {
-		return ctx, func() bool { return true }, nil
+	l.follow.Reset(followAfter)
+	if l.node.instrumented { // only hooks look for values
+		return context.WithoutCancel(ctx), nil
 	}
-	return context.WithoutCancel(ctx), context.AfterFunc(ctx, func() { l.interrupt(number) }), nil
+	return context.Background(), nil
+}
+
+// followCtx interrupts the request when its ctx ends.
+func (l *lane) followCtx() {
+	l.mu.Lock()
+	ctx, number, follows := l.ctx, l.request, l.unfollow != nil
+	l.mu.Unlock()
+	if ctx == nil || follows {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { l.interrupt(number) }) // without mu, because the ctx may be the user's
+	l.mu.Lock()
+	current := l.running && l.request == number && l.unfollow == nil
+	if current {
+		l.unfollow = stop
+	}
+	l.mu.Unlock()
+	if !current {
+		stop()
+	}
 }
 
 // end ends a request for which go-redis has returned err. It returns nil or an error reply if the server has
 // answered. Otherwise it returns why the request has ended, which is late if its time was up. sent is not zero
 // if the server may have got the request.
 func (l *lane) end(ctx context.Context, err error, late error) (sent time.Time, reason error) {
+	l.follow.Stop()
 	now := time.Now()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running, l.usedAt = false, now
-	if l.cancel != nil {
-		l.cancel()
-		l.cancel = nil
-	}
+	stop, cancel := l.unfollow, l.cancel
+	l.running, l.ctx, l.unfollow, l.cancel, l.usedAt = false, nil, nil, nil, now
+	sent = l.sent
 	switch {
 	case IsAnswered(err):
 	case l.closed != nil:
@@ -82,13 +118,14 @@ func (l *lane) end(ctx context.Context, err error, late error) (sent time.Time, 
 	case !now.Before(l.until):
 		err = late
 	}
-	return l.sent, err
-}
-
-// reset forgets the calls of a request, whose arguments and ctx are the caller's.
-func (l *lane) reset() {
-	clear(l.calls)
-	l.calls, l.cmd = l.calls[:0], redis.Cmd{}
+	l.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if cancel != nil {
+		cancel()
+	}
+	return sent, err
 }
 
 // interrupt ends a request, unless it has ended.
@@ -146,16 +183,4 @@ func (l *lane) connected() {
 	if l.conn != nil {
 		l.conn.ready = true
 	}
-}
-
-// limit returns the deadline to set for one that go-redis wants: the time of the request is the latest, and a
-// request that was interrupted has no time left. The caller holds mu.
-func (l *lane) limit(t time.Time) time.Time {
-	switch {
-	case l.ended:
-		return longAgo
-	case l.running && (t.IsZero() || t.After(l.until)):
-		return l.until
-	}
-	return t
 }

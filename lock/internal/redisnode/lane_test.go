@@ -192,6 +192,8 @@ func TestACancellationSurvivesALaterDeadline(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			step := func() {
+				time.Sleep(followAfter)
+				synctest.Wait()
 				cancel()
 				synctest.Wait()
 				require.NoError(t, l.conn.SetDeadline(time.Time{}))
@@ -226,7 +228,7 @@ func TestARequestHasOneBound(t *testing.T) {
 		require.NoError(t, p.run(t.Context(), t, "first").Err)
 		l := p.node.scripts.idle[0]
 		began := time.Now()
-		_, stop, err := l.begin(t.Context(), began.Add(time.Second))
+		_, err := l.begin(t.Context(), began.Add(time.Second))
 		require.NoError(t, err)
 		for _, wanted := range []time.Time{{}, began.Add(time.Hour)} {
 			require.NoError(t, l.conn.SetReadDeadline(wanted))
@@ -236,7 +238,6 @@ func TestARequestHasOneBound(t *testing.T) {
 		}
 		_, err = l.end(t.Context(), err, NoAnswerError(time.Second))
 		assert.Equal(t, NoAnswerError(time.Second), err)
-		stop()
 	})
 }
 

@@ -52,7 +52,7 @@ type Node struct {
 	failures atomic.Uint64 // requests without an answer
 
 	// loaded maps each *Script to the value of failures before the latest answered request
-	// with the script. It is empty while failures is 0.
+	// with the script. loaded is empty while failures is 0.
 	loaded sync.Map
 }
 
@@ -102,12 +102,9 @@ func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 
 // newQueue returns a queue with lanes whose connections have buffers of the given size.
 func (n *Node) newQueue(lanes int, bound time.Duration, buffer int) *queue {
-	q := &queue{node: n, bound: bound}
+	q := &queue{node: n, bound: bound, late: NoAnswerError(bound)}
 	for range lanes {
-		l := &lane{node: n}
-		o := n.clientOptions(l)
-		o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
-		l.rdb = redis.NewClient(o)
+		l := n.newLane(buffer)
 		q.idle, n.all = append(q.idle, l), append(n.all, l)
 	}
 	return q
@@ -142,11 +139,20 @@ type Answer struct {
 
 // Run runs a script. The first two elements of args are left free for the command. The others are the number
 // of keys, the keys and the arguments; the first key is a *string. If asking is set, ASKING precedes
-// the script. Run returns an error soon after ctx has ended, Calls.Cancel was called, or the time is until. The
-// server may still execute the script then, if Answer.Sent is set. After a reply, nothing refers to args or to
-// what they point to. After an error, go-redis may still be writing them. The caller has called Calls.Begin.
+// the script. If sc is nil, args are a whole command. Run returns an error soon after ctx has ended, Calls.Cancel was
+// called, or the time is until. The server may still execute the script then, if Answer.Sent is set. After a reply,
+// nothing refers to args or to what they point to. After an error, go-redis may still be writing them. The caller has
+// called Calls.Begin.
 func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool, args []any) Answer {
-	return n.scripts.run(ctx, until, call{script: sc, args: args, asking: asking})
+	q, c := n.scripts, call{script: sc, args: args, asking: asking}
+	l, a := q.enter(ctx, until, c, false)
+	if l == nil {
+		return a
+	}
+	defer q.pass(l) // a hook may panic
+	l.calls = append(l.calls, c)
+	sent, err := q.exec(ctx, l, until, l.calls, nil)
+	return l.calls[0].answer(sent, err)
 }
 
 // Do sends commands in one pipeline, for at most Options.Timeout. It returns an error if it stops
@@ -155,7 +161,7 @@ func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool
 func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
 	until := time.Now().Add(n.timeout)
 	if len(commands) == 1 { // it may be the release of a lock
-		a := n.scripts.run(ctx, until, call{args: commands[0]})
+		a := n.Run(ctx, nil, until, false, commands[0])
 		if !IsAnswered(a.Err) {
 			return nil, a.Err
 		}
@@ -165,9 +171,9 @@ func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
 	for i, args := range commands {
 		calls[i].args = args
 	}
-	l, err := n.others.take(ctx, until)
-	if err != nil {
-		return nil, err
+	l, a := n.others.enter(ctx, until, call{}, true)
+	if l == nil {
+		return nil, a.Err
 	}
 	defer n.others.pass(l)
 	sent, err := n.others.exec(ctx, l, until, calls, nil)
@@ -176,26 +182,25 @@ func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
 	}
 	answers := make([]Answer, len(calls))
 	for i := range calls {
-		answers[i] = calls[i].result(sent, nil)
+		answers[i] = calls[i].answer(sent, nil)
 	}
 	return answers, nil
 }
 
 // Slots asks which nodes of a cluster serve which slots, for at most timeout. The caller has called Calls.Begin.
 func (n *Node) Slots(ctx context.Context, timeout time.Duration) ([]redis.ClusterSlot, error) {
-	until, late := time.Now().Add(timeout), NoAnswerError(timeout)
-	l, err := n.others.take(ctx, until)
-	if err != nil {
-		return nil, err
+	until := time.Now().Add(timeout)
+	l, a := n.others.enter(ctx, until, call{}, true)
+	if l == nil {
+		return nil, a.Err
 	}
 	defer n.others.pass(l)
-	inner, stop, err := l.begin(ctx, until)
+	inner, err := l.begin(ctx, until)
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
 	slots, err := l.rdb.ClusterSlots(inner).Result() //nolint:staticcheck // its replacement needs Redis 7
-	_, err = l.end(ctx, err, late)
+	_, err = l.end(ctx, err, NoAnswerError(timeout))
 	return slots, err
 }
 
@@ -243,8 +248,8 @@ func (c *call) size() int {
 	return n
 }
 
-// result returns the answer to a call after exec.
-func (c *call) result(sent time.Time, err error) Answer {
+// answer returns the answer to a call after exec.
+func (c *call) answer(sent time.Time, err error) Answer {
 	if err != nil {
 		return Answer{Sent: sent, Err: err}
 	}
@@ -256,41 +261,37 @@ func (c *call) result(sent time.Time, err error) Answer {
 // source in a second try. sent is an instant before the first try, and zero if nothing was sent. b adds
 // commands of its own to each pipeline, unless it is nil.
 func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call, b *Batch) (sent time.Time, err error) {
-	n := q.node
-	var late error = NoAnswerError(q.bound)
+	n, late := q.node, q.late
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
 		until, late = at, context.DeadlineExceeded
 	}
 	failures := n.failures.Load()
-	inner, stop, err := l.begin(ctx, until)
+	inner, err := l.begin(ctx, until)
 	if err != nil {
 		return time.Time{}, err
 	}
-	unknown, err := n.send(inner, l, calls, b, func(sc *Script) bool { return !n.hasLoaded(sc, failures) })
-	if unknown && err == nil {
-		_, err = n.send(inner, l, calls, b, func(*Script) bool { return true })
-	}
-	sent, err = l.end(ctx, err, late)
-	stop()
-	if err != nil {
-		n.failures.Add(1)
-		return sent, err
-	}
-	for i := range calls {
-		c := &calls[i]
-		if err := c.cmd.Err(); IsAnswered(err) && c.script != nil && !n.hasLoaded(c.script, failures) {
-			n.loaded.Store(c.script, failures)
+	for again := false; ; again = true {
+		if pipe := n.prepare(inner, l, calls, b, failures, again); pipe != nil {
+			_, err = pipe.Exec(inner)
+		} else {
+			err = l.rdb.Process(inner, calls[0].cmd)
 		}
-		n.notices.noteDemotion(c.cmd.Err())
+		var unknown bool
+		if unknown, err = n.settle(calls, err, failures); err != nil || !unknown || again {
+			break
+		}
 	}
-	return sent, nil
+	if sent, err = l.end(ctx, err, late); err != nil {
+		n.failures.Add(1)
+	}
+	return sent, err
 }
 
-// send sends the calls that are not done, and returns nil if the server has answered one of them. It reports
-// whether the server did not know some of the scripts. Those calls are not done yet. If full reports true for a
-// script, the first call of it carries the source and the rest carry the digest.
-func (n *Node) send(ctx context.Context, l *lane, calls []call, b *Batch, full func(*Script) bool) (unknown bool, err error) {
-	var pipe redis.Pipeliner
+// prepare makes the commands of the calls that are not done. It returns nil if there is one command, and no pipeline. With
+// again, and after the latest of the failures until the server has answered a call of the script, the first call of a script
+// carries its source and the rest carry its digest: the server may have been restarted, and there may be no
+// time for a NOSCRIPT reply and a second try.
+func (n *Node) prepare(ctx context.Context, l *lane, calls []call, b *Batch, failures uint64, again bool) (pipe redis.Pipeliner) {
 	if len(calls) > 1 || calls[0].asking || b != nil {
 		pipe = l.rdb.Pipeline()
 	}
@@ -303,20 +304,25 @@ func (n *Node) send(ctx context.Context, l *lane, calls []call, b *Batch, full f
 		if c.cmd != nil {
 			c.args = slices.Clone(c.args) // a hook may keep the command
 		}
-		if c.script != nil {
-			source := full(c.script) && !slices.Contains(inFull, c.script)
-			if source {
-				inFull = append(inFull, c.script)
+		if sc := c.script; sc != nil {
+			// Pointers, because go-redis dereferences them and an any that holds a pointer needs no allocation.
+			c.args[0], c.args[1] = "evalsha", &sc.digest
+			full := again
+			if !full && failures != 0 {
+				loaded, ok := n.loaded.Load(sc)
+				full = !ok || loaded != failures
 			}
-			c.script.setCommand(c.args, source)
+			if full && !slices.Contains(inFull, sc) {
+				c.args[0], c.args[1] = "eval", &sc.source
+				inFull = append(inFull, sc)
+			}
 		}
 		if pipe == nil {
 			if c.cmd = &l.cmd; n.instrumented {
 				c.cmd = new(redis.Cmd)
 			}
 			*c.cmd = *redis.NewCmd(ctx, c.args...)
-			err = l.rdb.Process(ctx, c.cmd)
-			break
+			return nil
 		}
 		if c.asking {
 			c.ask = redis.NewCmd(ctx, "asking") // a node that is importing a slot then executes the next command
@@ -326,46 +332,46 @@ func (n *Node) send(ctx context.Context, l *lane, calls []call, b *Batch, full f
 		_ = pipe.Process(ctx, c.cmd)
 	}
 	if b != nil {
-		b.extend(ctx, pipe, &n.notices, len(inFull) > 0)
+		b.info, b.links = n.notices.identify(ctx, pipe, len(inFull) > 0)
+		if b.acks.timeout > 0 {
+			b.acks.add(ctx, pipe)
+		}
 	}
-	if pipe != nil {
-		_, err = pipe.Exec(ctx)
-	}
-	answered := err == nil
+	return pipe
+}
+
+// settle takes the answers to the calls that were not done. failed is the error of go-redis for all of them; settle returns nil
+// if the server has answered one. unknown reports that the server did not know some of the scripts; those calls are not
+// done yet. failures is the value of n.failures before the request.
+func (n *Node) settle(calls []call, failed error, failures uint64) (unknown bool, err error) {
+	answered := failed == nil
 	for i := range calls {
 		c := &calls[i]
 		if c.done {
 			continue
 		}
-		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
-			c.cmd.SetErr(err) // go-redis does not, if the server refuses the connection
+		if failed != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(failed) // go-redis does not, if the server refuses the connection
 		}
 		answered = answered || IsAnswered(c.cmd.Err())
 		if c.ask != nil && c.ask.Err() != nil {
 			c.cmd.SetErr(c.ask.Err())
 		}
-		c.done = !isNoScript(c.cmd.Err())
+		err := c.cmd.Err()
+		if err != nil {
+			n.notices.noteDemotion(err)
+		}
+		c.done = err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT")
 		unknown = unknown || !c.done
+		if failures != 0 && c.script != nil && c.done && IsAnswered(err) {
+			n.loaded.Store(c.script, failures)
+		}
 	}
 	if answered {
-		err = nil
+		return unknown, nil
 	}
-	return unknown, err
+	return unknown, failed
 }
-
-// hasLoaded reports whether the server is expected to know a script. failures is the current value of
-// n.failures. After a failure the server may have been restarted, and there may be no time for a
-// NOSCRIPT reply and a second try, so the next request carries the source.
-func (n *Node) hasLoaded(sc *Script, failures uint64) bool {
-	if failures == 0 {
-		return true
-	}
-	loaded, ok := n.loaded.Load(sc)
-	return ok && loaded == failures
-}
-
-// isNoScript reports whether the server did not know a script. redis.HasErrorPrefix would allocate for nil.
-func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // Script is a Lua script. A Node sends its digest, and its source if the server
 // replies NOSCRIPT after a restart or a flush. A server that replies NOSCRIPT has not
@@ -385,14 +391,3 @@ func (s *Script) Digest() string { return s.digest }
 
 // Source returns the Lua source of the script.
 func (s *Script) Source() string { return s.source }
-
-// setCommand writes the command, and the script in full or its digest, into the first two arguments.
-// It stores a pointer, because go-redis dereferences it and an any that holds a pointer needs no
-// allocation.
-func (s *Script) setCommand(args []any, full bool) {
-	if full {
-		args[0], args[1] = "eval", &s.source
-	} else {
-		args[0], args[1] = "evalsha", &s.digest
-	}
-}

@@ -89,12 +89,12 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	}
 }
 
-// noteDemotion takes the result of a script, and tells if the server refuses writes because it is a replica. A server that is
+// noteDemotion takes the error of a script, and tells if the server refuses writes because it is a replica. A server that is
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
 // the failures of many leases do not push other events out of a recorder.
 func (n *notices) noteDemotion(err error) {
 	var reply redis.Error
-	if err == nil || !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
+	if !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
 		return
 	}
 	n.mu.Lock()

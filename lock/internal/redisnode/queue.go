@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -21,6 +23,7 @@ const (
 type queue struct {
 	node  *Node
 	bound time.Duration // of a request
+	late  error         // of a request that exceeds bound
 
 	mu      sync.Mutex // guards all below, and the elements of waiting
 	idle    []*lane    // none while a request waits; the one that was used last comes last, and is used first:
@@ -39,27 +42,8 @@ type queued struct {
 	answer Answer // if not alone
 }
 
-// run sends a call and returns its answer. It returns an error as soon as ctx ends, the client is
-// closed, or the time is until. The caller has called Calls.Begin.
-func (q *queue) run(ctx context.Context, until time.Time, c call) Answer {
-	l, a := q.enter(ctx, until, c, false)
-	if l == nil {
-		return a
-	}
-	defer q.pass(l) // a hook may panic
-	defer l.reset()
-	l.calls = append(l.calls, c)
-	sent, err := q.exec(ctx, l, until, l.calls, nil)
-	return l.calls[0].result(sent, err)
-}
-
-// take waits for a lane. The caller passes it on.
-func (q *queue) take(ctx context.Context, until time.Time) (*lane, error) {
-	l, a := q.enter(ctx, until, call{}, true)
-	return l, a.Err
-}
-
-// enter returns an idle lane, or waits for one if alone is set, or else for the answer to a call.
+// enter returns an idle lane, which the caller passes on. If there is none, it waits for one if alone is set, or
+// else for the answer to the call. It returns an error as soon as ctx ends, the client is closed, or the time is until.
 func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) (*lane, Answer) {
 	q.mu.Lock()
 	if last := len(q.idle) - 1; last >= 0 {
@@ -83,7 +67,7 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 	case <-q.node.calls.ctx.Done():
 		a.Err = ErrClosed
 	case <-limit.C:
-		a.Err = NoAnswerError(q.bound)
+		a.Err = q.late
 	}
 	q.mu.Lock()
 	taken := e.taken
@@ -117,9 +101,8 @@ func (q *queue) work(l *lane, batch []*queued) {
 		}
 		sent, err := q.exec(context.Background(), l, until, l.calls, nil)
 		for i, e := range batch {
-			e.answer = l.calls[i].result(sent, err)
+			e.answer = l.calls[i].answer(sent, err)
 		}
-		l.reset()
 		next := q.next(l)
 		for _, e := range batch { // last: a caller that sends again must find the queue updated
 			close(e.done)
@@ -128,8 +111,11 @@ func (q *queue) work(l *lane, batch []*queued) {
 	}
 }
 
-// next returns the calls of the next pipeline on a lane. If there are none, the lane is passed on or idle.
+// next returns the calls of the next pipeline on a lane. If there are none, the lane is passed on or idle. The lane forgets
+// its request, whose arguments and ctx are the caller's.
 func (q *queue) next(l *lane) (batch []*queued) {
+	clear(l.calls)
+	l.calls, l.cmd = l.calls[:0], redis.Cmd{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for bytes := 0; len(q.waiting) > 0 && len(batch) < maxPipelineCalls && bytes < maxPipelineBytes; {

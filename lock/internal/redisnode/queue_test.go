@@ -97,6 +97,12 @@ func (p *pipelineCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) re
 	}
 }
 
+// take waits for a lane.
+func (q *queue) take(ctx context.Context, until time.Time) (*lane, error) {
+	l, a := q.enter(ctx, until, call{}, true)
+	return l, a.Err
+}
+
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
