@@ -36,8 +36,11 @@ func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
 	if c.wrong != nil {
 		return c.wrong
 	}
-	err := c.checkKept(r.Mode)
-	if err == nil {
+	var err error
+	if c.terms.MinHold > 0 {
+		err = c.checkKept(r.Mode)
+	}
+	if err == nil && c.terms.StateTTL > 0 {
 		err = c.checkState(r.Mode)
 	}
 	switch {
@@ -102,7 +105,10 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 			return nil, failed("", r.Key, c.verdict(ctx, err, true))
 		}
 	}
-	r.Owner, r.TTL, r.Attrs = c.owner(), c.terms.TTL, c.terms.extra(r.Attrs)
+	r.Owner, r.TTL = c.owner(), c.terms.TTL
+	if c.terms.Metadata != "" || c.terms.StateTTL != 0 {
+		r.Attrs = c.terms.extra(r.Attrs)
+	}
 	a.request = r
 	var held *Held
 	var err error
@@ -112,7 +118,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 			a.abandon(!returned)
 		}
 		common := err // the other calls of the queue would meet it too
-		if !returned || a.ended() || errors.Is(err, errTooLate) {
+		if !returned || err != nil && (a.ended() || errors.Is(err, errTooLate)) {
 			common = nil
 		}
 		if wait {

@@ -40,7 +40,7 @@ var errNoHandle = fmt.Errorf("%w: Lock returned neither a handle nor an error", 
 // of it (reentrantHandle), or the handles of several leases (multiHandle). All methods are
 // safe for concurrent use.
 type handle interface {
-	unlock(ctx context.Context) error // is called once
+	unlock(ctx context.Context, keep bool) error // is called once; the MinHold applies only with keep
 	valid() bool
 	err() error
 	done() <-chan struct{}
@@ -88,7 +88,11 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return h.handle.unlock(ctx)
+	err := h.handle.unlock(ctx, true)
+	if s, first := h.handle.(*heldLease); first && err == nil {
+		s.left.Store(true)
+	}
+	return err
 }
 
 // whyUsed returns the error of a second call that ends the handle.
@@ -231,7 +235,7 @@ type heldLease struct {
 	leaseToken uint64 // the same
 
 	handles atomic.Int32    // handles that are not unlocked; at 0 the lease is released
-	left    atomic.Bool     // the first handle was unlocked while there were others
+	left    atomic.Bool     // the first handle was unlocked; there may be others
 	saves   atomic.Uint64   // calls of save, which number what they save
 	dropped runtime.Cleanup // reports that the handle is garbage before Unlock
 
@@ -249,75 +253,64 @@ func newHeld(c *Client, entry *renewal.Entry[driver.Lease], lease driver.Lease) 
 	return &Held{handle: s}
 }
 
-// unlock unlocks the first handle.
-func (s *heldLease) unlock(ctx context.Context) error {
-	last, err := s.leave(ctx, true)
-	if err == nil && !last {
-		s.left.Store(true)
-	}
-	return err
-}
-
-// leave counts a handle out. The last one releases the lease, with its MinHold if keep is set,
-// and reports the end of the lock.
-func (s *heldLease) leave(ctx context.Context, keep bool) (last bool, err error) {
-	if last = s.handles.CompareAndSwap(1, 0); !last {
+// unlock counts a handle out. The last one ends the lease, tells the store, and reports the end of the lock. A first try
+// without an answer is repeated. If the answer is then ErrNotHeld, the first try was executed.
+func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
+	c, last := s.client, s.handles.CompareAndSwap(1, 0)
+	if !last {
 		err = s.state() // before others can leave, too
 		last = s.handles.Add(-1) == 0
-	} else if s.observed != nil {
-		_ = s.state() // a loss that was not noticed yet is reported as such
 	}
-	reports := last && s.observed.detach()
-	if reports {
-		ctx = s.observed.releasing(ctx, func() { _ = s.release(ctx, keep) })
+	release := func() error {
+		s.dropped.Stop()
+		if err := c.begin(); err != nil { // Close releases it, if it was not lost before
+			return cmp.Or(s.state(), err)
+		}
+		defer c.done()
+		lease, ended := s.entry.StopWith(renewal.ErrStopped)
+		if !keep {
+			lease = notKept(lease)
+		}
+		if ended != nil {
+			return s.releaseEnded(lease)
+		}
+		limit := min(unlockTimeout, lease.TTL)
+		call, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, noAnswerError(limit))
+		defer cancel()
+		began := time.Now()
+		err := c.store.Release(call, lease)
+		v := driver.VerdictOf(err)
+		c.health.record(err, v, began, false)
+		switch {
+		case v == driver.Done:
+			return nil
+		case v == driver.NotHeld:
+			return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
+		case call.Err() == nil && v != driver.NotExecuted:
+			if again := driver.VerdictOf(c.store.Release(call, lease)); again == driver.Done || again == driver.NotHeld {
+				return nil
+			}
+		}
+		c.releaser.Add(lease)
+		return fmt.Errorf("not confirmed yet: %w", basic.Unprefixed(unavailable(err)))
+	}
+	reports := false
+	if last && s.observed != nil {
+		_ = s.state() // a loss that was not noticed yet is reported as such
+		if reports = s.observed.detach(); reports {
+			ctx = s.observed.releasing(ctx, func() { _ = release() })
+		}
 	}
 	if last {
-		err = s.release(ctx, keep)
+		err = release()
 	}
 	if err != nil {
-		err = failed("unlock", s.key(), err)
+		err = failed("unlock", s.leaseKey, err)
 	}
 	if reports {
 		s.observed.ended(ctx, s.state(), err)
 	}
-	return last, err
-}
-
-// release ends the lease and tells the store. It repeats a first try without an answer. If
-// the answer is then ErrNotHeld, the first try was executed.
-func (s *heldLease) release(ctx context.Context, keep bool) error {
-	c := s.client
-	s.dropped.Stop()
-	if err := c.begin(); err != nil { // Close releases it, if it was not lost before
-		return cmp.Or(s.state(), err)
-	}
-	defer c.done()
-	lease, ended := s.entry.StopWith(renewal.ErrStopped)
-	if !keep {
-		lease = notKept(lease)
-	}
-	if ended != nil {
-		return s.releaseEnded(lease)
-	}
-	limit := min(unlockTimeout, lease.TTL)
-	call, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, noAnswerError(limit))
-	defer cancel()
-	began := time.Now()
-	err := c.store.Release(call, lease)
-	v := driver.VerdictOf(err)
-	c.health.record(err, v, began, false)
-	switch {
-	case v == driver.Done:
-		return nil
-	case v == driver.NotHeld:
-		return &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
-	case call.Err() == nil && v != driver.NotExecuted:
-		if again := driver.VerdictOf(c.store.Release(call, lease)); again == driver.Done || again == driver.NotHeld {
-			return nil
-		}
-	}
-	c.releaser.Add(lease)
-	return fmt.Errorf("not confirmed yet: %w", basic.Unprefixed(unavailable(err)))
+	return err
 }
 
 // releaseEnded releases a lease that has ended, in the background. The store may still have

@@ -20,11 +20,11 @@ func (c *core) checkMinHold(t Terms) error {
 	return nil
 }
 
-// checkKept refuses a request that cannot have the MinHold of the client. Readers, writers and
+// checkKept refuses a request that cannot have a MinHold, which the client has. Readers, writers and
 // permits share a key, so "taken until then" would not mean that the work is done once.
 func (c *Client) checkKept(m driver.Mode) error {
 	switch {
-	case c.terms.MinHold == 0 || m == driver.Exclusive:
+	case m == driver.Exclusive:
 		return nil
 	case !canHaveMinHold(m):
 		return fmt.Errorf("a %s cannot have a MinHold: %w", kindOf(m), errors.ErrUnsupported)
@@ -109,7 +109,7 @@ func (h *Held) giveBack(ctx context.Context) error {
 	if !first || !h.used.CompareAndSwap(false, true) {
 		return h.Unlock(ctx)
 	}
-	_, err := s.leave(ctx, false)
+	err := s.unlock(ctx, false)
 	if !errors.Is(err, ErrClosed) { // otherwise Close releases it
 		h.complete()
 	}

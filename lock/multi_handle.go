@@ -31,7 +31,7 @@ func newMultiHandle(members []*Held) *Held {
 	return &Held{handle: g}
 }
 
-func (g *multiHandle) unlock(ctx context.Context) error {
+func (g *multiHandle) unlock(ctx context.Context, _ bool) error {
 	_ = g.err() // records a loss before Unlock
 	reports := g.observed.detach()
 	if reports {

@@ -57,16 +57,23 @@ func (c *Client) Mutex(key string) *Mutex {
 // After a Lock that fails, its place in a queue and a lock that the store may have granted without
 // an answer are released in the background, or end with their TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, true, nil)
+	if m == nil {
+		return nil, errZeroLock
+	}
+	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, true, m.client.observe(KindMutex))
 }
 
 // TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a *HeldError,
 // or one of Lock. A Lock whose ctx has ended may block TryLock for about one more round trip to the
 // store.
 func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, false, nil)
+	if m == nil {
+		return nil, errZeroLock
+	}
+	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, false, m.client.observe(KindMutex))
 }
 
+// acquire implements observedLocker.
 func (m *Mutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock

@@ -214,11 +214,8 @@ func tick(ttl time.Duration) time.Duration {
 	return min(max(ttl/ticksPerTTL, minTick), maxTick)
 }
 
-// extra returns what a request has that is made on these terms.
+// extra returns the attributes of a request that is made on these terms, with those that it has without them.
 func (t *Terms) extra(of *driver.Attrs) *driver.Attrs {
-	if t.Metadata == "" && t.StateTTL == 0 {
-		return of
-	}
 	var e driver.Attrs
 	if of != nil {
 		e = *of

@@ -99,8 +99,8 @@ func newReentrantHandle(s *heldLease, members []string) *Held {
 	return &Held{handle: r}
 }
 
-func (r *reentrantHandle) unlock(ctx context.Context) error {
-	_, err := r.of.leave(ctx, true)
+func (r *reentrantHandle) unlock(ctx context.Context, keep bool) error {
+	err := r.of.unlock(ctx, keep)
 	r.off()
 	r.end(cmp.Or(r.of.ended(), ErrNotHeld))
 	return err

@@ -165,7 +165,7 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 	entry, err := s.entry.Replace(lease, lease.TTL)
 	if err != nil {
 		if ended := s.state(); ended != nil {
-			_ = s.unlock(ctx)
+			_ = s.unlock(ctx, true)
 			return nil, reports, ended
 		}
 		if reports {

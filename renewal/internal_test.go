@@ -41,7 +41,6 @@ func TestLanesAreRemoved(t *testing.T) {
 		synctest.Wait()
 		watchdog.mu.Lock()
 		assert.Empty(t, watchdog.lanes)
-		assert.LessOrEqual(t, len(watchdog.freeBatches), 1, "there was one worker at a time")
 		watchdog.mu.Unlock()
 		_, err = watchdog.Close(t.Context())
 		require.NoError(t, err)
@@ -118,10 +117,6 @@ func TestMemoryOfABurstIsFreed(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			watchdog.mu.Lock()
 			most = max(most, watchdog.workers)
-			assert.LessOrEqual(t, len(watchdog.freeBatches), maxFreeBatches)
-			for _, b := range watchdog.freeBatches {
-				assert.LessOrEqual(t, cap(b.leases), smallBatch, "room for a few leases, not for MaxBatch")
-			}
 			if len(watchdog.lanes) == 0 {
 				assert.LessOrEqual(t, watchdog.peakLanes, maxKeptLanes)
 			}
@@ -134,31 +129,11 @@ func TestMemoryOfABurstIsFreed(t *testing.T) {
 		time.Sleep(2 * compareInterval)
 		synctest.Wait()
 		watchdog.mu.Lock()
-		assert.Empty(t, watchdog.freeBatches)
 		assert.Empty(t, watchdog.lanes)
 		watchdog.unlock()
 		_, err = watchdog.Close(t.Context())
 		require.NoError(t, err)
 	})
-}
-
-// Large batches are kept while they are used.
-func TestMemoryOfLargeBatchesShrinks(t *testing.T) {
-	watchdog := new(Watchdog[int])
-	watchdog.putBatch(&batch[int]{leases: make([]int, 0, 1000), peak: 900})
-	require.Len(t, watchdog.freeBatches, 1)
-	b := watchdog.getBatch()
-	assert.Equal(t, 1000, cap(b.leases))
-	assert.Empty(t, watchdog.freeBatches)
-	b.peak = 250
-	watchdog.putBatch(b)
-	require.Len(t, watchdog.freeBatches, 1)
-	b = watchdog.getBatch()
-	b.peak = 249
-	watchdog.putBatch(b)
-	assert.Empty(t, watchdog.freeBatches)
-	watchdog.putBatch(&batch[int]{leases: make([]int, 0, smallBatch), peak: 1})
-	assert.Len(t, watchdog.freeBatches, 1)
 }
 
 // An entry keeps nothing of cancelled functions.

@@ -121,7 +121,6 @@ func (w *Watchdog[L]) runMonitor() {
 		w.signalDrained()
 	case w.held == 0:
 		m.expiries, m.unvisited = expiries[L]{}, expiries[L]{}
-		w.freeBatches = nil
 	default:
 		m.wakeAt = asleep - 1 // wakeMonitor must not restart the comparison of the clocks
 		at := now.mono + w.interval()

@@ -31,7 +31,8 @@ type Watchdog[L any] struct {
 	records reporter[L] // calls log, on another goroutine, because a hook may block for ever
 
 	changes serverChanges
-	onYield func() // called between two parts of a pass; set by tests only
+	batches sync.Pool // of the workers: each has a *batch
+	onYield func()    // called between two parts of a pass; set by tests only
 
 	// mu guards all fields below, and the fields of Entry and lane that name it. It is
 	// held while the engine is called, whose mutexes are taken after it, and while
@@ -45,10 +46,9 @@ type Watchdog[L any] struct {
 	slow         map[int]slowAnswer // the latest of each lane
 	peakLanes    int                // the largest number of lanes since the map was made
 	workers      int                // goroutines, over all lanes
-	freeBatches  []*batch[L]
-	toStart      []func() // functions of AfterFunc that unlock starts
-	timing       *timing  // of the last grant
-	phase        float64  // of the next entry, from 0 to 0.5: see Register
+	toStart      []func()           // functions of AfterFunc that unlock starts
+	timing       *timing            // of the last grant
+	phase        float64            // of the next entry, from 0 to 0.5: see Register
 	closed       bool
 	unreleased   []L           // leases of ended entries that Close has not returned yet
 	engineLogged bool          // a closed engine was logged

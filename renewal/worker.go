@@ -54,7 +54,6 @@ type batch[L any] struct {
 	late           time.Duration // the longest lateness
 	attemptTimeout time.Duration // the longest attempt timeout
 	deadline       instant       // the latest deadline
-	peak           int           // the most leases in a batch of this worker
 }
 
 // runWorker renews batches until nothing is due. A Renew that calls runtime.Goexit, as
@@ -66,31 +65,33 @@ func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration, begin int64) {
 	defer w.unlock()
 	l.lingering = false
 	w.monitor.delays.add(begin, w.clock.now().mono, w.monitor.tolerance)
-	b := w.getBatch()
-	defer w.workerDone(l, b)
+	b, _ := w.batches.Get().(*batch[L])
+	if b == nil {
+		b = new(batch[L])
+	}
+	defer func() {
+		w.batches.Put(b)
+		l.workers--
+		w.workers--
+		if l.next() != nil { // Renew has called runtime.Goexit
+			w.startWorker(l, 0)
+		}
+		if l.workers == 0 { // nothing is due
+			delete(w.lanes, l.id)
+			if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
+				w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
+			}
+		}
+		if w.closed {
+			w.signalDrained()
+		}
+	}()
 	for w.fill(l, b) {
 		if l.next() != nil {
 			w.startWorker(l, 0)
 		}
 		w.renew(l, b)
 	}
-}
-
-// workerDone removes a worker from its lane. The caller holds mu.
-func (w *Watchdog[L]) workerDone(l *lane[L], b *batch[L]) {
-	w.putBatch(b)
-	l.workers--
-	w.workers--
-	if l.next() != nil { // Renew has called runtime.Goexit
-		w.startWorker(l, 0)
-	}
-	if l.workers == 0 { // nothing is due
-		delete(w.lanes, l.id)
-		if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
-			w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
-		}
-	}
-	w.signalDrained()
 }
 
 // maxKeptLanes is the number of lanes for which the map of lanes may keep memory.
@@ -112,7 +113,6 @@ func (w *Watchdog[L]) fill(l *lane[L], b *batch[L]) bool {
 			w.fillFrom(q, b, &budget)
 		}
 		if len(b.entries) > 0 {
-			b.peak = max(b.peak, len(b.entries))
 			return true
 		}
 		if l.next() == nil {
@@ -227,32 +227,5 @@ func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 	w.stats.Unknown += uint64(info.Unknown)
 	if hook := w.opts.Hooks.BatchDone; hook != nil {
 		w.reports.batch(func() { hook(info) })
-	}
-}
-
-const (
-	maxFreeBatches = 4  // free batches that are kept for later workers
-	smallBatch     = 64 // room for so many leases is never too much to keep
-	maxSlack       = 4  // a batch is kept if a quarter of its room was used
-)
-
-// getBatch returns a free batch, or a new one, which grows on use. The caller holds mu.
-func (w *Watchdog[L]) getBatch() *batch[L] {
-	n := len(w.freeBatches)
-	if n == 0 {
-		return new(batch[L])
-	}
-	b := w.freeBatches[n-1]
-	w.freeBatches[n-1] = nil
-	w.freeBatches = w.freeBatches[:n-1]
-	b.peak = 0
-	return b
-}
-
-// putBatch keeps a batch for later workers, unless enough are kept or it is larger than
-// needed. The caller holds mu.
-func (w *Watchdog[L]) putBatch(b *batch[L]) {
-	if room := cap(b.leases); len(w.freeBatches) < maxFreeBatches && room <= max(smallBatch, maxSlack*b.peak) {
-		w.freeBatches = append(w.freeBatches, b)
 	}
 }

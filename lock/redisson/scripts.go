@@ -64,19 +64,12 @@ type call struct {
 
 // run runs a script on the node of its keys, within Options.Timeout. Errors do not show the secret.
 func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply, error) {
-	switch {
-	case ctx == nil:
-		return redisconn.Reply{}, rediskit.ErrNilContext
-	case s.redis == nil:
-		return redisconn.Reply{}, rediskit.ErrZeroStore
-	}
 	args := make([]any, 3, 3+len(c.keys)+len(c.args)) // the client sets the first two
 	args[2] = len(c.keys)
 	for i := range c.keys {
 		args = append(args, &c.keys[i])
 	}
-	reply, err := s.redis.Run(ctx, c.script, secret, append(args, c.args...))
-	return reply, rediskit.FromConn(err)
+	return s.redis.Run(ctx, c.script, secret, append(args, c.args...))
 }
 
 // publishCommand returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
@@ -101,16 +94,16 @@ func (s *Store) probeSharding(ctx context.Context, name string) error {
 		return rediskit.ErrNilContext
 	}
 	if err := s.redis.Begin(ctx); err != nil {
-		return rediskit.FromConn(err)
+		return err
 	}
 	defer s.redis.End()
 	node, err := s.redis.Master(ctx, redisconn.SlotOf(name))
 	if err != nil {
-		return rediskit.FromConn(err)
+		return err
 	}
 	probe := redisconn.NewCommand("PUBSUB", "SHARDNUMSUB")
 	if err := s.redis.Do(ctx, node, probe); err != nil {
-		return rediskit.FromConn(err)
+		return err
 	}
 	switch {
 	case probe.Err == nil:
@@ -118,7 +111,7 @@ func (s *Store) probeSharding(ctx context.Context, name string) error {
 	case probe.Refused:
 		s.sharded.Store(int32(ShardingOff))
 	default:
-		return rediskit.FromConn(probe.Err)
+		return probe.Err
 	}
 	return nil
 }

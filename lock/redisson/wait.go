@@ -113,7 +113,7 @@ func (w *waiter) begin(ctx context.Context) (sharded bool, err error) {
 		return false, rediskit.ErrNilContext
 	}
 	if err := s.redis.Begin(ctx); err != nil {
-		return false, rediskit.FromConn(err)
+		return false, err
 	}
 	sharded = publish == "SPUBLISH"
 	w.subscriber = s.wakeups.join(s.waitChannel(w.request.Mode, w.state), w.state.slot, sharded, w.request.Mode != driver.Exclusive)

@@ -72,7 +72,7 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 	}
 	masters, err := s.redis.Masters(ctx)
 	if err != nil {
-		return rediskit.FromConn(err)
+		return err
 	}
 	checks := make([]*serverCheck, len(masters))
 	var wg sync.WaitGroup
@@ -93,7 +93,7 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 		report.Servers = append(report.Servers, c.facts)
 		report.Findings = append(report.Findings, c.findings...)
 	}
-	return rediskit.FromConn(err)
+	return err
 }
 
 // serverCheck is the check of one server.

@@ -25,5 +25,5 @@ func checkImport(l *driver.Lease) error {
 	if l.Token == 0 || l.Token > maxToken {
 		return fmt.Errorf("the token must be 1 to %d, got %d", int64(maxToken), l.Token)
 	}
-	return checkAcquire(&l.Request)
+	return check(&l.Request, true)
 }

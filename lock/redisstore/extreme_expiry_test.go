@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
 // extremeEnds are expiry times that another program has written. Some are too far away for a
@@ -31,7 +33,7 @@ func TestSharedLeasesWithoutAnExpiry(t *testing.T) {
 			token := c.granted(first)
 			c.granted(third)
 			c.putEnd(c.k.lock, third.owner, end)
-			a, err := parseAcquired(any(c.acquire(second, placeMs)))
+			a, err := parseAcquired(false, redisconn.Reply{Value: c.acquire(second, placeMs)})
 			require.NoError(t, err)
 			assert.Equal(t, taken, a.verdict)
 			assert.Greater(t, a.expiresIn, year)

@@ -35,7 +35,7 @@ func FuzzKeys(f *testing.F) {
 	s, rdb := sharedStore(f)
 	f.Fuzz(func(t *testing.T, name, other, owner string) {
 		r := driver.Request{Key: name, Owner: owner, TTL: ttl30}
-		if check(&r) != nil {
+		if check(&r, false) != nil {
 			l, err := s.Acquire(t.Context(), r)
 			assert.Error(t, err)
 			assert.Zero(t, l)
@@ -48,7 +48,7 @@ func FuzzKeys(f *testing.F) {
 			assert.Equal(t, int64(redisconn.SlotOf(key)), keySlot(key), "%q", key)
 			assert.Equal(t, i, slices.Index(k, key), "%q", key)
 		}
-		if otherRequest := (driver.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest) == nil {
+		if otherRequest := (driver.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest, false) == nil {
 			for _, key := range all(s.keys(other, owner)) {
 				assert.NotContains(t, k, key)
 			}

@@ -29,7 +29,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 	}
 	k := s.keys(key, "")
 	metadata := k.lock + metadataEnd
-	reply, err := s.run(ctx, inspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &metadata)
+	reply, err := s.redis.Run(ctx, inspectScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &metadata})
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -61,7 +61,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 		token = info.Holders[0].Token
 	}
 	k := s.keys(key, "")
-	reply, err := s.run(ctx, forceScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, token, tokenTTL.Milliseconds())
+	reply, err := s.redis.Run(ctx, forceScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, token, tokenTTL.Milliseconds()})
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,8 @@ func (s *Store) lockKey(name string) string {
 
 // The scripts get the metadata of an exclusive lock as a part of the owner:
 // "owner{metadata", in base64. Locks without metadata therefore pay nothing, and the
-// scripts need not know about metadata. A handed-over lock has its metadata at once.
+// scripts need not know about metadata. A lock that is handed over carries its metadata; no
+// second request is needed.
 // Owners contain no brace. A dot after the brace tells queue.lua that the owner asks for the
 // state of the key.
 //
@@ -105,30 +106,23 @@ func clientNameOf(name string) string {
 	return driver.ClientName(owner)
 }
 
-// checkAcquire checks a request for a lock.
-func checkAcquire(r *driver.Request) error {
-	if err := check(r); err != nil {
-		return err
-	}
-	if n := len(r.Metadata()); n > driver.MaxMetadataLen {
-		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", n, driver.MaxMetadataLen)
-	}
-	if r.Mode == driver.Exclusive {
-		return nil
-	}
-	return checkArgs(r)
-}
-
 // check refuses requests that would break the scheme of keys, and requests that this store
-// cannot serve. The client has made further checks.
-func check(r *driver.Request) error {
-	if err := checkKey(r.Key); err != nil {
-		return err
-	}
-	if r.Owner == "" || strings.ContainsAny(r.Owner, "{}") {
+// cannot serve. The client has made further checks. acquires reports that the request is one for a lock.
+func check(r *driver.Request, acquires bool) error {
+	switch {
+	case r.Key == "" || r.Key[0] == '}':
+		return checkKey(r.Key)
+	case r.Owner == "" || strings.ContainsAny(r.Owner, "{}"):
 		return errors.New("the owner must not be empty and must hold no brace")
+	case r.Mode > driver.Members || r.TTL < time.Millisecond:
+		return checkTerms(r)
+	case !acquires:
+	case r.Attrs != nil && len(r.Attrs.Metadata) > driver.MaxMetadataLen:
+		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", len(r.Attrs.Metadata), driver.MaxMetadataLen)
+	case r.Mode != driver.Exclusive:
+		return checkArgs(r)
 	}
-	return checkTerms(r)
+	return nil
 }
 
 // checkTerms checks the mode and the TTL.
@@ -178,7 +172,10 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 	key := len(s.prefix) + len(r.Key) + len("{}")
 	st := &leaseState{
 		store: s, token: token, key: all[:key], value: all[key:], ownerLen: int32(len(r.Owner)),
-		slot: redisconn.SlotOf(all[:key]), shared: r.Mode != driver.Exclusive, members: r.Mode == driver.Members,
+		shared: r.Mode != driver.Exclusive, members: r.Mode == driver.Members,
+	}
+	if s.redis.IsCluster() {
+		st.slot = redisconn.SlotOf(st.key)
 	}
 	if !st.shared {
 		st.metadata, st.stateful = r.Metadata(), r.Stateful()
@@ -196,22 +193,17 @@ func (s *Store) lease(r driver.Request, token uint64, sent time.Time) driver.Lea
 func (st *leaseState) lock() string   { return st.key[len(st.store.prefix)+1 : len(st.key)-1] }
 func (st *leaseState) holder() string { return st.value[:st.ownerLen] }
 
-// stateOf returns the state of a lease. It reuses the State of the lease if that matches the
+// stateOf returns the state of a lease. It reuses the State of the lease if this store has made that from the same
 // fields. The request was then checked before, except for its terms. Otherwise stateOf
 // checks the request and makes a new state.
 func (s *Store) stateOf(l *driver.Lease) (*leaseState, error) {
-	if st, ok := l.State.(*leaseState); ok && st.matches(s, l) {
+	if st, ok := l.State.(*leaseState); ok && st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner &&
+		st.shared == (l.Mode != driver.Exclusive) &&
+		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful()) {
 		return st, checkTerms(&l.Request)
 	}
-	if err := check(&l.Request); err != nil {
+	if err := check(&l.Request, false); err != nil {
 		return nil, err
 	}
 	return s.newState(&l.Request, l.Token), nil
-}
-
-// matches reports whether this store made the state from the same fields as those of the
-// lease.
-func (st *leaseState) matches(s *Store, l *driver.Lease) bool {
-	return st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner && st.shared == (l.Mode != driver.Exclusive) &&
-		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful())
 }

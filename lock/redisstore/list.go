@@ -53,7 +53,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 	}
 	masters, owners, err := s.redis.AllMasters(ctx, cursor == "")
 	if err != nil {
-		return nil, "", rediskit.FromConn(err)
+		return nil, "", err
 	}
 	at, err := parseCursor(cursor, len(masters), owners)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) checkOwners(ctx context.Context, n *redisconn.Node, owners uint6
 	now, err := s.redis.OwnersAt(ctx, n)
 	switch {
 	case err != nil:
-		return rediskit.FromConn(err)
+		return err
 	case now != owners:
 		return errMastersChanged
 	}
@@ -103,10 +103,10 @@ func (s *Store) scan(ctx context.Context, n *redisconn.Node, at listCursor, patt
 	}
 	page := redisconn.NewCommand("EVAL", listScript.Source(), 0, at.scan, pattern, keysPerScan, ask)
 	if err := s.redis.Do(ctx, n, page); err != nil {
-		return nil, at, rediskit.FromConn(err)
+		return nil, at, err
 	}
 	if page.Err != nil {
-		return nil, at, rediskit.FromConn(page.Err)
+		return nil, at, page.Err
 	}
 	names, scan, process, err := parseScan(page.Reply)
 	switch {

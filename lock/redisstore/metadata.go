@@ -37,7 +37,7 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 		return err
 	}
 	key, token := st.key+metadataEnd, strconv.FormatUint(l.Token, 10)
-	reply, err := s.run(ctx, metadataScript, l.Owner, nil, nil, 2, &st.key, &key, &st.value, &token, &metadata, metadataTTL.Milliseconds())
+	reply, err := s.redis.Run(ctx, metadataScript, l.Owner, []any{nil, nil, 2, &st.key, &key, &st.value, &token, &metadata, metadataTTL.Milliseconds()})
 	if err != nil {
 		return err
 	}

@@ -192,11 +192,31 @@ func (s *Store) end() error {
 // Acquire implements [driver.Store]. It takes no place in the queue of the lock, and does
 // not overtake the waiters there.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	lease, err := s.acquire(ctx, r)
-	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
-		err = failed("acquire", r.Key, s.nameForeign(ctx, &r, err))
+	answer, err := acquired{}, check(&r, true)
+	if err == nil {
+		answer, err = s.sendAcquire(ctx, r, 0)
 	}
-	return lease, err
+	switch {
+	case err != nil:
+	case answer.verdict == granted:
+		lease := s.lease(r, answer.token, answer.sent)
+		lease.Saved = answer.saved
+		if s.replicas.Count > 0 {
+			err = s.confirm(ctx, &lease)
+		}
+		if err == nil {
+			return lease, nil
+		}
+	case answer.verdict == taken:
+		held := &driver.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
+		if members := r.Members(); answer.member > 0 && answer.member <= int64(len(members)) {
+			held.Member = members[answer.member-1]
+		}
+		return driver.Lease{}, held // it names the key itself
+	default:
+		err = errGivenUp
+	}
+	return driver.Lease{}, failed("acquire", r.Key, s.nameForeign(ctx, &r, err))
 }
 
 // nameForeign returns err, the error of a request for a lock. If that is driver.ErrWrongType, the text of the result names
@@ -240,35 +260,6 @@ func (e foreignError) Error() string { return string(e) }
 // Unwrap makes it match driver.ErrWrongType.
 func (foreignError) Unwrap() error { return driver.ErrWrongType }
 
-func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	if err := checkAcquire(&r); err != nil {
-		return driver.Lease{}, err
-	}
-	answer, err := s.sendAcquire(ctx, r, 0)
-	if err != nil {
-		return driver.Lease{}, err
-	}
-	switch answer.verdict {
-	case granted:
-		lease := s.lease(r, answer.token, answer.sent)
-		lease.Saved = answer.saved
-		if s.replicas.Count > 0 {
-			if err := s.confirm(ctx, &lease); err != nil {
-				return driver.Lease{}, err
-			}
-		}
-		return lease, nil
-	case taken:
-		held := &driver.HeldError{Key: r.Key, ExpiresIn: answer.expiresIn}
-		if members := r.Members(); answer.member > 0 && answer.member <= int64(len(members)) {
-			held.Member = members[answer.member-1]
-		}
-		return driver.Lease{}, held
-	default:
-		return driver.Lease{}, errGivenUp
-	}
-}
-
 // sendAcquire runs the acquire script. If the lock is taken and place is above 0, the owner
 // gets a place of that length in the queue.
 func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
@@ -279,11 +270,12 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 		return s.sendAcquireStateful(ctx, r, place)
 	}
 	c := s.newExclusiveCall(&r)
-	reply, err := s.run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL)...)
-	if err == nil {
-		c.free()
+	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
+	if err != nil {
+		return acquired{}, err
 	}
-	return parsedAcquire(false, reply, err)
+	c.free()
+	return parseAcquired(false, reply)
 }
 
 // Describe implements [driver.Describer]. The store can keep locks of the modes Exclusive and Members.
@@ -299,11 +291,11 @@ var keeps = driver.ModesOf(driver.Exclusive, driver.Members)
 // Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
 // unless it is kept; see [driver.Description.Keeps].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := check(&l.Request); err != nil {
+	if err := check(&l.Request, false); err != nil {
 		return failed("release", l.Key, err)
 	}
 	sc, args, c := s.releaseArgs(&l)
-	reply, err := s.run(ctx, sc, l.Owner, args...)
+	reply, err := s.redis.Run(ctx, sc, l.Owner, args)
 	if err == nil {
 		if c != nil {
 			c.free()

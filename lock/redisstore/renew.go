@@ -22,9 +22,9 @@ func (s *Store) Lane(l driver.Lease) int {
 	if s.redis == nil || !s.redis.IsCluster() {
 		return 0
 	}
-	st, ok := l.State.(*leaseState)
-	if !ok || !st.matches(s, &l) {
-		st = s.newState(&l.Request, l.Token)
+	st, err := s.stateOf(&l)
+	if err != nil {
+		return 0 // Renew returns the error
 	}
 	return rediskit.Lane(s.redis, st.slot)
 }

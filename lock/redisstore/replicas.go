@@ -180,7 +180,7 @@ func (c *confirmation) Short(ctx context.Context, b *redisconn.Batch) error {
 	default:
 		s.acks.tooFew.Add(1)
 	}
-	c.acked = acknowledged{n, rediskit.FromConn(err)}
+	c.acked = acknowledged{n, err}
 	if !c.required {
 		return nil
 	}

@@ -43,21 +43,9 @@ type acquired struct {
 	saved     *driver.Saved // if granted to a request that is Stateful
 }
 
-// parsedAcquire parses the outcome of an acquire script. A grant has the state of the key if the
-// request asked for it.
-func parsedAcquire(stateful bool, reply redisconn.Reply, err error) (acquired, error) {
-	if err != nil {
-		return acquired{}, err
-	}
-	result, err := parseAcquired(reply.Value)
-	if err == nil && result.verdict == granted && stateful != (result.saved != nil) {
-		return acquired{}, rediskit.UnexpectedReply(reply.Value)
-	}
-	result.sent = reply.Sent
-	return result, err
-}
-
-func parseAcquired(reply any) (acquired, error) {
+// parseAcquired parses the reply of an acquire script. A grant has the state of the key if the request asked for it.
+func parseAcquired(stateful bool, r redisconn.Reply) (acquired, error) {
+	reply := r.Value
 	items, ok := reply.([]any)
 	if !ok || len(items) == 0 {
 		return acquired{}, rediskit.UnexpectedReply(reply)
@@ -66,13 +54,13 @@ func parseAcquired(reply any) (acquired, error) {
 	if !ok {
 		return acquired{}, rediskit.UnexpectedReply(reply)
 	}
-	a := acquired{verdict: verdict(code)}
+	a := acquired{verdict: verdict(code), sent: r.Sent}
 	switch {
 	case a.verdict == refused && len(items) == 1:
 		return a, nil
-	case a.verdict == granted && len(items) == 2:
+	case a.verdict == granted && len(items) == 2 && !stateful:
 		a.token, ok = parseToken(items[1])
-	case a.verdict == granted && len(items) == 3:
+	case a.verdict == granted && len(items) == 3 && stateful:
 		var okSaved bool
 		a.token, ok = parseToken(items[1])
 		a.saved, okSaved = parseSaved(items[2])

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
@@ -29,9 +30,14 @@ func TestParseAcquireReplies(t *testing.T) {
 		{list(int64(0), "17", int64(2500), int64(1)), acquired{verdict: taken, token: 17, expiresIn: 2500 * time.Millisecond, head: true}},
 		{list(int64(0), "17", int64(-1), int64(0)), acquired{verdict: taken, token: 17}},
 	} {
-		got, err := parseAcquired(good.reply)
+		stateful := good.want.saved != nil
+		got, err := parseAcquired(stateful, redisconn.Reply{Value: good.reply})
 		require.NoError(t, err)
 		assert.Equal(t, good.want, got)
+		if good.want.verdict == granted {
+			_, err = parseAcquired(!stateful, redisconn.Reply{Value: good.reply})
+			require.Error(t, err)
+		}
 	}
 	for _, bad := range []any{
 		nil, int64(1), "1", "OK", "17", true, 1.5, errors.New("x"),
@@ -48,9 +54,11 @@ func TestParseAcquireReplies(t *testing.T) {
 		list(int64(0), "17", int64(1), int64(2)), list(int64(0), "17", int64(1), nil), list(int64(0), "17", int64(math.MaxInt64), int64(0)),
 		list(int64(0), "17", int64(1), int64(0), int64(0)),
 	} {
-		got, err := parseAcquired(bad)
-		require.Error(t, err, "%#v", bad)
-		assert.Zero(t, got, "%#v", bad)
+		for _, stateful := range []bool{false, true} {
+			got, err := parseAcquired(stateful, redisconn.Reply{Value: bad})
+			require.Error(t, err, "%#v", bad)
+			assert.Zero(t, got, "%#v", bad)
+		}
 	}
 }
 
@@ -138,6 +146,6 @@ func TestReplyToMembersThatWereNotSent(t *testing.T) {
 	for _, other := range []any{nil, int64(2), list(), list(int64(1)), list("2"), list(int64(2), "17")} {
 		assert.False(t, isUnsent(other), "%#v", other)
 	}
-	_, err := parseAcquired(list(int64(2)))
+	_, err := parseAcquired(false, redisconn.Reply{Value: list(int64(2))})
 	require.Error(t, err, "the reply is invalid if the request has sent the members")
 }

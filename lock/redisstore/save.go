@@ -35,7 +35,7 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	}
 	key, token := st.key+stateEnd, strconv.FormatUint(l.Token, 10)
 	text := string(data) // a copy, because go-redis may still write it after the call
-	reply, err := s.run(ctx, saveScript, l.Owner, nil, nil, 2, &st.key, &key, &st.value, &token, number, &text, ttl.Milliseconds())
+	reply, err := s.redis.Run(ctx, saveScript, l.Owner, []any{nil, nil, 2, &st.key, &key, &st.value, &token, number, &text, ttl.Milliseconds()})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Store) forgetState(ctx context.Context, key string) error {
 		return err
 	}
 	state := s.lockKey(key) + stateEnd
-	reply, err := s.run(ctx, forgetScript, "", nil, nil, 1, &state)
+	reply, err := s.redis.Run(ctx, forgetScript, "", []any{nil, nil, 1, &state})
 	if err == nil {
 		_, err = parseCode(reply.Value, 1)
 	}
@@ -71,8 +71,11 @@ func (s *Store) sendAcquireStateful(ctx context.Context, r driver.Request, place
 		nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state,
 		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
 	}
-	reply, err := s.run(ctx, acquireScript, r.Owner, args...)
-	return parsedAcquire(true, reply, err)
+	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, args)
+	if err != nil {
+		return acquired{}, err
+	}
+	return parseAcquired(true, reply)
 }
 
 // parseSaved reads the value of a state: "token number data", or "" if there is none.

@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -56,21 +53,6 @@ func newScript(name string) *redisnode.Script {
 func readLua(name string) (string, error) {
 	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
 	return string(text), err
-}
-
-// run runs a script on the node of its keys, within Options.Timeout. The first two elements
-// of args are free, because the client sets them. The number of keys and the keys follow.
-// run returns soon after ctx has ended or the store is closed. The server may still
-// execute the script then. Errors do not show the owner.
-func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args ...any) (redisconn.Reply, error) {
-	switch {
-	case ctx == nil:
-		return redisconn.Reply{}, rediskit.ErrNilContext
-	case s.redis == nil:
-		return redisconn.Reply{}, rediskit.ErrZeroStore
-	}
-	reply, err := s.redis.Run(ctx, sc, owner, args)
-	return reply, rediskit.FromConn(err)
 }
 
 // exclusiveCall holds the arguments of a script for an exclusive lock. It is one allocation,

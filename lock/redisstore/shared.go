@@ -20,7 +20,10 @@ var modes = [...]string{driver.Read: "r", driver.Write: "w", driver.Permit: "p",
 func (s *Store) sendAcquireShared(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
 	count, packed := requestArgs(&r)
 	reply, err := s.runAcquireShared(ctx, &r, place, count, packed)
-	return parsedAcquire(false, reply, err)
+	if err != nil {
+		return acquired{}, err
+	}
+	return parseAcquired(false, reply)
 }
 
 // sendPoll is sendAcquire for an owner that has a place. It sends the members again only if
@@ -33,17 +36,21 @@ func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Durat
 	if err == nil && isUnsent(reply.Value) {
 		return s.sendAcquireShared(ctx, r, place)
 	}
-	return parsedAcquire(false, reply, err)
+	if err != nil {
+		return acquired{}, err
+	}
+	return parseAcquired(false, reply)
 }
 
 // runAcquireShared runs the acquire script of shared locks.
 func (s *Store) runAcquireShared(ctx context.Context, r *driver.Request, place time.Duration, count, packed string) (redisconn.Reply, error) {
 	k := s.sharedKeys(r.Key, r.Owner)
 	metadata := r.Metadata()
-	return s.run(ctx, sharedAcquireScript, r.Owner,
+	return s.redis.Run(ctx, sharedAcquireScript, r.Owner, []any{
 		nil, nil, 7, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
 		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
-		modes[r.Mode], count, &metadata, &packed)
+		modes[r.Mode], count, &metadata, &packed,
+	})
 }
 
 // requestArgs returns the arguments that depend on the mode: the limit and the number of

@@ -15,7 +15,7 @@ import (
 // token of the lock that the server knows.
 func (s *Store) inspectShared(ctx context.Context, key string) (info driver.Info, seen uint64, err error) {
 	k := s.sharedKeys(key, "")
-	reply, err := s.run(ctx, sharedInspectScript, "", nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records)
+	reply, err := s.redis.Run(ctx, sharedInspectScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records})
 	if err != nil {
 		return driver.Info{}, 0, err
 	}
@@ -33,8 +33,9 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 	total := int64(0)
 	for cursor := "0"; cursor != ""; {
 		from := cursor
-		reply, err := s.run(ctx, sharedForceScript, "", nil, nil, 6,
-			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, tokenTTL.Milliseconds(), &from)
+		reply, err := s.redis.Run(ctx, sharedForceScript, "", []any{
+			nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, tokenTTL.Milliseconds(), &from,
+		})
 		if err != nil {
 			return err
 		}

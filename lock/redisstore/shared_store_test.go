@@ -78,7 +78,7 @@ func storeInAllModes(t *testing.T, s *Store) {
 
 // forget deletes the tombstone of an owner.
 func (s *Store) forget(t *testing.T, l driver.Lease) {
-	_, err := s.run(t.Context(), redisnode.NewScript("return redis.call('DEL', KEYS[1])"), l.Owner, nil, nil, 1, &s.keys(l.Key, l.Owner).tombstone)
+	_, err := s.redis.Run(t.Context(), redisnode.NewScript("return redis.call('DEL', KEYS[1])"), l.Owner, []any{nil, nil, 1, &s.keys(l.Key, l.Owner).tombstone})
 	require.NoError(t, err)
 }
 

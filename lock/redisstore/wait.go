@@ -40,36 +40,16 @@ var _ driver.Waiter = (*Store)(nil)
 // Wait returns an error if its first two requests fail, or if the server refuses to execute the
 // first one. Once it is queued, it returns an
 // error if a request fails and no answer has come for as long as a place lasts.
-func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
-	lease, answered, err := s.wait(ctx, r, queued)
-	if err == nil && s.replicas.Count > 0 {
-		err = s.confirm(ctx, &lease)
+func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (lease driver.Lease, err error) {
+	err = check(&r, true)
+	if err == nil && s.redis == nil {
+		err = rediskit.ErrZeroStore
+	}
+	if err == nil {
+		err = s.redis.Begin(ctx)
 	}
 	if err != nil {
-		err = failed("wait for", r.Key, s.nameForeign(ctx, &r, err))
-		if v := driver.VerdictOf(err); (answered || lease.Unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
-			err = driver.Unanswered.Error(err) // only the latest request has left nothing
-		}
-		return driver.Lease{Unanswered: lease.Unanswered}, err
-	}
-	return lease, nil
-}
-
-// wait sends the first request, and waits in the queue if the lock is taken. Most locks are
-// free, so the first answer is handled without a waiter if it grants the lock. After an error,
-// only Unanswered of the lease counts. answered reports that any request was answered.
-func (s *Store) wait(ctx context.Context, r driver.Request, queued func()) (lease driver.Lease, answered bool, err error) {
-	if err := checkAcquire(&r); err != nil {
-		return lease, false, err
-	}
-	switch {
-	case ctx == nil:
-		return lease, false, rediskit.ErrNilContext
-	case s.redis == nil:
-		return lease, false, rediskit.ErrZeroStore
-	}
-	if err := s.redis.Begin(ctx); err != nil {
-		return lease, false, rediskit.FromConn(err)
+		return driver.Lease{}, failed("wait for", r.Key, err)
 	}
 	defer s.redis.End()
 	name, place := wireOwner(&r), s.place(r.TTL)
@@ -79,28 +59,43 @@ func (s *Store) wait(ctx context.Context, r driver.Request, queued func()) (leas
 	}
 	listener := s.subscription.Join(name, channel)
 	defer func() { s.subscription.Leave(listener) }()
-	began := time.Now()
-	first := sendRequest(ctx, s.sendAcquire, r, place)
-	if first.err == nil && first.verdict == granted {
+	first := reply{sent: time.Now()}
+	first.acquired, first.err = s.sendAcquire(ctx, r, place)
+	began, answered := first.sent, first.err == nil
+	if answered {
+		first.sent = first.acquired.sent
+	}
+	if answered && first.verdict == granted { // most locks are free
 		lease = s.lease(r, first.token, first.sent)
 		lease.Saved = first.saved
-		return lease, true, nil
+	} else {
+		if listener == nil {
+			listener = pubsub.NewListener(name, channel)
+		}
+		w := &waiter{
+			store: s, request: r, place: place, listener: listener,
+			onQueued:     queued,
+			answers:      make(chan reply, maxPolls),
+			lastPollSent: began, lastSent: began,
+		}
+		w.onAnswer(first)
+		if !w.done() {
+			w.queue(ctx)
+		}
+		lease, answered, err = w.lease, !w.lastAnswer.IsZero(), w.err
+		lease.Unanswered = w.unanswered
 	}
-	if listener == nil {
-		listener = pubsub.NewListener(name, channel)
+	if err == nil && s.replicas.Count > 0 {
+		err = s.confirm(ctx, &lease)
 	}
-	w := &waiter{
-		store: s, request: r, place: place, listener: listener,
-		onQueued:     queued,
-		answers:      make(chan reply, maxPolls),
-		lastPollSent: began, lastSent: began,
+	if err == nil {
+		return lease, nil
 	}
-	w.onAnswer(first)
-	if !w.done() {
-		w.queue(ctx)
+	err = failed("wait for", r.Key, s.nameForeign(ctx, &r, err))
+	if v := driver.VerdictOf(err); (answered || lease.Unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
+		err = driver.Unanswered.Error(err) // only the latest request has left nothing
 	}
-	w.lease.Unanswered = w.unanswered
-	return w.lease, !w.lastAnswer.IsZero(), w.err
+	return driver.Lease{Unanswered: lease.Unanswered}, err
 }
 
 // place returns the length of a place in the queue of a lock with this TTL. Unless
@@ -362,22 +357,15 @@ func (w *waiter) poll(ctx context.Context) {
 	w.polls = append(w.polls, p)
 	w.store.redis.Go(func() {
 		defer cancel()
-		r := sendRequest(pollCtx, send, w.request, w.place)
-		r.poll = p
+		r := reply{poll: p, sent: time.Now()}
+		if r.acquired, r.err = send(pollCtx, w.request, w.place); r.err == nil {
+			r.sent = r.acquired.sent
+		}
 		select {
 		case w.answers <- r:
 		case <-pollCtx.Done(): // nobody reads the answer
 		}
 	})
-}
-
-// sendRequest sends one request and returns its outcome.
-func sendRequest(ctx context.Context, send func(context.Context, driver.Request, time.Duration) (acquired, error), r driver.Request, place time.Duration) reply {
-	outcome := reply{sent: time.Now()}
-	if outcome.acquired, outcome.err = send(ctx, r, place); outcome.err == nil {
-		outcome.sent = outcome.acquired.sent
-	}
-	return outcome
 }
 
 // removePoll removes an answered or cancelled poll, and reports whether it was there.

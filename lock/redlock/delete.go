@@ -85,7 +85,7 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 	for by := s.deleters.of(n); by < script; by++ {
 		c := by.command(key, owner)
 		if err := s.redis.Do(ctx, n, c); err != nil {
-			return true, false, rediskit.FromConn(err)
+			return true, false, err
 		}
 		switch {
 		case c.Err == nil:
@@ -96,7 +96,7 @@ func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, hel
 		case c.Refused:
 			return false, false, nil // the script finds out why: the key has moved, or is of another type
 		default:
-			return true, false, rediskit.FromConn(c.Err)
+			return true, false, c.Err
 		}
 	}
 	s.deleters.accepted(n, script)

@@ -46,11 +46,7 @@ func newScript(name string) *redisnode.Script {
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements of args
 // are nil, because the client sets them.
 func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args ...any) (redisconn.Reply, error) {
-	if err := s.usable(ctx); err != nil {
-		return redisconn.Reply{}, err
-	}
-	reply, err := s.redis.Run(ctx, sc, owner, args)
-	return reply, rediskit.FromConn(err)
+	return s.redis.Run(ctx, sc, owner, args)
 }
 
 func (s *Store) usable(ctx context.Context) error {

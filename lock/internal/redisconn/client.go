@@ -87,9 +87,9 @@ func (c *Client) Close() error {
 	return c.node.Close()
 }
 
-// IsCluster reports whether the client is for a cluster. The keys of a script must then
+// IsCluster reports whether the client is for a cluster; a nil Client is not. The keys of a script must then
 // have the same slot.
-func (c *Client) IsCluster() bool { return c.cluster != nil }
+func (c *Client) IsCluster() bool { return c != nil && c.cluster != nil }
 
 // Addresses returns the address of the server, or the configured addresses of the cluster.
 // It returns nil for a nil Client, and for a master behind Sentinel, whose address it does not
@@ -131,6 +131,9 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // driver.Verdict, and their texts do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, args []any) (Reply, error) {
+	if c == nil {
+		return Reply{}, ErrZeroStore
+	}
 	if err := c.Begin(ctx); err != nil {
 		return Reply{}, err
 	}

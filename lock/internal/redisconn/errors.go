@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -26,8 +27,8 @@ var (
 	// and of every later call.
 	ErrClosed = redisnode.ErrClosed
 
-	// ErrWrongType is the error of a script when a key holds a value of another type.
-	ErrWrongType = errors.New("the key has a value of another type")
+	// ErrZeroStore is the error of a call of a nil Client, which a store has that New has not made.
+	ErrZeroStore = errors.New("the Store was not made by New")
 )
 
 var (
@@ -162,7 +163,7 @@ func (c *Client) explainScript(err error, sc *redisnode.Script, owners ...string
 		return c.explainClosed(c.secrets.clean(err, owners...))
 	case redisnode.HasCode(reply, "WRONGTYPE"):
 		c.answers.note()
-		return ErrWrongType
+		return driver.ErrWrongType
 	}
 	clean := c.secrets.clean(err, owners...)
 	text := clean.Error()

@@ -4,18 +4,17 @@
 package rediskit
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // Errors of calls that cannot be sent.
 var (
-	ErrNilContext = errors.New("the context is nil")
-	ErrZeroStore  = errors.New("the Store was not made by New")
+	ErrNilContext = redisnode.ErrNilContext
+	ErrZeroStore  = redisconn.ErrZeroStore
 )
 
 // Failed returns an error that says which operation of a store failed for which key. Its text leaves
@@ -33,18 +32,6 @@ func (f *failureError) Error() string {
 }
 
 func (f *failureError) Unwrap() error { return f.err }
-
-// FromConn returns the error of package driver that an error of package redisconn corresponds to, or
-// err itself if there is none.
-func FromConn(err error) error {
-	switch {
-	case errors.Is(err, redisconn.ErrClosed):
-		return driver.ErrStoreClosed
-	case errors.Is(err, redisconn.ErrWrongType):
-		return driver.ErrWrongType
-	}
-	return err
-}
 
 // UnexpectedReply returns the error of a reply that the script does not return. It shows only the
 // shape of the reply, because the content may be an owner.

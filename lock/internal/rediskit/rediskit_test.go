@@ -27,17 +27,6 @@ func TestFailedNamesTheStoreTheVerbAndTheKey(t *testing.T) {
 	assert.ErrorIs(t, err, driver.ErrStoreClosed)
 }
 
-func TestFromConn(t *testing.T) {
-	other := errors.New("other")
-	for in, want := range map[error]error{
-		redisconn.ErrClosed: driver.ErrStoreClosed, redisconn.ErrWrongType: driver.ErrWrongType, other: other,
-	} {
-		assert.Equal(t, want, FromConn(in))
-		assert.ErrorIs(t, FromConn(fmt.Errorf("outer: %w", in)), want)
-	}
-	assert.NoError(t, FromConn(nil))
-}
-
 func TestUnexpectedReplyShowsNoContent(t *testing.T) {
 	assert.EqualError(t, UnexpectedReply("owner"), "unexpected reply type string")
 	assert.EqualError(t, UnexpectedReply([]any{"owner", int64(1)}), "unexpected reply with 2 elements")

@@ -30,8 +30,7 @@ func ReleaseAll[S any](ctx context.Context, p *Plan[S], how Releases[S], batch [
 	clear(out[:len(batch)])
 	r := &releasing[S]{call: newCall(p, true), how: how, out: out}
 	for chunk := range slices.Chunk(batch, releasesAtATime) {
-		r.load(ctx, chunk, r)
-		r.run(ctx, r)
+		r.serve(ctx, chunk, r)
 		r.followAll(ctx, chunk)
 		r.out = r.out[len(chunk):]
 	}

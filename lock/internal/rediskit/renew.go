@@ -22,30 +22,23 @@ var ErrElsewhere = errors.New("the slot is moving, and neither node had the key"
 //
 // The reply to a script is what [ParseDenied] reads.
 func Renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []renewal.Outcome) error {
-	unknown, err := renew(ctx, p, batch, out)
+	r := &renewing[S]{call: newCall(p, false), out: out}
+	r.serve(ctx, batch, r)
+	r.free()
 	switch {
-	case err == nil:
+	case r.err == nil:
 		return nil
 	case len(batch) == 1:
-		return Failed(p.Store, "renew", batch[0].Key, err)
+		return Failed(p.Store, "renew", batch[0].Key, r.err)
 	}
-	return fmt.Errorf("%s: renew %s and others, %d of %d without an answer: %w", p.Store, basic.Quote(batch[0].Key), unknown, len(batch), err)
+	return fmt.Errorf("%s: renew %s and others, %d of %d without an answer: %w", p.Store, basic.Quote(batch[0].Key), r.unknown, len(batch), r.err)
 }
 
 // RenewOne renews a lease. Its error, which says why the outcome is unknown, does not name the key.
 func RenewOne[S any](ctx context.Context, p *Plan[S], l driver.Lease) (renewal.Outcome, error) {
 	var out [1]renewal.Outcome
-	_, err := renew(ctx, p, []driver.Lease{l}, out[:])
-	return out[0], err
-}
-
-// renew is Renew. It returns how many outcomes are unknown, and why the first of them is.
-func renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []renewal.Outcome) (unknown int, err error) {
-	r := &renewing[S]{call: newCall(p, false), out: out}
-	r.load(ctx, batch, r)
-	r.run(ctx, r)
-	r.free()
-	return r.unknown, r.err
+	err := Renew(ctx, p, []driver.Lease{l}, out[:])
+	return out[0], errors.Unwrap(err)
 }
 
 // renewing is a call of Renew, and the judge of its answers.

@@ -134,8 +134,9 @@ func (c *call[S]) free() {
 	calls.Put(c)
 }
 
-// load makes the items of a batch. It passes leases that cannot be sent to the judge.
-func (c *call[S]) load(ctx context.Context, batch []driver.Lease, j judge[S]) {
+// serve sends the leases of a batch until the judge has decided about each. It passes leases that cannot be sent to the
+// judge at once.
+func (c *call[S]) serve(ctx context.Context, batch []driver.Lease, j judge[S]) {
 	var err error
 	switch {
 	case ctx == nil:
@@ -158,10 +159,6 @@ func (c *call[S]) load(ctx context.Context, batch []driver.Lease, j judge[S]) {
 			c.items = c.items[:last]
 		}
 	}
-}
-
-// run sends the items until the judge has decided about each.
-func (c *call[S]) run(ctx context.Context, j judge[S]) {
 	for len(c.items) > 0 {
 		c.route(ctx, j)
 		c.send(ctx)
@@ -183,7 +180,7 @@ func (c *call[S]) route(ctx context.Context, j judge[S]) {
 			it.node, err = c.plan.Redis.Master(ctx, it.Slot)
 		}
 		if it.node == nil {
-			j.fail(c.items[i:i+1], FromConn(err))
+			j.fail(c.items[i:i+1], err)
 			continue
 		}
 		found = append(found, *it)
@@ -228,7 +225,7 @@ func (c *call[S]) send(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for i, t := range c.trips {
-		send := func() { t.err = FromConn(c.plan.Redis.Send(ctx, t.node, &t.batch)) }
+		send := func() { t.err = c.plan.Redis.Send(ctx, t.node, &t.batch) }
 		if i < len(c.trips)-1 {
 			wg.Go(send)
 		} else {
@@ -276,7 +273,7 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 			for k := range items {
 				secrets[k] = items[k].Secret
 			}
-			j.fail(items, FromConn(c.plan.Redis.Explain(ctx, err, secrets...)))
+			j.fail(items, c.plan.Redis.Explain(ctx, err, secrets...))
 		}
 		t.batch.Reset()
 		t.items, t.ends, t.node, t.err = nil, t.ends[:0], nil, nil

@@ -65,9 +65,12 @@ func (cs *Calls) remove(all []*lane) {
 	}
 }
 
-// Begin returns an error if ctx has ended or the client is closed. Otherwise the caller
+// Begin returns an error if ctx is nil or has ended, or if the client is closed. Otherwise the caller
 // must call End, and Wait waits for that.
 func (cs *Calls) Begin(ctx context.Context) error {
+	if ctx == nil {
+		return ErrNilContext
+	}
 	ended := ctx.Err() // without mu, because the ctx may be the user's
 	if ended != nil {
 		ended = cmp.Or(context.Cause(ctx), ended)

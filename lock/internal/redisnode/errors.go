@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // ErrClosed is the error of the calls that run when [Calls.Cancel] is called, and of all later calls.
-var ErrClosed = errors.New("the client is closed")
+var ErrClosed = driver.ErrStoreClosed
+
+// ErrNilContext is the error of a call with a nil ctx.
+var ErrNilContext = errors.New("the context is nil")
 
 // lateError is a timeout that the caller did not set. For example, package net reports a
 // slow dial as context.DeadlineExceeded.

@@ -35,11 +35,6 @@ func TestMutants(t *testing.T) {
 			Args: []string{"-test.run=^TestCloseOfAClientEndsWithItsContext$"}, Shows: "Close of a client after its context",
 		},
 		{
-			Name: "the buffers of all workers are kept", File: "renewal/worker.go",
-			From: "if room := cap(b.leases); len(w.freeBatches) < maxFreeBatches && room <= max(smallBatch, maxSlack*b.peak) {", To: "{",
-			Args: []string{"-test.run=^TestLanesReleaseTheirMemory$"}, Shows: "bytes per idle lane",
-		},
-		{
 			Name: "the holders of a key in memory are searched one by one", File: "lock/memstore/state.go",
 			From: "return k, k.leases[l.Owner]", To: "for owner, h := range k.leases {\n\t\tif owner == l.Owner {\n\t\t\treturn k, h\n\t\t}\n\t}\n\treturn k, nil",
 			Args: []string{"-test.run=^TestHoldersInMemory$"}, Shows: "1,000 operations next to",

@@ -24,7 +24,7 @@ func TestMutants(t *testing.T) {
 		},
 		{
 			Name: "a release without an answer is forgotten", File: "lock/held.go",
-			From: "\tc.releaser.Add(lease)\n\treturn fmt.Errorf", To: "\treturn fmt.Errorf",
+			From: "\tc.releaser.Add(lease)\n\t\treturn fmt.Errorf", To: "\treturn fmt.Errorf",
 			Shows: `there are keys of locks that nobody holds`,
 		},
 	}

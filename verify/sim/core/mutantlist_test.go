@@ -160,7 +160,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a release without an answer is forgotten", "lock/held.go",
-		"\tc.releaser.Add(lease)\n\treturn fmt.Errorf", "\treturn fmt.Errorf",
+		"\tc.releaser.Add(lease)\n\t\treturn fmt.Errorf", "\treturn fmt.Errorf",
 	},
 	{
 		"the first failure ends a Lock", "lock/acquire.go",

@@ -143,7 +143,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an unknown script is not sent in full", "lock/internal/redisnode/node.go",
-		"\tif unknown && err == nil {\n", "\tif unknown && err != nil {\n",
+		"err != nil || !unknown || again {", "true {",
 	},
 	{
 		"the lost leases of a batch are shifted", "lock/internal/rediskit/renew.go",
