@@ -88,6 +88,28 @@ func TestUserFunctionsMayBlock(t *testing.T) {
 	}
 }
 
+// A connection that is completed too late for its request is used by the next request.
+func TestADialOutlivesItsRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		var dials atomic.Int64
+		s := network.store(t, &redis.Options{OnConnect: func(context.Context, *redis.Conn) error {
+			dials.Add(1)
+			time.Sleep(800 * time.Millisecond)
+			return nil
+		}}, &Options{Timeout: 500 * time.Millisecond})
+		_, err := s.Acquire(t.Context(), request("k"))
+		require.ErrorContains(t, err, "no answer within 500ms")
+		time.Sleep(time.Second)
+		made := dials.Load()
+		start := time.Now()
+		acquire(t, s, request("k"))
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, made, dials.Load())
+	})
+}
+
 // A panic or a missing result of a user's function is an error.
 func TestUserFunctionsMayFail(t *testing.T) {
 	t.Parallel()

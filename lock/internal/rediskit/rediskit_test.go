@@ -3,7 +3,6 @@ package rediskit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"

@@ -27,6 +27,7 @@ type lane struct {
 	follow *time.Timer // calls followCtx
 	calls  []call      // of the request that has the lane; empty between requests
 	cmd    redis.Cmd   // the only command of that request
+	cold   bool        // a request has ended while its connection was being made
 
 	mu       sync.Mutex      // guards all below
 	conn     *conn           // nil: the next request dials
@@ -126,6 +127,16 @@ func (l *lane) end(ctx context.Context, err error, late error) (sent time.Time, 
 		cancel()
 	}
 	return sent, err
+}
+
+// warm makes a connection for the next request, because its dial and its handshake together take longer than some requests have.
+func (l *lane) warm() {
+	l.cold = false
+	ctx, bound := context.Background(), l.node.options.DialTimeout
+	inner, err := l.begin(ctx, time.Now().Add(bound))
+	if err == nil {
+		_, _ = l.end(ctx, l.rdb.Do(inner, "ping").Err(), NoAnswerError(bound))
+	}
 }
 
 // interrupt ends a request, unless it has ended.

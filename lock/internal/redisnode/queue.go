@@ -84,14 +84,25 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 
 // pass passes a lane to the requests that wait, or makes it idle.
 func (q *queue) pass(l *lane) {
-	if batch := q.next(l); len(batch) > 0 {
+	var batch []*queued
+	if !l.cold {
+		batch = q.next(l)
+	}
+	if l.cold || len(batch) > 0 {
 		q.node.calls.running.Go(func() { q.work(l, batch) })
 	}
 }
 
-// work sends pipelines on a lane until no script waits.
+// work makes the connection of a cold lane, and sends pipelines on the lane until no script waits.
 func (q *queue) work(l *lane, batch []*queued) {
-	for len(batch) > 0 {
+	for {
+		if l.cold {
+			l.warm()
+			batch = q.next(l)
+		}
+		if len(batch) == 0 {
+			return
+		}
 		until := batch[0].until
 		for _, e := range batch {
 			l.calls = append(l.calls, e.call)
@@ -103,11 +114,13 @@ func (q *queue) work(l *lane, batch []*queued) {
 		for i, e := range batch {
 			e.answer = l.calls[i].answer(sent, err)
 		}
-		next := q.next(l)
-		for _, e := range batch { // last: a caller that sends again must find the queue updated
+		answered := batch
+		if batch = nil; !l.cold {
+			batch = q.next(l)
+		}
+		for _, e := range answered { // last: a caller that sends again must find the queue updated
 			close(e.done)
 		}
-		batch = next
 	}
 }
 
