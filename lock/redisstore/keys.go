@@ -114,24 +114,15 @@ func check(r *driver.Request, acquires bool) error {
 		return checkKey(r.Key)
 	case r.Owner == "" || strings.ContainsAny(r.Owner, "{}"):
 		return errors.New("the owner must not be empty and must hold no brace")
-	case r.Mode > driver.Members || r.TTL < time.Millisecond:
-		return checkTerms(r)
+	case r.Mode > driver.Members:
+		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
+	case r.TTL < time.Millisecond:
+		return fmt.Errorf("%w: %v is less than a millisecond", driver.ErrBadTTL, r.TTL)
 	case !acquires:
 	case r.Attrs != nil && len(r.Attrs.Metadata) > driver.MaxMetadataLen:
 		return fmt.Errorf("the metadata are %d bytes long, the limit is %d", len(r.Attrs.Metadata), driver.MaxMetadataLen)
 	case r.Mode != driver.Exclusive:
 		return checkArgs(r)
-	}
-	return nil
-}
-
-// checkTerms checks the mode and the TTL.
-func checkTerms(r *driver.Request) error {
-	switch {
-	case r.Mode > driver.Members:
-		return fmt.Errorf("%v: %w", r.Mode, errors.ErrUnsupported)
-	case r.TTL < time.Millisecond:
-		return fmt.Errorf("%w: %v is less than a millisecond", driver.ErrBadTTL, r.TTL)
 	}
 	return nil
 }
@@ -177,7 +168,7 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 	if s.redis.IsCluster() {
 		st.slot = redisconn.SlotOf(st.key)
 	}
-	if !st.shared {
+	if !st.shared && r.Attrs != nil {
 		st.metadata, st.stateful = r.Metadata(), r.Stateful()
 	}
 	return st
@@ -194,13 +185,14 @@ func (st *leaseState) lock() string   { return st.key[len(st.store.prefix)+1 : l
 func (st *leaseState) holder() string { return st.value[:st.ownerLen] }
 
 // stateOf returns the state of a lease. It reuses the State of the lease if this store has made that from the same
-// fields. The request was then checked before, except for its terms. Otherwise stateOf
+// fields. The request was then checked before, except for its mode and TTL. Otherwise stateOf
 // checks the request and makes a new state.
 func (s *Store) stateOf(l *driver.Lease) (*leaseState, error) {
 	if st, ok := l.State.(*leaseState); ok && st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner &&
 		st.shared == (l.Mode != driver.Exclusive) &&
-		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful()) {
-		return st, checkTerms(&l.Request)
+		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful()) &&
+		l.Mode <= driver.Members && l.TTL >= time.Millisecond {
+		return st, nil
 	}
 	if err := check(&l.Request, false); err != nil {
 		return nil, err

@@ -330,6 +330,9 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusi
 		return sharedReleaseScript, args, nil
 	}
 	c := s.newExclusiveCall(&l.Request)
+	if l.Attrs == nil { // no MinHold
+		return releaseScript, c.setNumbers(refuse, tokenTTL), c
+	}
 	if keep := l.Keep(); keep > 0 {
 		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
 	}

@@ -42,6 +42,21 @@ type Client struct {
 	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, OnNotice and Reason
 }
 
+// answers is what the server has said last.
+type answers struct{ latest atomic.Pointer[answer] } // nil: nothing yet
+
+// answer is an answer of a server.
+type answer struct{ refusedLogin string }
+
+var anyAnswer = new(answer)
+
+// note notes an answer that does not refuse the login.
+func (a *answers) note() {
+	if a.latest.Load() != anyAnswer { // avoids a write to memory that all callers share
+		a.latest.Store(anyAnswer)
+	}
+}
+
 var errNilClient = errors.New("rdb is nil")
 
 // New returns a client for the server of a *redis.Client, or for the cluster of a

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -126,21 +125,6 @@ func hideWord(text, word string) string {
 		}
 		shown.WriteString(text[from:at] + "(secret)")
 		from = end
-	}
-}
-
-// answers is what the server has said last.
-type answers struct{ latest atomic.Pointer[answer] } // nil: nothing yet
-
-// answer is an answer of a server.
-type answer struct{ refusedLogin string }
-
-var anyAnswer = new(answer)
-
-// note notes an answer that does not refuse the login.
-func (a *answers) note() {
-	if a.latest.Load() != anyAnswer { // avoids a write to memory that all callers share
-		a.latest.Store(anyAnswer)
 	}
 }
 

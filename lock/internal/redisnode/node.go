@@ -360,12 +360,14 @@ func (n *Node) settle(calls []call, failed error, failures uint64) (unknown bool
 			c.cmd.SetErr(c.ask.Err())
 		}
 		err := c.cmd.Err()
+		if c.done = err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT"); !c.done {
+			unknown = true
+			continue
+		}
 		if err != nil {
 			n.notices.noteDemotion(err)
 		}
-		c.done = err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT")
-		unknown = unknown || !c.done
-		if failures != 0 && c.script != nil && c.done && IsAnswered(err) {
+		if failures != 0 && c.script != nil && IsAnswered(err) {
 			n.loaded.Store(c.script, failures)
 		}
 	}
