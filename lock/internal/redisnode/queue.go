@@ -86,22 +86,21 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 func (q *queue) pass(l *lane) {
 	var batch []*queued
 	if !l.cold {
-		batch = q.next(l)
+		if batch = q.next(l); len(batch) == 0 {
+			return
+		}
 	}
-	if l.cold || len(batch) > 0 {
-		q.node.calls.running.Go(func() { q.work(l, batch) })
-	}
+	q.node.calls.running.Go(func() { q.work(l, batch) })
 }
 
-// work makes the connection of a cold lane, and sends pipelines on the lane until no script waits.
+// work sends pipelines on a lane until no script waits. It begins with a batch, or with none if the lane is cold.
 func (q *queue) work(l *lane, batch []*queued) {
-	for {
-		if l.cold {
-			l.warm()
-			batch = q.next(l)
-		}
+	for more := true; more; {
 		if len(batch) == 0 {
-			return
+			l.warm()
+			if batch = q.next(l); len(batch) == 0 {
+				return
+			}
 		}
 		until := batch[0].until
 		for _, e := range batch {
@@ -117,6 +116,7 @@ func (q *queue) work(l *lane, batch []*queued) {
 		answered := batch
 		if batch = nil; !l.cold {
 			batch = q.next(l)
+			more = len(batch) > 0
 		}
 		for _, e := range answered { // last: a caller that sends again must find the queue updated
 			close(e.done)
