@@ -129,10 +129,11 @@ func (l *lane) end(ctx context.Context, err error, late error) (sent time.Time, 
 	return sent, err
 }
 
-// warm makes a connection for the next request, because its dial and its handshake together take longer than some requests have.
+// warm makes a connection for the next request, because its dial and its handshake together take longer than some requests
+// have. Requests wait meanwhile, so its time is bounded, too.
 func (l *lane) warm() {
 	l.cold = false
-	ctx, bound := context.Background(), l.node.options.DialTimeout
+	ctx, bound := context.Background(), min(l.node.options.DialTimeout, 2*l.node.timeout)
 	inner, err := l.begin(ctx, time.Now().Add(bound))
 	if err == nil {
 		_, _ = l.end(ctx, l.rdb.Do(inner, "ping").Err(), NoAnswerError(bound))
