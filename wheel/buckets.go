@@ -189,7 +189,8 @@ func (b *buckets) cascade(tick int64, limit int, idle bool) int {
 			looked += int(count)
 		}
 	}
-	b.updateExpiry()
+	first, _ := b.firstLevel0()
+	b.firstCoarse(first)
 	return looked
 }
 

@@ -393,3 +393,9 @@ func TestAFreeNodeHasNoTask(t *testing.T) {
 	s.free(slot, n)
 	assert.Nil(t, n.task)
 }
+
+// updateExpiry computes nextExpiry and nextCascade from the buckets.
+func (b *buckets) updateExpiry() {
+	tick, _ := b.firstLevel0()
+	b.firstCoarse(tick)
+}

@@ -117,12 +117,6 @@ func (b *buckets) bucketExpiry(bucket uint32) int64 {
 	return (number + int64((bucket-b.coarseBucket(level, number))&(levelLen-1))) << shift
 }
 
-// updateExpiry computes nextExpiry and nextCascade from the buckets.
-func (b *buckets) updateExpiry() {
-	tick, _ := b.firstLevel0()
-	b.firstCoarse(tick)
-}
-
 // firstLevel0 returns the tick of level 0 to visit next and the first of its buckets, or
 // never if all are empty. It searches the bitmap as a ring. The search begins and ends at the word of
 // clk, whose lower bits come last.
