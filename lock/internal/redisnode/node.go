@@ -284,7 +284,7 @@ func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call
 	if sent, err = l.end(ctx, err, late); err != nil {
 		n.failures.Add(1)
 		// Renewals have more time, and a dial that hangs must not hold their lanes.
-		l.cold = q == n.scripts && sent.IsZero() && (err == late || ctx.Err() != nil)
+		l.cold = q == n.scripts && sent.IsZero() && (ctx.Err() != nil || errors.Is(err, late))
 	}
 	return sent, err
 }
