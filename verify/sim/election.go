@@ -112,7 +112,7 @@ func (u *User) ForceRelease(key string) {
 	defer w.Mu.Unlock()
 	w.Note("p%d forces the release of %s: %v", u.Process.ID, key, err != nil)
 	w.Counts.Operations["force"]++
-	if _, paused := u.Pauser.PausedSince(begun); late > 0 && !paused {
+	if _, paused := u.Pauser.PausedSince(begun); late > prompt && !paused {
 		w.Violated("answer", "L4: p%d forces the release of %s %v after its context ended", u.Process.ID, key, late)
 	}
 }

@@ -92,7 +92,7 @@ func (u *User) downgrade(m *lock.RWMutex, held *lock.Held, g *Grant) *Grant {
 	w.Note("p%d.%d downgrades: %v", u.Process.ID, u.ID, err != nil)
 	w.Counts.Operations["downgrade"]++
 	w.Check("downgrade")
-	if _, paused := u.Pauser.PausedSince(begun); time.Since(begun) > patience && !paused {
+	if _, paused := u.Pauser.PausedSince(begun); time.Since(begun) > patience+prompt && !paused {
 		w.Violated("downgrade", "L4: the downgrade of p%d is still running %v after its context ended", u.Process.ID, time.Since(begun)-patience)
 	}
 	g.gone, g.unlocked = true, time.Now()

@@ -160,7 +160,7 @@ func (u *User) Acquire(name string, l lock.Locker, key string, wait bool, patien
 		u.returnedAt = time.Now()
 	}
 	switch {
-	case late > 0 && !paused:
+	case late > prompt && !paused:
 		w.Violated("answer", "L4: p%d waits for %s %v after its context ended", u.Process.ID, key, late)
 	case err == nil && !several && held.Key() != key:
 		w.Violated("answer", "p%d asked for %s and got %s", u.Process.ID, key, held.Key())
