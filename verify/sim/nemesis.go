@@ -49,9 +49,9 @@ func (w *World) CommonFault(e Event, p *Process, span time.Duration) bool {
 	return true
 }
 
-// prompt is how long after the end of its context a call may return. A request to Redis follows its context only when
-// it has run for a millisecond.
-const prompt = time.Millisecond
+// prompt is how long after the end of its context a call may return. A request to Redis follows its context from
+// a tick on.
+const prompt = 10 * time.Millisecond
 
 // close closes a client once, with a time limit, and checks the outcome.
 func (p *Process) close(within time.Duration) {

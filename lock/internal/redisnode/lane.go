@@ -16,23 +16,19 @@ import (
 // closed, the deadline of the connection moves to the past; go-redis then returns and closes the
 // connection, so that no later request reads a late answer. The next request makes a new connection.
 
-// followAfter is how long a request runs before the lane follows its ctx, which costs more than a tenth of a lock
-// and its unlock. Most requests have their answer by then.
-const followAfter = time.Millisecond
-
 // lane is a go-redis client with one connection.
 type lane struct {
-	node   *Node
-	rdb    *redis.Client
-	follow *time.Timer // calls followCtx
-	calls  []call      // of the request that has the lane; empty between requests
-	cmd    redis.Cmd   // the only command of that request
-	cold   bool        // a request has ended while its connection was being made
+	node  *Node
+	rdb   *redis.Client
+	calls []call    // of the request that has the lane; empty between requests
+	cmd   redis.Cmd // the only command of that request
+	cold  bool      // a request has ended while its connection was being made
 
 	mu       sync.Mutex      // guards all below
 	conn     *conn           // nil: the next request dials
 	running  bool            // a request has the lane
 	request  uint64          // the number of the latest request
+	seen     uint64          // request at the latest tick of Calls
 	ctx      context.Context // of the request; nil between requests
 	unfollow func() bool     // nil: the lane does not follow ctx
 	until    time.Time       // when the request ends
@@ -41,17 +37,6 @@ type lane struct {
 	cancel   func()          // ends the ctx of the function of the user that the request waits for
 	sent     time.Time       // when the first bytes of the request were about to be written
 	usedAt   time.Time       // when the latest request ended
-}
-
-// newLane returns a lane whose connection has buffers of the given size.
-func (n *Node) newLane(buffer int) *lane {
-	l := &lane{node: n}
-	l.follow = time.AfterFunc(time.Hour, l.followCtx)
-	l.follow.Stop()
-	o := n.clientOptions(l)
-	o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
-	l.rdb = redis.NewClient(o)
-	return l
 }
 
 // begin begins a request that ends at until, or with ctx. The caller calls end when go-redis has returned. inner is the
@@ -73,19 +58,31 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	if c != nil {
 		_ = c.Close() // it has old credentials
 	}
-	l.follow.Reset(followAfter)
+	if cs := l.node.calls; !cs.ticks.Load() {
+		cs.startTicks()
+	}
 	if l.node.instrumented { // only hooks look for values
 		return context.WithoutCancel(ctx), nil
 	}
 	return context.Background(), nil
 }
 
+// unfollowed reports whether the lane has a request whose ctx it does not follow, and whether it has got one since
+// the last call.
+func (l *lane) unfollowed() (running, fresh bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fresh = l.request != l.seen
+	l.seen = l.request
+	return l.running && l.unfollow == nil, fresh
+}
+
 // followCtx interrupts the request when its ctx ends.
 func (l *lane) followCtx() {
 	l.mu.Lock()
-	ctx, number, follows := l.ctx, l.request, l.unfollow != nil
+	ctx, number := l.ctx, l.request
 	l.mu.Unlock()
-	if ctx == nil || follows {
+	if ctx == nil {
 		return
 	}
 	stop := context.AfterFunc(ctx, func() { l.interrupt(number) }) // without mu, because the ctx may be the user's
@@ -104,7 +101,6 @@ func (l *lane) followCtx() {
 // answered. Otherwise it returns why the request has ended, which is late if its time was up. sent is not zero
 // if the server may have got the request.
 func (l *lane) end(ctx context.Context, err error, late error) (sent time.Time, reason error) {
-	l.follow.Stop()
 	now := time.Now()
 	l.mu.Lock()
 	stop, cancel := l.unfollow, l.cancel

@@ -192,7 +192,7 @@ func TestACancellationSurvivesALaterDeadline(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			step := func() {
-				time.Sleep(followAfter)
+				time.Sleep(tickTime)
 				synctest.Wait()
 				cancel()
 				synctest.Wait()

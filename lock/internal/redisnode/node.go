@@ -104,7 +104,10 @@ func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 func (n *Node) newQueue(lanes int, bound time.Duration, buffer int) *queue {
 	q := &queue{node: n, bound: bound, late: NoAnswerError(bound)}
 	for range lanes {
-		l := n.newLane(buffer)
+		l := &lane{node: n}
+		o := n.clientOptions(l)
+		o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
+		l.rdb = redis.NewClient(o)
 		q.idle, n.all = append(q.idle, l), append(n.all, l)
 	}
 	return q
