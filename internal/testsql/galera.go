@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/internal/testproxy"
@@ -56,7 +57,7 @@ func LaunchGalera(n int) (nodes []*MariaDB, err error) {
 		)
 		args := m.args
 		if i == 0 {
-			m.args = append(args[:len(args):len(args)], "--wsrep-new-cluster")
+			m.args = slices.Concat(args, []string{"--wsrep-new-cluster"})
 		}
 		if err = m.Start(); err != nil {
 			return nodes, err
