@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
-// LaunchGalera starts a cluster of n MariaDB servers. They notice after a second that one of them does not answer.
+// LaunchGalera starts a cluster of n MariaDB servers. They notice after 5 s that one of them does not answer.
 func LaunchGalera(n int) (nodes []*MariaDB, err error) {
 	defer func() {
 		if err != nil {
@@ -53,7 +53,7 @@ func LaunchGalera(n int) (nodes []*MariaDB, err error) {
 			"--loose-plugin-wsrep-provider=OFF", // with which the options below could not be changed
 			"--wsrep-node-address="+group[i], "--wsrep-sst-method=rsync", fmt.Sprint("--wsrep-sst-receive-address=127.0.0.1:", ports[3*i+2]),
 			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+group[i]+fmt.Sprint(";ist.recv_addr=127.0.0.1:", ports[3*i+1])+
-				";gcache.size=32M;evs.keepalive_period=PT0.3S;evs.inactive_check_period=PT0.2S;evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.install_timeout=PT3S",
+				";gcache.size=32M",
 		)
 		args := m.args
 		if i == 0 {
