@@ -55,6 +55,8 @@ type Entry[L any] struct {
 //	waiting        renewed by another request:               waiting    renewal
 //	               ReportRenewed, Update, or clocks apart
 //	due, renewing  the same                                  same       deadline
+//	any but ended  an early renewal is not denied:           same       unchanged
+//	               applyEarly
 //	any but ended  the deadline, Lost by any request, too    ended      -
 //	               many failures, Stop, Replace, Close,
 //	               engine closed
@@ -145,6 +147,22 @@ func (e *Entry[L]) applyOutcome(outcome Outcome, err error, sent instant, validi
 			return
 		}
 		e.scheduleRenewal(e.retryAt(sent, now), now)
+	}
+}
+
+// applyEarly applies the outcome of an early renewal. Only a confirmation or a denial changes anything. The next renewal stays
+// where it is, so that leases which are verified together are not renewed together later. The timer need not move: it
+// fires for the next renewal, or at a deadline that has moved since.
+func (e *Entry[L]) applyEarly(outcome Outcome, err error, sent instant, validity time.Duration, now instant) {
+	if e.expireIfPast(now); e.state == ended {
+		return
+	}
+	if outcome.IsLost() {
+		e.recordErr(err)
+		e.lose(ReasonNotOwned)
+	}
+	if outcome == Renewed {
+		e.extendDeadline(sent, validity, now)
 	}
 }
 

@@ -86,12 +86,14 @@ func (e *Entry[L]) renewedSince(ttl time.Duration, sent, until time.Time) bool {
 func (e *Entry[L]) ReportLost(err error) bool {
 	e.w.mu.Lock()
 	defer e.w.unlock()
-	e.expireIfPast(e.w.clock.now())
+	now := e.w.clock.now()
+	e.expireIfPast(now)
 	if e.state == ended {
 		return false
 	}
 	e.recordErr(err)
 	e.lose(ReasonNotOwned)
+	e.w.noteDenials(e.w.laneOf(e), 1, 0, false, now)
 	return true
 }
 

@@ -19,6 +19,7 @@ type EventKind uint8
 const (
 	EventServerChanged EventKind = iota + 1 // another server process answers: its run_id or its role has changed
 	EventNoMessages                         // the server confirms no subscription, so waiters poll
+	EventVerify                             // the server may have lost leases: its connection has ended, or another process or role answers
 )
 
 // AllLanes is the Lane of an event that concerns every lease.
@@ -47,13 +48,23 @@ type serverChange struct {
 const maxServerChanges = 1000
 
 // Record tells the watchdog what a store has noticed. An EventServerChanged explains a loss of the same lane before its next
-// confirmed renewal. Record takes a mutex that is never held for long, and may be called from anywhere.
+// confirmed renewal. After an EventVerify the leases of the lane are renewed early, once the server answers. That is at most one
+// pass in a period of the longest lease, unless an EventServerChanged of the lane came in between. Record takes mutexes that are
+// never held for long. It must not be called from Laner.Lane.
 func (w *Watchdog[L]) Record(e Event) {
-	if w.engine == nil || e.Kind != EventServerChanged {
-		return
+	switch {
+	case w.engine == nil:
+	case e.Kind == EventServerChanged:
+		w.changes.add(e, w.clock.now().mono)
+	case e.Kind == EventVerify:
+		w.mu.Lock()
+		defer w.unlock()
+		w.suspect(e.Lane, w.clock.now())
 	}
-	c := &w.changes
-	now := w.clock.now().mono
+}
+
+// add keeps an EventServerChanged.
+func (c *serverChanges) add(e Event, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.latest == nil || len(c.latest) >= maxServerChanges {

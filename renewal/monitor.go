@@ -45,6 +45,8 @@ type monitor[L any] struct {
 	pass      pass        // the pass under way
 	epoch     uint16      // the number of passes so far
 
+	suspects map[int]bool // the lanes whose entries the pass collects for a verification; AllLanes means all
+
 	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
 	stalls               delays        // of the process
 	delays               delays        // of timers, of workers, and of returns from Renew
@@ -67,7 +69,8 @@ const (
 type pass uint8
 
 const (
-	rearmPass     pass = iota // after a pause of the process
+	verifyPass    pass = iota // collects the entries of m.suspects, as the other passes do too
+	rearmPass                 // after a pause of the process
 	clockStepPass             // after a step of a clock
 )
 
@@ -191,12 +194,13 @@ func (w *Watchdog[L]) compareClocks(now instant) {
 	}
 }
 
-// beginPass begins a pass over all entries. It restarts a pass that is under way.
+// beginPass begins a pass over all entries. It restarts a pass that is under way, which keeps what it does beyond p.
 func (w *Watchdog[L]) beginPass(p pass) {
 	m := &w.monitor
-	if m.unvisited.first() == nil || p == clockStepPass {
+	if m.unvisited.first() == nil || p > m.pass {
 		m.pass = p
 	}
+	w.collectAgain()
 	m.unvisited.takeAll(&m.expiries)
 	m.epoch++
 }
@@ -209,15 +213,18 @@ func (w *Watchdog[L]) continuePass(now instant) bool {
 	for range maxPerHold {
 		b := m.unvisited.first()
 		if b == nil {
+			w.startVerifications()
 			return false
 		}
 		e := b.head()
 		m.unvisited.remove(e)
 		e.epoch = m.epoch
 		m.expiries.add(e)
-		if m.pass == clockStepPass {
+		w.collectSuspect(e)
+		switch m.pass {
+		case clockStepPass:
 			e.clockStepped(now)
-		} else {
+		case rearmPass:
 			e.rearm(now)
 		}
 	}

@@ -46,7 +46,7 @@ type Renewer[L any] interface {
 // wait for each other.
 type Laner[L any] interface {
 	// Lane returns the lane of a lease. The watchdog calls it each time the lease
-	// becomes due, with a mutex held. So Lane must not block and must not call the
+	// becomes due or may have to be verified, with a mutex held. So Lane must not block and must not call the
 	// watchdog.
 	Lane(lease L) int
 }

@@ -15,7 +15,7 @@ import (
 type Stats struct {
 	Held     int // leases under the watchdog
 	Due      int // of these, leases that wait for a free call of Renew
-	InFlight int // calls of Renew under way
+	InFlight int // calls of Renew under way, but early ones
 
 	Batches      uint64 // calls of Renew that have returned
 	Renewed      uint64 // confirmed renewals

@@ -42,13 +42,14 @@ type Watchdog[L any] struct {
 	monitor      monitor[L] // knows all entries that have not ended
 	held         int        // the number of these entries
 	lanes        map[int]*lane[L]
-	calls        int                // of Renew that are under way, over all lanes
-	slow         map[int]slowAnswer // the latest of each lane
-	peakLanes    int                // the largest number of lanes since the map was made
-	workers      int                // goroutines, over all lanes
-	toStart      []func()           // functions of AfterFunc that unlock starts
-	timing       *timing            // of the last grant
-	phase        float64            // of the next entry, from 0 to 0.5: see Register
+	calls        int                      // of Renew that are under way, over all lanes
+	slow         map[int]slowAnswer       // the latest of each lane
+	verified     map[int]*verification[L] // by lane; AllLanes too
+	peakLanes    int                      // the largest number of lanes since the map was made
+	workers      int                      // goroutines, over all lanes
+	toStart      []func()                 // functions of AfterFunc that unlock starts
+	timing       *timing                  // of the last grant
+	phase        float64                  // of the next entry, from 0 to 0.5: see Register
 	closed       bool
 	unreleased   []L           // leases of ended entries that Close has not returned yet
 	engineLogged bool          // a closed engine was logged

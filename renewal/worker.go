@@ -13,10 +13,7 @@ import (
 // enqueue puts a due entry into a queue of its lane and makes sure that a worker takes it.
 // The caller holds mu.
 func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
-	id := 0
-	if w.laner != nil {
-		id = w.laner.Lane(e.lease)
-	}
+	id := w.laneOf(e)
 	l := w.lanes[id]
 	if l == nil {
 		l = &lane[L]{id: id}
@@ -54,6 +51,7 @@ type batch[L any] struct {
 	late           time.Duration // the longest lateness
 	attemptTimeout time.Duration // the longest attempt timeout
 	deadline       instant       // the latest deadline
+	early          bool          // of a verification
 }
 
 // runWorker renews batches until nothing is due. A Renew that calls runtime.Goexit, as
@@ -163,7 +161,7 @@ func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
 		l.calls--
 		w.calls--
 		w.noteReturn(l, b, err, timeout)
-		w.applyOutcomes(l, b, err)
+		w.applyOutcomes(l.id, b, err)
 	}()
 	// The call ends with the latest deadline of its batch. With the earliest one, a short lease would
 	// take time from healthy leases. Each entry's own timer guards its own deadline.
@@ -198,9 +196,9 @@ func (w *Watchdog[L]) noteReturn(l *lane[L], b *batch[L], err error, timeout tim
 }
 
 // applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
-func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
-	now := w.clock.now()
-	info := BatchInfo{Lane: l.id, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
+func (w *Watchdog[L]) applyOutcomes(lane int, b *batch[L], err error) {
+	now, denied := w.clock.now(), 0
+	info := BatchInfo{Lane: lane, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
 	for i, e := range b.entries {
 		if i > 0 && i%maxPerHold == 0 {
 			w.yield()
@@ -208,18 +206,26 @@ func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 		}
 		outcome := b.outcomes[i]
 		switch {
-		case e.state != renewing:
+		case e.state != renewing && !b.early, e.state == ended:
 			info.Ended++
 		case outcome == Renewed:
 			info.Renewed++
 		case outcome.IsLost():
 			info.Lost++
 			e.completion().answer = outcome
+			if !now.reached(e.deadline()) {
+				denied++
+			}
 		default:
 			info.Unknown++
 		}
-		e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
+		if b.early {
+			e.applyEarly(outcome, err, b.sent, b.validities[i], now)
+		} else {
+			e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
+		}
 	}
+	w.noteDenials(lane, denied, info.Renewed, b.early, now)
 	clear(b.entries)
 	clear(b.leases)
 	w.stats.Batches++

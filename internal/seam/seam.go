@@ -3,6 +3,7 @@
 package seam
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -49,3 +50,11 @@ type HeapState struct {
 	Batch  int               // timers that are due and have left the heap for its batch
 	Levels [][]time.Duration // the time until each entry of the first five levels is due, from the root
 }
+
+type early struct{}
+
+// MarkEarly marks the context of an early renewal, for simulators only.
+func MarkEarly(ctx context.Context) context.Context { return context.WithValue(ctx, early{}, true) }
+
+// IsEarly reports whether a context is that of an early renewal.
+func IsEarly(ctx context.Context) bool { return ctx.Value(early{}) != nil }

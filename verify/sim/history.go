@@ -57,6 +57,7 @@ type Grant struct {
 	left       time.Duration // the time from the latest renewal to the deadline at that time
 	denied     bool          // the store has answered that the lease is lost
 	renewing   int           // running calls of Renew by the watchdog: two during a downgrade
+	early      int           // of these, early ones
 	refreshing bool          // in a call of Renew by a Multi
 	batch      int           // the size of the latest batch, which may be sent until its last deadline
 	commands   []string      // commands that the latest call sent

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -35,12 +36,17 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 		}
 		return grants
 	}
+	early := seam.IsEarly(ctx)
 	p.stats.Calls++
 	p.stats.Leases += len(batch)
+	if early {
+		p.stats.early += len(batch)
+		p.stats.earlyCalls++
+	}
 	if most := p.Plan.Renewal.MaxBatch; most > 0 && len(batch) > most {
 		w.Violated("renewal", "a batch has %d leases; MaxBatch is %d", len(batch), most)
 	}
-	if at, most := p.stats.Calls-p.stats.Answered, p.Plan.Renewal.InFlight; most > 0 && at > most && !w.Plan.Quorum {
+	if at, most := p.stats.Calls-p.stats.Answered-p.stats.earlyCalls, p.Plan.Renewal.InFlight; most > 0 && at > most && !w.Plan.Quorum {
 		w.Violated("renewal", "R3: %d renewals are running; InFlight is %d", at, most)
 	}
 	now := time.Now()
@@ -50,9 +56,15 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 			w.Violated("renewal", "S4: p%d renews %s with token %d, which it never got", p.ID, batch[i].Key, batch[i].Token)
 			continue
 		}
-		w.checkRenewal(g, sent, now)
+		w.checkRenewal(g, sent, now, early)
 		g.renewing++
-		g.sent, g.left, g.batch, g.commands = now, g.Deadline.Sub(now), len(batch), nil
+		g.batch, g.commands = len(batch), nil
+		if early {
+			g.early++
+			w.Counts.Operations["renewed early"]++
+		} else {
+			g.sent, g.left = now, g.Deadline.Sub(now)
+		}
 		latest = Later(latest, g.Deadline)
 	}
 	if end, ok := ctx.Deadline(); w.clocks.moved == 0 && (!ok || end.After(latest)) {
@@ -62,8 +74,8 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 }
 
 // checkRenewal checks that a lease may be renewed now: it is held, no other renewal of it is
-// running, and the renewal is neither too early nor too late.
-func (w *World) checkRenewal(g *Grant, sent, now time.Time) {
+// running, and the renewal is neither too early nor too late. An early renewal may be beside another one, and at any time.
+func (w *World) checkRenewal(g *Grant, sent, now time.Time, early bool) {
 	plan, id, exact := &g.Process.Plan, g.Process.ID, w.Plan.Exact
 	since := now.Sub(g.sent)
 	_, resumed := g.Process.Pauser.PausedSince(now.Add(-resumeTime))
@@ -72,7 +84,7 @@ func (w *World) checkRenewal(g *Grant, sent, now time.Time) {
 	case g.downgrading:
 	case !sent.After(g.begun): // the writer has become a reader since then
 		g.unsure, g.doubt = true, sent
-	case g.renewing > 0:
+	case g.renewing > g.early && !early, g.early > 0 && early:
 		w.Violated("renewal", "p%d has two renewals of %s at the same time", id, g.Key)
 	case !g.unlocked.IsZero() && g.unlocked.Before(now) && (exact || g.gone && !resumed):
 		w.Violated("renewal", "S6: p%d renews %s %v after Unlock began", id, g.Key, now.Sub(g.unlocked))
@@ -82,6 +94,7 @@ func (w *World) checkRenewal(g *Grant, sent, now time.Time) {
 		w.Violated("renewal", "p%d renews %s, which is fixed", id, g.Key)
 	case exact && !now.Before(g.Deadline):
 		w.Violated("renewal", "S5: p%d renews %s %v after its deadline", id, g.Key, now.Sub(g.Deadline))
+	case early: // at any time
 	case w.Plan.Steady && since > plan.Period()+2*plan.Tick+queueTime:
 		w.Violated("renewal", "p%d renews %s %v after the last renewal; its period is %v", id, g.Key, since, plan.Period())
 	case exact && !paused && !w.Plan.WallMoves && g.failures > 0 && since < plan.Period()*3/4 &&
@@ -95,29 +108,36 @@ func (w *World) checkRenewal(g *Grant, sent, now time.Time) {
 func (w *World) renewed(ctx context.Context, p *Process, grants []*Grant, out []renewal.Outcome, sent time.Time) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	refresh := isRefresh(ctx)
+	refresh, early := isRefresh(ctx), seam.IsEarly(ctx)
 	if !refresh {
 		p.stats.Answered++
+	}
+	if early {
+		p.stats.earlyCalls--
 	}
 	for i, g := range grants {
 		if g == nil {
 			continue
 		}
 		w.Note("p%d has renewed %s %s: %v", p.ID, g.Key, w.Serial(g.Owner), out[i])
-		over := w.outcome(g, out[i], sent, refresh)
+		over := w.outcome(g, out[i], sent, refresh || early)
 		if refresh {
 			g.refreshing = false
 			continue
 		}
 		g.renewing--
+		if early {
+			g.early--
+		}
 		if !p.Closed && !g.downgrading && !g.unsure {
 			w.After(1, func() { w.acted(g, over) })
 		}
 	}
 }
 
-// outcome records the outcome of a renewal, and reports whether it ends the lease.
-func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, refresh bool) (over bool) {
+// outcome records the outcome of a renewal, and reports whether it ends the lease. beside is set if the renewal is not a regular one:
+// then only an answer counts.
+func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, beside bool) (over bool) {
 	p := g.Process
 	next := w.Grants[g.GrantID]
 	downgraded := next != nil && next.former == g && next.unsure // the renewal may already be the reader's
@@ -125,7 +145,7 @@ func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, refresh b
 	case out == renewal.Renewed:
 		w.Counts.Operations["renewed"]++
 		g.failures = 0
-		if !refresh && sent.After(g.doubt) {
+		if !beside && sent.After(g.doubt) {
 			g.unsure = false
 		}
 		if w.clocks.hid(sent) {
@@ -145,7 +165,7 @@ func (w *World) outcome(g *Grant, out renewal.Outcome, sent time.Time, refresh b
 		if downgraded {
 			next.denied = true
 		}
-	case !refresh:
+	case !beside:
 		w.Counts.Operations["renewal without an answer"]++
 		g.failures++
 		most := p.Plan.MaxFailures()
@@ -177,7 +197,7 @@ func (w *World) CheckSent(p *Process, g *Grant, verb string) {
 		w.Violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.ID, g.Key)
 	case !time.Now().Before(g.Deadline) && !resumed && g.batch == 1:
 		w.Violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.ID, g.Key, time.Since(g.Deadline))
-	case g.repeats(verb) && !resumed:
+	case g.repeats(verb) && !resumed && g.early == 0:
 		w.Violated("sent", "rule 2: p%d sends a second renewal of %s in the same call", p.ID, g.Key)
 	}
 }

@@ -44,9 +44,18 @@ func (b *backend) Inject(e sim.Event, d simrand.Rand) {
 		s.data = emptyData()
 		b.VoidAll("")
 		b.downUntil = time.Now().Add(span / 4)
+		b.suspect(span / 4)
 	case failOver:
 		s.data = simrand.Pick(d, s.copies...).clone()
 		b.VoidAll("")
+		b.suspect(0)
+	}
+}
+
+// suspect makes all clients suspect that leases are lost.
+func (b *backend) suspect(after time.Duration) {
+	for _, p := range b.procs {
+		b.After(after, p.store.suspect)
 	}
 }
 

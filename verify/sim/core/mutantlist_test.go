@@ -183,6 +183,18 @@ var mutants = mutant.List{
 // rare mutants survive nearly all of 2,000 schedules. Tests of the packages catch them.
 var rare = mutant.List{
 	{
+		"a failed early renewal is a loss", "renewal/entry.go",
+		"\tif outcome.IsLost() {\n\t\te.recordErr(err)", "\tif outcome != Renewed {\n\t\te.recordErr(err)",
+	},
+	{
+		"the answer to an early renewal revives", "renewal/entry.go",
+		"\tif e.expireIfPast(now); e.state == ended {\n\t\treturn\n\t}\n\tif outcome.IsLost()", "\tif outcome.IsLost() && e.state != ended",
+	},
+	{
+		"the deadline counts from the answer of an early renewal", "renewal/worker.go",
+		"e.applyEarly(outcome, err, b.sent, b.validities[i], now)", "e.applyEarly(outcome, err, now, b.validities[i], now)",
+	},
+	{
 		"steps of the clocks during a renewal are ignored", "renewal/entry.go",
 		"\tsent = sent.tighter(now.clockOffset())\n", "\t_ = now\n",
 	},

@@ -24,6 +24,7 @@ type store struct {
 	sent      map[string]int
 	failed    map[string]bool        // by owner: whether its latest request failed
 	listeners map[string]chan uint64 // by owner: receives the tokens of signals
+	report    func(renewal.Event)
 	closed    bool
 	closing   chan struct{}
 }
@@ -132,6 +133,23 @@ func (s *server) renewAll(batch []driver.Lease, d simrand.Rand, partial int) []r
 // Describe implements driver.Describer.
 func (s *store) Describe() driver.Description {
 	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+}
+
+// ReportEvents implements driver.EventSource.
+func (s *store) ReportEvents(report func(renewal.Event)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report = report
+}
+
+// suspect reports that leases may be lost, as a store does whose connection has ended.
+func (s *store) suspect() {
+	s.mu.Lock()
+	report := s.report
+	s.mu.Unlock()
+	if report != nil {
+		report(renewal.Event{Kind: renewal.EventVerify})
+	}
 }
 
 // Release implements driver.Store.
