@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
@@ -265,7 +266,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var _ driver.Describer = (*Store)(nil)
+var (
+	_ driver.Describer   = (*Store)(nil)
+	_ driver.EventSource = (*Store)(nil)
+)
+
+// ReportEvents implements [driver.EventSource]. A server that was restarted without its data ends the connection.
+func (s *Store) ReportEvents(report func(renewal.Event)) {
+	s.js.Conn().SetReconnectHandler(func(*nats.Conn) {
+		report(renewal.Event{Kind: renewal.EventVerify, Lane: renewal.AllLanes, Detail: "the connection was made again"})
+	})
+}
 
 // Describe implements [driver.Describer]. The server has no queue. The addresses are those that the
 // connection knows when New is called.

@@ -1,4 +1,4 @@
-// Describe, which joins what the members say of themselves.
+// Describe and ReportEvents, which join what the members say.
 
 package quorumstore
 
@@ -6,9 +6,25 @@ import (
 	"cmp"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ driver.Describer = (*Store)(nil)
+var (
+	_ driver.Describer   = (*Store)(nil)
+	_ driver.EventSource = (*Store)(nil)
+)
+
+// ReportEvents implements [driver.EventSource]. An event of a member may concern every lease.
+func (q *Store) ReportEvents(report func(renewal.Event)) {
+	for _, m := range q.members {
+		if source, ok := m.store.(driver.EventSource); ok {
+			source.ReportEvents(func(e renewal.Event) {
+				e.Lane = renewal.AllLanes
+				report(e)
+			})
+		}
+	}
+}
 
 // Describe implements [driver.Describer].
 //

@@ -45,7 +45,9 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 
 // lease returns the lease of a granted request.
 func (s *Store) lease(r *driver.Request, a answer) driver.Lease {
-	return driver.Lease{Request: *r, Token: a.token, Sent: a.sent, State: s.newState(r, a.token)}
+	st := s.newState(r, a.token)
+	s.redis.Hold(st.slot, r.TTL)
+	return driver.Lease{Request: *r, Token: a.token, Sent: a.sent, State: st}
 }
 
 // stateOf returns the state of a lease. It reuses the State of the lease if that matches the fields.

@@ -178,6 +178,7 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 func (s *Store) lease(r driver.Request, token uint64, sent time.Time) driver.Lease {
 	st := s.newState(&r, token)
 	r.Key, r.Owner = st.lock(), st.holder()
+	s.redis.Hold(st.slot, r.TTL)
 	return driver.Lease{Request: r, Token: token, Sent: sent, State: st}
 }
 

@@ -68,7 +68,7 @@ type Options struct {
 	// does not ask.
 	Replicas Replicas
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: seven for a
+	// Instrument, if it is set, gets each client that the store makes, before its first use: eight for a
 	// server or a node of a cluster, and PoolSize more with Replicas. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls

@@ -26,7 +26,7 @@ type sentinelSetup struct {
 	sentinel        *redis.SentinelClient
 }
 
-func startSentinel(t *testing.T) *sentinelSetup {
+func startSentinel(t testing.TB) *sentinelSetup {
 	t.Helper()
 	s := &sentinelSetup{master: testredis.Start(t, "--repl-diskless-sync-delay", "0")}
 	host, port, err := net.SplitHostPort(s.master.Addr())
@@ -56,11 +56,17 @@ func startSentinel(t *testing.T) *sentinelSetup {
 	return s
 }
 
-func (s *sentinelSetup) client(t *testing.T) *redis.Client {
+func (s *sentinelSetup) client(t testing.TB) *redis.Client {
 	t.Helper()
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{s.addr}})
 	t.Cleanup(func() { rdb.Close() }) // after the store that uses its Dialer
 	return rdb
+}
+
+// demote makes the replica the master, once the sentinel knows that it can be.
+func (s *sentinelSetup) demote(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.sentinel.Failover(t.Context(), "m").Err() == nil }, 20*time.Second, 50*time.Millisecond)
 }
 
 // The replica has all data of the dead master.
@@ -82,8 +88,7 @@ func TestAFailoverBySentinel(t *testing.T) {
 	s := newStore(t, at.client(t), nil)
 	l := acquire(t, s, request("k"))
 	require.Eventually(t, func() bool { return at.atReplica.Exists(t.Context(), s.lockKey("k")).Val() == 1 }, 10*time.Second, 5*time.Millisecond)
-	require.Eventually(t, func() bool { return at.sentinel.Failover(t.Context(), "m").Err() == nil }, 20*time.Second, 50*time.Millisecond,
-		"the sentinel knows the replica")
+	at.demote(t)
 
 	var outcomes [renewal.LostTaken + 1]int
 	var switched time.Time // when Sentinel reported the new master

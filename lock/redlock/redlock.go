@@ -39,7 +39,7 @@ type Options struct {
 	// two. Renewals have their own. Default 16; at most 10,000.
 	PoolSize int
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: seven for a
+	// Instrument, if it is set, gets each client that the store makes, before its first use: eight for a
 	// server or a node of a cluster. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls
@@ -149,6 +149,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	case err != nil:
 		return driver.Lease{}, err
 	case answer == granted:
+		s.redis.Hold(redisconn.SlotOf(k.lock), r.TTL)
 		return driver.Lease{Request: r, Sent: reply.Sent}, nil
 	case answer == taken:
 		return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: left}

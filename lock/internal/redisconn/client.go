@@ -127,6 +127,13 @@ func (c *Client) Serving(slot uint16) *Node {
 	return c.node
 }
 
+// Hold tells the node that serves a slot that a lease lasts for ttl from now; see [redisnode.Node.Hold].
+func (c *Client) Hold(slot uint16, ttl time.Duration) {
+	if n := c.Serving(slot); n != nil {
+		n.Hold(ttl)
+	}
+}
+
 // Master returns the node that serves a slot. If none is known, it asks the cluster.
 func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 	if c.cluster == nil {

@@ -42,7 +42,8 @@ type cluster struct {
 
 	mu            sync.Mutex // guards all below, and Node.idleSince
 	nodes         map[string]*Node
-	refreshing    bool     // the refresher runs
+	refreshing    bool // the refresher runs
+	polledAt      time.Time
 	current, next *refresh // in progress, and requested after that; nil: none
 }
 
@@ -72,6 +73,7 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *redisnode.Calls) *clus
 		nodes:        make(map[string]*Node),
 		wake:         make(chan struct{}, 1),
 	}
+	c.own.OnWatch = c.poll
 	c.slots.Store(new(slotTable))
 	return c
 }
@@ -86,6 +88,24 @@ func nodeOptions(o *redis.ClusterOptions) *redis.Options {
 		PoolFIFO: o.PoolFIFO,
 	}
 }
+
+// poll has the slots read again while leases last, about once a second, because a master that others have replaced may still
+// answer. It has them read as often as possible while a node with leases is down.
+func (c *cluster) poll(down bool) {
+	c.mu.Lock()
+	now := time.Now()
+	due := down || now.Sub(c.polledAt) >= pollInterval
+	if due {
+		c.polledAt = now
+	}
+	c.mu.Unlock()
+	if due {
+		c.requestRefresh()
+	}
+}
+
+// pollInterval is a little less than the time between two calls of poll by a node.
+const pollInterval = 900 * time.Millisecond
 
 // close closes the nodes. The refresher ends with the client.
 func (c *cluster) close() error {

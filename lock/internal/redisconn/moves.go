@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // moves is what a cluster remembers to tell a fail-over from a slot that was moved.
@@ -29,9 +31,10 @@ func (c *cluster) noteMove(before, after *Node) {
 	if told || !promoted {
 		return
 	}
+	before.Leave()
 	detail := "was a replica of " + before.Addr() + " and is the master now"
-	after.Tell(before.ID(), detail)
-	after.Tell(after.ID(), detail)
+	after.Tell(redisnode.Notice{Node: before.ID(), Detail: detail})
+	after.Tell(redisnode.Notice{Node: after.ID(), Detail: detail, Verify: true})
 }
 
 // noteReplicas remembers the replicas of each master, and ends the notice of a move.

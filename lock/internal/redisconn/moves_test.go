@@ -14,8 +14,8 @@ import (
 // recordNotices returns the texts of the notices of a client from now on.
 func recordNotices(cs *redisnode.Calls) *[]string {
 	var told []string
-	cs.OnNotice(func(node int, detail string) {
-		told = append(told, fmt.Sprintf("%d changed %s", node, detail))
+	cs.OnNotice(func(n redisnode.Notice) {
+		told = append(told, fmt.Sprintf("%d changed %s", n.Node, n.Detail))
 	})
 	return &told
 }

@@ -7,17 +7,23 @@ import (
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// ReportEvents reports to report that another server process answers, for the ReportEvents of a store. The
-// client may be nil. Node.ID, which is 0 for a single server, must be the lane of the leases on a node.
+// ReportEvents reports to report that another server process answers, and that leases may be lost, for the ReportEvents of a
+// store. The client may be nil. Node.ID, which is 0 for a single server, must be the lane of the leases on a node.
 func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
 	if c == nil || report == nil {
 		return
 	}
-	c.OnNotice(func(node int, detail string) {
-		report(renewal.Event{Kind: renewal.EventServerChanged, Lane: node, Detail: detail})
+	c.OnNotice(func(n redisnode.Notice) {
+		if n.Detail != "" {
+			report(renewal.Event{Kind: renewal.EventServerChanged, Lane: n.Node, Detail: n.Detail})
+		}
+		if n.Verify {
+			report(renewal.Event{Kind: renewal.EventVerify, Lane: n.Node, Detail: n.Detail})
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -78,6 +79,7 @@ func (r *renewing[S]) answered(items []Item[S], reply any, short error, again []
 	if err != nil {
 		return again, err
 	}
+	node, renewed := items[0].node, false
 	for i := range items {
 		it := &items[i]
 		var lost renewal.Outcome
@@ -110,8 +112,11 @@ func (r *renewing[S]) answered(items []Item[S], reply any, short error, again []
 		case short != nil:
 			r.fail(items[i:i+1], short)
 		default:
-			r.out[it.index] = renewal.Renewed
+			r.out[it.index], renewed = renewal.Renewed, true
 		}
+	}
+	if renewed {
+		node.Hold(time.Duration(items[0].TTL) * time.Millisecond)
 	}
 	return again, nil
 }

@@ -18,6 +18,7 @@ type Batch struct {
 
 	args   []any // of all scripts since they last had to move
 	asking bool  // of the next script
+	dials  bool  // the batch makes the connection, behind which the server may be another one
 	calls  []call
 	acks   acks
 	info   *redis.StringCmd // what the server has answered to notices.identify; nil if it was not asked

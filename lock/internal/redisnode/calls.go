@@ -22,10 +22,11 @@ type Calls struct {
 
 	ticks atomic.Bool // the timer runs; changes with mu held
 
-	mu      sync.Mutex // guards all below, and orders running.Add before running.Wait
-	running sync.WaitGroup
-	lanes   map[*lane]struct{} // of all nodes
-	timer   *time.Timer        // calls tick
+	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
+	running  sync.WaitGroup
+	lanes    map[*lane]struct{} // of all nodes
+	timer    *time.Timer        // calls tick
+	redialAt time.Time          // when the next standing connection may dial
 }
 
 // tickTime is the time between two ticks, after which lanes follow the ctx of their requests. Following each

@@ -8,6 +8,7 @@
 //	lane.go, queue.go     a request and its end; single scripts of many callers
 //	conn.go, options.go   connections and their options
 //	death_*.go            dead peers, which the kernel finds
+//	standing.go           the standing connection
 //	calls.go              all calls of a client and their end
 //	notice.go, errors.go  notices and errors
 package redisnode

@@ -37,6 +37,9 @@ type Node struct {
 	timeout time.Duration
 	options redis.Options // that Derive returned
 	calls   *Calls
+	ctx     context.Context // ends with the node
+	end     context.CancelFunc
+	onWatch func(down bool) // of Options; nil: none
 	login   *credentials
 	notices notices
 
@@ -44,6 +47,7 @@ type Node struct {
 	renewals  *queue        // batches
 	confirmed *queue        // batches that replicas confirm; nil without Options.Acks
 	others    *queue        // batches that may wait, and commands
+	standing  standing      // the standing connection
 	subs      *redis.Client // subscriptions
 	all       []*lane
 
@@ -68,6 +72,10 @@ type Options struct {
 	// Instrument, if it is set, gets each client of go-redis that the Node makes.
 	Instrument func(*redis.Client) error
 
+	// OnWatch, if it is set, is called about once a second while leases last on the node, and after each attempt to make
+	// its standing connection again, when down is set.
+	OnWatch func(down bool)
+
 	// Acks allows calls of Batch.Acknowledge. Such batches have PoolSize lanes for themselves.
 	Acks bool
 }
@@ -77,12 +85,15 @@ type Options struct {
 // must call Close.
 func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 	n := &Node{id: id, addr: o.Addr, timeout: own.Timeout, options: o, calls: cs, login: &credentials{provider: o.StreamingCredentialsProvider}, instrumented: own.Instrument != nil}
+	n.ctx, n.end = context.WithCancel(cs.ctx)
+	n.onWatch = own.OnWatch
 	n.notices.calls, n.notices.node, n.notices.addr = cs, id, o.Addr
-	n.scripts = n.newQueue(min(own.PoolSize, scriptLanes), own.Timeout, o.ReadBufferSize)
-	n.renewals = n.newQueue(renewalLanes, max(own.Timeout, minRenewalTime), batchBuffer)
-	n.others = n.newQueue(otherLanes, own.Timeout, batchBuffer)
+	n.scripts = n.newQueue(min(own.PoolSize, scriptLanes), own.Timeout, o.ReadBufferSize, false)
+	n.renewals = n.newQueue(renewalLanes, max(own.Timeout, minRenewalTime), batchBuffer, false)
+	n.others = n.newQueue(otherLanes, own.Timeout, batchBuffer, false)
+	n.standing.queue, n.standing.base, n.standing.ping = n.newQueue(1, own.Timeout, o.ReadBufferSize, true), time.Now(), pingInterval
 	if own.Acks {
-		n.confirmed = n.newQueue(own.PoolSize, max(own.Timeout, minRenewalTime), batchBuffer)
+		n.confirmed = n.newQueue(own.PoolSize, max(own.Timeout, minRenewalTime), batchBuffer, false)
 	}
 	n.subs = redis.NewClient(n.clientOptions(nil))
 	cs.add(n.all)
@@ -100,13 +111,17 @@ func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 	return n, err
 }
 
-// newQueue returns a queue with lanes whose connections have buffers of the given size.
-func (n *Node) newQueue(lanes int, bound time.Duration, buffer int) *queue {
+// newQueue returns a queue with lanes whose connections have buffers of the given size. If ageless is set, they are
+// not closed because of their age.
+func (n *Node) newQueue(lanes int, bound time.Duration, buffer int, ageless bool) *queue {
 	q := &queue{node: n, bound: bound, late: NoAnswerError(bound)}
 	for range lanes {
 		l := &lane{node: n}
 		o := n.clientOptions(l)
 		o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
+		if ageless {
+			o.ConnMaxLifetime, o.ConnMaxIdleTime = -1, -1
+		}
 		l.rdb = redis.NewClient(o)
 		q.idle, n.all = append(q.idle, l), append(n.all, l)
 	}
@@ -115,6 +130,7 @@ func (n *Node) newQueue(lanes int, bound time.Duration, buffer int) *queue {
 
 // Close closes the connections. It does not wait for those that are being made. Requests of a closed node fail.
 func (n *Node) Close() error {
+	n.end()
 	n.calls.remove(n.all)
 	errs := []error{n.subs.Close()}
 	for _, l := range n.all {
@@ -337,7 +353,7 @@ func (n *Node) prepare(ctx context.Context, l *lane, calls []call, b *Batch, fai
 		_ = pipe.Process(ctx, c.cmd)
 	}
 	if b != nil {
-		b.info, b.links = n.notices.identify(ctx, pipe, len(inFull) > 0)
+		b.info, b.links = n.notices.identify(ctx, pipe, len(inFull) > 0 || b.dials)
 		if b.acks.timeout > 0 {
 			b.acks.add(ctx, pipe)
 		}

@@ -15,9 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoticeFunc gets notices: another server process answers, or the role of the server has changed. node is Node.ID, and
-// detail begins with the address of the server. It must return at once.
-type NoticeFunc func(node int, detail string)
+// Notice is what a node has noticed about its server.
+type Notice struct {
+	Node   int    // the [Node.ID] of the node whose renewals it concerns
+	Detail string // after the address of the server: which process answers now, or its role; "" if nothing is known to have changed
+	Verify bool   // the server may have lost leases
+}
+
+// NoticeFunc gets notices. It must return at once.
+type NoticeFunc func(Notice)
 
 // OnNotice sets the function that gets the notices from now on. With it the first batch after a new
 // connection, and each batch that carries the source of a script, also asks the server for its run_id, with
@@ -36,16 +42,21 @@ type notices struct {
 
 	mu        sync.Mutex // guards all below
 	runID     string     // of the server process, "" while it is not known
+	formerID  string     // the one before
+	changedAt time.Time  // when formerID was replaced
+	several   bool       // there are several servers behind the address, so another run_id means nothing
 	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
 
-// Tell passes a notice to the function of [Calls.OnNotice]. node is the [Node.ID] of the node whose renewals it
-// concerns, which need not be n. The address of n precedes detail.
-func (n *Node) Tell(node int, detail string) { n.notices.tell(node, detail) }
+// Tell passes a notice to the function of [Calls.OnNotice]. The address of n precedes its Detail.
+func (n *Node) Tell(notice Notice) { n.notices.tell(notice) }
 
-func (n *notices) tell(node int, detail string) {
+func (n *notices) tell(notice Notice) {
 	if tell := n.calls.onNotice.Load(); tell != nil {
-		(*tell)(node, n.addr+": "+detail)
+		if notice.Detail != "" {
+			notice.Detail = n.addr + ": " + notice.Detail
+		}
+		(*tell)(notice)
 	}
 }
 
@@ -83,11 +94,22 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	}
 	n.known.Store(max(links, n.known.Load()))
 	n.runID = cmp.Or(id, before)
+	changed := before != "" && id != "" && before != id
+	if changed {
+		now := time.Now()
+		n.several = n.several || id == n.formerID && now.Sub(n.changedAt) < severalWithin
+		n.formerID, n.changedAt = before, now
+		changed = !n.several
+	}
 	n.mu.Unlock()
-	if before != "" && id != "" && before != id {
-		n.tell(n.node, fmt.Sprintf("run_id %.8s is now %.8s", before, id))
+	if changed {
+		n.tell(Notice{Node: n.node, Detail: fmt.Sprintf("run_id %.8s is now %.8s", before, id), Verify: true})
 	}
 }
+
+// severalWithin is the time within which a run_id that comes back means that a proxy has several servers. No fail-over to a
+// replica and back is so fast.
+const severalWithin = 10 * time.Second
 
 // noteDemotion takes the error of a script, and tells if the server refuses writes because it is a replica. A server that is
 // demoted keeps its connections, so identify does not notice. It is told once a second, so that
@@ -105,7 +127,7 @@ func (n *notices) noteDemotion(err error) {
 	}
 	n.mu.Unlock()
 	if tell {
-		n.tell(n.node, "refuses writes, because it is a replica now")
+		n.tell(Notice{Node: n.node, Detail: "refuses writes, because it is a replica now"})
 	}
 }
 

@@ -20,8 +20,10 @@ import (
 // recordNotices returns the texts of the notices of a client from now on.
 func recordNotices(cs *Calls) *[]string {
 	var told []string
-	cs.OnNotice(func(node int, detail string) {
-		told = append(told, fmt.Sprintf("%d changed %s", node, detail))
+	cs.OnNotice(func(n Notice) {
+		if n.Detail != "" {
+			told = append(told, fmt.Sprintf("%d changed %s", n.Node, n.Detail))
+		}
 	})
 	return &told
 }

@@ -390,10 +390,18 @@ func TestNamesOfServers(t *testing.T) {
 			s := openOn(t, js, nil)
 			l, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
 			require.NoError(t, err)
+			events := make(chan renewal.Event, 10)
+			s.ReportEvents(func(e renewal.Event) { events <- e })
 			move(moved)
 			out := make([]renewal.Outcome, 1)
 			require.Eventually(t, func() bool { return s.Renew(t.Context(), []driver.Lease{l}, out) == nil }, patience, 10*time.Millisecond)
 			assert.Equal(t, renewal.Renewed, out[0])
+			select {
+			case e := <-events:
+				assert.Equal(t, renewal.EventVerify, e.Kind)
+			case <-time.After(patience):
+				require.Fail(t, "the new connection is not reported")
+			}
 		})
 	}
 }

@@ -4,6 +4,7 @@ package core
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
@@ -22,6 +23,7 @@ type backend struct {
 	downUntil time.Time
 	last      map[string]uint64 // key → the token granted last
 	published map[string]int    // owner → the number of signals to it
+	healed    atomic.Bool       // read without Mu
 }
 
 // process is the backend's part of a client process.
@@ -140,7 +142,7 @@ func (b *backend) Snapshot() { b.server.remember() }
 
 // Heal implements sim.Backend.
 func (b *backend) Heal() {
-	b.plan.net = odds{}
+	b.healed.Store(true)
 	b.downUntil = time.Time{}
 	for _, p := range b.procs {
 		if !p.Crashed {

@@ -35,14 +35,20 @@ type fate struct {
 	rand        simrand.Rand // for draws of the operation
 }
 
+// odds returns those of the plan, until Heal.
+func (b *backend) odds() odds {
+	if b.healed.Load() {
+		return odds{}
+	}
+	return b.plan.net
+}
+
 // fateOf draws the fate of a message.
 func (p *process) fateOf(m message) fate {
 	b := p.backend
 	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), simrand.Hash(m.op), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
 	f := fate{out: d.Between(50*time.Microsecond, 5*time.Millisecond), back: d.Between(50*time.Microsecond, 5*time.Millisecond), rand: d}
-	b.Mu.Lock()
-	odds, ttl := b.plan.net, b.plan.TTL
-	b.Mu.Unlock()
+	odds, ttl := b.odds(), b.plan.TTL
 	if b.plan.class == single { // no answer may be late
 		f.out, f.back = f.out/5, f.back/5
 	}

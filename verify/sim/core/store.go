@@ -102,7 +102,7 @@ func (s *store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		owners = append(owners, l.Owner)
 	}
 	got, err := s.send(ctx, time.Hour, "renew", owners, func(f fate) any {
-		return b.server.renewAll(leases, f.rand, b.plan.net.partial)
+		return b.server.renewAll(leases, f.rand, b.odds().partial)
 	})
 	if err != nil {
 		return err
