@@ -40,7 +40,7 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 	p.stats.Calls++
 	p.stats.Leases += len(batch)
 	if early {
-		p.stats.early += len(batch)
+		p.stats.Early += len(batch)
 		p.stats.earlyCalls++
 	}
 	if most := p.Plan.Renewal.MaxBatch; most > 0 && len(batch) > most {

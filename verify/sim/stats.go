@@ -13,9 +13,10 @@ import (
 // concurrent use.
 type Stats struct {
 	Calls, Answered, Leases int // of Renew
+	Early                   int // of Leases, those of early renewals
 
 	done, size, renewed int // by BatchDone
-	early, earlyCalls   int // leases of early renewals, and calls of such that are running
+	earlyCalls          int // early ones that are running
 	lost                [renewal.ReasonLimitReached + 1]int
 }
 
@@ -42,7 +43,7 @@ func (s *Stats) Check(all lock.Stats) (wrong string) {
 		return fmt.Sprintf("R2: it is closed and has %+v", all)
 	case int(r.Batches) != s.done || s.done != s.Calls || s.Calls != s.Answered:
 		return fmt.Sprintf("it made %d renewals, %d returned, BatchDone told of %d, Stats of %d", s.Calls, s.Answered, s.done, r.Batches)
-	case s.size != s.Leases || int(r.Late.Count()) != s.Leases-s.early || int(r.Renewed) != s.renewed:
+	case s.size != s.Leases || int(r.Late.Count()) != s.Leases-s.Early || int(r.Renewed) != s.renewed:
 		return fmt.Sprintf("it sent %d leases, BatchDone told of %d, Late counts %d; renewed %d and %d",
 			s.Leases, s.size, r.Late.Count(), r.Renewed, s.renewed)
 	case s.lost != [...]int{0, int(r.NotOwned), int(r.Failed), int(r.Expired), int(r.LimitReached)}:

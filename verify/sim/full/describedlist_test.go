@@ -111,8 +111,10 @@ func oneOfABatchIsLost(d described) {
 	d.Mu.Unlock()
 	<-b.Done()
 	d.Mu.Lock()
-	if p.Renewals().Calls-before.Calls != 1 || p.Renewals().Leases-before.Leases != 3 {
-		d.Violated("described", "no batch of three: %+v, %+v", before, p.Renewals())
+	// The denial verifies the other two, perhaps already.
+	after := p.Renewals()
+	if early := after.Early - before.Early; after.Leases-before.Leases-early != 3 || after.Calls-before.Calls != 1+min(early, 1) {
+		d.Violated("described", "no batch of three: %+v, %+v", before, after)
 	}
 	d.Mu.Unlock()
 	d.sleepUntil(3 * describedTTL)
