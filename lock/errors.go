@@ -198,7 +198,8 @@ func (e *outcomeError) Error() string {
 	if e.cause != nil {
 		text += ": " + basic.Unprefixed(e.cause).Error()
 	}
-	if e.err == nil || e.cause != nil && (isEnd(e.err) || errors.Is(e.err, e.cause)) {
+	if e.err == nil || e.cause != nil && (isEnd(e.err) || errors.Is(e.err, e.cause)) &&
+		driver.VerdictOf(e.err) != driver.NotSent { // that tells what the call has waited for, such as a full pool
 		return text
 	}
 	kind, more := basic.Unprefixed(e.kind).Error(), basic.Unprefixed(e.err).Error()

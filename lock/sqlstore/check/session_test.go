@@ -373,6 +373,16 @@ func TestAFullPoolIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotSent)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, s.Release(t.Context(), l), want)
+
+	client, err := lock.New(d.store(t, sqlstore.Options{}), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close(t.Context())) }()
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = client.Mutex("other").TryLock(ctx)
+	require.ErrorContains(t, err, want, "the end of ctx does not hide it")
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // TestAFullPoolLosesALock takes all connections while a client holds a lock. The loss has no cause, because the database
