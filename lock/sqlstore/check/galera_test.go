@@ -133,12 +133,15 @@ func TestGalera(t *testing.T) {
 					r.node.CompareAndSwap(nodes[from], nodes[to])
 				}
 			}
-			back := func(to int) {
-				ready := openAs(t, "mysql", nodes[to].DSN("timeout=2s"))
-				require.Eventually(t, func() bool {
-					var is string
-					return ready.QueryRowContext(t.Context(), "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_local_state_comment'").Scan(&is) == nil && is == "Synced"
-				}, time.Minute, 100*time.Millisecond)
+			back := func(to int) { // each node counts all three: one that was paused learns late that it was left out
+				for _, pool := range pools {
+					require.Eventually(t, func() bool {
+						var n int
+						return pool.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.global_status
+							WHERE variable_name = 'wsrep_local_state_comment' AND variable_value = 'Synced'
+							OR variable_name = 'wsrep_cluster_size' AND variable_value = '3'`).Scan(&n) == nil && n == 2
+					}, time.Minute, 100*time.Millisecond)
+				}
 				if name == "all nodes" {
 					routes[to].node.Store(nodes[to])
 				}
