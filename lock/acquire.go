@@ -138,7 +138,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 // run asks the store, judges the answer, and waits for the next try, until next says that there is none.
 func (a *acquisition) run() (*Held, error) {
 	c, state := a.client, asking
-	if a.canWait = a.wait && c.waiter != nil; a.canWait {
+	if a.canWait = a.wait && c.can.Waits; a.canWait {
 		state = waiting
 	}
 	for tries, failures := 0, 0; ; {
@@ -146,7 +146,7 @@ func (a *acquisition) run() (*Held, error) {
 		var err error
 		sent := time.Now()
 		if state == waiting {
-			lease, err = c.waiter.Wait(a.ctx, a.request, func() { a.setTaken(true) })
+			lease, err = c.store.Wait(a.ctx, a.request, func() { a.setTaken(true) })
 		} else {
 			lease, err = c.store.Acquire(a.ctx, a.request)
 		}
@@ -173,8 +173,6 @@ func (a *acquisition) run() (*Held, error) {
 			if errors.Is(err, errTooLate) {
 				got = late
 			}
-		case state == waiting && errors.Is(err, errors.ErrUnsupported):
-			got, a.canWait = noWait, false
 		case v == driver.NotSent || v == driver.Unanswered:
 			got = unanswered
 		}
@@ -220,7 +218,6 @@ const (
 	taken                     // the lock is taken
 	short                     // Wait has granted it for too short a time, or without the state of its key
 	late                      // it was granted, but the lease was over when the answer came
-	noWait                    // the store cannot wait
 	unanswered                // nothing was sent, or it is not known what was executed
 )
 
@@ -250,7 +247,6 @@ const maxFailures = 1
 //	            asking: after the backoff
 //	short       extending: at once                            -
 //	late        extending: at once, after the first failure   end
-//	noWait      asking: at once                               -
 //	unanswered  waiting: end, because Wait has tolerated a    the same state: at once,
 //	            failure; asking: again after the backoff,     after the first failure
 //	            extending: again at once, after the first
@@ -267,8 +263,6 @@ func next(state acquireState, got outcome, failures int, wait, canWait bool) ste
 		return step{state: asking, pause: afterTaken}
 	case got == short:
 		return step{state: extending}
-	case got == noWait:
-		return step{state: asking}
 	case failures > maxFailures:
 	case got == late && wait:
 		return step{state: extending}
@@ -451,13 +445,12 @@ func (a *acquisition) explained(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) && a.request.Mode != driver.Exclusive { // every store has a mutex
 		return textError{fmt.Sprintf("lock: the store has no %s: %v", kindOf(a.request.Mode), errors.ErrUnsupported), err}
 	}
-	inspector, ok := a.client.store.(driver.Inspector)
-	if !ok || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
+	if !a.client.can.Inspects || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(a.ctx, explainTimeout, noAnswerError(explainTimeout))
 	defer cancel()
-	info, failure := inspector.Inspect(ctx, a.request.Key)
+	info, failure := a.client.store.Inspect(ctx, a.request.Key)
 	if failure != nil || len(info.Holders) == 0 {
 		return err
 	}

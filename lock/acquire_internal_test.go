@@ -33,7 +33,6 @@ func TestNext(t *testing.T) {
 		{waiting, late, 1, end, again(extending), again(extending)},
 		{extending, late, 2, end, end, end},
 		{waiting, short, 0, again(extending), again(extending), again(extending)},
-		{waiting, noWait, 0, again(asking), again(asking), again(asking)},
 		{asking, hopeless, 0, end, end, end},
 		{waiting, hopeless, 0, end, end, end},
 		{extending, hopeless, 1, end, end, end},

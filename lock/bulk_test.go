@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -33,9 +32,6 @@ type bulkSpy struct {
 }
 
 func (s *bulkSpy) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	if len(batch) == 0 {
-		return nil
-	}
 	keys := make([]string, len(batch))
 	for i := range batch {
 		keys[i] = batch[i].Key
@@ -175,15 +171,6 @@ func TestABulkReleaseThatExits(t *testing.T) {
 	})
 }
 
-func TestABulkReleaseThatIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &bulkSpy{Store: memstore.New()}
-		s.before = func(context.Context, []driver.Lease) error { return errors.ErrUnsupported }
-		require.NoError(t, holdMany(t, s, 10).Close(t.Context()))
-		assert.Len(t, s.alone, 10)
-	})
-}
-
 func TestAWrapperOfAStoreThatCannotReleaseInBulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var alone int
@@ -195,7 +182,7 @@ func TestAWrapperOfAStoreThatCannotReleaseInBulk(t *testing.T) {
 				alone++
 			}
 			return nil
-		}}).Over(struct{ driver.Store }{memstore.New()})
+		}}).Over(locktest.Plain(memstore.New()))
 		require.NoError(t, holdMany(t, s, 10).Close(t.Context()))
 		assert.Equal(t, 10, alone)
 	})

@@ -34,8 +34,8 @@ type Client struct {
 // core is shared by a client and all clients that With derives from it.
 type core struct {
 	store  driver.Store
-	waiter driver.Waiter // the store, if it can wait
-	engine *wheel.Wheel  // nil if the user brought one
+	can    driver.Description // what the store said of itself when the client was made
+	engine *wheel.Wheel       // nil if the user brought one
 
 	engineTTL time.Duration // Options.TTL, from which the tick of the client's own engine follows
 
@@ -67,7 +67,7 @@ type core struct {
 }
 
 // New returns a client of the given store, without IO. The client must be closed, and closes its
-// store if that can be closed, so each client needs a store of its own. Use With for locks on other
+// store, so each client needs a store of its own. Use With for locks on other
 // [Terms]. The error names the bad argument or field of Options; then the store stays open.
 func New(store driver.Store, o *Options) (*Client, error) {
 	if basic.IsNil(store) {
@@ -87,7 +87,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		partial: make(map[string]struct{}),
 	}
 	c.life, c.endLife = context.WithCancelCause(context.Background())
-	c.waiter, _ = store.(driver.Waiter)
+	c.can = store.Describe()
 	c.queues.init(opts.MaxWaiters)
 	c.warnAfter = opts.WarnAfter
 	c.waits.Init(c.checkWaits)
@@ -103,7 +103,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		}
 		engine = c.engine
 	}
-	if c.watchdog, err = renewal.New(engine, newRenewer(store, c.health), &opts.Renewal); err != nil {
+	if c.watchdog, err = renewal.New(engine, renewer{store, c.health}, &opts.Renewal); err != nil {
 		return nil, err
 	}
 	if err := c.checkTTL(opts.Terms); err != nil {
@@ -115,12 +115,10 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	if err := c.checkSaves(opts.Terms); err != nil {
 		return nil, err
 	}
-	if source, ok := store.(driver.EventSource); ok {
-		source.ReportEvents(func(e renewal.Event) {
-			c.health.noteEvent(e)
-			c.watchdog.Record(e)
-		})
-	}
+	store.ReportEvents(func(e renewal.Event) {
+		c.health.noteEvent(e)
+		c.watchdog.Record(e)
+	})
 	c.opened()
 	return &Client{core: c, terms: opts.Terms}, nil
 }
@@ -128,7 +126,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 // checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
 // before the watchdog can renew them, or tell the holder of their end.
 func (c *core) checkTTL(t Terms) error {
-	if err := driver.Describe(c.store).TTL.Check(t.TTL); err != nil {
+	if err := c.store.Describe().TTL.Check(t.TTL); err != nil {
 		return err
 	}
 	if t.Fixed {
@@ -190,7 +188,7 @@ func (c *Client) Stats() Stats {
 		Renewal:   c.watchdog.Stats(),
 		Waiting:   c.queues.len(),
 		Releasing: c.releaser.Len(),
-		Replicas:  driver.Describe(c.store).Replicas,
+		Replicas:  c.store.Describe().Replicas,
 	}
 }
 
@@ -248,7 +246,7 @@ func (c *core) shutdown(ctx context.Context) error {
 	case c.engine != nil:
 		c.engine.Close()
 	}
-	errStore := storekit.Close(ctx, c.store)
+	errStore := c.store.Shutdown(ctx)
 	logging.Flush(ctx, c.logger)
 	return errors.Join(errRunning, errPending, errRelease, errDog, errStore)
 }

@@ -20,13 +20,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// kept is a store without Close, so it outlives its clients.
-type kept struct{ driver.Store }
-
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		client, err := lock.New(kept{mem}, nil)
+		client, err := lock.New(locktest.Plain(mem), nil)
 		require.NoError(t, err)
 		var all []*lock.Held
 		for i := range 300 {
@@ -119,7 +116,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 func TestCloseLeavesNoLockForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		client, err := lock.New((&locktest.Faulty{After: hang(locktest.Acquire)}).Over(kept{mem}), nil)
+		client, err := lock.New((&locktest.Faulty{After: hang(locktest.Acquire)}).Over(locktest.Plain(mem)), nil)
 		require.NoError(t, err)
 		failed := make(chan error, 1)
 		go func() {
@@ -148,7 +145,7 @@ func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 			return nil
 		})
 		settle(ttl / 3)
-		b.store.Over(kept{b.mem}) // stays open
+		b.store.Over(locktest.Plain(b.mem)) // stays open
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		require.ErrorIs(t, b.Close(short), context.DeadlineExceeded, "it says so")
@@ -160,7 +157,7 @@ func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 func TestCloseTriesAReleaseAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		faulty := new(locktest.Faulty).Over(kept{mem})
+		faulty := new(locktest.Faulty).Over(locktest.Plain(mem))
 		client, err := lock.New(faulty, nil)
 		require.NoError(t, err)
 		_, err = client.Mutex("k").Lock(ctx)
@@ -194,7 +191,7 @@ func TestALossBeforeCloseIsNotHidden(t *testing.T) {
 func TestCloseReleasesWhatTheCleanerHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		faulty := new(locktest.Faulty).Over(kept{mem})
+		faulty := new(locktest.Faulty).Over(locktest.Plain(mem))
 		client, err := lock.New(faulty, nil)
 		require.NoError(t, err)
 		var broken sync.Map

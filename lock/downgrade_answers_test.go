@@ -45,7 +45,7 @@ func TestADowngradeAsksSoOften(t *testing.T) {
 func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		bubble(t, func(t *testing.T, b *bench) {
-			spy := &dated{releases{Store: b.store.Store}}
+			spy := &dated{releases{Store: b.mem}}
 			b.store.Over(spy)
 			w := b.wlock("k")
 			settle(ttl / 10) // before its first renewal
@@ -82,7 +82,7 @@ func TestADowngradeOfAClosedClient(t *testing.T) {
 
 func TestADowngradeInAPanicOfTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		spy := &releases{Store: b.store.Store}
+		spy := &releases{Store: b.mem}
 		b.store.Over(spy)
 		w := b.wlock("k")
 		b.loseRequests(panics(locktest.Acquire))

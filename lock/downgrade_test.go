@@ -88,7 +88,7 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *bench) {
-				spy := &releases{Store: b.store.Store}
+				spy := &releases{Store: b.mem}
 				b.store.Over(spy)
 				w := b.wlock("k")
 				lose(b)

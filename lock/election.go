@@ -124,17 +124,13 @@ func (e *Election) proclaim(ctx context.Context, leadership *Held, name string) 
 	if !ok || s.client.core != e.client.core || s.key() != e.key || s.entry.Lease().Mode != driver.Exclusive {
 		return errNotTheLeader
 	}
-	setter, ok := s.client.store.(driver.MetadataSetter)
-	if !ok {
-		return fmt.Errorf("the store cannot change metadata: %w", errors.ErrUnsupported)
-	}
 	if err := s.client.begin(); err != nil {
 		return err
 	}
 	defer s.client.done()
 	call, stop := s.client.whileOpen(ctx)
 	defer stop()
-	return s.client.reveal(ctx, setter.SetMetadata(call, s.entry.Lease(), name))
+	return s.client.reveal(ctx, s.client.store.SetMetadata(call, s.entry.Lease(), name))
 }
 
 var errNotTheLeader = errors.New("the handle is not that of a leader of this election and client")
@@ -168,7 +164,9 @@ func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:
 		return nil, errZeroLock
-	case e.client.waiter == nil || driver.Describe(e.client.store).Unordered.Has(driver.Exclusive):
+	case ctx == nil:
+		return nil, failed("list the candidates of", e.key, basic.ErrNilContext)
+	case !e.client.can.Waits || e.client.can.Unordered.Has(driver.Exclusive):
 		return nil, failed("list the candidates of", e.key, fmt.Errorf("the store has no queue: %w", errors.ErrUnsupported))
 	}
 	info, err := e.client.Inspect(ctx, e.key)

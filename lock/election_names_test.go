@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -115,7 +114,7 @@ func TestProclaimRefuses(t *testing.T) {
 		leadership, err := e.Campaign(ctx)
 		require.NoError(t, err)
 		require.ErrorIs(t, e.Proclaim(ctx, leadership, "b"), errors.ErrUnsupported)
-		client, err := lock.New(struct{ driver.Store }{b.mem}, nil)
+		client, err := lock.New(locktest.Plain(b.mem), nil)
 		require.NoError(t, err)
 		other := client.Election("other", "a")
 		leads, err := other.Campaign(ctx)
@@ -129,12 +128,6 @@ func TestProclaimRefuses(t *testing.T) {
 		require.NoError(t, leads.Unlock(ctx))
 		require.NoError(t, client.Close(ctx))
 	})
-}
-
-// queueing is a store that closing its client does not close.
-type queueing struct {
-	driver.Store
-	driver.Waiter
 }
 
 func TestCandidatesAreListedInOrder(t *testing.T) {
@@ -153,7 +146,7 @@ func TestCandidatesAreListedInOrder(t *testing.T) {
 		var clients []*lock.Client
 		next := make(chan *lock.Held, 3)
 		for _, name := range []string{"b", "c", "d"} {
-			client, err := lock.New(queueing{b.mem, b.mem}, nil)
+			client, err := lock.New(unclosed{b.mem}, nil)
 			require.NoError(t, err)
 			clients = append(clients, client)
 			go func() {

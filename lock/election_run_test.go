@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -264,7 +263,7 @@ func TestRunEndsWithTheEngineOfItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := wheel.New(nil)
 		require.NoError(t, err)
-		client, err := lock.New(struct{ driver.Store }{memstore.New()}, &lock.Options{Scheduler: engine})
+		client, err := lock.New(locktest.Plain(memstore.New()), &lock.Options{Scheduler: engine})
 		require.NoError(t, err)
 		err = client.Election("e", "a").Run(ctx, func(ctx context.Context, _ *lock.Held) error {
 			engine.Close()

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -70,7 +69,7 @@ func TestElectionTermsRiseWithinAClient(t *testing.T) {
 
 func TestObserveTellsEachChange(t *testing.T) {
 	bubbleWith(t, &lock.Options{Terms: lock.Terms{TTL: 10 * time.Second}}, func(t *testing.T, b *bench) {
-		b.store.Over(b.mem) // implements Inspector
+		b.store.Over(b.mem) // inspects
 		ctx, cancel := context.WithCancel(context.Background())
 		var seen []lock.Leader
 		observed := make(chan struct{})
@@ -187,13 +186,10 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 				return errIO
 			}
 			return nil
-		}}).Over(struct{ driver.Store }{mem})
-		a, err := lock.New(struct{ driver.Store }{cut}, nil)
+		}}).Over(locktest.Plain(mem))
+		a, err := lock.New(locktest.Plain(cut), nil)
 		require.NoError(t, err)
-		b, err := lock.New(struct {
-			driver.Store
-			driver.Waiter
-		}{mem, mem}, nil)
+		b, err := lock.New(unclosed{mem}, nil)
 		require.NoError(t, err)
 		first, err := a.Election("e", "a").Campaign(context.Background())
 		require.NoError(t, err)

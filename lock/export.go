@@ -86,23 +86,9 @@ func (c *Client) canMove(lease driver.Lease) error {
 	if c.terms.MinHold > 0 {
 		return fmt.Errorf("a lease with a MinHold cannot be exported, because its rest is on the clock of one process: %w", errors.ErrUnsupported)
 	}
-	_, err := c.imported(lease)
+	_, err := c.store.Import(lease)
 	return err
 }
-
-// imported returns a lease of another process with what this store needs to renew it.
-func (c *Client) imported(lease driver.Lease) (driver.Lease, error) {
-	err := errors.ErrUnsupported
-	if importer, ok := c.store.(driver.Importer); ok {
-		lease, err = importer.Import(lease)
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		err = errCannotExport
-	}
-	return lease, err
-}
-
-var errCannotExport = fmt.Errorf("the store cannot export its leases: %w", errors.ErrUnsupported)
 
 // Resume returns a handle of the lease that [Held.Export] has exported, in this or another process.
 // It renews the lease once; the handle is then like one of Mutex.Lock, and its deadline counts from
@@ -158,7 +144,7 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease) (*Held, error) 
 		return nil, fmt.Errorf("a client with a MinHold cannot resume a lock: %w", errors.ErrUnsupported)
 	}
 	lease.TTL = c.terms.TTL
-	lease, err := c.imported(lease)
+	lease, err := c.store.Import(lease)
 	if err != nil {
 		return nil, err
 	}

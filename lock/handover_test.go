@@ -126,10 +126,7 @@ func TestAHandOverLastsAsLongAsTheOptionsNeed(t *testing.T) {
 				blocking, err := first.Mutex("k").Lock(ctx)
 				require.NoError(t, err)
 				for i := range n {
-					c, err := lock.New(struct { // each has its own engine, and they queue one after another
-						driver.Store
-						driver.Waiter
-					}{s, s}, o)
+					c, err := lock.New(unclosed{s}, o)
 					require.NoError(t, err)
 					clients.Go(func() {
 						h, err := c.Mutex("k").Lock(ctx)

@@ -50,7 +50,7 @@ func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T,
 		b := &bench{t: t, mem: mem, count: map[locktest.Op]int{}}
 		b.store = (&locktest.Faulty{Before: b.before, After: b.after}).Over(mem)
 		if !waits {
-			b.store.Over(struct{ driver.Store }{mem})
+			b.store.Over(locktest.Plain(mem))
 		}
 		client, err := lock.New(b.store, o)
 		require.NoError(t, err)
@@ -65,6 +65,11 @@ func bubbleOn(t *testing.T, o *lock.Options, waits bool, test func(t *testing.T,
 		test(t, b)
 	})
 }
+
+// unclosed is a store that outlives its clients.
+type unclosed struct{ driver.Store }
+
+func (unclosed) Shutdown(context.Context) error { return nil }
 
 // bench is a client with a store whose faults the test controls and whose calls are counted.
 type bench struct {

@@ -198,7 +198,7 @@ func TestOwnersNeverShow(t *testing.T) {
 	var log strings.Builder
 	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
-		b.store.Over(spy{b.store.Store, &owners})
+		b.store.Over(spy{b.mem, &owners})
 		a, c := b.lock("a"), b.lock("c")
 		b.mem.Delete("a")
 		b.loseRequests(always(locktest.Release, errIO))

@@ -4,8 +4,6 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -19,8 +17,8 @@ import (
 // the store gave no answer.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	var info Info
-	err := c.look(ctx, "inspect", key, func(ctx context.Context, s driver.Inspector) (err error) {
-		info, err = s.Inspect(ctx, key)
+	err := c.about(ctx, "inspect", key, func(ctx context.Context) (err error) {
+		info, err = c.store.Inspect(ctx, key)
 		return err
 	})
 	return info, err
@@ -32,25 +30,19 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 //
 // The error is ErrNotHeld if the lock was free or its holders changed meanwhile, or one of Inspect.
 func (c *Client) ForceRelease(ctx context.Context, key string) error {
-	return c.look(ctx, "force the release of", key, func(ctx context.Context, s driver.Inspector) error {
-		return s.ForceRelease(ctx, key)
+	return c.about(ctx, "force the release of", key, func(ctx context.Context) error {
+		return c.store.ForceRelease(ctx, key)
 	})
 }
 
-// look calls f with the store if it is a driver.Inspector.
-func (c *Client) look(ctx context.Context, verb, key string, f func(context.Context, driver.Inspector) error) error {
+// about calls f, which asks the store about a key, or returns an error.
+func (c *Client) about(ctx context.Context, verb, key string, f func(context.Context) error) error {
 	if c == nil || c.core == nil {
 		return errZeroClient
 	}
 	err := checkKey(key)
 	if err == nil {
-		err = c.ask(ctx, func(ctx context.Context) error {
-			inspector, ok := c.store.(driver.Inspector)
-			if !ok {
-				return fmt.Errorf("the store cannot inspect: %w", errors.ErrUnsupported)
-			}
-			return f(ctx, inspector)
-		})
+		err = c.ask(ctx, f)
 	}
 	if err != nil {
 		return failed(verb, key, err)

@@ -94,7 +94,7 @@ func TestLooksThatFail(t *testing.T) {
 }
 
 func TestAStoreThatShowsNothing(t *testing.T) {
-	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, new(locktest.Faulty).Over(struct{ driver.Store }{memstore.New()})} {
+	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
 		_, err = c.Inspect(t.Context(), "k")

@@ -4,11 +4,7 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // List returns an iterator over the keys of the locks of any kind that begin with prefix and are
@@ -56,11 +52,7 @@ func (c *Client) listPage(ctx context.Context, prefix, cursor string) (keys []st
 		}
 	}
 	err = c.ask(ctx, func(ctx context.Context) error {
-		lister, ok := c.store.(driver.Lister)
-		if !ok {
-			return fmt.Errorf("the store cannot list its locks: %w", errors.ErrUnsupported)
-		}
-		keys, next, err = lister.List(ctx, prefix, cursor)
+		keys, next, err = c.store.List(ctx, prefix, cursor)
 		return err
 	})
 	return keys, next, err

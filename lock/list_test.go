@@ -122,7 +122,7 @@ func TestListsThatFail(t *testing.T) {
 		_, err = listed(ctx, b.Client, "")
 		require.ErrorIs(t, err, cause)
 	})
-	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, new(locktest.Faulty).Over(struct{ driver.Store }{memstore.New()})} {
+	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
 		_, err = listed(t.Context(), c, "")

@@ -134,7 +134,7 @@ func TestAFinishedContextDoesNoIO(t *testing.T) {
 func TestALostAnswerOfAcquireIsMadeGood(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var released []driver.Lease
-		b.store.Over(releaseSpy{b.store.Store, &released})
+		b.store.Over(releaseSpy{b.mem, &released})
 		b.loseAnswers(once(locktest.Acquire, errIO))
 		h := b.lock("k")
 		assert.Equal(t, 2, b.calls(locktest.Acquire))
@@ -173,7 +173,7 @@ func TestACancelledAcquireThatIsExecutedLate(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		release := make(chan struct{})
 		late := make(chan error, 1)
-		b.store.Over(lateStore{Store: b.store.Store, hold: release, answer: late})
+		b.store.Over(lateStore{Store: b.mem, hold: release, answer: late})
 		waiting, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err := b.Mutex("k").Lock(waiting)

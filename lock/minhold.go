@@ -37,7 +37,7 @@ func (c *Client) checkKept(m driver.Mode) error {
 func canHaveMinHold(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
 
 func (c *core) canKeep(m driver.Mode) bool {
-	return driver.Describe(c.store).Keeps.Has(m)
+	return c.can.Keeps.Has(m)
 }
 
 // keptUntil returns the lease with an instant until which its release keeps the lock taken.

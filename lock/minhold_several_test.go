@@ -50,7 +50,7 @@ func TestTheEndOfABatchWithMinHold(t *testing.T) {
 	t.Run("Close", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			mem := memstore.New()
-			client, err := lock.New(storeOf(mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+			client, err := lock.New(unclosed{mem}, &lock.Options{Terms: lock.Terms{MinHold: minHold}})
 			require.NoError(t, err)
 			_, err = client.Batch("g", "a", "b").Lock(ctx)
 			require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestCloseFreesTheLocksOfAMultiThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		terms := lock.Terms{MinHold: minHold}
-		client, err := lock.New(storeOf(mem), &lock.Options{Terms: terms})
+		client, err := lock.New(unclosed{mem}, &lock.Options{Terms: terms})
 		require.NoError(t, err)
 		_, err = client.Mutex("worked").Lock(ctx)
 		require.NoError(t, err)

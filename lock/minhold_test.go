@@ -97,7 +97,7 @@ func TestWaitersGetAKeptLockInOrder(t *testing.T) {
 		var got []time.Duration
 		var wg sync.WaitGroup
 		for range 3 {
-			other, err := lock.New(storeOf(b.mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+			other, err := lock.New(unclosed{b.mem}, &lock.Options{Terms: lock.Terms{MinHold: minHold}})
 			require.NoError(t, err)
 			wg.Go(func() {
 				defer other.Close(ctx)
@@ -116,16 +116,6 @@ func TestWaitersGetAKeptLockInOrder(t *testing.T) {
 		wg.Wait()
 		assert.Equal(t, []time.Duration{minHold, 2 * minHold, 3 * minHold}, got)
 	})
-}
-
-// storeOf returns a store on mem that cannot be closed, so that clients can share it.
-func storeOf(mem *memstore.Store) driver.Store {
-	return struct {
-		driver.Store
-		driver.Waiter
-		driver.Describer
-		driver.Inspector
-	}{mem, mem, mem, mem}
 }
 
 // A holder that crashes delays others for its TTL only, because its work may not be done.
@@ -172,7 +162,7 @@ func TestAPlannedEndDoesNotEndMinHold(t *testing.T) {
 func TestCloseKeepsLocksThatHaveAMinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		client, err := lock.New(storeOf(mem), &lock.Options{Terms: lock.Terms{MinHold: minHold}})
+		client, err := lock.New(unclosed{mem}, &lock.Options{Terms: lock.Terms{MinHold: minHold}})
 		require.NoError(t, err)
 		for _, key := range []string{"a", "b"} {
 			_, err := client.Mutex(key).Lock(ctx)
@@ -290,7 +280,7 @@ func TestMinHoldIsRefusedWhereItHasNoMeaning(t *testing.T) {
 
 func TestMinHoldNeedsAStoreThatKeepsLocks(t *testing.T) {
 	mem := memstore.New()
-	plain := struct{ driver.Store }{mem}
+	plain := locktest.Plain(mem)
 	_, err := lock.New(plain, &lock.Options{Terms: lock.Terms{MinHold: time.Second}})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "MinHold")
@@ -311,7 +301,7 @@ func TestMinHoldNeedsAStoreThatKeepsLocks(t *testing.T) {
 }
 
 // keepsExclusive can keep locks of mode Exclusive only.
-type keepsExclusive struct{ driver.Store }
+type keepsExclusive struct{ *memstore.Store }
 
 func (keepsExclusive) Describe() driver.Description {
 	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -214,7 +213,7 @@ func TestTheTextsOfRefusals(t *testing.T) {
 // A store that cannot inspect does not name the kinds.
 func TestTheTextOfAWrongKindOfAStoreThatCannotInspect(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		b.store.Over(struct{ driver.Store }{b.mem})
+		b.store.Over(locktest.Plain(b.mem))
 		b.lock("k")
 		_, err := b.Semaphore("k", 1).TryLock(ctx)
 		require.EqualError(t, err, `lock: "k": the key holds something that is not a lock of this kind`)

@@ -108,7 +108,7 @@ func TestAMultiLooksAtTheClock(t *testing.T) {
 func TestAMultiOverSeveralStores(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		mem := memstore.New()
-		other, err := lock.New(kept{mem}, &lock.Options{Terms: lock.Terms{TTL: time.Second}})
+		other, err := lock.New(locktest.Plain(mem), &lock.Options{Terms: lock.Terms{TTL: time.Second}})
 		require.NoError(t, err)
 		h := lockAll(t, lock.Multi(b.Mutex("a"), other.Mutex("a")))
 		settle(time.Minute)

@@ -111,7 +111,7 @@ func TestARefreshToleratesOneFailure(t *testing.T) {
 
 		b.heal()
 		b.slowly(func() {})
-		store := b.store.Store
+		store := b.mem
 		b.store.Over(silent{store})
 		_, err = b.all("a", "b").Lock(ctx)
 		require.EqualError(t, err, `lock: "a": store unavailable`)
@@ -208,7 +208,7 @@ func TestAMultiWithinAMultiIsFresh(t *testing.T) {
 func TestAMemberWhoseClientIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		other := memstoreClient(t)
-		closes, err := lock.New(kept{memstore.New()}, nil)
+		closes, err := lock.New(locktest.Plain(memstore.New()), nil)
 		require.NoError(t, err)
 		b.loseRequests(func(_ context.Context, op locktest.Op) error {
 			if op == locktest.Acquire {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -318,7 +319,7 @@ func TestAMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		same, err := lock.New(b.store, nil)
 		require.NoError(t, err)
-		other, err := lock.New(kept{memstore.New()}, nil)
+		other, err := lock.New(locktest.Plain(memstore.New()), nil)
 		require.NoError(t, err)
 		defer other.Close(ctx)
 		foreign := &swapped{b.Mutex("k")}
@@ -394,10 +395,10 @@ type uncomparable struct {
 func TestAMultiOnAStoreThatCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type odd struct {
-			kept
+			driver.Store
 			_ []int
 		}
-		client, err := lock.New(odd{kept: kept{memstore.New()}}, nil)
+		client, err := lock.New(odd{Store: locktest.Plain(memstore.New())}, nil)
 		require.NoError(t, err)
 		defer client.Close(ctx)
 		_, err = lock.Multi(client.Mutex("a"), client.Mutex("a")).Lock(ctx)

@@ -38,8 +38,8 @@ func (c *Client) Mutex(key string) *Mutex {
 	return &Mutex{client: c, key: key}
 }
 
-// Lock waits until it has the lock, ctx ends or the client is closed. A store that is a
-// driver.Waiter hands the lock over to waiters in the order of their calls. Goroutines of one
+// Lock waits until it has the lock, ctx ends or the client is closed. A store that waits
+// (driver.Description) hands the lock over to waiters in the order of their calls. Goroutines of one
 // client queue in the client; only the first has a place in the store's queue, or asks a store
 // without a queue at intervals of Options.Backoff.
 //

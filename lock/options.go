@@ -87,7 +87,7 @@ type Options struct {
 	// Hooks are called about the locks; nil means none.
 	Hooks *Hooks
 
-	// Backoff is used with a store that is not a driver.Waiter. It returns the pause after the n-th
+	// Backoff is used with a store that does not wait (driver.Description). It returns the pause after the n-th
 	// try, from 0, that found the lock taken; 0 or less means no pause. A pause ends early if the
 	// lease in the way ends. Backoff must be safe for concurrent use. The default is random and
 	// grows from 5 to 250 ms.

@@ -113,7 +113,7 @@ func TestOnlyItsContextEntersAReentrant(t *testing.T) {
 		taken(b.Reentrant("k"), ctx)
 		_, err := b.Mutex("k").Lock(inside)
 		require.ErrorIs(t, err, lock.ErrHeldByContext, "a Mutex never enters again")
-		other, err := lock.New(kept{b.mem}, nil)
+		other, err := lock.New(locktest.Plain(b.mem), nil)
 		require.NoError(t, err)
 		defer other.Close(ctx)
 		taken(other.Reentrant("k"), inside) // another client is another holder

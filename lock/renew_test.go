@@ -300,13 +300,13 @@ func TestRenewalsSendTheTTLOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var mu sync.Mutex // guards seen
 		var seen []time.Duration
-		b.store.Over(struct{ driver.Store }{&watchedStore{Store: b.mem, renewing: func(batch []driver.Lease) {
+		b.store.Over(&watchedStore{Store: b.mem, renewing: func(batch []driver.Lease) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, l := range batch {
 				seen = append(seen, l.TTL)
 			}
-		}}})
+		}})
 		h := b.lock("k")
 		require.NoError(t, h.Renew(ctx, 6*time.Second))
 		settle(10 * time.Second)
@@ -333,7 +333,7 @@ func (s *watchedStore) Renew(ctx context.Context, batch []driver.Lease, out []re
 // A program that has used up the connections of its own pool cannot blame the server for a loss.
 func TestALossWithoutARequestIsNotTheServersFault(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		b.store.Over(struct{ driver.Store }{unsentStore{b.mem}})
+		b.store.Over(unsentStore{b.mem})
 		h := b.lock("k")
 		<-h.Done()
 		var lost *renewal.LostError

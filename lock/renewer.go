@@ -35,17 +35,5 @@ func (e unsentError) Unwrap() error { return e.error }
 
 func (unsentError) Is(target error) bool { return target == renewal.ErrNotSent }
 
-// lanedRenewer is a renewer of a store with lanes.
-type lanedRenewer struct {
-	renewer
-	renewal.Laner[driver.Lease]
-}
-
-// newRenewer returns the store as a renewer.
-func newRenewer(store driver.Store, health *storeHealth) renewal.Renewer[driver.Lease] {
-	r := renewer{store, health}
-	if laner, ok := store.(renewal.Laner[driver.Lease]); ok {
-		return lanedRenewer{r, laner}
-	}
-	return r
-}
+// Lane implements renewal.Laner.
+func (r renewer) Lane(l driver.Lease) int { return r.store.Lane(l) }

@@ -24,11 +24,7 @@ import (
 // other returns another client of the store of b, as of another process.
 func (b *bench) other(o *lock.Options) *lock.Client {
 	b.t.Helper()
-	all := driver.Wrap(b.mem, nil)
-	c, err := lock.New(struct { // it does not close the store
-		driver.Store
-		driver.Importer
-	}{all, all}, o)
+	c, err := lock.New(unclosed{b.mem}, o)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
@@ -250,7 +246,7 @@ func TestResumesThatFail(t *testing.T) {
 }
 
 func TestAStoreThatCannotExport(t *testing.T) {
-	for _, store := range []driver.Store{struct{ driver.Store }{memstore.New()}, new(locktest.Faulty).Over(struct{ driver.Store }{memstore.New()})} {
+	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
 		h, err := c.Mutex("k").Lock(t.Context())
@@ -306,7 +302,7 @@ func (r *notesRelease) Release(ctx context.Context, l driver.Lease) error {
 	return r.Store.Release(ctx, l)
 }
 
-func (r *notesRelease) Close() error { return nil }
+func (r *notesRelease) Shutdown(context.Context) error { return nil }
 
 // The string and the owner are in no error, text or log.
 func TestAnExportedLeaseIsSecret(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 func (b *bench) rlock(key string) *lock.Held {
@@ -230,7 +231,7 @@ func TestKindsOfLocksDoNotMix(t *testing.T) {
 
 func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := lock.New(onlyExclusive{}, nil)
+		client, err := lock.New(onlyExclusive{locktest.Plain(memstore.New())}, nil)
 		require.NoError(t, err)
 		defer client.Close(ctx)
 		for l, kind := range map[lock.Locker]string{
@@ -255,10 +256,6 @@ func TestNewKindsOnAStoreThatDoesNotKnowThem(t *testing.T) {
 type onlyExclusive struct{ driver.Store }
 
 func (onlyExclusive) Acquire(context.Context, driver.Request) (driver.Lease, error) {
-	return driver.Lease{}, errMode
-}
-
-func (onlyExclusive) Wait(context.Context, driver.Request) (driver.Lease, error) {
 	return driver.Lease{}, errMode
 }
 

@@ -59,34 +59,15 @@ func (h *Held) State() (data []byte, token uint64) {
 // nobody holds the lock: otherwise a save of the holder that is executed late may come back. Errors
 // are those of [Client.Inspect].
 func (c *Client) Forget(ctx context.Context, key string) error {
-	if c == nil || c.core == nil {
-		return errZeroClient
-	}
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	err := c.ask(ctx, func(ctx context.Context) error {
-		saver, ok := c.store.(driver.Saver)
-		if !ok {
-			return errNoSaver
-		}
-		return saver.Forget(ctx, key)
-	})
-	if err != nil {
-		return failed("forget the state of", key, err)
-	}
-	return nil
+	return c.about(ctx, "forget the state of", key, func(ctx context.Context) error { return c.store.Forget(ctx, key) })
 }
 
-var (
-	errNoSaver = fmt.Errorf("the store cannot keep a state beside a lock (Terms.StateTTL): %w", errors.ErrUnsupported)
-	errNoState = fmt.Errorf("the handle has no state; see Terms.StateTTL: %w", errors.ErrUnsupported)
-)
+var errNoState = fmt.Errorf("the handle has no state; see Terms.StateTTL: %w", errors.ErrUnsupported)
 
 // checkSaves refuses terms with a state if the store cannot keep one.
 func (c *core) checkSaves(t Terms) error {
-	if t.StateTTL > 0 && !driver.Describe(c.store).Saves {
-		return fmt.Errorf("lock: %w", errNoSaver)
+	if t.StateTTL > 0 && !c.can.Saves {
+		return fmt.Errorf("lock: the store cannot keep a state beside a lock (Terms.StateTTL): %w", errors.ErrUnsupported)
 	}
 	return nil
 }
@@ -101,9 +82,8 @@ func (c *Client) checkState(m driver.Mode) error {
 
 func (s *heldLease) save(ctx context.Context, data []byte) error {
 	lease := s.entry.Lease()
-	saver, ok := s.client.store.(driver.Saver)
 	switch {
-	case !ok || !lease.Stateful():
+	case !lease.Stateful():
 		return errNoState
 	case len(data) > MaxSavedLen:
 		return fmt.Errorf("the state must have at most %d bytes, got %d", MaxSavedLen, len(data))
@@ -114,7 +94,7 @@ func (s *heldLease) save(ctx context.Context, data []byte) error {
 	number := s.saves.Add(1)
 	err := s.twice(ctx, func(ctx context.Context) (answered bool, err error) {
 		began := time.Now()
-		err = saver.Save(ctx, lease, number, data, s.client.terms.StateTTL)
+		err = s.client.store.Save(ctx, lease, number, data, s.client.terms.StateTTL)
 		v := driver.VerdictOf(err)
 		s.client.health.record(err, v, began, false)
 		return v.IsAnswer(), err

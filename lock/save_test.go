@@ -312,7 +312,7 @@ func TestStateTTLIsChecked(t *testing.T) {
 }
 
 func TestAStateNeedsAStoreThatKeepsIt(t *testing.T) {
-	plain := struct{ driver.Store }{memstore.New()}
+	plain := locktest.Plain(memstore.New())
 	_, err := lock.New(plain, &lock.Options{Terms: lock.Terms{StateTTL: time.Hour}})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "StateTTL")
@@ -325,7 +325,7 @@ func TestAStateNeedsAStoreThatKeepsIt(t *testing.T) {
 }
 
 // untold is a store that grants locks without their state, like a wrapper that makes leases anew.
-type untold struct{ *memstore.Store }
+type untold struct{ stateless }
 
 func (s untold) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	l, err := s.Store.Acquire(ctx, r)
@@ -333,15 +333,11 @@ func (s untold) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	return l, err
 }
 
-func (s untold) Wait(context.Context, driver.Request, func()) (driver.Lease, error) {
-	return driver.Lease{}, errors.ErrUnsupported
-}
-
 // Without its state the work would begin anew, so the lock is given back.
 func TestALockWithoutItsStateIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		client, err := lock.New(untold{mem}, &lock.Options{Terms: lock.Terms{StateTTL: time.Hour}})
+		client, err := lock.New(untold{stateless{mem}}, &lock.Options{Terms: lock.Terms{StateTTL: time.Hour}})
 		require.NoError(t, err)
 		defer client.Close(ctx)
 		for _, get := range []func(context.Context) (*lock.Held, error){client.Mutex("k").Lock, client.Mutex("k").TryLock} {

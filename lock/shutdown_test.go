@@ -16,13 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
 )
 
-// slowStore is a store whose Close takes long.
+// slowStore is a store that takes long to close.
 type slowStore struct{ *memstore.Store }
-
-func (s slowStore) Close() error {
-	time.Sleep(time.Hour)
-	return s.Store.Close()
-}
 
 func (s slowStore) Shutdown(ctx context.Context) error {
 	_ = s.Store.Close()

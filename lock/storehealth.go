@@ -105,7 +105,7 @@ func (h *storeHealth) noteEvent(e renewal.Event) {
 
 // name returns the addresses of the store, as far as they are known.
 func (h *storeHealth) name() slog.Attr {
-	addresses := driver.Describe(h.store).Addresses
+	addresses := h.store.Describe().Addresses
 	if len(addresses) == 0 {
 		return slog.Attr{}
 	}

@@ -175,7 +175,7 @@ func TestAQueuedLockWhoseContextEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			waiting(t, nil, func(t *testing.T, b *bench) {
-				b.store.Over(&queueingStore{b.store.Store, c.queued, c.end})
+				b.store.Over(&queueingStore{b.mem, c.queued, c.end})
 				canceled, cancel := context.WithCancelCause(ctx)
 				time.AfterFunc(time.Minute, func() { cancel(errors.New("enough")) })
 				_, err := b.Mutex("k").Lock(canceled)

@@ -32,6 +32,13 @@ func (s releaseSpy) Release(ctx context.Context, l driver.Lease) error {
 	return s.Store.Release(ctx, l)
 }
 
+func (s releaseSpy) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	for i, l := range batch {
+		out[i] = s.Release(ctx, l)
+	}
+	return nil
+}
+
 func TestUnlockWorksOnACancelledContext(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		done, cancel := context.WithCancel(ctx)
@@ -75,7 +82,7 @@ func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
 func TestUnlockOfALostLockRefusesItsLateRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		var released []driver.Lease
-		b.store.Over(releaseSpy{struct{ driver.Store }{b.mem}, &released})
+		b.store.Over(releaseSpy{locktest.Plain(b.mem), &released})
 		b.loseRequests(once(locktest.Acquire, errIO))
 		h := b.lock("k")
 		b.mem.Delete("k")
@@ -205,9 +212,6 @@ type blocks time.Duration
 
 func (b blocks) Run(schedule.Timer) { time.Sleep(time.Duration(b)) }
 
-// unclosed is a store that its client cannot close.
-type unclosed struct{ driver.Store }
-
 func TestUnlockOfALostLockTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		h := b.lock("k")
@@ -228,7 +232,7 @@ func TestUnlockOfALostLockTwice(t *testing.T) {
 func TestTheCleanerHasNoQueueToBeHeldUpIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		faulty := &keyed{Store: kept{mem}}
+		faulty := &keyed{Store: locktest.Plain(mem)}
 		client, err := lock.New(faulty, &lock.Options{Terms: lock.Terms{TTL: time.Hour}})
 		require.NoError(t, err)
 		faulty.failing.Store(true)

@@ -56,10 +56,7 @@ func TestClientsTakeTurns(t *testing.T) {
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 3 {
-			client, err := lock.New(struct {
-				driver.Store
-				driver.Waiter
-			}{mem, mem}, nil)
+			client, err := lock.New(unclosed{mem}, nil)
 			require.NoError(t, err)
 			defer client.Close(ctx)
 			for range 4 {
@@ -180,7 +177,7 @@ func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		var released []driver.Lease
 		b.loseAnswers(once(locktest.Wait, errIO))
-		b.store.Over(waitSpy{releaseSpy{b.mem, &released}, b.mem})
+		b.store.Over(releaseSpy{b.mem, &released})
 		_, err := b.Mutex("k").Lock(ctx)
 		require.ErrorIs(t, err, errIO)
 		h := b.lock("k")
@@ -189,12 +186,6 @@ func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 		require.NoError(t, h.Unlock(ctx))
 		assert.False(t, released[1].Unanswered)
 	})
-}
-
-// waitSpy is a spy that implements Waiter.
-type waitSpy struct {
-	releaseSpy
-	driver.Waiter
 }
 
 func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
@@ -209,7 +200,7 @@ func TestAGrantThatIsOverIsNotUsed(t *testing.T) {
 			})
 		}
 		var released []driver.Lease
-		b.store.Over(waitSpy{releaseSpy{b.mem, &released}, b.mem})
+		b.store.Over(releaseSpy{b.mem, &released})
 		late(2, locktest.Wait, locktest.Acquire)
 		h := b.lock("k")
 		assert.True(t, h.Valid(), "its owner has asked again")

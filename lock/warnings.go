@@ -4,7 +4,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -126,19 +125,15 @@ func (c *core) reportLongWaits(keys map[string]int) {
 
 // holders asks the store who holds a lock.
 func (c *core) holders(key string) []slog.Attr {
-	inspector, ok := c.store.(driver.Inspector)
-	if !ok {
+	if !c.can.Inspects {
 		return nil
 	}
 	caller, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
 	ctx, stop := c.whileOpen(caller)
 	defer stop()
-	info, err := inspector.Inspect(ctx, key)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil
-	case err != nil:
+	info, err := c.store.Inspect(ctx, key)
+	if err != nil {
 		return []slog.Attr{slog.Any("inspectError", err)}
 	}
 	attrs := []slog.Attr{slog.Int("holders", info.Held), slog.Int("queued", info.Waiting)}

@@ -64,8 +64,8 @@ func startMemory(context.Context) (*server, error) {
 // shared is a store that several clients use, so none of them closes it.
 type shared struct{ *memstore.Store }
 
-// Close does nothing.
-func (shared) Close() error { return nil }
+// Shutdown does nothing.
+func (shared) Shutdown(context.Context) error { return nil }
 
 func startRedis(ctx context.Context) (*server, error) {
 	s, err := testredis.Launch("--save", "3600 1 300 100 60 10000")

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/fence"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
 	"github.com/leasewheel/leasewheel/schedule"
@@ -26,6 +27,11 @@ func work(context.Context, *lock.Held) error { return nil }
 
 // hourly are the options of a job that runs once an hour.
 var hourly = &lock.Options{Terms: lock.Terms{MinHold: 54 * time.Minute}}
+
+// keptOpen is a store that its client does not close.
+type keptOpen struct{ driver.Store }
+
+func (keptOpen) Shutdown(context.Context) error { return nil }
 
 // lockMistakes are mistakes with locks and timers in one process.
 var lockMistakes = map[string]func(t *testing.T) string{
@@ -237,7 +243,7 @@ var lockMistakes = map[string]func(t *testing.T) string{
 		return c.Election("a", "me").Run(ctx, work)
 	}),
 	"use `MinHold` with a store that cannot keep a lock": func(t *testing.T) string {
-		_, err := lock.New(struct{ driver.Store }{memstore.New()}, hourly)
+		_, err := lock.New(locktest.Plain(memstore.New()), hourly)
 		require.Error(t, err)
 		return err.Error()
 	},
@@ -250,10 +256,7 @@ var lockMistakes = map[string]func(t *testing.T) string{
 	"expect `MinHold` to count after a crash": func(t *testing.T) (said string) {
 		synctest.Test(t, func(t *testing.T) {
 			mem := memstore.New()
-			crashed, err := lock.New(struct {
-				driver.Store
-				driver.Describer
-			}{mem, mem}, hourly)
+			crashed, err := lock.New(keptOpen{mem}, hourly)
 			require.NoError(t, err)
 			defer crashed.Close(context.Background())
 			locked(t.Context(), crashed.With(lock.Terms{Fixed: true})) // is neither renewed nor unlocked

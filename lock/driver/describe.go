@@ -1,17 +1,19 @@
-// The interface Describer, by which a store says what it is and can do.
+// Description, by which a store says what it is and can do.
 
 package driver
 
-// Describer is implemented by a Store that has something to say of itself.
-type Describer interface {
-	// Describe returns what the store is and can do now. It does no IO and is safe after Close. It
-	// must be cheap and allocate nothing, because the client calls it each time that it checks Terms.
-	Describe() Description
-}
-
-// Description is what a store says of itself. A zero field says what holds for a store that is no
-// Describer. TTL and Replicas may change from call to call, the other fields must not.
+// Description is what a store says of itself. Its zero value holds for a store with the methods of [Base].
+// TTL and Replicas may change from call to call, the other fields must not. A method that the description
+// does not claim returns errors.ErrUnsupported before any IO.
 type Description struct {
+	Waits        bool // Wait: the client calls it in place of Acquire. It is better than to ask again and again
+	ReleasesAll  bool // ReleaseAll, which costs less than one Release for each lease
+	Inspects     bool // Inspect and ForceRelease
+	Lists        bool // List
+	SetsMetadata bool // SetMetadata, in mode Exclusive at least
+	Saves        bool // Save, Forget, and requests that are Stateful
+	Imports      bool // Import, for leases that another process takes over
+
 	// TTL is set if the store does not accept every TTL from [MinTTL] to [MaxTTL], or if its leases may
 	// last longer than their TTL. Examples are a server that counts in whole seconds, and one that
 	// renews all leases of a client together. The limits may change, for example because the server
@@ -37,16 +39,13 @@ type Description struct {
 	// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
 	Keeps Modes
 
-	// Saves says that the store is a [Saver] that returns no errors.ErrUnsupported.
-	Saves bool
-
-	// Unordered has the modes in which a Waiter does not know all waiters of a lock, because the server
+	// Unordered has the modes in which Wait does not know all waiters of a lock, because the server
 	// has no queue for them. In these modes:
 	//
 	//   - a release wakes waiters, and the first request gets the lock, even if it is an Acquire;
 	//   - Inspect shows no places, and Info.Waiting is 0.
 	//
-	// All other rules of Waiter hold. In all other modes a Waiter serves waiters in order.
+	// All other rules of Wait hold. In all other modes it serves waiters in order.
 	Unordered Modes
 
 	// Addresses are those of the servers as they were given, of the form host:port or the path of a
@@ -57,14 +56,6 @@ type Description struct {
 
 	// Replicas has the counters of a store that asks replicas to confirm what it grants.
 	Replicas ReplicaStats
-}
-
-// Describe returns the Description of a store. It is zero if the store is no Describer.
-func Describe(s Store) Description {
-	if d, ok := s.(Describer); ok {
-		return d.Describe()
-	}
-	return Description{}
 }
 
 // Modes is a set of modes. The zero value is empty.

@@ -6,13 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 )
-
-func TestAStoreThatIsNoDescriberSaysNothing(t *testing.T) {
-	assert.Zero(t, driver.Describe(struct{ driver.Store }{memstore.New()}))
-	assert.NotZero(t, driver.Describe(memstore.New()))
-}
 
 func TestModes(t *testing.T) {
 	some, none := driver.ModesOf(driver.Exclusive, driver.Members), driver.ModesOf()

@@ -3,11 +3,9 @@
 // database/sql/driver is for authors of SQL drivers. Programs that use locks need package lock
 // only, and [Wrap] if they trace the calls of their store.
 //
-// A store needs the three methods of [Store]. It may also implement [Waiter], [BulkReleaser],
-// [Describer], [Inspector], [Lister], [MetadataSetter], [Saver], [Importer], [EventSource]
-// and [renewal.Laner]; package lock and its watchdog find out by type assertions. A wrapper of stores
-// implements all of them. Methods that the wrapped store lacks return errors.ErrUnsupported before
-// any IO; Lane returns 0 then, and Describe the zero value. [Wrap] returns such a wrapper.
+// A store embeds [Base], implements Acquire, Renew and Release of [Store], and replaces what else it can do.
+// Its [Description] says what that is; the client decides by it when it is made. A wrapper of stores embeds
+// the Store that it wraps, or is one of [Wrap].
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through
 // it, from the three methods to everything that a store may offer.
@@ -31,18 +29,6 @@
 // A lease is held by nobody once its TTL has passed on the clock of the server since its last
 // renewal, or [TTLLimits].Longest of the TTL if the store has limits. The
 // holder relies on the TTL alone in any case, and never on an end that a server reports.
-//
-// # Closing
-//
-// Client.Close closes the store. If the store has a method
-//
-//	Shutdown(ctx context.Context) error
-//
-// the client calls that with the ctx of Client.Close. If that ctx has ended, Shutdown
-// must not wait, and must close everything all the same. Otherwise the client calls
-// Close if the store is an io.Closer; Close must return soon. Both are idempotent:
-// every call waits until the store is closed and returns the same result. Every other
-// method of a closed store returns ErrStoreClosed.
 //
 // [locktest]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/locktest
 // [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md

@@ -1,15 +1,19 @@
-// The interfaces Store, BulkReleaser and Waiter.
+// The interface Store, and Base, which a store embeds.
 
 package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Store keeps leases. The package documentation has the rules that apply to all
-// methods.
+// Store keeps leases. The package documentation has the rules that apply to all methods. A store embeds
+// [Base], implements Acquire, Renew and Release, and replaces the other methods that it can do better. Its
+// [Description] says which these are; all others return errors.ErrUnsupported before any IO.
 type Store interface {
 	// Acquire tries once to take the lock and does not wait for it. An owner that
 	// holds the lock gets the same token, and its full TTL again, as by Renew; it counts from
@@ -44,26 +48,16 @@ type Store interface {
 	//
 	// If the lease has a [Request.Keep], the lock stays taken; see [Description.Keeps].
 	Release(ctx context.Context, l Lease) error
-}
 
-// BulkReleaser is implemented by a Store that releases many leases at less cost than
-// with one Release for each. The client uses it in Close and for releases in the
-// background, with at most 1,000 leases per call.
-type BulkReleaser interface {
-	// ReleaseAll does what Release does for each lease of the batch, and sets out[i]
-	// to what Release would have returned for batch[i], whatever out[i] held before. A
-	// lease that fails does not affect the others. An empty batch does nothing.
-	//
-	// An error means that nothing was done and nothing was set. After
-	// errors.ErrUnsupported the client calls Release instead. A wrapper returns that
-	// error for an empty batch too, so that the client can ask at no cost.
-	ReleaseAll(ctx context.Context, batch []Lease, out []error) error
-}
+	// Describe returns what the store is and can do now. It does no IO and is safe after Close. It
+	// must be cheap and allocate nothing, because the client calls it each time that it checks Terms.
+	Describe() Description
 
-// Waiter is implemented by a Store that can wait for a lock better than by being
-// asked again and again. After errors.ErrUnsupported the client calls Acquire
-// instead.
-type Waiter interface {
+	// Shutdown closes the store, for Client.Close and with its ctx. If ctx has ended, Shutdown must not
+	// wait, and must close everything all the same. Every call waits until the store is closed and
+	// returns the same result. Every other method of a closed store returns ErrStoreClosed.
+	Shutdown(ctx context.Context) error
+
 	// Wait takes the lock, or a place in its queue, and returns when the owner has the
 	// lock. The client calls it once for an owner; an Acquire by the owner may follow,
 	// for the full TTL. In modes Exclusive and Write a client has one Wait for a key
@@ -90,4 +84,141 @@ type Waiter interface {
 	// executed. The client then calls Release, which also gives back a lock that was
 	// handed over at that moment.
 	Wait(ctx context.Context, r Request, queued func()) (Lease, error)
+
+	// ReleaseAll does what Release does for each lease of the batch, and sets out[i]
+	// to what Release would have returned for batch[i], whatever out[i] held before. A
+	// lease that fails does not affect the others. An empty batch does nothing.
+	//
+	// An error means that nothing was done and nothing was set. The client calls it in Close and for
+	// releases in the background, with at most 1,000 leases per call.
+	ReleaseAll(ctx context.Context, batch []Lease, out []error) error
+
+	// Inspect returns what the store knows about a lock at one instant. A key that
+	// nobody holds is not an error. It returns ErrWrongType, as ForceRelease does, if the key holds
+	// something that is not a lock.
+	Inspect(ctx context.Context, key string) (Info, error)
+
+	// ForceRelease takes a lock away from all its holders and hands it over to the
+	// waiters. A lock that is kept after its release becomes free. The holders learn of
+	// it at their next renewal at the latest. Until then two owners may believe that they
+	// hold the lock, and only the fencing token tells them apart. ForceRelease returns
+	// ErrNotHeld if nobody holds the lock, or if its holders have changed since
+	// ForceRelease looked at them.
+	ForceRelease(ctx context.Context, key string) error
+
+	// List returns keys that begin with prefix and are held in any mode, or kept after a
+	// release (see Description.Keeps), in any order, and the cursor of the next call. The cursor of the
+	// first call is "", and List returns "" with the last keys. A call may return no keys and a
+	// cursor. Cursors belong to the store, whose form of them nobody else knows; they have at
+	// most 1,024 bytes. List returns an error for one that it cannot have returned for the prefix.
+	//
+	// A key that is held from the first call to the end of the last one is returned at
+	// least once. Any other key may be returned or not, and so may a key that holds something
+	// that is not a lock. The keys of queues and tombstones are not locks. A key may be
+	// returned twice.
+	//
+	// One call does a bounded amount of work on the server, whatever the number of locks and
+	// of other keys. List returns an error, rather than an end, if it can no longer find all
+	// keys, for example because a server of a cluster has been replaced. A store documents the
+	// changes of its servers that it cannot notice.
+	List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error)
+
+	// SetMetadata changes the metadata that Inspect shows for a lease, until the lease ends; package
+	// lock calls it for the leaders of elections. The next holder is shown with its own. The lease
+	// keeps its owner, token and expiry, and l.Attrs does not change either.
+	//
+	// SetMetadata returns ErrNotHeld, and changes nothing, if the owner and token of the
+	// lease do not hold the lock. It returns errors.ErrUnsupported, before any IO, for a
+	// mode in which the store cannot change metadata; it must be able to in mode
+	// Exclusive. The metadata has at most MaxMetadataLen bytes.
+	SetMetadata(ctx context.Context, l Lease, metadata string) error
+
+	// Save replaces the state beside a lock, in mode Exclusive. The state survives the release of the lock,
+	// the end of a lease and a crash of its holder. A request with [Attrs].Stateful asks for it: Acquire
+	// returns it in [Lease].Saved, as it was at the instant of the grant, or as it is now if the owner held
+	// the lock before. Wait may leave Saved nil; then the client calls Acquire for that owner, which costs
+	// a request.
+	//
+	// In the same step Save looks whether the owner and token of the lease hold the lock; if not, it
+	// changes nothing, however late it is executed, and returns ErrNotHeld.
+	//
+	// The saves of a lease have rising numbers, from 1. If the state is of this lease and has the same
+	// number or a higher one, then a later save, or this one, was executed before: Save changes nothing and
+	// returns nil. The state ends ttl after the last Save that changed it, or some seconds later if the
+	// server counts so. data has at most MaxSavedLen bytes, and Save must not keep it.
+	Save(ctx context.Context, l Lease, number uint64, data []byte, ttl time.Duration) error
+
+	// Forget removes the state of a key, which may be held. It is no error if there is none.
+	Forget(ctx context.Context, key string) error
+
+	// Import returns a lease in mode Exclusive that a client of another process has acquired, with the
+	// State that Renew and Release of this store need. It does no IO, and does not find out whether the lease
+	// is held. The fields of the lease come from a string that anyone may have changed: Import
+	// returns an error for a lease that no client of the store can have.
+	Import(l Lease) (Lease, error)
+
+	// ReportEvents sets the function that gets the events: that another server process answers, which
+	// explains losses, that the server may have lost leases, so that the client verifies them, or that
+	// waiters get no messages. The Lane of an event is that of the leases that it
+	// concerns, or renewal.AllLanes. The function returns at once, allocates nothing, and may be called
+	// from anywhere. The client calls ReportEvents once, before any other method but Describe.
+	ReportEvents(report func(renewal.Event))
+
+	// Lane returns the lane of a lease; see [renewal.Laner].
+	renewal.Laner[Lease]
+}
+
+// Base has the methods of a Store that can only acquire, renew and release. Its Description is zero, all its
+// leases are in one lane, it has no events, and it needs no closing.
+type Base struct{}
+
+// Describe implements [Store].
+func (Base) Describe() Description { return Description{} }
+
+// Shutdown implements [Store].
+func (Base) Shutdown(context.Context) error { return nil }
+
+// Wait implements [Store].
+func (Base) Wait(context.Context, Request, func()) (Lease, error) {
+	return Lease{}, cannot("wait for a lock")
+}
+
+// ReleaseAll implements [Store].
+func (Base) ReleaseAll(context.Context, []Lease, []error) error {
+	return cannot("release several leases in one call")
+}
+
+// Inspect implements [Store].
+func (Base) Inspect(context.Context, string) (Info, error) { return Info{}, cannot("inspect a lock") }
+
+// ForceRelease implements [Store].
+func (Base) ForceRelease(context.Context, string) error { return cannot("take a lock away") }
+
+// List implements [Store].
+func (Base) List(context.Context, string, string) (keys []string, next string, err error) {
+	return nil, "", cannot("list its locks")
+}
+
+// SetMetadata implements [Store].
+func (Base) SetMetadata(context.Context, Lease, string) error { return cannot("change metadata") }
+
+// Save implements [Store].
+func (Base) Save(context.Context, Lease, uint64, []byte, time.Duration) error {
+	return cannot("keep a state beside a lock")
+}
+
+// Forget implements [Store].
+func (Base) Forget(context.Context, string) error { return cannot("keep a state beside a lock") }
+
+// Import implements [Store].
+func (Base) Import(Lease) (Lease, error) { return Lease{}, cannot("export its leases") }
+
+// ReportEvents implements [Store].
+func (Base) ReportEvents(func(renewal.Event)) {}
+
+// Lane implements [Store].
+func (Base) Lane(Lease) int { return 0 }
+
+func cannot(what string) error {
+	return fmt.Errorf("the store cannot %s: %w", what, errors.ErrUnsupported)
 }

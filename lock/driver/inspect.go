@@ -1,30 +1,13 @@
-// The interfaces Inspector and MetadataSetter, and the type Info.
+// Info, what a store shows of a lock.
 
 package driver
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 	"time"
 )
-
-// Inspector is implemented by a Store that can show its locks. Both methods return
-// ErrWrongType if the key holds something that is not a lock.
-type Inspector interface {
-	// Inspect returns what the store knows about a lock at one instant. A key that
-	// nobody holds is not an error.
-	Inspect(ctx context.Context, key string) (Info, error)
-
-	// ForceRelease takes a lock away from all its holders and hands it over to the
-	// waiters. A lock that is kept after its release becomes free. The holders learn of
-	// it at their next renewal at the latest. Until then two owners may believe that they
-	// hold the lock, and only the fencing token tells them apart. ForceRelease returns
-	// ErrNotHeld if nobody holds the lock, or if its holders have changed since
-	// ForceRelease looked at them.
-	ForceRelease(ctx context.Context, key string) error
-}
 
 // Info is what a store knows about a lock at one instant. It does not show owners,
 // because they are secrets.
@@ -38,8 +21,8 @@ type Info struct {
 	// MinHold had passed: the time until then. The lock has no holders meanwhile.
 	FreeIn time.Duration
 
-	// Places are the first 100 of the waiters, in the order of the queue. A Waiter must show
-	// them in all modes. Any other store shows none.
+	// Places are the first 100 of the waiters, in the order of the queue. A store that waits must
+	// show them in all modes. Any other store shows none.
 	Places []Place
 }
 
@@ -72,18 +55,4 @@ func ClientName(owner string) string {
 	}
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:8])
-}
-
-// MetadataSetter is implemented by a Store whose holders can change their metadata.
-// Package lock uses it for the leaders of elections.
-type MetadataSetter interface {
-	// SetMetadata changes the metadata that Inspect shows for a lease, until the lease ends.
-	// The next holder is shown with its own. The lease keeps its owner, token and
-	// expiry, and l.Attrs does not change either.
-	//
-	// SetMetadata returns ErrNotHeld, and changes nothing, if the owner and token of the
-	// lease do not hold the lock. It returns errors.ErrUnsupported, before any IO, for a
-	// mode in which the store cannot change metadata; it must be able to in mode
-	// Exclusive. The metadata has at most MaxMetadataLen bytes.
-	SetMetadata(ctx context.Context, l Lease, metadata string) error
 }

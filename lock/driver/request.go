@@ -42,7 +42,7 @@ type Attrs struct {
 	Permits  int      // in mode Permit: how many of them the request wants, at most Limit; 0 means 1
 	Members  []string // in mode Members: sorted, no two equal, none empty
 	Metadata string   // shown by Inspect, at most MaxMetadataLen bytes; "" means none
-	Stateful bool     // in mode Exclusive: the grant comes with the state of the key; see [Saver]
+	Stateful bool     // in mode Exclusive: the grant comes with the state of the key; see [Store]
 
 	// KeepUntil is the instant until which a Release keeps the lock taken, on the clock of
 	// this process; see [Description.Keeps]. The client sets it in leases only, never in a Request for

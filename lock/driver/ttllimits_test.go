@@ -12,7 +12,7 @@ import (
 )
 
 func TestTTLLimits(t *testing.T) {
-	assert.Zero(t, driver.Describe(memstore.New()).TTL)
+	assert.Zero(t, memstore.New().Describe().TTL)
 	for _, c := range []struct {
 		limits       driver.TTLLimits
 		ttl, longest time.Duration

@@ -18,7 +18,7 @@ const (
 	listPage  = 1000 // keys of one List
 )
 
-// Inspect implements [driver.Inspector]. The token of a free lock is 0.
+// Inspect implements [driver.Store]. The token of a free lock is 0.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return info, nil
 }
 
-// ForceRelease implements [driver.Inspector].
+// ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// SetMetadata implements [driver.MetadataSetter].
+// SetMetadata implements [driver.Store].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
@@ -126,7 +126,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	return s.failed(ctx, "set metadata of", l.Key, errors.New("the lock changes all the time"))
 }
 
-// List implements [driver.Lister]. The cursor is the last key.
+// List implements [driver.Store]. The cursor is the last key.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("etcdstore: list %q: the cursor is not of this prefix", prefix)

@@ -69,7 +69,7 @@ func (s *Store) needsTomb(l *driver.Lease) bool {
 	return l.Unanswered || s.mayGet(leaseKey{l.Key, l.Owner})
 }
 
-// ReleaseAll implements [driver.BulkReleaser], with up to 64 leases in one transaction.
+// ReleaseAll implements [driver.Store], with up to 64 leases in one transaction.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	if len(batch) == 0 {
 		return nil

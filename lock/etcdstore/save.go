@@ -77,7 +77,7 @@ func savedIn(r driver.Request, answer *clientv3.TxnResponse) (*driver.Saved, err
 	return &st.Saved, nil
 }
 
-// Save implements [driver.Saver]. A state has an etcd lease of its own, which Save renews, so ttl is rounded
+// Save implements [driver.Store]. A state has an etcd lease of its own, which Save renews, so ttl is rounded
 // up to seconds, and to the shortest TTL of the server. The state lasts longer after the election of a leader.
 //
 // A new etcd lease may stay without a key until its TTL ends, if there is no answer to its grant or to the
@@ -202,7 +202,7 @@ func (s *Store) revokeUnused(ctx context.Context, id clientv3.LeaseID) {
 	_, _ = s.client.Revoke(ctx, id)
 }
 
-// Forget implements [driver.Saver].
+// Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
 	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {

@@ -54,11 +54,11 @@ const (
 	redialPause   = time.Second
 )
 
-// Store keeps locks in etcd. It implements [driver.Store], [driver.Waiter],
-// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter],
-// [driver.Saver] and [driver.Describer]. Its methods are safe for concurrent use. The zero
-// Store is not usable: use New.
+// Store keeps locks in etcd. Its methods are safe for concurrent use. The zero Store is not
+// usable: use New.
 type Store struct {
+	driver.Base
+
 	client  *clientv3.Client
 	prefix  string
 	is      driver.Description
@@ -78,16 +78,7 @@ type Store struct {
 	moves    map[leaseKey]map[uint64]struct{} // the numbers of those that were not answered
 }
 
-var (
-	_ driver.Store          = (*Store)(nil)
-	_ driver.Waiter         = (*Store)(nil)
-	_ driver.BulkReleaser   = (*Store)(nil)
-	_ driver.Inspector      = (*Store)(nil)
-	_ driver.Lister         = (*Store)(nil)
-	_ driver.MetadataSetter = (*Store)(nil)
-	_ driver.Saver          = (*Store)(nil)
-	_ driver.Describer      = (*Store)(nil)
-)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store on the given client. It does no IO. The client stays the caller's, who
 // closes it after the Store. The error names the bad argument or field of Options.
@@ -115,8 +106,8 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		client: client,
 		prefix: opts.Prefix,
 		is: driver.Description{
+			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
-			Saves:     true,
 			Addresses: addresses(client),
 		},
 		sessions: make(map[int64]*session),
@@ -130,7 +121,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Describe implements [driver.Describer]. The addresses are those that the client has when New is
+// Describe implements [driver.Store]. The addresses are those that the client has when New is
 // called.
 func (s *Store) Describe() driver.Description { return s.is }
 

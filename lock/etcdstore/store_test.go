@@ -51,8 +51,8 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	s, err := etcdstore.New(unconnected(t), &etcdstore.Options{MinTTL: 5 * time.Second})
 	require.NoError(t, err)
 	assert.Equal(t, driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 		TTL:       driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second},
-		Saves:     true,
 		Addresses: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	}, s.Describe())
 	_, err = lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 4 * time.Second}})

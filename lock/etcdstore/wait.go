@@ -21,7 +21,7 @@ const (
 	failurePause = 200 * time.Millisecond // after a request that failed
 )
 
-// Wait implements [driver.Waiter]. The server keeps a place for each waiter. A waiter watches the
+// Wait implements [driver.Store]. The server keeps a place for each waiter. A waiter watches the
 // place before its own, and the first one watches the lock, so a release wakes one waiter only.
 // A message that is lost, or a compaction of the revision that is watched, delays a waiter until
 // it asks again, after a third of its TTL or 10 s.

@@ -453,7 +453,7 @@ func TestAServerThatHangsHoldsAnswersBack(t *testing.T) {
 		require.ErrorContains(t, err, "no answer")
 		assert.True(t, l.Unanswered)
 		s.Resume()
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Shutdown(t.Context()))
 	})
 }
 

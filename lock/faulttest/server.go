@@ -15,7 +15,7 @@ import (
 // the server of its locks hangs or fails. It never blocks a synctest bubble for ever. It is safe for
 // concurrent use.
 type Server struct {
-	driver.Complete
+	driver.Store
 
 	mu   sync.Mutex    // guards the fields below
 	err  error         // of each call
@@ -25,7 +25,7 @@ type Server struct {
 // NewServer returns a Server in front of the store, which works. Make it in the bubble that uses it.
 func NewServer(store driver.Store) *Server {
 	s := new(Server)
-	s.Complete = driver.Wrap(store, s.around)
+	s.Store = driver.Wrap(store, s.around)
 	return s
 }
 

@@ -383,7 +383,7 @@ func (w *world) rule(held *lock.Held, d time.Duration) {
 // unclosed is a store that stays open for others.
 type unclosed struct{ *memstore.Store }
 
-func (unclosed) Close() error { return nil }
+func (unclosed) Shutdown(context.Context) error { return nil }
 
 // connection returns the store of the function: what the client sees, then faults, and inside of them the truth.
 func (w *world) connection() driver.Store {

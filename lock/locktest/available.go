@@ -73,7 +73,7 @@ func (f *fixture) cancelQueued(key string) []error {
 // newHookedClient is newClient with a hook that is called when a Lock knows that it has to wait.
 func (f *fixture) newHookedClient(waiting func()) *lock.Client {
 	f.Helper()
-	c, err := lock.New(withoutClose(f.store), &lock.Options{
+	c, err := lock.New(keptOpen{f.store}, &lock.Options{
 		Terms: lock.Terms{TTL: f.TTL},
 		Hooks: &lock.Hooks{Waiting: func(context.Context, lock.HookInfo) { waiting() }},
 	})

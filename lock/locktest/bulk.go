@@ -1,4 +1,4 @@
-// Cases of driver.BulkReleaser.
+// Cases of ReleaseAll.
 
 package locktest
 
@@ -21,29 +21,19 @@ func (f *fixture) releaseAll(ctx context.Context, leases ...driver.Lease) []erro
 	for i := range out {
 		out[i] = errors.New("not overwritten")
 	}
-	require.NoError(f, f.store.(driver.BulkReleaser).ReleaseAll(ctx, leases, out))
+	require.NoError(f, f.store.ReleaseAll(ctx, leases, out))
 	return out
 }
 
-// inBulk wraps a case so that it is skipped for a store that is no driver.BulkReleaser.
-func inBulk(run func(f *fixture)) func(f *fixture) {
-	return func(f *fixture) {
-		bulk, ok := f.store.(driver.BulkReleaser)
-		if !ok || errors.Is(bulk.ReleaseAll(f.ctx, nil, nil), errors.ErrUnsupported) {
-			f.Log("skipped: the store is no driver.BulkReleaser")
-			return
-		}
-		run(f)
-	}
-}
+func needsBulk(c Config) bool { return c.can.ReleasesAll }
 
-// bulk has the cases of driver.BulkReleaser.
+// bulk has the cases of ReleaseAll.
 var bulk = []testCase{
-	{name: "an_empty_bulk_release_does_nothing", run: inBulk(func(f *fixture) {
-		require.NoError(f, f.store.(driver.BulkReleaser).ReleaseAll(f.ctx, nil, nil))
+	{name: "an_empty_bulk_release_does_nothing", run: func(f *fixture) {
+		require.NoError(f, f.store.ReleaseAll(f.ctx, nil, nil))
 		assert.Empty(f, f.releaseAll(f.ctx))
-	})},
-	{name: "each_outcome_of_a_bulk_release_belongs_to_its_lease", run: inBulk(func(f *fixture) {
+	}},
+	{name: "each_outcome_of_a_bulk_release_belongs_to_its_lease", run: func(f *fixture) {
 		var leases []driver.Lease
 		var theirs []bool
 		for i := range 40 {
@@ -66,8 +56,8 @@ var bulk = []testCase{
 				f.rises(leases[i].Token, f.acquire(f.any(leases[i].Mode, leases[i].Key[len(f.prefix):])).Token)
 			}
 		}
-	})},
-	{name: "S10_a_repeated_bulk_release_changes_nothing", run: inBulk(func(f *fixture) {
+	}},
+	{name: "S10_a_repeated_bulk_release_changes_nothing", run: func(f *fixture) {
 		var leases, next []driver.Lease
 		for i := range 300 {
 			leases = append(leases, f.acquire(f.request(fmt.Sprint(i))))
@@ -82,8 +72,8 @@ var bulk = []testCase{
 			require.ErrorIs(f, err, driver.ErrNotHeld)
 		}
 		assert.Equal(f, slices.Repeat([]outcome{renewed}, len(next)), f.renew(next...))
-	})},
-	{name: "L4_a_bulk_release_does_not_need_the_token", run: inBulk(func(f *fixture) {
+	}},
+	{name: "L4_a_bulk_release_does_not_need_the_token", run: func(f *fixture) {
 		var leases []driver.Lease
 		for _, mode := range f.allModes() {
 			for i := range 3 {
@@ -103,8 +93,8 @@ var bulk = []testCase{
 			}
 			f.acquire(f.any(l.Mode, l.Key[len(f.prefix):]))
 		}
-	})},
-	{name: "S4_a_bulk_release_of_expired_leases", ends: true, run: inBulk(func(f *fixture) {
+	}},
+	{name: "S4_a_bulk_release_of_expired_leases", ends: true, run: func(f *fixture) {
 		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
 		f.expire()
 		next := f.acquire(f.request("a"))
@@ -112,8 +102,8 @@ var bulk = []testCase{
 			require.ErrorIs(f, err, driver.ErrNotHeld)
 		}
 		assert.Equal(f, []outcome{renewed}, f.renew(next))
-	})},
-	{name: "a_bulk_release_with_a_cancelled_context", run: inBulk(func(f *fixture) {
+	}},
+	{name: "a_bulk_release_with_a_cancelled_context", run: func(f *fixture) {
 		cause := errors.New("the cause")
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(cause)
@@ -122,8 +112,8 @@ var bulk = []testCase{
 			require.ErrorIs(f, err, cause)
 		}
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(a, b))
-	})},
-	{name: "foreign_data_does_not_stop_a_bulk_release", needs: needsSpoil, run: inBulk(func(f *fixture) {
+	}},
+	{name: "foreign_data_does_not_stop_a_bulk_release", needs: needsSpoil, run: func(f *fixture) {
 		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))
 		f.Spoil(f.T, f.store, b.Key)
 		out := f.releaseAll(f.ctx, a, b, c)
@@ -133,8 +123,8 @@ var bulk = []testCase{
 		assert.True(f, f.Spoiled(f.T, f.store, b.Key))
 		f.acquire(f.request("a"))
 		f.acquire(f.request("c"))
-	})},
-	{name: "a_bulk_release_hands_over", needs: needsWaiting, run: inBulk(func(f *fixture) {
+	}},
+	{name: "a_bulk_release_hands_over", needs: needsWaiting, run: func(f *fixture) {
 		var leases []driver.Lease
 		var calls []*waitCall
 		for _, mode := range f.allModes() {
@@ -151,5 +141,5 @@ var bulk = []testCase{
 		for _, mode := range f.allModes() {
 			f.acquire(f.any(mode, fmt.Sprint(mode, 0)))
 		}
-	})},
+	}},
 }

@@ -98,12 +98,6 @@ var endingContexts = []testCase{
 	}},
 }
 
-// keptOpen is a store that its client does not close.
-type keptOpen struct{ driver.Complete }
-
-func (keptOpen) Close() error                   { return nil }
-func (keptOpen) Shutdown(context.Context) error { return nil }
-
 // maxCloseDelay bounds the time from Close to the end of the calls of the client.
 const maxCloseDelay = 50 * time.Millisecond
 
@@ -187,8 +181,8 @@ func (f *fixture) cancelEach(what string, prepare func(c *lock.Client, key strin
 	for name, cause := range causes() {
 		for _, executed := range []bool{false, true} {
 			key := fmt.Sprint(what, " ", name, " ", executed)
-			s := &unanswered{fixture: f, executes: executed, asked: make(chan struct{}, 1)}
-			c, err := lock.New(s.asStore(), &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+			s := &unanswered{Store: f.store, fixture: f, executes: executed, asked: make(chan struct{}, 1)}
+			c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
 			require.NoError(f, err)
 			f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
 			call := prepare(c, f.prefix+key)
@@ -234,10 +228,10 @@ func (f *fixture) until(happened func() bool, what string) {
 	}
 }
 
-// unanswered forwards calls to the store of a case until hang is called. From then on,
-// Acquire and Wait get no answer, and return the cause of their context once it has
-// ended.
+// unanswered is the store of a case until hang is called. From then on, Acquire and Wait get no answer, and
+// return the cause of their context once it has ended.
 type unanswered struct {
+	driver.Store
 	*fixture
 	executes bool          // execute requests that get no answer
 	asked    chan struct{} // receives a value for each unanswered request
@@ -260,32 +254,16 @@ func (u *unanswered) requests() []driver.Request {
 	return u.seen
 }
 
-// asStore returns the store. It implements driver.Waiter if the underlying store does.
-func (u *unanswered) asStore() driver.Store {
-	asks := struct{ driver.Store }{&acquirer{u.store, u}}
-	if _, ok := u.store.(driver.Waiter); !ok {
-		return asks
-	}
-	return struct {
-		driver.Store
-		driver.Waiter
-	}{asks.Store, u}
+// Shutdown leaves the store open.
+func (u *unanswered) Shutdown(context.Context) error { return nil }
+
+func (u *unanswered) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	return u.answer(ctx, r, u.Store.Acquire)
 }
 
-// acquirer is a store whose Acquire gets no answer.
-type acquirer struct {
-	driver.Store
-	of *unanswered
-}
-
-func (a *acquirer) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	return a.of.answer(ctx, r, a.Store.Acquire)
-}
-
-// Wait implements [driver.Waiter].
 func (u *unanswered) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	return u.answer(ctx, r, func(ctx context.Context, r driver.Request) (driver.Lease, error) {
-		return u.waiter().Wait(ctx, r, queued)
+		return u.Store.Wait(ctx, r, queued)
 	})
 }
 

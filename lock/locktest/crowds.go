@@ -86,7 +86,7 @@ func (f *fixture) waitOrGiveUp(r driver.Request, patient bool) (driver.Lease, er
 		ctx, cancel = context.WithTimeout(f.ctx, rand.N(20*time.Millisecond))
 	}
 	defer cancel()
-	return f.waiter().Wait(ctx, r, func() {})
+	return f.store.Wait(ctx, r, func() {})
 }
 
 var crowding = []testCase{

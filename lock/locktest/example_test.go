@@ -16,6 +16,8 @@ import (
 // Table is a minimal store: one row per key, as in a database, and transactions that
 // change one row. Clients that wait for a lock poll it.
 type Table struct {
+	driver.Base
+
 	mu         sync.Mutex           // stands for the transaction; guards all below
 	rows       map[string]row       // by key; the row of a free lock stays because it has the last token
 	tombstones map[string]time.Time // end of the refusal, by owner

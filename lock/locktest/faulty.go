@@ -1,4 +1,4 @@
-// Faulty, a store with injected faults.
+// Faulty, a store with injected faults, and Plain, one that can do little.
 
 package locktest
 
@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Op is an operation of a store: the Name of a [driver.Call].
@@ -32,8 +33,7 @@ const (
 //
 // [faulttest.Server]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/faulttest#Server
 type Faulty struct {
-	driver.Complete
-	Store driver.Store // that was given to Over
+	driver.Store
 
 	// Before is called before an operation. If it returns an error, the request is lost:
 	// the operation is not executed and returns the error.
@@ -47,7 +47,7 @@ type Faulty struct {
 // Over makes f call the given store, and returns f. A release of several leases calls Before and After once
 // per lease.
 func (f *Faulty) Over(store driver.Store) *Faulty {
-	f.Store, f.Complete = store, driver.Wrap(store, f.around)
+	f.Store = driver.Wrap(store, f.around)
 	return f
 }
 
@@ -97,3 +97,22 @@ func call(ctx context.Context, f func(context.Context, Op) error, op Op) error {
 	}
 	return f(ctx, op)
 }
+
+// Plain returns a store with no methods but Acquire, Renew and Release of the given one, and those of
+// [driver.Base].
+func Plain(store driver.Store) driver.Store { return &plain{of: store} }
+
+type plain struct {
+	driver.Base
+	of driver.Store
+}
+
+func (p *plain) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	return p.of.Acquire(ctx, r)
+}
+
+func (p *plain) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	return p.of.Renew(ctx, batch, out)
+}
+
+func (p *plain) Release(ctx context.Context, l driver.Lease) error { return p.of.Release(ctx, l) }

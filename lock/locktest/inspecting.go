@@ -1,4 +1,4 @@
-// Cases of driver.Inspector.
+// Cases of Inspect and ForceRelease.
 
 package locktest
 
@@ -14,19 +14,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-func needsInspector(c Config) bool { return c.Inspects }
+func needsInspector(c Config) bool { return c.can.Inspects }
 
 // inspect returns the Info of a lock.
 func (f *fixture) inspect(key string) driver.Info {
 	f.Helper()
-	info, err := f.store.(driver.Inspector).Inspect(f.ctx, f.prefix+key)
+	info, err := f.store.Inspect(f.ctx, f.prefix+key)
 	require.NoError(f, err)
 	assert.Len(f, info.Holders, min(info.Held, 16))
 	return info
 }
 
 func (f *fixture) force(key string) error {
-	return f.store.(driver.Inspector).ForceRelease(f.ctx, f.prefix+key)
+	return f.store.ForceRelease(f.ctx, f.prefix+key)
 }
 
 var inspecting = []testCase{
@@ -139,7 +139,7 @@ var inspecting = []testCase{
 			}
 		}
 	}},
-	{name: "metadata_are_shown", run: func(f *fixture) {
+	{name: "metadata_are_shown", needs: needsMetadata, run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			for i, metadata := range []string{"host 17, \"a reason\"", "17", " \n\x00\xff{}%s:", strings.Repeat("\xff", driver.MaxMetadataLen)} {
 				key := fmt.Sprint(mode, i)
@@ -157,7 +157,7 @@ var inspecting = []testCase{
 			}
 		}
 	}},
-	{name: "metadata_of_a_served_waiter_are_shown", needs: needsWaiting, run: func(f *fixture) {
+	{name: "metadata_of_a_served_waiter_are_shown", needs: both(needsMetadata, needsWaiting), run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		r := f.request("k")
 		r.Attrs = &driver.Attrs{Metadata: "the next"}
@@ -227,15 +227,15 @@ var inspecting = []testCase{
 		l := f.acquire(f.request("k"))
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
-		_, err := f.store.(driver.Inspector).Inspect(ctx, l.Key)
+		_, err := f.store.Inspect(ctx, l.Key)
 		require.ErrorIs(f, err, errCancelled)
-		require.ErrorIs(f, f.store.(driver.Inspector).ForceRelease(ctx, l.Key), errCancelled)
+		require.ErrorIs(f, f.store.ForceRelease(ctx, l.Key), errCancelled)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "foreign_data_is_neither_shown_nor_released", needs: needsSpoil, run: func(f *fixture) {
 		key := f.prefix + "k"
 		f.Spoil(f.T, f.store, key)
-		_, err := f.store.(driver.Inspector).Inspect(f.ctx, key)
+		_, err := f.store.Inspect(f.ctx, key)
 		require.ErrorIs(f, err, driver.ErrWrongType)
 		require.ErrorIs(f, f.force("k"), driver.ErrWrongType)
 		assert.True(f, f.Spoiled(f.T, f.store, key))

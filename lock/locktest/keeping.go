@@ -13,32 +13,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ifKeeps wraps a case so that it is skipped for a store that keeps no locks.
-func ifKeeps(run func(f *fixture)) func(f *fixture) {
-	return func(f *fixture) {
-		if len(f.keptModes()) == 0 {
-			f.Log("skipped: the store keeps no locks (driver.Description.Keeps)")
-			return
-		}
-		run(f)
-	}
-}
+func needsKept(c Config) bool { return c.can.Keeps != 0 }
 
-// ifKeepsBatches wraps a case so that it is skipped for a store that cannot keep batches.
-func ifKeepsBatches(run func(f *fixture)) func(f *fixture) {
-	return func(f *fixture) {
-		if !slices.Contains(f.keptModes(), driver.Members) {
-			f.Log("skipped: the store cannot keep batches")
-			return
-		}
-		run(f)
-	}
+func needsKeptBatches(c Config) bool {
+	return c.can.Keeps.Has(driver.Members) && slices.Contains(c.Modes, driver.Members)
 }
 
 // keptModes returns the modes whose locks the store can keep.
 func (f *fixture) keptModes() []driver.Mode {
-	keeps := driver.Describe(f.store).Keeps
-	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !keeps.Has(m) })
+	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !f.can.Keeps.Has(m) })
 }
 
 // kept returns the lease with an instant until which its release keeps the lock taken.
@@ -68,7 +51,7 @@ func (f *fixture) leftOnceReleased(r driver.Request, keep time.Duration) time.Du
 // keeping has the cases of locks that are kept. None of them needs more time than it has: a lock
 // that must still be taken is kept for long, and a lock that must become free only for a short time.
 var keeping = []testCase{
-	{name: "H1_a_lock_stays_taken_after_its_release", run: ifKeeps(func(f *fixture) {
+	{name: "H1_a_lock_stays_taken_after_its_release", run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"shorter": f.TTL / 2, "longer": 3 * f.TTL} {
 				key := mode.String() + name
@@ -78,8 +61,8 @@ var keeping = []testCase{
 				assert.Equal(f, []outcome{lost}, f.renew(l), key)
 			}
 		}
-	})},
-	{name: "H1_a_repeated_release_leaves_a_kept_lock_as_it_is", run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "H1_a_repeated_release_leaves_a_kept_lock_as_it_is", run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.release(kept(l, 2*f.TTL))
@@ -92,24 +75,24 @@ var keeping = []testCase{
 			_, err := f.store.Acquire(f.ctx, l.Request)
 			require.ErrorIs(f, err, driver.ErrNotAcquired, "%v: the former owner", mode)
 		}
-	})},
-	{name: "H1_a_late_acquire_of_the_former_owner", run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "H1_a_late_acquire_of_the_former_owner", run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.release(kept(l, 2*f.TTL))
 			assert.Greater(f, f.left(l.Request), f.TTL*3/2, mode)
 			assert.Equal(f, []outcome{lost}, f.renew(l), mode)
 		}
-	})},
-	{name: "H2_a_kept_lock_becomes_free", ends: true, run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "H2_a_kept_lock_becomes_free", ends: true, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.lasting(f.any(mode, mode.String()), 100*f.TTL))
 			f.release(kept(l, f.TTL/4))
 			time.Sleep(f.longest(f.TTL/4) + f.TTL/20 + 2*time.Millisecond) // a store keeps it with the precision of its leases
 			f.rises(l.Token, f.acquire(f.any(mode, mode.String())).Token)
 		}
-	})},
-	{name: "a_lock_whose_time_has_passed_is_not_kept", run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "a_lock_whose_time_has_passed_is_not_kept", run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for range 2 {
 				f.release(kept(f.acquire(f.any(mode, mode.String())), 0))
@@ -117,8 +100,8 @@ var keeping = []testCase{
 			}
 			f.acquire(f.any(mode, mode.String()))
 		}
-	})},
-	{name: "H2_a_lock_that_is_not_held_is_not_kept", ends: true, run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "H2_a_lock_that_is_not_held_is_not_kept", ends: true, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.expire()
@@ -128,8 +111,8 @@ var keeping = []testCase{
 			f.release(other)
 			f.acquire(f.any(mode, mode.String()))
 		}
-	})},
-	{name: "H1_locks_are_kept_in_bulk", run: ifKeeps(inBulk(func(f *fixture) {
+	}},
+	{name: "H1_locks_are_kept_in_bulk", needs: needsBulk, run: func(f *fixture) {
 		var leases []driver.Lease
 		for _, mode := range f.keptModes() {
 			for _, key := range []string{"a", "b", "free"} {
@@ -154,8 +137,8 @@ var keeping = []testCase{
 		for _, mode := range f.keptModes() {
 			f.acquire(f.any(mode, mode.String()+"free"))
 		}
-	}))},
-	{name: "a_kept_lock_is_shown", needs: needsInspector, run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "a_kept_lock_is_shown", needs: needsInspector, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			r := f.any(mode, key)
@@ -168,8 +151,8 @@ var keeping = []testCase{
 			info.FreeIn = 0
 			assert.Equal(f, driver.Info{Token: l.Token}, info, mode)
 		}
-	})},
-	{name: "ForceRelease_frees_a_kept_lock", needs: needsInspector, run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "ForceRelease_frees_a_kept_lock", needs: needsInspector, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			l := f.acquire(f.any(mode, key))
@@ -178,8 +161,8 @@ var keeping = []testCase{
 			require.ErrorIs(f, f.force(key), driver.ErrNotHeld, mode)
 			f.rises(l.Token, f.acquire(f.any(mode, key)).Token)
 		}
-	})},
-	{name: "H1_a_kept_lock_is_not_handed_over", needs: needsWaiting, run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "H1_a_kept_lock_is_not_handed_over", needs: needsWaiting, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			key := mode.String()
 			l := f.acquire(f.any(mode, key))
@@ -195,9 +178,9 @@ var keeping = []testCase{
 			f.pending(second)
 			f.pending(third)
 		}
-	})},
+	}},
 	// A lock that is kept for longer than a place lasts must not lose its queue.
-	{name: "H2_waiters_get_a_kept_lock_in_order", ends: true, needs: needsWaiting, run: ifKeeps(func(f *fixture) {
+	{name: "H2_waiters_get_a_kept_lock_in_order", ends: true, needs: needsWaiting, run: func(f *fixture) {
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"shorter": f.TTL / 4, "longer": 2 * f.TTL} {
 				key := mode.String() + name
@@ -206,7 +189,7 @@ var keeping = []testCase{
 				l = kept(l, keep)
 				until := l.Attrs.KeepUntil
 				f.release(l)
-				if f.Unordered {
+				if f.can.Unordered != 0 {
 					first, second = f.race(first, second)
 				}
 				next := first.get()
@@ -217,8 +200,8 @@ var keeping = []testCase{
 				f.rises(next.Token, second.get().Token)
 			}
 		}
-	})},
-	{name: "H1_a_kept_batch_keeps_its_members_only", run: ifKeepsBatches(func(f *fixture) {
+	}},
+	{name: "H1_a_kept_batch_keeps_its_members_only", needs: needsKeptBatches, run: func(f *fixture) {
 		l := f.acquire(f.batch("g", "a", "b"))
 		other := f.acquire(f.batch("g", "c"))
 		f.release(kept(l, 2*f.TTL))
@@ -230,8 +213,8 @@ var keeping = []testCase{
 		}
 		f.release(other, f.acquire(f.batch("g", "d", "e")))
 		f.acquire(f.batch("g", "c"))
-	})},
-	{name: "a_kept_batch_is_not_shown_beside_a_holder", needs: needsInspector, run: ifKeepsBatches(func(f *fixture) {
+	}},
+	{name: "a_kept_batch_is_not_shown_beside_a_holder", needs: both(needsKeptBatches, needsInspector), run: func(f *fixture) {
 		l := f.acquire(f.batch("g", "a", "b"))
 		other := f.acquire(f.batch("g", "c"))
 		f.release(kept(l, 2*f.TTL))
@@ -242,8 +225,8 @@ var keeping = []testCase{
 		assert.Zero(f, info.FreeIn)
 		f.release(other)
 		assert.Positive(f, f.inspect("g").FreeIn)
-	})},
-	{name: "H1_waiters_for_other_members_are_served_beside_a_kept_batch", needs: needsWaiting, run: ifKeepsBatches(func(f *fixture) {
+	}},
+	{name: "H1_waiters_for_other_members_are_served_beside_a_kept_batch", needs: both(needsKeptBatches, needsWaiting), run: func(f *fixture) {
 		l := f.acquire(f.batch("g", "a", "b"))
 		other := f.acquire(f.batch("g", "c"))
 		blocked, free := f.waitFor(f.batch("g", "a")), f.waitFor(f.batch("g", "c"))
@@ -251,8 +234,8 @@ var keeping = []testCase{
 		f.release(other)
 		free.get()
 		f.pending(blocked)
-	})},
-	{name: "a_batch_with_MinHold", run: ifKeepsBatches(func(f *fixture) {
+	}},
+	{name: "a_batch_with_MinHold", needs: needsKeptBatches, run: func(f *fixture) {
 		c := f.newClient().With(lock.Terms{MinHold: 2 * f.TTL})
 		require.NoError(f, f.lock(c.Batch(f.prefix+"g", "a", "b")).Unlock(f.ctx))
 		_, err := c.Batch(f.prefix+"g", "b", "c").TryLock(f.ctx)
@@ -262,8 +245,8 @@ var keeping = []testCase{
 		require.NoError(f, err)
 		require.NoError(f, h.Unlock(f.ctx))
 		f.acquire(f.batch("g", "d"))
-	})},
-	{name: "a_lock_with_MinHold", run: ifKeeps(func(f *fixture) {
+	}},
+	{name: "a_lock_with_MinHold", run: func(f *fixture) {
 		c := f.newClient().With(lock.Terms{MinHold: 2 * f.TTL})
 		require.NoError(f, f.lock(c.Mutex(f.prefix+"k")).Unlock(f.ctx))
 		f.heldByOther("k")
@@ -274,5 +257,5 @@ var keeping = []testCase{
 		require.NoError(f, err)
 		require.NoError(f, h.Unlock(f.ctx))
 		f.acquire(f.request("a"))
-	})},
+	}},
 }

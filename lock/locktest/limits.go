@@ -25,7 +25,7 @@ var ttlLimits = []testCase{
 				_, err := f.store.Acquire(f.ctx, r)
 				f.badTTL(err, r)
 				if f.Waiting != nil {
-					_, err = f.waiter().Wait(f.ctx, r, func() {})
+					_, err = f.store.Wait(f.ctx, r, func() {})
 					f.badTTL(err, r)
 				}
 				f.release(f.acquire(f.lasting(f.any(mode, mode.String()), bound.in)))
@@ -39,7 +39,7 @@ var ttlLimits = []testCase{
 			if bound.out < driver.MinTTL || bound.out > driver.MaxTTL {
 				continue // the client refuses it for any store
 			}
-			_, err := lock.New(withoutClose(f.store), &lock.Options{Terms: lock.Terms{TTL: bound.out}})
+			_, err := lock.New(keptOpen{f.store}, &lock.Options{Terms: lock.Terms{TTL: bound.out}})
 			require.ErrorIs(f, err, driver.ErrBadTTL)
 			_, err = c.With(lock.Terms{TTL: bound.out}).Mutex(f.prefix + "other").TryLock(f.ctx)
 			require.ErrorIs(f, err, driver.ErrBadTTL)

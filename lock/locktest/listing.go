@@ -1,4 +1,4 @@
-// Cases of driver.Lister.
+// Cases of List.
 
 package locktest
 
@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-func needsLister(c Config) bool { return c.Lists }
+func needsLister(c Config) bool { return c.can.Lists }
 
 // list returns the keys with a prefix, without the prefix of the case, sorted and each once.
 func (f *fixture) list(prefix string) []string {
@@ -24,7 +24,7 @@ func (f *fixture) list(prefix string) []string {
 	keys := make(map[string]bool)
 	for cursor, calls := "", 0; calls == 0 || cursor != ""; calls++ {
 		require.Less(f, calls, 1_000_000, "the cursors do not end")
-		some, next, err := f.store.(driver.Lister).List(f.ctx, f.prefix+prefix, cursor)
+		some, next, err := f.store.List(f.ctx, f.prefix+prefix, cursor)
 		require.NoError(f, err)
 		require.LessOrEqual(f, len(next), 1024)
 		for _, key := range some {
@@ -69,7 +69,7 @@ var listing = []testCase{
 		f.expire()
 		assert.Empty(f, f.list(""))
 	}},
-	{name: "a_kept_lock_is_listed_until_it_is_free", ends: true, run: ifKeeps(func(f *fixture) {
+	{name: "a_kept_lock_is_listed_until_it_is_free", ends: true, needs: needsKept, run: func(f *fixture) {
 		var want []string
 		for _, mode := range f.keptModes() {
 			for name, keep := range map[string]time.Duration{"long": 100 * f.TTL, "short": f.TTL / 4} {
@@ -80,7 +80,7 @@ var listing = []testCase{
 		time.Sleep(f.longest(f.TTL/4) + f.TTL/20 + 2*time.Millisecond)
 		slices.Sort(want)
 		assert.Equal(f, want, f.list(""))
-	})},
+	}},
 	{name: "only_locks_are_listed", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			r := f.any(mode, mode.String())
@@ -185,13 +185,13 @@ var listing = []testCase{
 		f.acquire(f.request("k"))
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
-		keys, _, err := f.store.(driver.Lister).List(ctx, f.prefix, "")
+		keys, _, err := f.store.List(ctx, f.prefix, "")
 		require.ErrorIs(f, err, errCancelled)
 		assert.Empty(f, keys)
 	}},
 	{name: "a_strange_cursor_is_refused", run: func(f *fixture) {
 		for _, cursor := range []string{"x", "-1", "1.2", "99999999999999999999", "....", "99.0.", "0.99.x"} {
-			_, _, err := f.store.(driver.Lister).List(f.ctx, f.prefix, cursor)
+			_, _, err := f.store.List(f.ctx, f.prefix, cursor)
 			require.Error(f, err, "List of the prefix %q accepts the cursor %q, which it cannot have returned", f.prefix, cursor)
 		}
 	}},

@@ -25,23 +25,16 @@ func (f *fixture) newClient() *lock.Client {
 // clientOf is newClient for another store.
 func (f *fixture) clientOf(s driver.Store) *lock.Client {
 	f.Helper()
-	c, err := lock.New(withoutClose(s), &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
+	c, err := lock.New(keptOpen{s}, &lock.Options{Terms: lock.Terms{TTL: f.TTL}})
 	require.NoError(f, err)
 	f.Cleanup(func() { assert.NoError(f, c.Close(context.Background())) })
 	return c
 }
 
-// withoutClose returns a store with the methods of s that clients call, except those that
-// close it. Methods that s does not have return errors.ErrUnsupported.
-func withoutClose(s driver.Store) driver.Complete {
-	return unclosed{driver.Wrap(s, nil)}
-}
+// keptOpen is a store that its client does not close.
+type keptOpen struct{ driver.Store }
 
-// unclosed is a store that stays open for others.
-type unclosed struct{ driver.Complete }
-
-func (unclosed) Close() error                   { return nil }
-func (unclosed) Shutdown(context.Context) error { return nil }
+func (keptOpen) Shutdown(context.Context) error { return nil }
 
 // lock acquires a lock and waits for it if necessary.
 func (f *fixture) lock(l lock.Locker) *lock.Held {

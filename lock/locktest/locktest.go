@@ -13,8 +13,8 @@
 // it: hooks, the text of an exported lease, MaxHold, waits across keys, and what a loss does to
 // the work of the holder. Work under Held.Context is cancelled, and other work goes on and asks
 // Held.Valid. What only some servers have, such as replicas that confirm and the check of a
-// server's settings, is tested with the store that has it. So is driver.EventSource, because the
-// events that a store reports depend on the faults of its server.
+// server's settings, is tested with the store that has it. So are events,
+// which depend on the faults of a server.
 package locktest
 
 import (
@@ -50,14 +50,8 @@ type Config struct {
 	// Tokenless is set for a store without fencing tokens.
 	Tokenless bool
 
-	// Inspects is set for a store that implements driver.Inspector.
-	Inspects bool
-
-	// Lists is set for a store that implements driver.Lister.
-	Lists bool
-
-	// Saves is set for a store that keeps a state beside a lock, as its Description must say.
-	Saves bool
+	// NoMetadata is set for a store that does not show the metadata of holders.
+	NoMetadata bool
 
 	// Explains is set for a store that tells why a lease is lost, by LostMissing and LostTaken.
 	Explains bool
@@ -81,13 +75,8 @@ type Config struct {
 	Delete func(t *testing.T, s driver.Store, key string)
 
 	// Waiting returns the number of waiters in the queue of a lock. Dead waiters may be
-	// counted. If Waiting is nil, all cases that wait are skipped, as for a store that is
-	// no driver.Waiter.
+	// counted. It must be set if the store waits.
 	Waiting func(t *testing.T, s driver.Store, key string) int
-
-	// Unordered is set for a driver.Waiter whose waiters have no order in any mode. The cases about
-	// the order of waiters, and about their places, are skipped.
-	Unordered bool
 
 	// Die puts a waiter into the queue of a lock and then abandons it. If Die is nil, the
 	// cases that need it are skipped.
@@ -103,11 +92,13 @@ type Config struct {
 	Spoil   func(t *testing.T, s driver.Store, key string)
 	Spoiled func(t *testing.T, s driver.Store, key string) bool
 
-	turns chan struct{} // holds an element for each case at work; nil in virtual time
+	can   driver.Description // of the store
+	turns chan struct{}      // holds an element for each case at work; nil in virtual time
 }
 
 // TestStore runs the whole contract against the store and returns when all cases are
-// done. It logs which cases are skipped because a field of c is not set. The prefix of a
+// done. It logs which cases are skipped because the store does not say that it can do something, or because a
+// field of c is not set. The prefix of a
 // case, such as S1, is the promise of the page [safety] that it tests. The page
 // [writing a store] lists the usual mistake behind each failing case.
 //
@@ -117,6 +108,13 @@ type Config struct {
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md
 // [writing a store]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md
 func TestStore(t *testing.T, c Config) {
+	require.NotNil(t, c.New, "Config.New must be set")
+	describe := func(t *testing.T) { c.can = c.New(t).Describe() }
+	if c.Run != nil {
+		c.Run(t, describe)
+	} else {
+		describe(t)
+	}
 	c.check(t)
 	if c.Run != nil {
 		testAll(t, c)
@@ -133,26 +131,31 @@ func TestStore(t *testing.T, c Config) {
 // check fails the test if a required field is missing, and logs which cases are skipped.
 func (c Config) check(t *testing.T) {
 	t.Helper()
-	require.NotNil(t, c.New, "Config.New must be set")
 	require.GreaterOrEqual(t, c.TTL, driver.MinTTL, "Config.TTL must be set")
+	require.Equal(t, c.can.Waits, c.Waiting != nil, "Config.Waiting must be set if the store waits")
 	for _, option := range []struct {
 		name  string
 		given bool
 	}{
-		{"Waiting (all cases of driver.Waiter)", c.Waiting != nil},
-		{"Unordered, which must be false (the order of waiters)", !c.Unordered},
-		{"Inspects (all cases of driver.Inspector)", c.Inspects},
-		{"Lists (all cases of driver.Lister)", c.Lists},
-		{"Saves (all cases of driver.Saver)", c.Saves},
-		{"Explains (that a loss has its reason)", c.Explains},
-		{"Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
-		{"Delete", c.Delete != nil},
-		{"Die", c.Die != nil},
-		{"Another", c.Another != nil},
-		{"Spoil and Spoiled", needsSpoil(c)},
+		{"Description.Waits", c.can.Waits},
+		{"Description.Unordered, which must be empty (the order of waiters)", c.can.Unordered == 0},
+		{"Description.ReleasesAll", c.can.ReleasesAll},
+		{"Description.Inspects", c.can.Inspects},
+		{"Description.Lists", c.can.Lists},
+		{"Description.SetsMetadata", c.can.SetsMetadata},
+		{"Description.Saves", c.can.Saves},
+		{"Description.Imports", c.can.Imports},
+		{"Description.Keeps", needsKept(c)},
+		{"Config.Explains (that a loss has its reason)", c.Explains},
+		{"Config.Modes (all cases of readers, writers, permits and batches)", len(c.Modes) > 0},
+		{"Config.NoMetadata, which must be false", !c.NoMetadata},
+		{"Config.Delete", c.Delete != nil},
+		{"Config.Die", c.Die != nil},
+		{"Config.Another", c.Another != nil},
+		{"Config.Spoil and Spoiled", needsSpoil(c)},
 	} {
 		if !option.given {
-			t.Logf("skipped: the cases that need Config.%s", option.name)
+			t.Logf("skipped: the cases that need %s", option.name)
 		}
 	}
 }
@@ -199,18 +202,18 @@ func groups() []group {
 		{nil, acquiring},
 		{nil, renewing},
 		{nil, releasing},
-		{nil, bulk},
+		{needsBulk, bulk},
 		{nil, explaining},
-		{nil, keeping},
+		{needsKept, keeping},
 		{nil, lengths},
 		{nil, ttlLimits},
 		{nil, refusing},
 		{nil, contending},
 		{needsInspector, inspecting},
-		{needsInspector, settingMetadata},
-		{func(c Config) bool { return c.Saves }, saving},
+		{both(needsInspector, func(c Config) bool { return c.can.SetsMetadata }), settingMetadata},
+		{func(c Config) bool { return c.can.Saves }, saving},
 		{needsLister, listing},
-		{nil, resuming},
+		{func(c Config) bool { return c.can.Imports }, resuming},
 		{nil, waiting},
 		{nil, waitingForEnds},
 		{needsAnother, otherProcesses},
@@ -251,6 +254,7 @@ type testCase struct {
 const longTTL = 20
 
 func needsTokens(c Config) bool   { return !c.Tokenless }
+func needsMetadata(c Config) bool { return !c.NoMetadata }
 func needsDelete(c Config) bool   { return c.Delete != nil }
 func needsExplains(c Config) bool { return c.Explains }
 func needsSpoil(c Config) bool    { return c.Spoil != nil && c.Spoiled != nil }
@@ -272,12 +276,11 @@ func newFixture(t *testing.T, c Config) *fixture {
 	// The timeout detects a store that never serves a waiter. It is long, so that a slow
 	// store on a busy machine still passes.
 	store := c.New(t)
-	limits := driver.Describe(store).TTL
+	limits := store.Describe().TTL
 	if limits.Max > 0 {
 		c.TTL = min(c.TTL, limits.Max)
 	}
 	require.NoError(t, limits.Check(c.TTL), "Config.TTL")
-	require.Equal(t, c.Saves, driver.Describe(store).Saves, "Config.Saves and Description.Saves")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute+200*limits.Longest(c.TTL), errEndless)
 	t.Cleanup(cancel)
 	return &fixture{T: t, Config: c, store: store, ctx: ctx, prefix: rand.Text(), client: rand.Text(), limits: limits, kept: time.Now()}

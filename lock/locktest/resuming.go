@@ -1,9 +1,8 @@
-// Cases of driver.Importer.
+// Cases of Import.
 
 package locktest
 
 import (
-	"errors"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,16 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// exporting wraps a case so that it is skipped for a store that is no driver.Importer. The case gets
-// a client that resumes locks: of another store on the same data, if there is one.
+// exporting makes a case of a function that needs a second client: of another store on the same data, if
+// there is one.
 func exporting(run func(f *fixture, own, other *lock.Client)) func(f *fixture) {
 	return func(f *fixture) {
-		probe := f.acquire(f.request("probe"))
-		if _, err := withoutClose(f.store).Import(probe); errors.Is(err, errors.ErrUnsupported) {
-			f.Log("skipped: the store is no driver.Importer")
-			return
-		}
-		f.release(probe)
 		other := f.store
 		if f.Another != nil {
 			other = f.Another(f.T, f.store)
@@ -104,7 +97,7 @@ var resuming = []testCase{
 	})},
 	{name: "an_imported_lease_is_that_of_its_exporter", run: exporting(func(f *fixture, _, _ *lock.Client) {
 		l := f.acquire(f.request("k"))
-		imported, err := withoutClose(f.store).Import(driver.Lease{Request: l.Request, Token: l.Token})
+		imported, err := f.store.Import(driver.Lease{Request: l.Request, Token: l.Token})
 		require.NoError(f, err)
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(imported, l), "a lease may be in a batch twice")
 		require.NoError(f, f.store.Release(f.ctx, imported))

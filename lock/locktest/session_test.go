@@ -60,7 +60,9 @@ func (s *sessionStore) Describe() driver.Description {
 	if limits.Shared = s.single == 0; !limits.Shared {
 		limits.Max, limits.Slack = s.single, s.single
 	}
-	return driver.Description{TTL: limits, Saves: true}
+	all := s.Store.Describe()
+	all.TTL, all.Keeps = limits, 0
+	return all
 }
 
 func (s *sessionStore) check(r driver.Request) error {
@@ -205,9 +207,6 @@ func testSessions(t *testing.T, ttl, single time.Duration, m mutants) {
 		Explains: true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
-		Inspects: true,
-		Lists:    true,
-		Saves:    true,
 		Waiting: func(_ *testing.T, s driver.Store, key string) int {
 			return s.(*sessionStore).Waiting(key)
 		},

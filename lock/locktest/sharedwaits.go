@@ -34,7 +34,7 @@ var perModeWaiting = []perModeCase{
 	{name: "a_free_lock_is_not_waited_for", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
 		start := time.Now()
-		l, err := f.waiter().Wait(f.ctx, r, func() {})
+		l, err := f.store.Wait(f.ctx, r, func() {})
 		require.NoError(f, err)
 		assert.Equal(f, f.Tokenless, l.Token == 0)
 		assert.False(f, l.Unanswered)
@@ -70,17 +70,17 @@ var perModeWaiting = []perModeCase{
 	{name: "L4_a_late_wait_of_a_released_owner_fails", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
 		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
-		_, err := f.waiter().Wait(f.ctx, r, func() {})
+		_, err := f.store.Wait(f.ctx, r, func() {})
 		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.against(mode, "k"))
 	}},
 	{name: "another_kind_of_lock_is_not_waited_for", run: func(f *fixture, mode driver.Mode) {
 		other := f.acquire(f.request("k"))
-		_, err := f.waiter().Wait(f.ctx, f.any(mode, "k"), func() {})
+		_, err := f.store.Wait(f.ctx, f.any(mode, "k"), func() {})
 		require.ErrorIs(f, err, driver.ErrWrongType)
 		f.release(other)
 		f.acquire(f.any(mode, "k"))
-		_, err = f.waiter().Wait(f.ctx, f.request("k"), func() {})
+		_, err = f.store.Wait(f.ctx, f.request("k"), func() {})
 		require.ErrorIs(f, err, driver.ErrWrongType)
 	}},
 }
@@ -367,7 +367,7 @@ var dying = []testCase{
 // waitForNothing calls Wait for a free lock.
 func (f *fixture) waitForNothing(r driver.Request) driver.Lease {
 	f.Helper()
-	l, err := f.waiter().Wait(f.ctx, r, func() {})
+	l, err := f.store.Wait(f.ctx, r, func() {})
 	require.NoError(f, err)
 	return complete(l, r)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +24,7 @@ var waiting = []testCase{
 	{name: "a_free_lock_is_not_waited_for", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
 		start := time.Now()
-		l, err := f.waiter().Wait(f.ctx, r, func() {})
+		l, err := f.store.Wait(f.ctx, r, func() {})
 		require.NoError(f, err)
 		l = complete(l, r)
 		assert.Equal(f, f.Tokenless, l.Token == 0)
@@ -105,31 +104,24 @@ var waiting = []testCase{
 	{name: "L4_a_late_wait_of_a_released_owner_fails", needs: needsWaiting, run: func(f *fixture) {
 		r := f.request("k")
 		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
-		_, err := f.waiter().Wait(f.ctx, r, func() {})
+		_, err := f.store.Wait(f.ctx, r, func() {})
 		require.ErrorIs(f, err, driver.ErrNotAcquired)
 		f.acquire(f.request("k"))
-	}},
-	{name: "the_store_says_whether_its_waiters_have_an_order", needs: needsWaiting, run: func(f *fixture) {
-		var want []driver.Mode
-		if f.Unordered {
-			want = f.allModes()
-		}
-		assert.ElementsMatch(f, want, f.unorderedModes(), "Config.Unordered must agree with driver.Description.Unordered")
 	}},
 	{name: "a_wait_that_is_refused", needs: needsWaiting, run: func(f *fixture) {
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		cancel(errCancelled)
-		_, err := f.waiter().Wait(ctx, f.request("k"), func() {})
+		_, err := f.store.Wait(ctx, f.request("k"), func() {})
 		require.ErrorIs(f, err, errCancelled)
 		r := f.request("k")
 		r.Mode = 250
-		_, err = f.waiter().Wait(f.ctx, r, func() {})
+		_, err = f.store.Wait(f.ctx, r, func() {})
 		require.ErrorIs(f, err, errors.ErrUnsupported)
 		f.acquire(f.request("k"))
 		if f.Spoil != nil {
 			spoiled := f.request("spoiled")
 			f.Spoil(f.T, f.store, spoiled.Key)
-			_, err = f.waiter().Wait(f.ctx, spoiled, func() {})
+			_, err = f.store.Wait(f.ctx, spoiled, func() {})
 			require.ErrorIs(f, err, driver.ErrWrongType)
 		}
 	}},
@@ -158,7 +150,7 @@ var waiting = []testCase{
 					if (i+round)%4 == 0 {
 						ctx, cancel = context.WithTimeout(f.ctx, rand.N(20*time.Millisecond))
 					}
-					l, err := f.waiter().Wait(ctx, r, func() {})
+					l, err := f.store.Wait(ctx, r, func() {})
 					cancel()
 					if err != nil {
 						assert.ErrorIs(f, err, context.DeadlineExceeded)
@@ -236,19 +228,11 @@ var waitingForEnds = []testCase{
 }
 
 func needsWaiting(c Config) bool          { return c.Waiting != nil }
-func needsOrder(c Config) bool            { return c.Waiting != nil && !c.Unordered }
+func needsOrder(c Config) bool            { return c.Waiting != nil && c.can.Unordered == 0 }
 func needsWaitingAndDelete(c Config) bool { return c.Waiting != nil && c.Delete != nil }
 func needsDie(c Config) bool              { return c.Waiting != nil && c.Die != nil }
 
-// unorderedModes returns the modes in which the store says that its waiters have no order.
-func (f *fixture) unorderedModes() []driver.Mode {
-	unordered := driver.Describe(f.store).Unordered
-	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !unordered.Has(m) })
-}
-
 var errCancelled = errors.New("the waiter is cancelled")
-
-func (f *fixture) waiter() driver.Waiter { return f.store.(driver.Waiter) }
 
 func (f *fixture) acquireAndRelease(key string) {
 	f.Helper()
@@ -281,7 +265,7 @@ func (f *fixture) waitFor(r driver.Request) *waitCall {
 	f.Cleanup(func() { c.cancel(errCancelled); <-c.done })
 	go func() {
 		defer close(c.done)
-		c.lease, c.err = f.waiter().Wait(ctx, c.request, func() {})
+		c.lease, c.err = f.store.Wait(ctx, c.request, func() {})
 	}()
 	for end := time.Now().Add(f.patience()); f.Waiting(f.T, f.store, c.request.Key) == before; time.Sleep(time.Millisecond) {
 		require.True(f, time.Now().Before(end), "Wait is not in the queue")

@@ -22,7 +22,7 @@ const (
 	maxListed  = 500
 )
 
-// Inspect implements [driver.Inspector]. Info.Token is 0 once the key is idle, because
+// Inspect implements [driver.Store]. Info.Token is 0 once the key is idle, because
 // the store removes its state.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	now, err := s.begin(ctx)
@@ -54,7 +54,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return info, nil
 }
 
-// SetMetadata implements [driver.MetadataSetter], in all modes.
+// SetMetadata implements [driver.Store], in all modes.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	now, err := s.begin(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	return nil
 }
 
-// ForceRelease implements [driver.Inspector].
+// ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	now, err := s.begin(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) Len() int {
 	return len(s.all)
 }
 
-// List implements [driver.Lister]. One call looks at several hundred keys. The cursor is a
+// List implements [driver.Store]. One call looks at several hundred keys. The cursor is a
 // position in the list of all keys. List goes from the last key to the first, because a key
 // that it has not met yet moves forward only.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
@@ -156,5 +156,5 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	return keys, next, nil
 }
 
-// Import implements [driver.Importer]. Another client of the same Store can take the lease over.
+// Import implements [driver.Store]. Another client of the same Store can take the lease over.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) { return l, nil }

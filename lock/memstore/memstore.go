@@ -20,16 +20,16 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Store keeps locks in memory. It implements [driver.Store], [driver.Waiter], [driver.Inspector],
-// [driver.Lister], [driver.MetadataSetter], [driver.Saver], [driver.BulkReleaser] and
-// [driver.Describer]. The zero Store is empty and ready to use. A Store must not be copied after its
-// first use. Its methods are safe for concurrent use, and only Wait blocks. The Store reads the clock
-// of the goroutines that call it, so it works inside a synctest bubble.
+// Store keeps locks in memory. The zero Store is empty and ready to use. A Store must not be
+// copied after its first use. Its methods are safe for concurrent use, and only Wait blocks. The Store
+// reads the clock of the goroutines that call it, so it works inside a synctest bubble.
 //
 // One mutex guards the Store. The time of a call does not depend on the number of locks, but it may
 // grow with the number of holders and waiters of the key. A Store keeps the memory for its largest
 // number of locks.
 type Store struct {
+	driver.Base
+
 	mu      sync.Mutex        // guards all fields below, and all that they refer to
 	keys    map[string]*state // that are held or kept
 	all     []*state          // the values of keys
@@ -40,17 +40,7 @@ type Store struct {
 	closed  bool
 }
 
-var _ interface {
-	driver.Store
-	driver.Waiter
-	driver.BulkReleaser
-	driver.Describer
-	driver.Inspector
-	driver.MetadataSetter
-	driver.Saver
-	driver.Lister
-	driver.Importer
-} = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store { return new(Store) }
@@ -129,7 +119,7 @@ func (s *Store) tryAcquire(r driver.Request, now time.Time) (*state, *holder, er
 	return k, h, nil
 }
 
-// Wait implements [driver.Waiter]. A waiter stays in the queue until it has the lock, or
+// Wait implements [driver.Store]. A waiter stays in the queue until it has the lock, or
 // ctx ends.
 func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	w := &waiter{request: r, wakeup: make(chan struct{}, 1)}
@@ -234,12 +224,15 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
-// Describe implements [driver.Describer]. The Store can keep locks of the modes Exclusive and Members.
+// Describe implements [driver.Store]. The Store can keep locks of the modes Exclusive and Members.
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive, driver.Members), Saves: true}
+	return driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Keeps: driver.ModesOf(driver.Exclusive, driver.Members),
+	}
 }
 
-// ReleaseAll implements [driver.BulkReleaser].
+// ReleaseAll implements [driver.Store].
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	for i := range batch {
 		out[i] = s.Release(ctx, batch[i])
@@ -261,6 +254,9 @@ func (s *Store) Close() error {
 	s.closed, s.keys, s.all, s.saved, s.refused = true, nil, nil, nil, tombstones{}
 	return nil
 }
+
+// Shutdown is Close.
+func (s *Store) Shutdown(context.Context) error { return s.Close() }
 
 // tombstoneTime is how long the store refuses an owner that was released before its
 // Acquire was answered. It may refuse the owner for up to twice that time.

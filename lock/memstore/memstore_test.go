@@ -23,11 +23,8 @@ func TestContract(t *testing.T) {
 		New:      func(*testing.T) driver.Store { return memstore.New() },
 		TTL:      30 * time.Second,
 		Explains: true,
-		Saves:    true,
 		Run:      synctest.Test,
 		Modes:    locktest.AllModes,
-		Inspects: true,
-		Lists:    true,
 		Waiting:  func(_ *testing.T, s driver.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
 		Delete:   func(_ *testing.T, s driver.Store, key string) { s.(*memstore.Store).Delete(key) },
 	})

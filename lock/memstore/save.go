@@ -19,7 +19,7 @@ type saved struct {
 	until  time.Time
 }
 
-// Save implements [driver.Saver].
+// Save implements [driver.Store].
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("memstore: a state in mode %v: %w", l.Mode, errors.ErrUnsupported)
@@ -44,7 +44,7 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 	return nil
 }
 
-// Forget implements [driver.Saver].
+// Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
 	if _, err := s.begin(ctx); err != nil {
 		return err

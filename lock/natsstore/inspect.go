@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Inspect implements [driver.Inspector]. Info.Token is 0 a second after the lock was released.
+// Inspect implements [driver.Store]. Info.Token is 0 a second after the lock was released.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
 		return driver.Info{}, err
@@ -41,7 +41,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return info, nil
 }
 
-// ForceRelease implements [driver.Inspector].
+// ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	bounded, cancel := bound(ctx, s.bound)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	}
 }
 
-// SetMetadata implements [driver.MetadataSetter]. The expiry of the lease may move forward by up to a
+// SetMetadata implements [driver.Store]. The expiry of the lease may move forward by up to a
 // second, because the server counts seconds. That of a lease whose last message this Store has not
 // sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
@@ -138,7 +138,7 @@ func (s *Store) held(ctx context.Context, l driver.Lease) (entry, error) {
 // listed is the number of messages that one call of List reads.
 const listed = 1000
 
-// List implements [driver.Lister]. The cursor is the sequence of the next message. A renewal gives a
+// List implements [driver.Store]. The cursor is the sequence of the next message. A renewal gives a
 // lock a higher sequence, so a lock may be returned twice.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if err := s.begin(ctx, driver.Exclusive); err != nil {
@@ -210,7 +210,7 @@ func (s *Store) read(ctx context.Context, seq uint64) (messages []*jetstream.Raw
 	}
 }
 
-// Import implements [driver.Importer]. Another process needs nothing but the fields of the lease.
+// Import implements [driver.Store]. Another process needs nothing but the fields of the lease.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	switch {
 	case l.Mode != driver.Exclusive:

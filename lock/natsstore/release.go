@@ -81,7 +81,7 @@ func (s *Store) publishTombstone(ctx context.Context, owner, id string) (duplica
 	return ack.Duplicate, nil
 }
 
-// ReleaseAll implements [driver.BulkReleaser]. It sends the messages of all leases whose state is
+// ReleaseAll implements [driver.Store]. It sends the messages of all leases whose state is
 // known before it waits for the first answer, and calls Release for the others.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	if ctx.Err() != nil {

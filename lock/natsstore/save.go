@@ -16,8 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Saver = (*Store)(nil)
-
 // savedState is the last message of the subject of a state: token, number and data, with spaces between.
 // An empty message is no state.
 type savedState struct {
@@ -103,7 +101,7 @@ func (s *Store) withState(ctx context.Context, l driver.Lease) (driver.Lease, er
 	return l, nil
 }
 
-// Save implements [driver.Saver]. The TTL is rounded up to seconds, and the server removes the state up to
+// Save implements [driver.Store]. The TTL is rounded up to seconds, and the server removes the state up to
 // two seconds later. The server accepts the message of a state only while the last message of the lock is
 // that of the lease, so a save that is executed after a renewal or after the end of the lease changes nothing.
 //
@@ -179,7 +177,7 @@ func (s *Store) sureSeq(ctx context.Context, l driver.Lease, state *leaseState) 
 	return seq, nil
 }
 
-// Forget implements [driver.Saver]. A stream cannot delete without another right, so Forget
+// Forget implements [driver.Store]. A stream cannot delete without another right, so Forget
 // publishes an empty message, which stays for a second.
 func (s *Store) Forget(ctx context.Context, key string) error {
 	bounded, cancel := bound(ctx, s.bound)

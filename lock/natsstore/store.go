@@ -81,6 +81,8 @@ func (o *Options) withDefaults() (Options, error) {
 
 // Store keeps locks in a stream. It is safe for concurrent use.
 type Store struct {
+	driver.Base
+
 	js     jetstream.JetStream // on a connection of its own
 	stream jetstream.Stream
 	prefix string
@@ -266,25 +268,25 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var (
-	_ driver.Describer   = (*Store)(nil)
-	_ driver.EventSource = (*Store)(nil)
-)
+// Shutdown is Close.
+func (s *Store) Shutdown(context.Context) error { return s.Close() }
 
-// ReportEvents implements [driver.EventSource]. A server that was restarted without its data ends the connection.
+// ReportEvents implements [driver.Store]. A server that was restarted without its data ends the connection.
 func (s *Store) ReportEvents(report func(renewal.Event)) {
 	s.js.Conn().SetReconnectHandler(func(*nats.Conn) {
 		report(renewal.Event{Kind: renewal.EventVerify, Lane: renewal.AllLanes, Detail: "the connection was made again"})
 	})
 }
 
-// Describe implements [driver.Describer]. The server has no queue. The addresses are those that the
+var _ driver.Store = (*Store)(nil)
+
+// Describe implements [driver.Store]. The server has no queue. The addresses are those that the
 // connection knows when New is called.
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		TTL:       driver.TTLLimits{Step: time.Second, Slack: expirySlack},
 		Keeps:     driver.ModesOf(driver.Exclusive),
-		Saves:     true,
 		Unordered: driver.ModesOf(driver.Exclusive),
 		Addresses: s.addresses,
 	}

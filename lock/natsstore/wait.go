@@ -22,9 +22,7 @@ const (
 	overdue    = 100 * time.Millisecond // an answer should have come by then
 )
 
-var _ driver.Waiter = (*Store)(nil)
-
-// Wait implements [driver.Waiter]. It tries, subscribes to the releases of the lock, and tries again
+// Wait implements [driver.Store]. It tries, subscribes to the releases of the lock, and tries again
 // after each of them. A message may be lost, and a lease may end without one. So it also tries when
 // the lease that it was told of has ended, and at least every two seconds.
 //

@@ -33,7 +33,7 @@ func ledgers(t *testing.T, n int) (servers, []*ledger, driver.Store) {
 	all, q := newServers(t, n)
 	var books []*ledger
 	for _, s := range all {
-		b := &ledger{Store: s.Store}
+		b := &ledger{Store: s.own}
 		s.Over(b)
 		books = append(books, b)
 	}
@@ -63,6 +63,13 @@ func (b *ledger) Release(ctx context.Context, l driver.Lease) error {
 	b.released = append(b.released, l)
 	b.mu.Unlock()
 	return b.Store.Release(ctx, l)
+}
+
+func (b *ledger) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	for i := range batch {
+		out[i] = b.Release(ctx, batch[i])
+	}
+	return nil
 }
 
 func release(t *testing.T, q driver.Store, l driver.Lease) {

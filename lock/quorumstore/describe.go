@@ -9,33 +9,31 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var (
-	_ driver.Describer   = (*Store)(nil)
-	_ driver.EventSource = (*Store)(nil)
-)
-
-// ReportEvents implements [driver.EventSource]. An event of a member may concern every lease.
+// ReportEvents implements [driver.Store]. An event of a member may concern every lease.
 func (q *Store) ReportEvents(report func(renewal.Event)) {
 	for _, m := range q.members {
-		if source, ok := m.store.(driver.EventSource); ok {
-			source.ReportEvents(func(e renewal.Event) {
-				e.Lane = renewal.AllLanes
-				report(e)
-			})
-		}
+		m.store.ReportEvents(func(e renewal.Event) {
+			e.Lane = renewal.AllLanes
+			report(e)
+		})
 	}
 }
 
-// Describe implements [driver.Describer].
+// Describe implements [driver.Store].
 //
 // A TTL must be within the limits of all members. A lock lasts as long as its copy at the member
 // that keeps it longest. If no TTL is within the limits of all members, Min is above Max, and every
-// TTL is refused. The quorum can keep a lock if all members can. Replicas has the sums of all members.
+// TTL is refused. The quorum can do what all members can, apart from Wait, Save and Import. Replicas has the
+// sums of all members.
 func (q *Store) Describe() driver.Description {
-	all := driver.Describe(q.members[0].store)
-	all.Unordered, all.Saves, all.Addresses = 0, false, q.addresses // it is no Waiter and no Saver
+	all := q.members[0].store.Describe()
+	all.Waits, all.Saves, all.Imports, all.Unordered, all.Addresses = false, false, false, 0, q.addresses
 	for _, m := range q.members[1:] {
-		one := driver.Describe(m.store)
+		one := m.store.Describe()
+		all.ReleasesAll = all.ReleasesAll && one.ReleasesAll
+		all.Inspects = all.Inspects && one.Inspects
+		all.Lists = all.Lists && one.Lists
+		all.SetsMetadata = all.SetsMetadata && one.SetsMetadata
 		all.TTL = jointLimits(all.TTL, one.TTL)
 		all.Keeps &= one.Keeps
 		all.Replicas.Enough += one.Replicas.Enough

@@ -24,13 +24,15 @@ func TestAQuorumSaysWhatItsMembersSay(t *testing.T) {
 	modes := driver.ModesOf
 	q, err := quorumstore.New(
 		&describedStore{memstore.New(), driver.Description{
+			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 			Keeps:     modes(driver.Exclusive, driver.Members),
 			Unordered: modes(driver.Exclusive),
 			Addresses: []string{"a:1", "a:2"},
 			Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},
 		}},
-		&describedStore{memstore.New(), driver.Description{Keeps: modes(driver.Exclusive, driver.Read)}},
+		&describedStore{memstore.New(), driver.Description{ReleasesAll: true, Lists: true, Keeps: modes(driver.Exclusive, driver.Read)}},
 		&describedStore{memstore.New(), driver.Description{
+			ReleasesAll: true, Inspects: true, SetsMetadata: true,
 			Keeps:     modes(driver.Exclusive),
 			Addresses: []string{"b:1"},
 			Replicas:  driver.ReplicaStats{Enough: 10, TooFew: 20, Unanswered: 30},
@@ -38,6 +40,8 @@ func TestAQuorumSaysWhatItsMembersSay(t *testing.T) {
 	)
 	require.NoError(t, err)
 	want := driver.Description{
+		ReleasesAll: true,
+
 		Keeps:     modes(driver.Exclusive),
 		Addresses: []string{"a:1", "a:2", "b:1"},
 		Replicas:  driver.ReplicaStats{Enough: 11, TooFew: 22, Unanswered: 33},

@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// unexplaining is a store without optional interfaces that does not tell why a lease is lost.
+// unexplaining is a store that does not tell why a lease is lost.
 type unexplaining struct{ driver.Store }
 
 // Renew implements renewal.Renewer.

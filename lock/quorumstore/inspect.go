@@ -5,7 +5,6 @@ package quorumstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,16 +13,17 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Inspector = (*Store)(nil)
-
-// Inspect implements [driver.Inspector] if all members do. It sorts the members by the
+// Inspect implements [driver.Store] if all members do. It sorts the members by the
 // number of holders that they report, and returns the median, so a majority reports at
 // least as many holders. A single holder is the one that most members report. Members do
 // not report owners, so for a moment a minority lease may be shown. Tokens are left out,
 // because each belongs to one member. Inspect returns an error if the answers leave open
 // whether the lock is held.
 func (q *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	infos, err := askAll(ctx, q, func(ctx context.Context, s driver.Inspector) (driver.Info, error) { return s.Inspect(ctx, key) })
+	if !q.Describe().Inspects {
+		return q.Base.Inspect(ctx, key)
+	}
+	infos, err := askAll(ctx, q, func(ctx context.Context, s driver.Store) (driver.Info, error) { return s.Inspect(ctx, key) })
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -92,10 +92,13 @@ func mostCommon(known []driver.Info) (most driver.Info) {
 	return most
 }
 
-// ForceRelease implements [driver.Inspector] if all members do. It releases the lock at
+// ForceRelease implements [driver.Store] if all members do. It releases the lock at
 // all members. A lock that only a minority holds counts as not held.
 func (q *Store) ForceRelease(ctx context.Context, key string) error {
-	answers, err := askAll(ctx, q, func(ctx context.Context, s driver.Inspector) (struct{}, error) {
+	if !q.Describe().Inspects {
+		return q.Base.ForceRelease(ctx, key)
+	}
+	answers, err := askAll(ctx, q, func(ctx context.Context, s driver.Store) (struct{}, error) {
 		return struct{}{}, s.ForceRelease(ctx, key)
 	})
 	if err != nil {
@@ -116,17 +119,12 @@ func (q *Store) ForceRelease(ctx context.Context, key string) error {
 
 // askAll calls f for all members, and waits until each has answered or its call has timed
 // out.
-func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver.Inspector) (A, error)) ([]answer[A], error) {
-	for _, m := range q.members {
-		if _, ok := m.store.(driver.Inspector); !ok {
-			return nil, errors.ErrUnsupported
-		}
-	}
+func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver.Store) (A, error)) ([]answer[A], error) {
 	if err := basic.Cause(ctx); err != nil {
 		return nil, err
 	}
 	answers, err := callAll(ctx, q, inspectTimeout, q.all(), func(ctx context.Context, i int) (A, error) {
-		return f(ctx, q.members[i].store.(driver.Inspector))
+		return f(ctx, q.members[i].store)
 	})
 	if err != nil {
 		return nil, err

@@ -17,7 +17,10 @@ import (
 )
 
 // yes is a store that grants every request.
-type yes struct{ id int }
+type yes struct {
+	driver.Base
+	id int
+}
 
 func (*yes) Acquire(_ context.Context, r driver.Request) (driver.Lease, error) {
 	return driver.Lease{Request: r}, nil
@@ -33,7 +36,7 @@ func (*yes) Release(context.Context, driver.Lease) error { return nil }
 
 func newYes(t *testing.T) *Store {
 	t.Helper()
-	q, err := New(&yes{0}, &yes{1}, &yes{2})
+	q, err := New(&yes{id: 0}, &yes{id: 1}, &yes{id: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, q.Close()) })
 	return q

@@ -60,7 +60,7 @@ func TestAQuorumIsFreeWhenAMajorityIs(t *testing.T) {
 }
 
 func TestAQuorumKeepsLocksIfAllMembersDo(t *testing.T) {
-	q, err := quorumstore.New(memstore.New(), memstore.New(), struct{ driver.Store }{memstore.New()})
+	q, err := quorumstore.New(memstore.New(), memstore.New(), locktest.Plain(memstore.New()))
 	require.NoError(t, err)
 	assert.Zero(t, q.Describe().Keeps)
 	require.NoError(t, q.Close())

@@ -10,21 +10,16 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Lister = (*Store)(nil)
-
-// List implements [driver.Lister] if all members do. It lists one member after another,
+// List implements [driver.Store] if all members do. It lists one member after another,
 // until so many are complete that every lock has a copy at one of them. A key that several
 // members have is returned several times. A key with leases at a minority only, for example
 // of an Acquire that has just failed, is returned too; Inspect tells whether it is held.
 // A member that fails is left out, unless too few are left.
 func (q *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
-	for _, m := range q.members {
-		if _, ok := m.store.(driver.Lister); !ok {
-			return nil, "", errors.ErrUnsupported
-		}
+	if !q.Describe().Lists {
+		return q.Base.List(ctx, prefix, cursor)
 	}
 	if err := basic.Cause(ctx); err != nil {
 		return nil, "", err
@@ -38,7 +33,7 @@ func (q *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 		next string
 	}
 	answers, err := callAll(ctx, q, inspectTimeout, []int{at.member}, func(ctx context.Context, i int) (page, error) {
-		keys, next, err := q.members[i].store.(driver.Lister).List(ctx, prefix, at.cursor)
+		keys, next, err := q.members[i].store.List(ctx, prefix, at.cursor)
 		return page{keys, next}, err
 	})
 	if err != nil {
@@ -52,8 +47,6 @@ func (q *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	}
 	need := (len(q.members) + 1) / 2 // a majority cannot avoid so many members
 	switch {
-	case errors.Is(a.err, errors.ErrUnsupported):
-		return nil, "", a.err
 	case a.err != nil && at.failed == len(q.members)-need:
 		return nil, "", fmt.Errorf("quorumstore: the locks of too few stores are known: %w", memberErrors{fmt.Errorf("store %d: %w", a.at, a.err)})
 	case a.err != nil:

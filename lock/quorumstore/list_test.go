@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
 )
@@ -82,7 +83,7 @@ func TestQuorumListIsBounded(t *testing.T) {
 }
 
 func TestQuorumListNeedsListers(t *testing.T) {
-	for _, member := range []driver.Store{struct{ driver.Store }{memstore.New()}, driver.Wrap(struct{ driver.Store }{memstore.New()}, nil)} {
+	for _, member := range []driver.Store{locktest.Plain(memstore.New()), driver.Wrap(locktest.Plain(memstore.New()), nil)} {
 		q, err := quorumstore.New(member, memstore.New(), memstore.New())
 		require.NoError(t, err)
 		_, _, err = q.List(t.Context(), "", "")

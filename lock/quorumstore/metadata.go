@@ -11,15 +11,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.MetadataSetter = (*Store)(nil)
-
-// SetMetadata implements [driver.MetadataSetter] if all members do. It changes the metadata
+// SetMetadata implements [driver.Store] if all members do. It changes the metadata
 // of all copies of the lease, and returns nil once a majority has confirmed that.
 func (q *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	for _, m := range q.members {
-		if _, ok := m.store.(driver.MetadataSetter); !ok {
-			return errors.ErrUnsupported
-		}
+	if !q.Describe().SetsMetadata {
+		return q.Base.SetMetadata(ctx, l, metadata)
 	}
 	if err := basic.Cause(ctx); err != nil {
 		return err
@@ -30,7 +26,7 @@ func (q *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	}
 	leases, at := g.present(&l)
 	answers, err := callAll(ctx, q, inspectTimeout, at, func(ctx context.Context, i int) (struct{}, error) {
-		return struct{}{}, q.members[i].store.(driver.MetadataSetter).SetMetadata(ctx, leases[i], metadata)
+		return struct{}{}, q.members[i].store.SetMetadata(ctx, leases[i], metadata)
 	})
 	if err != nil {
 		return err

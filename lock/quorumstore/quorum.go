@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -64,7 +63,7 @@ func checkStores(stores []driver.Store) (all []string, err error) {
 			}
 			values[s] = i
 		}
-		for _, addr := range driver.Describe(s).Addresses {
+		for _, addr := range s.Describe().Addresses {
 			same := canonicalAddress(addr)
 			if first, ok := addresses[same]; ok && first != i {
 				return nil, fmt.Errorf("quorumstore: stores %d and %d share the server at %s", first, i, addr)
@@ -76,10 +75,11 @@ func checkStores(stores []driver.Store) (all []string, err error) {
 	return all, nil
 }
 
-// Store is a store in which a majority of several stores decides. It implements
-// [driver.Store], [driver.BulkReleaser], [driver.Inspector], [driver.MetadataSetter]
-// and [driver.Describer]. The zero Store is not usable: use New.
+// Store is a store in which a majority of several stores decides. The zero Store
+// is not usable: use New.
 type Store struct {
+	driver.Base
+
 	addresses []string // see Describe
 	members   []*member
 	serial    atomic.Uint64   // number of attempts, for their owners
@@ -102,6 +102,7 @@ const (
 	minSweep          = 1024
 	tombstoneTime     = time.Minute
 	maxAttemptTimeout = 3 * time.Second
+	closeTimeout      = 5 * time.Second
 	maxMemberCalls    = 10_000 // of Acquire and Release of one member at one time
 	maxMemberRenews   = 256    // of Renew, each of which has a copy of its batch
 )
@@ -154,6 +155,7 @@ type answer[A any] struct {
 var (
 	errBusyMember = driver.NotSent.Error(errors.New("too many calls of this store are under way"))
 	errSilent     = errors.New("no answer in time")
+	errSlowClose  = fmt.Errorf("quorumstore: close: not finished within %v", closeTimeout)
 )
 
 // callAll calls f for the given members at the same time, and returns the channel on which
@@ -204,28 +206,22 @@ func (q *Store) need(r *driver.Request) int {
 	return len(q.members)*limit/(limit+1) + 1
 }
 
-// Close ends all calls that are under way and closes the members. It is idempotent: every
-// call waits until all is closed and returns the same result.
+// Close is Shutdown that waits up to 5 s for the members.
 func (q *Store) Close() error {
-	return q.close(context.Background(), func(store driver.Store) error {
-		if closer, ok := store.(io.Closer); ok {
-			return closer.Close()
-		}
-		return storekit.Close(context.Background(), store)
-	})
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errSlowClose)
+	defer cancel()
+	return q.Shutdown(ctx)
 }
 
-// Shutdown is Close for members that wait no longer than until ctx ends.
+// Shutdown ends all calls that are under way and closes the members, which wait no longer than until ctx
+// ends. It is idempotent: every call waits until all is closed or its ctx has ended, and returns the same
+// result.
 func (q *Store) Shutdown(ctx context.Context) error {
-	return q.close(ctx, func(store driver.Store) error { return storekit.Close(ctx, store) })
-}
-
-func (q *Store) close(ctx context.Context, closeMember func(driver.Store) error) error {
-	return q.closing.Do(ctx, func() error { return q.closeAll(closeMember) })
+	return q.closing.Do(ctx, func() error { return q.closeAll(ctx) })
 }
 
 // closeAll has all members closed at the same time.
-func (q *Store) closeAll(closeMember func(driver.Store) error) error {
+func (q *Store) closeAll(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
@@ -234,7 +230,7 @@ func (q *Store) closeAll(closeMember func(driver.Store) error) error {
 	var closing sync.WaitGroup
 	for i, m := range q.members {
 		_, _ = m.releaser.Close(context.Background()) // returns soon, because it cancels its releases
-		closing.Go(func() { outcomes[i] = closeMember(m.store) })
+		closing.Go(func() { outcomes[i] = m.store.Shutdown(ctx) })
 	}
 	closing.Wait()
 	q.running.Wait()

@@ -32,8 +32,6 @@ func TestQuorumContract(t *testing.T) {
 				Explains:  true,
 				Tokenless: true,
 				Modes:     locktest.AllModes,
-				Inspects:  true,
-				Lists:     true,
 				Run:       synctest.Test,
 				Delete:    func(_ *testing.T, _ driver.Store, key string) { all.delete(key) },
 				Another:   func(t *testing.T, _ driver.Store) driver.Store { return all.quorum(t) },

@@ -5,7 +5,6 @@ package quorumstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,15 +12,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.BulkReleaser = (*Store)(nil)
-
-// ReleaseAll implements [driver.BulkReleaser] if all members do. It returns once every
+// ReleaseAll implements [driver.Store] if all members do. It returns once every
 // lease is decided, under the same rules as Release.
 func (q *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	for _, m := range q.members {
-		if !m.releaser.InBulk() {
-			return errors.ErrUnsupported
-		}
+	if !q.Describe().ReleasesAll {
+		return q.Base.ReleaseAll(ctx, batch, out)
 	}
 	if len(batch) == 0 {
 		return nil

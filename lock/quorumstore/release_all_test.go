@@ -18,7 +18,6 @@ import (
 func TestQuorumReleasesInBulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, q := newServers(t, 3)
-		var bulk driver.BulkReleaser = q
 		acquire := func(n int) []driver.Lease {
 			leases := make([]driver.Lease, n)
 			for i := range leases {
@@ -42,7 +41,7 @@ func TestQuorumReleasesInBulk(t *testing.T) {
 		out := make([]error, 10)
 		leases := acquire(10)
 		all[1].losesRequests(only(down))
-		require.NoError(t, bulk.ReleaseAll(t.Context(), leases, out))
+		require.NoError(t, q.ReleaseAll(t.Context(), leases, out))
 		assert.Equal(t, make([]error, 10), out, "a majority confirmed the releases")
 		assert.Equal(t, 1, all.holding("0"))
 		all[1].losesRequests(nil)
@@ -53,7 +52,7 @@ func TestQuorumReleasesInBulk(t *testing.T) {
 		leases = acquire(10)
 		all[1].losesRequests(only(down))
 		all[2].losesRequests(only(down))
-		require.NoError(t, bulk.ReleaseAll(t.Context(), leases, out))
+		require.NoError(t, q.ReleaseAll(t.Context(), leases, out))
 		for _, err := range out {
 			require.ErrorIs(t, err, errIO)
 			require.ErrorContains(t, err, "no majority confirmed the release")
@@ -61,9 +60,9 @@ func TestQuorumReleasesInBulk(t *testing.T) {
 		synctest.Wait() // wait for the first attempt in the background
 		all[1].losesRequests(nil)
 		all[2].losesRequests(nil)
-		require.NoError(t, bulk.ReleaseAll(t.Context(), leases, out))
+		require.NoError(t, q.ReleaseAll(t.Context(), leases, out))
 		assert.Equal(t, make([]error, 10), out)
-		require.NoError(t, bulk.ReleaseAll(t.Context(), leases, out))
+		require.NoError(t, q.ReleaseAll(t.Context(), leases, out))
 		for _, err := range out {
 			require.ErrorIs(t, err, lock.ErrNotHeld)
 		}

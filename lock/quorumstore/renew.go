@@ -12,9 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ renewal.Laner[driver.Lease] = (*Store)(nil)
-
-// Lane implements [renewal.Laner]. Two leases share a lane if the same members have
+// Lane implements [driver.Store]. Two leases share a lane if the same members have
 // copies, and each member assigns the copies to one lane. So a dead member delays only
 // the leases that depend on it.
 func (q *Store) Lane(l driver.Lease) int {
@@ -28,10 +26,7 @@ func (q *Store) Lane(l driver.Lease) int {
 	for i := range g.copies {
 		part := 0
 		if c := &g.copies[i]; c.state == present {
-			part = 1
-			if laner, ok := q.members[i].store.(renewal.Laner[driver.Lease]); ok {
-				part += laner.Lane(c.lease)
-			}
+			part = 1 + q.members[i].store.Lane(c.lease)
 		}
 		lane = lane*31 + part
 	}

@@ -24,6 +24,7 @@ type servers []*server
 type server struct {
 	*locktest.Faulty
 	mem           *memstore.Store
+	own           driver.Store // mem with its own tokens
 	before, after atomic.Pointer[fault]
 }
 
@@ -39,8 +40,8 @@ func newServer() *server {
 			return nil
 		}
 	}
-	own := ownTokens{s.mem, tokenRanges.Add(1) << 40}
-	s.Faulty = (&locktest.Faulty{Before: by(&s.before), After: by(&s.after)}).Over(own)
+	s.own = ownTokens{s.mem, tokenRanges.Add(1) << 40}
+	s.Faulty = (&locktest.Faulty{Before: by(&s.before), After: by(&s.after)}).Over(s.own)
 	return s
 }
 
@@ -67,6 +68,11 @@ func (s ownTokens) Renew(ctx context.Context, batch []driver.Lease, out []renewa
 	return s.Store.Renew(ctx, batch, out)
 }
 
+func (s ownTokens) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	l.Token -= s.above
+	return s.Store.SetMetadata(ctx, l, metadata)
+}
+
 // losesRequests makes requests fail before they are executed, and losesAnswers
 // afterwards. A nil fault ends this.
 func (s *server) losesRequests(f fault) { s.before.Store(&f) }
@@ -82,17 +88,16 @@ func newServers(t *testing.T, n int) (servers, *quorumstore.Store) {
 	return all, all.quorum(t)
 }
 
+// unclosed is a server that outlives its quorums.
+type unclosed struct{ driver.Store }
+
+func (unclosed) Shutdown(context.Context) error { return nil }
+
 func (s servers) quorum(t *testing.T) *quorumstore.Store {
 	t.Helper()
 	stores := make([]driver.Store, len(s))
 	for i := range s {
-		stores[i] = struct { // the server outlives this quorum
-			driver.Store
-			driver.Inspector
-			driver.Lister
-			driver.BulkReleaser
-			driver.Describer
-		}{s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty, s[i].Faulty}
+		stores[i] = unclosed{s[i].Faulty}
 	}
 	q, err := quorumstore.New(stores...)
 	require.NoError(t, err)

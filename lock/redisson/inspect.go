@@ -13,15 +13,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var (
-	_ driver.Inspector   = (*Store)(nil)
-	_ driver.EventSource = (*Store)(nil)
-)
-
 // maxHolders is the number of holders that Inspect shows, the same for all stores.
 const maxHolders = 16
 
-// Inspect implements [driver.Inspector]. It shows a lock of any kind, whatever the Kind of the store.
+// Inspect implements [driver.Store]. It shows a lock of any kind, whatever the Kind of the store.
 // Client is the ClientName of a Go owner, and the beginning of the client id of a Redisson owner.
 // Holders are in the order of the hash on the server. Token is 0 unless the store is of kind
 // KindFencedLock. The places of waiters are known for an RFairLock only.
@@ -113,7 +108,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 	return info, nil
 }
 
-// ForceRelease implements [driver.Inspector], as forceUnlock does in Redisson. It frees a lock of any
+// ForceRelease implements [driver.Store], as forceUnlock does in Redisson. It frees a lock of any
 // kind. Redisson does not notify the holder: its unlock fails.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	if err := s.forceRelease(ctx, key); err != nil {
@@ -146,7 +141,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	return err
 }
 
-// ReportEvents implements [driver.EventSource].
+// ReportEvents implements [driver.Store].
 func (s *Store) ReportEvents(report func(renewal.Event)) {
 	s.report = report
 	rediskit.ReportEvents(s.redis, report)

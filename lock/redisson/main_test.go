@@ -45,8 +45,6 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 		Another:   func(t *testing.T, s driver.Store) driver.Store { return open(t, s.(*Store).options.Prefix) },
 		TTL:       3 * time.Second,
 		Tokenless: kind != KindFencedLock,
-		Unordered: kind != KindFairLock,
-		Inspects:  true,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
 		},

@@ -150,11 +150,12 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a driver.Store whose locks exclude those of Redisson. It is also a driver.Waiter, a
-// driver.Inspector and a driver.EventSource. Make it with New; methods of the zero Store return an error. Its methods are
-// safe for concurrent use. They return soon after their ctx has ended, even if the server hangs. The
-// server may still execute what they have sent.
+// Store is a driver.Store whose locks exclude those of Redisson. Make it with New;
+// methods of the zero Store return an error. Its methods are safe for concurrent use. They return soon after
+// their ctx has ended, even if the server hangs. The server may still execute what they have sent.
 type Store struct {
+	driver.Base
+
 	closing basic.Closing
 	redis   *redisconn.Client // nil in the zero Store
 	options Options
@@ -223,13 +224,11 @@ func (s *Store) end() error {
 	return err
 }
 
-var _ driver.Describer = (*Store)(nil)
-
-// Describe implements [driver.Describer]. Only an RFairLock has a queue on the server. The address is
+// Describe implements [driver.Store]. Only an RFairLock has a queue on the server. The address is
 // that of the server, or those that the cluster client was given. The store does not know servers
 // behind Sentinel.
 func (s *Store) Describe() driver.Description {
-	d := driver.Description{Addresses: s.redis.Addresses()}
+	d := driver.Description{Waits: true, Inspects: true, Addresses: s.redis.Addresses()}
 	if s.options.Kind != KindFairLock {
 		d.Unordered = driver.ModesOf(driver.Exclusive, driver.Read, driver.Write)
 	}

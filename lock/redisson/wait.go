@@ -20,9 +20,7 @@ const (
 	overdue     = 100 * time.Millisecond // an answer should have come by then
 )
 
-var _ driver.Waiter = (*Store)(nil)
-
-// Wait implements [driver.Waiter]. It tries, subscribes to the channel of the lock, tries again when
+// Wait implements [driver.Store]. It tries, subscribes to the channel of the lock, tries again when
 // the server has confirmed the subscription, and then tries after each message, and when the lease
 // that the server reported has ended, but at least every 30 seconds.
 //

@@ -8,9 +8,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Importer = (*Store)(nil)
-
-// Import implements [driver.Importer]. Any store with the same servers and [Options.Prefix] can take
+// Import implements [driver.Store]. Any store with the same servers and [Options.Prefix] can take
 // over the lease.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	if err := checkImport(&l); err != nil {

@@ -9,9 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Inspector = (*Store)(nil)
-
-// Inspect implements [driver.Inspector].
+// Inspect implements [driver.Store].
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspectExclusive(ctx, key)
 	if errors.Is(err, driver.ErrWrongType) { // the key may hold a shared lock
@@ -36,7 +34,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 	return parseInfo(reply.Value)
 }
 
-// ForceRelease implements [driver.Inspector]. A first request reads the tokens of the
+// ForceRelease implements [driver.Store]. A first request reads the tokens of the
 // holders. Further requests take the lock from the holders of these tokens, about 400 of
 // them at a time. If ctx ends before the last request, the other holders keep their leases.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {

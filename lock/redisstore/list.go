@@ -9,18 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
-
-var _ driver.Lister = (*Store)(nil)
 
 // keysPerScan is about how many keys of the server one call of List looks at, locks or not.
 // SCAN takes about 0.1 ms for them, and the server executes nothing else in that time.
 const keysPerScan = 500
 
-// List implements [driver.Lister] with SCAN. The calls visit all keys of the database, on
+// List implements [driver.Store] with SCAN. The calls visit all keys of the database, on
 // a cluster those of one master after another. Options.Timeout bounds each request: a call is
 // one, and on a cluster the first call and the last one of each master are two.
 //

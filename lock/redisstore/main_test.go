@@ -52,10 +52,7 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 		New:      func(t *testing.T) driver.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
 		TTL:      3 * time.Second,
 		Explains: true,
-		Saves:    true,
 		Modes:    locktest.AllModes,
-		Inspects: true,
-		Lists:    true,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), s.(*Store).lockKey(key)).Err())
 		},

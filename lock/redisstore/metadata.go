@@ -12,14 +12,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.MetadataSetter = (*Store)(nil)
-
 // metadataTTL is how long the server keeps metadata of SetMetadata. Nothing extends it, so it
 // outlasts any leadership in practice. The release of the lock deletes them before; after a crash of the
 // leader, the release by the next one does.
 const metadataTTL = 365 * 24 * time.Hour
 
-// SetMetadata implements [driver.MetadataSetter] in mode Exclusive. The server forgets the
+// SetMetadata implements [driver.Store] in mode Exclusive. The server forgets the
 // metadata after a year, and Inspect then shows those of the Acquire again.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if err := s.setMetadata(ctx, l, metadata); err != nil {

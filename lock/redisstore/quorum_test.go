@@ -96,8 +96,6 @@ func TestQuorumContract(t *testing.T) {
 		Explains:  true,
 		Tokenless: true,
 		Modes:     locktest.AllModes,
-		Inspects:  true,
-		Lists:     true,
 		Delete: func(t *testing.T, _ driver.Store, key string) {
 			for _, rdb := range clients {
 				require.NoError(t, rdb.Del(t.Context(), lockKey(key)).Err())

@@ -105,12 +105,13 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, err
 }
 
-// Store is a driver.Store on a Redis server or on a cluster. It is also a driver.Waiter and
-// a driver.Inspector. Make it with New; methods of the zero Store return an error. Its
+// Store is a driver.Store on a Redis server or on a cluster. Make it with New; methods of the zero Store return an error. Its
 // methods are safe for concurrent use. They return soon after their ctx has ended, even
 // if the server hangs. The server may still execute what they have sent. A nil ctx is an
 // error. Errors name the key, or one key of a batch.
 type Store struct {
+	driver.Base
+
 	closing      basic.Closing
 	redis        *redisconn.Client // nil in the zero Store
 	subscription *pubsub.Subscription
@@ -122,10 +123,7 @@ type Store struct {
 	report       func(renewal.Event) // nil: nobody wants to know; set before the first call
 }
 
-var (
-	_ driver.Store     = (*Store)(nil)
-	_ driver.Describer = (*Store)(nil)
-)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store on the server of a *redis.Client or on the cluster of a
 // *redis.ClusterClient. It makes its own clients from the options of rdb; see the package
@@ -278,12 +276,15 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	return parseAcquired(false, reply)
 }
 
-// Describe implements [driver.Describer]. The store can keep locks of the modes Exclusive and Members.
+// Describe implements [driver.Store]. The store can keep locks of the modes Exclusive and Members.
 // The address is that of the server, or those that the cluster client was given. The store does not
 // know servers behind Sentinel. Renewals count in Replicas if Replicas.Renewals is set, and
 // Replicas.Count replicas are enough.
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: keeps, Saves: true, Addresses: s.redis.Addresses(), Replicas: s.acks.stats()}
+	return driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Keeps: keeps, Addresses: s.redis.Addresses(), Replicas: s.acks.stats(),
+	}
 }
 
 var keeps = driver.ModesOf(driver.Exclusive, driver.Members)

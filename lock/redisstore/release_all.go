@@ -10,9 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
-var _ driver.BulkReleaser = (*Store)(nil)
-
-// ReleaseAll implements [driver.BulkReleaser]. One script deletes up to 25 locks without
+// ReleaseAll implements [driver.Store]. One script deletes up to 25 locks without
 // waiters, or one lock on a cluster. The other locks are released with the script of Release.
 // Many scripts share a round trip. Options.Timeout bounds each 1,000 leases.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {

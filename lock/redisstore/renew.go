@@ -11,12 +11,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ renewal.Laner[driver.Lease] = (*Store)(nil)
-
 // item is a lease on its way to a node.
 type item = rediskit.Item[leaseState]
 
-// Lane implements [renewal.Laner]. On a cluster each master is a lane of its own. A lease
+// Lane implements [driver.Store]. On a cluster each master is a lane of its own. A lease
 // changes its lane when its slot moves.
 func (s *Store) Lane(l driver.Lease) int {
 	if s.redis == nil || !s.redis.IsCluster() {

@@ -13,9 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Saver = (*Store)(nil)
-
-// Save implements [driver.Saver], in mode Exclusive. The state is in the memory of the server, and like a
+// Save implements [driver.Store], in mode Exclusive. The state is in the memory of the server, and like a
 // lock it may be lost in a fail-over to a replica that does not have it yet; see Options.Replicas, which
 // does not confirm it.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
@@ -42,7 +40,7 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	return parseDone(reply.Value)
 }
 
-// Forget implements [driver.Saver].
+// Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
 	if err := s.forgetState(ctx, key); err != nil {
 		return failed("forget the state of", key, err)

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // unreachable returns clients whose server refuses the connection.
@@ -147,10 +146,7 @@ func TestAServerThatStopsIsNoContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link, store := newLinked(t, srv, Options{Place: 300 * time.Millisecond})
 		acquire(t, store, request("k"))
-		client, err := lock.New(struct {
-			driver.Store
-			driver.Waiter
-		}{store, store}, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+		client, err := lock.New(keptOpen{store}, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, client.Close(context.Background())) }()
 		defer store.Close() // before the client is closed, which would wait for answers
@@ -195,5 +191,4 @@ func TestTheKindInTheWayIsNamed(t *testing.T) {
 // keptOpen is a store that its client does not close.
 type keptOpen struct{ *Store }
 
-func (keptOpen) Close() error                   { return nil }
 func (keptOpen) Shutdown(context.Context) error { return nil }

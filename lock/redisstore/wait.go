@@ -26,9 +26,7 @@ const (
 	expiryDelay   = 2 * time.Millisecond   // the server deletes a key at most this long after its expiry
 )
 
-var _ driver.Waiter = (*Store)(nil)
-
-// Wait implements [driver.Waiter]. If the lock is taken, Wait appends the owner to the
+// Wait implements [driver.Store]. If the lock is taken, Wait appends the owner to the
 // queue of the lock. The place there lasts for Options.Place. Wait sends three polls in
 // that time, and each of them extends the place. A release grants the lock to the first
 // live place, for the rest of that place, and publishes a signal. If the signal is lost,

@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Inspect implements [driver.Inspector]. It shows holders that use other libraries, too. Holder.Client
+// Inspect implements [driver.Store]. It shows holders that use other libraries, too. Holder.Client
 // is made from a hash of the value of the key, which is a secret. ExpiresIn is 0 for a lock without an expiry.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, _, err := s.inspect(ctx, key)
@@ -50,7 +50,7 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owne
 	}}}, owner, nil
 }
 
-// ForceRelease implements [driver.Inspector]. A first request reads the value of the key, and a second
+// ForceRelease implements [driver.Store]. A first request reads the value of the key, and a second
 // one deletes the key if it still has that value.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	info, owner, err := s.inspect(ctx, key)
@@ -67,5 +67,5 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// ReportEvents implements [driver.EventSource].
+// ReportEvents implements [driver.Store].
 func (s *Store) ReportEvents(report func(renewal.Event)) { rediskit.ReportEvents(s.redis, report) }

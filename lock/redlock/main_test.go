@@ -50,11 +50,12 @@ func contract(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	name := func(s driver.Store, key string) string { return s.(*Store).prefix + key }
 	locktest.TestStore(t, locktest.Config{
-		New:       func(t *testing.T) driver.Store { return newStore(t, rdb, rand.Text()+":") },
-		Another:   func(t *testing.T, s driver.Store) driver.Store { return newStore(t, rdb, s.(*Store).prefix) },
-		TTL:       3 * time.Second,
-		Explains:  true,
-		Tokenless: true,
+		New:        func(t *testing.T) driver.Store { return newStore(t, rdb, rand.Text()+":") },
+		Another:    func(t *testing.T, s driver.Store) driver.Store { return newStore(t, rdb, s.(*Store).prefix) },
+		TTL:        3 * time.Second,
+		Explains:   true,
+		Tokenless:  true,
+		NoMetadata: true,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), name(s, key)).Err())
 		},
@@ -96,11 +97,12 @@ func TestContractOfAQuorum(t *testing.T) {
 		return q
 	}
 	locktest.TestStore(t, locktest.Config{
-		New:       quorum,
-		Another:   func(t *testing.T, _ driver.Store) driver.Store { return quorum(t) },
-		TTL:       6 * time.Second,
-		Explains:  true,
-		Tokenless: true,
+		New:        quorum,
+		Another:    func(t *testing.T, _ driver.Store) driver.Store { return quorum(t) },
+		TTL:        6 * time.Second,
+		Explains:   true,
+		Tokenless:  true,
+		NoMetadata: true,
 		Delete: func(t *testing.T, _ driver.Store, key string) {
 			for _, rdb := range clients {
 				require.NoError(t, rdb.Del(t.Context(), prefix+key).Err())

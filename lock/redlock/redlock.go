@@ -67,10 +67,12 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// Store is a driver.Store without tokens and without a queue. It is also a driver.Inspector, Importer
-// and BulkReleaser. Make it with New; methods of the zero Store return an error. Its methods are safe for concurrent use. They return soon after their ctx
-// has ended, even if the server hangs. The server may still execute what they have sent.
+// Store is a driver.Store without tokens and without a queue. Make it with New; methods of the zero Store
+// return an error. Its methods are safe for concurrent use. They return soon after their ctx has ended, even
+// if the server hangs. The server may still execute what they have sent.
 type Store struct {
+	driver.Base
+
 	closing  basic.Closing
 	redis    *redisconn.Client // nil in the zero Store
 	prefix   string
@@ -120,9 +122,9 @@ func (s *Store) end() error {
 	return err
 }
 
-// Describe implements [driver.Describer]. The store does not know servers behind Sentinel.
+// Describe implements [driver.Store]. The store does not know servers behind Sentinel.
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Addresses: s.redis.Addresses()}
+	return driver.Description{ReleasesAll: true, Inspects: true, Imports: true, Addresses: s.redis.Addresses()}
 }
 
 // Acquire implements [driver.Store].
@@ -210,7 +212,7 @@ func released(held bool, err error) error {
 	return err
 }
 
-// Import implements [driver.Importer]. Any store with the same servers and [Options.Prefix] can take
+// Import implements [driver.Store]. Any store with the same servers and [Options.Prefix] can take
 // over the lease.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	_, err := s.keys(&l.Request)

@@ -11,12 +11,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var _ driver.BulkReleaser = (*Store)(nil)
-
 // item is a lease on its way to a node.
 type item = rediskit.Item[keys]
 
-// Lane implements [renewal.Laner]. On a cluster each master is a lane of its own.
+// Lane implements [driver.Store]. On a cluster each master is a lane of its own.
 func (s *Store) Lane(l driver.Lease) int {
 	if s.redis == nil || !s.redis.IsCluster() {
 		return 0
@@ -57,7 +55,7 @@ func addRenewal(b *redisconn.Batch, items []item) {
 	}
 }
 
-// ReleaseAll implements [driver.BulkReleaser]. It sends the script of Release for each lease. Many
+// ReleaseAll implements [driver.Store]. It sends the script of Release for each lease. Many
 // scripts share a round trip. Options.Timeout bounds each 1,000 leases.
 //
 // ReleaseAll does not use DELEX or DELIFEQ. A lease with a tombstone needs the script, and each lease

@@ -9,9 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Importer = (*Store)(nil)
-
-// Import implements [driver.Importer]. The fields of a lease are all that another process needs.
+// Import implements [driver.Store]. The fields of a lease are all that another process needs.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	if err := checkRequest(l.Request); err != nil {
 		return driver.Lease{}, err

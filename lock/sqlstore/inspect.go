@@ -11,12 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var (
-	_ driver.Inspector      = (*Store)(nil)
-	_ driver.MetadataSetter = (*Store)(nil)
-)
-
-// Inspect implements [driver.Inspector], with one statement. Info.Token is that of the last
+// Inspect implements [driver.Store], with one statement. Info.Token is that of the last
 // grant, until a Sweep removes the row.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (driver.Info, error) { return s.inspect(ctx, c, key) })
@@ -56,7 +51,7 @@ func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driv
 	return info, rows.Err()
 }
 
-// ForceRelease implements [driver.Inspector].
+// ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
 		err := s.locked(ctx, c, key, false, func(k *lockedKey) error {
@@ -76,7 +71,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return failed("force release of", key, err)
 }
 
-// SetMetadata implements [driver.MetadataSetter].
+// SetMetadata implements [driver.Store].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if err := checkMode(l.Mode); err != nil {
 		return err

@@ -12,12 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Lister = (*Store)(nil)
-
 // afterAllKeys is greater than every key.
 var afterAllKeys = []byte(strings.Repeat("\xff", driver.MaxKeyLen+1))
 
-// List implements [driver.Lister]. One call reads up to 1,000 rows with the prefix, in the order
+// List implements [driver.Store]. One call reads up to 1,000 rows with the prefix, in the order
 // of their keys. The cursor is the last of these keys.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {

@@ -10,9 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.BulkReleaser = (*Store)(nil)
-
-// ReleaseAll implements [driver.BulkReleaser]. One statement, or one transaction in SQLite,
+// ReleaseAll implements [driver.Store]. One statement, or one transaction in SQLite,
 // releases the locks without waiters whose rows nobody has locked; each other lock is released by a call of its own.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	done := make([]bool, len(batch))

@@ -13,9 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-var _ driver.Saver = (*Store)(nil)
-
-// Save implements [driver.Saver]. It is one statement: it locks the row of the lock, compares owner and token
+// Save implements [driver.Store]. It is one statement: it locks the row of the lock, compares owner and token
 // in the newest version of the row, and writes the state. A grant of the lock changes that row. So a
 // grant comes before the statement, which then finds another holder, or after the commit of the state.
 // A process that stops leaves no row locked, because the statement is the whole transaction.
@@ -44,7 +42,7 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 	return failed("save the state of", l.Key, err)
 }
 
-// Forget implements [driver.Saver].
+// Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
 		return s.dialect.update(ctx, c, s.texts.forgetState, []byte(key))

@@ -14,11 +14,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Store keeps locks in tables of a SQL database. It implements [driver.Store],
-// [driver.Waiter], [driver.BulkReleaser], [driver.Describer], [driver.Inspector], [driver.Lister],
-// [driver.MetadataSetter], [driver.Saver] and [driver.Importer], in mode Exclusive. For the
-// other modes it returns errors.ErrUnsupported. Its methods are safe for concurrent use.
+// Store keeps locks in tables of a SQL database. It has mode Exclusive, and returns errors.ErrUnsupported for
+// the others. Its methods are safe for concurrent use.
 type Store struct {
+	driver.Base
+
 	db      *sql.DB
 	dialect dialect
 	options Options
@@ -31,11 +31,7 @@ type Store struct {
 	poller poller
 }
 
-var (
-	_ driver.Store        = (*Store)(nil)
-	_ driver.BulkReleaser = (*Store)(nil)
-	_ driver.Describer    = (*Store)(nil)
-)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store on a database that has the tables; see [CreateSchema]. It does no IO: the first
 // call looks for the tables, and fails if the sessions of db have a setting with which locks do not work. The
@@ -123,9 +119,12 @@ func (a answer) held(key string) error {
 	return &driver.HeldError{Key: key, ExpiresIn: time.Duration(a.left) * time.Millisecond}
 }
 
-// Describe implements [driver.Describer].
+// Describe implements [driver.Store].
 func (s *Store) Describe() driver.Description {
-	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive), Saves: true}
+	return driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Keeps: driver.ModesOf(driver.Exclusive),
+	}
 }
 
 // Close ends all calls of the store, which then return [driver.ErrStoreClosed], as all later

@@ -19,9 +19,7 @@ const (
 	expiryDelay   = 2 * time.Millisecond   // a lease that has expired may be granted after that
 )
 
-var _ driver.Waiter = (*Store)(nil)
-
-// Wait implements [driver.Waiter]. If the lock is taken, Wait appends the owner to the queue of
+// Wait implements [driver.Store]. If the lock is taken, Wait appends the owner to the queue of
 // the lock. The place there lasts for 10 s after each request that extends it, or for one TTL if
 // that is shorter, and is extended three times in that time. A release grants the lock to the
 // first live place, for the rest of that place. A waiter learns of it from Options.Listener,

@@ -29,7 +29,7 @@ func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
 	return s.lockNodes(ctx, key)
 }
 
-// Inspect implements [driver.Inspector]. The token of a free lock is 0. ExpiresIn is the TTL of the
+// Inspect implements [driver.Store]. The token of a free lock is 0. ExpiresIn is the TTL of the
 // acquisition, because the server does not know when the holder has renewed its lease.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	ctx, end, err := s.beginCall(ctx)
@@ -92,7 +92,7 @@ func (s *client) infoOf(ctx context.Context, key string, all []node) (driver.Inf
 
 func tokenOf(n seen) uint64 { return uint64(n.stat.Czxid) } //nolint:gosec // a transaction is above 0
 
-// ForceRelease implements [driver.Inspector]. It removes the nodes of all holders, one by one.
+// ForceRelease implements [driver.Store]. It removes the nodes of all holders, one by one.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	ctx, end, err := s.beginCall(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// SetMetadata implements [driver.MetadataSetter].
+// SetMetadata implements [driver.Store].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if _, ok := letters[l.Mode]; !ok {
 		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
@@ -167,7 +167,7 @@ func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata strin
 	return err
 }
 
-// List implements [driver.Lister]. The cursor is the last key. Each call reads the names of all
+// List implements [driver.Store]. The cursor is the last key. Each call reads the names of all
 // locks below the root, because a server gives no part of them.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {

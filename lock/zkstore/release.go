@@ -82,7 +82,7 @@ func (s *Store) heldPath(k leaseKey) (string, *client) {
 	return "", nil
 }
 
-// ReleaseAll implements [driver.BulkReleaser]. It removes the nodes in one transaction for each
+// ReleaseAll implements [driver.Store]. It removes the nodes in one transaction for each
 // 400 kB of paths. If one of them is missing already, it removes those of the transaction one by one.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	chunks, paths := make(map[*client]*chunk), make([]string, len(batch))

@@ -41,11 +41,11 @@ const (
 	closeTimeout          = 3 * time.Second
 )
 
-// Store keeps locks in ZooKeeper. It implements [driver.Store], [driver.Waiter],
-// [driver.BulkReleaser], [driver.Inspector], [driver.Lister], [driver.MetadataSetter]
-// and [driver.Describer]. Its methods are safe for concurrent use. The zero
-// Store is not usable: use New.
+// Store keeps locks in ZooKeeper. Its methods are safe for concurrent use. The zero Store is not
+// usable: use New.
 type Store struct {
+	driver.Base
+
 	servers []string
 	root    string
 	timeout time.Duration   // of sessions, that the store asks for
@@ -71,15 +71,7 @@ type Store struct {
 	creations map[leaseKey]*creation // those under way or without an answer
 }
 
-var (
-	_ driver.Store          = (*Store)(nil)
-	_ driver.Waiter         = (*Store)(nil)
-	_ driver.BulkReleaser   = (*Store)(nil)
-	_ driver.Inspector      = (*Store)(nil)
-	_ driver.Lister         = (*Store)(nil)
-	_ driver.MetadataSetter = (*Store)(nil)
-	_ driver.Describer      = (*Store)(nil)
-)
+var _ driver.Store = (*Store)(nil)
 
 // New connects to the servers, each of the form host:port, and returns a store when the first
 // session is there and the root node exists. If ctx ends before, New returns an error. The Store
@@ -178,7 +170,7 @@ func isRoot(path string) bool {
 	return true
 }
 
-// Describe implements [driver.Describer]. The longest TTL is half of the shortest session timeout
+// Describe implements [driver.Store]. The longest TTL is half of the shortest session timeout
 // that the servers have granted.
 func (s *Store) Describe() driver.Description {
 	s.mu.Lock()
@@ -188,6 +180,7 @@ func (s *Store) Describe() driver.Description {
 	}
 	s.mu.Unlock()
 	return driver.Description{
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true,
 		TTL:       driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout},
 		Addresses: s.servers,
 	}

@@ -19,7 +19,7 @@ const (
 	failurePause = 200 * time.Millisecond // after a request that failed
 )
 
-// Wait implements [driver.Waiter]. A waiter watches the node before its own, so a release wakes one
+// Wait implements [driver.Store]. A waiter watches the node before its own, so a release wakes one
 // waiter only. A reader watches the writer before it, so a writer wakes the readers that follow it,
 // together. A waiter also asks again after a third of its TTL or 10 s. A waiter whose session expires
 // starts again at the end of the queue.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -30,7 +31,7 @@ type fakeStore struct {
 }
 
 func newFakeStore() *fakeStore {
-	s := &fakeStore{Store: memstore.New()}
+	s := &fakeStore{Store: locktest.Plain(memstore.New())}
 	s.acquire = s.Store.Acquire
 	return s
 }

@@ -126,7 +126,7 @@ func (s recordingStore) Acquire(ctx context.Context, r driver.Request) (driver.L
 	return l, err
 }
 
-// Wait implements driver.Waiter.
+// Wait implements driver.Store.
 func (s recordingStore) Wait(ctx context.Context, r driver.Request, queued func()) (driver.Lease, error) {
 	s.addOwner(r.Owner)
 	l, err := s.Store.Wait(ctx, r, queued)

@@ -23,7 +23,13 @@ import (
 )
 
 // takenStore is a store whose locks are always taken.
-type takenStore struct{ asked atomic.Int64 }
+type takenStore struct {
+	driver.Base
+	asked atomic.Int64
+}
+
+// Describe implements driver.Store.
+func (*takenStore) Describe() driver.Description { return driver.Description{Waits: true} }
 
 // Acquire implements driver.Store.
 func (b *takenStore) Acquire(ctx context.Context, _ driver.Request) (driver.Lease, error) {
@@ -32,7 +38,7 @@ func (b *takenStore) Acquire(ctx context.Context, _ driver.Request) (driver.Leas
 	return driver.Lease{}, context.Cause(ctx)
 }
 
-// Wait implements driver.Waiter.
+// Wait implements driver.Store.
 func (b *takenStore) Wait(ctx context.Context, r driver.Request, _ func()) (driver.Lease, error) {
 	return b.Acquire(ctx, r)
 }

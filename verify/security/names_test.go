@@ -136,7 +136,7 @@ func recordCommands(t *testing.T, names []string) wireSummary {
 	var e commandLog
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: e.dial})
 	s, prefix := newStore(t, rdb)
-	c, other := newClient(t, s, nil), newClient(t, withoutClose{s, s}, nil)
+	c, other := newClient(t, s, nil), newClient(t, keptOpen{s}, nil)
 	for _, name := range names {
 		use(t, s, c, other, name)
 	}
@@ -163,11 +163,10 @@ func recordCommands(t *testing.T, names []string) wireSummary {
 	return h
 }
 
-// withoutClose hides the method Close of a store.
-type withoutClose struct {
-	driver.Store
-	driver.Waiter
-}
+// keptOpen is a store that its client does not close.
+type keptOpen struct{ driver.Store }
+
+func (keptOpen) Shutdown(context.Context) error { return nil }
 
 func (h *wireSummary) add(t *testing.T, command, names []string, prefix string) {
 	verb := strings.ToLower(command[0])

@@ -23,6 +23,8 @@ import (
 
 // ownerLog is a store that grants nothing and records the owners.
 type ownerLog struct {
+	driver.Base
+
 	mu     sync.Mutex // guards owners
 	owners map[string]int
 }

@@ -15,7 +15,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strings"
@@ -157,17 +156,10 @@ func parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// store is what all stores here can do.
-type store interface {
-	driver.Store
-	driver.Inspector
-	io.Closer
-}
-
 // backend returns a store for the demo. Locks are taken away from their holders by ForceRelease.
-func backend(s store, name string, disconnect func()) *demo.Backend {
+func backend(s driver.Store, name string, disconnect func()) *demo.Backend {
 	return &demo.Backend{
-		Store: s, Closer: s, Name: name, Disconnect: disconnect,
+		Store: s, Name: name, Disconnect: disconnect,
 		Delete: func(ctx context.Context, keys []string) error {
 			for _, key := range keys {
 				if err := s.ForceRelease(ctx, key); err != nil {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 // connection is the store of one process. Its Close leaves the store to the other processes.
 type connection struct{ *memstore.Store }
 
-func (connection) Close() error { return nil }
+func (connection) Shutdown(context.Context) error { return nil }
 
 // newClient returns a client that is closed at the end of the test or bubble.
 func newClient(t *testing.T, store driver.Store, terms lock.Terms) *lock.Client {

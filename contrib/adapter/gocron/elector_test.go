@@ -95,7 +95,7 @@ func TestElectorOnRedis(t *testing.T) {
 }
 
 // slow is a store whose acquires wait until open is closed.
-func slow(open <-chan struct{}, asked *atomic.Int64) *locktest.Faulty {
+func slow(mem *memstore.Store, open <-chan struct{}, asked *atomic.Int64) *locktest.Faulty {
 	return (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
 		if op != locktest.Acquire {
 			return nil
@@ -107,14 +107,14 @@ func slow(open <-chan struct{}, asked *atomic.Int64) *locktest.Faulty {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}}).Over(memstore.New())
+	}}).Over(mem)
 }
 
 func TestConcurrentJobsShareACampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var asked atomic.Int64
-		elector := gocronlock.NewElector(newClient(t, slow(open, &asked), lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(newClient(t, slow(memstore.New(), open, &asked), lock.Terms{}).Election("jobs", "a"))
 		var jobs sync.WaitGroup
 		for range 10 {
 			jobs.Go(func() { assert.NoError(t, elector.IsLeader(t.Context())) })
@@ -133,7 +133,7 @@ func TestACampaignThatIsAbandonedFailsNoOtherJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var asked atomic.Int64
-		elector := gocronlock.NewElector(newClient(t, slow(open, &asked), lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(newClient(t, slow(memstore.New(), open, &asked), lock.Terms{}).Election("jobs", "a"))
 		removed, remove := context.WithCancel(t.Context())
 		var jobs sync.WaitGroup
 		jobs.Go(func() { assert.ErrorIs(t, elector.IsLeader(removed), context.Canceled) })
@@ -153,7 +153,7 @@ func TestAFailedCampaignIsTheErrorOfAll(t *testing.T) {
 		var asked atomic.Int64
 		var down atomic.Bool
 		down.Store(true)
-		store := slow(open, &asked)
+		store := slow(memstore.New(), open, &asked)
 		store.After = func(context.Context, locktest.Op) error {
 			if down.Load() {
 				return errDown
@@ -183,7 +183,8 @@ func TestCloseDuringACampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var asked atomic.Int64
-		store := slow(open, &asked)
+		mem := memstore.New()
+		store := slow(mem, open, &asked)
 		elector := gocronlock.NewElector(newClient(t, store, lock.Terms{}).Election("jobs", "a"))
 		var calls sync.WaitGroup
 		calls.Go(func() { assert.ErrorIs(t, elector.IsLeader(t.Context()), gocronlock.ErrClosed) })
@@ -196,7 +197,7 @@ func TestCloseDuringACampaign(t *testing.T) {
 		assert.ErrorIs(t, elector.IsLeader(t.Context()), gocronlock.ErrClosed)
 		close(open)
 		calls.Wait()
-		assert.Zero(t, store.Store.(*memstore.Store).Len(), "the leadership that was won meanwhile is given up")
+		assert.Zero(t, mem.Len(), "the leadership that was won meanwhile is given up")
 		assert.NoError(t, elector.Close(t.Context()))
 		assert.Nil(t, elector.Held())
 	})

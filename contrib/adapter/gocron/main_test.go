@@ -29,7 +29,7 @@ const patience = 25 * time.Second
 // connection is the store of one process. Its Close leaves the store to the other processes.
 type connection struct{ *memstore.Store }
 
-func (connection) Close() error { return nil }
+func (connection) Shutdown(context.Context) error { return nil }
 
 // newClient returns a client that is closed at the end of the test or bubble.
 func newClient(t *testing.T, store driver.Store, terms lock.Terms) *lock.Client {

@@ -16,7 +16,7 @@ import (
 func lockKey(key string) string { return "leasewheel/l/" + key }
 
 func waiting(t *testing.T, s driver.Store, key string) int {
-	info, err := s.(driver.Inspector).Inspect(t.Context(), key)
+	info, err := s.Inspect(t.Context(), key)
 	require.NoError(t, err)
 	return info.Waiting
 }
@@ -77,9 +77,6 @@ func TestContract(t *testing.T) {
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return open(t, client) },
 		TTL:      6 * time.Second,
 		Explains: true,
-		Saves:    true,
-		Inspects: true,
-		Lists:    true,
 		Waiting:  waiting,
 		Die:      func(t *testing.T, _ driver.Store, r driver.Request) { die(t, client, r) },
 		Delete: func(t *testing.T, _ driver.Store, key string) {

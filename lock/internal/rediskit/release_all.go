@@ -25,7 +25,7 @@ type Releases[S any] struct {
 	Release func(ctx context.Context, l driver.Lease) error
 }
 
-// ReleaseAll implements the method of [driver.BulkReleaser].
+// ReleaseAll implements [driver.Store].
 func ReleaseAll[S any](ctx context.Context, p *Plan[S], how Releases[S], batch []driver.Lease, out []error) {
 	clear(out[:len(batch)])
 	r := &releasing[S]{call: newCall(p, true), how: how, out: out}

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // yes is a store that answers yes to everything.
-type yes struct{}
+type yes struct{ driver.Base }
 
 func (*yes) Acquire(_ context.Context, r driver.Request) (driver.Lease, error) {
 	return driver.Lease{Request: r}, nil

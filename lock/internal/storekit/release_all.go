@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
@@ -29,11 +28,11 @@ func (r *Releaser) ReleaseAll(ctx, call context.Context, leases []driver.Lease) 
 		return nil
 	}
 	b := &bulkRelease{releaser: r, size: 1, perLane: maxCalls, left: len(leases), done: make(chan struct{})}
-	if r.bulk == nil {
+	if !r.bulk {
 		b.lanes = []*releaseLane{{leases: leases}}
 	} else {
 		b.size, b.perLane = maxBulk, maxBulksPerLane
-		b.lanes = byLane(r.laner, leases)
+		b.lanes = byLane(r.store, leases)
 	}
 	calls := 0
 	for _, l := range b.lanes {
@@ -58,15 +57,12 @@ func (r *Releaser) ReleaseAll(ctx, call context.Context, leases []driver.Lease) 
 
 // byLane sorts leases by their lanes. It sorts in place, because a client can have a million
 // leases.
-func byLane(laner renewal.Laner[driver.Lease], leases []driver.Lease) []*releaseLane {
-	if laner == nil {
-		return []*releaseLane{{leases: leases}}
-	}
+func byLane(store driver.Store, leases []driver.Lease) []*releaseLane {
 	lane := make([]int32, len(leases)) // of each lease, numbered by first appearance
 	numbers := make(map[int]int32)
 	var sizes []int
 	for i := range leases {
-		n := laner.Lane(leases[i])
+		n := store.Lane(leases[i])
 		number, known := numbers[n]
 		if !known {
 			number = int32(len(sizes))

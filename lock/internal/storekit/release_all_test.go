@@ -58,10 +58,9 @@ type gathering struct {
 	bulks [][]string
 }
 
+func (*gathering) Describe() driver.Description { return driver.Description{ReleasesAll: true} }
+
 func (s *gathering) ReleaseAll(_ context.Context, batch []driver.Lease, out []error) error {
-	if len(batch) == 0 {
-		return nil
-	}
 	keys := make([]string, len(batch))
 	for i := range batch {
 		keys[i], out[i] = batch[i].Key, nil

@@ -4,14 +4,12 @@ package storekit
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
@@ -35,8 +33,7 @@ const (
 // pauses of two more.
 type Releaser struct {
 	store  driver.Store
-	bulk   driver.BulkReleaser // nil: leases are released one by one
-	laner  renewal.Laner[driver.Lease]
+	bulk   bool // the store releases many leases in one call
 	logger *slog.Logger
 	ctx    context.Context // for the calls of the store
 	cancel context.CancelFunc
@@ -64,28 +61,15 @@ type pending struct {
 func NewReleaser(store driver.Store, logger *slog.Logger) *Releaser {
 	r := &Releaser{
 		store:   store,
-		bulk:    bulkOf(store),
+		bulk:    store.Describe().ReleasesAll,
 		logger:  logger,
 		all:     make(map[*pending]struct{}),
 		paused:  make(map[*pending]struct{}),
 		drained: make(chan struct{}),
 	}
-	r.laner, _ = store.(renewal.Laner[driver.Lease])
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
-
-// bulkOf returns the store as a BulkReleaser, or nil.
-func bulkOf(store driver.Store) driver.BulkReleaser {
-	bulk, ok := store.(driver.BulkReleaser)
-	if !ok || errors.Is(bulk.ReleaseAll(context.Background(), nil, nil), errors.ErrUnsupported) {
-		return nil
-	}
-	return bulk
-}
-
-// InBulk reports whether the store releases many leases in one call.
-func (r *Releaser) InBulk() bool { return r.bulk != nil }
 
 // Add takes over a lease without waiting for the store. It logs a lease that it cannot take.
 func (r *Releaser) Add(l driver.Lease) {
@@ -97,10 +81,7 @@ func (r *Releaser) Add(l driver.Lease) {
 
 // TryAdd is Add without the log. It returns the reason why it has not taken the lease.
 func (r *Releaser) TryAdd(l driver.Lease) (why string) {
-	lane := 0
-	if r.laner != nil {
-		lane = r.laner.Lane(l)
-	}
+	lane, longest := r.store.Lane(l), r.store.Describe().TTL.Longest(l.TTL)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -109,7 +90,7 @@ func (r *Releaser) TryAdd(l driver.Lease) (why string) {
 	case len(r.all) >= maxPending:
 		return "too many are waiting"
 	}
-	p := &pending{lease: l, lane: lane, until: time.Now().Add(driver.Describe(r.store).TTL.Longest(l.TTL)), pause: firstPause}
+	p := &pending{lease: l, lane: lane, until: time.Now().Add(longest), pause: firstPause}
 	r.all[p] = struct{}{}
 	r.enqueue(p)
 	return ""
@@ -176,7 +157,7 @@ func (r *Releaser) next() []*pending {
 		return nil
 	}
 	n := 1
-	for r.bulk != nil && n < min(len(r.queue), maxBatch) && r.queue[n].lane == r.queue[0].lane {
+	for r.bulk && n < min(len(r.queue), maxBatch) && r.queue[n].lane == r.queue[0].lane {
 		n++
 	}
 	batch := slices.Clone(r.queue[:n])
@@ -244,11 +225,9 @@ func (r *Releaser) Release(ctx context.Context, batch []driver.Lease, out []erro
 			}
 		}
 	}()
-	if r.bulk != nil {
-		if err = r.bulk.ReleaseAll(ctx, batch, out); !errors.Is(err, errors.ErrUnsupported) {
-			return
-		}
-		err = ErrExited
+	if r.bulk {
+		err = r.store.ReleaseAll(ctx, batch, out)
+		return
 	}
 	for i := range batch {
 		out[i] = r.store.Release(ctx, batch[i])

@@ -1,12 +1,11 @@
 // Package storekit is shared by packages lock and quorumstore. It releases leases in the
-// background and at Close, and closes stores.
+// background and at Close.
 package storekit
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -19,19 +18,6 @@ var ErrExited = errors.New("the store has ended the goroutine of the call")
 func isReleased(err error) bool {
 	v := driver.VerdictOf(err)
 	return v == driver.Done || v == driver.NotHeld
-}
-
-// Close closes a store by its Shutdown or Close, if it has one.
-func Close(ctx context.Context, store driver.Store) error {
-	switch store := store.(type) {
-	case interface {
-		Shutdown(ctx context.Context) error
-	}:
-		return store.Shutdown(ctx)
-	case io.Closer:
-		return store.Close()
-	}
-	return nil
 }
 
 // Await waits until done is closed. If ctx ends first, it returns an error that names what is

@@ -80,15 +80,11 @@ func TestContract(t *testing.T) {
 		return openOn(t, testnats.Connect(t, s, nats.UserInfo("without nothing", "p")), nil)
 	}
 	locktest.TestStore(t, locktest.Config{
-		New:       newStore,
-		Another:   func(t *testing.T, _ driver.Store) driver.Store { return newStore(t) },
-		TTL:       3 * time.Second,
-		Explains:  true,
-		Saves:     true,
-		Inspects:  true,
-		Lists:     true,
-		Unordered: true,
-		Waiting:   func(t *testing.T, of driver.Store, key string) int { return waiters(t, s, of, key) },
+		New:      newStore,
+		Another:  func(t *testing.T, _ driver.Store) driver.Store { return newStore(t) },
+		TTL:      3 * time.Second,
+		Explains: true,
+		Waiting:  func(t *testing.T, of driver.Store, key string) int { return waiters(t, s, of, key) },
 		Delete: func(t *testing.T, _ driver.Store, key string) {
 			stream, err := js.Stream(t.Context(), "LEASEWHEEL")
 			require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestAWaitTellsWhatItHasSent(t *testing.T) {
 	require.NoError(t, js.Conn().Flush())
 	for _, answered := range []bool{false, true} {
 		r := driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour}
-		l, err := s.(driver.Waiter).Wait(t.Context(), r, func() {})
+		l, err := s.Wait(t.Context(), r, func() {})
 		require.Error(t, err)
 		assert.Equal(t, answered, errors.Is(err, driver.ErrNotSent))
 		assert.Equal(t, !answered, l.Unanswered)

@@ -43,9 +43,6 @@ func testContract(t *testing.T, d *database, o sqlstore.Options) {
 		Another:  func(t *testing.T, _ driver.Store) driver.Store { return d.store(t, o) },
 		TTL:      3 * time.Second,
 		Explains: true,
-		Saves:    true,
-		Inspects: true,
-		Lists:    true,
 		Waiting: func(t *testing.T, s driver.Store, key string) int {
 			info, err := s.(*testedStore).Inspect(context.Background(), key)
 			require.NoError(t, err)

@@ -55,7 +55,7 @@ func lockPath(key string) string {
 }
 
 func waiting(t *testing.T, s driver.Store, key string) int {
-	info, err := s.(driver.Inspector).Inspect(t.Context(), key)
+	info, err := s.Inspect(t.Context(), key)
 	require.NoError(t, err)
 	return info.Waiting
 }
@@ -80,13 +80,11 @@ func TestContract(t *testing.T) {
 	makeRoot(t, c)
 	s := openAsUser(t, server)
 	locktest.TestStore(t, locktest.Config{
-		New:      func(*testing.T) driver.Store { return s },
-		Another:  func(t *testing.T, _ driver.Store) driver.Store { return openAsUser(t, server) },
-		TTL:      3 * time.Second,
-		Inspects: true,
-		Lists:    true,
-		Waiting:  waiting,
-		Modes:    []driver.Mode{driver.Read, driver.Write},
+		New:     func(*testing.T) driver.Store { return s },
+		Another: func(t *testing.T, _ driver.Store) driver.Store { return openAsUser(t, server) },
+		TTL:     3 * time.Second,
+		Waiting: waiting,
+		Modes:   []driver.Mode{driver.Read, driver.Write},
 		Die: func(t *testing.T, _ driver.Store, r driver.Request) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

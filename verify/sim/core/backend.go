@@ -50,9 +50,6 @@ func (b *backend) Open(p *sim.Process) (driver.Store, func(), error) {
 	one := &process{Process: p, backend: b}
 	one.store = newStore(one)
 	b.procs = append(b.procs, one)
-	if b.plan.Queue {
-		return waitingStore{one.store}, func() {}, nil
-	}
 	return one.store, func() {}, nil
 }
 

@@ -18,6 +18,8 @@ import (
 
 // store is the store of one process. It sends requests to the server over the network.
 type store struct {
+	driver.Base
+
 	process *process
 
 	mu        sync.Mutex // guards the fields below
@@ -130,12 +132,12 @@ func (s *server) renewAll(batch []driver.Lease, d simrand.Rand, partial int) []r
 	return out
 }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Store.
 func (s *store) Describe() driver.Description {
-	return driver.Description{Keeps: driver.ModesOf(driver.Exclusive)}
+	return driver.Description{Waits: s.process.backend.plan.Queue, Keeps: driver.ModesOf(driver.Exclusive)}
 }
 
-// ReportEvents implements driver.EventSource.
+// ReportEvents implements driver.Store.
 func (s *store) ReportEvents(report func(renewal.Event)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +171,8 @@ func (s *store) Release(ctx context.Context, l driver.Lease) error {
 
 var errClosedTwice = errors.New("sim: the store was closed twice")
 
-// Close implements io.Closer.
-func (s *store) Close() error {
+// Shutdown implements driver.Store.
+func (s *store) Shutdown(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

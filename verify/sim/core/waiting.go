@@ -1,4 +1,4 @@
-// A store whose Wait waits in the queue of the server.
+// Wait, which waits in the queue of the server.
 
 package core
 
@@ -9,9 +9,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
-
-// waitingStore is a store whose Wait waits in the queue of the server.
-type waitingStore struct{ *store }
 
 // waiter is one call of Wait. It relies on answers to its own requests. A signal is a hint,
 // and its token tells whether it is fresh.
@@ -36,9 +33,9 @@ type polled struct {
 
 const retryAfter = 10 * time.Millisecond
 
-// Wait implements driver.Waiter.
-func (s waitingStore) Wait(ctx context.Context, r driver.Request, _ func()) (driver.Lease, error) {
-	w := &waiter{store: s.store, request: r, lastPollSent: time.Now(), polled: make(chan polled, 1)}
+// Wait implements driver.Store, in a plan with a queue.
+func (s *store) Wait(ctx context.Context, r driver.Request, _ func()) (driver.Lease, error) {
+	w := &waiter{store: s, request: r, lastPollSent: time.Now(), polled: make(chan polled, 1)}
 	w.signals = s.listen(r.Owner)
 	defer s.unlisten(r.Owner)
 	lease, err := w.wait(ctx)

@@ -42,7 +42,7 @@ type clientStore struct {
 	*scene
 }
 
-func (clientStore) Close() error { return nil }
+func (clientStore) Shutdown(context.Context) error { return nil }
 
 func (s clientStore) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if s.look != nil {

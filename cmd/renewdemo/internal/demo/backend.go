@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,6 @@ import (
 // Backend is a store with direct access to its data and its server.
 type Backend struct {
 	driver.Store
-	io.Closer
 	Name       string                                         // of the store, for the output
 	Delete     func(ctx context.Context, keys []string) error // removes locks without the knowledge of their holders
 	CPU        func(ctx context.Context) time.Duration        // that the server has used; nil if it is not known
@@ -60,7 +58,7 @@ func open(ctx context.Context, c config) (*Backend, error) {
 func openMemory() *Backend {
 	mem := memstore.New()
 	return &Backend{
-		Store: mem, Closer: mem, Name: "an in-memory store",
+		Store: mem, Name: "an in-memory store",
 		Delete: func(_ context.Context, keys []string) error {
 			for _, key := range keys {
 				mem.Delete(key)
@@ -105,7 +103,7 @@ func openRedis(ctx context.Context, url string) (*Backend, error) {
 		return nil, err
 	}
 	return &Backend{
-		Store: store, Closer: store, Name: "Redis at " + opts.Addr,
+		Store: store, Name: "Redis at " + opts.Addr,
 		Delete: func(ctx context.Context, keys []string) error {
 			pipe := rdb.Pipeline()
 			for _, key := range keys {

@@ -17,8 +17,8 @@ import (
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
 	*Backend
-	driver.Complete                      // what the client calls
-	renewed         func(sent time.Time) // is called after each renewal that the store has done; may be nil
+	driver.Store                      // what the client calls
+	renewed      func(sent time.Time) // is called after each renewal that the store has done; may be nil
 
 	mu     sync.Mutex // guards all fields below
 	fault  string
@@ -38,13 +38,9 @@ const failEvery = 4
 
 func newFaultStore(b *Backend, c config) *faultStore {
 	w := &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
-	w.Complete = driver.Wrap(b.Store, w.around)
+	w.Store = driver.Wrap(b.Store, w.around)
 	return w
 }
-
-// Close and Shutdown close the Backend, which may keep its store open.
-func (w *faultStore) Close() error                   { return w.Closer.Close() }
-func (w *faultStore) Shutdown(context.Context) error { return w.Close() }
 
 // startFault turns the fault on.
 func (w *faultStore) startFault() {

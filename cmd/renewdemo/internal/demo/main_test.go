@@ -36,7 +36,7 @@ func runDemoOn(t *testing.T, store driver.Store, terminal bool, args ...string) 
 		if store == nil {
 			err = run(t.Context(), c, s)
 		} else {
-			err = runOn(t.Context(), &Backend{Store: store, Closer: io.NopCloser(nil), Name: "a test", Disconnect: func() {}}, c, s)
+			err = runOn(t.Context(), &Backend{Store: store, Name: "a test", Disconnect: func() {}}, c, s)
 		}
 		output = out.String()
 	})
@@ -77,9 +77,8 @@ func TestTheDemoChecksEachFault(t *testing.T) {
 func TestTheStoreWithFaultsCanDoWhatItsStoreCan(t *testing.T) {
 	b := openMemory()
 	w := newFaultStore(b, config{})
-	require.NoError(t, w.ReleaseAll(t.Context(), nil, nil))
-	assert.Equal(t, driver.Describe(b.Store), driver.Describe(w))
-	require.NoError(t, w.Close())
+	assert.Equal(t, b.Store.Describe(), w.Describe())
+	require.NoError(t, w.Shutdown(t.Context()))
 }
 
 // forgetful is a store that reports one key as lost.
@@ -119,7 +118,7 @@ func TestTheDemoFailsIfAHolderIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse([]string{"-leases", "20", "-fault", "steal", "-steal", "5"}, io.Discard)
 		require.NoError(t, err)
-		b := &Backend{Store: generous{mem}, Closer: mem, Delete: func(_ context.Context, keys []string) error {
+		b := &Backend{Store: generous{mem}, Delete: func(_ context.Context, keys []string) error {
 			for _, key := range keys {
 				mem.Delete(key)
 			}

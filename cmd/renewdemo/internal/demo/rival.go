@@ -4,8 +4,9 @@ package demo
 
 import (
 	"context"
-	"io"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // rival is a second process, or a second client if the store is in the memory of this process, that
@@ -69,10 +70,15 @@ func (r *rival) contend(ctx context.Context) {
 	}
 }
 
+// keptOpen is a store that a client does not close.
+type keptOpen struct{ driver.Store }
+
+func (keptOpen) Shutdown(context.Context) error { return nil }
+
 func (r *rival) start(ctx context.Context) (*peer, error) {
 	if r.page.config.store == "" {
 		shared := *r.page.store.Backend
-		shared.Closer = io.NopCloser(nil) // the rival closes its client, and a client closes its store
+		shared.Store = keptOpen{shared.Store}
 		return startLocal(ctx, &shared), nil
 	}
 	return startHolder(r.page.config.store, nil) // it fails while the server is away, and starts again

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -58,13 +59,13 @@ func (s *slow) Release(ctx context.Context, l driver.Lease) error {
 }
 
 func TestProgressIsShownWhileAcquiringAndReleasing(t *testing.T) {
-	out, err := runDemo(t, &slow{Store: memstore.New()}, "-leases", "500", "-for", "5s")
+	out, err := runDemo(t, &slow{Store: locktest.Plain(memstore.New())}, "-leases", "500", "-for", "5s")
 	require.NoError(t, err)
 	assert.Regexp(t, `(?m)^acquiring: \d+ of 500$`, out)
 	assert.Regexp(t, `(?m)^releasing: \d+ of 500$`, out)
 	assertFits(t, out)
 
-	out, err = runDemoOn(t, &slow{Store: memstore.New()}, true, "-leases", "500", "-for", "5s")
+	out, err = runDemoOn(t, &slow{Store: locktest.Plain(memstore.New())}, true, "-leases", "500", "-for", "5s")
 	require.NoError(t, err)
 	plain := escapes.ReplaceAllString(out, "")
 	assert.Regexp(t, `acquiring +█+░+  \d+ of 500`, plain)
@@ -121,14 +122,14 @@ func TestFiguresAndBars(t *testing.T) {
 }
 
 func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
-	store := &slow{Store: memstore.New()}
+	store := &slow{Store: locktest.Plain(memstore.New())}
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse([]string{"-leases", "500"}, io.Discard)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		var out strings.Builder
-		err = runOn(ctx, &Backend{Store: store, Closer: io.NopCloser(nil), Disconnect: func() {}}, c, &screen{w: &out})
+		err = runOn(ctx, &Backend{Store: store, Disconnect: func() {}}, c, &screen{w: &out})
 		require.ErrorIs(t, err, errInterrupted)
 		assert.Equal(t, "interrupted: released 128 leases", err.Error())
 		assert.NotContains(t, out.String(), "acquired in")
@@ -145,7 +146,7 @@ func (broken) Acquire(context.Context, driver.Request) (driver.Lease, error) {
 }
 
 func TestAFailureToAcquireIsOneError(t *testing.T) {
-	_, err := runDemo(t, broken{memstore.New()}, "-leases", "500")
+	_, err := runDemo(t, broken{locktest.Plain(memstore.New())}, "-leases", "500")
 	require.ErrorContains(t, err, "acquire: ")
 	assert.Equal(t, 1, strings.Count(err.Error(), errInjected.Error()), err)
 }

@@ -34,7 +34,7 @@ const patience = 25 * time.Second
 // connection is the store of one process. Its Close leaves the store to the other processes.
 type connection struct{ *memstore.Store }
 
-func (connection) Close() error { return nil }
+func (connection) Shutdown(context.Context) error { return nil }
 
 func newClient(t *testing.T, store driver.Store) *lock.Client {
 	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
