@@ -31,11 +31,11 @@ type itemHeap[T any] struct {
 }
 
 // len returns the number of values held, queued or popped.
-func (h *itemHeap[T]) len() int { return h.slots.inUse }
+func (h *itemHeap[T]) len() int { return h.inUse }
 
 // add queues v at the instant at and returns its id.
 func (h *itemHeap[T]) add(v T, at int64) uint64 {
-	slot := h.slots.alloc()
+	slot := h.alloc()
 	if int(slot/chunkLen) == len(h.chunks) {
 		h.chunks = append(h.chunks, new([chunkLen]T))
 	}
@@ -69,8 +69,8 @@ func (h *itemHeap[T]) free(slot uint32) T {
 	v := *h.value(slot)
 	var zero T
 	*h.value(slot) = zero
-	h.slots.release(slot)
-	if h.slots.shrink() {
+	h.release(slot)
+	if h.shrink() {
 		h.entries, h.batch, h.chunks = nil, nil, nil
 	}
 	return v

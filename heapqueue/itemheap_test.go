@@ -184,11 +184,11 @@ func TestAnEmptyHeapFreesItsMemory(t *testing.T) {
 	}
 	fill(minShrink)
 	empty()
-	assert.Len(t, h.slots.table, minShrink, "a small heap keeps its slots")
+	assert.Len(t, h.table, minShrink, "a small heap keeps its slots")
 
 	fill(minShrink + 1)
 	empty()
-	assert.Empty(t, h.slots.table)
+	assert.Empty(t, h.table)
 	assert.Zero(t, cap(h.entries))
 	assert.Empty(t, h.chunks)
 
@@ -203,7 +203,7 @@ func TestAnEmptyHeapFreesItsMemory(t *testing.T) {
 func TestASlotWithoutGenerationsLeftIsNotReused(t *testing.T) {
 	var h itemHeap[int]
 	h.remove(slotOf(t, &h, h.add(1, 1)))
-	h.slots.table[0].generation = maxGeneration - 1
+	h.table[0].generation = maxGeneration - 1
 
 	last := h.add(2, 2)
 	require.Zero(t, slotOf(t, &h, last))
@@ -220,7 +220,7 @@ func TestShrinkAfterManyUsesOfASlot(t *testing.T) {
 	for _, gen := range []uint32{highGeneration - 1, highGeneration, maxGeneration - 1} {
 		var h itemHeap[int]
 		h.remove(slotOf(t, &h, h.add(1, 1)))
-		h.slots.table[0].generation = gen
+		h.table[0].generation = gen
 		seen := map[uint64]bool{}
 		for range 3 {
 			for i := range minShrink + 1 {
@@ -232,7 +232,7 @@ func TestShrinkAfterManyUsesOfASlot(t *testing.T) {
 				slot := h.pop().slot
 				h.free(slot)
 			}
-			require.Empty(t, h.slots.table)
+			require.Empty(t, h.table)
 			require.Empty(t, h.chunks)
 			for id := range seen {
 				_, ok := h.find(id)
@@ -248,9 +248,9 @@ func TestShrinkAfterManyUsesOfASlot(t *testing.T) {
 // Without slot numbers left, the memory stays allocated and ids stay unique.
 func TestNoShrinkWithoutSlotNumbersLeft(t *testing.T) {
 	var h itemHeap[int]
-	h.slots.firstNumber = maxFirstNumber
+	h.firstNumber = maxFirstNumber
 	last := h.add(1, 1)
-	h.slots.table[slotOf(t, &h, last)].generation = maxGeneration - 1
+	h.table[slotOf(t, &h, last)].generation = maxGeneration - 1
 	for i := range minShrink {
 		h.add(i, 4)
 	}
@@ -258,13 +258,13 @@ func TestNoShrinkWithoutSlotNumbersLeft(t *testing.T) {
 		slot := h.pop().slot
 		h.free(slot)
 	}
-	assert.Len(t, h.slots.table, minShrink+1)
+	assert.Len(t, h.table, minShrink+1)
 	_, ok := h.find(last)
 	assert.False(t, ok)
 	for i := range minShrink + 1 { // the maxGeneration slot is left out
 		slotOf(t, &h, h.add(i, 4))
 	}
-	assert.Len(t, h.slots.table, minShrink+2)
+	assert.Len(t, h.table, minShrink+2)
 }
 
 func slotOf(t *testing.T, h *itemHeap[int], id uint64) uint32 {

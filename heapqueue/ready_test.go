@@ -26,7 +26,7 @@ func TestReadyHeapFreesItsMemory(t *testing.T) {
 	q.Peek()
 	q.Clear()
 	assert.Zero(t, cap(q.q.ready.entries)+cap(q.q.ready.positions))
-	assert.Empty(t, q.q.items.slots.table)
+	assert.Empty(t, q.q.items.table)
 }
 
 // Values without priorities do not pass the second heap, also after others had some.

@@ -20,7 +20,7 @@ import (
 type slowStore struct{ *memstore.Store }
 
 func (s slowStore) Shutdown(ctx context.Context) error {
-	_ = s.Store.Close()
+	_ = s.Close()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }

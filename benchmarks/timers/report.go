@@ -235,15 +235,15 @@ func allCharts(r *bench.Results) map[string]string {
 }
 
 // bars returns the bars of a row. A peer that fires early has a colour of its own.
-func (w row) bars(r *bench.Results) bench.BarGroup {
-	g := bench.BarGroup{Title: w.Name + inUnit(w)}
+func (r row) bars(results *bench.Results) bench.BarGroup {
+	g := bench.BarGroup{Title: r.Name + inUnit(r)}
 	for _, p := range order() {
-		v, ok := w.figure(r, p)
+		v, ok := r.figure(results, p)
 		if !ok || p == "harness" || p == "floor" {
 			continue
 		}
 		class := "other"
-		if early, _ := r.Figure(w.sample.name(), p, "early"); early > 0 && w.sample.Work == "fire" {
+		if early, _ := results.Figure(r.sample.name(), p, "early"); early > 0 && r.sample.Work == "fire" {
 			class = "early"
 		}
 		if isOurs(p) {

@@ -39,7 +39,7 @@ func (s *scripted) Inspect(context.Context, string) (driver.Info, error) {
 }
 func (s *scripted) ForceRelease(context.Context, string) error { return s.forced }
 func (s *scripted) Lane(l driver.Lease) int                    { return s.lane * len(l.Key) }
-func (s *scripted) Shutdown(context.Context) error             { return errors.Join(s.Store.Close(), s.closing) }
+func (s *scripted) Shutdown(context.Context) error             { return errors.Join(s.Close(), s.closing) }
 
 func quorumOf(t *testing.T, all ...scripted) *quorumstore.Store {
 	t.Helper()

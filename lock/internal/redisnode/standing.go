@@ -131,8 +131,8 @@ func (n *Node) stand() {
 	}
 }
 
-// notAnswered is an error of connect after the server got the PING.
-type notAnswered struct{ error }
+// noAnswerError is an error of connect after the server got the PING.
+type noAnswerError struct{ error }
 
 // connect makes the standing connection. It fails while the server loads its data or, as a replica, has none.
 func (n *Node) connect() error {
@@ -149,7 +149,7 @@ func (n *Node) connect() error {
 	}
 	switch reply := l.calls[0].cmd; {
 	case err != nil && !sent.IsZero():
-		return notAnswered{err}
+		return noAnswerError{err}
 	case err != nil:
 		return err
 	case redis.HasErrorPrefix(reply.Err(), "NOPERM"): // an answer all the same
@@ -166,7 +166,7 @@ func isRefusal(err error, stood bool) bool {
 	if errors.As(err, &reply) {
 		return !HasCode(reply, "LOADING") && !HasCode(reply, "MASTERDOWN")
 	}
-	return !stood && errors.As(err, new(notAnswered))
+	return !stood && errors.As(err, new(noAnswerError))
 }
 
 // watch reads until the standing connection ends, another server is the master, or no lease lasts any more. The connection
@@ -188,7 +188,7 @@ func (n *Node) watch() {
 			return
 		}
 		read := time.Now()
-		if _, err := c.Conn.Read(one[:]); !isTimeoutError(err) {
+		if _, err := c.Read(one[:]); !isTimeoutError(err) {
 			if idle += time.Since(read); idle > minPing {
 				s.ping = max(minPing, min(s.ping, idle)/2)
 			}

@@ -77,7 +77,7 @@ func TestTheDemoChecksEachFault(t *testing.T) {
 func TestTheStoreWithFaultsCanDoWhatItsStoreCan(t *testing.T) {
 	b := openMemory()
 	w := newFaultStore(b, config{})
-	assert.Equal(t, b.Store.Describe(), w.Describe())
+	assert.Equal(t, b.Describe(), w.Describe())
 	require.NoError(t, w.Shutdown(t.Context()))
 }
 
