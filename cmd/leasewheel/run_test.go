@@ -244,7 +244,7 @@ func TestRunKeepsTheLockForItsMinHold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, info.Held)
 	assert.Greater(t, info.FreeIn, time.Minute)
-	for _, flag := range []string{"-n", "-w=50ms"} {
+	for _, flag := range []string{"-n", "-w=2s"} {
 		_, errs, code := result(t, server, runArgs(key, []string{flag}, "exit", "0")...)
 		assert.Equal(t, exitNotAcquired, code)
 		assert.Regexp(t, `^leasewheel: not acquired: "`+key+`" is released, and kept by its -min-hold until 20\d\d-\d\d-\d\d [0-9:]{8} \(for (59m5\d\.\d|1h0m0)s\)\n$`, errs)
