@@ -79,7 +79,7 @@ func loseAfter(t *testing.T, s *Store, inject func()) *renewal.LostError {
 	t.Helper()
 	renewed := make(chan struct{}, 1)
 	hooks := &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
-		if b.Renewed > 0 {
+		if b.Renewed > 0 && b.Took < 500*time.Millisecond { // a slow one would be a cause
 			select {
 			case renewed <- struct{}{}:
 			default:
