@@ -30,8 +30,8 @@ func works(r *bench.Results) []string {
 }
 
 // figure returns the figure of a row for a peer.
-func (w row) figure(r *bench.Results, peer string) (float64, bool) {
-	return r.Figure(w.sample.name(), peer, w.key)
+func (r row) figure(results *bench.Results, peer string) (float64, bool) {
+	return results.Figure(r.sample.name(), peer, r.key)
 }
 
 // pageRows are the figures that the page shows. The program prints all of them.
@@ -97,11 +97,11 @@ func goals(r *bench.Results) []bench.Goal {
 }
 
 // bestPeer returns the Go peer with the lowest figure of a row, or "".
-func (w row) bestPeer(r *bench.Results) (name string) {
-	_, goPeers := w.subjects()
+func (r row) bestPeer(results *bench.Results) (name string) {
+	_, goPeers := r.subjects()
 	lowest := math.Inf(1)
 	for _, p := range goPeers {
-		if v, found := w.figure(r, p); found && v < lowest {
+		if v, found := r.figure(results, p); found && v < lowest {
 			lowest, name = v, p
 		}
 	}
