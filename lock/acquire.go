@@ -41,7 +41,7 @@ func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
 		err = c.checkKept(r.Mode)
 	}
 	if err == nil && c.terms.StateTTL > 0 {
-		err = c.checkState(r.Mode)
+		err = checkState(r.Mode)
 	}
 	switch {
 	case err != nil:

@@ -72,9 +72,9 @@ func (c *core) checkSaves(t Terms) error {
 	return nil
 }
 
-// checkState refuses a request that cannot have a state: several holders would overwrite it.
-func (c *Client) checkState(m driver.Mode) error {
-	if c.terms.StateTTL > 0 && m != driver.Exclusive {
+// checkState refuses a request that cannot have a state, which the client has: several holders would overwrite it.
+func checkState(m driver.Mode) error {
+	if m != driver.Exclusive {
 		return fmt.Errorf("a %s cannot have a state (Terms.StateTTL): %w", kindOf(m), errors.ErrUnsupported)
 	}
 	return nil
