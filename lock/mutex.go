@@ -10,8 +10,7 @@ import (
 )
 
 // Locker is a lock: all kinds of this package are. Any number of values, in any process, may stand
-// for one lock. Their methods are safe for concurrent use. The types with a key are printed as
-// their kind and key.
+// for one lock. Their methods are safe for concurrent use.
 type Locker interface {
 	// Lock waits until it has the lock or ctx ends. It returns a handle or an error.
 	Lock(ctx context.Context) (*Held, error)
