@@ -43,6 +43,9 @@ func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
 	if err == nil && c.terms.StateTTL > 0 {
 		err = checkState(r.Mode)
 	}
+	if err == nil && c.terms.Yields {
+		err = c.checkYielding(r.Mode)
+	}
 	switch {
 	case err != nil:
 	case ctx == nil:
@@ -106,7 +109,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 		}
 	}
 	r.Owner, r.TTL = c.owner(), c.terms.TTL
-	if c.terms.Metadata != "" || c.terms.StateTTL != 0 {
+	if c.terms.Metadata != "" || c.terms.StateTTL != 0 || c.terms.Yields {
 		r.Attrs = c.terms.extra(r.Attrs)
 	}
 	a.request = r

@@ -3,6 +3,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -106,13 +107,7 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	if c.watchdog, err = renewal.New(engine, renewer{store, c.health}, &opts.Renewal); err != nil {
 		return nil, err
 	}
-	if err := c.checkTTL(opts.Terms); err != nil {
-		return nil, err
-	}
-	if err := c.checkMinHold(opts.Terms); err != nil {
-		return nil, err
-	}
-	if err := c.checkSaves(opts.Terms); err != nil {
+	if err := c.checkTerms(opts.Terms); err != nil {
 		return nil, err
 	}
 	store.ReportEvents(func(e renewal.Event) {
@@ -121,6 +116,11 @@ func New(store driver.Store, o *Options) (*Client, error) {
 	})
 	c.opened()
 	return &Client{core: c, terms: opts.Terms}, nil
+}
+
+// checkTerms refuses terms that the store or the engine cannot keep.
+func (c *core) checkTerms(t Terms) error {
+	return cmp.Or(c.checkTTL(t), c.checkMinHold(t), c.checkSaves(t), c.checkYields(t))
 }
 
 // checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
@@ -150,7 +150,7 @@ func (c *core) checkTTL(t Terms) error {
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
 // fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
 // both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] removes StateTTL.
-// Metadata can be replaced but not removed. Bad Terms are the error of Lock. Closing either client
+// Metadata can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock. Closing either client
 // closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
@@ -158,13 +158,7 @@ func (c *Client) With(t Terms) *Client {
 	}
 	t, err := t.inherit(c.terms).withDefaults("Terms.")
 	if err == nil {
-		err = c.checkTTL(t)
-	}
-	if err == nil {
-		err = c.checkMinHold(t)
-	}
-	if err == nil {
-		err = c.checkSaves(t)
+		err = c.checkTerms(t)
 	}
 	return &Client{core: c.core, terms: t, wrong: err}
 }

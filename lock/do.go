@@ -23,13 +23,15 @@ import (
 // plain context.Canceled, although ctx has not ended, Do returns the loss alone. Do waits for the
 // release as Unlock does. A release that is not confirmed is logged and not returned. If f panics,
 // the lock is released. f may call Unlock or Detach itself; Do then releases nothing and returns
-// the error of f.
-func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error) error {
+// the error of f. At most one [YieldAfter] lets others go first.
+func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error, yield ...YieldAfter) error {
 	switch {
 	case l == nil:
 		return errors.New("lock: Do: the lock is nil")
 	case f == nil:
 		return errors.New("lock: Do: the function is nil")
+	case len(yield) > 1:
+		return errors.New("lock: Do: more than one YieldAfter")
 	}
 	held, err := l.Lock(ctx)
 	switch {
@@ -37,6 +39,9 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) e
 		return err
 	case !held.ok():
 		return errNoHandle
+	}
+	if len(yield) == 1 {
+		f = yield[0].around(f)
 	}
 	err, unlocked := runHeld(ctx, held, f)
 	var lost *renewal.LostError

@@ -36,6 +36,58 @@ func TestDoGivesTheHandle(t *testing.T) {
 	})
 }
 
+func TestDoYieldsAfterATimeIfOthersWait(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		m := b.With(lock.Terms{Yields: true}).Mutex("k")
+		work := func(returned error) (took time.Duration, err error) {
+			start := time.Now()
+			err = lock.Do(ctx, m, func(ctx context.Context, _ *lock.Held) error {
+				<-ctx.Done()
+				took = time.Since(start)
+				assert.Equal(t, lock.ErrWanted, context.Cause(ctx))
+				if returned == nil {
+					return ctx.Err()
+				}
+				return returned
+			}, lock.YieldAfter(time.Minute))
+			return took, err
+		}
+		turns := make(chan time.Time)
+		wait := func(after time.Duration) {
+			time.Sleep(after)
+			held := b.lock("k")
+			turns <- time.Now()
+			assert.NoError(t, held.Unlock(ctx))
+		}
+		start := time.Now()
+		go wait(time.Second)
+		took, err := work(nil)
+		assert.Equal(t, time.Minute, took, "a waiter comes before that time")
+		require.ErrorIs(t, err, lock.ErrWanted)
+		assert.Equal(t, time.Minute, (<-turns).Sub(start), "the waiter has its turn")
+
+		go wait(time.Hour)
+		took, err = work(assert.AnError)
+		assert.Equal(t, time.Hour, took, "a waiter comes after that time")
+		assert.Equal(t, assert.AnError, err)
+		<-turns
+	})
+}
+
+func TestDoYieldsToNobody(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		never := func(context.Context, *lock.Held) error { panic("called") }
+		require.ErrorContains(t, lock.Do(ctx, b.Mutex("k"), never, lock.YieldAfter(0)), "Terms.Yields")
+		m := b.With(lock.Terms{Yields: true}).Mutex("k")
+		require.ErrorContains(t, lock.Do(ctx, m, never, 0, 0), "more than one")
+		require.NoError(t, lock.Do(ctx, m, func(ctx context.Context, held *lock.Held) error {
+			time.Sleep(time.Hour)
+			assert.False(t, closed(held.Wanted()))
+			return ctx.Err()
+		}, lock.YieldAfter(0)))
+	})
+}
+
 func TestDoAcceptsAnUnlockInside(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		require.NoError(t, lock.Do(ctx, b.Mutex("k"), func(ctx context.Context, held *lock.Held) error {

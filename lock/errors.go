@@ -66,6 +66,9 @@ var (
 	// ErrBadExport matches the refusal of a string by [Client.Resume].
 	ErrBadExport = errors.New("lock: not a string of Held.Export, or a damaged one")
 
+	// ErrWanted is the cause of the ctx of a [Do] with [YieldAfter] that ends because others wait.
+	ErrWanted = errors.New("lock: others wait for the lock")
+
 	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not all.
 	ErrPartlyHeld = errors.New("lock: this context holds some members of the batch, but not all")
 )

@@ -23,7 +23,7 @@ import (
 //
 // The error is that of Err if the handle has ended. It is errors.ErrUnsupported for every lock but
 // an exclusive one: for a reader, a writer, permits, a Batch, a [Multi] and an inner handle of a
-// Reentrant. It is the same for a lock with a MinHold or a StateTTL.
+// Reentrant. It is the same for a lock with a MinHold, a StateTTL or Yields.
 func (h *Held) Export() (string, error) {
 	s, err := h.exportable("export")
 	if err != nil {
@@ -83,6 +83,9 @@ func (c *Client) canMove(lease driver.Lease) error {
 	if lease.Stateful() {
 		return fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)
 	}
+	if lease.Yields() {
+		return fmt.Errorf("a lease that yields (Terms.Yields) cannot be exported: %w", errors.ErrUnsupported)
+	}
 	if c.terms.MinHold > 0 {
 		return fmt.Errorf("a lease with a MinHold cannot be exported, because its rest is on the clock of one process: %w", errors.ErrUnsupported)
 	}
@@ -94,7 +97,7 @@ func (c *Client) canMove(lease driver.Lease) error {
 // It renews the lease once; the handle is then like one of Mutex.Lock, and its deadline counts from
 // the sending of that request. Token and metadata are those of the lease. TTL, Fixed and MaxHold of
 // this client count from now on: a longer TTL extends the lease, a shorter one takes nothing away.
-// The handle has no state, whatever the StateTTL of this client is.
+// The handle has no state and does not yield, whatever the Terms of this client are.
 //
 // Until one process calls [Held.Detach], both hold the lock and renew it. The first Unlock releases
 // it for both. The other process learns it at its next renewal, by default within a third of its

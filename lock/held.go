@@ -59,6 +59,9 @@ type handle interface {
 	// does. The watchdog then refers to f, so f must not refer to the handle.
 	afterFunc(f func(err error)) (stop func() bool)
 
+	// wanted returns a context that ends when others wait; see Held.Wanted. It is nil if nothing tells.
+	wanted() context.Context
+
 	// renewNow renews the lease; see Held.Renew.
 	renewNow(ctx context.Context, ttl time.Duration) error
 
@@ -239,7 +242,8 @@ type heldLease struct {
 	saves   atomic.Uint64   // calls of save, which number what they save
 	dropped runtime.Cleanup // reports that the handle is garbage before Unlock
 
-	observed *observation // nil without hooks
+	observed *observation    // nil without hooks
+	want     context.Context // ends when others wait; nil without Terms.Yields
 }
 
 // unlockTimeout bounds one Unlock.
@@ -249,6 +253,9 @@ const unlockTimeout = 3 * time.Second
 func newHeld(c *Client, entry *renewal.Entry[driver.Lease], lease driver.Lease) *Held {
 	s := &heldLease{client: c, entry: entry, leaseKey: lease.Key, leaseToken: lease.Token}
 	s.handles.Store(1)
+	if lease.Yields() {
+		s.want = c.watch(entry, lease)
+	}
 	s.dropped = runtime.AddCleanup(s, reportDroppedHandle, droppedHandle{weak.Make(entry), weak.Make(c.logger)})
 	return &Held{handle: s}
 }

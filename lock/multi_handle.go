@@ -18,7 +18,8 @@ type multiHandle struct {
 	members  []*Held
 	ctx      context.Context // ends with the handle; its cause is the reason
 	end      context.CancelCauseFunc
-	observed *observation // nil without hooks
+	observed *observation    // nil without hooks
+	want     context.Context // ends when others wait for a member; nil if no member tells
 }
 
 func newMultiHandle(members []*Held) *Held {
@@ -28,6 +29,7 @@ func newMultiHandle(members []*Held) *Held {
 		end, key := g.end, h.Key() // the function must not refer to g
 		h.handle.afterFunc(func(err error) { end(failed("", key, err)) })
 	}
+	g.want = anyWanted(members)
 	return &Held{handle: g}
 }
 

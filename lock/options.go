@@ -58,6 +58,15 @@ type Terms struct {
 	// A lease with a state cannot be exported.
 	StateTTL time.Duration
 
+	// Yields has the holder asked for the lock: the channel of [Held.Wanted] is closed when others wait,
+	// so that work which may pause can let them go first; see [YieldAfter]. It is a hint, on which nothing
+	// depends.
+	//
+	// It is for Mutex, Reentrant, Election, RWMutex and a Multi of these, and needs a store that can tell
+	// (driver.Description.Yields); otherwise New, or Lock, returns errors.ErrUnsupported. A client of other
+	// kinds too sets it by [Client.With]. Such a lease cannot be exported.
+	Yields bool
+
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
 
@@ -167,6 +176,7 @@ func (t Terms) inherit(from Terms) Terms {
 	if t.StateTTL == 0 {
 		t.StateTTL = from.StateTTL
 	}
+	t.Yields = t.Yields || from.Yields
 	if t.MaxHold == 0 && !t.Fixed {
 		t.MaxHold, t.Fixed = from.MaxHold, from.Fixed
 	}
@@ -220,7 +230,7 @@ func (t *Terms) extra(of *driver.Attrs) *driver.Attrs {
 	if of != nil {
 		e = *of
 	}
-	e.Metadata, e.Stateful = t.Metadata, t.StateTTL > 0
+	e.Metadata, e.Stateful, e.Yields = t.Metadata, t.StateTTL > 0, t.Yields
 	return &e
 }
 

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,67 @@ func TestTerms(t *testing.T) {
 		require.ErrorIs(t, limited.Unlock(ctx), lock.ErrLost)
 		synctest.Wait()
 		assert.Zero(t, b.mem.Len())
+	})
+}
+
+func TestHandlesAreWanted(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		var other []*lock.Held
+		asks := func(h *lock.Held, by lock.Locker) {
+			t.Helper()
+			assert.False(t, closed(h.Wanted()))
+			got := make(chan *lock.Held)
+			go func() {
+				held, err := by.Lock(ctx)
+				assert.NoError(t, err)
+				got <- held
+			}()
+			select {
+			case <-h.Wanted():
+			case <-time.After(time.Second):
+				require.Fail(t, "the holder is not told")
+			}
+			require.NoError(t, h.Unlock(ctx))
+			assert.True(t, closed(h.Wanted()), "the channel stays closed")
+			other = append(other, <-got)
+		}
+		lockOf := func(l lock.Locker) *lock.Held {
+			t.Helper()
+			held, err := l.Lock(ctx)
+			require.NoError(t, err)
+			return held
+		}
+		c := b.With(lock.Terms{Yields: true}).With(lock.Terms{TTL: time.Minute})
+		asks(lockOf(c.Mutex("mutex")), b.Mutex("mutex"))
+		asks(lockOf(c.Election("election", "a")), b.Election("election", "b"))
+		asks(lockOf(c.RWMutex("writer")), b.RWMutex("writer").RLocker())
+		asks(lockOf(lock.Multi(b.Mutex("a"), c.Mutex("b"), c.Mutex("c"))), b.Mutex("c"))
+
+		rw := c.RWMutex("downgraded")
+		reader, err := rw.Downgrade(ctx, lockOf(rw))
+		require.NoError(t, err)
+		asks(reader, b.RWMutex("downgraded"))
+
+		outer := lockOf(c.Reentrant("reentrant"))
+		inside, stop := outer.Context(ctx)
+		defer stop()
+		inner, err := c.Reentrant("reentrant").Lock(inside)
+		require.NoError(t, err)
+		require.NoError(t, outer.Unlock(ctx))
+		asks(inner, b.Reentrant("reentrant"))
+
+		plain := b.lock("plain")
+		assert.Nil(t, plain.Wanted())
+		assert.Nil(t, new(lock.Held).Wanted())
+		assert.Nil(t, lockOf(lock.Multi(b.Mutex("d"))).Wanted())
+		for _, h := range other {
+			require.NoError(t, h.Unlock(ctx))
+		}
+
+		_, err = c.Semaphore("s", 1).Lock(ctx)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		_, err = lockOf(c.Mutex("exported")).Export()
+		require.ErrorIs(t, err, errors.ErrUnsupported)
 	})
 }
 

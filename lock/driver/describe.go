@@ -39,6 +39,10 @@ type Description struct {
 	// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
 	Keeps Modes
 
+	// Yields has the modes in which Watch tells a holder that others wait; Exclusive is one of them unless
+	// it is empty. The client asks for that if Terms.Yields is set, and refuses these terms for any other mode.
+	Yields Modes
+
 	// Unordered has the modes in which Wait does not know all waiters of a lock, because the server
 	// has no queue for them. In these modes:
 	//

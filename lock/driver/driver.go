@@ -151,6 +151,16 @@ type Store interface {
 	// Forget removes the state of a key, which may be held. It is no error if there is none.
 	Forget(ctx context.Context, key string) error
 
+	// Watch has wanted called once a Wait of another owner has a place in the queue of the lock, or has one
+	// already: soon, and after a lost message when the lease is renewed. The waiters of a client count for
+	// its own leases. Dead waiters may count. The client calls Watch once for each grant, if the request has
+	// [Attrs].Yields and the mode is one of [Description].Yields.
+	//
+	// Watch returns at once and does no IO meanwhile. wanted returns at once, and may be called several times, from
+	// anywhere and with any mutex held. stop ends that, also after the store is closed. The client calls
+	// stop when the lease has ended; wanted may still be called for a moment after that.
+	Watch(l Lease, wanted func()) (stop func())
+
 	// Import returns a lease in mode Exclusive that a client of another process has acquired, with the
 	// State that Renew and Release of this store need. It does no IO, and does not find out whether the lease
 	// is held. The fields of the lease come from a string that anyone may have changed: Import
@@ -209,6 +219,9 @@ func (Base) Save(context.Context, Lease, uint64, []byte, time.Duration) error {
 
 // Forget implements [Store].
 func (Base) Forget(context.Context, string) error { return cannot("keep a state beside a lock") }
+
+// Watch implements [Store]. It never calls wanted.
+func (Base) Watch(Lease, func()) (stop func()) { return func() {} }
 
 // Import implements [Store].
 func (Base) Import(Lease) (Lease, error) { return Lease{}, cannot("export its leases") }

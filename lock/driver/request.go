@@ -43,6 +43,7 @@ type Attrs struct {
 	Members  []string // in mode Members: sorted, no two equal, none empty
 	Metadata string   // shown by Inspect, at most MaxMetadataLen bytes; "" means none
 	Stateful bool     // in mode Exclusive: the grant comes with the state of the key; see [Store]
+	Yields   bool     // in the modes of [Description].Yields: the client calls Watch for the lease
 
 	// KeepUntil is the instant until which a Release keeps the lock taken, on the clock of
 	// this process; see [Description.Keeps]. The client sets it in leases only, never in a Request for
@@ -84,6 +85,9 @@ func (r Request) Metadata() string {
 
 // Stateful reports whether the grant must come with the state of the key.
 func (r Request) Stateful() bool { return r.Attrs != nil && r.Attrs.Stateful }
+
+// Yields reports whether the client calls Watch for the lease.
+func (r Request) Yields() bool { return r.Attrs != nil && r.Attrs.Yields }
 
 // Keep returns for how long from now a Release must keep the lock taken, rounded up to whole
 // milliseconds, or 0 if it must free the lock. A store calls it for each request that it

@@ -45,6 +45,7 @@ func TestEachMethodOfAWrappedStoreIsForwarded(t *testing.T) {
 		{"SetMetadata", []any{one[0], "m"}, driver.Call{Name: "set metadata", Key: "k"}},
 		{"Save", []any{one[0], uint64(1), []byte("state"), time.Hour}, driver.Call{Name: "save", Key: "k"}},
 		{"Forget", []any{"k"}, driver.Call{Name: "forget", Key: "k"}},
+		{"Watch", []any{one[0], func() {}}, driver.Call{}},
 		{"ReportEvents", []any{func(renewal.Event) {}}, driver.Call{}},
 		{"Shutdown", nil, driver.Call{}},
 		{"Lane", []any{one[0]}, driver.Call{}},
@@ -264,6 +265,11 @@ func (s *completeStore) Shutdown(ctx context.Context) error { return s.record(ct
 
 func (s *completeStore) ReportEvents(func(renewal.Event)) { s.called = "ReportEvents" }
 
+func (s *completeStore) Watch(driver.Lease, func()) func() {
+	s.called = "Watch"
+	return nil
+}
+
 func (s *completeStore) Lane(driver.Lease) int {
 	s.called = "Lane"
 	return 7
@@ -277,6 +283,7 @@ var complete = driver.Description{
 	TTL:       driver.TTLLimits{Step: time.Second},
 	Keeps:     driver.ModesOf(driver.Members),
 	Waits:     true,
+	Yields:    driver.ModesOf(driver.Read),
 	Unordered: driver.ModesOf(driver.Write),
 	Addresses: []string{"host:1"},
 	Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},

@@ -39,6 +39,8 @@ type mutants struct {
 	noLimits   bool // a TTL outside the limits is accepted
 	staleRenew bool // Renew does not renew the session
 	keepAll    bool // a lease that is no longer renewed lasts as long as its session
+	mute       bool // holders are not told that others wait
+	unclaimed  bool // they are told, but the store does not say that it can
 }
 
 type session struct {
@@ -62,7 +64,17 @@ func (s *sessionStore) Describe() driver.Description {
 	}
 	all := s.Store.Describe()
 	all.TTL, all.Keeps = limits, 0
+	if s.mutants.unclaimed {
+		all.Yields = 0
+	}
 	return all
+}
+
+func (s *sessionStore) Watch(l driver.Lease, wanted func()) (stop func()) {
+	if s.mutants.mute {
+		return func() {}
+	}
+	return s.Store.Watch(l, wanted)
 }
 
 func (s *sessionStore) check(r driver.Request) error {
@@ -237,6 +249,8 @@ var sessionMutants = map[string]struct {
 	"no limits":   {mutants{noLimits: true}, "a_TTL_outside_the_limits_is_refused"},
 	"stale renew": {mutants{staleRenew: true}, "S1_a_lease_of_an_old_session_lasts_its_TTL"},
 	"keep all":    {mutants{keepAll: true}, "L2_a_lease_ends_while_others_are_renewed"},
+	"mute":        {mutants{mute: true}, "a_store_tells_holders_in_the_modes_that_it_says"},
+	"unclaimed":   {mutants{unclaimed: true}, "a_store_tells_holders_in_the_modes_that_it_says"},
 }
 
 func TestTheSuiteFindsTheMistakesOfSessions(t *testing.T) {

@@ -224,13 +224,27 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
+// Watch implements [driver.Store]. It ends with the lease.
+func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
+	s.look(l.Key, func(k *state, _ time.Time) {
+		if h := k.leases[l.Owner]; h != nil && yields.Has(l.Mode) {
+			h.wanted = wanted
+			k.ask()
+		}
+	})
+	return func() {}
+}
+
 // Describe implements [driver.Store]. The Store can keep locks of the modes Exclusive and Members.
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
 		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
-		Keeps: driver.ModesOf(driver.Exclusive, driver.Members),
+		Keeps:  driver.ModesOf(driver.Exclusive, driver.Members),
+		Yields: yields,
 	}
 }
+
+var yields = driver.ModesOf(driver.Exclusive, driver.Read, driver.Write)
 
 // ReleaseAll implements [driver.Store].
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {

@@ -38,6 +38,7 @@ type holder struct {
 	members  []*member
 	permits  int // 1 in all modes but Permit
 	metadata string
+	wanted   func() // of Watch, until it is called; or nil
 }
 
 // waiter is a call of Wait that has not acquired its lock yet.
@@ -279,6 +280,19 @@ func (k *state) blockedFor(r driver.Request, now time.Time) (expiresIn time.Dura
 	return end.Sub(now), blocking
 }
 
+// ask tells the holders that others wait, if there are waiters.
+func (k *state) ask() {
+	if len(k.queue) == 0 {
+		return
+	}
+	for _, h := range k.leases {
+		if h.wanted != nil {
+			h.wanted()
+			h.wanted = nil
+		}
+	}
+}
+
 // enqueue appends a waiter to the queue.
 func (k *state) enqueue(w *waiter) {
 	k.queue, w.queued = append(k.queue, w), true
@@ -286,6 +300,7 @@ func (k *state) enqueue(w *waiter) {
 	for _, m := range w.members {
 		m.waiters++
 	}
+	k.ask()
 }
 
 // dequeue removes a waiter from the queue.

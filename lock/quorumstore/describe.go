@@ -23,11 +23,11 @@ func (q *Store) ReportEvents(report func(renewal.Event)) {
 //
 // A TTL must be within the limits of all members. A lock lasts as long as its copy at the member
 // that keeps it longest. If no TTL is within the limits of all members, Min is above Max, and every
-// TTL is refused. The quorum can do what all members can, apart from Wait, Save and Import. Replicas has the
+// TTL is refused. The quorum can do what all members can, apart from Wait, Save, Watch and Import. Replicas has the
 // sums of all members.
 func (q *Store) Describe() driver.Description {
 	all := q.members[0].store.Describe()
-	all.Waits, all.Saves, all.Imports, all.Unordered, all.Addresses = false, false, false, 0, q.addresses
+	all.Waits, all.Saves, all.Imports, all.Yields, all.Unordered, all.Addresses = false, false, false, 0, 0, q.addresses
 	for _, m := range q.members[1:] {
 		one := m.store.Describe()
 		all.ReleasesAll = all.ReleasesAll && one.ReleasesAll

@@ -26,6 +26,7 @@ func TestAQuorumSaysWhatItsMembersSay(t *testing.T) {
 		&describedStore{memstore.New(), driver.Description{
 			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 			Keeps:     modes(driver.Exclusive, driver.Members),
+			Yields:    modes(driver.Exclusive),
 			Unordered: modes(driver.Exclusive),
 			Addresses: []string{"a:1", "a:2"},
 			Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},
