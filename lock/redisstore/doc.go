@@ -114,7 +114,7 @@
 //
 // The store makes clients of its own from the options of the given one, and closes only
 // its own. It takes over the address, the Dialer, TLS, all kinds of credentials, the
-// database, the client name, OnConnect, and the maximum age of connections. It has up to eight connections
+// database, the client name, OnConnect, and the maximum age of connections. It has up to 14 connections
 // to a server, two of them for renewals alone; each is made when it is first used. The store also sends nothing twice, and only
 // its own time bounds an answer, because the guarantees of locks depend on both. It does not take over
 // hooks, limiters and client-side caches; [Options.Instrument] gets each client, and may add them:

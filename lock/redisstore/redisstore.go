@@ -61,7 +61,7 @@ type Options struct {
 	Place time.Duration
 
 	// PoolSize bounds the connections for acquisitions that Replicas confirm. On a cluster it is per node.
-	// If it is 1, other acquisitions and releases have one connection instead of two. Default 16; at most 10,000.
+	// Below 8 it also bounds those for other acquisitions and releases. Default 16; at most 10,000.
 	PoolSize int
 
 	// Replicas asks how many replicas have a lock before it counts as acquired. The zero value

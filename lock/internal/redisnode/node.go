@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The lanes of a node, beside those for single scripts.
+// The lanes of a node, which dial when they are first used.
 const (
-	scriptLanes  = 2
+	scriptLanes  = 8 // with two, 8 goroutines lock and unlock at three quarters of the rate
 	renewalLanes = 2
 	otherLanes   = 2
 
@@ -66,7 +66,7 @@ type Options struct {
 	// because the error names Timeout.
 	Timeout time.Duration
 
-	// PoolSize bounds the lanes for single scripts, which are two, and is the number of lanes with Acks.
+	// PoolSize bounds the lanes for single scripts, which are eight, and is the number of lanes with Acks.
 	PoolSize int
 
 	// Instrument, if it is set, gets each client of go-redis that the Node makes.

@@ -256,7 +256,7 @@ func TestARenewalWaitsForNothingElse(t *testing.T) {
 	}}
 	c := newClient(t, w.Client(t, redis.Options{}), Options{})
 	var calls sync.WaitGroup
-	for range 2 * otherLanes {
+	for range otherLanes + scriptLanes + 1 {
 		calls.Go(func() {
 			slow, b := "slow", Batch{MayWait: true}
 			args := b.Add(echo, 4)
