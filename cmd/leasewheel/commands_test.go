@@ -137,17 +137,6 @@ func TestAHandleReleasesTheLock(t *testing.T) {
 	assert.Contains(t, p.err.String(), "is no handle of leasewheel acquire")
 }
 
-func TestAForceReleasedLockGoesToTheNext(t *testing.T) {
-	t.Parallel()
-	server, key := shared.Server(t).URL(), t.Name()
-	c := client(t, server)
-	hold(t, c.Mutex(key))
-	p := start(t, server, runArgs(key, nil, "exit", "4")...)
-	awaitWaiting(t, c, key, 1)
-	assert.Empty(t, stdoutOf(t, server, "force-release", "-yes", key))
-	assert.Equal(t, 4, p.code(t))
-}
-
 func TestLsAndInspectShowLocks(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t).URL(), t.Name()+":"

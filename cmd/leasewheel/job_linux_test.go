@@ -96,8 +96,9 @@ func TestACommandThatAnotherStopsKeepsItsLock(t *testing.T) {
 	pid := p.number(t, "pid")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	awaitState(t, pid, "T")
-	_, _, code := result(t, server, runArgs(key, []string{"-n"}, "exit", "0")...)
+	_, errs, code := result(t, server, runArgs(key, []string{"-n"}, "exit", "0")...)
 	assert.Equal(t, exitNotAcquired, code)
+	assert.Contains(t, errs, filepath.Base(os.Args[0]), "the command is the metadata by default")
 	p.signal(t, syscall.SIGCONT)
 	p.prints(t, "got "+syscall.SIGCONT.String())
 	p.signal(t, syscall.SIGTERM)
@@ -229,21 +230,9 @@ func TestTheFirstProcessReturnsTheStatusOfItsSignal(t *testing.T) {
 	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), p.err.String())
 }
 
-// TestWhatLeavesTheGroupKeepsTheLock compares a process with a group of its own with one that has left the session.
-func TestWhatLeavesTheGroupKeepsTheLock(t *testing.T) {
+func TestWhatLeavesTheSessionLosesTheLock(t *testing.T) {
 	t.Parallel()
-	server := shared.Server(t).URL()
-	p := start(t, server, runArgs(t.Name(), nil, "lone")...)
-	helper := p.number(t, "helper")
-	awaitDead(t, p.number(t, "pid"))
-	p.signal(t, syscall.SIGHUP)
-	p.prints(t, "helper got "+syscall.SIGHUP.String())
-	_, _, code := result(t, server, runArgs(t.Name(), []string{"-n"}, "exit", "0")...)
-	assert.Equal(t, exitNotAcquired, code)
-	require.NoError(t, syscall.Kill(helper, syscall.SIGKILL))
-	assert.Equal(t, 3, p.code(t))
-
-	daemon := start(t, server, "run", "-k", t.Name(), "--", "setsid", "-f", "sh", "-c", "echo daemon=$$; exec sleep 60 >/dev/null 2>&1")
+	daemon := start(t, shared.Server(t).URL(), "run", "-k", t.Name(), "--", "setsid", "-f", "sh", "-c", "echo daemon=$$; exec sleep 60 >/dev/null 2>&1")
 	pid := daemon.number(t, "daemon")
 	assert.Zero(t, daemon.code(t))
 	assert.True(t, alive(pid))

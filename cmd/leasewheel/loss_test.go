@@ -138,22 +138,7 @@ func TestMaxHoldEndsTheCommand(t *testing.T) {
 	assert.True(t, free(t, client(t, server), key), "released at once, not after the TTL")
 }
 
-// TestALongOutageIsSurvived checks that only the deadline ends a lease, however many renewals
-// have failed before.
-func TestAShortOutageIsSurvived(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	p := start(t, server.URL(), runArgs(t.Name(), []string{"-ttl", "30s"}, "signals")...)
-	p.number(t, "pid")
-	require.NoError(t, server.Stop())
-	p.signal(t, syscall.SIGUSR1)
-	p.prints(t, "got "+syscall.SIGUSR1.String())
-	require.NoError(t, server.Cont())
-	p.signal(t, syscall.SIGTERM)
-	assert.Equal(t, 7, p.code(t), p.err.String())
-}
-
-// TestTheReleaseOfAServerThatHangsIsNotWaitedForLong checks that the status of the command is kept.
+// TestAServerThatHangsAtTheEndCostsNoStatus checks that the status of the command is kept.
 func TestAServerThatHangsAtTheEndCostsNoStatus(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

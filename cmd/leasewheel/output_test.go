@@ -174,16 +174,6 @@ func TestAServerDoesNotControlTheTerminal(t *testing.T) {
 	}
 }
 
-func TestTheCommandGetsNoHandle(t *testing.T) {
-	t.Parallel()
-	p := newProgram(shared.Server(t).URL(), "run", "-k", t.Name(), "--", "env")
-	p.cmd.Env = append(p.cmd.Env, handleEnv+"=secret")
-	p.start(t)
-	assert.Zero(t, p.code(t), p.err.String())
-	assert.Contains(t, p.out.String(), "LEASEWHEEL_TOKEN=")
-	assert.NotContains(t, p.out.String(), handleEnv)
-}
-
 func TestForeignTextDoesNotControlTheTerminal(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "a\tb\n ä 日", printable("a\tb\n ä 日"))

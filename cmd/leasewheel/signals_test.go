@@ -92,18 +92,22 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 // lock protects what the helpers still do.
 func TestTheLockIsHeldUntilAllProcessesHaveEnded(t *testing.T) {
 	t.Parallel()
-	server, key := shared.Server(t).URL(), t.Name()
-	c := client(t, server)
-	p := start(t, server, runArgs(key, nil, "orphan")...)
-	helper := p.number(t, "helper")
-	leader := p.number(t, "pid")
-	awaitDead(t, leader)
-	p.signal(t, syscall.SIGHUP) // still goes to the helper
-	p.prints(t, "helper got "+syscall.SIGHUP.String())
-	_, _, code := result(t, server, runArgs(key, []string{"-n"}, "exit", "0")...)
-	assert.Equal(t, exitNotAcquired, code)
-	require.NoError(t, syscall.Kill(helper, syscall.SIGKILL))
-	assert.Equal(t, 3, p.code(t), "the status of the command")
-	assert.True(t, free(t, c, key))
-	assert.Empty(t, strings.TrimSpace(p.err.String()))
+	server := shared.Server(t).URL()
+	for _, command := range []string{"orphan", "lone"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			skipStray(t, command)
+			p := start(t, server, runArgs(t.Name(), nil, command)...)
+			helper := p.number(t, "helper")
+			awaitDead(t, p.number(t, "pid"))
+			p.signal(t, syscall.SIGHUP) // still goes to the helper
+			p.prints(t, "helper got "+syscall.SIGHUP.String())
+			_, _, code := result(t, server, runArgs(t.Name(), []string{"-n"}, "exit", "0")...)
+			assert.Equal(t, exitNotAcquired, code)
+			require.NoError(t, syscall.Kill(helper, syscall.SIGKILL))
+			assert.Equal(t, 3, p.code(t), "the status of the command")
+			assert.True(t, free(t, client(t, server), t.Name()))
+			assert.Empty(t, strings.TrimSpace(p.err.String()))
+		})
+	}
 }

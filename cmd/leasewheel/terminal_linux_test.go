@@ -19,7 +19,6 @@ import (
 
 // shell is a shell on a terminal of its own.
 type shell struct {
-	tty      string // the name of the terminal
 	keyboard *os.File
 	screen   output
 }
@@ -34,8 +33,8 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
 	require.NoError(t, err)
 	require.NoError(t, unix.SetNonblock(fd, true)) // so that Close ends a read
-	s := &shell{tty: fmt.Sprintf("/dev/pts/%d", number), keyboard: os.NewFile(uintptr(fd), "terminal")}
-	tty, err := os.OpenFile(s.tty, os.O_RDWR|syscall.O_NOCTTY, 0)
+	s := &shell{keyboard: os.NewFile(uintptr(fd), "terminal")}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(environ(shared.Server(t).URL()), "PS1=prompt ", "TERM=dumb")
@@ -55,15 +54,6 @@ func startShell(t *testing.T, name string, args ...string) *shell {
 		<-read
 	})
 	return s
-}
-
-// stopOutput does what Ctrl-S does: each write to the terminal blocks.
-func (s *shell) stopOutput(t *testing.T) {
-	t.Helper()
-	tty, err := os.OpenFile(s.tty, os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	defer tty.Close()
-	require.NoError(t, unix.IoctlSetInt(int(tty.Fd()), unix.TCXONC, unix.TCOOFF))
 }
 
 // types sends keys to the terminal.
@@ -105,22 +95,6 @@ func TestTheCommandReadsFromTheTerminal(t *testing.T) {
 			s.shows(t, "got:one", 1)
 			s.types(t, "two\n")
 			s.shows(t, "then:two", 1) // the shell has the terminal again
-		})
-	}
-}
-
-// TestAStoppedTerminalDoesNotProtectTheCommand loses the lock after Ctrl-S, while leasewheel logs to the terminal.
-func TestAStoppedTerminalDoesNotProtectTheCommand(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"run", "elect"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			key := t.Name()
-			s := startShell(t, os.Args[0], append([]string{name}, runArgs(key, losing("-v"), "stubborn")[1:]...)...)
-			pid := s.pid(t)
-			s.stopOutput(t)
-			stdoutOf(t, shared.Server(t).URL(), "force-release", "-yes", key)
-			awaitDead(t, pid)
 		})
 	}
 }
@@ -291,32 +265,4 @@ func TestAKeyEndsWhatIsAroundTheCommand(t *testing.T) {
 		})
 	}
 	assert.Equal(t, fate{Next: true}, fateOf(t, "bash", "setsid -w", "\x03"), "setsid differs")
-}
-
-// TestAKeyEndsWhatWaits is about Ctrl-C while leasewheel waits for a lock, or shows locks.
-func TestAKeyEndsWhatWaits(t *testing.T) {
-	t.Parallel()
-	c := client(t, shared.Server(t).URL())
-	for _, command := range []string{"run -k KEY -- true", "elect -k KEY -- true", "acquire -k KEY", "watch KEY"} {
-		for _, sh := range []string{"bash", "dash"} {
-			t.Run(sh+" "+command, func(t *testing.T) {
-				t.Parallel()
-				key := url.QueryEscape(t.Name())
-				hold(t, c.Mutex(key))
-				s := startShell(t, "bash", "--norc", "--noediting", "-i")
-				s.shows(t, "prompt", 1)
-				s.types(t, fmt.Sprintf("%s -c '%s %s; echo next=$((6*7))'\n", sh, os.Args[0], strings.ReplaceAll(command, "KEY", key)))
-				if strings.HasPrefix(command, "watch") {
-					s.shows(t, "locks", 1)
-				} else {
-					awaitWaiting(t, c, key, 1)
-				}
-				s.types(t, "\x03")
-				s.shows(t, "prompt", 2)
-				s.types(t, "echo status=$?.\n")
-				s.shows(t, "status=130.", 1)
-				assert.NotContains(t, s.screen.String(), "next=42")
-			})
-		}
-	}
 }

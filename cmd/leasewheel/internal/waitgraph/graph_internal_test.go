@@ -180,15 +180,6 @@ func TestConfirmedWaits(t *testing.T) {
 	assert.Empty(t, confirmed(before, []*wait{later}), "the lease is of another client")
 }
 
-func TestKeysAreLookedAtOnce(t *testing.T) {
-	var keys []string
-	for key, err := range keysOf([]*wait{waitFor(1, "a", false, 2), waitFor(2, "a", false, 2), waitFor(1, "b", false, 2), waitFor(2, "a", false, 1)}) {
-		require.NoError(t, err)
-		keys = append(keys, key)
-	}
-	assert.Equal(t, []string{"a", "b"}, keys)
-}
-
 func TestWaitsOfALock(t *testing.T) {
 	holders := func(n int) []driver.Holder { return make([]driver.Holder, n) }
 	place := func(client string, mode driver.Mode) driver.Place {
