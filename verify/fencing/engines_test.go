@@ -1,30 +1,28 @@
 package fencing
 
 import (
-	"context"
 	"database/sql"
-	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/lib/pq"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/leasewheel/leasewheel/internal/testprocess"
+	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var (
+	postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+	mariadb  = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres, &mariadb)) }
 
 // engine is a database with the tables of the tests.
 type engine struct {
@@ -103,73 +101,15 @@ func (e engine) reports(t *testing.T) []uint64 {
 }
 
 func openSQLite(t *testing.T) *sql.DB {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+}
+func openPostgreSQL(t *testing.T) *sql.DB { return open(t, "pgx", postgres.Get(t).DSN()) }
+func openMySQL(t *testing.T) *sql.DB      { return open(t, "mysql", mariadb.Get(t).DSN()) }
+
+func open(t *testing.T, driver, name string) *sql.DB {
+	db, err := sql.Open(driver, name)
 	require.NoError(t, err)
 	return db
-}
-
-func openMySQL(t *testing.T) *sql.DB {
-	name := os.Getenv("VERIFY_MYSQL")
-	if name == "" {
-		t.Skip("VERIFY_MYSQL is not set")
-	}
-	db, err := sql.Open("mysql", name)
-	require.NoError(t, err)
-	return db
-}
-
-// openPostgreSQL starts a server of its own, which listens on a socket in a new folder.
-func openPostgreSQL(t *testing.T) *sql.DB {
-	initdb, err := exec.LookPath("initdb")
-	if err != nil {
-		t.Skip("PostgreSQL is not installed: no initdb in PATH")
-	}
-	postgres, err := exec.LookPath("postgres")
-	if err != nil {
-		t.Skip("PostgreSQL is not installed: no postgres in PATH")
-	}
-	dir, err := os.MkdirTemp("", "pg") // a short path, because that of a socket is bounded
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	as := unprivileged(t, dir)
-	data := filepath.Join(dir, "data")
-	start := exec.Command(initdb, "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	start.Dir, start.SysProcAttr = dir, as
-	out, err := start.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	ctx, stop := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, postgres, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
-	server.Dir, server.SysProcAttr = dir, as
-	server.Cancel = func() error { return server.Process.Signal(syscall.SIGINT) } // a fast shutdown
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		stop()
-		_ = server.Wait()
-	})
-	db, err := sql.Open("postgres", "host="+dir+" user=test dbname=postgres sslmode=disable")
-	require.NoError(t, err)
-	for deadline := time.Now().Add(time.Minute); db.Ping() != nil; runtime.Gosched() {
-		require.True(t, time.Now().Before(deadline), "PostgreSQL does not start")
-		time.Sleep(20 * time.Millisecond)
-	}
-	return db
-}
-
-// unprivileged returns the attributes of a process that may use dir and does not run as
-// root, because PostgreSQL refuses that.
-func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	nobody, err := user.Lookup("nobody")
-	require.NoError(t, err)
-	uid, err := strconv.Atoi(nobody.Uid)
-	require.NoError(t, err)
-	gid, err := strconv.Atoi(nobody.Gid)
-	require.NoError(t, err)
-	require.NoError(t, os.Chown(dir, uid, gid))
-	return testprocess.As(uid, gid)
 }
 
 // Replicas of a program start together, and each creates the table.
