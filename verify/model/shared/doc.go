@@ -5,20 +5,14 @@
 // repeated ones. The scripts run on a server with simulated time. Replies must be
 // equal, and so must the leases, ends, tokens, members and the queue in the keys. Every
 // key must expire, and no records may be left of owners that neither hold nor wait.
+// Package sim/full has the clients.
 //
 // On a real server the tests count the commands of each run of a script, on locks with
 // 100,000 holders, waiters or expired entries. No run may exceed a fixed number.
-//
-// A third test simulates clients of the reference. Requests may be executed never, late
-// or twice, and signals arrive in any order. A client that relies on a lease must hold
-// it until the deadline that the client has computed. A client that has given up must
-// get nothing. When the faults stop, every waiter must be served.
 //
 //	reference.go      the reference
 //	server.go         the scripts on a server, and the checks of its keys
 //	operations.go     random operations, and the comparison
 //	mutations.go      broken rules of the scripts, to check that the tests find them
-//	clientsim.go      simulated clients, with broken rules of their own
-//	liveness.go       the end of all faults
 //	bounds_test.go    the number of commands in a run
 package shared

@@ -316,12 +316,6 @@ func (r *reference) release(owner string, tombstone, keep int64) int {
 	return done
 }
 
-// leaseOf returns the lease of an owner, or nil.
-func (r *reference) leaseOf(owner string) *lease {
-	r.expire()
-	return r.leases[owner]
-}
-
 // renew renews a lease.
 func (r *reference) renew(owner string, token uint64, ttl int64) bool {
 	r.expire()
