@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -43,13 +42,10 @@ func (*ownerLog) Renew(context.Context, []driver.Lease, []renewal.Outcome) error
 // Release implements driver.Store.
 func (*ownerLog) Release(context.Context, driver.Lease) error { return nil }
 
-const (
-	alphabet     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	secretLength = 22 // letters of 6 bits, the last one of 2: 128 bits
-)
+const secretLength = 22 // letters of 6 bits, the last one of 2: 128 bits
 
-// TestOwnersAreUniqueAndRandom compares many owners, and counts their letters.
-func TestOwnersAreUniqueAndRandom(t *testing.T) {
+// TestOwnersAreUnique compares many owners. TestOwnersComeFromTheSystem checks that nobody can guess one.
+func TestOwnersAreUnique(t *testing.T) {
 	drawsOfOne, clients := 200_000, 10_000
 	if simreport.IsLong() {
 		drawsOfOne, clients = 1_000_000, 100_000
@@ -76,27 +72,13 @@ func TestOwnersAreUniqueAndRandom(t *testing.T) {
 	assert.Len(t, n.owners, drawsOfOne+clients, "an owner was used twice")
 
 	ids := map[string]bool{}
-	var letters [secretLength - 1][len(alphabet)]int
 	for owner := range n.owners {
 		id, secret, ok := strings.Cut(owner, ":")
 		require.True(t, ok)
 		ids[id] = true
 		require.Len(t, secret, secretLength)
-		for i := range letters {
-			letter := strings.IndexByte(alphabet, secret[i])
-			if letter < 0 {
-				require.Fail(t, "unexpected letter", "%q", secret[i])
-			}
-			letters[i][letter]++
-		}
 	}
 	assert.Len(t, ids, 1+clients)
-	for i, counts := range letters { // each letter is equally frequent at each position
-		expected := float64(len(n.owners)) / float64(len(alphabet))
-		for letter, n := range counts {
-			assert.Less(t, math.Abs(float64(n)-expected), 8*math.Sqrt(expected), "letter %c at %d", alphabet[letter], i)
-		}
-	}
 	report.Add("owners       %d of one client, %d of different clients, none twice, %d secret bits each", drawsOfOne, clients, 128)
 }
 
