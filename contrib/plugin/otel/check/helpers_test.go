@@ -2,8 +2,7 @@ package check
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -17,103 +16,117 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/metrictest"
 	leaseotel "github.com/leasewheel/leasewheel/contrib/plugin/otel"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 
-var errIO = errors.New("connection reset")
-
-// bench is a client in a bubble, whose metrics and spans are kept.
-type bench struct {
-	*lock.Client
-	t         *testing.T
-	mem       *memstore.Store
-	fault     atomic.Value // a func: returns the error of an operation
+// plugin is what the suite has of this package, with all metrics and spans.
+type plugin struct {
 	telemetry *leaseotel.Telemetry
 	reader    *metric.ManualReader
 	spans     *tracetest.InMemoryExporter
 	tracer    trace.Tracer // of the user
 }
 
+func newPlugin(t *testing.T, o leaseotel.Options) *plugin {
+	t.Helper()
+	p := &plugin{reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	tracing := sdktrace.NewTracerProvider(sdktrace.WithSyncer(p.spans))
+	o.MeterProvider, o.TracerProvider = metric.NewMeterProvider(metric.WithReader(p.reader)), tracing
+	p.tracer = tracing.Tracer("user")
+	var err error
+	p.telemetry, err = leaseotel.New(&o)
+	require.NoError(t, err)
+	return p
+}
+
+func (p *plugin) NewClient(store driver.Store, o *lock.Options) (*lock.Client, error) {
+	return p.telemetry.NewClient(store, o)
+}
+func (p *plugin) Watch(c *lock.Client)            { p.telemetry.Watch(c) }
+func (p *plugin) Hooked(ctx context.Context) bool { return trace.SpanContextFromContext(ctx).IsValid() }
+func (p *plugin) Close() error                    { return p.telemetry.Close() }
+
+// These turn the names of the suite into those of the conventions.
+var (
+	metricNames = strings.NewReplacer("lock_waiters", "lock.waiter", "leases_held", "lease.held", "renewals_", "renewal.", "releases_", "release.",
+		"timers_", "timer.", "_total", "", "_seconds", "", "_", ".")
+	labelNames = map[string]string{"kind": "leasewheel.lock.kind", "reason": "leasewheel.loss.reason", "error_type": "error.type"}
+)
+
+func (p *plugin) Point(t testing.TB, name string, labels ...string) (metrictest.Point, bool) {
+	t.Helper()
+	var wanted []attribute.KeyValue
+	for _, l := range labels {
+		key, value, _ := strings.Cut(l, "=")
+		switch {
+		case labelNames[key] != "":
+			key = labelNames[key]
+		case key == "name":
+			key = "leasewheel.lock.name"
+			if strings.HasPrefix(name, "election") {
+				key = "leasewheel.election.name"
+			}
+		default:
+			key = "leasewheel." + key
+		}
+		wanted = append(wanted, attribute.String(key, value))
+	}
+	for _, found := range p.points(t)["leasewheel."+metricNames.Replace(name)] {
+		if has(found.attributes.ToSlice(), wanted...) {
+			return found.Point, true
+		}
+	}
+	return metrictest.Point{}, false
+}
+
+// bench is a client in a bubble, whose metrics and spans are kept.
+type bench struct {
+	*metrictest.Bench
+	*plugin
+}
+
 // bubble runs a test with a client that has the given options.
 func bubble(t *testing.T, o leaseotel.Options, of lock.Options, test func(t *testing.T, b *bench)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, o)
-		store := (&locktest.Faulty{Before: func(ctx context.Context, op locktest.Op) error {
-			return b.fault.Load().(func(context.Context, locktest.Op) error)(ctx, op)
-		}}).Over(b.mem)
-		var err error
-		b.Client, err = b.telemetry.NewClient(store, &of)
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, b.telemetry.Close()) }()
-		defer b.Close(ctx)
-		test(t, b)
-	})
+	var p *plugin
+	open := func(t *testing.T) metrictest.Plugin { p = newPlugin(t, o); return p }
+	metrictest.Bubble(t, open, of, func(t *testing.T, b *metrictest.Bench) { test(t, &bench{b, p}) })
 }
 
 // newBench returns a bench without a client.
 func newBench(t *testing.T, o leaseotel.Options) *bench {
 	t.Helper()
-	b := &bench{t: t, mem: memstore.New(), reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
-	tracing := sdktrace.NewTracerProvider(sdktrace.WithSyncer(b.spans))
-	o.MeterProvider, o.TracerProvider = metric.NewMeterProvider(metric.WithReader(b.reader)), tracing
-	b.tracer = tracing.Tracer("user")
-	b.fail("", nil)
-	var err error
-	b.telemetry, err = leaseotel.New(&o)
-	require.NoError(t, err)
-	return b
+	p := newPlugin(t, o)
+	return &bench{metrictest.NewBench(t, p), p}
 }
 
-// fail makes all further calls of one operation fail. A nil err makes them wait for the end
-// of their ctx.
-func (b *bench) fail(which locktest.Op, err error) {
-	b.fault.Store(func(ctx context.Context, op locktest.Op) error {
-		switch {
-		case op != which:
-			return nil
-		case err == nil:
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
-		return err
-	})
-}
-
-func (b *bench) lock(l lock.Locker) *lock.Held {
-	b.t.Helper()
-	h, err := l.Lock(ctx)
-	require.NoError(b.t, err)
-	return h
-}
-
-// point is a data point: the value of a counter or gauge, or the count and sum of a histogram.
+// point is a data point.
 type point struct {
-	value, sum float64
+	metrictest.Point
 	attributes attribute.Set
 	unit       string
 }
 
 // points returns all data points, by the name of their instrument.
-func (b *bench) points() map[string][]point {
-	b.t.Helper()
+func (p *plugin) points(t testing.TB) map[string][]point {
+	t.Helper()
 	synctest.Wait()
 	var data metricdata.ResourceMetrics
-	require.NoError(b.t, b.reader.Collect(ctx, &data))
+	require.NoError(t, p.reader.Collect(ctx, &data))
 	all := map[string][]point{}
 	for _, s := range data.ScopeMetrics {
-		assert.Equal(b.t, "leasewheel", s.Scope.Name)
+		assert.Equal(t, "leasewheel", s.Scope.Name)
 		for _, m := range s.Metrics {
-			for _, p := range pointsOf(m.Data) {
-				p.unit = m.Unit
-				all[m.Name] = append(all[m.Name], p)
+			for _, found := range pointsOf(m.Data) {
+				found.unit = m.Unit
+				all[m.Name] = append(all[m.Name], found)
 			}
 		}
 	}
@@ -124,42 +137,22 @@ func pointsOf(data metricdata.Aggregation) (all []point) {
 	switch data := data.(type) {
 	case metricdata.Sum[int64]:
 		for _, p := range data.DataPoints {
-			all = append(all, point{value: float64(p.Value), attributes: p.Attributes})
+			all = append(all, point{metrictest.Point{Value: float64(p.Value)}, p.Attributes, ""})
 		}
 	case metricdata.Gauge[float64]:
 		for _, p := range data.DataPoints {
-			all = append(all, point{value: p.Value, attributes: p.Attributes})
+			all = append(all, point{metrictest.Point{Value: p.Value}, p.Attributes, ""})
 		}
 	case metricdata.Histogram[int64]:
 		for _, p := range data.DataPoints {
-			all = append(all, point{value: float64(p.Count), sum: float64(p.Sum), attributes: p.Attributes})
+			all = append(all, point{metrictest.Point{Value: float64(p.Count), Sum: float64(p.Sum)}, p.Attributes, ""})
 		}
 	case metricdata.Histogram[float64]:
 		for _, p := range data.DataPoints {
-			all = append(all, point{value: float64(p.Count), sum: p.Sum, attributes: p.Attributes})
+			all = append(all, point{metrictest.Point{Value: float64(p.Count), Sum: p.Sum}, p.Attributes, ""})
 		}
 	}
 	return all
-}
-
-// point returns the first data point with the given attributes.
-func (b *bench) point(name string, attributes ...attribute.KeyValue) (point, bool) {
-	b.t.Helper()
-	for _, p := range b.points()["leasewheel."+name] {
-		if has(p.attributes.ToSlice(), attributes...) {
-			return p, true
-		}
-	}
-	return point{}, false
-}
-
-// value returns the value of a data point, -1 if there is none.
-func (b *bench) value(name string, attributes ...attribute.KeyValue) float64 {
-	b.t.Helper()
-	if p, ok := b.point(name, attributes...); ok {
-		return p.value
-	}
-	return -1
 }
 
 // has reports whether all has each of the wanted attributes. An empty string is wanted if the
@@ -181,10 +174,9 @@ func attr(key, value string) attribute.KeyValue {
 }
 
 // ended returns the spans that have ended since the last call.
-func (b *bench) ended() tracetest.SpanStubs {
-	b.t.Helper()
+func (p *plugin) ended() tracetest.SpanStubs {
 	synctest.Wait()
-	spans := b.spans.GetSpans()
-	b.spans.Reset()
+	spans := p.spans.GetSpans()
+	p.spans.Reset()
 	return spans
 }

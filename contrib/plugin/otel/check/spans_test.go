@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/metrictest"
 	leaseotel "github.com/leasewheel/leasewheel/contrib/plugin/otel"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -36,7 +37,7 @@ func only(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanSt
 
 func TestTheSpanOfAnAcquisition(t *testing.T) {
 	bubble(t, leaseotel.Options{Store: "redis"}, lock.Options{}, func(t *testing.T, b *bench) {
-		h := b.lock(b.Mutex("k"))
+		h := b.Take(b.Mutex("k"))
 		first := only(t, b.ended(), "lock acquire")
 		assert.Equal(t, trace.SpanKindInternal, first.SpanKind)
 		assert.True(t, has(first.Attributes, attr("store", "redis"), attr("lock.kind", "mutex"), attr("outcome", "acquired"),
@@ -71,20 +72,20 @@ func TestTheSpanOfAnAcquisition(t *testing.T) {
 
 func TestTheSpansOfAStoreThatFails(t *testing.T) {
 	bubble(t, leaseotel.Options{}, lock.Options{}, func(t *testing.T, b *bench) {
-		h := b.lock(b.Mutex("k"))
+		h := b.Take(b.Mutex("k"))
 		b.ended()
-		b.fail(locktest.Acquire, errIO)
+		b.Fail(locktest.Acquire, metrictest.ErrIO)
 		_, err := b.Mutex("other").TryLock(ctx)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		acquire := only(t, b.ended(), "lock acquire")
 		assert.True(t, has(acquire.Attributes, attr("outcome", "unavailable"), attribute.String("error.type", "unavailable")))
 		assert.Equal(t, codes.Error, acquire.Status.Code)
-		b.fail(locktest.Release, errIO)
+		b.Fail(locktest.Release, metrictest.ErrIO)
 		require.ErrorIs(t, h.Unlock(ctx), lock.ErrUnavailable)
 		release := only(t, b.ended(), "lock release")
 		assert.True(t, has(release.Attributes, attr("end", "unlocked"), attribute.String("error.type", "unavailable")))
 		assert.Equal(t, codes.Error, release.Status.Code)
-		b.fail("", nil)
+		b.Fail("", nil)
 	})
 }
 
@@ -94,7 +95,7 @@ func TestTheStoreIsBelowTheSpans(t *testing.T) {
 		b := newBench(t, leaseotel.Options{})
 		var mu sync.Mutex // guards parents
 		parents := map[string]trace.SpanContext{}
-		store := driver.Wrap(b.mem, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+		store := driver.Wrap(b.Mem, func(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
 			mu.Lock()
 			parents[c.Name] = trace.SpanContextFromContext(ctx)
 			mu.Unlock()
@@ -126,12 +127,12 @@ func TestALossIsAnEvent(t *testing.T) {
 		user, request := b.tracer.Start(ctx, "request")
 		h, err := b.Mutex("k").Lock(user)
 		require.NoError(t, err)
-		b.fail(locktest.Renew, errIO)
+		b.Fail(locktest.Renew, metrictest.ErrIO)
 		<-h.Done()
 		synctest.Wait()
 		require.ErrorIs(t, h.Unlock(user), lock.ErrLost)
 		request.End()
-		b.fail("", nil)
+		b.Fail("", nil)
 		spans := b.ended()
 		events := only(t, spans, "request").Events
 		require.Len(t, events, 1)
@@ -148,7 +149,7 @@ func TestALossIsAnEvent(t *testing.T) {
 		h, err = b.Mutex("k").Lock(after)
 		require.NoError(t, err)
 		request.End()
-		b.mem.Delete("k")
+		b.Mem.Delete("k")
 		<-h.Done()
 		spans = b.ended()
 		assert.Empty(t, only(t, spans, "request").Events, "its span has ended")
@@ -156,8 +157,8 @@ func TestALossIsAnEvent(t *testing.T) {
 		assert.Equal(t, request.SpanContext().SpanID(), late.Parent.SpanID())
 		assert.True(t, has(late.Attributes, attr("loss.reason", "not_owned")))
 
-		b.lock(b.Mutex("k"))
-		b.mem.Delete("k")
+		b.Take(b.Mutex("k"))
+		b.Mem.Delete("k")
 		time.Sleep(time.Minute)
 		assert.Len(t, b.ended(), 1, "without a span of the user the counter alone has the loss")
 	})
@@ -166,8 +167,8 @@ func TestALossIsAnEvent(t *testing.T) {
 // A loss that Unlock notices is an event on the span of the ctx of Unlock.
 func TestALossThatUnlockNotices(t *testing.T) {
 	bubble(t, leaseotel.Options{}, lock.Options{}, func(t *testing.T, b *bench) {
-		h := b.lock(b.Mutex("k"))
-		b.mem.Delete("k")
+		h := b.Take(b.Mutex("k"))
+		b.Mem.Delete("k")
 		user, request := b.tracer.Start(ctx, "request")
 		require.ErrorIs(t, h.Unlock(user), lock.ErrLost)
 		request.End()
@@ -191,8 +192,8 @@ func TestTheEndsOfTheTermsAndOfTheClient(t *testing.T) {
 		require.Len(t, events, 1)
 		assert.True(t, has(events[0].Attributes, attr("loss.reason", "limit_reached")))
 
-		b.lock(b.Mutex("other"))
-		require.NoError(t, b.Close(ctx))
+		b.Take(b.Mutex("other"))
+		require.NoError(t, b.Client.Close(ctx))
 		for _, s := range b.ended() {
 			assert.Equal(t, "lock acquire", s.Name, "Close is no Unlock")
 		}
@@ -208,8 +209,8 @@ func TestADowngrade(t *testing.T) {
 		require.NoError(t, err)
 		r, err := m.Downgrade(user, w)
 		require.NoError(t, err)
-		assert.InDelta(t, 1, b.value("lock.acquire.duration", attr("lock.kind", "read")), 0)
-		b.mem.Delete("k")
+		assert.InDelta(t, 1, b.Value("lock_acquire_duration_seconds", "kind=read"), 0)
+		b.Mem.Delete("k")
 		<-r.Done()
 		synctest.Wait()
 		request.End()
@@ -226,7 +227,7 @@ func TestTheSpansOfBatches(t *testing.T) {
 		h, err := b.Mutex("k").Lock(user)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		b.fail(locktest.Renew, errIO)
+		b.Fail(locktest.Renew, metrictest.ErrIO)
 		<-h.Done()
 		request.End()
 		var batches int
@@ -240,7 +241,7 @@ func TestTheSpansOfBatches(t *testing.T) {
 			assert.Equal(t, codes.Error, s.Status.Code)
 			assert.True(t, has(s.Attributes, attribute.String("error.type", "unavailable"), attribute.Int("leasewheel.renewal.batch.size", 1)))
 		}
-		failed := b.value("renewal.batch.duration", attribute.String("error.type", "unavailable"))
+		failed := b.Value("renewal_batch_duration_seconds", "error_type=unavailable")
 		assert.Positive(t, failed)
 		assert.InDelta(t, failed, float64(batches), 0)
 	})
@@ -262,53 +263,4 @@ func TestLateBatches(t *testing.T) {
 			assert.True(t, has(s.Attributes, attribute.Float64("leasewheel.renewal.lateness", 2)))
 		})
 	}
-}
-
-// The hooks of the user are called, too, with the context of the span.
-func TestTheHooksOfTheUserStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, leaseotel.Options{})
-		var mu sync.Mutex // guards calls
-		calls := map[string]int{}
-		note := func(ctx context.Context, name string) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls[name]++
-			assert.True(t, trace.SpanContextFromContext(ctx).IsValid(), name)
-		}
-		hook := func(name string) func(context.Context, lock.HookInfo) {
-			return func(ctx context.Context, _ lock.HookInfo) { note(ctx, name) }
-		}
-		enter := func(name string) func(context.Context, lock.HookInfo) context.Context {
-			return func(ctx context.Context, _ lock.HookInfo) context.Context { note(ctx, name); return nil }
-		}
-		o := &lock.Options{
-			Hooks: &lock.Hooks{
-				Acquiring: enter("acquiring"), Releasing: enter("releasing"),
-				Waiting: hook("waiting"), Acquired: hook("acquired"), Refused: hook("refused"), Released: hook("released"), Lost: hook("lost"),
-			},
-			Renewal: renewal.Options{Hooks: &renewal.Hooks{BatchDone: func(renewal.BatchInfo) {
-				mu.Lock()
-				defer mu.Unlock()
-				calls["batch"]++
-			}}},
-		}
-		client, err := b.telemetry.NewClient(b.mem, o)
-		require.NoError(t, err)
-		defer client.Close(ctx)
-		lost := b.lock(client.Mutex("lost"))
-		limited, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err = client.Mutex("lost").Lock(limited)
-		require.Error(t, err)
-		b.mem.Delete("lost")
-		<-lost.Done()
-		require.NoError(t, b.lock(client.Mutex("k")).Unlock(ctx))
-		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		assert.Equal(t, map[string]int{
-			"acquiring": 3, "releasing": 1, "waiting": 1, "acquired": 2, "refused": 1, "released": 1, "lost": 1, "batch": 1,
-		}, calls)
-	})
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -53,29 +52,17 @@ func load(t *testing.T, series ...string) table {
 	return all
 }
 
-// Querier implements storage.Queryable.
-func (s table) Querier(int64, int64) (storage.Querier, error) { return querier{s}, nil }
-
-type querier struct{ table }
-
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (querier) Close() error { return nil }
-
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	found := &set{at: -1}
-	for _, s := range q.table {
-		if matches(s.Labels(), matchers) {
-			found.series = append(found.series, s)
+func (s table) queryable() storage.Queryable {
+	find := func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		found := &set{at: -1}
+		for _, one := range s {
+			if matches(one.Labels(), matchers) {
+				found.series = append(found.series, one)
+			}
 		}
+		return found
 	}
-	return found
+	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{SelectMockFunction: find}}
 }
 
 func matches(of labels.Labels, matchers []*labels.Matcher) bool {
@@ -109,7 +96,7 @@ func newEngine(t *testing.T) *promql.Engine {
 // evaluate returns the result of a query at a time: the labels of each sample.
 func (s table) evaluate(t *testing.T, e *promql.Engine, query string, at time.Duration) []labels.Labels {
 	t.Helper()
-	q, err := e.NewInstantQuery(t.Context(), s, nil, query, time.UnixMilli(at.Milliseconds()))
+	q, err := e.NewInstantQuery(t.Context(), s.queryable(), nil, query, time.UnixMilli(at.Milliseconds()))
 	require.NoError(t, err, query)
 	defer q.Close()
 	vector, err := q.Exec(t.Context()).Vector()
