@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -123,9 +124,11 @@ func openOurs(a *actor) contender {
 	engine, err := wheel.New(&wheel.Options{Tick: tick})
 	require.NoError(a, err)
 	a.Cleanup(func() { engine.Close() })
+	store, err := redisstore.New(a.client(a.player.redis[0]), nil)
+	require.NoError(a, err)
 	var locks *lock.Client
 	simrand.WithPhase(0.5, func() {
-		locks, err = lock.New(a.store(a.player.redis[0]), &lock.Options{
+		locks, err = lock.New(store, &lock.Options{
 			Terms: lock.Terms{TTL: ttl}, Scheduler: a.pauser.TickingEngine(engine, tick), Logger: slog.New(slog.DiscardHandler),
 		})
 	})

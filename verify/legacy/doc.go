@@ -13,10 +13,11 @@
 // None of them is meant for use.
 //
 // Each test is a scenario: a list of steps of processes, servers and clocks, in
-// simulated time. A process can pause between any two requests, crash, or be
-// partitioned. A request can be delayed, and its reply lost. The subtest "then" runs
-// the old lock and the subtest "ours" runs the lock of this module under the same
-// faults. With -v they print every step:
+// simulated time. A process can pause between any two requests, or crash. A request can
+// be delayed, and its reply lost. With -v they print every step:
 //
 //	cd verify && go test -v -run TestSetNX ./legacy
+//
+// A plan is a schedule of faults as data. TestRandomPlans plays random ones with each of
+// these locks and with the lock of this module, as the playground does.
 package legacy

@@ -90,9 +90,6 @@ func (c *connection) forwardRequests() {
 		} else {
 			met = c.from.fateOf(c.to.format(m), m.isFromUser())
 		}
-		if met == delivered && c.to.isDown() {
-			met = lost
-		}
 		switch met {
 		case crashed:
 			return
@@ -107,7 +104,7 @@ func (c *connection) forwardRequests() {
 			c.dropReplies.Store(true)
 		case delivered:
 		}
-		c.to.updateClock(m.isFromUser())
+		c.to.updateClock()
 		c.asked <- sent{m, n}
 		if _, err := c.back.Write(m.raw); err != nil {
 			return
@@ -131,7 +128,7 @@ func (c *connection) forwardReplies() {
 			continue
 		}
 		fate := ""
-		if c.dropReplies.Load() || c.from.isPartitioned() {
+		if c.dropReplies.Load() {
 			fate = ", lost"
 		}
 		if len(m.parts) == 3 && m.parts[0] == "message" {

@@ -35,30 +35,50 @@ func TestPlansWithoutFaults(t *testing.T) {
 	}
 }
 
-// playKnown plays the schedule that the playground shows for a lock, as the subtest "then" of the test of this
-// schedule. It breaks these promises. With fencing it breaks none.
-func playKnown(t *testing.T, name string, broken ...violationKind) {
-	rules := protocolOf(name)
-	t.Run("then", func(t *testing.T) {
-		r := playPlan(t, plan{Protocol: name, Faults: rules.Known}, true)
-		assert.Equal(t, broken, r.kinds(), "%v", r.Violations)
-		assert.Equal(t, !rules.Ours, r.breaksPromise())
-	})
-	t.Run("with fencing", func(t *testing.T) {
-		fenced := plan{Protocol: "fenced"}
-		for _, f := range rules.Known {
-			if f.On == "redis2" || f.On == "redis3" {
-				f.On = "redis"
-			}
-			fenced.Faults = append(fenced.Faults, f)
+// TestKnownSchedules plays the schedules that the playground shows, and the other failures in the table of
+// docs/PROTOCOL.md that a plan can have. Each breaks these promises. With fencing it breaks none.
+func TestKnownSchedules(t *testing.T) {
+	paused := []fault{{pauseClient, "A", 14_000, 26_000}}
+	lost := []fault{{failOver, "redis", 8_000, 0}}
+	for _, c := range []struct {
+		name, what string
+		faults     []fault // nil: those that the playground shows
+		broken     []violationKind
+	}{
+		{"setnx", "known", nil, []violationKind{stuckLock}},
+		{"setnx", "paused", paused, []violationKind{twoHolders, wrongWrite}},
+		{"setnx", "data lost", lost, []violationKind{twoHolders, wrongWrite}},
+		{"getset", "known", nil, []violationKind{twoHolders, wrongWrite}},
+		{"setpx", "known", nil, []violationKind{twoHolders, wrongWrite}},
+		{"token", "known", nil, []violationKind{twoHolders, wrongWrite}},
+		{"token", "data lost", lost, []violationKind{twoHolders, wrongWrite}},
+		{"redlock", "known", nil, []violationKind{twoHolders, wrongWrite}},
+		{"redlock", "paused", paused, []violationKind{twoHolders, wrongWrite}},
+		{"redlock", "a server loses its data", []fault{{cutOff, "redis3", 0, 900}, {failOver, "redis2", 8_000, 0}}, []violationKind{twoHolders, wrongWrite}},
+		{"redlock", "a dead server", []fault{{cutOff, "redis3", 0, 90_000}}, nil},
+		{"redisson", "known", nil, []violationKind{twoHolders, wrongWrite}},
+		{"ours", "known", nil, []violationKind{twoHolders, wrongWrite}},
+	} {
+		rules := protocolOf(c.name)
+		if c.faults == nil {
+			c.faults = rules.Known
 		}
-		r := playPlan(t, fenced, true)
-		assert.False(t, r.breaksPromise(), "%v", r.Violations)
-	})
+		t.Run(c.name+"/"+c.what, func(t *testing.T) {
+			r := playPlan(t, plan{Protocol: c.name, Faults: c.faults}, true)
+			assert.Equal(t, c.broken, r.kinds(), "%v", r.Violations)
+			assert.Equal(t, !rules.Ours && c.broken != nil, r.breaksPromise())
+			fenced := plan{Protocol: "fenced"}
+			for _, f := range c.faults {
+				if f.On == "redis2" || f.On == "redis3" {
+					f.On = "redis"
+				}
+				fenced.Faults = append(fenced.Faults, f)
+			}
+			r = playPlan(t, fenced, true)
+			assert.False(t, r.breaksPromise(), "%v", r.Violations)
+		})
+	}
 }
-
-// TestOursFailsOver: without tokens a server that loses the lock leads to two holders, and to a late write.
-func TestOursFailsOver(t *testing.T) { playKnown(t, "ours", twoHolders, wrongWrite) }
 
 // TestAPlanRepeats: a plan leads to the same picture each time. The polls of this module come at random
 // instants, so only the order of its holders and what is broken repeat.

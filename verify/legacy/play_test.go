@@ -425,7 +425,7 @@ func (pl *player) violated(kind violationKind, format string, args ...any) {
 // holderAt returns the client for which a server has the lock, or "". If the value does not say, it is the
 // client that was the last to write it. The caller holds the mutex.
 func (pl *player) holderAt(s *server) string {
-	s.updateClock(false)
+	s.updateClock()
 	const key = "lock"
 	if pl.rules.Ours {
 		value, _ := s.redis.Get("lw:{" + key + "}")

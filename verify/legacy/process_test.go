@@ -17,8 +17,8 @@ const (
 	lost           // the server never gets the request
 )
 
-// process simulates a process that uses a lock. A scenario can pause, partition or
-// crash it between any two requests.
+// process simulates a process that uses a lock. A scenario can pause or crash
+// it between any two requests.
 type process struct {
 	*scenario
 	name  string
@@ -26,13 +26,13 @@ type process struct {
 	late  []func()      // delayed requests
 	hooks hooks         // of a process that plays a plan, or nil
 
-	mu                sync.Mutex // guards the fields below
-	connections       []*connection
-	pauseIn           int           // number of requests until it pauses; 0 means never
-	paused            chan struct{} // non-nil while paused; resume closes it
-	next              fate          // fate of the next request
-	dead, partitioned bool
-	messagesDropped   bool
+	mu              sync.Mutex // guards the fields below
+	connections     []*connection
+	pauseIn         int           // number of requests until it pauses; 0 means never
+	paused          chan struct{} // non-nil while paused; resume closes it
+	next            fate          // fate of the next request
+	dead            bool
+	messagesDropped bool
 }
 
 // process starts a process.
@@ -118,18 +118,6 @@ func (p *process) deliverDelayed() {
 	synctest.Wait()
 }
 
-// setPartitioned drops all requests and replies of the process.
-func (p *process) setPartitioned(partitioned bool) {
-	if partitioned {
-		p.say("is PARTITIONED")
-	} else {
-		p.say("is connected again")
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.partitioned = partitioned
-}
-
 // dropMessages drops published messages to the process.
 func (p *process) dropMessages() {
 	p.mu.Lock()
@@ -171,12 +159,6 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-func (p *process) isPartitioned() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.partitioned
-}
-
 func (p *process) dropsMessages() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,11 +187,8 @@ func (p *process) fateOf(request string, ours bool) fate {
 	if ours {
 		f, p.next = p.next, delivered
 	}
-	switch {
-	case p.dead:
+	if p.dead {
 		return crashed
-	case p.partitioned:
-		f = lost
 	}
 	if f == delayed || f == lost {
 		p.say("%s  %s", request, map[fate]string{delayed: "is delayed", lost: "is lost"}[f])

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
@@ -42,7 +43,7 @@ type counting struct{ *testing.M }
 // Run implements simreport.Runner.
 func (c counting) Run() int {
 	code := c.M.Run()
-	report.Add("scenarios   %d, with older locks and with this one", scenarios.Load())
+	report.Add("scenarios   %d, with older locks", scenarios.Load())
 	return code
 }
 
@@ -59,13 +60,11 @@ type scenario struct {
 	quiet   bool
 }
 
-// runScenario runs a scenario in a synctest bubble, as a subtest.
-func runScenario(t *testing.T, name string, schedule func(*scenario)) {
-	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			schedule(&scenario{T: t, began: time.Now()})
-			scenarios.Add(1)
-		})
+// runScenario runs a scenario in a synctest bubble.
+func runScenario(t *testing.T, schedule func(*scenario)) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule(&scenario{T: t, began: time.Now()})
+		scenarios.Add(1)
 	})
 }
 
@@ -75,12 +74,6 @@ func (p *scenario) say(who, format string, args ...any) {
 	if !p.quiet {
 		fmt.Fprintf(p.Output(), "%10.3f s  %-7s %s\n", time.Since(p.began).Seconds(), who, fmt.Sprintf(format, args...))
 	}
-}
-
-func (p *scenario) setQuiet(quiet bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.quiet = quiet
 }
 
 // advance lets time pass.
@@ -111,28 +104,14 @@ func (p *scenario) isRefused(try func(context.Context) (bool, error)) {
 	require.False(p, got)
 }
 
-// pauseHolder pauses the holder for longer than the TTL, so that another process acquires the
-// lock and works.
-func (p *scenario) pauseHolder(holder *process, acquire func(context.Context) (bool, error), next *process, acquireNext func(context.Context) (bool, error)) {
-	p.Helper()
-	p.acquires(acquire)
-	holder.pause()
-	p.advance(ttl + time.Second)
-	p.acquires(acquireNext)
-	p.works(next)
-	holder.resume()
-}
-
 // server is a simulated Redis server.
 type server struct {
 	*scenario
 	name  string
 	redis *miniredis.Miniredis
 
-	mu       sync.Mutex // guards the fields below
-	ahead    time.Duration
-	commands int
-	down     bool
+	mu    sync.Mutex // guards ahead
+	ahead time.Duration
 }
 
 // server starts a server. A single server needs no name.
@@ -144,12 +123,9 @@ func (p *scenario) server(name string) *server {
 }
 
 // updateClock sets the clock of the server before each request.
-func (s *server) updateClock(ours bool) {
+func (s *server) updateClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ours {
-		s.commands++
-	}
 	s.redis.SetTime(time.Now().Add(s.ahead))
 }
 
@@ -167,28 +143,11 @@ func (s *server) loseData(how string) {
 	s.redis.FlushAll()
 }
 
-// disconnect drops all requests to the server until reconnect.
-func (s *server) disconnect() { s.setDown(true, "is unreachable") }
-func (s *server) reconnect()  { s.setDown(false, "is back") }
-
-func (s *server) setDown(down bool, how string) {
-	s.say(s.label(), "%s", how)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
-}
-
-func (s *server) isDown() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.down
-}
-
-// requests returns the number of requests so far.
-func (s *server) requests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.commands
+// stepWallClock moves the wall clock of the machine on which the clients run.
+func (p *scenario) stepWallClock(d time.Duration) {
+	p.say("machine", "its wall clock is stepped by %v", d)
+	seam.StepWall(d)
+	p.Cleanup(func() { seam.StepWall(-d) })
 }
 
 func (s *server) label() string {
@@ -205,7 +164,7 @@ func (s *server) execute(from *process, m message) {
 		return
 	}
 	defer func() { assert.NoError(s, conn.Close()) }()
-	s.updateClock(true)
+	s.updateClock()
 	_, err = conn.Write(m.raw)
 	assert.NoError(s, err)
 	reply, err := readMessage(bufio.NewReader(conn))

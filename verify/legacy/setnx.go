@@ -28,16 +28,6 @@ func (l *SetNX) TryLock(ctx context.Context) (bool, error) {
 	return true, l.Redis.Expire(ctx, l.Key, l.TTL).Err()
 }
 
-// Repair sets the expiry of a lock that has none. Some versions call it when TryLock
-// finds the lock taken.
-func (l *SetNX) Repair(ctx context.Context) error {
-	left, err := l.Redis.TTL(ctx, l.Key).Result()
-	if err != nil || left != -1 { // -1 means no expiry
-		return err
-	}
-	return l.Redis.Expire(ctx, l.Key, l.TTL).Err()
-}
-
 // Unlock deletes the lock if it still has the value. WATCH makes the transaction fail
 // if the key changes between GET and EXEC.
 func (l *SetNX) Unlock(ctx context.Context) error {
