@@ -24,8 +24,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/redlock"
 	"github.com/leasewheel/leasewheel/verify/interop/internal/report"
 )
 
@@ -64,7 +62,7 @@ func servePeer(name, addrs string) {
 		all = append(all, redis.NewClient(&redis.Options{Addr: addr}))
 	}
 	rdb := all[0]
-	l := map[string]func(...*redis.Client) library{"redsync": useRedsync, "redislock": useRedislock, "leasewheel": useLeasewheel}[name](all...)
+	l := map[string]func(...*redis.Client) library{"redsync": useRedsync, "redislock": useRedislock}[name](all...)
 	locks := map[string]any{}
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -213,27 +211,6 @@ func useRedislock(rdbs ...*redis.Client) library {
 				return false, nil
 			}
 			return err == nil, err
-		},
-	}
-}
-
-// useLeasewheel is our own client as a process that can be killed.
-func useLeasewheel(rdbs ...*redis.Client) library {
-	clients := map[time.Duration]*lock.Client{}
-	return library{
-		module: "github.com/leasewheel/leasewheel",
-		acquire: func(ctx context.Context, key string, ttl time.Duration, _ bool) (any, bool, error) {
-			if clients[ttl] == nil {
-				store, err := redlock.New(rdbs[0], nil)
-				if err != nil {
-					return nil, false, err
-				}
-				if clients[ttl], err = lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}}); err != nil {
-					return nil, false, err
-				}
-			}
-			held, err := clients[ttl].Mutex(key).Lock(ctx)
-			return held, err == nil, err
 		},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redlock"
@@ -116,30 +114,6 @@ func TestWeSeeTheRenewalsOfThePeer(t *testing.T) {
 	})
 }
 
-// The lock of a peer that was killed is free after its TTL, and so is ours.
-func TestKilledHolders(t *testing.T) {
-	forEach(t, func(t *testing.T, r runtime) {
-		server := shared.Server(t)
-		client := newClient(t, server.Client(t), ttl)
-		key := rand.Text()
-		victim := start(t, r.command(t), server.Addr())
-		require.True(t, victim.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
-		victim.kill()
-		ctx, cancel := context.WithTimeout(t.Context(), enough)
-		defer cancel()
-		held, err := client.Mutex(key).Lock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, held.Unlock(t.Context()))
-
-		us := start(t, goPeer("leasewheel")(t), server.Addr())
-		require.True(t, us.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
-		p := start(t, r.command(t), server.Addr())
-		assert.False(t, p.ask(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()}).Held)
-		us.kill()
-		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: enough.Milliseconds()}).Held)
-	})
-}
-
 func TestForcedReleases(t *testing.T) {
 	forEach(t, func(t *testing.T, r runtime) {
 		server := shared.Server(t)
@@ -161,67 +135,4 @@ func TestForcedReleases(t *testing.T) {
 		require.ErrorIs(t, held.Err(), lock.ErrLost)
 		assert.True(t, p.ask(request{Do: "release", Key: key}).Held, "we have released nothing of the peer's")
 	})
-}
-
-// Our requests have no answer, and are executed after the call has ended. The lock is given back long
-// before its TTL ends.
-func TestLostAnswers(t *testing.T) {
-	forEach(t, func(t *testing.T, r runtime) {
-		server := shared.Server(t)
-		proxy := testredis.StartProxy(t, server)
-		p := start(t, r.command(t), server.Addr())
-		client := newClient(t, proxy.Client(t), long)
-		warm, err := client.Mutex(rand.Text()).TryLock(t.Context()) // connects
-		require.NoError(t, err)
-		require.NoError(t, warm.Unlock(t.Context()))
-		key := rand.Text()
-		proxy.Block()
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-		defer cancel()
-		_, err = client.Mutex(key).TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrUnavailable)
-		proxy.Unblock() // the server executes the late request, or its release comes first
-		assert.True(t, p.ask(request{Do: "acquire", Key: key, TTL: long.Milliseconds(), Wait: (long / 2).Milliseconds()}).Held)
-		assert.True(t, p.ask(request{Do: "release", Key: key}).Held)
-	})
-}
-
-// The answer to the acquire of the peer is lost. We get the lock when its TTL ends.
-func TestLostAnswersOfThePeer(t *testing.T) {
-	forEach(t, func(t *testing.T, r runtime) {
-		server := shared.Server(t)
-		rdb := server.Client(t)
-		proxy := testredis.StartProxy(t, server)
-		p := start(t, r.command(t), proxy.Client(t).Options().Addr)
-		client := newClient(t, rdb, ttl)
-		other, key := rand.Text(), rand.Text()
-		require.True(t, p.ask(request{Do: "acquire", Key: other, TTL: long.Milliseconds()}).Held)
-		require.True(t, p.ask(request{Do: "release", Key: other}).Held, "the scripts are loaded")
-		proxy.Delay(5 * ttl)
-		type outcome struct {
-			answer
-			err error
-		}
-		done := make(chan outcome, 1)
-		go func() {
-			a, err := p.try(request{Do: "acquire", Key: key, TTL: ttl.Milliseconds()})
-			done <- outcome{a, err}
-		}()
-		require.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 1 }, enough, time.Millisecond)
-		proxy.Delay(0)
-		proxy.Reset()
-		<-done // an error, or the outcome of another attempt; both are right
-		ctx, cancel := context.WithTimeout(t.Context(), enough)
-		defer cancel()
-		held, err := client.Mutex(key).Lock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, held.Unlock(t.Context()))
-	})
-}
-
-// A peer that does not start is an error with its name, not a test that hangs.
-func TestAPeerThatDoesNotStart(t *testing.T) {
-	p := start(t, exec.Command("false"), "")
-	_, err := p.try(request{Do: "hello"})
-	require.Error(t, err)
 }

@@ -195,10 +195,3 @@ func (p *peer) try(r request) (answer, error) {
 	}
 	return a, nil
 }
-
-// kill ends the peer as kill -9 does.
-func (p *peer) kill() {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Kill())
-	_ = p.cmd.Wait()
-}
