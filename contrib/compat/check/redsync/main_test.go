@@ -13,6 +13,7 @@ import (
 	originalredis "github.com/go-redsync/redsync/v4/redis"
 	originalgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -92,13 +93,7 @@ func genValue(f func() (string, error)) option {
 	return option{original.WithGenValueFunc(f), redsync.WithGenValueFunc(f)}
 }
 func fixedValue(v string) option { return genValue(func() (string, error) { return v, nil }) }
-func failFast() option           { return option{original.WithFailFast(true), redsync.WithFailFast(true)} }
-
-func shuffle() option {
-	return option{original.WithShufflePools(true), redsync.WithShufflePools(true)}
-}
-
-func setNXOnExtend() option { return option{original.WithSetNXOnExtend(), redsync.WithSetNXOnExtend()} }
+func setNXOnExtend() option      { return option{original.WithSetNXOnExtend(), redsync.WithSetNXOnExtend()} }
 
 func drift(f float64) option {
 	return option{original.WithDriftFactor(f), redsync.WithDriftFactor(f)}
@@ -235,4 +230,14 @@ func together(n int, f func(i int)) {
 		running.Go(func() { f(i) })
 	}
 	running.Wait()
+}
+
+// succeeds checks that each call of a mutex returns true.
+func succeeds(t *testing.T, calls ...func() (bool, error)) {
+	t.Helper()
+	for _, call := range calls {
+		ok, err := call()
+		assert.NoError(t, err)
+		assert.True(t, ok)
+	}
 }

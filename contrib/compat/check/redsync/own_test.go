@@ -33,15 +33,11 @@ func TestAMinorityThatHangsCostsOneTryTime(t *testing.T) {
 		assert.Equal(t, start.Add(8*time.Second-80*time.Millisecond), m.Until())
 
 		start = time.Now()
-		ok, err := m.Extend()
-		assert.True(t, ok)
-		assert.NoError(t, err)
+		succeeds(t, m.Extend)
 		assert.Equal(t, tryTime, time.Since(start))
 
 		start = time.Now()
-		ok, err = m.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
+		succeeds(t, m.Unlock)
 		assert.Equal(t, tryTime, time.Since(start))
 
 		close(hung)
@@ -197,12 +193,7 @@ func TestFailFastDoesNotWait(t *testing.T) {
 		hung := list[0].hang()
 		start := time.Now()
 		require.NoError(t, m.Lock())
-		ok, err := m.Extend()
-		assert.True(t, ok)
-		assert.NoError(t, err)
-		ok, err = m.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
+		succeeds(t, m.Extend, m.Unlock)
 		assert.Zero(t, time.Since(start))
 
 		close(hung)
@@ -262,14 +253,10 @@ func TestOneMutexForManyGoroutines(t *testing.T) {
 			for range 5 {
 				require.NoError(t, m.Lock())
 				counter++
-				ok, err := m.Extend()
-				assert.True(t, ok)
-				assert.NoError(t, err)
+				succeeds(t, m.Extend)
 				assert.NotEmpty(t, m.Value())
 				assert.True(t, m.Until().After(time.Now()))
-				ok, err = m.Unlock()
-				assert.True(t, ok)
-				assert.NoError(t, err)
+				succeeds(t, m.Unlock)
 			}
 		})
 		assert.Equal(t, 25, counter)

@@ -27,9 +27,7 @@ func TestMutexesExcludeEachOther(t *testing.T) {
 			for range 5 {
 				require.NoError(t, m.Lock())
 				counter++
-				ok, err := m.Unlock()
-				assert.True(t, ok)
-				assert.NoError(t, err)
+				succeeds(t, m.Unlock)
 			}
 		})
 		assert.Equal(t, 30, counter)
@@ -119,21 +117,6 @@ func TestLockTriesAsOftenAsItMay(t *testing.T) {
 	})
 }
 
-func TestLockGetsALockThatBecomesFree(t *testing.T) {
-	both(t, func(t *testing.T, l library) {
-		servers, key := clients(t, 3), newKey(t)
-		set(t, key, "another", servers...)
-		m := l.newMutex(servers, key, tries(3), delayFunc(func(n int) time.Duration {
-			if n == 2 {
-				expire(t, key, servers...)
-			}
-			return time.Microsecond
-		}))
-		require.NoError(t, m.Lock())
-		assert.Equal(t, slices.Repeat([]string{m.Value()}, 3), values(t, servers, key))
-	})
-}
-
 func TestAMajorityDecides(t *testing.T) {
 	both(t, func(t *testing.T, l library) {
 		servers := clients(t, 4)
@@ -160,12 +143,7 @@ func TestAMajorityDecides(t *testing.T) {
 					}
 				}
 				assert.Equal(t, want, values(t, servers, key))
-				ok, err := m.Extend()
-				assert.True(t, ok)
-				assert.NoError(t, err)
-				ok, err = m.Unlock()
-				assert.True(t, ok)
-				assert.NoError(t, err)
+				succeeds(t, m.Extend, m.Unlock)
 			case free == 2:
 				assert.False(t, taken)
 				node, ok := l.nodeTaken(err)
@@ -197,9 +175,7 @@ func TestExtend(t *testing.T) {
 			assert.Greater(t, c.PTTL(t.Context(), key).Val(), time.Minute)
 		}
 		shorter := l.newMutex(servers, key, expiry(time.Minute), value(m.Value()))
-		ok, err = shorter.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t, shorter.Extend)
 		for _, c := range servers {
 			assert.LessOrEqual(t, c.PTTL(t.Context(), key).Val(), time.Minute)
 		}
@@ -238,15 +214,13 @@ func TestSetNXOnExtend(t *testing.T) {
 		require.NoError(t, m.Lock())
 		require.NoError(t, servers[0].PExpire(t.Context(), key, time.Minute).Err())
 		expire(t, key, servers[1:]...)
-		ok, err := m.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t, m.Extend)
 		assert.Equal(t, slices.Repeat([]string{m.Value()}, 3), values(t, servers, key))
 		for _, c := range servers {
 			assert.Greater(t, c.PTTL(t.Context(), key).Val(), time.Minute)
 		}
 		set(t, key, "another", servers...)
-		ok, err = m.Extend()
+		ok, err := m.Extend()
 		assert.False(t, ok)
 		_, taken := l.taken(err)
 		assert.True(t, taken)
@@ -274,9 +248,7 @@ func TestExtendOnServersThatAreOutOfMemory(t *testing.T) {
 		ok, err := restoring.Extend()
 		assert.False(t, ok)
 		assert.ErrorContains(t, err, "OOM", "the server does not store the key again")
-		ok, err = plain.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
+		succeeds(t, plain.Unlock)
 	})
 }
 
@@ -289,33 +261,12 @@ func TestAValueMovesALockToAnotherMutex(t *testing.T) {
 
 		second := l.newMutex(servers, key, value(first.Value()))
 		assert.Equal(t, "mine", second.Value())
-		ok, err := second.Valid()
-		assert.True(t, ok)
-		assert.NoError(t, err)
-		ok, err = second.Extend()
-		assert.True(t, ok)
-		assert.NoError(t, err)
-		ok, err = second.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
-		_, err = first.Unlock()
+		succeeds(t, second.Valid, second.Extend, second.Unlock)
+		_, err := first.Unlock()
 		assert.ErrorIs(t, err, l.expired)
 
 		oops := errors.New("oops")
 		assert.Same(t, oops, l.newMutex(servers, key, genValue(func() (string, error) { return "", oops })).Lock())
-	})
-}
-
-func TestFailFastAndShuffle(t *testing.T) {
-	both(t, func(t *testing.T, l library) {
-		servers, key := clients(t, 3), newKey(t)
-		m := l.newMutex(servers, key, failFast(), shuffle(), expiry(time.Minute))
-		require.NoError(t, m.Lock())
-		_, ok := l.taken(l.newMutex(servers, key, failFast(), shuffle()).TryLock())
-		assert.True(t, ok)
-		ok, err := m.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
 	})
 }
 
@@ -328,17 +279,13 @@ func TestAServerThatIsDown(t *testing.T) {
 		minority := []*redis.Client{servers[0], down, servers[2]}
 		m := l.newMutex(minority, key)
 		require.NoError(t, m.Lock())
-		ok, err := m.Extend()
-		assert.True(t, ok)
-		assert.NoError(t, err)
-		ok, err = m.Valid()
+		succeeds(t, m.Extend)
+		ok, err := m.Valid()
 		assert.True(t, ok)
 		node, cause := l.redisError(err)
 		assert.Equal(t, 1, node)
 		assert.Error(t, cause)
-		ok, err = m.Unlock()
-		assert.True(t, ok)
-		assert.NoError(t, err)
+		succeeds(t, m.Unlock)
 
 		other := redis.NewClient(down.Options())
 		t.Cleanup(func() { _ = other.Close() })
@@ -406,6 +353,40 @@ func TestTheTextsOfErrors(t *testing.T) {
 	})
 	assert.Equal(t, texts["original"], texts["ours"])
 	assert.Contains(t, texts["ours"], "node #0: lock already taken")
+}
+
+// TestServersThatCrash takes servers away while a lock is held.
+func TestServersThatCrash(t *testing.T) {
+	both(t, func(t *testing.T, l library) {
+		key := newKey(t)
+		var servers []*testredis.Server
+		var list []*redis.Client
+		for range 3 {
+			s := testredis.Start(t)
+			c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
+			t.Cleanup(func() { _ = c.Close() })
+			servers, list = append(servers, s), append(list, c)
+		}
+		m := l.newMutex(list, key)
+		require.NoError(t, m.Lock())
+		servers[0].Kill()
+		succeeds(t, m.Extend)
+		_, taken := l.taken(l.newMutex(list, key).TryLock())
+		assert.True(t, taken)
+
+		servers[1].Kill()
+		ok, err := m.Extend()
+		assert.False(t, ok)
+		_, cause := l.redisError(err)
+		assert.Error(t, cause)
+		ok, err = m.Unlock()
+		assert.False(t, ok)
+		assert.Error(t, err)
+
+		require.NoError(t, servers[0].Restart()) // without its data
+		require.NoError(t, m.Lock())
+		succeeds(t, m.Unlock)
+	})
 }
 
 // closedPort returns an address on which nothing listens.

@@ -119,33 +119,6 @@ func TestAMutexOnPoolsOfTheOriginal(t *testing.T) {
 	})
 }
 
-func TestPoolsOfTheOriginalExcludeEachOther(t *testing.T) {
-	servers, key := clients(t, 3), newKey(t)
-	var mutexes []mutex
-	for _, l := range libraries {
-		mutexes = append(mutexes, l.newMutex(servers, key, tries(10_000), delay(time.Millisecond)))
-	}
-	for _, pool := range pools {
-		var adapted []compatredis.Pool
-		for _, s := range servers {
-			adapted = append(adapted, compatredis.Adapt(pool(t, s.Options().Addr)))
-		}
-		mutexes = append(mutexes, redsync.New(adapted...).NewMutex(key, redsync.WithTries(10_000), redsync.WithRetryDelay(time.Millisecond)))
-	}
-	counter := 0 // the race detector reports two holders
-	together(len(mutexes), func(i int) {
-		for range 20 {
-			if !assert.NoError(t, mutexes[i].Lock()) {
-				return
-			}
-			counter++
-			_, err := mutexes[i].Unlock()
-			assert.NoError(t, err)
-		}
-	})
-	assert.Equal(t, 20*len(mutexes), counter)
-}
-
 func TestTheCommandsOfAdaptedPools(t *testing.T) {
 	eachPool(t, func(t *testing.T, _ []*redis9.Client, adapted []compatredis.Pool) {
 		conn, err := adapted[0].Get(t.Context())
