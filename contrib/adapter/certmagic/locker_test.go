@@ -2,8 +2,10 @@ package certmagiclock_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	certmagiclock "github.com/leasewheel/leasewheel/contrib/adapter/certmagic"
-	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -32,7 +35,7 @@ func bubble(t *testing.T, test func(t *testing.T, store *memstore.Store, a, b *c
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		o := &certmagiclock.Options{Logger: new(record).logger()}
-		test(t, store, certmagiclock.New(newClient(t, connection{store}), o), certmagiclock.New(newClient(t, connection{store}), o))
+		test(t, store, certmagiclock.New(adaptertest.NewClient(t, adaptertest.Process{Store: store}), o), certmagiclock.New(adaptertest.NewClient(t, adaptertest.Process{Store: store}), o))
 	})
 }
 
@@ -70,7 +73,7 @@ func TestExclusion(t *testing.T) {
 
 func TestALeaseIsNotLongerThanItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := newClient(t, memstore.New())
+		client := adaptertest.NewClient(t, memstore.New())
 		locker := certmagiclock.New(client, &certmagiclock.Options{Prefix: "caddy/"})
 		require.NoError(t, locker.Lock(t.Context(), name))
 		require.NoError(t, locker.RenewLockLease(t.Context(), name, 6*time.Hour))
@@ -131,7 +134,7 @@ func TestALostLockIsLockedAgain(t *testing.T) {
 // TestALockThatReachesItsMaxHold is lost, but the store has it for another TTL.
 func TestALockThatReachesItsMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := newClient(t, memstore.New()).With(lock.Terms{MaxHold: time.Minute})
+		client := adaptertest.NewClient(t, memstore.New()).With(lock.Terms{MaxHold: time.Minute})
 		locker := certmagiclock.New(client, &certmagiclock.Options{Logger: new(record).logger()})
 		require.NoError(t, locker.Lock(t.Context(), name))
 		time.Sleep(time.Minute + time.Second)
@@ -160,8 +163,8 @@ func TestALostNameThatThisProcessLocksAgain(t *testing.T) {
 func TestUnlockDuringRenewLockLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		other := newClient(t, connection{store})
-		locker := certmagiclock.New(newClient(t, pausing{connection{store}}), nil)
+		other := adaptertest.NewClient(t, adaptertest.Process{Store: store})
+		locker := certmagiclock.New(adaptertest.NewClient(t, pausing{adaptertest.Process{Store: store}}), nil)
 		require.NoError(t, locker.Lock(t.Context(), name))
 		store.Delete(key)
 		renewed := make(chan error)
@@ -177,7 +180,7 @@ func TestUnlockDuringRenewLockLease(t *testing.T) {
 func TestTheClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log record
-		client := newClient(t, memstore.New())
+		client := adaptertest.NewClient(t, memstore.New())
 		locker := certmagiclock.New(client, &certmagiclock.Options{Logger: log.logger()})
 		require.NoError(t, locker.Lock(t.Context(), name))
 		require.NoError(t, client.Close(t.Context()))
@@ -194,7 +197,7 @@ func TestTheLogOfAMassLossIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log record
 		store := memstore.New()
-		client := newClient(t, store)
+		client := adaptertest.NewClient(t, store)
 		locker := certmagiclock.New(client, &certmagiclock.Options{Logger: log.logger()})
 		for i := range 150 {
 			require.NoError(t, locker.Lock(t.Context(), strconv.Itoa(i)))
@@ -207,20 +210,29 @@ func TestTheLogOfAMassLossIsBounded(t *testing.T) {
 }
 
 func TestAnOutage(t *testing.T) {
-	server := testredis.Start(t)
-	locker := certmagiclock.New(processes(t, server)(), nil)
-	require.NoError(t, locker.Lock(t.Context(), "a"))
-	server.Kill()
-	ok, err := locker.TryLock(t.Context(), "b")
-	assert.False(t, ok)
-	assert.ErrorIs(t, err, lock.ErrUnavailable)
-	assert.ErrorIs(t, locker.Lock(t.Context(), "b"), lock.ErrUnavailable)
-	assert.ErrorIs(t, locker.RenewLockLease(t.Context(), "a", 0), lock.ErrUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		store := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error {
+			if down.Load() {
+				return errors.New("down")
+			}
+			return nil
+		}}).Over(memstore.New())
+		locker := certmagiclock.New(adaptertest.NewClient(t, store), nil)
+		require.NoError(t, locker.Lock(t.Context(), "a"))
+		down.Store(true)
+		ok, err := locker.TryLock(t.Context(), "b")
+		assert.False(t, ok)
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.ErrorIs(t, locker.Lock(t.Context(), "b"), lock.ErrUnavailable)
+		assert.ErrorIs(t, locker.RenewLockLease(t.Context(), "a", 0), lock.ErrUnavailable)
+		down.Store(false)
+	})
 }
 
 func TestStorage(t *testing.T) {
 	files := &certmagic.FileStorage{Path: t.TempDir()}
-	storage := certmagiclock.Wrap(lockless{files, t}, newClient(t, memstore.New()), nil)
+	storage := certmagiclock.Wrap(lockless{files, t}, adaptertest.NewClient(t, memstore.New()), nil)
 	assert.Equal(t, files.String()+", with locks of leasewheel", storage.String())
 	require.NoError(t, storage.Store(t.Context(), "k", []byte("v")))
 	assert.True(t, files.Exists(t.Context(), "k"), "data is in the storage that was wrapped")

@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"sync"
@@ -18,53 +17,22 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	certmagiclock "github.com/leasewheel/leasewheel/contrib/adapter/certmagic"
-	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-var shared testredis.Shared
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	domain  = "example.com"
-	name    = "issue_cert_example.com" // of the lock
-	key     = "certmagic/issue_cert_example.com"
-	pause   = 10 * time.Millisecond // between two looks at a real server
-	timeout = 25 * time.Second      // of what happens in real time
+	domain = "example.com"
+	name   = "issue_cert_example.com" // of the lock
+	key    = "certmagic/issue_cert_example.com"
 )
-
-// connection is the store of one process. Its Close leaves the store to the other processes.
-type connection struct{ *memstore.Store }
-
-func (connection) Shutdown(context.Context) error { return nil }
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
-
-// processes returns a function that makes clients of a server, each as in a process of its own.
-// Their keys are those of this run of the test alone.
-func processes(t *testing.T, server *testredis.Server) func() *lock.Client {
-	prefix := fmt.Sprintf("%s-%d:", t.Name(), time.Now().UnixNano())
-	return func() *lock.Client {
-		store, err := redisstore.New(server.Client(t), &redisstore.Options{Prefix: prefix})
-		require.NoError(t, err)
-		return newClient(t, store)
-	}
-}
 
 // lockless is the file storage of certmagic, whose own locks are not expected to be used.
 type lockless struct {
@@ -95,12 +63,10 @@ func newInstance(t *testing.T, files string, client *lock.Client, issuer certmag
 	return config
 }
 
-// authority issues certificates. Issue sends the number of the call to issuing, if that is not
-// nil, and then calls before, if that is not nil.
+// authority issues certificates. Issue calls before with the number of the call.
 type authority struct {
 	*testing.T
-	issuing chan int
-	before  func(call int) error
+	before func(call int) error
 
 	mu    sync.Mutex // guards calls and busy
 	calls int
@@ -121,13 +87,8 @@ func (a *authority) Issue(_ context.Context, r *x509.CertificateRequest) (*certm
 		a.busy--
 		a.mu.Unlock()
 	}()
-	if a.issuing != nil {
-		a.issuing <- call
-	}
-	if a.before != nil {
-		if err := a.before(call); err != nil {
-			return nil, err
-		}
+	if err := a.before(call); err != nil {
+		return nil, err
 	}
 	return issue(r.PublicKey, r.DNSNames)
 }
@@ -176,7 +137,7 @@ func (r *record) String() string {
 func (r *record) logger() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
 // pausing is a store whose locks take half a second if their ctx is slow.
-type pausing struct{ connection }
+type pausing struct{ adaptertest.Process }
 
 // slow is the key of the value of a slow ctx.
 type slow struct{}
@@ -185,5 +146,5 @@ func (p pausing) Wait(ctx context.Context, r driver.Request, queued func()) (dri
 	if ctx.Value(slow{}) != nil {
 		time.Sleep(time.Second / 2)
 	}
-	return p.connection.Wait(ctx, r, queued)
+	return p.Process.Wait(ctx, r, queued)
 }

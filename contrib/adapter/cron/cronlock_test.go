@@ -3,8 +3,6 @@ package cronlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,29 +15,13 @@ import (
 	"go.uber.org/goleak"
 
 	cronlock "github.com/leasewheel/leasewheel/contrib/adapter/cron"
-	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-var shared testredis.Shared
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
-
-// connection is the store of one process. Its Close leaves the store to the other processes.
-type connection struct{ *memstore.Store }
-
-func (connection) Shutdown(context.Context) error { return nil }
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store, terms lock.Terms) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Terms: terms, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // records is a logger that keeps the errors that it gets.
 type records struct {
@@ -99,7 +81,7 @@ func each(t *testing.T, wrap func(*lock.Client) cron.JobWrapper, terms lock.Term
 		minutely, err := cron.ParseStandard("* * * * *")
 		require.NoError(t, err)
 		for _, ahead := range []time.Duration{0, 1500 * time.Millisecond, 2 * time.Second} {
-			start(t, skewed{minutely, ahead}, wrap(newClient(t, connection{store}, terms))(cron.FuncJob(func() {
+			start(t, skewed{minutely, ahead}, wrap(adaptertest.NewClient(t, adaptertest.Process{Store: store}, terms))(cron.FuncJob(func() {
 				runs.Add(1)
 				time.Sleep(100 * time.Millisecond)
 			})))
@@ -124,10 +106,10 @@ func TestProcessesWhoseClocksDiffer(t *testing.T) {
 func TestSkipAndDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		held, err := newClient(t, connection{store}, lock.Terms{}).Mutex("report").Lock(t.Context())
+		held, err := adaptertest.NewClient(t, adaptertest.Process{Store: store}).Mutex("report").Lock(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		mutex := newClient(t, connection{store}, lock.Terms{}).Mutex("report")
+		mutex := adaptertest.NewClient(t, adaptertest.Process{Store: store}).Mutex("report")
 		var log records
 		ran := 0
 		job := cron.FuncJob(func() { ran++ })
@@ -158,7 +140,7 @@ func TestSkipAndDelay(t *testing.T) {
 func TestAJobIsToldThatItsLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		mutex := newClient(t, store, lock.Terms{}).Mutex("report")
+		mutex := adaptertest.NewClient(t, store).Mutex("report")
 		var log records
 		var cause error
 		wrap := cronlock.SkipIfTaken(t.Context(), mutex, &log)
@@ -197,7 +179,7 @@ func TestAFuncWithoutALock(t *testing.T) {
 func TestAPanicReleasesTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		mutex := newClient(t, store, lock.Terms{}).Mutex("report")
+		mutex := adaptertest.NewClient(t, store).Mutex("report")
 		var log records
 		chain := cron.NewChain(cron.Recover(&log), cronlock.SkipIfTaken(t.Context(), mutex, &log))
 		oops := errors.New("oops")
@@ -208,41 +190,9 @@ func TestAPanicReleasesTheLock(t *testing.T) {
 	})
 }
 
-// once is a schedule of one instant, soon after the start.
-type once struct{ planned bool }
-
-func (o *once) Next(t time.Time) time.Time {
-	if o.planned {
-		return time.Time{}
-	}
-	o.planned = true
-	return t.Add(time.Millisecond)
-}
-
-func TestOneOfTwoProcessesRunsAJobOnRedis(t *testing.T) {
-	prefix := fmt.Sprintf("%s-%d:", t.Name(), time.Now().UnixNano())
-	var log records
-	var runs atomic.Int64
-	for range 2 {
-		store, err := redisstore.New(shared.Server(t).Client(t), &redisstore.Options{Prefix: prefix})
-		require.NoError(t, err)
-		mutex := newClient(t, store, lock.Terms{MinHold: time.Hour}).Mutex("report")
-		start(t, &once{}, cronlock.SkipIfTaken(t.Context(), mutex, &log)(cron.FuncJob(func() { runs.Add(1) })))
-	}
-	assert.Eventually(t, func() bool {
-		infos, _ := log.read()
-		return runs.Load() == 1 && len(infos) == 1
-	}, 25*time.Second, 10*time.Millisecond)
-	_, errs := log.read()
-	assert.Empty(t, errs)
-}
-
 func TestAnOutageIsAnError(t *testing.T) {
-	server := testredis.Start(t)
-	store, err := redisstore.New(server.Client(t), nil)
-	require.NoError(t, err)
-	mutex := newClient(t, store, lock.Terms{}).Mutex("report")
-	server.Kill()
+	store := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error { return errors.New("down") }}).Over(memstore.New())
+	mutex := adaptertest.NewClient(t, store).Mutex("report")
 	var log records
 	for _, wrap := range []cron.JobWrapper{
 		cronlock.SkipIfTaken(t.Context(), mutex, &log),
@@ -260,7 +210,7 @@ func TestAnOutageIsAnError(t *testing.T) {
 }
 
 func TestNoLogger(t *testing.T) {
-	client := newClient(t, memstore.New(), lock.Terms{})
+	client := adaptertest.NewClient(t, memstore.New())
 	held, err := client.Mutex("report").Lock(t.Context())
 	require.NoError(t, err)
 	cronlock.SkipIfTaken(t.Context(), client.Mutex("report"), nil)(cron.FuncJob(func() { t.Error("it runs") })).Run()

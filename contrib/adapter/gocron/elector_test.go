@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	gocronlock "github.com/leasewheel/leasewheel/contrib/adapter/gocron"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -27,7 +28,7 @@ func TestTheLeaderRunsAllJobs(t *testing.T) {
 		var electors [3]*gocronlock.Elector
 		var runs [3]atomic.Int64
 		for i, name := range []string{"a", "b", "c"} {
-			electors[i] = gocronlock.NewElector(newClient(t, connection{store}, lock.Terms{}).Election("jobs", name))
+			electors[i] = gocronlock.NewElector(adaptertest.NewClient(t, adaptertest.Process{Store: store}).Election("jobs", name))
 			s := newScheduler(t, gocron.WithDistributedElector(electors[i]))
 			for range 2 { // two jobs that are due at the same time
 				add(t, s, gocron.CronJob("* * * * *", false), func() { runs[i].Add(1) })
@@ -61,8 +62,8 @@ func TestTheLeaderRunsAllJobs(t *testing.T) {
 func TestALostLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		a := gocronlock.NewElector(newClient(t, connection{store}, lock.Terms{}).Election("jobs", "a"))
-		b := gocronlock.NewElector(newClient(t, connection{store}, lock.Terms{}).Election("jobs", "b"))
+		a := gocronlock.NewElector(adaptertest.NewClient(t, adaptertest.Process{Store: store}).Election("jobs", "a"))
+		b := gocronlock.NewElector(adaptertest.NewClient(t, adaptertest.Process{Store: store}).Election("jobs", "b"))
 		assert.Nil(t, a.Held())
 		require.NoError(t, a.IsLeader(t.Context()))
 		assert.ErrorIs(t, b.IsLeader(t.Context()), lock.ErrNotAcquired)
@@ -81,17 +82,6 @@ func TestALostLeadership(t *testing.T) {
 		assert.NoError(t, b.Close(t.Context()))
 		assert.Zero(t, store.Len())
 	})
-}
-
-func TestElectorOnRedis(t *testing.T) {
-	client := processes(t, shared.Server(t), lock.Terms{})
-	a := gocronlock.NewElector(client().Election("jobs", "a"))
-	b := gocronlock.NewElector(client().Election("jobs", "b"))
-	require.NoError(t, a.IsLeader(t.Context()))
-	assert.ErrorIs(t, b.IsLeader(t.Context()), lock.ErrNotAcquired)
-	require.NoError(t, a.Close(t.Context()))
-	assert.ErrorIs(t, a.IsLeader(t.Context()), gocronlock.ErrClosed)
-	assert.NoError(t, b.IsLeader(t.Context()))
 }
 
 // slow is a store whose acquires wait until open is closed.
@@ -114,7 +104,7 @@ func TestConcurrentJobsShareACampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var asked atomic.Int64
-		elector := gocronlock.NewElector(newClient(t, slow(memstore.New(), open, &asked), lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(adaptertest.NewClient(t, slow(memstore.New(), open, &asked)).Election("jobs", "a"))
 		var jobs sync.WaitGroup
 		for range 10 {
 			jobs.Go(func() { assert.NoError(t, elector.IsLeader(t.Context())) })
@@ -133,7 +123,7 @@ func TestACampaignThatIsAbandonedFailsNoOtherJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var asked atomic.Int64
-		elector := gocronlock.NewElector(newClient(t, slow(memstore.New(), open, &asked), lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(adaptertest.NewClient(t, slow(memstore.New(), open, &asked)).Election("jobs", "a"))
 		removed, remove := context.WithCancel(t.Context())
 		var jobs sync.WaitGroup
 		jobs.Go(func() { assert.ErrorIs(t, elector.IsLeader(removed), context.Canceled) })
@@ -160,7 +150,7 @@ func TestAFailedCampaignIsTheErrorOfAll(t *testing.T) {
 			}
 			return nil
 		}
-		elector := gocronlock.NewElector(newClient(t, store, lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(adaptertest.NewClient(t, store).Election("jobs", "a"))
 		var jobs sync.WaitGroup
 		for range 10 {
 			jobs.Go(func() {
@@ -185,7 +175,7 @@ func TestCloseDuringACampaign(t *testing.T) {
 		var asked atomic.Int64
 		mem := memstore.New()
 		store := slow(mem, open, &asked)
-		elector := gocronlock.NewElector(newClient(t, store, lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(adaptertest.NewClient(t, store).Election("jobs", "a"))
 		var calls sync.WaitGroup
 		calls.Go(func() { assert.ErrorIs(t, elector.IsLeader(t.Context()), gocronlock.ErrClosed) })
 		synctest.Wait()
@@ -211,7 +201,7 @@ func TestEveryCloseHasTheSameResult(t *testing.T) {
 			}
 			return nil
 		}}).Over(memstore.New())
-		elector := gocronlock.NewElector(newClient(t, store, lock.Terms{}).Election("jobs", "a"))
+		elector := gocronlock.NewElector(adaptertest.NewClient(t, store).Election("jobs", "a"))
 		require.NoError(t, elector.IsLeader(t.Context()))
 		first := elector.Close(t.Context())
 		assert.ErrorIs(t, first, lock.ErrUnavailable)

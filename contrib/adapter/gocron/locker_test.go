@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	gocronlock "github.com/leasewheel/leasewheel/contrib/adapter/gocron"
-	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
@@ -42,7 +43,7 @@ func TestReplicasWhoseClocksDiffer(t *testing.T) {
 				store := memstore.New()
 				var runs atomic.Int64
 				for _, ahead := range []time.Duration{0, 1500 * time.Millisecond, 2 * time.Second} {
-					client := newClient(t, connection{store}, test.terms)
+					client := adaptertest.NewClient(t, adaptertest.Process{Store: store}, test.terms)
 					s := newScheduler(t, gocron.WithClock(skewed{clockwork.NewRealClock(), ahead}),
 						gocron.WithDistributedLocker(gocronlock.New(client, nil)))
 					add(t, s, gocron.CronJob("* * * * *", false), func() {
@@ -57,42 +58,44 @@ func TestReplicasWhoseClocksDiffer(t *testing.T) {
 	}
 }
 
-func TestOneOfTwoReplicasRunsAJobOnRedis(t *testing.T) {
-	client := processes(t, shared.Server(t), lock.Terms{MinHold: time.Hour})
-	refused := make(chan error, 2)
-	ran := make(chan string, 2)
-	for _, replica := range []string{"a", "b"} {
-		locker := gocronlock.New(client(), nil)
-		s := newScheduler(t, gocron.WithDistributedLocker(locker))
-		add(t, s, gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), func() { ran <- replica },
+// refusal runs a job at once, with replicas on these stores, and returns the error of one that is refused.
+func refusal(t *testing.T, job func(), stores ...driver.Store) (err error) {
+	refused := make(chan error, len(stores))
+	for _, store := range stores {
+		locker := gocronlock.New(adaptertest.NewClient(t, store, lock.Terms{MinHold: time.Hour}), nil)
+		add(t, newScheduler(t, gocron.WithDistributedLocker(locker)), gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), job,
 			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err })))
 	}
-	receive(t, ran)
-	err := receive(t, refused)
-	assert.ErrorIs(t, err, lock.ErrNotAcquired)
-	assert.NotErrorIs(t, err, lock.ErrUnavailable)
-	assert.ErrorContains(t, err, `gocronlock: job "report" runs elsewhere, or has run in this period: lock: "gocron/report" is taken`)
-	assert.Empty(t, ran)
+	return <-refused
+}
+
+func TestOneOfTwoReplicasRunsAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var runs atomic.Int64
+		err := refusal(t, func() { runs.Add(1) }, adaptertest.Process{Store: store}, adaptertest.Process{Store: store})
+		assert.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.NotErrorIs(t, err, lock.ErrUnavailable)
+		assert.ErrorContains(t, err, `gocronlock: job "report" runs elsewhere, or has run in this period: lock: "gocron/report" is taken`)
+		synctest.Wait()
+		assert.EqualValues(t, 1, runs.Load())
+	})
 }
 
 func TestAnOutageIsNoContention(t *testing.T) {
-	server := testredis.Start(t)
-	locker := gocronlock.New(processes(t, server, lock.Terms{})(), nil)
-	server.Kill()
-	refused := make(chan error, 1)
-	add(t, newScheduler(t, gocron.WithDistributedLocker(locker)), gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
-		func() { t.Error("the job runs without its lock") },
-		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err })))
-	err := receive(t, refused)
-	assert.ErrorIs(t, err, lock.ErrUnavailable)
-	assert.NotErrorIs(t, err, lock.ErrNotAcquired)
-	assert.ErrorContains(t, err, `gocronlock: job "report" is skipped because the store does not answer: `)
+	synctest.Test(t, func(t *testing.T) {
+		store := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error { return errDown }}).Over(memstore.New())
+		err := refusal(t, func() { t.Error("the job runs without its lock") }, store)
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+		assert.ErrorContains(t, err, `gocronlock: job "report" is skipped because the store does not answer: `)
+	})
 }
 
 func TestAJobSeesThatItsLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		locker := gocronlock.New(newClient(t, store, lock.Terms{}), nil)
+		locker := gocronlock.New(adaptertest.NewClient(t, store), nil)
 		assert.Nil(t, locker.Held("report"))
 		ended := make(chan error, 1)
 		add(t, newScheduler(t, gocron.WithDistributedLocker(locker)), gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
@@ -115,7 +118,7 @@ func TestAJobSeesThatItsLockIsLost(t *testing.T) {
 func TestUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		locker := gocronlock.New(newClient(t, store, lock.Terms{}), &gocronlock.Options{Prefix: "billing/"})
+		locker := gocronlock.New(adaptertest.NewClient(t, store), &gocronlock.Options{Prefix: "billing/"})
 		first, err := locker.Lock(t.Context(), "report")
 		require.NoError(t, err)
 		assert.True(t, store.Delete("billing/report"))
@@ -139,7 +142,7 @@ func TestUnlock(t *testing.T) {
 
 func TestOtherErrorsOfLock(t *testing.T) {
 	store := new(locktest.Faulty).Over(memstore.New())
-	client := newClient(t, store, lock.Terms{})
+	client := adaptertest.NewClient(t, store)
 	_, err := gocronlock.New(client, nil).Lock(t.Context(), string(make([]byte, lock.MaxKeyLen)))
 	assert.ErrorIs(t, err, lock.ErrBadKey)
 	require.NoError(t, client.Close(t.Context()))
@@ -148,18 +151,6 @@ func TestOtherErrorsOfLock(t *testing.T) {
 	assert.ErrorContains(t, err, `gocronlock: job "report" is skipped: `)
 	_, err = gocronlock.New(nil, nil).Lock(t.Context(), "report")
 	assert.Error(t, err)
-}
-
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, "nothing was sent")
-		panic("unreachable")
-	}
 }
 
 // errDown is the error of a store that fails.

@@ -1,9 +1,6 @@
 package gocronlock_test
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -11,44 +8,9 @@ import (
 	"github.com/jonboulle/clockwork"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-var shared testredis.Shared
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
-
-// patience bounds what happens in real time.
-const patience = 25 * time.Second
-
-// connection is the store of one process. Its Close leaves the store to the other processes.
-type connection struct{ *memstore.Store }
-
-func (connection) Shutdown(context.Context) error { return nil }
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store, terms lock.Terms) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Terms: terms, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
-
-// processes returns a function that makes clients of a server, each as in a process of its own.
-// Their keys are those of this run of the test alone.
-func processes(t *testing.T, server *testredis.Server, terms lock.Terms) func() *lock.Client {
-	prefix := fmt.Sprintf("%s-%d:", t.Name(), time.Now().UnixNano())
-	return func() *lock.Client {
-		store, err := redisstore.New(server.Client(t), &redisstore.Options{Prefix: prefix})
-		require.NoError(t, err)
-		return newClient(t, store, terms)
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // skewed is a clock that is ahead.
 type skewed struct {

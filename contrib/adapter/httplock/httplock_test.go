@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,33 +18,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/contrib/adapter/httplock"
-	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-var shared testredis.Shared
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
-
-const timeout = 25 * time.Second // of what happens in real time
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble calls test in virtual time with a client.
 func bubble(t *testing.T, test func(t *testing.T, store *memstore.Store, client *lock.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		test(t, store, newClient(t, store))
+		test(t, store, adaptertest.NewClient(t, store))
 	})
 }
 
@@ -232,7 +217,7 @@ func TestTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := errors.New("10.0.0.1:6379 does not answer")
 		store := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error { return secret }}).Over(memstore.New())
-		answer := post(t, httplock.New(newClient(t, store), nil, nil)(uncalled(t)), "/a")
+		answer := post(t, httplock.New(adaptertest.NewClient(t, store), nil, nil)(uncalled(t)), "/a")
 		assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
 		assert.Equal(t, "1", answer.Header().Get("Retry-After"))
 		assert.Equal(t, "the lock is unavailable\n", answer.Body.String())
@@ -257,76 +242,4 @@ func TestMisuse(t *testing.T) {
 	assert.PanicsWithValue(t, "httplock: the handler is nil", func() { httplock.New(nil, nil, nil)(nil) })
 	quiet := &httplock.Options{Logger: slog.New(slog.DiscardHandler)}
 	assert.Equal(t, http.StatusInternalServerError, post(t, httplock.New(nil, nil, quiet)(uncalled(t)), "/a").Code)
-}
-
-// service is a replica of a service on a real server. Each request sends to serving, and is served
-// when it receives from finish.
-func service(t *testing.T, client *lock.Client, serving chan<- uint64, finish <-chan bool) *httptest.Server {
-	h := httplock.New(client, nil, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		serving <- httplock.Held(r.Context()).Token()
-		if !<-finish {
-			panic(http.ErrAbortHandler)
-		}
-	}))
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Start()
-	t.Cleanup(server.Close)
-	return server
-}
-
-// send sends a request to a replica and returns the status, or 0 if the connection was closed.
-func send(t *testing.T, replica *httptest.Server) int {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, replica.URL+"/a", nil)
-	if !assert.NoError(t, err) {
-		return 0
-	}
-	answer, err := replica.Client().Do(r)
-	if err != nil {
-		return 0
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode
-}
-
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(timeout):
-		require.FailNow(t, "nothing was sent")
-		panic("unreachable")
-	}
-}
-
-func TestReplicasOnRedis(t *testing.T) {
-	server := testredis.Start(t)
-	serving, finish := make(chan uint64, 1), make(chan bool)
-	var replicas [2]*httptest.Server
-	for i := range replicas {
-		store, err := redisstore.New(server.Client(t), nil)
-		require.NoError(t, err)
-		replicas[i] = service(t, newClient(t, store), serving, finish)
-	}
-	var last uint64
-	for _, well := range []bool{true, false, true} {
-		first := make(chan int, 1)
-		go func() { first <- send(t, replicas[0]) }()
-		token := receive(t, serving)
-		assert.Greater(t, token, last)
-		last = token
-		assert.Equal(t, http.StatusConflict, send(t, replicas[1]))
-		finish <- well
-		if well {
-			assert.Equal(t, http.StatusOK, receive(t, first))
-		} else {
-			assert.Zero(t, receive(t, first))
-		}
-	}
-	server.Kill()
-	assert.Equal(t, http.StatusServiceUnavailable, send(t, replicas[0]))
 }

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	k8slock "github.com/leasewheel/leasewheel/contrib/adapter/k8s"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 var errDown = errors.New("the store is down")
@@ -38,7 +38,7 @@ func newProcess(store *memstore.Store) *process {
 			return errDown
 		}
 		return nil
-	}}).Over(connection{store})
+	}}).Over(adaptertest.Process{Store: store})
 	return p
 }
 
@@ -55,7 +55,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 				var candidates [3]*candidate
 				start := func(i int) {
 					processes[i] = newProcess(store)
-					candidates[i] = f.candidate(newClient(t, processes[i]), fmt.Sprint("candidate ", i), nil, true)
+					candidates[i] = f.candidate(adaptertest.NewClient(t, processes[i]), fmt.Sprint("candidate ", i), nil, true)
 				}
 				for i := range candidates {
 					start(i)
@@ -106,10 +106,10 @@ func TestCrash(t *testing.T) {
 				store := memstore.New()
 				f := newField(t)
 				p := newProcess(store)
-				a := f.candidate(newClient(t, p), "a", nil, watch)
+				a := f.candidate(adaptertest.NewClient(t, p), "a", nil, watch)
 				time.Sleep(time.Second)
 				require.Equal(t, "a", f.leader())
-				f.candidate(newClient(t, connection{store}), "b", nil, watch)
+				f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "b", nil, watch)
 				time.Sleep(time.Hour)
 				require.Equal(t, "a", f.leader())
 
@@ -131,7 +131,7 @@ func TestALostLeadershipEndsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		f := newField(t)
-		a := f.candidate(newClient(t, connection{store}), "a", nil, true)
+		a := f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", nil, true)
 		time.Sleep(time.Minute)
 		require.Equal(t, "a", f.leader())
 		store.Delete(f.key)
@@ -155,7 +155,7 @@ func TestALostLeadershipIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		f := newField(t)
-		a := f.candidate(newClient(t, connection{store}), "a", nil, false)
+		a := f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", nil, false)
 		time.Sleep(time.Minute)
 		require.Equal(t, "a", f.leader())
 		store.Delete(f.key)
@@ -173,9 +173,9 @@ func TestReleaseOnCancel(t *testing.T) {
 				store := memstore.New()
 				f := newField(t)
 				change := func(c *leaderelection.LeaderElectionConfig) { c.ReleaseOnCancel = release }
-				a := f.candidate(newClient(t, connection{store}), "a", change, true)
+				a := f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", change, true)
 				time.Sleep(time.Second)
-				f.candidate(newClient(t, connection{store}), "b", change, true)
+				f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "b", change, true)
 				time.Sleep(time.Hour)
 				require.Equal(t, "a", f.leader())
 				a.stop()
@@ -207,7 +207,7 @@ func TestALeaderThatCannotRenewIsNotReleased(t *testing.T) {
 			return nil
 		}
 		p.Before = nil
-		a := f.candidate(newClient(t, p), "a", nil, true)
+		a := f.candidate(adaptertest.NewClient(t, p), "a", nil, true)
 		time.Sleep(time.Minute)
 		p.cut.Store(true)
 		<-a.ended
@@ -222,10 +222,10 @@ func TestTheSameIdentityTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		f := newField(t)
-		f.candidate(newClient(t, connection{store}), "a", nil, true)
+		f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", nil, true)
 		time.Sleep(time.Second)
 		var leaders atomic.Pointer[string]
-		b := f.candidate(newClient(t, connection{store}), "a", func(c *leaderelection.LeaderElectionConfig) {
+		b := f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", func(c *leaderelection.LeaderElectionConfig) {
 			c.Callbacks.OnNewLeader = func(name string) { leaders.Store(&name) }
 		}, true)
 		time.Sleep(time.Hour)
@@ -239,7 +239,7 @@ func TestObserversSeeTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		f := newField(t)
-		a := f.candidate(newClient(t, connection{store}), "a", nil, true)
+		a := f.candidate(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a", nil, true)
 		time.Sleep(time.Second)
 		p := newProcess(store)
 		var tries atomic.Int64
@@ -249,7 +249,7 @@ func TestObserversSeeTheLeader(t *testing.T) {
 			}
 			return nil
 		}
-		b := f.candidate(newClient(t, p), "b", nil, true)
+		b := f.candidate(adaptertest.NewClient(t, p), "b", nil, true)
 		time.Sleep(time.Hour)
 		assert.Equal(t, "a", b.elector.GetLeader())
 		assert.True(t, a.elector.IsLeader())
@@ -271,7 +271,7 @@ func leads(t *testing.T, client *lock.Client) *k8slock.Lock {
 // TestABlockedElector renews no more. Its lease ends, and so does the context.
 func TestABlockedElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := leads(t, newClient(t, memstore.New()))
+		l := leads(t, adaptertest.NewClient(t, memstore.New()))
 		ctx, cancel := l.Context(t.Context())
 		defer cancel()
 		start := time.Now()
@@ -288,7 +288,7 @@ func TestABlockedElector(t *testing.T) {
 
 func TestCloseOfTheClientEndsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := newClient(t, memstore.New())
+		client := adaptertest.NewClient(t, memstore.New())
 		l := leads(t, client)
 		ctx, cancel := l.Context(t.Context())
 		defer cancel()
@@ -304,7 +304,7 @@ func TestCloseOfTheClientEndsTheContext(t *testing.T) {
 func TestAResignationEndsNoContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		l := leads(t, newClient(t, store))
+		l := leads(t, adaptertest.NewClient(t, store))
 		ctx, cancel := l.Context(t.Context())
 		defer cancel()
 		require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}))
@@ -316,7 +316,7 @@ func TestAResignationEndsNoContext(t *testing.T) {
 
 func TestATooShortLeaseDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := k8slock.New(newClient(t, memstore.New()), "controller", "a")
+		l := k8slock.New(adaptertest.NewClient(t, memstore.New()), "controller", "a")
 		assert.ErrorContains(t, l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a"}), "LeaseDuration is below a second")
 	})
 }
@@ -326,28 +326,10 @@ func TestTheTermsOfTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		f := newField(t)
-		client := newClient(t, connection{store}).With(lock.Terms{MinHold: time.Hour, MaxHold: time.Minute, TTL: 5 * time.Minute})
+		client := adaptertest.NewClient(t, adaptertest.Process{Store: store}).With(lock.Terms{MinHold: time.Hour, MaxHold: time.Minute, TTL: 5 * time.Minute})
 		f.candidate(client, "a", nil, true)
 		time.Sleep(time.Hour)
 		assert.Equal(t, "a", f.leader())
 		assert.LessOrEqual(t, store.ExpiresIn(f.key), leaseDuration)
 	})
-}
-
-func TestOnRedis(t *testing.T) {
-	server := shared.Server(t)
-	f := newField(t)
-	quick := func(c *leaderelection.LeaderElectionConfig) { c.RetryPeriod = 100 * time.Millisecond }
-	start := func(name string) *candidate {
-		store, err := redisstore.New(server.Client(t), nil)
-		require.NoError(t, err)
-		return f.candidate(newClient(t, store), name, quick, true)
-	}
-	leads := func(name string) func() bool { return func() bool { return f.leader() == name } }
-	a := start("a")
-	require.Eventually(t, leads("a"), leaseDuration, 10*time.Millisecond)
-	b := start("b")
-	require.Eventually(t, func() bool { return b.elector.GetLeader() == "a" }, leaseDuration, 10*time.Millisecond)
-	a.stop()
-	require.Eventually(t, leads("b"), leaseDuration, 10*time.Millisecond)
 }

@@ -2,8 +2,6 @@ package k8slock_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -16,17 +14,12 @@ import (
 	"k8s.io/klog/v2"
 
 	k8slock "github.com/leasewheel/leasewheel/contrib/adapter/k8s"
-	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 )
-
-var shared testredis.Shared
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
-	goleak.VerifyTestMain(shared.Around(m))
+	goleak.VerifyTestMain(m)
 }
 
 const (
@@ -35,19 +28,6 @@ const (
 	retryPeriod   = 2 * time.Second
 	retryAtMost   = retryPeriod * 22 / 10 // client-go adds up to 120 %
 )
-
-// connection is the store of one process. Its Close leaves the store to the other processes.
-type connection struct{ *memstore.Store }
-
-func (connection) Shutdown(context.Context) error { return nil }
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
 
 // term is a time in which a candidate believed that it led.
 type term struct {
@@ -66,7 +46,7 @@ type field struct {
 }
 
 func newField(t *testing.T) *field {
-	return &field{t: t, key: fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano())}
+	return &field{t: t, key: "controller"}
 }
 
 // candidate is a process with an elector.

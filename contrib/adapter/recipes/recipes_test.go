@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -20,23 +19,15 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	"github.com/leasewheel/leasewheel/contrib/adapter/recipes"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newClient returns a client that is closed at the end of the test or bubble.
-func newClient(t *testing.T, store driver.Store) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
 
 // TestSchedule runs the scheduler of asynq in two processes. The second one starts its own when
 // the first one has stopped.
@@ -47,7 +38,7 @@ func TestSchedule(t *testing.T) {
 	run := func(name string) (stop func() error) {
 		store, err := redisstore.New(server.Client(t), nil)
 		require.NoError(t, err)
-		election := newClient(t, store).Election("scheduler", name)
+		election := adaptertest.NewClient(t, store).Election("scheduler", name)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
@@ -74,7 +65,7 @@ func TestSchedule(t *testing.T) {
 func TestWorkAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		client := newClient(t, store)
+		client := adaptertest.NewClient(t, store)
 		failed := errors.New("failed")
 		work := func(_ context.Context, held *lock.Held) error {
 			assert.True(t, held.Valid())
@@ -92,7 +83,7 @@ func TestWorkAlone(t *testing.T) {
 func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		client := newClient(t, store)
+		client := adaptertest.NewClient(t, store)
 		oneAtATime := recipes.OneAtATime(client, func(m *message.Message) string { return m.Metadata.Get("order") })
 		m := message.NewMessage("1", nil)
 		m.Metadata.Set("order", "7")
@@ -139,7 +130,7 @@ func TestMigrate(t *testing.T) {
 		}}, nil)
 		var processes sync.WaitGroup
 		for range 2 {
-			l := newClient(t, store).Mutex("migrations")
+			l := adaptertest.NewClient(t, store).Mutex("migrations")
 			processes.Go(func() { assert.NoError(t, recipes.Migrate(t.Context(), l, provider(first))) })
 		}
 		processes.Wait()
@@ -153,7 +144,7 @@ func TestMigrate(t *testing.T) {
 			return context.Cause(ctx)
 		}}, nil)
 		both := provider(first, second)
-		assert.ErrorIs(t, recipes.Migrate(t.Context(), newClient(t, store).Mutex("migrations"), both), lock.ErrLost)
+		assert.ErrorIs(t, recipes.Migrate(t.Context(), adaptertest.NewClient(t, store).Mutex("migrations"), both), lock.ErrLost)
 		version, err := both.GetDBVersion(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, version)

@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -20,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/leasewheel/leasewheel/contrib/adapter/internal/adaptertest"
 	k8slock "github.com/leasewheel/leasewheel/contrib/adapter/k8s"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -30,18 +29,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what happens in real time.
 const patience = 25 * time.Second
-
-// connection is the store of one process. Its Close leaves the store to the other processes.
-type connection struct{ *memstore.Store }
-
-func (connection) Shutdown(context.Context) error { return nil }
-
-func newClient(t *testing.T, store driver.Store) *lock.Client {
-	client, err := lock.New(store, &lock.Options{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	return client
-}
 
 // controller is a process with a manager. A manager without controllers asks the API server nothing.
 type controller struct {
@@ -97,10 +84,10 @@ func (c *controller) end(t *testing.T) error {
 
 func TestManager(t *testing.T) {
 	store := memstore.New()
-	a := start(t, newClient(t, connection{store}), "a")
+	a := start(t, adaptertest.NewClient(t, adaptertest.Process{Store: store}), "a")
 	require.Eventually(t, a.leads.Load, patience, time.Millisecond)
-	b := start(t, newClient(t, connection{store}), "b")
-	c := start(t, newClient(t, connection{store}), "c")
+	b := start(t, adaptertest.NewClient(t, adaptertest.Process{Store: store}), "b")
+	c := start(t, adaptertest.NewClient(t, adaptertest.Process{Store: store}), "c")
 	assert.False(t, b.leads.Load() || c.leads.Load())
 
 	a.stop() // as at a SIGTERM
@@ -123,7 +110,7 @@ func TestManager(t *testing.T) {
 func TestElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		l := k8slock.New(newClient(t, connection{store}), "my-controller", "a")
+		l := k8slock.New(adaptertest.NewClient(t, adaptertest.Process{Store: store}), "my-controller", "a")
 		var tokens []uint64
 		run := func(during func(stop context.CancelFunc)) {
 			ctx, stop := context.WithCancel(t.Context())
