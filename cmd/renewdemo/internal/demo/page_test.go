@@ -195,19 +195,6 @@ func sum(list []int) (total int) {
 	return total
 }
 
-func TestThePageTellsWhoseKeysWereStolen(t *testing.T) {
-	t.Parallel()
-	_, address := visitPage(t)
-	require.Equal(t, http.StatusNoContent, ask(t, http.MethodPost, address+"fault/steal", nil))
-	frames(t, address, func(f frame) bool {
-		for _, l := range f.Losses {
-			assert.Equal(t, renewal.ReasonNotOwned.String(), l.Reason)
-		}
-		return f.Episode != nil && f.Episode.Told == stolenKeys
-	})
-	frames(t, address, func(f frame) bool { return f.Held == 100 })
-}
-
 // TestThePageRefusesOtherSites sends what a page of another site, or a name that it lets point to this
 // machine, can send through the browser of a visitor.
 func TestThePageRefusesOtherSites(t *testing.T) {
@@ -285,11 +272,4 @@ func TestNothingIsMeasuredWithoutAVisitor(t *testing.T) {
 		defer p.feed.mu.Unlock()
 		return len(p.feed.visitors) == 0
 	}, pageTimeout, time.Millisecond)
-}
-
-func TestHTTPDoesNotGoWithOtherModes(t *testing.T) {
-	for _, other := range [][]string{{"-proof"}, {"-fault", "hang"}} {
-		_, err := parse(append([]string{"-http", "localhost:0"}, other...), io.Discard)
-		assert.ErrorContains(t, err, "-http does not go with")
-	}
 }

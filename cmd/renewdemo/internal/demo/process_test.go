@@ -133,9 +133,10 @@ func TestThePageEndsWithItsSupervisor(t *testing.T) {
 
 func TestAnUnreachableServerIsOneError(t *testing.T) {
 	t.Parallel()
-	out, errs, code := command(t, "", nil, "-redis", "localhost:1")
+	out, errs, code := command(t, "", nil, "-redis", "redis://user:canary@localhost:1/0")
 	assert.Empty(t, out)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, errs, "renewdemo: no Redis server at localhost:1: ")
+	assert.NotContains(t, errs, "canary")
 	assert.Equal(t, 1, strings.Count(errs, "\n"), errs)
 }

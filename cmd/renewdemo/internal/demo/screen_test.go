@@ -87,19 +87,6 @@ func TestTheTableMovesFromTheFirstSecond(t *testing.T) {
 	assert.Regexp(t, `renewals/s +[1-9][0-9,]* +▁+[▂▃▄▅▆▇█]`, out)
 }
 
-func TestTheTableFitsTheScreen(t *testing.T) {
-	m := &meter{}
-	for range sparkWidth {
-		m.history = append(m.history, sample{held: 10_000_000, rate: 1e7, batch: 10_000, p50: 99 * time.Second, p99: 99 * time.Second, lost: 10_000_000, goroutines: 100_000})
-	}
-	for _, name := range []string{"acquiring", "holding", "releasing"} {
-		for _, line := range m.table(phase{name, 10_000_000, func() int { return 9_999_999 }}) {
-			assert.LessOrEqual(t, utf8.RuneCountInString(line), width, line)
-		}
-	}
-	assertFits(t, header+"\n"+m.history[0].row(1000*time.Second)+"\n")
-}
-
 func TestATableReplacesTheOneBefore(t *testing.T) {
 	var out strings.Builder
 	s := &screen{w: &out, terminal: true}
@@ -109,16 +96,6 @@ func TestATableReplacesTheOneBefore(t *testing.T) {
 	assert.Equal(t, "\x1b[?7lone\x1b[K\ntwo\x1b[K\n\x1b[?7h"+
 		"\x1b[2A\r\x1b[?7lthree\x1b[K\nfour\x1b[K\n\x1b[?7h"+
 		"\x1b[2A\r\x1b[Jdone\n", out.String())
-}
-
-func TestFiguresAndBars(t *testing.T) {
-	assert.Equal(t, "▁▄█▁", spark([]float64{0, 5, 10, 1}))
-	assert.Equal(t, "▁▁", spark([]float64{0, 0}))
-	assert.Equal(t, "██░░", bar(1, 2, 4))
-	assert.Equal(t, "████", bar(0, 0, 4))
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		assert.Equal(t, want, count(n))
-	}
 }
 
 func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
@@ -136,19 +113,6 @@ func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
 	})
 	assert.EqualValues(t, 128, store.acquired.Load())
 	assert.EqualValues(t, 128, store.released.Load())
-}
-
-// broken is a store that refuses every request.
-type broken struct{ driver.Store }
-
-func (broken) Acquire(context.Context, driver.Request) (driver.Lease, error) {
-	return driver.Lease{}, errInjected
-}
-
-func TestAFailureToAcquireIsOneError(t *testing.T) {
-	_, err := runDemo(t, broken{locktest.Plain(memstore.New())}, "-leases", "500")
-	require.ErrorContains(t, err, "acquire: ")
-	assert.Equal(t, 1, strings.Count(err.Error(), errInjected.Error()), err)
 }
 
 func TestAProofWithoutRedisUsesTwoClients(t *testing.T) {
