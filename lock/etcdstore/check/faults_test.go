@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -145,48 +144,6 @@ func TestAClientIsCutOffUnderLoad(t *testing.T) {
 			l.Stop()
 		})
 	}
-}
-
-// The holder knows only the leader, which stops. The others choose a new leader, and another
-// client gets the lock once the lease has ended.
-func TestAHolderBehindAStoppedLeader(t *testing.T) {
-	t.Parallel()
-	members := startCluster(t, 3)
-	leader, others := leaderOf(t, connect(t, members...), members)
-	locks := newLocks(t, leader)
-	var held *lock.Held
-	require.Eventually(t, func() bool { // a new cluster on a busy machine may answer too late
-		var err error
-		held, err = locks.Mutex("k").Lock(t.Context())
-		return err == nil
-	}, patience, time.Millisecond)
-	got := make(chan *lock.Held, 1)
-	next := newLocks(t, others...)
-	leader.signal(t, testprocess.Stop)
-	go func() {
-		for t.Context().Err() == nil {
-			if h, err := next.Mutex("k").Lock(t.Context()); err == nil {
-				got <- h
-				return
-			}
-		}
-	}()
-	select {
-	case h := <-got:
-		assert.False(t, held.Valid(), "the holder knew before")
-		assert.Greater(t, h.Token(), held.Token())
-	case <-time.After(time.Minute):
-		require.Fail(t, "the lock has not become free")
-	}
-	<-held.Done()
-	leader.signal(t, testprocess.Continue)
-	require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
-	require.ErrorIs(t, held.Renew(t.Context(), 0), driver.ErrNotHeld)
-	require.Eventually(t, func() bool { // nothing of the old holder revives
-		_, err := locks.Mutex("k").TryLock(t.Context())
-		return errors.Is(err, lock.ErrNotAcquired)
-	}, time.Minute, 50*time.Millisecond)
-	assert.False(t, held.Valid())
 }
 
 // A client without options but its endpoints, of which one is unknown. The server gets another address. If the old

@@ -96,38 +96,6 @@ func TestAServerWithALongerMinimumTTL(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// BenchmarkRenew renews 1,000 leases in each call.
-func BenchmarkRenew(b *testing.B) {
-	s := open(b, connect(b, startCluster(b, 1)...))
-	var batch []driver.Lease
-	for i := range 1000 {
-		l, err := s.Acquire(b.Context(), request(fmt.Sprint(i), "client:1", time.Minute))
-		require.NoError(b, err)
-		batch = append(batch, l)
-	}
-	out := make([]renewal.Outcome, len(batch))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Renew(b.Context(), batch, out); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkLock acquires and releases a free lock.
-func BenchmarkLock(b *testing.B) {
-	s := open(b, connect(b, startCluster(b, 1)...))
-	for b.Loop() {
-		l, err := s.Acquire(b.Context(), request("k", "client:1", time.Minute))
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := s.Release(b.Context(), l); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // A member hangs in the middle of an acquisition. The other members answer, so a renewal must not
 // wait for it, and neither must acquisitions without end.
 func TestRenewalsDoNotWaitForAnAcquisition(t *testing.T) {
