@@ -49,8 +49,6 @@ func runChild(o order) error {
 		return writeWithLocks(ctx, client, rdb, o)
 	case churner:
 		return churnLocks(ctx, client, o)
-	case stepper:
-		return stepWithLocks(ctx, client, o)
 	case saver:
 		return saveWithLocks(ctx, client, rdb, o)
 	}

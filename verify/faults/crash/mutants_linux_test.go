@@ -34,11 +34,6 @@ func TestMutants(t *testing.T) {
 			Args: []string{"-test.run=TestPausedHolders"}, Shows: `pausing .* a stale write was accepted`,
 		},
 		{
-			Name: "Valid waits for a timer, seen in the log", File: "renewal/entry_api.go",
-			From: "return !e.w.clock.now().reached(e.deadline())", To: "return e.deadline().mono != distantPast",
-			Args: []string{"-test.run=TestTheLogOfAResource", "-test.count=10"}, Shows: "begins [0-9]+ ns before process",
-		},
-		{
 			Name: "callers wait for the Logger", File: "internal/logging/logging.go",
 			From: "h.queue.add(queued{h.next(), ctx, r})", To: "_ = h.next().Handle(ctx, r)",
 			Args: []string{"-test.run=TestNobodyReadsTheLog"}, Shows: "a call of Renew has not returned|no report within|no process kept a lock",

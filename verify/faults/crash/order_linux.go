@@ -16,7 +16,6 @@ const (
 	holder  = "holder"  // holds its locks
 	writer  = "writer"  // writes to the resource while it holds its locks and later
 	churner = "churner" // locks and unlocks with many goroutines
-	stepper = "stepper" // locks, takes steps, which it writes to a file, and unlocks
 	saver   = "saver"   // locks, reads the state of the key, saves the next one, and unlocks
 )
 
@@ -26,7 +25,7 @@ type order struct {
 	Addr string // of the server
 	TTL  time.Duration
 	Keys []string
-	Log  string // the file of a stepper or a saver
+	Log  string // the file of a saver
 	Mute bool   // nobody reads its standard error, which is full
 }
 
