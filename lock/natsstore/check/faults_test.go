@@ -2,13 +2,11 @@ package check
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
@@ -60,39 +58,6 @@ var faults = map[string]struct{ begin, end func(p *testnats.Process) }{
 		func(p *testnats.Process) { p.Signal(testprocess.Stop) },
 		func(p *testnats.Process) { p.Signal(testprocess.Continue) },
 	},
-}
-
-func TestHoldersAreToldInTimeIfTheServerIsGone(t *testing.T) {
-	t.Parallel()
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := testnats.StartProcess(t)
-			require.NoError(t, natsstore.CreateStream(t.Context(), p.Connect(), nil))
-			client, rival := newClient(t, p), newClient(t, p)
-			var all []*lock.Held
-			for i := range 20 {
-				held, err := client.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
-				require.NoError(t, err)
-				all = append(all, held)
-			}
-			fault.begin(p)
-			for _, held := range all {
-				<-held.Done()
-				assert.False(t, held.Valid())
-				require.ErrorIs(t, held.Err(), lock.ErrLost)
-			}
-			fault.end(p)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			for _, held := range all {
-				next, err := rival.Mutex(held.Key()).Lock(ctx)
-				require.NoError(t, err)
-				assert.Greater(t, next.Token(), held.Token(), "a lock that its holder has lost is not revived")
-				require.NoError(t, next.Unlock(ctx))
-			}
-		})
-	}
 }
 
 func TestLocksUnderFaults(t *testing.T) {
