@@ -138,12 +138,6 @@ func TestTheLockIsFreeWhileSomebodyWaitsAndNobodyHoldsIt(t *testing.T) {
 	assert.EqualValues(t, 5, free([]*turn{holder, {asked: 20, gaveUp: 55}}))
 }
 
-func TestJainsIndex(t *testing.T) {
-	assert.InDelta(t, 1, jain([]int{3, 3, 3}), 1e-9)
-	assert.InDelta(t, 0.25, jain([]int{0, 8, 0, 0}), 1e-9)
-	assert.Zero(t, jain([]int{0, 0}))
-}
-
 func TestRowsOfOtherFaultsAreKept(t *testing.T) {
 	r := &results{Rows: []row{{Client: ours, Fault: "cut", Round: 3}, {Client: ours, Fault: "waiters"}}}
 	r.replace([]row{{Client: ours, Fault: "cut", Round: 1}, {Client: ours, Fault: "cut"}})

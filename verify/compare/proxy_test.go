@@ -35,43 +35,6 @@ func served(t *testing.T) (p *proxy, got <-chan string) {
 	return p, all
 }
 
-func TestTheServerGetsTheRequestWhoseAnswerIsLost(t *testing.T) {
-	p, got := served(t)
-	p.loseAnswer("lock7")
-	c, err := net.Dial("tcp", p.addr())
-	require.NoError(t, err)
-	_, err = io.WriteString(c, "GET other")
-	require.NoError(t, err)
-	answer := make([]byte, len("GET other"))
-	_, err = io.ReadFull(c, answer)
-	require.NoError(t, err)
-	assert.False(t, p.lostOne())
-	_, err = io.WriteString(c, "SET lock7")
-	require.NoError(t, err)
-	_, err = c.Read(answer)
-	require.Error(t, err)
-	assert.Equal(t, "GET otherSET lock7", <-got)
-	assert.True(t, p.lostOne())
-	assert.EqualValues(t, 2, p.chunks.Load())
-}
-
-func TestBytesOfAClosedConnectionArriveLate(t *testing.T) {
-	p, got := served(t)
-	p.block(true)
-	c, err := net.Dial("tcp", p.addr())
-	require.NoError(t, err)
-	_, err = io.WriteString(c, "DEL lock7")
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-	select {
-	case <-got:
-		assert.Fail(t, "the bytes passed")
-	default:
-	}
-	p.unblock()
-	assert.Equal(t, "DEL lock7", <-got)
-}
-
 func TestARedirectEndsConnections(t *testing.T) {
 	p, got := served(t)
 	other, gotOther := served(t)

@@ -67,16 +67,6 @@ func TestThePageHasTheFiguresOfTheRows(t *testing.T) {
 	require.Error(t, r.broken())
 }
 
-func TestAPageWithoutMarksIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	page := filepath.Join(dir, "COMPARISON.md")
-	require.NoError(t, os.WriteFile(page, []byte("text"), 0o600))
-	require.Error(t, (&results{}).document(dir))
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, "text", string(text))
-}
-
 func TestEachFaultIsDescribed(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)

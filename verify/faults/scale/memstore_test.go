@@ -1,14 +1,11 @@
 package scale
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -61,37 +58,4 @@ func membersOf(mode driver.Mode, i int) []string {
 		return nil
 	}
 	return []string{fmt.Sprint("member ", i)}
-}
-
-// TestWaitersOfALargeBatch: many waiters for a large batch cost nobody a lock (L0).
-func TestWaitersOfALargeBatch(t *testing.T) {
-	const waiters, ttl = 200, 3 * time.Second
-	client, err := lock.New(memstore.New(), &lock.Options{Terms: lock.Terms{TTL: ttl}})
-	require.NoError(t, err)
-	var members []string
-	for i := range lock.MaxMembers {
-		members = append(members, fmt.Sprint("member ", i))
-	}
-	batch, err := client.Batch("batch", members...).Lock(t.Context())
-	require.NoError(t, err)
-	mutex, err := client.Mutex("mutex").Lock(t.Context())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	for range waiters {
-		waiting.Go(func() {
-			_, err := client.Batch("batch", members...).Lock(ctx)
-			assert.ErrorIs(t, err, context.Canceled)
-		})
-		sleep(t.Context(), 20*time.Millisecond) // a call takes a third of that to check its members
-	}
-	sleep(t.Context(), 2*ttl)
-	assert.NoError(t, batch.Err(), "L0: the batch was lost")
-	assert.NoError(t, mutex.Err(), "L0: a mutex with another key was lost")
-	cancel()
-	waiting.Wait()
-	ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	assert.NoError(t, client.Close(ctx))
-	report.Add("%-36s %d, for %d members", "waiters for a batch", waiters, len(members))
 }
