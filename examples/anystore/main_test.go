@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,14 +40,4 @@ func TestFaults(t *testing.T) {
 	faulttest.Run(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
 		return work(ctx, client, r.Write)
 	})
-}
-
-func TestFaultsOfAJobThatIgnoresItsCtx(t *testing.T) {
-	err := faulttest.Find(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
-		return work(ctx, client, func(context.Context) error {
-			time.Sleep(20 * time.Second)
-			return r.Write(context.Background())
-		})
-	})
-	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
 }

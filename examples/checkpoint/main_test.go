@@ -186,25 +186,3 @@ func TestFaultsOfASaveBeforeTheCharge(t *testing.T) {
 	}))
 	assert.Positive(t, wrong)
 }
-
-// TestFaultsOfAPositionInATable writes the position with its ctx and not with Save, so nothing protects
-// what a later leader has written.
-func TestFaultsOfAPositionInATable(t *testing.T) {
-	err := faulttest.FindFenced(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
-		position := 0 // in the table
-		service := slow{&memory{orders: map[int]int{}}, 5 * time.Second}
-		return client.Election("billing", "a").Run(ctx, func(ctx context.Context, _ *lock.Held) error {
-			for position < 5 {
-				if _, err := service.charge(ctx, position+1, 100); err != nil {
-					return err
-				}
-				if err := r.Write(ctx); err != nil {
-					return err
-				}
-				position++
-			}
-			return nil
-		})
-	})
-	assert.ErrorContains(t, err, "only a token protects from that")
-}

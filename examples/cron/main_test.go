@@ -112,19 +112,3 @@ func TestFaults(t *testing.T) {
 		return newReplica(client, "a", 20*time.Second, jobs{r}).run(ctx, client)
 	})
 }
-
-// TestFaultsOfAJobThatDoesNotAsk has no call of Valid.
-func TestFaultsOfAJobThatDoesNotAsk(t *testing.T) {
-	err := faulttest.Find(t, schedules, func(ctx context.Context, client *lock.Client, r *faulttest.Resource) error {
-		return client.Election("cron", "a").Run(ctx, func(context.Context, *lock.Held) error {
-			for range 5 {
-				time.Sleep(20 * time.Second)
-				if err := r.Write(context.Background()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
-}

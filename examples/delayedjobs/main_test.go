@@ -107,11 +107,3 @@ func TestFaults(t *testing.T) {
 		}
 	}))
 }
-
-func TestFaultsOfAJobThatIgnoresItsCtx(t *testing.T) {
-	err := faulttest.Find(t, schedules, jobs(func(_ context.Context, r *faulttest.Resource) error {
-		time.Sleep(20 * time.Second)
-		return r.Write(context.Background())
-	}))
-	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
-}

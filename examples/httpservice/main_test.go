@@ -120,11 +120,3 @@ func TestFaults(t *testing.T) {
 		return errors.Join(r.Write(ctx), pretend(ctx, time.Minute), r.Write(ctx))
 	}))
 }
-
-func TestFaultsOfARequestThatIgnoresItsCtx(t *testing.T) {
-	err := faulttest.Find(t, schedules, request(func(_ context.Context, r *faulttest.Resource) error {
-		time.Sleep(time.Minute)
-		return r.Write(context.Background())
-	}))
-	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
-}

@@ -87,10 +87,3 @@ func TestFaults(t *testing.T) {
 		return r.WriteFenced(context.Background(), token)
 	}))
 }
-
-func TestFaultsWithoutTokens(t *testing.T) {
-	err := faulttest.FindFenced(t, schedules, replica(func(r *faulttest.Resource, _ uint64) error {
-		return r.Write(context.Background())
-	}))
-	assert.ErrorContains(t, err, "after the loss of its lock (main_test.go:")
-}
