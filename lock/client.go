@@ -225,10 +225,9 @@ func (c *core) shutdown(ctx context.Context) error {
 	// releases.
 	held, errHeld := c.watchdog.StopAll(ctx)
 	errRunning := storekit.Await(ctx, c.quiet, "a call of the store")
-	pending, errPending := c.releaser.Close(ctx)
 	c.freePartial(held)
 	call, stop := callContext(context.Background(), ctx)
-	errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))
+	errRelease := c.releaser.Close(ctx, call, held)
 	stop()
 	_, errDog := c.watchdog.Close(ctx)
 	switch {
@@ -242,7 +241,7 @@ func (c *core) shutdown(ctx context.Context) error {
 	}
 	errStore := c.store.Shutdown(ctx)
 	logging.Flush(ctx, c.logger)
-	return errors.Join(errRunning, errPending, errRelease, errDog, errStore)
+	return errors.Join(errRunning, errRelease, errDog, errStore)
 }
 
 // begin registers an operation, which done ends. It returns ErrClosed if the client is

@@ -229,7 +229,7 @@ func (q *Store) closeAll(ctx context.Context) error {
 	outcomes := make([]error, len(q.members))
 	var closing sync.WaitGroup
 	for i, m := range q.members {
-		_, _ = m.releaser.Close(context.Background()) // returns soon, because it cancels its releases
+		_ = m.releaser.Close(context.Background(), q.ctx, nil) // returns soon, because it interrupts its calls
 		closing.Go(func() { outcomes[i] = m.store.Shutdown(ctx) })
 	}
 	closing.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,9 +45,7 @@ func TestTheReleaserTakesSoManyLeases(t *testing.T) {
 		assert.Zero(t, r.Len())
 		require.Empty(t, add(0), "there is room again")
 		synctest.Wait()
-		left, err := r.Close(t.Context())
-		require.NoError(t, err)
-		assert.Empty(t, left)
+		require.NoError(t, r.Close(t.Context(), t.Context(), nil))
 		assert.Equal(t, "the client is closed", add(0))
 	})
 }
@@ -59,11 +58,9 @@ func TestTheReleaserTellsThatAReleaseIsUnderWay(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		left, err := r.Close(ctx)
+		err := r.Close(ctx, ctx, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "a release is still under way")
-		require.Len(t, left, 1)
-		assert.Equal(t, "k", left[0].Key)
+		require.ErrorContains(t, err, "1 of 1 locks not released")
 		close(s.released)
 	})
 }
@@ -85,8 +82,7 @@ func TestAStoreThatFailsGetsFewReleases(t *testing.T) {
 		s.count(false)
 		time.Sleep(10 * time.Second)
 		assert.Zero(t, r.Len())
-		_, err := r.Close(t.Context())
-		require.NoError(t, err)
+		require.NoError(t, r.Close(t.Context(), t.Context(), nil))
 	})
 }
 
@@ -127,10 +123,63 @@ func TestAReleaseWhoseTimeIsOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), firstPause/2)
 		defer cancel()
 		start := time.Now()
-		try := &releaseTry{leases: []driver.Lease{{}}}
-		try.run(ctx, &Releaser{store: &broken{}})
-		require.ErrorIs(t, try.first, io.EOF)
-		assert.Zero(t, try.released)
+		err := NewReleaser(&broken{}, slog.New(slog.DiscardHandler)).Close(ctx, ctx, make([]driver.Lease, 2))
+		require.ErrorIs(t, err, io.EOF)
+		require.ErrorContains(t, err, "2 of 2 locks not released")
 		assert.Equal(t, firstPause/2, time.Since(start))
+	})
+}
+
+// lanes is a store whose leases have their TTL as their lane.
+type lanes struct{ yes }
+
+func (*lanes) Lane(l driver.Lease) int { return int(l.TTL) }
+
+// gathering is a store that records its calls and blocks them until the test allows them.
+type gathering struct {
+	lanes
+	open chan struct{}
+
+	mu    sync.Mutex // guards bulks
+	bulks [][]string
+}
+
+func (*gathering) Describe() driver.Description { return driver.Description{ReleasesAll: true} }
+
+func (s *gathering) ReleaseAll(_ context.Context, batch []driver.Lease, out []error) error {
+	keys := make([]string, len(batch))
+	for i := range batch {
+		keys[i], out[i] = batch[i].Key, nil
+	}
+	s.mu.Lock()
+	s.bulks = append(s.bulks, keys)
+	s.mu.Unlock()
+	<-s.open
+	return nil
+}
+
+func TestTheReleaserReleasesInBulkWhileItIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &gathering{open: make(chan struct{})}
+		r := NewReleaser(s, slog.New(slog.DiscardHandler))
+		for i := range maxWorkers + 2*maxBatch + 30 {
+			synctest.Wait() // or one goroutine would take what others are there for
+			lane := time.Hour
+			if i >= maxWorkers+2*maxBatch+10 {
+				lane = time.Minute
+			}
+			r.Add(driver.Lease{Request: driver.Request{Key: fmt.Sprint(i), TTL: lane}})
+		}
+		synctest.Wait()
+		close(s.open)
+		synctest.Wait()
+		var sizes []int
+		for _, keys := range s.bulks {
+			sizes = append(sizes, len(keys))
+		}
+		want := append(slices.Repeat([]int{1}, 2*maxPerLane), 100, 100, 16+10-maxPerLane, 20-maxPerLane)
+		assert.ElementsMatch(t, want, sizes)
+		assert.Zero(t, r.Len())
+		require.NoError(t, r.Close(t.Context(), t.Context(), nil))
 	})
 }

@@ -6,19 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // ErrExited is the outcome of a call of a store that did not return, because the store
 // ended the goroutine.
 var ErrExited = errors.New("the store has ended the goroutine of the call")
-
-// isReleased reports whether a lease is gone after a release that returned err.
-func isReleased(err error) bool {
-	v := driver.VerdictOf(err)
-	return v == driver.Done || v == driver.NotHeld
-}
 
 // Await waits until done is closed. If ctx ends first, it returns an error that names what is
 // still in progress.

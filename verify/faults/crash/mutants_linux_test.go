@@ -24,7 +24,7 @@ func TestMutants(t *testing.T) {
 			Args: []string{"-test.run=TestKillDuringAcquires"}, Shows: `keys without an expiry`,
 		},
 		{
-			Name: "Valid waits for a timer", File: "renewal/entry_api.go",
+			Name: "Valid waits for a timer", File: "renewal/entry.go",
 			From: "return !e.w.clock.now().reached(e.deadline())", To: "return e.deadline().mono != distantPast",
 			Args: []string{"-test.run=TestPausedHolders", "-test.count=10"}, Shows: "pausing .* was valid after another process had the lock",
 		},
@@ -40,8 +40,8 @@ func TestMutants(t *testing.T) {
 		},
 		{
 			Name: "Close leaves the locks", File: "lock/client.go",
-			From: "errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))",
-			To:   "errRelease := c.releaser.ReleaseAll(ctx, call, pending)\n\t_ = held",
+			From: "errRelease := c.releaser.Close(ctx, call, held)",
+			To:   "errRelease := c.releaser.Close(ctx, call, held[:0])",
 			Args: []string{"-test.run=TestTerminated"}, Shows: `locks are left`,
 		},
 		{

@@ -136,7 +136,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a release in the background is tried once", "lock/internal/storekit/releaser.go",
-		"case v.IsAnswer() || left <= 0:", "case v.IsAnswer() || left > 0 || left <= 0:",
+		"case len(again) == 0:", "case len(again) == 0 || !r.closed:",
 	},
 	{
 		"Unlock does not stop the renewals", "lock/held.go",
@@ -168,7 +168,7 @@ var mutants = mutant.List{
 	},
 	{
 		"Close does not release the locks", "lock/client.go",
-		"errRelease := c.releaser.ReleaseAll(ctx, call, append(held, pending...))", "errRelease := c.releaser.ReleaseAll(ctx, call, pending)\n\t_ = held",
+		"errRelease := c.releaser.Close(ctx, call, held)", "errRelease := c.releaser.Close(ctx, call, held[:0])",
 	},
 	{
 		"a fixed lease is renewed", "lock/acquire.go",
