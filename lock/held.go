@@ -32,6 +32,35 @@ type Held struct {
 // ok reports whether the handle is that of an acquisition, neither nil nor the zero Held.
 func (h *Held) ok() bool { return h != nil && h.handle != nil }
 
+// lease returns what the handle refers to.
+func (h *Held) lease() handle {
+	if !h.ok() {
+		return noHandle{}
+	}
+	return h.handle
+}
+
+// noHandle is what a handle refers to that is not that of an acquisition.
+type noHandle struct{ handle }
+
+func (noHandle) valid() bool           { return false }
+func (noHandle) err() error            { return ErrNotHeld }
+func (noHandle) deadline() time.Time   { return time.Time{} }
+func (noHandle) token() uint64         { return 0 }
+func (noHandle) replicas() (int, bool) { return 0, false }
+func (noHandle) key() string           { return "" }
+func (noHandle) names() []string       { return nil }
+func (noHandle) saved() *driver.Saved  { return nil }
+func (noHandle) String() string        { return "lock not held" }
+
+func (noHandle) done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (noHandle) withOwner(ctx context.Context, _ *Held) context.Context { return ctx }
+
 // errNoHandle is the error of a call of a Locker, made by another package, that returned
 // neither a handle nor an error.
 var errNoHandle = fmt.Errorf("%w: Lock returned neither a handle nor an error", ErrNotHeld)
@@ -108,59 +137,30 @@ func (h *Held) whyUsed() error {
 
 // Valid reports whether the lock is held at this very moment, even after a pause of the process. It
 // reads the clocks and does no IO.
-func (h *Held) Valid() bool {
-	return h.ok() && h.handle.valid()
-}
+func (h *Held) Valid() bool { return h.lease().valid() }
 
 // Err returns nil while the lock is held, and afterwards the reason, which never changes: an error
 // that matches ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock;
 // ErrDetached after Detach; ErrClosed after the client's Close. A Multi returns the error of the
 // first member that ended. Like Valid, Err reads the clocks.
-func (h *Held) Err() error {
-	if !h.ok() {
-		return ErrNotHeld
-	}
-	return h.handle.err()
-}
+func (h *Held) Err() error { return h.lease().err() }
 
 // Done returns a channel that is closed when the lock is no longer held, perhaps a moment late.
-func (h *Held) Done() <-chan struct{} {
-	if !h.ok() {
-		done := make(chan struct{})
-		close(done)
-		return done
-	}
-	return h.handle.done()
-}
+func (h *Held) Done() <-chan struct{} { return h.lease().done() }
 
 // Deadline returns the instant at which the lock is lost unless it is renewed before, and the
 // zero Time once the lock is not held. Renewals move it.
-func (h *Held) Deadline() time.Time {
-	if !h.ok() {
-		return time.Time{}
-	}
-	return h.handle.deadline()
-}
+func (h *Held) Deadline() time.Time { return h.lease().deadline() }
 
 // Token returns the fencing token, which is higher than that of every earlier holder of this key.
 // It is 0 if the store has none, and for a Multi or a Batch that was entered through several
 // batches: each of their Handles has its own.
-func (h *Held) Token() uint64 {
-	if !h.ok() {
-		return 0
-	}
-	return h.handle.token()
-}
+func (h *Held) Token() uint64 { return h.lease().token() }
 
 // Replicas returns how many replicas of the server had confirmed the lock when it was acquired or
 // resumed, for a [Multi] the least of its locks. It reports false if the store did not ask or got
 // no answer, and for a quorum.
-func (h *Held) Replicas() (n int, known bool) {
-	if !h.ok() {
-		return 0, false
-	}
-	return h.handle.replicas()
-}
+func (h *Held) Replicas() (n int, known bool) { return h.lease().replicas() }
 
 // Handles returns the handles of the locks of a [Multi], in the order of its arguments, or of the
 // outer batches of a re-entered [Batch]. Unlocking one ends the whole. For any other lock it
@@ -177,20 +177,10 @@ func (h *Held) Handles() []*Held {
 
 // Members returns the sorted names of the members that a [Batch] holds, and nil for any other lock.
 // The slice must not be changed.
-func (h *Held) Members() []string {
-	if !h.ok() {
-		return nil
-	}
-	return h.handle.names()
-}
+func (h *Held) Members() []string { return h.lease().names() }
 
 // Key returns the key of the lock, and for a Multi all keys, separated by commas.
-func (h *Held) Key() string {
-	if !h.ok() {
-		return ""
-	}
-	return h.handle.key()
-}
+func (h *Held) Key() string { return h.lease().key() }
 
 // Context returns a copy of parent that also ends when the lock is no longer held, with the error
 // of Err as its cause. The CancelFunc ends the context, not the lock, and must be called to free
@@ -204,11 +194,7 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 		parent = context.Background()
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	if !h.ok() {
-		cancel(ErrNotHeld)
-		return ctx, func() {}
-	}
-	ctx = h.handle.withOwner(ctx, h)
+	ctx = h.lease().withOwner(ctx, h)
 	if err := h.Err(); err != nil {
 		cancel(err)
 		return ctx, func() {}
@@ -221,12 +207,7 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 }
 
 // String describes the lock for messages, without its owner.
-func (h *Held) String() string {
-	if !h.ok() {
-		return "lock not held"
-	}
-	return h.handle.String()
-}
+func (h *Held) String() string { return h.lease().String() }
 
 // heldLease is one lease of the store, which the watchdog renews, and the number of its
 // handles. The store does not know that number, because an older message could overtake a

@@ -46,10 +46,7 @@ func (h *Held) Save(ctx context.Context, data []byte) error {
 //
 // The token is 0 if there was no state. Empty data are nil.
 func (h *Held) State() (data []byte, token uint64) {
-	if !h.ok() {
-		return nil, 0
-	}
-	if saved := h.handle.saved(); saved != nil {
+	if saved := h.lease().saved(); saved != nil {
 		return append([]byte(nil), saved.Data...), saved.Token
 	}
 	return nil, 0
