@@ -451,7 +451,7 @@ func (a *acquisition) explained(err error) error {
 	if !a.client.can.Inspects || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(a.ctx, explainTimeout, noAnswerError(explainTimeout))
+	ctx, cancel := context.WithTimeoutCause(a.ctx, explainTimeout, driver.NoAnswerError(explainTimeout))
 	defer cancel()
 	info, failure := a.client.store.Inspect(ctx, a.request.Key)
 	if failure != nil || len(info.Holders) == 0 {

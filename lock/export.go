@@ -173,7 +173,7 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease) (*Held, error) 
 // tryResume renews the lease once and registers it with the watchdog.
 func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, error) {
 	bound := c.watchdog.Validity(lease.TTL)
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	defer cancel()
 	lease.Sent = time.Now()
 	var out [1]renewal.Outcome

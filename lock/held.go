@@ -263,7 +263,7 @@ func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 			return s.releaseEnded(lease)
 		}
 		limit := min(unlockTimeout, lease.TTL)
-		call, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, noAnswerError(limit))
+		call, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, driver.NoAnswerError(limit))
 		defer cancel()
 		began := time.Now()
 		err := c.store.Release(call, lease)
@@ -321,15 +321,6 @@ func (s *heldLease) releaseEnded(lease driver.Lease) error {
 		s.client.releaser.Add(lease)
 	}
 	return err
-}
-
-// noAnswerError is the cause of a context that ends because a call of the store has had no
-// answer for so long. It matches no error of package context, because the user has not
-// ended the call.
-type noAnswerError time.Duration
-
-func (e noAnswerError) Error() string {
-	return fmt.Sprintf("no answer within %v", basic.Round(time.Duration(e)))
 }
 
 // state returns nil while the lease is held by any handle, and afterwards the reason.

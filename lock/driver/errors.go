@@ -5,6 +5,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -149,6 +150,30 @@ func (e *judgedError) Is(target error) bool {
 
 // As finds the first error in err that fits target.
 func (e *judgedError) As(target any) bool { return errors.As(e.err, target) }
+
+// SentBefore returns err, or the same without the verdict NotSent or NotExecuted. An error of Wait is about all its
+// requests, and so it is for a call that has sent others before the one that returned err.
+func SentBefore(err error) error {
+	if v := VerdictOf(err); v == NotSent || v == NotExecuted {
+		return Unanswered.Error(err)
+	}
+	return err
+}
+
+// NoAnswerError is the cause of a call that ends because it has had no answer for so long. It matches ErrUnavailable and
+// os.ErrDeadlineExceeded, but no error of package context, because the caller has not ended the call.
+type NoAnswerError time.Duration
+
+// Error implements error.
+func (e NoAnswerError) Error() string {
+	return fmt.Sprintf("no answer within %v", basic.Round(time.Duration(e)))
+}
+
+// Is reports whether target is ErrUnavailable.
+func (e NoAnswerError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap returns os.ErrDeadlineExceeded.
+func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // storeClosedError is the type of ErrStoreClosed.
 type storeClosedError struct{}

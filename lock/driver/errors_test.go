@@ -36,6 +36,10 @@ func TestVerdictOf(t *testing.T) {
 		driver.NotExecuted.Error(driver.NotSent.Error(io.EOF)):    driver.NotExecuted,
 		fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrBadKey): driver.NotSent,
 		unsentError{io.EOF}:                                       driver.NotSent,
+		driver.SentBefore(unsentError{io.EOF}):                    driver.Unanswered,
+		driver.SentBefore(driver.NotExecuted.Error(io.EOF)):       driver.Unanswered,
+		driver.SentBefore(driver.ErrBadKey):                       driver.Refused,
+		driver.NoAnswerError(0):                                   driver.Unanswered,
 	} {
 		assert.Equal(t, want, driver.VerdictOf(err), "%v", err)
 	}

@@ -60,7 +60,7 @@ func (s *Store) askOnce(ctx context.Context, r driver.Request) (driver.Lease, st
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {
-		return driver.Lease{}, standing{}, unsentError{err}
+		return driver.Lease{}, standing{}, driver.NotSent.Error(err)
 	}
 	lock, tomb, queue := s.lockKey(r.Key), s.tombKey(r.Owner), s.queueKeys(r.Key)
 	answer, err := s.write(r, of, id, s.client.Txn(ctx).If(
@@ -219,7 +219,7 @@ func (s *Store) write(r driver.Request, of *session, id clientv3.LeaseID, txn cl
 	of.endAttempt(k, a, err == nil || refused)
 	if refused {
 		s.ended(of, id, err)
-		err = unsentError{err}
+		err = driver.NotSent.Error(err)
 	}
 	return answer, err
 }

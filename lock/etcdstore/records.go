@@ -114,7 +114,7 @@ func (of *session) beginAttempt(k leaseKey, until time.Time) (*attempt, error) {
 	case a != nil && a.ending:
 		return nil, errGivenUp
 	case a == nil && of.lost >= maxLost:
-		return nil, unsentError{errManyLost}
+		return nil, driver.NotSent.Error(errManyLost)
 	case a == nil:
 		a = new(attempt)
 		of.attempts[k] = a

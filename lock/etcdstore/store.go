@@ -157,7 +157,7 @@ func (s *Store) begin(ctx context.Context, bound time.Duration) (context.Context
 	if bound == 0 {
 		return ctx, end, nil
 	}
-	ctx, free := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	ctx, free := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	return ctx, func() {
 		free()
 		end()
@@ -181,12 +181,6 @@ func (s *Store) redialNow() {
 		conn.ResetConnectBackoff()
 	}
 }
-
-// noAnswerError is the cause of a call that ends at its own bound. It matches no error of package
-// context, because the caller has not ended the call.
-type noAnswerError time.Duration
-
-func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
 
 var errNoAnswer = errors.New("no answer in time")
 
@@ -214,7 +208,7 @@ func (s *Store) failure(ctx context.Context, what string, err error) error {
 		err = fmt.Errorf("etcdstore: %s: %w", what, errNoAnswer)
 	}
 	if unsent {
-		return unsentError{err}
+		return driver.NotSent.Error(err)
 	}
 	return err
 }
@@ -244,13 +238,6 @@ func (s *Store) unreachable() error {
 }
 
 var errNoStream = errors.New("the streams that the server allows on the connection (--max-concurrent-streams) are in use: give the store a client of its own")
-
-// unsentError wraps the error of a request that was not sent, or that the server has refused to execute.
-type unsentError struct{ err error }
-
-func (e unsentError) Error() string        { return e.err.Error() }
-func (e unsentError) Unwrap() error        { return e.err }
-func (e unsentError) Is(target error) bool { return target == driver.ErrNotSent }
 
 // isRefusal reports whether the server has answered that it has not executed a request, and will not.
 func isRefusal(err error) bool {

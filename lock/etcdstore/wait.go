@@ -84,8 +84,8 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 
 // failed returns the error of a wait whose requests have failed.
 func (w *waiter) failed(ctx context.Context, err error) error {
-	if unsent, ok := errors.AsType[unsentError](err); ok && w.sent {
-		err = unsent.err
+	if w.sent {
+		err = driver.SentBefore(err)
 	}
 	return w.store.failed(ctx, "wait for", w.request.Key, err)
 }
@@ -117,7 +117,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, standing, error) {
 		err = errNoAnswer
 	}
 	if unsent {
-		return l, st, unsentError{err}
+		return l, st, driver.NotSent.Error(err)
 	}
 	w.sent, w.unanswered = true, true
 	return l, st, err
@@ -128,7 +128,7 @@ func (s *Store) keepPlace(ctx context.Context, r driver.Request, has *mvccpb.Key
 	of := s.sessionFor(r.TTL)
 	id, sent, err := of.fresh(ctx, r.TTL)
 	if err != nil {
-		return unsentError{err}
+		return driver.NotSent.Error(err)
 	}
 	var rank int64
 	if has != nil {

@@ -245,13 +245,8 @@ func because(js jetstream.JetStream, o Options, err error) error {
 
 // bound returns a context for the answers to one call, which may have no deadline of its own.
 func bound(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, noAnswerError(d))
+	return context.WithTimeoutCause(ctx, d, driver.NoAnswerError(d))
 }
-
-// noAnswerError says that there was no answer in that time.
-type noAnswerError time.Duration
-
-func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
 
 // contextCause returns the cause of the end of ctx, or err if it has not ended.
 func contextCause(ctx context.Context, err error) error {

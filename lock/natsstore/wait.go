@@ -115,8 +115,7 @@ func (w *waiter) try(ctx context.Context) (driver.Lease, error) {
 
 // failed returns the error that ends the wait after an attempt has failed, nil to try again.
 func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
-	if errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrNotAcquired) ||
-		errors.Is(err, driver.ErrStoreClosed) || errors.Is(err, errors.ErrUnsupported) {
+	if driver.VerdictOf(err).IsFinal() {
 		return err
 	}
 	first := w.failing.IsZero()

@@ -10,6 +10,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -177,4 +178,4 @@ func parseDone(reply any) (bool, error) {
 }
 
 // failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return rediskit.Failed("redisson", verb, key, err) }
+func failed(verb, key string, err error) error { return basic.Failed("redisson", verb, key, err) }

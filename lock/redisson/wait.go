@@ -36,8 +36,8 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	lease.Unanswered = w.unanswered
 	if err != nil {
 		err = failed("wait for", r.Key, err)
-		if v := driver.VerdictOf(err); (w.queued || w.unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
-			err = driver.Unanswered.Error(err) // only the latest request has left nothing
+		if w.queued || w.unanswered {
+			err = driver.SentBefore(err)
 		}
 	}
 	return lease, err

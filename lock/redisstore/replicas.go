@@ -13,7 +13,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -93,7 +92,7 @@ func (a acknowledged) short(s *Store) error {
 // holds the lock on the server whose replicas are asked, which may be another one by now.
 func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))
-	bounded, cancel := context.WithTimeoutCause(ctx, bound, redisnode.NoAnswerError(bound))
+	bounded, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	defer cancel()
 	outcome, short, err := s.renewConfirmed(bounded, l)
 	switch {

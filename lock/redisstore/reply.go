@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -229,4 +230,4 @@ func parseExpiry(item any) (time.Duration, bool) {
 }
 
 // failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return rediskit.Failed("redisstore", verb, key, err) }
+func failed(verb, key string, err error) error { return basic.Failed("redisstore", verb, key, err) }

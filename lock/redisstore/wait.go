@@ -14,7 +14,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 const (
@@ -90,8 +89,8 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (leas
 		return lease, nil
 	}
 	err = failed("wait for", r.Key, s.nameForeign(ctx, &r, err))
-	if v := driver.VerdictOf(err); (answered || lease.Unanswered) && (v == driver.NotSent || v == driver.NotExecuted) {
-		err = driver.Unanswered.Error(err) // only the latest request has left nothing
+	if answered || lease.Unanswered {
+		err = driver.SentBefore(err)
 	}
 	return driver.Lease{Unanswered: lease.Unanswered}, err
 }
@@ -336,7 +335,7 @@ func (w *waiter) onSignal(ctx context.Context, token uint64, signal string, miss
 func (w *waiter) poll(ctx context.Context) {
 	w.pollAgain = false
 	if limit := max(w.place, w.store.timeout); w.state == waitQueued && time.Since(w.lastAnswer) >= limit {
-		w.fail(cmp.Or(w.failure, error(redisnode.NoAnswerError(limit))))
+		w.fail(cmp.Or(w.failure, error(driver.NoAnswerError(limit))))
 		return
 	}
 	if len(w.polls) == maxPolls {

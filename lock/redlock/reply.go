@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
@@ -54,4 +55,4 @@ func parseLeft(item any) (time.Duration, error) {
 var errGivenUp = fmt.Errorf("the owner was given up by an earlier release: %w", driver.ErrNotAcquired)
 
 // failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return rediskit.Failed("redlock", verb, key, err) }
+func failed(verb, key string, err error) error { return basic.Failed("redlock", verb, key, err) }

@@ -82,7 +82,7 @@ func call[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 	if err := cause(ctx); err != nil {
 		return *new(T), err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, noAnswerError(s.options.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, driver.NoAnswerError(s.options.Timeout))
 	defer cancel()
 	return callWithin(ctx, s, f)
 }
@@ -139,7 +139,7 @@ func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 	}
 	err := context.Cause(ctx)
 	if state.CompareAndSwap(callWaiting, callAbandoned) {
-		err = notSentError{s.noConn(err)}
+		err = driver.NotSent.Error(s.noConn(err))
 	}
 	return *new(T), err
 }
@@ -165,7 +165,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 			return err
 		}
 		awaitDeadline(ctx)
-		unsent := errors.As(err, new(notSentError)) // no connection, or no turn to write
+		unsent := errors.Is(err, driver.ErrNotSent) // no connection, or no turn to write
 		nothing := unsent || state.Load() != callSent
 		if ctx.Err() != nil {
 			var none noConnError
@@ -175,7 +175,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 				err = context.Cause(ctx)
 			}
 		} else {
-			err = withoutNotSent(err)
+			err = driver.SentBefore(err)
 		}
 		readOnly := s.dialect.isReadOnly(err)
 		if readOnly && most == maxBadConns { // all that the pool has now, and a new one
@@ -183,7 +183,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		}
 		marked := err
 		if nothing && !sent {
-			marked = notSentError{err}
+			marked = driver.NotSent.Error(err)
 		}
 		switch {
 		case unsent || ctx.Err() != nil:
@@ -218,14 +218,14 @@ func awaitDeadline(ctx context.Context) {
 func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx context.Context, c *sql.Conn) error) error {
 	c, err := s.db.Conn(ctx)
 	if err != nil {
-		return notSentError{s.noConn(err)}
+		return driver.NotSent.Error(s.noConn(err))
 	}
 	defer func() { _ = c.Close() }() // gives it back to the pool
 	if err := s.locate(ctx, c); err != nil {
 		return s.judged(c, err)
 	}
 	if !state.CompareAndSwap(callWaiting, callSent) && state.Load() == callAbandoned {
-		return notSentError{context.Cause(ctx)}
+		return driver.NotSent.Error(context.Cause(ctx))
 	}
 	return s.judged(c, f(ctx, c))
 }
@@ -258,13 +258,4 @@ func (s *Store) tables() string {
 // isAnswer reports whether an error is made of what the database has answered.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrNotHeld)
-}
-
-// withoutNotSent returns the error inside a notSentError.
-func withoutNotSent(err error) error {
-	var unsent notSentError
-	if errors.As(err, &unsent) {
-		return unsent.error
-	}
-	return err
 }

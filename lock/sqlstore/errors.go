@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -44,7 +42,7 @@ type noConnError struct {
 
 func (e noConnError) Error() string {
 	text := fmt.Sprintf("no connection of the pool was free (%d of %d in use)", e.inUse, e.most)
-	if errors.As(e.err, new(noAnswerError)) {
+	if errors.As(e.err, new(driver.NoAnswerError)) {
 		return text // the database was not asked
 	}
 	return text + ": " + e.err.Error()
@@ -52,46 +50,17 @@ func (e noConnError) Error() string {
 
 func (e noConnError) Unwrap() error { return e.err }
 
-// failureError says which operation failed for which key.
-type failureError struct {
-	verb, key string
-	err       error
-}
-
+// failed returns an error that says which operation failed for which key, or nil.
 func failed(verb, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failureError{verb, key, err}
+	return basic.Failed("sqlstore", verb, key, err)
 }
-
-func (e *failureError) Error() string {
-	return "sqlstore: " + e.verb + " " + basic.Quote(e.key) + ": " + strings.TrimPrefix(e.err.Error(), "lock: ")
-}
-
-func (e *failureError) Unwrap() error { return e.err }
-
-// notSentError is the error of a call that has sent nothing. It matches driver.ErrNotSent.
-type notSentError struct{ error }
-
-func (e notSentError) Unwrap() error { return e.error }
-
-func (notSentError) Is(target error) bool {
-	return target == driver.ErrNotSent || target == driver.ErrUnavailable
-}
-
-// noAnswerError is the cause of a call that has reached Options.Timeout.
-type noAnswerError time.Duration
-
-func (e noAnswerError) Error() string {
-	return fmt.Sprintf("the database has not answered within %v", time.Duration(e))
-}
-
-func (noAnswerError) Is(target error) bool { return target == driver.ErrUnavailable }
 
 // isPermanent reports whether another try would return the same error.
 func isPermanent(err error) bool {
-	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, errGivenUp) || errors.As(err, new(unfitError)) || errors.Is(err, driver.ErrStoreClosed)
+	return driver.VerdictOf(err).IsFinal() || errors.As(err, new(unfitError))
 }
 
 // cause returns why ctx has ended, nil if it has not.

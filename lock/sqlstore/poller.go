@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -81,10 +83,10 @@ func (p *poller) take(ctx context.Context, key string) (giveBack func(err error)
 			<-t.taken
 		}, nil
 	case <-failed:
-		return nil, notSentError{withoutNotSent(leave(nil))}
+		return nil, driver.NotSent.Error(leave(nil))
 	case <-ctx.Done():
 		_ = leave(nil)
-		return nil, notSentError{context.Cause(ctx)}
+		return nil, driver.NotSent.Error(context.Cause(ctx))
 	}
 }
 
@@ -316,7 +318,7 @@ func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duratio
 
 // soon is call for at most a time.
 func soon[T any](s *Store, d time.Duration, f work[T]) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(s.calls.ctx, d, noAnswerError(d))
+	ctx, cancel := context.WithTimeoutCause(s.calls.ctx, d, driver.NoAnswerError(d))
 	defer cancel()
 	return call(ctx, s, f)
 }

@@ -100,7 +100,7 @@ func (d sqlite) write(ctx context.Context, f func() error) error {
 	select {
 	case d.writer <- struct{}{}:
 	case <-ctx.Done():
-		return notSentError{context.Cause(ctx)}
+		return driver.NotSent.Error(context.Cause(ctx))
 	}
 	defer func() { <-d.writer }()
 	return f()

@@ -45,7 +45,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	if err != nil {
 		err = failed("wait for", r.Key, err)
 		if !w.sent {
-			err = notSentError{err}
+			err = driver.NotSent.Error(err)
 		}
 		return driver.Lease{Unanswered: w.unanswered}, err
 	}
@@ -144,7 +144,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 	case <-w.wake:
 		return nil
 	case err := <-w.failed:
-		return withoutNotSent(err)
+		return driver.SentBefore(err)
 	case <-w.store.calls.ctx.Done():
 		return driver.ErrStoreClosed
 	case <-ctx.Done():
@@ -185,11 +185,11 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	}
 	a, err := w.send(ctx, w.mustEnter(channel), channel)
 	switch {
-	case !errors.As(err, new(notSentError)):
+	case !errors.Is(err, driver.ErrNotSent):
 		w.sent = true
 		w.unanswered = w.unanswered || err != nil && !isAnswer(err)
 	case w.sent: // the error of Wait is about all its requests
-		err = withoutNotSent(err)
+		err = driver.SentBefore(err)
 	}
 	if err != nil {
 		w.overdueError(ctx, sent, &err)

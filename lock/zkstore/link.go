@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // link is the connection to the servers. It knows its session.
@@ -175,7 +177,7 @@ func (l *link) explain(err error) error {
 	l.mu.Lock()
 	failure := l.failure
 	l.mu.Unlock()
-	var late noAnswerError
+	var late driver.NoAnswerError
 	if failure == nil || !errors.As(err, &late) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
 		return err

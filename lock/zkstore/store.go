@@ -197,7 +197,7 @@ func (s *Store) beginCall(ctx context.Context) (context.Context, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, noAnswerError(bound))
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	return ctx, func() { cancel(); end() }, nil
 }
 
@@ -219,11 +219,6 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// noAnswerError says that no server has answered within a time.
-type noAnswerError time.Duration
-
-func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
-
 // failed returns the error of a call about a key.
 func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
@@ -232,7 +227,7 @@ func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 // failure returns the error of a call: the cause of ctx if the caller or Close has ended it.
 func (s *Store) failure(ctx context.Context, what string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		var late noAnswerError
+		var late driver.NoAnswerError
 		if !errors.As(cause, &late) {
 			return cause
 		}

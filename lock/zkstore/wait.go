@@ -96,7 +96,7 @@ func (w *waiter) ask(ctx context.Context) (driver.Lease, node, error) {
 	if err != nil && !errors.Is(err, driver.ErrNotAcquired) && !errors.Is(err, driver.ErrWrongType) {
 		w.unanswered = true
 		if ctx.Err() == nil && bounded.Err() != nil {
-			err = noAnswerError(timeout)
+			err = driver.NoAnswerError(timeout)
 		}
 	}
 	return l, next, err

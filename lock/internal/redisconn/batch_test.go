@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // A batch that hangs does not keep the cluster from looking for another master.
@@ -43,7 +43,7 @@ func TestANodeIsSuspectedDuringABatch(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.True(t, c.Serving(0).suspect.Load())
-		require.ErrorIs(t, <-failed, redisnode.NoAnswerError(long))
+		require.ErrorIs(t, <-failed, driver.NoAnswerError(long))
 		close(hang)
 		require.NoError(t, closeClient(c))
 		require.NoError(t, rdb.Close())

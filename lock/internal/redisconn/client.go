@@ -165,7 +165,7 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	if c.cluster == nil {
 		a = c.node.Run(ctx, sc, until, false, args)
 	} else {
-		bounded, cancel := context.WithDeadlineCause(ctx, until, redisnode.NoAnswerError(c.timeout))
+		bounded, cancel := context.WithDeadlineCause(ctx, until, driver.NoAnswerError(c.timeout))
 		defer cancel()
 		a.Value, a.Err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
 			a = n.Run(bounded, sc, until, asking, args)

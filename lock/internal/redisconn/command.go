@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -102,7 +103,7 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	if c.cluster == nil {
 		return []*Node{c.node}, 0, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, redisnode.NoAnswerError(c.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, driver.NoAnswerError(c.timeout))
 	defer cancel()
 	if fresh {
 		_, next := c.cluster.requestRefresh()
@@ -150,7 +151,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 		return 0, err
 	}
 	defer c.End()
-	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, redisnode.NoAnswerError(c.timeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, driver.NoAnswerError(c.timeout))
 	defer cancel()
 	var slots []redis.ClusterSlot
 	var source string

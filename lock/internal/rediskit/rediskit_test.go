@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFailedNamesTheStoreTheVerbAndTheKey(t *testing.T) {
-	err := Failed("redlock", "renew", "a\n", driver.ErrStoreClosed)
+	err := basic.Failed("redlock", "renew", "a\n", driver.ErrStoreClosed)
 	require.EqualError(t, err, `redlock: renew "a\n": the store is closed`)
 	assert.ErrorIs(t, err, driver.ErrStoreClosed)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -48,7 +49,7 @@ type releasing[S any] struct {
 // fail implements judge.
 func (r *releasing[S]) fail(items []Item[S], err error) {
 	for i := range items {
-		r.out[items[i].index] = Failed(r.plan.Store, "release", items[i].Lease.Key, err)
+		r.out[items[i].index] = basic.Failed(r.plan.Store, "release", items[i].Lease.Key, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func Renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []r
 	case r.err == nil:
 		return nil
 	case len(batch) == 1:
-		return Failed(p.Store, "renew", batch[0].Key, r.err)
+		return basic.Failed(p.Store, "renew", batch[0].Key, r.err)
 	}
 	return fmt.Errorf("%s: renew %s and others, %d of %d without an answer: %w", p.Store, basic.Quote(batch[0].Key), r.unknown, len(batch), r.err)
 }

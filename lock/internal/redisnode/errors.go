@@ -4,10 +4,8 @@ package redisnode
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,16 +24,6 @@ type lateError struct{ error }
 
 // Unwrap makes it match os.ErrDeadlineExceeded.
 func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
-
-// NoAnswerError is the error of a call that exceeds the client's own bound. It does not
-// match context.DeadlineExceeded, because the caller's context has not ended.
-type NoAnswerError time.Duration
-
-// Error implements error.
-func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
-
-// Unwrap makes it match os.ErrDeadlineExceeded.
-func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // IsAnswered reports whether the server has replied to a command. err is the error of
 // go-redis for it, and may be an error reply.

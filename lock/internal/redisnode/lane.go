@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // A request knows its connection, because it has a lane for itself and a lane has one connection. go-redis
@@ -132,7 +134,7 @@ func (l *lane) warm() {
 	ctx, bound := context.Background(), min(l.node.options.DialTimeout, 2*l.node.timeout)
 	inner, err := l.begin(ctx, time.Now().Add(bound))
 	if err == nil {
-		_, _ = l.end(ctx, l.rdb.Do(inner, "ping").Err(), NoAnswerError(bound))
+		_, _ = l.end(ctx, l.rdb.Do(inner, "ping").Err(), driver.NoAnswerError(bound))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // piped is a client with one lane for scripts, whose server returns the key of each script.
@@ -236,8 +237,8 @@ func TestARequestHasOneBound(t *testing.T) {
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 			assert.Equal(t, time.Second, time.Since(began))
 		}
-		_, err = l.end(t.Context(), err, NoAnswerError(time.Second))
-		assert.Equal(t, NoAnswerError(time.Second), err)
+		_, err = l.end(t.Context(), err, driver.NoAnswerError(time.Second))
+		assert.Equal(t, driver.NoAnswerError(time.Second), err)
 	})
 }
 
@@ -368,7 +369,7 @@ func TestLanesTakeTurns(t *testing.T) {
 		second, err := q.take(t.Context(), until)
 		require.NoError(t, err)
 		_, err = q.take(t.Context(), until)
-		require.ErrorIs(t, err, NoAnswerError(long))
+		require.ErrorIs(t, err, driver.NoAnswerError(long))
 		assert.Equal(t, until, time.Now())
 		time.AfterFunc(time.Second, func() { q.pass(first) })
 		again, err := q.take(t.Context(), until.Add(time.Hour))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // The lanes of a node, which dial when they are first used.
@@ -114,7 +116,7 @@ func New(cs *Calls, id int, o redis.Options, own Options) (*Node, error) {
 // newQueue returns a queue with lanes whose connections have buffers of the given size. If ageless is set, they are
 // not closed because of their age.
 func (n *Node) newQueue(lanes int, bound time.Duration, buffer int, ageless bool) *queue {
-	q := &queue{node: n, bound: bound, late: NoAnswerError(bound)}
+	q := &queue{node: n, bound: bound, late: driver.NoAnswerError(bound)}
 	for range lanes {
 		l := &lane{node: n}
 		o := n.clientOptions(l)
@@ -219,7 +221,7 @@ func (n *Node) Slots(ctx context.Context, timeout time.Duration) ([]redis.Cluste
 		return nil, err
 	}
 	slots, err := l.rdb.ClusterSlots(inner).Result() //nolint:staticcheck // its replacement needs Redis 7
-	_, err = l.end(ctx, err, NoAnswerError(timeout))
+	_, err = l.end(ctx, err, driver.NoAnswerError(timeout))
 	return slots, err
 }
 
@@ -229,7 +231,7 @@ func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.subs.Subs
 // TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. The caller has
 // called Calls.Begin.
 func (n *Node) TrySubscribe(ctx context.Context, channel string) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, n.timeout, NoAnswerError(n.timeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, n.timeout, driver.NoAnswerError(n.timeout))
 	defer cancel()
 	_, err := CallUser(bounded, n.calls, func() (any, error) { // go-redis does not end with its ctx
 		ps := n.subs.Subscribe(bounded)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -131,10 +132,8 @@ func (n *Node) stand() {
 	}
 }
 
-// noAnswerError is an error of connect after the server got the PING.
-type noAnswerError struct{ error }
-
-// connect makes the standing connection. It fails while the server loads its data or, as a replica, has none.
+// connect makes the standing connection. It fails while the server loads its data or, as a replica, has none. If the
+// server has not got the PING, the error is driver.NotSent.
 func (n *Node) connect() error {
 	b := Batch{dials: n.standing.conn() == nil}
 	if b.dials && n.addr == FailoverAddr {
@@ -148,8 +147,8 @@ func (n *Node) connect() error {
 		n.notices.identified(b.info, b.links)
 	}
 	switch reply := l.calls[0].cmd; {
-	case err != nil && !sent.IsZero():
-		return noAnswerError{err}
+	case err != nil && sent.IsZero():
+		return driver.NotSent.Error(err)
 	case err != nil:
 		return err
 	case redis.HasErrorPrefix(reply.Err(), "NOPERM"): // an answer all the same
@@ -166,7 +165,7 @@ func isRefusal(err error, stood bool) bool {
 	if errors.As(err, &reply) {
 		return !HasCode(reply, "LOADING") && !HasCode(reply, "MASTERDOWN")
 	}
-	return !stood && errors.As(err, new(noAnswerError))
+	return !stood && driver.VerdictOf(err) != driver.NotSent
 }
 
 // watch reads until the standing connection ends, another server is the master, or no lease lasts any more. The connection

@@ -178,7 +178,7 @@ func TestAStandbyIsPromoted(t *testing.T) {
 			r := request("k")
 			first, err := s.Acquire(t.Context(), r)
 			if synchronous {
-				require.ErrorContains(t, err, "has not answered within")
+				require.ErrorContains(t, err, "no answer within")
 			} else {
 				require.NoError(t, err)
 			}
