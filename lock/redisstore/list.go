@@ -48,7 +48,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 	case s.redis == nil:
 		return nil, "", rediskit.ErrZeroStore
 	}
-	masters, owners, err := s.redis.AllMasters(ctx, cursor == "")
+	masters, owners, err := s.redis.Masters(ctx, cursor == "")
 	if err != nil {
 		return nil, "", err
 	}

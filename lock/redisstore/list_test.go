@@ -113,7 +113,7 @@ func listingTheMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterCli
 	_, next, err := s.List(t.Context(), "", "")
 	require.NoError(t, err)
 	require.NotEmpty(t, next)
-	_, owners, err := s.redis.AllMasters(t.Context(), false)
+	_, owners, err := s.redis.Masters(t.Context(), false)
 	require.NoError(t, err)
 	_, _, err = s.List(t.Context(), "", listCursor{scan: "0", owners: owners + 1}.String())
 	require.ErrorIs(t, err, errMastersChanged)
@@ -127,7 +127,7 @@ func listingTheMasters(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterCli
 func listingMovedSlots(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
 	s := newStore(t, rdb, &Options{Timeout: long, Prefix: "moved:"})
 	acquireAll(t, s, "k", 30)
-	masters, _, err := s.redis.AllMasters(t.Context(), true)
+	masters, _, err := s.redis.Masters(t.Context(), true)
 	require.NoError(t, err)
 	server := func(n *redisconn.Node) *testredis.Server {
 		return c.Masters[slices.IndexFunc(c.Masters, func(m *testredis.Server) bool { return m.Addr() == n.Addr() })]

@@ -112,7 +112,7 @@ func TestAServerThatRefusesTheCommandGetsTheScript(t *testing.T) {
 		assert.Equal(t, []int{0, 0, 3}, server.called(), refusal)
 
 		server.set("delex", yes) // the server was upgraded
-		n := s.redis.SingleNode()
+		n := s.redis.Serving(0)
 		s.deleters.byNode[n.ID()] = knownDeleter{script, time.Now().Add(-probeAgain)}
 		for range 3 {
 			require.NoError(t, s.Release(t.Context(), held("k")))
@@ -127,7 +127,7 @@ func TestAServerThatStillRefusesTheCommandIsAskedOnce(t *testing.T) {
 	s := newStore(t, server.Client(t, redis.Options{}), "")
 	require.NoError(t, s.Release(t.Context(), held("k")))
 	server.called()
-	s.deleters.byNode[s.redis.SingleNode().ID()] = knownDeleter{script, time.Now().Add(-probeAgain)}
+	s.deleters.byNode[s.redis.Serving(0).ID()] = knownDeleter{script, time.Now().Add(-probeAgain)}
 	for range 3 {
 		require.NoError(t, s.Release(t.Context(), held("k")))
 	}

@@ -117,7 +117,7 @@ func TestADeleterThatTheServerLacksIsTriedOnce(t *testing.T) {
 	default:
 		assert.Equal(t, first, last, "later releases try no unknown command")
 	}
-	assert.Equal(t, known, s.deleters.of(s.redis.SingleNode()))
+	assert.Equal(t, known, s.deleters.of(s.redis.Serving(0)))
 }
 
 func TestTombstonesAreInTheSlotOfTheLock(t *testing.T) {

@@ -66,7 +66,7 @@ func TestErrorsOfReplicasHideThePassword(t *testing.T) {
 		args := b.Add(echo, 4)
 		args[2], args[3] = 1, &key
 		b.Acknowledge([]*string{&key}, 1, time.Second)
-		require.NoError(t, c.Send(t.Context(), c.SingleNode(), &b))
+		require.NoError(t, c.Send(t.Context(), c.Serving(0), &b))
 		_, err := b.Replicas(func(err error) error { return c.Explain(t.Context(), err) })
 		require.EqualError(t, err, "ERR not with (secret)", refused)
 	}

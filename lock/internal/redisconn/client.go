@@ -18,7 +18,7 @@ import (
 )
 
 // Options configure a Client; see [redisnode.Options]. Timeout bounds each call of Run, Do, TrySubscribe,
-// AllMasters and OwnersAt.
+// Masters and OwnersAt.
 type Options = redisnode.Options
 
 // Client sends scripts to a server or to a cluster. Its methods are safe for concurrent
@@ -115,9 +115,6 @@ func (c *Client) Addresses() []string {
 	}
 	return c.addresses
 }
-
-// SingleNode returns the node of a client for one server. It returns nil for a cluster.
-func (c *Client) SingleNode() *Node { return c.node }
 
 // Serving returns the node that serves a slot, or nil if none is known.
 func (c *Client) Serving(slot uint16) *Node {

@@ -27,25 +27,6 @@ type Command struct {
 // NewCommand returns a command with the given words.
 func NewCommand(args ...any) *Command { return &Command{Args: args} }
 
-// Masters returns the nodes that serve slots, in the order of their slots. In a cluster it
-// reads the slots again first. Slots without a node are no error, unlike in AllMasters. A client
-// for one server has one node.
-func (c *Client) Masters(ctx context.Context) ([]*Node, error) {
-	if err := c.Begin(ctx); err != nil {
-		return nil, err
-	}
-	defer c.End()
-	if c.cluster == nil {
-		return []*Node{c.node}, nil
-	}
-	_, next := c.cluster.requestRefresh()
-	if err := c.cluster.await(ctx, next); err != nil {
-		return nil, c.Explain(ctx, err)
-	}
-	masters, _, _ := c.cluster.masters()
-	return masters, nil
-}
-
 // Do sends commands to a node in one pipeline, for at most Options.Timeout. It returns an
 // error, and sets nothing, if it stops waiting for the replies. Otherwise each command has a
 // reply or an error. It follows no redirections. The commands must not change the state of
@@ -90,12 +71,11 @@ func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) erro
 	return c.Explain(ctx, err)
 }
 
-// AllMasters returns the nodes that serve the slots of a cluster, in the order of their
-// addresses, or the node of a client for one server. owners is a hash of which node serves which
-// slot, and 0 for one server. If fresh is set, AllMasters asks the cluster first. It returns an
-// error if a slot has no known node, because a visit of all nodes would miss the keys of
-// that slot.
-func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
+// Masters returns the nodes that serve the slots of a cluster, in the order of their addresses, or
+// the node of a client for one server. owners is a hash of which node serves which slot, and 0 for one
+// server. If fresh is set, Masters asks the cluster first. If a slot has no known node, the error names it, and
+// nodes are those of the others: a visit of them would miss the keys of that slot.
+func (c *Client) Masters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
 	if err := c.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -111,15 +91,15 @@ func (c *Client) AllMasters(ctx context.Context, fresh bool) (nodes []*Node, own
 	}
 	if err == nil {
 		nodes, owners, err = c.cluster.masters()
+		slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.Addr(), b.Addr()) })
 	}
 	if err != nil {
-		return nil, 0, c.Explain(ctx, err)
+		err = c.Explain(ctx, err)
 	}
-	slices.SortFunc(nodes, func(a, b *Node) int { return cmp.Compare(a.Addr(), b.Addr()) })
-	return nodes, owners, nil
+	return nodes, owners, err
 }
 
-// masters returns the nodes that serve slots, in the order of their slots, and the hash of AllMasters. The
+// masters returns the nodes that serve slots, and the hash of Masters. The
 // error names a slot without a node.
 func (c *cluster) masters() (nodes []*Node, owners uint64, err error) {
 	var addrs [SlotCount]string
@@ -139,7 +119,7 @@ func (c *cluster) masters() (nodes []*Node, owners uint64, err error) {
 	return nodes, hashOwners(&addrs), err
 }
 
-// OwnersAt asks a node which master serves which slot, and returns the hash of AllMasters for
+// OwnersAt asks a node which master serves which slot, and returns the hash of Masters for
 // that, after at most Options.Timeout. The node itself is the first to know which slots it has
 // lost. The ClusterSlots function of the user is asked instead, if there is one. The client
 // goes on with the slots that it knows. For one server OwnersAt returns 0.

@@ -24,14 +24,14 @@ func addrsOf(nodes []*Node) []string {
 func TestMastersOfOneServer(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, shared.Server(t).Client(t), Options{})
-	nodes, _, err := c.AllMasters(t.Context(), true)
+	nodes, _, err := c.Masters(t.Context(), true)
 	require.NoError(t, err)
-	assert.Equal(t, []*Node{c.SingleNode()}, nodes)
-	owners, err := c.OwnersAt(t.Context(), c.SingleNode())
+	assert.Equal(t, []*Node{c.Serving(0)}, nodes)
+	owners, err := c.OwnersAt(t.Context(), c.Serving(0))
 	require.NoError(t, err)
 	assert.Zero(t, owners)
 	require.NoError(t, closeClient(c))
-	_, _, err = c.AllMasters(t.Context(), true)
+	_, _, err = c.Masters(t.Context(), true)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -58,26 +58,26 @@ func TestMastersOfACluster(t *testing.T) {
 		slots.Store(&all)
 	}
 	c := newClient(t, rdb, Options{})
-	_, _, err := c.AllMasters(t.Context(), true)
+	_, _, err := c.Masters(t.Context(), true)
 	require.ErrorIs(t, err, errNoSlots)
-	_, _, err = c.AllMasters(t.Context(), false)
+	_, _, err = c.Masters(t.Context(), false)
 	require.ErrorContains(t, err, "no node of the cluster serves slot 0")
 
 	serve(SlotCount-1, "b:1", "c:1", "b:1", "a:1")
-	nodes, _, err := c.AllMasters(t.Context(), true)
+	nodes, _, err := c.Masters(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, addrsOf(nodes))
 
 	serve(SlotCount-1, "b:1", "d:1")
-	nodes, _, err = c.AllMasters(t.Context(), false)
+	nodes, _, err = c.Masters(t.Context(), false)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, addrsOf(nodes), "the cluster is not asked")
-	nodes, _, err = c.AllMasters(t.Context(), true)
+	nodes, _, err = c.Masters(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b:1", "d:1"}, addrsOf(nodes))
 
 	serve(SlotCount-2, "b:1", "d:1")
-	_, _, err = c.AllMasters(t.Context(), true)
+	_, _, err = c.Masters(t.Context(), true)
 	require.ErrorContains(t, err, "no node of the cluster serves slot 16383")
 }
 
@@ -97,7 +97,7 @@ func TestOwnersOfSlots(t *testing.T) {
 		}
 	}
 	serve([]int{99}, "a:1", "b:1")
-	nodes, owners, err := c.AllMasters(t.Context(), true)
+	nodes, owners, err := c.Masters(t.Context(), true)
 	require.NoError(t, err)
 	asked := func() uint64 {
 		got, err := c.OwnersAt(t.Context(), nodes[0])
@@ -113,7 +113,7 @@ func TestOwnersOfSlots(t *testing.T) {
 	assert.NotEqual(t, owners, asked(), "all slots have moved")
 	serve([]int{99}, "a:1", "c:1")
 	assert.NotEqual(t, owners, asked(), "another node")
-	_, same, err := c.AllMasters(t.Context(), false)
+	_, same, err := c.Masters(t.Context(), false)
 	require.NoError(t, err)
 	assert.Equal(t, owners, same, "the client goes on with the slots that it knows")
 	serve([]int{99}, "a:1", "b:1")
@@ -125,7 +125,7 @@ func TestOwnersThatANodeNames(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 2, false)
 	c := newClient(t, cluster.Client(t), Options{})
-	nodes, owners, err := c.AllMasters(t.Context(), true)
+	nodes, owners, err := c.Masters(t.Context(), true)
 	require.NoError(t, err)
 	for _, n := range nodes {
 		got, err := c.OwnersAt(t.Context(), n)

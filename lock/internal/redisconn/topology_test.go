@@ -57,30 +57,22 @@ func TestARequestDuringARefreshIsAnsweredByAnother(t *testing.T) {
 }
 
 func TestMastersAreReadAfterTheCall(t *testing.T) {
-	for name, read := range map[string]func(context.Context, *Client) ([]*Node, error){
-		"AllMasters": func(ctx context.Context, c *Client) ([]*Node, error) {
-			nodes, _, err := c.AllMasters(ctx, true)
-			return nodes, err
-		},
-		"Masters": func(ctx context.Context, c *Client) ([]*Node, error) { return c.Masters(ctx) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			c, slots := newSlowCluster(t)
-			c.cluster.requestRefresh()
-			<-slots.asked
-			result := make(chan []*Node, 1)
-			go func() {
-				nodes, err := read(t.Context(), c)
-				assert.NoError(t, err)
-				result <- nodes
-			}()
-			synctest.Wait()
-			slots.answer <- "127.0.0.1:1"
-			<-slots.asked
-			slots.answer <- "127.0.0.2:1"
-			require.Equal(t, []string{"127.0.0.2:1"}, addrsOf(<-result), name)
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, slots := newSlowCluster(t)
+		c.cluster.requestRefresh()
+		<-slots.asked
+		result := make(chan []*Node, 1)
+		go func() {
+			nodes, _, err := c.Masters(t.Context(), true)
+			assert.NoError(t, err)
+			result <- nodes
+		}()
+		synctest.Wait()
+		slots.answer <- "127.0.0.1:1"
+		<-slots.asked
+		slots.answer <- "127.0.0.2:1"
+		require.Equal(t, []string{"127.0.0.2:1"}, addrsOf(<-result))
+	})
 }
 
 // One reading answers the calls that wait for the first slots of a client.
