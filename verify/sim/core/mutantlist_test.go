@@ -26,7 +26,7 @@ var mutants = mutant.List{
 		"return ttl - ttl/driftDivisor - o.margin(ttl)", "return ttl - ttl/driftDivisor",
 	},
 	{
-		"Valid waits for a timer", "renewal/entry_api.go",
+		"Valid waits for a timer", "renewal/entry.go",
 		"return !e.w.clock.now().reached(e.deadline())", "return e.deadline().mono != distantPast",
 	},
 	{
@@ -90,11 +90,11 @@ var mutants = mutant.List{
 		"left := min(int64(validity), e.maxDeadline.mono-sent.mono, e.maxDeadline.wall-sent.wall)", "left := int64(validity)",
 	},
 	{
-		"only the wall clock counts", "renewal/clock.go",
+		"only the wall clock counts", "renewal/timing.go",
 		"return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}", "wall := t.UnixNano() + wallStep.Load()\n\treturn instant{wall - c.base.UnixNano(), wall}",
 	},
 	{
-		"only the monotonic clock counts", "renewal/clock.go",
+		"only the monotonic clock counts", "renewal/timing.go",
 		"return instant{int64(t.Sub(c.base)), t.UnixNano() + wallStep.Load()}", "mono := int64(t.Sub(c.base))\n\treturn instant{mono, c.base.UnixNano() + mono}",
 	},
 	{
