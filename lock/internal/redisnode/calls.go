@@ -6,12 +6,27 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
+
+// ErrClosed is the error of the calls that run when [Calls.Cancel] is called, and of all later calls.
+var ErrClosed = driver.ErrStoreClosed
+
+// ErrNilContext is the error of a call with a nil ctx.
+var ErrNilContext = errors.New("the context is nil")
+
+// lateError is a timeout that the caller did not set. For example, package net reports a
+// slow dial as context.DeadlineExceeded.
+type lateError struct{ error }
+
+// Unwrap makes it match os.ErrDeadlineExceeded.
+func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // Calls counts the running calls of a client, which may have many nodes. After Cancel it refuses new ones. Its
 // methods are safe for concurrent use. Wait blocks, and Reason may block for a second.

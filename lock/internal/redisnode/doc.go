@@ -10,5 +10,5 @@
 //	death_*.go            dead peers, which the kernel finds
 //	standing.go           the standing connection
 //	calls.go              all calls of a client and their end
-//	notice.go, errors.go  notices and errors
+//	notice.go             notices
 package redisnode

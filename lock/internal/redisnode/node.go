@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -396,6 +397,19 @@ func (n *Node) settle(calls []call, failed error, failures uint64) (unknown bool
 		return unknown, nil
 	}
 	return unknown, failed
+}
+
+// IsAnswered reports whether the server has replied to a command. err is the error of
+// go-redis for it, and may be an error reply.
+func IsAnswered(err error) bool {
+	return err == nil || errors.As(err, new(redis.Error))
+}
+
+// HasCode reports whether an error reply has a code. Servers up to Redis 6 put the position in the script,
+// and for some codes a dash, before the code.
+func HasCode(reply redis.Error, code string) bool {
+	text := reply.Error()
+	return strings.HasPrefix(text, code+" ") || strings.Contains(text, ": "+code+" ") || strings.Contains(text, ": -"+code+" ")
 }
 
 // Script is a Lua script. A Node sends its digest, and its source if the server
