@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -79,7 +80,7 @@ func (c *calls) close(ctx context.Context) error {
 
 // call runs f on a connection of the pool, within Options.Timeout.
 func call[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
-	if err := cause(ctx); err != nil {
+	if err := basic.Cause(ctx); err != nil {
 		return *new(T), err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, driver.NoAnswerError(s.options.Timeout))
@@ -106,7 +107,7 @@ func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 		value T
 		err   error
 	}
-	if err := cause(ctx); err != nil {
+	if err := basic.Cause(ctx); err != nil {
 		return *new(T), err
 	}
 	if err := s.calls.begin(); err != nil {

@@ -3,7 +3,6 @@
 package sqlstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -12,8 +11,7 @@ import (
 )
 
 var (
-	errNilContext = errors.New("the context is nil")
-	errGivenUp    = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
+	errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
 
 	// errNoAutocommit prevents renewals that are rolled back when their connection is closed.
 	errNoAutocommit = unfitError{text: "autocommit is off in the sessions of the *sql.DB, and the store needs it"}
@@ -61,12 +59,4 @@ func failed(verb, key string, err error) error {
 // isPermanent reports whether another try would return the same error.
 func isPermanent(err error) bool {
 	return driver.VerdictOf(err).IsFinal() || errors.As(err, new(unfitError))
-}
-
-// cause returns why ctx has ended, nil if it has not.
-func cause(ctx context.Context) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	return context.Cause(ctx)
 }

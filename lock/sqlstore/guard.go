@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -105,7 +106,7 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	if token == 0 || token > math.MaxInt64 {
 		return failed("guard", key, fmt.Errorf("its token is %d: a lock of another store, or of several keys", token))
 	}
-	if err := cause(ctx); err != nil {
+	if err := basic.Cause(ctx); err != nil {
 		return failed("guard", key, err)
 	}
 	err := s.locateOnce(ctx, func() (Options, error) { return s.dialect.locate(ctx, tx, s.options) })

@@ -22,7 +22,7 @@ import (
 // A row that another transaction has locked costs the other leases of the batch nothing: its lease is
 // renewed by a call of its own, for up to half of the time that ctx leaves if there are others.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	if err := cause(ctx); err != nil {
+	if err := basic.Cause(ctx); err != nil {
 		return err
 	}
 	leases, index := unique(batch)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -32,7 +33,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	if err := checkRequest(r); err != nil {
 		return driver.Lease{}, err
 	}
-	if err := cause(ctx); err != nil {
+	if err := basic.Cause(ctx); err != nil {
 		return driver.Lease{}, err
 	}
 	w := &waiter{store: s, request: r, onQueued: queued, place: min(place, r.TTL), wake: make(chan struct{}, 1), failed: make(chan error, 1)}
