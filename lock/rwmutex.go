@@ -193,7 +193,7 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 			entry = next
 		}
 	}
-	if err == nil && entry.ReportRenewed(sent, time.Time{}) { // the end of a Fixed lease does not move
+	if err == nil && entry.Update(renewal.Grant{Sent: sent}, nil) == nil { // the end of a Fixed lease does not move
 		return newHeld(c, entry, lease), reports, nil
 	}
 	if ended := newHeld(c, entry, lease).Err(); ended != nil {

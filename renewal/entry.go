@@ -53,7 +53,7 @@ type Entry[L any] struct {
 //	renewing       Renewed, or a tolerated failure:          waiting    renewal
 //	               applyOutcome
 //	waiting        renewed by another request:               waiting    renewal
-//	               ReportRenewed, Update, or clocks apart
+//	               Update, or clocks apart
 //	due, renewing  the same                                  same       deadline
 //	any but ended  an early renewal is not denied:           same       unchanged
 //	               applyEarly
@@ -454,49 +454,36 @@ func (e *Entry[L]) StopWith(reason error) (L, error) {
 	return e.lease, e.end.err
 }
 
-// ReportRenewed tells the watchdog that a request of the caller has renewed the lease for
-// its full TTL. The argument sent is the time before that request; a time in the future
-// counts as now. ReportRenewed moves the deadline and the next renewal, as a renewal by the
-// watchdog does, and never moves the deadline back. Unless it is zero, until replaces
-// Grant.Until. ReportRenewed returns false if the entry has ended, and does not revive it.
-func (e *Entry[L]) ReportRenewed(sent, until time.Time) bool {
-	e.w.mu.Lock()
-	defer e.w.unlock()
-	return e.renewedSince(e.ttl, sent, until)
-}
-
-// Update does what ReportRenewed does for a request with the TTL of the grant, which may be
-// longer or shorter than before. It also changes the lease: all later renewals send the lease that
-// change returns, which must have that TTL. A renewal that is under way counts with the TTL
-// that it was sent with. The deadline never moves back, because no renewal shortens a lease
-// on the store. Unless it is zero, Grant.Until replaces that of Register.
+// Update tells the watchdog that a request of the caller has renewed the lease, for the TTL of the grant; a TTL
+// of 0 means that of the lease. Grant.Sent is the time before that request; a time in the future counts as now.
+// Update moves the deadline and the next renewal, as a renewal by the watchdog does, and never moves
+// the deadline back, because no renewal shortens a lease on the store. A renewal that is under way counts with the TTL
+// that it was sent with. Unless it is zero, Grant.Until replaces that of Register.
 //
-// Update calls change with a mutex held. So change must only compute its result from its
+// All later renewals send the lease that change returns, which must have that TTL; nil keeps the lease. Update
+// calls change with a mutex held. So change must only compute its result from its
 // argument. On an error nothing has changed. The error is that of the entry if it has
 // ended, or names the field of the grant that is wrong.
 func (e *Entry[L]) Update(g Grant, change func(L) L) error {
 	e.w.mu.Lock()
 	defer e.w.unlock()
-	if err := e.w.checkTerms(g); err != nil {
+	if g.TTL == 0 {
+		g.TTL = e.ttl
+	} else if err := e.w.checkTerms(g); err != nil {
 		return err
 	}
-	if !e.renewedSince(g.TTL, g.Sent, g.Until) {
+	age := min(max(ageOf(g.Sent), 0), e.w.opts.validity(g.TTL)) // an older request moves nothing, and could overflow
+	now, maxDeadline := e.w.clock.now(), e.maxDeadline
+	if !g.Until.IsZero() {
+		maxDeadline = e.w.clock.endOf(g.Until)
+	}
+	if sent := (instant{now.mono - int64(age), now.wall - int64(age)}); !e.renewed(g.TTL, sent, maxDeadline, now) {
 		return e.end.err
 	}
-	e.lease = change(e.lease)
-	return nil
-}
-
-// renewedSince applies a renewal with the given TTL by a request of the caller. The caller
-// holds w.mu.
-func (e *Entry[L]) renewedSince(ttl time.Duration, sent, until time.Time) bool {
-	age := min(max(ageOf(sent), 0), e.w.opts.validity(ttl)) // an older request moves nothing, and could overflow
-	now, maxDeadline := e.w.clock.now(), e.maxDeadline
-	at := instant{now.mono - int64(age), now.wall - int64(age)}
-	if !until.IsZero() {
-		maxDeadline = e.w.clock.endOf(until)
+	if change != nil {
+		e.lease = change(e.lease)
 	}
-	return e.renewed(ttl, at, maxDeadline, now)
+	return nil
 }
 
 // ReportLost tells the watchdog that the store has denied the ownership in the answer to a

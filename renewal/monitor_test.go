@@ -213,7 +213,7 @@ func TestEntriesChangeDuringAPass(t *testing.T) {
 				assert.True(t, entries[i].Stop())
 			}
 			for i := 1; i < len(entries); i += 3 {
-				assert.True(t, entries[i].ReportRenewed(time.Now(), time.Time{}))
+				assert.NoError(t, entries[i].Update(Grant{Sent: time.Now()}, nil))
 			}
 			for i := 2; i < len(entries); i += 300 {
 				entries[i], err = entries[i].Replace(i, 30*time.Second)

@@ -21,7 +21,7 @@ func TestRenewedMovesTheDeadlineAndTheNextRenewal(t *testing.T) {
 		advance(period / 4)
 		require.Zero(t, s.count("a"))
 		sent := time.Now()
-		require.True(t, entry.ReportRenewed(sent, time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{Sent: sent}, nil))
 		assert.Equal(t, sent.Add(validity), entry.Deadline())
 		advance(period - 2*slack - 10*time.Millisecond)
 		assert.Zero(t, s.count("a"), "the next renewal is a period after the request")
@@ -37,11 +37,11 @@ func TestRenewedNeverMovesTheDeadlineBack(t *testing.T) {
 		watchdog := newWatchdog(t, e, new(store), nil)
 		entry := register(t, watchdog, "a")
 		deadline := entry.Deadline()
-		require.True(t, entry.ReportRenewed(time.Now().Add(-time.Second), time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{Sent: time.Now().Add(-time.Second)}, nil))
 		assert.Equal(t, deadline, entry.Deadline())
-		require.True(t, entry.ReportRenewed(time.Time{}, time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{}, nil))
 		assert.Equal(t, deadline, entry.Deadline(), "an old request moves nothing")
-		require.True(t, entry.ReportRenewed(time.Now().Add(time.Hour), time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{Sent: time.Now().Add(time.Hour)}, nil))
 		assert.Equal(t, time.Now().Add(validity), entry.Deadline(), "a time in the future counts as now")
 	})
 }
@@ -52,7 +52,7 @@ func TestRenewedCountsASuspension(t *testing.T) {
 	watchdog := newWatchdog(t, new(manual), new(store), nil)
 	entry, err := watchdog.Register("a", renewal.Grant{TTL: 10 * time.Hour, Sent: time.Now().Add(-5 * time.Hour)})
 	require.NoError(t, err)
-	require.True(t, entry.ReportRenewed(suspendedSince(t, time.Now(), 4*time.Hour), time.Time{}))
+	require.NoError(t, entry.Update(renewal.Grant{Sent: suspendedSince(t, time.Now(), 4*time.Hour)}, nil))
 	assert.InDelta(t, watchdog.Validity(10*time.Hour)-4*time.Hour, time.Until(entry.Deadline()), float64(time.Hour))
 }
 
@@ -78,8 +78,8 @@ func TestRenewedReplacesTheEndOfALease(t *testing.T) {
 		}
 		kept, moved := limited(), limited()
 		advance(period / 4)
-		require.True(t, kept.ReportRenewed(time.Now(), time.Time{}))
-		require.True(t, moved.ReportRenewed(time.Now(), start.Add(2*time.Minute)))
+		require.NoError(t, kept.Update(renewal.Grant{Sent: time.Now()}, nil))
+		require.NoError(t, moved.Update(renewal.Grant{Sent: time.Now(), Until: start.Add(2 * time.Minute)}, nil))
 		<-kept.Done()
 		assert.LessOrEqual(t, time.Since(start), time.Minute+slack)
 		assert.True(t, moved.Valid())
@@ -103,7 +103,7 @@ func TestRenewedDuringARenewal(t *testing.T) {
 		require.Equal(t, 1, s.count("a"))
 		advance(period)
 		confirmed := time.Now()
-		require.True(t, entry.ReportRenewed(confirmed, time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{Sent: confirmed}, nil))
 		<-entry.Done()
 		assert.InDelta(t, validity, time.Since(confirmed), float64(slack))
 		close(forever)
@@ -111,7 +111,7 @@ func TestRenewedDuringARenewal(t *testing.T) {
 	})
 }
 
-// A renewal that was sent before ReportRenewed may be answered after it.
+// A renewal that was sent before an Update may be answered after it.
 func TestARenewalNeverMovesTheDeadlineOfRenewedBack(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		answer := make(chan struct{})
@@ -124,7 +124,7 @@ func TestARenewalNeverMovesTheDeadlineOfRenewedBack(t *testing.T) {
 		advance(period)
 		require.Equal(t, 1, s.count("a"))
 		advance(period / 4)
-		require.True(t, entry.ReportRenewed(time.Now(), time.Time{}))
+		require.NoError(t, entry.Update(renewal.Grant{Sent: time.Now()}, nil))
 		deadline := entry.Deadline()
 		close(answer)
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
 		watchdog := newWatchdog(t, e, new(store), nil)
 		stopped := register(t, watchdog, "a")
 		stopped.Stop()
-		require.False(t, stopped.ReportRenewed(time.Now(), time.Time{}))
+		require.Error(t, stopped.Update(renewal.Grant{Sent: time.Now()}, nil))
 		assert.False(t, stopped.Valid())
 		assert.Zero(t, stopped.Deadline())
 	})
@@ -146,7 +146,7 @@ func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
 		watchdog := newWatchdog(t, new(manual), new(store), nil)
 		entry := register(t, watchdog, "a")
 		time.Sleep(ttl) // no timer has told
-		require.False(t, entry.ReportRenewed(time.Now(), time.Time{}))
+		require.Error(t, entry.Update(renewal.Grant{Sent: time.Now()}, nil))
 		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, entry.Err()))
 	})
 }

@@ -154,7 +154,7 @@ func TestUpdateRefusesBadGrants(t *testing.T) {
 		entry := register(t, watchdog, "a")
 		deadline := entry.Deadline()
 		for text, g := range map[string]renewal.Grant{
-			"Grant.TTL must be positive":          {Sent: time.Now()},
+			"Grant.TTL must be positive":          {TTL: -1, Sent: time.Now()},
 			"Grant.Sent is not set":               {TTL: ttl},
 			"Grant.TTL: TTL of 1ms is too short":  {TTL: time.Millisecond, Sent: time.Now()},
 			"Grant.Until is not after Grant.Sent": {TTL: ttl, Sent: time.Now(), Until: time.Now()},
