@@ -1,4 +1,4 @@
-// The outages of a store, each logged once.
+// The outages of a store, each logged once, and the store as the watchdog sees it.
 
 package lock
 
@@ -115,3 +115,31 @@ func (h *storeHealth) name() slog.Attr {
 	}
 	return slog.Any("addresses", shown)
 }
+
+// renewer is the store as the watchdog sees it. It records the outcomes of renewals.
+type renewer struct {
+	store  driver.Store
+	health *storeHealth
+}
+
+// Renew implements renewal.Renewer.
+func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
+	began := time.Now()
+	err := r.store.Renew(ctx, batch, out)
+	verdict := driver.VerdictOf(err)
+	r.health.record(err, verdict, began, false)
+	if verdict == driver.NotSent {
+		err = unsentError{err}
+	}
+	return err
+}
+
+// unsentError is an error that also matches renewal.ErrNotSent.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func (unsentError) Is(target error) bool { return target == renewal.ErrNotSent }
+
+// Lane implements renewal.Laner.
+func (r renewer) Lane(l driver.Lease) int { return r.store.Lane(l) }
