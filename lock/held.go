@@ -43,15 +43,16 @@ func (h *Held) lease() handle {
 // noHandle is what a handle refers to that is not that of an acquisition.
 type noHandle struct{ handle }
 
-func (noHandle) valid() bool           { return false }
-func (noHandle) err() error            { return ErrNotHeld }
-func (noHandle) deadline() time.Time   { return time.Time{} }
-func (noHandle) token() uint64         { return 0 }
-func (noHandle) replicas() (int, bool) { return 0, false }
-func (noHandle) key() string           { return "" }
-func (noHandle) names() []string       { return nil }
-func (noHandle) saved() *driver.Saved  { return nil }
-func (noHandle) String() string        { return "lock not held" }
+func (noHandle) valid() bool             { return false }
+func (noHandle) err() error              { return ErrNotHeld }
+func (noHandle) deadline() time.Time     { return time.Time{} }
+func (noHandle) token() uint64           { return 0 }
+func (noHandle) replicas() (int, bool)   { return 0, false }
+func (noHandle) key() string             { return "" }
+func (noHandle) names() []string         { return nil }
+func (noHandle) saved() *driver.Saved    { return nil }
+func (noHandle) String() string          { return "lock not held" }
+func (noHandle) wanted() context.Context { return nil }
 
 func (noHandle) done() <-chan struct{} {
 	done := make(chan struct{})

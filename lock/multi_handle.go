@@ -73,7 +73,7 @@ func (h *Held) reports() bool {
 	case *heldLease:
 		return of.observed != nil
 	case *reentrantHandle:
-		return of.of.observed != nil
+		return of.observed != nil
 	case *multiHandle:
 		return of.observed != nil || slices.ContainsFunc(of.members, (*Held).reports)
 	}

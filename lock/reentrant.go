@@ -5,7 +5,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -85,7 +84,7 @@ func (s *heldLease) enter(members []string) (*Held, error) {
 // reentrantHandle is a handle that is not the first of its lease. It ends with Unlock or
 // with the lease.
 type reentrantHandle struct {
-	of      *heldLease
+	*heldLease
 	members []string        // the members of a batch that it is for
 	ctx     context.Context // ends with this handle; its cause is the reason
 	end     context.CancelCauseFunc
@@ -93,33 +92,33 @@ type reentrantHandle struct {
 }
 
 func newReentrantHandle(s *heldLease, members []string) *Held {
-	r := &reentrantHandle{of: s, members: members}
+	r := &reentrantHandle{heldLease: s, members: members}
 	r.ctx, r.end = context.WithCancelCause(context.Background())
 	r.off = s.afterFunc(r.end)
 	return &Held{handle: r}
 }
 
 func (r *reentrantHandle) unlock(ctx context.Context, keep bool) error {
-	err := r.of.unlock(ctx, keep)
+	err := r.heldLease.unlock(ctx, keep)
 	r.off()
-	r.end(cmp.Or(r.of.ended(), ErrNotHeld))
+	r.end(cmp.Or(r.ended(), ErrNotHeld))
 	return err
 }
 
 func (r *reentrantHandle) err() error {
-	if err := r.of.ended(); err != nil {
+	if err := r.ended(); err != nil {
 		r.end(err) // has no effect if it has ended before
 	}
 	return context.Cause(r.ctx)
 }
 
-func (r *reentrantHandle) valid() bool { return r.ctx.Err() == nil && r.of.entry.Valid() }
+func (r *reentrantHandle) valid() bool { return r.ctx.Err() == nil && r.entry.Valid() }
 
 func (r *reentrantHandle) deadline() time.Time {
 	if r.ctx.Err() != nil {
 		return time.Time{}
 	}
-	return r.of.entry.Deadline()
+	return r.entry.Deadline()
 }
 
 func (r *reentrantHandle) done() <-chan struct{} {
@@ -136,18 +135,13 @@ func afterEnd(ctx context.Context, f func(err error)) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { f(context.Cause(ctx)) })
 }
 
-func (r *reentrantHandle) token() uint64         { return r.of.token() }
-func (r *reentrantHandle) replicas() (int, bool) { return r.of.replicas() }
-func (r *reentrantHandle) key() string           { return r.of.key() }
-func (r *reentrantHandle) logger() *slog.Logger  { return r.of.logger() }
-func (r *reentrantHandle) names() []string       { return r.members }
-func (r *reentrantHandle) String() string        { return r.of.String() }
+func (r *reentrantHandle) names() []string { return r.members }
 
 // refresh does nothing, because the lease belongs to the first handle.
 func (r *reentrantHandle) refresh(context.Context) error { return nil }
 
 func (r *reentrantHandle) withOwner(ctx context.Context, h *Held) context.Context {
-	return r.of.withMembersOwner(ctx, h, r.members)
+	return r.withMembersOwner(ctx, h, r.members)
 }
 
 // ctxOwner is the ownership that the context of a handle carries. Exclusive locks and

@@ -36,10 +36,6 @@ func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
 	return h.handle.renewNow(ctx, ttl)
 }
 
-func (r *reentrantHandle) renewNow(ctx context.Context, ttl time.Duration) error {
-	return r.of.renewNow(ctx, ttl)
-}
-
 func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
 	lease := s.entry.Lease()
 	if ttl != 0 {

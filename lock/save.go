@@ -107,8 +107,5 @@ func (s *heldLease) save(ctx context.Context, data []byte) error {
 
 func (s *heldLease) saved() *driver.Saved { return s.entry.Lease().Saved }
 
-func (r *reentrantHandle) save(ctx context.Context, data []byte) error { return r.of.save(ctx, data) }
-func (r *reentrantHandle) saved() *driver.Saved                        { return r.of.saved() }
-
 func (g *multiHandle) save(context.Context, []byte) error { return errNoState }
 func (g *multiHandle) saved() *driver.Saved               { return nil }

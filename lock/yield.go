@@ -18,10 +18,7 @@ import (
 //
 // For a [Multi] it is closed when others wait for any of its locks.
 func (h *Held) Wanted() <-chan struct{} {
-	if !h.ok() {
-		return nil
-	}
-	if want := h.handle.wanted(); want != nil {
+	if want := h.lease().wanted(); want != nil {
 		return want.Done()
 	}
 	return nil
@@ -79,9 +76,8 @@ func (c *Client) checkYielding(m driver.Mode) error {
 	return nil
 }
 
-func (s *heldLease) wanted() context.Context       { return s.want }
-func (r *reentrantHandle) wanted() context.Context { return r.of.want }
-func (g *multiHandle) wanted() context.Context     { return g.want }
+func (s *heldLease) wanted() context.Context   { return s.want }
+func (g *multiHandle) wanted() context.Context { return g.want }
 
 // anyWanted returns a context that ends with the first of those of the handles, nil if there is none.
 func anyWanted(handles []*Held) (want context.Context) {
