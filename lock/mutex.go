@@ -1,11 +1,13 @@
-// Mutex.
+// Mutex, and the keys of locks.
 
 package lock
 
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -87,3 +89,18 @@ var (
 	errZeroLock   = errors.New("lock: this lock was not made by a Client, or its Client not by New")
 	errZeroClient = errors.New("lock: this Client was not made by New")
 )
+
+// checkKey names what is wrong with a key. Keys may hold any bytes and are never
+// changed. A leading '}' is refused because it would empty the hash tag that keeps
+// the parts of a lock on one node of a Redis cluster.
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: it is empty", ErrBadKey)
+	case len(key) > MaxKeyLen:
+		return fmt.Errorf("%w: %s is %d bytes long, the limit is %d", ErrBadKey, basic.Quote(key), len(key), MaxKeyLen)
+	case key[0] == '}':
+		return fmt.Errorf("%w: %s begins with '}'", ErrBadKey, basic.Quote(key))
+	}
+	return nil
+}

@@ -253,21 +253,6 @@ const (
 	NoState   time.Duration = -1
 )
 
-// checkKey names what is wrong with a key. Keys may hold any bytes and are never
-// changed. A leading '}' is refused because it would empty the hash tag that keeps
-// the parts of a lock on one node of a Redis cluster.
-func checkKey(key string) error {
-	switch {
-	case key == "":
-		return fmt.Errorf("%w: it is empty", ErrBadKey)
-	case len(key) > MaxKeyLen:
-		return fmt.Errorf("%w: %s is %d bytes long, the limit is %d", ErrBadKey, basic.Quote(key), len(key), MaxKeyLen)
-	case key[0] == '}':
-		return fmt.Errorf("%w: %s begins with '}'", ErrBadKey, basic.Quote(key))
-	}
-	return nil
-}
-
 // checkTTL names what is wrong with a TTL.
 func checkTTL(field string, ttl time.Duration) error {
 	switch {

@@ -1,4 +1,4 @@
-// Reentrant, and the ownership that a context carries.
+// Reentrant.
 
 package lock
 
@@ -142,65 +142,4 @@ func (r *reentrantHandle) refresh(context.Context) error { return nil }
 
 func (r *reentrantHandle) withOwner(ctx context.Context, h *Held) context.Context {
 	return r.withMembersOwner(ctx, h, r.members)
-}
-
-// ctxOwner is the ownership that the context of a handle carries. Exclusive locks and
-// batches use it to be entered again. A context carries a list of them for each client.
-type ctxOwner struct {
-	held    *Held // handle that created the context
-	of      *heldLease
-	key     string
-	mode    driver.Mode
-	members []string  // the members of a batch that held is for, sorted
-	outer   *ctxOwner // next outer ownership of the same client
-}
-
-// ctxOwnerKey is the key of the innermost ctxOwner in a context. It is a single pointer, so
-// a lookup allocates nothing.
-type ctxOwnerKey struct{ core *core }
-
-// owners returns the innermost ownership of this client that ctx carries, or nil. It
-// returns nil for a client whose acquire refuses all requests.
-func (c *Client) owners(ctx context.Context) *ctxOwner {
-	if ctx == nil || c == nil || c.core == nil || c.wrong != nil {
-		return nil
-	}
-	o, _ := ctx.Value(ctxOwnerKey{c.core}).(*ctxOwner)
-	return o
-}
-
-// owned returns the innermost ownership that ctx carries for a request, or nil.
-func (c *Client) owned(ctx context.Context, r driver.Request) *ctxOwner {
-	return c.owners(ctx).find(r.Key, r.Mode)
-}
-
-// find returns the first ownership for a key and mode, from o outwards.
-func (o *ctxOwner) find(key string, mode driver.Mode) *ctxOwner {
-	for o != nil && (o.mode != mode || o.key != key) {
-		o = o.outer
-	}
-	return o
-}
-
-// enter returns another handle, for the given members if the lock is a batch.
-func (o *ctxOwner) enter(ctx context.Context, members []string) (*Held, error) {
-	if err := o.held.Err(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, o.of.client.verdict(ctx, nil, true)
-	}
-	return o.of.enter(members)
-}
-
-func (s *heldLease) withOwner(ctx context.Context, h *Held) context.Context {
-	return s.withMembersOwner(ctx, h, s.names())
-}
-
-// withMembersOwner returns a ctx that carries the ownership of h.
-func (s *heldLease) withMembersOwner(ctx context.Context, h *Held, members []string) context.Context {
-	r := s.entry.Lease().Request
-	return context.WithValue(ctx, ctxOwnerKey{s.client.core}, &ctxOwner{
-		held: h, of: s, key: r.Key, mode: r.Mode, members: members, outer: s.client.owners(ctx),
-	})
 }

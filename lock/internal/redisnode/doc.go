@@ -5,7 +5,7 @@
 // options of the user's client, but they repeat nothing. Options.Instrument gets them.
 //
 //	node.go, batch.go     what package redisconn calls
-//	lane.go, queue.go     a request and its end; single scripts of many callers
+//	lane.go               a request and its end; single scripts of many callers
 //	conn.go, options.go   connections and their options
 //	death_*.go            dead peers, which the kernel finds
 //	standing.go           the standing connection

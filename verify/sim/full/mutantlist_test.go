@@ -162,7 +162,7 @@ var mutants = mutant.List{
 		"o.MaxRetries = -1", "o.MaxRetries = 3",
 	},
 	{
-		"a lost lock is locked again", "lock/reentrant.go",
+		"a lost lock is locked again", "lock/held.go",
 		"\tif err := o.held.Err(); err != nil {\n\t\treturn nil, err\n\t}\n", "",
 	},
 	{
