@@ -5,14 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -52,46 +50,6 @@ func TestABatchIsOneLease(t *testing.T) {
 		next := lockAll(t, b.Batch("g", "order 0", "order 9999"))
 		assert.Greater(t, next.Token(), h.Token())
 		require.NoError(t, next.Unlock(ctx))
-	})
-}
-
-// Batches without a common member do not affect each other, whether they wait or not.
-func TestBatchesWaitForNoOthers(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		a := lockAll(t, b.Batch("g", "a"))
-		var waits []<-chan *lock.Held
-		for range 3 {
-			waits = append(waits, b.pend(b.Batch("g", "a", "b")))
-		}
-		start := time.Now()
-		c := lockAll(t, b.Batch("g", "c"))
-		d := lockAll(t, b.Batch("g", "d"))
-		assert.Zero(t, time.Since(start))
-		_, err := b.Batch("g", "b").TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "that would overtake")
-		behind := b.pend(b.Batch("g", "b", "c"))
-		require.NoError(t, c.Unlock(ctx))
-		require.NoError(t, a.Unlock(ctx))
-		for _, w := range waits {
-			synctest.Wait()
-			require.Empty(t, behind)
-			require.NoError(t, (<-w).Unlock(ctx))
-		}
-		require.NoError(t, (<-behind).Unlock(ctx))
-		require.NoError(t, d.Unlock(ctx))
-	})
-}
-
-func TestTheMembersOfADeadHolderAreFree(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		dead := driver.Request{Key: "g", Owner: "dead:1", Mode: driver.Members, TTL: ttl, Attrs: &driver.Attrs{Members: []string{"a", "b"}}}
-		_, err := b.mem.Acquire(ctx, dead)
-		require.NoError(t, err)
-		start := time.Now()
-		h := lockAll(t, b.Batch("g", "c", "b"))
-		assert.Equal(t, ttl, time.Since(start))
-		require.NoError(t, h.Unlock(ctx))
-		assert.Zero(t, b.mem.Len(), "and nothing of them stays")
 	})
 }
 
@@ -135,31 +93,6 @@ func TestBadMembersDoNoIO(t *testing.T) {
 	})
 }
 
-func TestTheLossOfABatch(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		batch := b.Batch("g", "a", "b")
-		h := lockAll(t, batch)
-		inside, stop := h.Context(ctx)
-		defer stop()
-		inner, err := b.Batch("g", "b").Lock(inside)
-		require.NoError(t, err)
-		b.mem.Delete("g")
-		<-h.Done()
-		<-inner.Done()
-		require.ErrorIs(t, h.Err(), lock.ErrLost)
-		require.ErrorIs(t, inner.Err(), lock.ErrLost)
-		other := lockAll(t, b.Batch("g", "a"))
-		_, err = batch.Lock(inside)
-		require.ErrorIs(t, err, lock.ErrLost, "it is not got anew")
-		_, err = b.Batch("g", "b").TryLock(inside)
-		require.ErrorIs(t, err, lock.ErrLost)
-		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrLost)
-		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
-		assert.True(t, other.Valid())
-		require.NoError(t, other.Unlock(ctx))
-	})
-}
-
 func TestBatchesInAMulti(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		second := memstoreClient(t)
@@ -186,33 +119,6 @@ func TestBatchesInAMulti(t *testing.T) {
 		} {
 			_, err := m.Lock(ctx)
 			require.ErrorContains(t, err, want)
-		}
-	})
-}
-
-// Multis whose batches overlap crosswise do not deadlock.
-func TestMultisOfBatchesNeverDeadlock(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		second := memstoreClient(t)
-		done := make(chan int)
-		for i, m := range []lock.Locker{
-			lock.Multi(b.Batch("g", "a", "b"), second.Batch("g", "x", "y")),
-			lock.Multi(second.Batch("g", "y", "z"), b.Batch("g", "b", "c")),
-			lock.Multi(second.Batch("g", "z", "x"), b.Batch("g", "c", "a")),
-		} {
-			go func() {
-				for range 10 {
-					h, err := m.Lock(ctx)
-					if assert.NoError(t, err) {
-						time.Sleep(time.Millisecond)
-						assert.NoError(t, h.Unlock(ctx))
-					}
-				}
-				done <- i
-			}()
-		}
-		for range 3 {
-			<-done
 		}
 	})
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
@@ -169,22 +168,5 @@ func TestABulkReleaseThatExits(t *testing.T) {
 		err := holdMany(t, s, 1500).Close(t.Context())
 		require.ErrorContains(t, err, "500 of 1500 locks not released")
 		require.ErrorContains(t, err, "has ended the goroutine")
-	})
-}
-
-func TestAWrapperOfAStoreThatCannotReleaseInBulk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var alone int
-		var mu sync.Mutex // guards alone
-		s := (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if op == locktest.Release {
-				alone++
-			}
-			return nil
-		}}).Over(locktest.Plain(memstore.New()))
-		require.NoError(t, holdMany(t, s, 10).Close(t.Context()))
-		assert.Equal(t, 10, alone)
 	})
 }

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,48 +12,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
-
-// A context of another client's lock ends with ErrClosed when that client is closed.
-func TestTheCloseOfAnotherClientIsNotOurs(t *testing.T) {
-	for name, call := range map[string]func(ctx context.Context, b *bench) error{
-		"Lock":      func(ctx context.Context, b *bench) error { _, err := b.Mutex("k").Lock(ctx); return err },
-		"TryLock":   func(ctx context.Context, b *bench) error { _, err := b.Mutex("k").TryLock(ctx); return err },
-		"Reentrant": func(ctx context.Context, b *bench) error { _, err := b.Reentrant("k").Lock(ctx); return err },
-		"Multi":     func(ctx context.Context, b *bench) error { _, err := lock.Multi(b.Mutex("k")).Lock(ctx); return err },
-	} {
-		for _, when := range []string{"before", "while it waits"} {
-			t.Run(name+" "+when, func(t *testing.T) {
-				waiting(t, nil, func(t *testing.T, b *bench) {
-					held := b.lock("k")
-					other, cancel := context.WithCancelCause(ctx)
-					defer cancel(nil)
-					if when == "before" {
-						cancel(lock.ErrClosed)
-					} else {
-						time.AfterFunc(time.Second, func() { cancel(lock.ErrClosed) })
-						b.loseRequests(func(ctx context.Context, op locktest.Op) error {
-							if op == locktest.Acquire {
-								<-ctx.Done()
-							}
-							return nil
-						})
-					}
-					err := call(other, b)
-					require.NotEqual(t, errors.Is(err, lock.ErrNotAcquired), errors.Is(err, lock.ErrUnavailable), "the client is open")
-					require.ErrorIs(t, err, lock.ErrClosed, "the cause")
-					b.heal()
-					require.NoError(t, held.Unlock(ctx))
-					require.NoError(t, b.lock("k").Unlock(ctx))
-					require.NoError(t, b.Close(ctx))
-					err = call(other, b)
-					require.ErrorIs(t, err, lock.ErrClosed)
-					require.NotErrorIs(t, err, lock.ErrNotAcquired, "now it is its own")
-					require.NotErrorIs(t, err, lock.ErrUnavailable)
-				})
-			})
-		}
-	}
-}
 
 func TestInspectNamesTheCauseOfItsContext(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {

@@ -67,22 +67,6 @@ func TestCloseClosesTheStore(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrClosed)
 }
 
-func TestCloseStaysWithinItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		b.loseRequests(hang(locktest.Release))
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		start := time.Now()
-		err := b.Close(short)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "1 of 1 locks not released")
-		assert.Equal(t, time.Second, time.Since(start))
-		require.ErrorIs(t, h.Err(), lock.ErrClosed)
-		require.ErrorContains(t, b.Close(nil), "context is nil") //nolint:staticcheck // the nil is what is tested
-	})
-}
-
 // Close ends a Lock that is in a call of the store, and a Lock that never pauses.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
@@ -154,20 +138,6 @@ func TestCloseReleasesThoughARenewalHangs(t *testing.T) {
 	})
 }
 
-func TestCloseTriesAReleaseAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		faulty := new(locktest.Faulty).Over(locktest.Plain(mem))
-		client, err := lock.New(faulty, nil)
-		require.NoError(t, err)
-		_, err = client.Mutex("k").Lock(ctx)
-		require.NoError(t, err)
-		faulty.Before = once(locktest.Release, errIO)
-		require.NoError(t, client.Close(ctx))
-		assert.Zero(t, mem.Len())
-	})
-}
-
 func TestALossBeforeCloseIsNotHidden(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		h := b.lock("k")
@@ -185,32 +155,6 @@ func TestALossBeforeCloseIsNotHidden(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, lock.ErrClosed, "the lock went under f's feet")
-	})
-}
-
-func TestCloseReleasesWhatTheCleanerHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		faulty := new(locktest.Faulty).Over(locktest.Plain(mem))
-		client, err := lock.New(faulty, nil)
-		require.NoError(t, err)
-		var broken sync.Map
-		broken.Store("on", true)
-		faulty.Before = func(_ context.Context, op locktest.Op) error {
-			if _, on := broken.Load("on"); on && op == locktest.Release {
-				return errIO
-			}
-			return nil
-		}
-		for i := range 50 {
-			h, err := client.Mutex(fmt.Sprint(i)).Lock(ctx)
-			require.NoError(t, err)
-			require.ErrorIs(t, h.Unlock(ctx), errIO)
-		}
-		assert.Equal(t, 50, mem.Len())
-		broken.Delete("on")
-		require.NoError(t, client.Close(ctx))
-		assert.Zero(t, mem.Len())
 	})
 }
 
@@ -317,7 +261,7 @@ func TestCloseOfManyLocksReturnsWithItsContext(t *testing.T) {
 // Every Close waits for the first one and returns its result, or ends with its own ctx.
 func TestEveryCloseHasTheSameResult(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		b.lock("k")
+		h := b.lock("k")
 		b.loseRequests(hang(locktest.Release))
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -332,6 +276,37 @@ func TestEveryCloseHasTheSameResult(t *testing.T) {
 		second := b.Close(ctx)
 		assert.Equal(t, time.Second-time.Millisecond, time.Since(start), "it waits")
 		require.ErrorContains(t, second, "1 of 1 locks not released")
+		require.ErrorIs(t, second, context.DeadlineExceeded)
+		require.ErrorIs(t, h.Err(), lock.ErrClosed)
 		assert.Equal(t, <-first, second)
+	})
+}
+
+// The client that is closed first closes the store. The other one says so.
+func TestTwoClientsOfOneStore(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		first, err := lock.New(b.mem, nil)
+		require.NoError(t, err)
+		h := b.lock("k")
+		require.NoError(t, first.Close(ctx))
+
+		_, err = b.Mutex("j").Lock(ctx)
+		require.EqualError(t, err, `lock: "j": the store is closed`)
+		_, err = b.Mutex("j").TryLock(ctx)
+		require.EqualError(t, err, `lock: "j": the store is closed`)
+		_, err = b.Inspect(ctx, "k")
+		require.ErrorIs(t, err, driver.ErrStoreClosed)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		require.NotContains(t, err.Error(), "client")
+		require.NoError(t, h.Err(), "until its deadline")
+		err = h.Unlock(ctx)
+		require.ErrorContains(t, err, "the store is closed")
+		require.NotContains(t, err.Error(), "client")
+
+		synctest.Wait() // the client has given up the release of k, which Unlock has reported
+		require.NoError(t, b.Close(context.Background()))
+		_, err = b.Mutex("j").Lock(ctx)
+		require.ErrorIs(t, err, lock.ErrClosed)
+		assert.NotErrorIs(t, err, driver.ErrStoreClosed, "now it is the client")
 	})
 }

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 // moments records when an operation is called, and makes it fail.
@@ -80,35 +78,6 @@ func TestWhenAFailedRequestIsRepeated(t *testing.T) {
 	})
 }
 
-// A Lock that is cancelled between two tries makes no further try.
-func TestACancelledPauseIsTheEnd(t *testing.T) {
-	o := &lock.Options{Backoff: each(time.Hour)}
-	bubbleWith(t, o, func(t *testing.T, b *bench) {
-		_, err := b.mem.Acquire(t.Context(), driver.Request{Key: "k", Owner: "other:1", TTL: 24 * time.Hour})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, cancel)
-		begun := time.Now()
-		_, err = b.Mutex("k").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, time.Minute, time.Since(begun))
-		assert.Equal(t, 1, b.calls(locktest.Acquire))
-
-		done := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("k").Lock(t.Context())
-			done <- err
-		}()
-		settle(0)
-		require.NoError(t, b.Close(t.Context()))
-		err = <-done
-		require.ErrorIs(t, err, lock.ErrClosed)
-		require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		require.NotErrorIs(t, err, context.Canceled)
-	})
-}
-
 // The Releaser tries again after 100 ms and doubles the pause after each failure, up to 2 s.
 func TestTheCleanerTriesLessAndLessOften(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
@@ -164,100 +133,31 @@ func TestCloseDoesNotTakeAFailureForARelease(t *testing.T) {
 	})
 }
 
-// The text of a lease or a request has its key, and never its owner.
-func TestLeasesAreNamedWithoutTheirOwners(t *testing.T) {
-	modes := map[string]bool{}
-	for mode := driver.Exclusive; mode <= driver.Members+1; mode++ {
-		modes[mode.String()] = true
-		r := driver.Request{Key: "k", Owner: "secret:1", Mode: mode, TTL: ttl}
-		for _, v := range []any{r, driver.Lease{Request: r}} {
-			for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
-				text := fmt.Sprintf(format, v)
-				assert.Contains(t, text, mode.String())
-				assert.Contains(t, text, `"k"`)
-				assert.NotContains(t, text, "secret")
-			}
-		}
-	}
-	assert.Len(t, modes, int(driver.Members)+2, "each has a word of its own")
-	assert.NotContains(t, modes, "")
-}
-
-func TestDoWhenItsReleaseIsNotConfirmed(t *testing.T) {
+// The work was done, so a release that is not confirmed is logged and not returned.
+func TestAReleaseThatIsNotConfirmedIsLogged(t *testing.T) {
 	var log strings.Builder
 	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		errWork := errors.New("the work failed")
+		outer := b.reentrant("outer")
+		inside := inside(ctx, t, outer)
 		b.loseRequests(always(locktest.Release, errIO))
-		require.NoError(t, lock.Do(t.Context(), b.Mutex("a"), func(context.Context, *lock.Held) error { return nil }))
-		synctest.Wait() // a goroutine writes the record
-		assert.Contains(t, log.String(), "release not confirmed")
-		assert.Contains(t, log.String(), errIO.Error())
-		err := lock.Do(t.Context(), b.Mutex("b"), func(context.Context, *lock.Held) error { return errWork })
-		assert.Equal(t, errWork, err)
-	})
-}
-
-func TestErrorsOfALockThatIsHeld(t *testing.T) {
-	err := &lock.HeldError{Key: "k"}
-	assert.Equal(t, `lock: "k" is held by another, or waited for`, err.Error())
-	err.ExpiresIn = 3 * time.Second
-	assert.Contains(t, err.Error(), "3s")
-	err.ExpiresIn = 1
-	assert.Contains(t, err.Error(), "1ns")
-	for n, cut := range map[int]bool{100: false, 101: true} {
-		err.Key = strings.Repeat("x", n)
-		assert.Equal(t, cut, strings.Contains(err.Error(), "..."), n)
-		assert.Contains(t, err.Error(), strings.Repeat("x", 100))
-	}
-}
-
-func TestTheErrorOfATakenLockNamesItOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		b.lock("k")
-		_, err := b.Mutex("k").TryLock(ctx)
-		require.EqualError(t, err, `lock: "k" is taken for another 30s, or longer if renewed`)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err = b.Mutex("k").Lock(short)
-		require.Equal(t, 1, strings.Count(err.Error(), `"k"`), err)
-		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "k" is taken`)
-	})
-}
-
-func TestOptionsAtTheirBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, o := range []lock.Options{
-			{MaxWaiters: 1},
-			{Terms: lock.Terms{TTL: lock.MaxTTL}},
-			{Terms: lock.Terms{MaxHold: lock.MinTTL}},
-			{Terms: lock.Terms{Fixed: true}},
-		} {
-			client, err := lock.New(memstore.New(), &o)
-			require.NoError(t, err, "%+v", o)
-			held, err := client.Mutex("k").Lock(t.Context())
-			require.NoError(t, err)
-			assert.True(t, held.Valid())
-			require.NoError(t, client.Close(t.Context()))
+		logged := func() {
+			t.Helper()
+			synctest.Wait() // a goroutine writes the record
+			assert.Contains(t, log.String(), "release not confirmed")
+			assert.Contains(t, log.String(), errIO.Error())
+			log.Reset()
 		}
-		_, err := lock.New(memstore.New(), &lock.Options{Terms: lock.Terms{TTL: lock.MaxTTL + time.Millisecond}})
-		require.ErrorIs(t, err, lock.ErrBadTTL)
-	})
-}
-
-// A Lock that gets its grant too late and does not try again releases the grant.
-func TestALateGrantIsGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		b.loseAnswers(func(_ context.Context, op locktest.Op) error {
-			if op == locktest.Acquire {
-				time.Sleep(ttl)
-			}
-			return nil
-		})
-		_, err := b.Mutex("k").Lock(t.Context())
-		require.ErrorIs(t, err, lock.ErrUnavailable)
-		settle(time.Second)
-		assert.Equal(t, 1, b.calls(locktest.Release), fmt.Sprint(err))
+		nothing := func(context.Context, *lock.Held) error { return nil }
+		require.NoError(t, lock.Do(ctx, b.Mutex("a"), nothing))
+		logged()
+		assert.Equal(t, errWork, lock.Do(ctx, b.Mutex("b"), func(context.Context, *lock.Held) error { return errWork }))
+		logged()
+		require.NoError(t, lock.Do(inside, b.Reentrant("outer"), func(context.Context, *lock.Held) error { return outer.Unlock(ctx) }))
+		logged()
+		require.NoError(t, b.Election("e", "a").Run(ctx, nothing))
+		logged()
 	})
 }
 
@@ -283,53 +183,6 @@ func TestTheEndOfAContextIsToldOnce(t *testing.T) {
 		require.ErrorIs(t, err, errWhy)
 		require.ErrorIs(t, err, errIO, "and what the store said besides")
 		b.heal()
-	})
-}
-
-// captured is a lock that keeps its handle for the test.
-type captured struct {
-	lock.Locker
-	held *lock.Held
-}
-
-func (c *captured) Lock(ctx context.Context) (*lock.Held, error) {
-	held, err := c.Locker.Lock(ctx)
-	c.held = held
-	return held, err
-}
-
-func TestDoOfAFunctionThatUnlocks(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		c := &captured{Locker: b.Mutex("k")}
-		errWork := errors.New("the work failed")
-		err := lock.Do(t.Context(), c, func(ctx context.Context, _ *lock.Held) error {
-			require.NoError(t, c.held.Unlock(ctx))
-			return errWork
-		})
-		assert.Equal(t, errWork, err)
-		assert.Equal(t, 1, b.calls(locktest.Release))
-	})
-}
-
-func TestTheZeroClient(t *testing.T) {
-	var none *lock.Client
-	for _, c := range []*lock.Client{none, new(lock.Client)} {
-		assert.Zero(t, c.Stats())
-		require.Error(t, c.Close(t.Context()))
-		assert.Same(t, c, c.With(lock.Terms{}))
-	}
-	assert.Empty(t, new(lock.Held).Handles())
-}
-
-func TestAContextOfNone(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		held := b.lock("k")
-		var none context.Context
-		ctx, stop := held.Context(none)
-		defer stop()
-		require.NoError(t, ctx.Err())
-		require.NoError(t, held.Unlock(t.Context()))
-		<-ctx.Done()
 	})
 }
 

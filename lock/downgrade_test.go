@@ -88,8 +88,8 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *bench) {
-				spy := &releases{Store: b.mem}
-				b.store.Over(spy)
+				var released []driver.Lease
+				b.store.Over(releaseSpy{b.mem, &released})
 				w := b.wlock("k")
 				lose(b)
 				r, err := b.RWMutex("k").Downgrade(ctx, w)
@@ -97,7 +97,7 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 				assert.Equal(t, w.Token(), r.Token())
 				require.NoError(t, r.Unlock(ctx))
 				// The late execution of the request without an answer acquires nothing.
-				_, err = b.mem.Acquire(ctx, spy.last.Request)
+				_, err = b.mem.Acquire(ctx, released[0].Request)
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
 				assert.Zero(t, b.mem.Len())
 			})
@@ -108,27 +108,30 @@ func TestADowngradeToleratesALostAnswer(t *testing.T) {
 // A failed downgrade leaves no lock behind and returns the reason.
 func TestADowngradeThatFails(t *testing.T) {
 	for name, tc := range map[string]struct {
-		fail func(b *bench)
-		want error
+		fail  func(b *bench)
+		want  error
+		tries int
 	}{
-		"the store fails": {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, errIO},
-		"no answer comes": {func(b *bench) { b.loseAnswers(always(locktest.Acquire, errIO)) }, errIO},
-		"it was lost":     {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost},
+		"the store fails":       {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, errIO, 2},
+		"no other try mends it": {func(b *bench) { b.loseRequests(always(locktest.Acquire, lock.ErrWrongType)) }, lock.ErrWrongType, 1},
+		"no answer comes":       {func(b *bench) { b.loseAnswers(always(locktest.Acquire, errIO)) }, errIO, 2},
+		"the client was closed": {func(b *bench) { assert.NoError(b.t, b.Close(ctx)) }, lock.ErrClosed, 0},
+		"it was lost":           {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost, 1},
 		"it was lost, and another has it": {func(b *bench) {
 			b.mem.Delete("k")
 			_, err := b.mem.Acquire(ctx, driver.Request{Key: "k", Owner: "other:1", Mode: driver.Write, TTL: time.Second})
 			require.NoError(b.t, err)
-		}, lock.ErrLost},
+		}, lock.ErrLost, 1},
 		"its time had passed": {func(b *bench) {
 			b.loseRequests(always(locktest.Renew, errIO))
 			time.Sleep(ttl)
-		}, lock.ErrLost},
+		}, lock.ErrLost, 0},
 		"its renewals failed, and the store still has it": {func(b *bench) {
 			b.loseRequests(always(locktest.Renew, errIO))
 			time.Sleep(ttl * 5 / 6)
 			require.Equal(b.t, 1, b.mem.Len())
-		}, lock.ErrLost},
-		"it hangs": {func(b *bench) { b.loseRequests(hang(locktest.Acquire)) }, context.DeadlineExceeded},
+		}, lock.ErrLost, 0},
+		"it hangs": {func(b *bench) { b.loseRequests(hang(locktest.Acquire)) }, context.DeadlineExceeded, 1},
 		"the client is closed": {func(b *bench) {
 			b.loseRequests(func(ctx context.Context, op locktest.Op) error {
 				if op == locktest.Acquire {
@@ -137,17 +140,19 @@ func TestADowngradeThatFails(t *testing.T) {
 				}
 				return nil
 			})
-		}, lock.ErrClosed},
+		}, lock.ErrClosed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *bench) {
 				w := b.wlock("k")
+				asked := b.calls(locktest.Acquire)
 				tc.fail(b)
 				limited, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				r, err := b.RWMutex("k").Downgrade(limited, w)
 				require.ErrorIs(t, err, tc.want)
 				require.ErrorContains(t, err, `downgrade "k"`)
+				assert.Equal(t, tc.tries, b.calls(locktest.Acquire)-asked)
 				assert.Nil(t, r)
 				assert.False(t, w.Valid())
 				require.Error(t, w.Err())
@@ -285,13 +290,47 @@ func TestALossDuringADowngrade(t *testing.T) {
 	})
 }
 
-// releases is a store that records the last released lease.
-type releases struct {
-	driver.Store
-	last driver.Lease
+// A request without an answer is remembered even if the next request is answered. The TTL
+// counts from the Sent of the store if the store sets it.
+func TestADowngradeOnAStoreThatSaysWhen(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		bubble(t, func(t *testing.T, b *bench) {
+			var released []driver.Lease
+			b.store.Over(dated{releaseSpy{b.mem, &released}})
+			w := b.wlock("k")
+			settle(ttl / 10) // before its first renewal
+			if lost {
+				b.loseAnswers(once(locktest.Acquire, errIO))
+			}
+			r, err := b.RWMutex("k").Downgrade(ctx, w)
+			require.NoError(t, err)
+			assert.Equal(t, ttl*98/100-time.Second, time.Until(r.Deadline()))
+			require.NoError(t, r.Unlock(ctx))
+			assert.Equal(t, lost, released[0].Unanswered)
+		})
+	}
 }
 
-func (s *releases) Release(ctx context.Context, l driver.Lease) error {
-	s.last = l
-	return s.Store.Release(ctx, l)
+// dated is a store whose leases count from one second before the request.
+type dated struct{ releaseSpy }
+
+func (s dated) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	sent := time.Now().Add(-time.Second)
+	l, err := s.releaseSpy.Acquire(ctx, r)
+	l.Sent = sent
+	return l, err
+}
+
+func TestADowngradeInAPanicOfTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		var released []driver.Lease
+		b.store.Over(releaseSpy{b.mem, &released})
+		w := b.wlock("k")
+		b.loseRequests(panics(locktest.Acquire))
+		assert.PanicsWithValue(t, "oops", func() { _, _ = b.RWMutex("k").Downgrade(ctx, w) })
+		synctest.Wait()
+		assert.Zero(t, b.Stats().Renewal.Held, "it has no handle")
+		assert.Zero(t, b.mem.Len())
+		assert.True(t, released[0].Unanswered)
+	})
 }

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,17 +55,6 @@ func lockSoon(h *lock.Held, l lock.Locker) (*lock.Held, error) {
 	return l.Lock(ctx)
 }
 
-func TestProclaimWithinRun(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		e := b.Election("e", "a")
-		require.NoError(t, e.Run(ctx, func(ctx context.Context, leadership *lock.Held) error {
-			assert.NoError(t, e.Proclaim(ctx, leadership, "half done"))
-			assert.Equal(t, "half done", b.leads())
-			return nil
-		}))
-	})
-}
-
 func TestProclaimRefuses(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		var none context.Context
@@ -108,25 +96,6 @@ func TestProclaimRefuses(t *testing.T) {
 		require.ErrorIs(t, e.Proclaim(ctx, leadership, "b"), lock.ErrNotHeld)
 		<-leadership.Done()
 		require.ErrorIs(t, e.Proclaim(ctx, leadership, "b"), lock.ErrLost)
-	})
-	bubble(t, func(t *testing.T, b *bench) { // a store with the three methods only
-		e := b.Election("e", "a")
-		leadership, err := e.Campaign(ctx)
-		require.NoError(t, err)
-		require.ErrorIs(t, e.Proclaim(ctx, leadership, "b"), errors.ErrUnsupported)
-		client, err := lock.New(locktest.Plain(b.mem), nil)
-		require.NoError(t, err)
-		other := client.Election("other", "a")
-		leads, err := other.Campaign(ctx)
-		require.NoError(t, err)
-		err = other.Proclaim(ctx, leads, "b")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "cannot change metadata")
-		_, err = other.Candidates(ctx)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "no queue")
-		require.NoError(t, leads.Unlock(ctx))
-		require.NoError(t, client.Close(ctx))
 	})
 }
 

@@ -3,9 +3,7 @@ package lock_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 func TestElectionHasOneLeader(t *testing.T) {
@@ -47,23 +44,6 @@ func TestElectionHasOneLeader(t *testing.T) {
 		leader, err = b.Election("e", "").Leader(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, "b", leader.Name)
-	})
-}
-
-// Each leadership has its own token, even among goroutines of one client.
-func TestElectionTermsRiseWithinAClient(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		first, err := b.Election("e", "a").Campaign(context.Background())
-		require.NoError(t, err)
-		next := make(chan *lock.Held, 1)
-		go func() {
-			h, err := b.Election("e", "a").Campaign(context.Background())
-			assert.NoError(t, err)
-			next <- h
-		}()
-		synctest.Wait()
-		require.NoError(t, first.Unlock(context.Background()))
-		assert.Greater(t, (<-next).Token(), first.Token())
 	})
 }
 
@@ -107,15 +87,6 @@ func TestObserveTellsEachChange(t *testing.T) {
 	})
 }
 
-func TestObserveEndsWithItsReader(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		for range b.Election("e", "").Observe(context.Background()) {
-			break
-		}
-		assert.Equal(t, 1, b.calls(locktest.Inspect))
-	})
-}
-
 func TestObserveTellsOfFailures(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		b.loseRequests(once(locktest.Inspect, errIO))
@@ -153,15 +124,6 @@ func TestElectionRefuses(t *testing.T) {
 		longest, err := b.Election("long", strings.Repeat("n", lock.MaxMetadataLen)).TryLock(ctx)
 		require.NoError(t, err)
 		require.NoError(t, longest.Unlock(ctx))
-		_, err = b.Election("", "a").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrBadKey)
-		_, err = b.Election("e", "a").Leader(none)
-		require.Error(t, err)
-		_, err = (*lock.Election)(nil).Campaign(ctx)
-		require.Error(t, err)
-		var client *lock.Client
-		_, err = client.Election("e", "a").Campaign(ctx)
-		require.Error(t, err)
 		for _, err := range b.Election("e", "a").Observe(none) {
 			require.Error(t, err)
 		}
@@ -173,34 +135,5 @@ func TestElectionRefuses(t *testing.T) {
 		for range b.Election("e", "a").Observe(ended) {
 			require.Fail(t, "its ctx has ended")
 		}
-	})
-}
-
-// A leader that is cut off has a successor within one TTL, and is notified before that.
-func TestALeaderThatIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		var down atomic.Bool
-		cut := (&locktest.Faulty{Before: func(context.Context, locktest.Op) error {
-			if down.Load() {
-				return errIO
-			}
-			return nil
-		}}).Over(locktest.Plain(mem))
-		a, err := lock.New(locktest.Plain(cut), nil)
-		require.NoError(t, err)
-		b, err := lock.New(unclosed{mem}, nil)
-		require.NoError(t, err)
-		first, err := a.Election("e", "a").Campaign(context.Background())
-		require.NoError(t, err)
-		down.Store(true)
-		start := time.Now()
-		second, err := b.Election("e", "b").Campaign(context.Background())
-		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Since(start), ttl)
-		require.ErrorIs(t, first.Err(), lock.ErrLost)
-		assert.Greater(t, second.Token(), first.Token())
-		require.NoError(t, b.Close(context.Background()))
-		require.NoError(t, a.Close(context.Background()))
 	})
 }

@@ -161,19 +161,6 @@ func TestEnteringAgainCallsNoHook(t *testing.T) {
 	})
 }
 
-func TestADowngradeIsAReleaseAndAnAcquisition(t *testing.T) {
-	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
-		m := b.RWMutex("k")
-		r, err := m.Downgrade(ctx, lockAll(t, m))
-		require.NoError(t, err)
-		names := o.names()
-		assert.Equal(t, "acquired write", names[0])
-		assert.ElementsMatch(t, []string{"released write", "acquired read"}, names[1:])
-		require.NoError(t, r.Unlock(ctx))
-		assert.Equal(t, []string{"released read"}, o.names())
-	})
-}
-
 // A lock ends once: lost, unlocked or closed, whatever comes later.
 func TestHooksAreToldOnceOfTheEnd(t *testing.T) {
 	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
@@ -325,26 +312,4 @@ func TestNoHooksCostNothing(t *testing.T) {
 	without, with := allocs(nil), allocs(&lock.Options{Hooks: new(hookLog).hooks()})
 	t.Logf("%v objects without hooks, %v with all hooks", without, with)
 	assert.GreaterOrEqual(t, with-without, float64(hookAllocs), "a client without hooks allocates for them")
-}
-
-func BenchmarkHooks(b *testing.B) {
-	nothing := func(context.Context, lock.HookInfo) {}
-	for name, hooks := range map[string]*lock.Hooks{
-		"none": nil,
-		"all":  {Waiting: nothing, Acquired: nothing, Refused: nothing, Released: nothing, Lost: nothing},
-	} {
-		b.Run(name, func(b *testing.B) {
-			client, err := lock.New(memstore.New(), &lock.Options{Hooks: hooks})
-			require.NoError(b, err)
-			defer client.Close(ctx)
-			m := client.Mutex("k")
-			b.ReportAllocs()
-			for b.Loop() {
-				h, err := m.Lock(ctx)
-				if err != nil || h.Unlock(ctx) != nil {
-					b.Fatal("not locked")
-				}
-			}
-		})
-	}
 }

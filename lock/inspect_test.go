@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -93,35 +92,39 @@ func TestLooksThatFail(t *testing.T) {
 	})
 }
 
-func TestAStoreThatShowsNothing(t *testing.T) {
+// A client refuses what its store cannot do, also through a wrapper.
+func TestAClientRefusesWhatItsStoreCannotDo(t *testing.T) {
 	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
+		for want, terms := range map[string]lock.Terms{"MinHold": {MinHold: time.Second}, "StateTTL": {StateTTL: time.Hour}} {
+			_, err := lock.New(store, &lock.Options{Terms: terms})
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.ErrorContains(t, err, want)
+		}
 		c, err := lock.New(store, nil)
 		require.NoError(t, err)
-		_, err = c.Inspect(t.Context(), "k")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorIs(t, c.ForceRelease(t.Context(), "k"), errors.ErrUnsupported)
-		q, err := quorumstore.New(store, memstore.New())
+		whole := memstoreClient(t)
+		e, h := c.Election("e", "a"), lockAll(t, c.Mutex("k"))
+		leads := lockAll(t, e)
+		_, inspected := c.Inspect(ctx, "k")
+		_, listed := listed(ctx, c, "")
+		_, candidates := e.Candidates(ctx)
+		_, exported := h.Export()
+		_, resumed := c.Resume(ctx, export(t, lockAll(t, whole.Mutex("k"))))
+		_, kept := c.With(lock.Terms{MinHold: time.Second}).Mutex("j").TryLock(ctx)
+		_, stateful := c.With(lock.Terms{StateTTL: time.Hour}).Mutex("j").Lock(ctx)
+		quorum, err := quorumstore.New(store, memstore.New())
 		require.NoError(t, err)
-		_, err = q.Inspect(t.Context(), "k")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, q.Close())
-		require.NoError(t, c.Close(t.Context()))
+		_, ofQuorum := quorum.Inspect(ctx, "k")
+		for _, err := range []error{
+			inspected, listed, candidates, exported, resumed, kept, stateful, ofQuorum,
+			c.ForceRelease(ctx, "k"), c.Forget(ctx, "k"), e.Proclaim(ctx, leads, "b"),
+		} {
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+		}
+		require.EqualError(t, exported, `lock: export "k": the store cannot export its leases: unsupported operation`)
+		require.ErrorContains(t, candidates, "no queue")
+		require.ErrorContains(t, e.Proclaim(ctx, leads, "b"), "cannot change metadata")
+		require.NoError(t, quorum.Close())
+		require.NoError(t, c.Close(ctx))
 	}
-}
-
-// Inspect ends when the client is closed.
-func TestCloseEndsALook(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		b.loseRequests(hang(locktest.Inspect))
-		ended := make(chan error, 1)
-		go func() {
-			_, err := b.Inspect(context.Background(), "k")
-			ended <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, b.Close(context.Background()))
-		require.ErrorIs(t, <-ended, lock.ErrClosed)
-		_, err := b.Inspect(context.Background(), "k")
-		require.ErrorIs(t, err, lock.ErrClosed)
-	})
 }

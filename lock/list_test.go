@@ -122,13 +122,6 @@ func TestListsThatFail(t *testing.T) {
 		_, err = listed(ctx, b.Client, "")
 		require.ErrorIs(t, err, cause)
 	})
-	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
-		c, err := lock.New(store, nil)
-		require.NoError(t, err)
-		_, err = listed(t.Context(), c, "")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, c.Close(t.Context()))
-	}
 }
 
 // A loop does not keep Close waiting, except for a call of the store under way.

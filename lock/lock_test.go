@@ -213,9 +213,13 @@ func TestALockThatWasTakenAwayIsLost(t *testing.T) {
 		var lost *renewal.LostError
 		require.ErrorAs(t, h.Err(), &lost)
 		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
+		assert.Zero(t, b.calls(locktest.Release))
 		err := h.Unlock(ctx)
 		require.ErrorIs(t, err, lock.ErrLost)
 		require.ErrorContains(t, err, `unlock "k"`)
+		synctest.Wait()
+		assert.Equal(t, 1, b.calls(locktest.Release), "one, whose result is ignored")
+		assert.Zero(t, b.Stats().Releasing)
 		assert.True(t, other.Valid(), "the other's lock is untouched")
 		assert.Greater(t, other.Token(), h.Token())
 		require.NoError(t, other.Unlock(ctx))
@@ -239,6 +243,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 			return nil
 		})
 		_, err := b.Mutex("k").TryLock(ctx)
+		require.EqualError(t, err, `lock: "k": store unavailable: its answer came when the lease was over`)
 		require.ErrorIs(t, err, lock.ErrUnavailable, "no lock is better than one that has ended")
 		require.NotErrorIs(t, err, lock.ErrLost, "it never was one")
 		synctest.Wait()
@@ -287,8 +292,9 @@ func TestContext(t *testing.T) {
 		cancelParent()
 		<-child.Done()
 		require.ErrorIs(t, context.Cause(child), context.Canceled)
-		unlocked, stopUnlocked := h.Context(ctx)
+		unlocked, stopUnlocked := h.Context(nil) //nolint:staticcheck // a nil counts as Background
 		defer stopUnlocked()
+		require.NoError(t, unlocked.Err())
 		require.NoError(t, h.Unlock(ctx))
 		<-unlocked.Done()
 		require.ErrorIs(t, context.Cause(unlocked), lock.ErrNotHeld)
@@ -308,8 +314,13 @@ func TestDo(t *testing.T) {
 			return ctx.Err()
 		}))
 		free()
-		require.ErrorIs(t, lock.Do(ctx, m, func(context.Context, *lock.Held) error { return errWork }), errWork)
-		free()
+		assert.Equal(t, errWork, lock.Do(ctx, m, func(ctx context.Context, held *lock.Held) error {
+			assert.True(t, held.Valid())
+			require.NoError(t, held.Unlock(ctx), "Do accepts that")
+			free()
+			return errWork
+		}))
+		assert.Equal(t, 2, b.calls(locktest.Release))
 
 		err := lock.Do(ctx, m, func(ctx context.Context, _ *lock.Held) error {
 			b.mem.Delete("k")
@@ -347,19 +358,5 @@ func TestDo(t *testing.T) {
 		require.ErrorContains(t, lock.Do(ctx, nil, func(context.Context, *lock.Held) error { return nil }), "nil")
 		require.ErrorContains(t, lock.Do(ctx, m, nil), "nil")
 		require.ErrorIs(t, lock.Do(ctx, b.Mutex(""), func(context.Context, *lock.Held) error { return nil }), lock.ErrBadKey)
-	})
-}
-
-// If a server reports a lock as lost, Unlock still sends one release and ignores its result.
-func TestALostLockIsReleasedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		b.mem.Delete("k")
-		<-h.Done()
-		assert.Zero(t, b.calls(locktest.Release))
-		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
-		synctest.Wait()
-		assert.Equal(t, 1, b.calls(locktest.Release))
-		assert.Zero(t, b.Stats().Releasing)
 	})
 }

@@ -26,11 +26,7 @@ func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 			_, err := l.Lock(ctx)
 			return err
 		}
-		says(`lock: bad key: it is empty`, lockFor(ctx, b.Mutex("")))
 		says(`lock: "k": the context is nil`, lockFor(nil, b.Mutex("k")))
-		says(`lock: "k": the limit of a semaphore must be 1 to 100000, got 0`, lockFor(ctx, b.Semaphore("k", 0)))
-		says(`lock: "k": bad members: there must be 1 to 10000, got 0`, lockFor(ctx, b.Batch("k")))
-		says(`lock: "k": the name of a candidate must have 1 to 1024 bytes, got 0`, lockFor(ctx, b.Election("k", "")))
 		says(`lock: force the release of "k": not held`, b.ForceRelease(ctx, "k"))
 
 		held := b.lock("k")
@@ -43,7 +39,6 @@ func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 		says(`lock: "k": not acquired: out of timeout`, <-failed)
 		says(`lock: "k": not acquired: out of timeout`, lockFor(short, b.Mutex("k")))
 		require.NoError(t, held.Unlock(ctx))
-		says(`lock: unlock "k": not held`, held.Unlock(ctx))
 
 		held = b.lock("k")
 		b.loseRequests(always(locktest.Release, errIO))
@@ -60,18 +55,6 @@ func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 		_, err = b.Inspect(ctx, "k")
 		says(`lock: inspect "k": client is closed`, err)
 		says(`lock: this Client was not made by New`, new(lock.Client).Close(ctx))
-	})
-}
-
-func TestTheErrorOfAMultiNamesTheKeyOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		b.lock("a")
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := b.all("a", "b").Lock(short)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.ErrorContains(t, err, `lock: not acquired: context deadline exceeded: "a" is taken for another`)
 	})
 }
 
@@ -117,16 +100,6 @@ func TestALossThatNoTimerHasToldOfNamesTheKey(t *testing.T) {
 			require.EqualError(t, again.Err(), `lock: "k": lease lost: its fixed TTL of 30s ended`)
 		})
 	}
-}
-
-func TestTheEndOfAMemberNamesItsKey(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		whole := lockAll(t, b.all("a", "b"))
-		require.NoError(t, whole.Handles()[1].Unlock(ctx))
-		require.EqualError(t, whole.Err(), `lock: "b": not held`)
-		require.ErrorIs(t, whole.Err(), lock.ErrNotHeld)
-		require.EqualError(t, whole.Unlock(ctx), `lock: unlock "b": not held`)
-	})
 }
 
 // If the function returns the cause of its ctx, Do does not report the loss a second time.

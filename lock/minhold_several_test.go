@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,87 +10,24 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
-// The members of a batch are one lease, so a crash, a loss and Close treat them alike.
-func TestTheEndOfABatchWithMinHold(t *testing.T) {
-	free := func(t *testing.T, b *bench) {
-		h, err := b.Batch("g", "b", "c").TryLock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
-	}
-	lockBatch := func(t *testing.T, b *bench) *lock.Held {
-		h, err := b.Batch("g", "a", "b").Lock(ctx)
-		require.NoError(t, err)
-		return h
-	}
-	t.Run("crash", func(t *testing.T) {
-		keeping(t, func(t *testing.T, b *bench) {
-			lockBatch(t, b)
-			b.loseRequests(func(context.Context, locktest.Op) error { return errIO })
-			time.Sleep(ttl)
-			b.heal()
-			free(t, b)
-		})
-	})
-	t.Run("loss", func(t *testing.T) {
-		keeping(t, func(t *testing.T, b *bench) {
-			h := lockBatch(t, b)
-			b.loseRequests(always(locktest.Renew, errIO))
-			<-h.Done()
-			b.heal()
-			require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
-			synctest.Wait()
-			free(t, b)
-		})
-	})
-	t.Run("Close", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			mem := memstore.New()
-			client, err := lock.New(unclosed{mem}, &lock.Options{Terms: lock.Terms{MinHold: minHold}})
-			require.NoError(t, err)
-			_, err = client.Batch("g", "a", "b").Lock(ctx)
-			require.NoError(t, err)
-			time.Sleep(time.Minute)
-			require.NoError(t, client.Close(ctx))
-			assert.Equal(t, minHold-time.Minute, mem.ExpiresIn("g"))
-			assert.Equal(t, 1, mem.Len())
-		})
-	})
-	t.Run("the last of several handles", func(t *testing.T) {
-		keeping(t, func(t *testing.T, b *bench) {
-			outer := lockBatch(t, b)
+func TestTheLastHandleKeepsALock(t *testing.T) {
+	keeping(t, func(t *testing.T, b *bench) {
+		for key, l := range map[string]lock.Locker{"k": b.Reentrant("k"), "g": b.Batch("g", "a", "b")} {
+			outer := lockAll(t, l)
 			inside, stop := outer.Context(ctx)
 			defer stop()
-			inner, err := b.Batch("g", "a").Lock(inside)
+			time.Sleep(time.Second)
+			inner, err := l.Lock(inside)
 			require.NoError(t, err)
 			require.NoError(t, outer.Unlock(ctx))
+			assert.Zero(t, b.rest(key), "it is still held")
 			time.Sleep(time.Second)
 			require.NoError(t, inner.Unlock(ctx))
-			_, err = b.Batch("g", "b").TryLock(ctx)
-			var held *lock.HeldError
-			require.ErrorAs(t, err, &held)
-			assert.Equal(t, minHold-time.Second, held.ExpiresIn)
-		})
-	})
-}
-
-func TestTheLastHandleOfAReentrantLockKeepsIt(t *testing.T) {
-	keeping(t, func(t *testing.T, b *bench) {
-		outer, err := b.Reentrant("k").Lock(ctx)
-		require.NoError(t, err)
-		inside, stop := outer.Context(ctx)
-		defer stop()
-		time.Sleep(time.Second)
-		inner, err := b.Reentrant("k").Lock(inside)
-		require.NoError(t, err)
-		require.NoError(t, outer.Unlock(ctx))
-		assert.Zero(t, b.rest("k"), "it is still held")
-		time.Sleep(time.Second)
-		require.NoError(t, inner.Unlock(ctx))
-		assert.Equal(t, minHold-2*time.Second, b.rest("k"), "it counts from the first Lock")
+			assert.Equal(t, minHold-2*time.Second, b.rest(key), "it counts from the first Lock")
+		}
 	})
 }
 
@@ -163,20 +99,5 @@ func TestAMultiThatFailsDoesNotEndMinHoldOfItsCaller(t *testing.T) {
 		require.NoError(t, outer.Err())
 		require.NoError(t, outer.Unlock(ctx))
 		assert.Equal(t, minHold, b.rest("a"))
-	})
-}
-
-func TestMinHoldOfABatch(t *testing.T) {
-	keeping(t, func(t *testing.T, b *bench) {
-		h, err := b.Batch("g", "a", "b").Lock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
-		_, err = b.Batch("g", "b", "c").TryLock(ctx)
-		var held *lock.HeldError
-		require.ErrorAs(t, err, &held)
-		assert.Equal(t, "b", held.Member)
-		assert.Equal(t, minHold, held.ExpiresIn)
-		_, err = b.Batch("g", "c").TryLock(ctx)
-		require.NoError(t, err, "other members are free")
 	})
 }

@@ -90,8 +90,14 @@ func TestMisuseOfNilAndZeroValues(t *testing.T) {
 		}
 	}
 	for _, c := range []*lock.Client{nil, {}} {
-		_, err := c.With(lock.Terms{}).Mutex("k").Lock(ctx)
-		require.EqualError(t, err, notByAClient)
+		assert.Zero(t, c.Stats())
+		assert.Same(t, c, c.With(lock.Terms{}))
+		for _, l := range []lock.Locker{
+			c.Mutex("k"), c.Reentrant("k"), c.RWMutex("k"), c.RWMutex("k").RLocker(), c.Semaphore("k", 2).WithPermits(2), c.Batch("k", "m"), c.Election("k", "me"),
+		} {
+			_, err := l.Lock(ctx)
+			require.EqualError(t, err, notByAClient)
+		}
 	}
 }
 
@@ -146,6 +152,8 @@ func TestMisuse(t *testing.T) {
 			// arguments of locks
 			`lock: "k": the limit of a semaphore must be 1 to 100000, got 0`:         must(b.Semaphore("k", 0)),
 			`lock: "k": the limit of a semaphore must be 1 to 100000, got 100001`:    must(b.Semaphore("k", lock.MaxPermits+1)),
+			`lock: "k": the number of permits must be 1 to the limit of 3, got 4`:    must(b.Semaphore("k", 3).WithPermits(4)),
+			`lock: "k": the number of permits must be 1 to the limit of 3, got -1`:   must(b.Semaphore("k", 3).WithPermits(-1)),
 			`lock: "k": the name of a candidate must have 1 to 1024 bytes, got 0`:    must(b.Election("k", "")),
 			`lock: "k": bad members: there must be 1 to 10000, got 0`:                must(b.Batch("k")),
 			`lock: "k": bad members: member 1 is empty`:                              must(b.Batch("k", "a", "")),
@@ -161,16 +169,20 @@ func TestMisuse(t *testing.T) {
 			`lock: bad TTL: Terms.TTL must be at least 100ms, got 30ns`:                      must(with(lock.Terms{TTL: 30})),
 			`lock: bad TTL: Terms.TTL must be at most 8760h0m0s, got 17520h0m0s`:             must(with(lock.Terms{TTL: 2 * lock.MaxTTL})),
 			`lock: Terms.MaxHold must be at least 100ms, got 1ns`:                            must(with(lock.Terms{MaxHold: 1})),
+			`lock: Terms.MaxHold must be at least 100ms, got -2ns`:                           must(with(lock.Terms{MaxHold: -2})),
 			`lock: Terms.Metadata must have at most 1024 bytes, got 1025`:                    must(with(lock.Terms{Metadata: long})),
 			`lock: Terms.MaxHold has no meaning for a Fixed lease, which ends after one TTL`: must(with(lock.Terms{Fixed: true, MaxHold: time.Hour})),
 			`lock: bad TTL: TTL of 100ms is too short: with a margin of 22ms (the engine's tick is 10ms) it is valid for 77ms, but renewals need 66.67ms plus the margin; set Options.TTL to the shortest TTL in use, because the tick follows from it`: must(with(lock.Terms{TTL: 100 * time.Millisecond})),
 			`lock: bad TTL: TTL of 1s is too short: with a margin of 2.002s (the engine's tick is 1s) it is valid for 0s, but renewals need 666.67ms plus the margin; use an Options.Scheduler with a finer tick`:                                       create(lock.Options{Terms: lock.Terms{TTL: time.Second}, Scheduler: coarse}),
 			`lock: bad TTL: TTL of 30s is too short: with a margin of 20s it is valid for 9.7s, but renewals need 20s plus the margin`:                                                                                                                  create(lock.Options{Renewal: renewal.Options{Margin: 20 * time.Second}}),
-			`lock: bad TTL: Options.TTL must be at least 100ms, got 30ns`: create(lock.Options{Terms: lock.Terms{TTL: 30}}),
-			`lock: Options.Scheduler is a nil pointer`:                    create(lock.Options{Scheduler: (*wheel.Wheel)(nil)}),
-			`lock: Options.MaxWaiters must be above 0, got -1`:            create(lock.Options{MaxWaiters: -1}),
-			`renewal: Options.Fraction must be 0.0001 to 0.5, got 2`:      create(lock.Options{Renewal: renewal.Options{Fraction: 2}}),
-			`lock: the store is nil`:                                      second(lock.New((*memstore.Store)(nil), nil)),
+			`lock: bad TTL: Options.TTL must be at most 8760h0m0s, got 8760h0m0.001s`:                                                                                                                                                                   create(lock.Options{Terms: lock.Terms{TTL: lock.MaxTTL + time.Millisecond}}),
+			`lock: Options.MinHold must be 0 to 8760h0m0s, got 8760h0m0.001s`:                                                                                                                                                                           create(lock.Options{Terms: lock.Terms{MinHold: lock.MaxTTL + time.Millisecond}}),
+			`lock: Options.MinHold must be 0 to 8760h0m0s, got -1h0m0s`:                                                                                                                                                                                 create(lock.Options{Terms: lock.Terms{MinHold: -time.Hour}}),
+			`lock: bad TTL: Options.TTL must be at least 100ms, got 30ns`:                                                                                                                                                                               create(lock.Options{Terms: lock.Terms{TTL: 30}}),
+			`lock: Options.Scheduler is a nil pointer`:                                                                                                                                                                                                  create(lock.Options{Scheduler: (*wheel.Wheel)(nil)}),
+			`lock: Options.MaxWaiters must be above 0, got -1`:                                                                                                                                                                                          create(lock.Options{MaxWaiters: -1}),
+			`renewal: Options.Fraction must be 0.0001 to 0.5, got 2`:                                                                                                                                                                                    create(lock.Options{Renewal: renewal.Options{Fraction: 2}}),
+			`lock: the store is nil`: second(lock.New((*memstore.Store)(nil), nil)),
 
 			// handles
 			`lock: unlock "k": not held`:    unlocked.Unlock(ctx),
@@ -179,9 +191,8 @@ func TestMisuse(t *testing.T) {
 			`lock: downgrade "k": the handle is not that of a writer of this lock and client`: second(b.RWMutex("k").Downgrade(ctx, unlocked)),
 			`lock: the context is nil`: b.Close(nil), //nolint:staticcheck // the mistake
 		} {
-			if assert.Error(t, err, want) {
-				assert.Equal(t, want, err.Error())
-			}
+			assert.EqualError(t, err, want)
+			assert.Equal(t, strings.Contains(want, ": bad TTL: "), errors.Is(err, lock.ErrBadTTL), want)
 		}
 		assert.Equal(t, 1, b.calls(locktest.Acquire), "a mistake costs no request")
 	})
@@ -197,6 +208,12 @@ func TestTheTextsOfRefusals(t *testing.T) {
 		mutex, permit := b.lock("mutex"), lockAll(t, b.Semaphore("semaphore", 1))
 		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 29754371898}, `lock: "k" is taken for another 29.754s, or longer if renewed`)
 		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 66666666}, `lock: "k" is taken for another 66.67ms, or longer if renewed`)
+		assert.EqualError(t, &lock.HeldError{Key: "k", ExpiresIn: 1}, `lock: "k" is taken for another 1ns, or longer if renewed`)
+		for n, cut := range map[int]bool{100: false, 101: true} {
+			held := &lock.HeldError{Key: strings.Repeat("x", n)}
+			assert.Equal(t, cut, strings.Contains(held.Error(), strings.Repeat("x", 100)+`"...`), n)
+		}
+		assert.EqualError(t, &lock.HeldError{Key: "k"}, `lock: "k" is held by another, or waited for`)
 		assert.EqualError(t, &lock.HeldError{Key: "k", Member: "m"}, `lock: member "m" of "k" is held by another, or waited for`)
 		says(`lock: "mutex" is a mutex, not a semaphore`, b.Semaphore("mutex", 1))
 		says(`lock: "mutex" is a mutex, not a read-write lock`, b.RWMutex("mutex"))

@@ -2,8 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,23 +108,6 @@ func TestAnUnlockedHandleIsNotEnteredAgain(t *testing.T) {
 	})
 }
 
-func TestAReentrantAfterClose(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		outer := b.reentrant("k")
-		inner, inside := b.again(outer)
-		require.NoError(t, b.Close(ctx))
-		assert.True(t, closed(inner.Done()))
-		require.ErrorIs(t, inner.Err(), lock.ErrClosed)
-		_, err := b.Reentrant("k").Lock(inside)
-		require.ErrorIs(t, err, lock.ErrClosed)
-		_, err = b.Reentrant("k").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrClosed)
-		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrClosed)
-		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrClosed)
-		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrNotHeld)
-	})
-}
-
 // frozen is a timer engine that never runs a task.
 type frozen struct{}
 
@@ -137,18 +118,3 @@ func (*frozen) ResetTimer(uint64, time.Duration) bool  { return true }
 func (*frozen) StopTimer(uint64) bool                  { return true }
 func (*frozen) AwaitTimer(uint64)                      {}
 func (*frozen) TimerDeadline(uint64) (time.Time, bool) { return time.Time{}, false }
-
-// If the last handle is an inner one, its Unlock reports the unconfirmed release.
-func TestDoInsideWhenItsReleaseIsNotConfirmed(t *testing.T) {
-	var log strings.Builder
-	o := &lock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	bubbleWith(t, o, func(t *testing.T, b *bench) {
-		outer, err := b.Reentrant("k").Lock(ctx)
-		require.NoError(t, err)
-		in := inside(ctx, t, outer)
-		b.loseRequests(always(locktest.Release, errIO))
-		require.NoError(t, lock.Do(in, b.Reentrant("k"), func(context.Context, *lock.Held) error { return outer.Unlock(ctx) }))
-		synctest.Wait() // a goroutine writes the record
-		assert.Contains(t, log.String(), "release not confirmed")
-	})
-}

@@ -132,33 +132,6 @@ func TestOnlyItsContextEntersAReentrant(t *testing.T) {
 	})
 }
 
-// The context has the ownership, not the goroutine.
-func TestGoroutinesShareAReentrant(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		outer := b.reentrant("k")
-		inside, stop := outer.Context(ctx)
-		defer stop()
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				h, err := b.Reentrant("k").Lock(inside)
-				if !assert.NoError(t, err) {
-					return
-				}
-				time.Sleep(time.Second)
-				assert.True(t, h.Valid())
-				assert.NoError(t, h.Unlock(ctx))
-			})
-		}
-		time.Sleep(time.Millisecond)
-		require.NoError(t, outer.Unlock(ctx))
-		wg.Wait()
-		assert.Equal(t, 1, b.calls(locktest.Acquire))
-		assert.Equal(t, 1, b.calls(locktest.Release))
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
 // A Lock that races with the last Unlock either enters the lock or gets an error.
 func TestEnteringRacesWithTheLastUnlock(t *testing.T) {
 	const rounds, goroutines = 50, 3
@@ -267,20 +240,5 @@ func TestDoEntersAgain(t *testing.T) {
 			})
 		})
 		require.ErrorIs(t, err, lock.ErrLost)
-	})
-}
-
-func TestTheZeroReentrants(t *testing.T) {
-	for _, r := range []*lock.Reentrant{nil, {}, (*lock.Client)(nil).Reentrant("k"), new(lock.Client).Reentrant("k")} {
-		_, err := r.Lock(ctx)
-		require.ErrorContains(t, err, "not made by a Client")
-		_, err = r.TryLock(ctx)
-		require.ErrorContains(t, err, "not made by a Client")
-	}
-	bubble(t, func(t *testing.T, b *bench) {
-		_, err := b.Reentrant("").Lock(ctx)
-		require.ErrorIs(t, err, lock.ErrBadKey)
-		_, err = b.Reentrant("k").Lock(nil) //nolint:staticcheck // the nil is what is tested
-		require.ErrorContains(t, err, "context is nil")
 	})
 }

@@ -295,41 +295,6 @@ func TestConcurrentRenews(t *testing.T) {
 	})
 }
 
-// The TTL of a lease is what the store is asked for, not what the client was made with.
-func TestRenewalsSendTheTTLOfTheLease(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		var mu sync.Mutex // guards seen
-		var seen []time.Duration
-		b.store.Over(&watchedStore{Store: b.mem, renewing: func(batch []driver.Lease) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, l := range batch {
-				seen = append(seen, l.TTL)
-			}
-		}})
-		h := b.lock("k")
-		require.NoError(t, h.Renew(ctx, 6*time.Second))
-		settle(10 * time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		require.Greater(t, len(seen), 3)
-		for _, ttl := range seen {
-			assert.Equal(t, 6*time.Second, ttl)
-		}
-	})
-}
-
-// watchedStore calls renewing with each batch.
-type watchedStore struct {
-	driver.Store
-	renewing func(batch []driver.Lease)
-}
-
-func (s *watchedStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	s.renewing(batch)
-	return s.Store.Renew(ctx, batch, out)
-}
-
 // A program that has used up the connections of its own pool cannot blame the server for a loss.
 func TestALossWithoutARequestIsNotTheServersFault(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {

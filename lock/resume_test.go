@@ -18,7 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/memstore"
 )
 
 // other returns another client of the store of b, as of another process.
@@ -119,35 +118,6 @@ func TestTheTermsOfTheResumingClientCount(t *testing.T) {
 	})
 }
 
-func TestTwoHoldersOfOneLease(t *testing.T) {
-	for _, firstUnlocks := range []bool{true, false} {
-		waiting(t, nil, func(t *testing.T, b *bench) {
-			ctx := context.Background()
-			c := b.other(nil)
-			one := b.lock("k")
-			two := resume(t, c, export(t, one))
-			again := resume(t, b.Client, export(t, two)) // and back
-			settle(5 * ttl)
-			for _, h := range []*lock.Held{one, two, again} {
-				require.NoError(t, h.Err())
-			}
-			require.NoError(t, again.Detach())
-			if !firstUnlocks {
-				one, two = two, one
-			}
-			require.NoError(t, one.Unlock(ctx))
-			next := b.lock("k") // at once
-			settle(ttl / 3)
-			require.ErrorIs(t, two.Err(), lock.ErrLost, "told by its next renewal")
-			require.ErrorIs(t, two.Unlock(ctx), lock.ErrLost)
-			settle(time.Second)
-			require.NoError(t, next.Err())
-			require.NoError(t, next.Unlock(ctx))
-			require.NoError(t, c.Close(ctx))
-		})
-	}
-}
-
 // The unlock of the second holder answers that nothing is held.
 func TestTheSecondUnlockOfOneLeaseIsALoss(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
@@ -245,26 +215,6 @@ func TestResumesThatFail(t *testing.T) {
 	})
 }
 
-func TestAStoreThatCannotExport(t *testing.T) {
-	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
-		c, err := lock.New(store, nil)
-		require.NoError(t, err)
-		h, err := c.Mutex("k").Lock(t.Context())
-		require.NoError(t, err)
-		_, err = h.Export()
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.EqualError(t, err, `lock: export "k": the store cannot export its leases: unsupported operation`)
-		whole, err := lock.New(memstore.New(), nil)
-		require.NoError(t, err)
-		k, err := whole.Mutex("k").Lock(t.Context())
-		require.NoError(t, err)
-		_, err = c.Resume(t.Context(), export(t, k))
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, c.Close(t.Context()))
-		require.NoError(t, whole.Close(t.Context()))
-	}
-}
-
 // A lease whose acquisition had a request without an answer is released with a tombstone,
 // also by the process that has resumed it.
 func TestAResumedLeaseRemembersUnansweredRequests(t *testing.T) {
@@ -279,30 +229,17 @@ func TestAResumedLeaseRemembersUnansweredRequests(t *testing.T) {
 		})
 		h, err := b.Mutex("k").TryLock(context.Background())
 		require.NoError(t, err)
-		var released driver.Lease
-		c, err := lock.New(&notesRelease{b.mem, &released}, nil)
+		var released []driver.Lease
+		c, err := lock.New(unclosed{releaseSpy{b.mem, &released}}, nil)
 		require.NoError(t, err)
 		resumed := resume(t, c, export(t, h))
 		require.NoError(t, h.Detach())
 		require.NoError(t, resumed.Unlock(context.Background()))
-		assert.True(t, released.Unanswered)
+		assert.True(t, released[0].Unanswered)
 		require.NoError(t, c.Close(context.Background()))
 		b.closed.Store(true)
 	})
 }
-
-// notesRelease notes the last lease that was released.
-type notesRelease struct {
-	*memstore.Store
-	last *driver.Lease
-}
-
-func (r *notesRelease) Release(ctx context.Context, l driver.Lease) error {
-	*r.last = l
-	return r.Store.Release(ctx, l)
-}
-
-func (r *notesRelease) Shutdown(context.Context) error { return nil }
 
 // The string and the owner are in no error, text or log.
 func TestAnExportedLeaseIsSecret(t *testing.T) {

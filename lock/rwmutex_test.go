@@ -46,37 +46,6 @@ func (b *bench) pend(l lock.Locker) <-chan *lock.Held {
 	return got
 }
 
-func TestReadersShareALock(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		rw := b.RWMutex("k")
-		first, second := b.rlock("k"), b.rlock("k")
-		third, err := rw.TryRLock(ctx)
-		require.NoError(t, err)
-		fourth, err := rw.RLocker().TryLock(ctx)
-		require.NoError(t, err)
-		assert.Less(t, first.Token(), second.Token())
-		assert.Equal(t, 4, b.Stats().Renewal.Held, "each has a lease")
-		settle(time.Hour)
-		var held *lock.HeldError
-		_, err = rw.TryLock(ctx)
-		require.ErrorAs(t, err, &held)
-		assert.Equal(t, "k", held.Key)
-		for _, h := range []*lock.Held{third, first, fourth, second} {
-			assert.True(t, h.Valid())
-			assert.Equal(t, `read lease of "k"`, h.String())
-			_, err = rw.TryLock(ctx)
-			require.ErrorIs(t, err, lock.ErrNotAcquired)
-			require.NoError(t, h.Unlock(ctx))
-		}
-		w, err := rw.TryLock(ctx)
-		require.NoError(t, err)
-		assert.Greater(t, w.Token(), fourth.Token())
-		_, err = rw.TryRLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.NoError(t, w.Unlock(ctx))
-	})
-}
-
 // Readers of one process ask the store concurrently.
 func TestReadersOfAProcessAskTogether(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
@@ -126,29 +95,6 @@ func TestReadersOfAProcessAskTogether(t *testing.T) {
 	})
 }
 
-func TestAWriterIsNotStarved(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		first := b.rlock("k")
-		writer := b.pend(b.RWMutex("k"))
-		second, third := b.pend(b.RWMutex("k").RLocker()), b.pend(b.RWMutex("k").RLocker())
-		_, err := b.RWMutex("k").TryRLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		other, err := lock.New(b.store, nil)
-		require.NoError(t, err)
-		_, err = other.RWMutex("k").TryRLock(ctx)
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "of another process neither")
-		require.NoError(t, first.Unlock(ctx))
-		w := <-writer
-		synctest.Wait()
-		require.Empty(t, second)
-		require.NoError(t, w.Unlock(ctx))
-		r2, r3 := <-second, <-third
-		assert.True(t, r2.Valid() && r3.Valid(), "both together")
-		require.NoError(t, r2.Unlock(ctx))
-		require.NoError(t, r3.Unlock(ctx))
-	})
-}
-
 // The same holds within a process: a reader that came after a waiting writer does not ask the
 // store together with earlier readers.
 func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
@@ -168,64 +114,6 @@ func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
 		require.Empty(t, second)
 		require.NoError(t, w.Unlock(ctx))
 		require.NoError(t, (<-second).Unlock(ctx))
-	})
-}
-
-// When a writer gives up, the readers behind it are admitted.
-func TestReadersGoOnWhenAWriterGivesUp(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		first := b.rlock("k")
-		timeout, cancel := context.WithCancel(ctx)
-		gone := make(chan error)
-		go func() {
-			_, err := b.RWMutex("k").Lock(timeout)
-			gone <- err
-		}()
-		synctest.Wait()
-		second := b.pend(b.RWMutex("k").RLocker())
-		cancel()
-		require.ErrorIs(t, <-gone, lock.ErrNotAcquired)
-		r := <-second
-		assert.True(t, first.Valid())
-		require.NoError(t, r.Unlock(ctx))
-		require.NoError(t, first.Unlock(ctx))
-	})
-}
-
-func TestADeadReaderKeepsAWriterForATTL(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		r := driver.Request{Key: "k", Owner: "dead:1", Mode: driver.Read, TTL: ttl}
-		_, err := b.mem.Acquire(ctx, r)
-		require.NoError(t, err)
-		start := time.Now()
-		settle(ttl / 2)
-		require.NoError(t, b.rlock("k").Unlock(ctx), "another reader keeps nothing alive")
-		w := b.wlock("k")
-		assert.Equal(t, ttl, time.Since(start))
-		require.NoError(t, w.Unlock(ctx))
-	})
-}
-
-func TestKindsOfLocksDoNotMix(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		kinds := []lock.Locker{b.Mutex("k"), b.RWMutex("k"), b.Semaphore("k", 2), b.Batch("k", "m")}
-		for i, l := range kinds {
-			h, err := l.Lock(ctx)
-			require.NoError(t, err)
-			inside, stop := h.Context(ctx)
-			for j, other := range kinds {
-				if i != j {
-					_, err := other.Lock(inside)
-					require.ErrorIs(t, err, lock.ErrWrongType)
-				}
-			}
-			if i > 0 {
-				_, err := b.Reentrant("k").TryLock(inside)
-				require.ErrorIs(t, err, lock.ErrWrongType, "it is no way into another kind of lock")
-			}
-			stop()
-			require.NoError(t, h.Unlock(ctx))
-		}
 	})
 }
 

@@ -305,23 +305,7 @@ func TestStateTTLIsChecked(t *testing.T) {
 		h, err := b.With(lock.Terms{TTL: time.Minute}).Mutex("k").Lock(ctx)
 		require.NoError(t, err)
 		require.NoError(t, h.Save(ctx, nil), "the terms are inherited")
-		_, err = h.Export()
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "StateTTL")
 	})
-}
-
-func TestAStateNeedsAStoreThatKeepsIt(t *testing.T) {
-	plain := locktest.Plain(memstore.New())
-	_, err := lock.New(plain, &lock.Options{Terms: lock.Terms{StateTTL: time.Hour}})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "StateTTL")
-	client, err := lock.New(plain, nil)
-	require.NoError(t, err)
-	defer client.Close(ctx)
-	_, err = client.With(lock.Terms{StateTTL: time.Hour}).Mutex("k").Lock(ctx)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, client.Forget(ctx, "k"), errors.ErrUnsupported)
 }
 
 // untold is a store that grants locks without their state, like a wrapper that makes leases anew.

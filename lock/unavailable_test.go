@@ -226,16 +226,6 @@ func TestTheLocalQueueKnowsWhetherTheStoreAnswers(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatComesTooLateIsNoContention(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		b.loseAnswers(func(context.Context, locktest.Op) error { time.Sleep(ttl); return nil })
-		_, err := b.Mutex("k").TryLock(ctx)
-		unavailability(t, err)
-		require.EqualError(t, err, `lock: "k": store unavailable: its answer came when the lease was over`)
-		b.heal()
-	})
-}
-
 // The cause of a ctx may be the error of any other lock.
 func TestTheCauseOfTheContextDoesNotDecide(t *testing.T) {
 	onBothStores(t, func(t *testing.T, b *bench) {
@@ -244,19 +234,22 @@ func TestTheCauseOfTheContextDoesNotDecide(t *testing.T) {
 			time.AfterFunc(time.Second, func() { cancel(cause) })
 			return c
 		}
-		taken := &lock.HeldError{Key: "other"}
+		closed := fmt.Errorf("other: %w", lock.ErrClosed) // the client of b is open
 		b.loseRequests(hangs)
-		_, err := b.Mutex("k").Lock(ending(taken))
-		unavailability(t, err)
-		require.ErrorIs(t, err, error(taken), "it is the cause all the same")
+		for _, cause := range []error{&lock.HeldError{Key: "other"}, closed} {
+			_, err := b.Mutex("k").Lock(ending(cause))
+			unavailability(t, err)
+			require.ErrorIs(t, err, cause, "it is the cause all the same")
+		}
 		b.heal()
 		settle(time.Minute)
 
 		b.taken("k")
-		cause := fmt.Errorf("other: %w", lock.ErrUnavailable)
-		_, err = b.Mutex("k").Lock(ending(cause))
-		contention(t, err)
-		require.ErrorIs(t, err, cause)
+		for _, cause := range []error{fmt.Errorf("other: %w", lock.ErrUnavailable), closed} {
+			_, err := b.Mutex("k").Lock(ending(cause))
+			contention(t, err)
+			require.ErrorIs(t, err, cause)
+		}
 	})
 }
 

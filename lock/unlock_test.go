@@ -122,19 +122,6 @@ func TestALossThatOnlyUnlockFinds(t *testing.T) {
 	})
 }
 
-func TestUnlockAfterALossReleases(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		b.loseAnswers(always(locktest.Renew, errIO))
-		<-h.Done()
-		b.heal()
-		require.Equal(t, 1, b.mem.Len(), "the store still has it")
-		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
-		synctest.Wait()
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
 // Closing the engine before the client ends all locks, because nothing renews them. Unlock
 // still releases them.
 func TestAnEngineClosedTooEarly(t *testing.T) {
@@ -218,6 +205,7 @@ func TestUnlockOfALostLockTwice(t *testing.T) {
 		b.loseAnswers(always(locktest.Renew, errIO))
 		<-h.Done()
 		b.heal()
+		require.Equal(t, 1, b.mem.Len(), "the store still has it")
 		require.ErrorIs(t, h.Unlock(ctx), lock.ErrLost)
 		for range 100 {
 			err := h.Unlock(ctx)
@@ -226,6 +214,7 @@ func TestUnlockOfALostLockTwice(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Equal(t, 1, b.calls(locktest.Release))
+		assert.Zero(t, b.mem.Len())
 	})
 }
 

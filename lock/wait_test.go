@@ -3,8 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -175,16 +173,20 @@ func TestAnErrorOfTheStoreEndsTheWholeLine(t *testing.T) {
 // acquire.
 func TestAWaitWithoutAnAnswerIsGivenBack(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		var released []driver.Lease
-		b.loseAnswers(once(locktest.Wait, errIO))
-		b.store.Over(releaseSpy{b.mem, &released})
-		_, err := b.Mutex("k").Lock(ctx)
-		require.ErrorIs(t, err, errIO)
-		h := b.lock("k")
-		require.Len(t, released, 1)
-		assert.True(t, released[0].Unanswered)
-		require.NoError(t, h.Unlock(ctx))
-		assert.False(t, released[1].Unanswered)
+		for _, l := range []lock.Locker{b.Mutex("k"), b.RWMutex("rw"), b.RWMutex("r").RLocker(), b.Semaphore("s", 1), b.Batch("g", "a")} {
+			var released []driver.Lease
+			b.loseAnswers(once(locktest.Wait, errIO))
+			b.store.Over(releaseSpy{b.mem, &released})
+			_, err := l.Lock(ctx)
+			require.ErrorIs(t, err, errIO)
+			synctest.Wait()
+			h := lockAll(t, l)
+			require.Len(t, released, 1)
+			assert.True(t, released[0].Unanswered)
+			require.NoError(t, h.Unlock(ctx))
+			assert.False(t, released[1].Unanswered)
+			assert.Zero(t, b.mem.Len())
+		}
 	})
 }
 
@@ -244,21 +246,6 @@ func TestTermsOfALockThatWasHandedOver(t *testing.T) {
 	})
 }
 
-func TestAFixedLeaseThatCannotBeHadInFull(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		b.store.Over(agedStore{b.mem, 20 * time.Second})
-		b.loseAnswers(once(locktest.Acquire, errIO))
-		h, err := b.With(lock.Terms{Fixed: true}).Mutex("k").Lock(ctx)
-		require.NoError(t, err)
-		assert.Equal(t, 1, b.calls(locktest.Wait), "the same owner asks again")
-		assert.Equal(t, 2, b.calls(locktest.Acquire))
-		assert.InDelta(t, 29.4, time.Until(h.Deadline()).Seconds(), 0.1)
-		require.NoError(t, h.Unlock(ctx))
-		synctest.Wait()
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
 // agedStore grants leases of which a part of the TTL has passed.
 type agedStore struct {
 	*memstore.Store
@@ -269,71 +256,6 @@ func (s agedStore) Wait(ctx context.Context, r driver.Request, queued func()) (d
 	l, err := s.Store.Wait(ctx, r, queued)
 	l.Sent = l.Sent.Add(-s.age)
 	return l, err
-}
-
-// Many callers wait, some give up, and the store fails in all ways. There are never two
-// holders, and no lock is left at the end.
-func TestExclusionWhileEverythingFails(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		fail := func(_ context.Context, op locktest.Op) error {
-			time.Sleep(rand.N(50 * time.Millisecond))
-			if rand.IntN(10) == 0 {
-				return fmt.Errorf("%s: %w", op, errIO)
-			}
-			return nil
-		}
-		b.loseRequests(fail)
-		b.loseAnswers(fail)
-		ex := locktest.NewExclusion()
-		var wg sync.WaitGroup
-		for range 30 {
-			wg.Go(func() {
-				for range 20 {
-					waiting, cancel := context.WithTimeout(ctx, rand.N(10*time.Minute))
-					h, err := b.Mutex("k").Lock(waiting)
-					cancel()
-					if err != nil {
-						time.Sleep(rand.N(5 * time.Second))
-						continue
-					}
-					ex.Enter("k", h.Token())
-					select {
-					case <-h.Done(): // lost; it is notified before another holder gets the lock
-					case <-time.After(rand.N(10 * time.Second)):
-					}
-					ex.Leave("k", h.Token())
-					h.Unlock(ctx)
-				}
-			})
-		}
-		wg.Wait()
-		assert.Empty(t, ex.Violations())
-		assert.Greater(t, ex.Entered(), 50)
-		b.heal()
-		settle(ttl)
-		assert.Zero(t, b.mem.Len())
-		assert.Zero(t, b.mem.Waiting("k"))
-		assert.Zero(t, b.Stats().Releasing)
-	})
-}
-
-func TestCloseEndsThoseThatWait(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		b.lock("k")
-		var wg sync.WaitGroup
-		for range 5 {
-			wg.Go(func() {
-				_, err := b.Mutex("k").Lock(ctx)
-				assert.ErrorIs(t, err, lock.ErrClosed)
-			})
-		}
-		settle(time.Second)
-		start := time.Now()
-		require.NoError(t, b.Close(ctx))
-		wg.Wait()
-		assert.Zero(t, time.Since(start))
-		assert.Zero(t, b.mem.Waiting("k"))
-	})
 }
 
 // After a panic of a store that the caller recovers, as an HTTP server does, the client still
