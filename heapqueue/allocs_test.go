@@ -11,6 +11,9 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
+// manyDue is the number of due values in these tests. It is larger than a batch.
+const manyDue = 200
+
 func TestQueueDoesNotAllocate(t *testing.T) {
 	var q heapqueue.Queue[int]
 	now, ctx := time.Now(), t.Context()

@@ -45,16 +45,6 @@ func TestInstantOfBothKindsOfTime(t *testing.T) {
 	assert.Equal(t, int64(maxInstant), q.instant(now, time.Unix(1<<60, 0)), "an instant out of range is limited")
 }
 
-func TestAReusedWaiterHasNoToken(t *testing.T) {
-	var l waiterList
-	w := l.add()
-	w.signal()
-	w.signal()
-	l.remove(w)
-	require.Same(t, w, l.add(), "the waiter is reused")
-	assert.Empty(t, w.wake)
-}
-
 func TestFreeWaitersAreBounded(t *testing.T) {
 	var l waiterList
 	for range 2 {

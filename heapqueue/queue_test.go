@@ -54,23 +54,6 @@ func TestPopReturnsTheEarliestAtItsInstant(t *testing.T) {
 	})
 }
 
-func TestEqualInstantsArePoppedInOrderOfPush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[int]
-		at := time.Now().Add(time.Second)
-		first := push(t, &q, 0, at)
-		for i := range 99 {
-			push(t, &q, 1+i, at)
-		}
-		require.True(t, q.Move(first, at), "to the same instant, after the other values")
-		for i := range 100 {
-			v, err := q.Pop(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, (1+i)%100, v.Value)
-		}
-	})
-}
-
 func TestPopEndsWithItsContext(t *testing.T) {
 	because := errors.New("because")
 	for name, tc := range map[string]struct {
@@ -111,7 +94,8 @@ func TestPopEndsWithItsContext(t *testing.T) {
 }
 
 func TestPopRefusesANilContext(t *testing.T) {
-	var q heapqueue.Queue[int]
+	var q, unused heapqueue.Queue[int]
+	assert.Nil(t, unused.Close())
 	push(t, &q, 1, time.Time{})
 	var none context.Context
 	_, err := q.Pop(none)
@@ -152,11 +136,6 @@ func TestCloseWakesWaitersAndReturnsTheValuesLeft(t *testing.T) {
 			assert.False(t, q.Remove(item))
 		}
 	})
-}
-
-func TestCloseOfAnUnusedQueueReturnsNil(t *testing.T) {
-	var q heapqueue.Queue[int]
-	assert.Nil(t, q.Close())
 }
 
 func TestStaleAndForeignItemsDoNothing(t *testing.T) {

@@ -56,7 +56,7 @@ func TestNewSchedulerNamesTheInvalidField(t *testing.T) {
 
 func TestTheZeroSchedulerReturnsAnError(t *testing.T) {
 	s := new(heapqueue.Scheduler)
-	timer, err := s.Schedule(time.Second, nothing{})
+	timer, err := s.Schedule(time.Second, taskFunc(nil))
 	require.EqualError(t, err, "heapqueue: Scheduler was not made by NewScheduler")
 	assert.Zero(t, timer)
 	assert.Zero(t, s.Stats())
@@ -136,23 +136,6 @@ type namedTask struct {
 }
 
 func (n *namedTask) Run(t schedule.Timer) { n.run(t) }
-
-func TestCloseInAGoroutineOfATask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, nil)
-		left := make(chan int, 1)
-		pending := at(t, s, time.Hour, nil)
-		at(t, s, time.Second, func(self schedule.Timer) {
-			go func() { left <- len(s.Close()) }()
-			time.Sleep(time.Second)
-			for _, timer := range []schedule.Timer{self, pending} {
-				assert.False(t, timer.Reset(time.Second))
-				assert.False(t, timer.Stop(), "closed")
-			}
-		})
-		assert.Equal(t, 1, <-left)
-	})
-}
 
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 )
@@ -44,37 +43,6 @@ func TestTryPopReturnsOnlyDueValues(t *testing.T) {
 		push(t, &q, 4, time.Now())
 		q.Close()
 		_, ok = q.TryPop()
-		assert.False(t, ok, "closed")
-	})
-}
-
-func TestPeekReturnsTheEarliestValue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[string]
-		_, ok := q.Peek()
-		assert.False(t, ok, "empty")
-		start := time.Now()
-		time.Sleep(time.Minute) // the base of the queue is later than start
-		for name, d := range map[string]time.Duration{"second": time.Hour, "first": -time.Second, "third": 2 * time.Hour} {
-			push(t, &q, name, start.Add(d))
-		}
-		for _, want := range []struct {
-			value string
-			after time.Duration
-		}{{"first", -time.Second}, {"second", time.Hour}, {"third", 2 * time.Hour}} {
-			for range 2 {
-				item, ok := q.Peek()
-				require.True(t, ok)
-				assert.Equal(t, want.value, item.Value)
-				assert.True(t, item.At.Equal(start.Add(want.after)))
-			}
-			v, err := q.Pop(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, want.value, v.Value)
-		}
-		push(t, &q, "left", start)
-		q.Close()
-		_, ok = q.Peek()
 		assert.False(t, ok, "closed")
 	})
 }
