@@ -112,33 +112,6 @@ func TestAnExecutorNeverOverlapsRunsOfOneTimer(t *testing.T) {
 	})
 }
 
-func TestAnExecutorThatRunsInline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var panics []any
-		w, err := wheel.New(&wheel.Options{
-			Tick:     time.Millisecond,
-			Executor: func(run func()) { run() },
-			OnPanic:  func(_ schedule.Task, value any, _ []byte) { panics = append(panics, value) },
-		})
-		require.NoError(t, err)
-		defer w.Close()
-		runs := 0
-		for id := range 10 {
-			_, err := w.Schedule(time.Second, taskFunc(func(schedule.Timer) {
-				runs++
-				if id == 3 {
-					panic("oops")
-				}
-			}))
-			require.NoError(t, err)
-		}
-		advance(2 * time.Second)
-		assert.Equal(t, 10, runs)
-		assert.Equal(t, []any{"oops"}, panics)
-		assert.EqualValues(t, 1, w.Stats().Panics)
-	})
-}
-
 // A hook that calls runtime.Goexit, as FailNow of a test does, ends the Run as well. The
 // timer no longer counts as pending, and StopAndWait returns.
 func TestAHookThatCallsGoexit(t *testing.T) {

@@ -158,16 +158,6 @@ func TestTheZeroWheelTakesNoTimer(t *testing.T) {
 	assert.Empty(t, w.Close())
 }
 
-func TestDefaults(t *testing.T) {
-	w, err := wheel.New(nil)
-	require.NoError(t, err)
-	assert.Equal(t, 100*time.Millisecond, w.Tick())
-	assert.Empty(t, w.Close())
-	w, err = wheel.New(&wheel.Options{Buckets: 1 << 20, Tick: time.Microsecond})
-	require.NoError(t, err)
-	assert.Empty(t, w.Close())
-}
-
 func TestNoGoroutineBeforeTheFirstSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goroutines := func() int { // that exist in this bubble and will not end by themselves
@@ -310,33 +300,22 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// The default logger is read for each message, because a program may call slog.SetDefault after New.
 func TestAPanicWithoutAHookIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log syncBuffer
-		w, err := wheel.New(&wheel.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
-		defer w.Close()
-		_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { panic("oops") }))
-		require.NoError(t, err)
-		advance(time.Second)
-		assert.Contains(t, log.String(), "panic=oops")
-		assert.Contains(t, log.String(), "wheel_test.go", "with the stack")
-	})
-}
-
-// A program may call slog.SetDefault after New.
-func TestTheDefaultLoggerIsReadForEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := wheel.New(nil)
 		require.NoError(t, err)
 		defer w.Close()
+		assert.Equal(t, 100*time.Millisecond, w.Tick())
 		var log syncBuffer
 		defer slog.SetDefault(slog.Default())
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		_, err = w.Schedule(0, taskFunc(func(schedule.Timer) { panic("oops") }))
 		require.NoError(t, err)
 		advance(time.Second)
-		assert.Contains(t, log.String(), "level=ERROR msg=\"wheel: task panicked\"")
+		assert.Contains(t, log.String(), `level=ERROR msg="wheel: task panicked"`)
+		assert.Contains(t, log.String(), "panic=oops")
+		assert.Contains(t, log.String(), "wheel_test.go", "with the stack")
 	})
 }
 

@@ -108,14 +108,9 @@ func captureLog(t *testing.T) *syncBuffer {
 // errorOf returns a mistake that is an error of f. It is called in virtual time with a client
 // of a store in memory.
 func errorOf(f func(ctx context.Context, c *lock.Client) error) func(*testing.T) string {
-	return errorWith(nil, f)
-}
-
-// errorWith is errorOf for a client with options.
-func errorWith(o *lock.Options, f func(ctx context.Context, c *lock.Client) error) func(*testing.T) string {
 	return func(t *testing.T) (said string) {
 		synctest.Test(t, func(t *testing.T) {
-			client, err := lock.New(memstore.New(), o)
+			client, err := lock.New(memstore.New(), nil)
 			require.NoError(t, err)
 			defer client.Close(context.Background())
 			err = f(t.Context(), client)
@@ -123,16 +118,6 @@ func errorWith(o *lock.Options, f func(ctx context.Context, c *lock.Client) erro
 			said = err.Error()
 		})
 		return said
-	}
-}
-
-// logOf returns a mistake that f makes, and that the library logs. f is called in virtual
-// time.
-func logOf(f func(t *testing.T)) func(*testing.T) string {
-	return func(t *testing.T) string {
-		buffer := captureLog(t)
-		synctest.Test(t, f)
-		return buffer.String()
 	}
 }
 

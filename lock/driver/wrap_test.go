@@ -16,7 +16,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -114,28 +113,6 @@ func TestAroundMayChangeArgumentsAndResults(t *testing.T) {
 	assert.Zero(t, store.ExpiresIn("k"))
 	assert.Positive(t, store.ExpiresIn("other"))
 	require.NoError(t, store.Close())
-}
-
-func TestContractOfAWrappedStore(t *testing.T) {
-	var stores sync.Map // from the observed store to the memstore
-	inner := func(s driver.Store) *memstore.Store {
-		m, _ := stores.Load(s)
-		return m.(*memstore.Store)
-	}
-	locktest.TestStore(t, locktest.Config{
-		New: func(*testing.T) driver.Store {
-			m := memstore.New()
-			s := driver.Wrap(m, nil)
-			stores.Store(s, m)
-			return s
-		},
-		TTL:      30 * time.Second,
-		Explains: true,
-		Run:      synctest.Test,
-		Modes:    locktest.AllModes,
-		Waiting:  func(_ *testing.T, s driver.Store, key string) int { return inner(s).Waiting(key) },
-		Delete:   func(_ *testing.T, s driver.Store, key string) { inner(s).Delete(key) },
-	})
 }
 
 // Wrap's function calls the client, which would block forever if a lock of it were held.

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -39,23 +38,6 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			}
 			most = max(most, len(s.keys)+tombstoneCount(s))
-			time.Sleep(2 * tombstoneTime)
-		}
-		assert.LessOrEqual(t, most, 4*many)
-	})
-}
-
-// Releases of unknown leases leave tombstones, and these are swept too.
-func TestTombstonesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		most := 0
-		for range 5 {
-			for i := range 2 * many {
-				r := requestFor("a", fmt.Sprint(time.Now().Unix(), " ", i), time.Hour)
-				require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
-			}
-			most = max(most, tombstoneCount(s))
 			time.Sleep(2 * tombstoneTime)
 		}
 		assert.LessOrEqual(t, most, 4*many)
@@ -102,51 +84,6 @@ func TestCloseRemovesEverything(t *testing.T) {
 	assert.Zero(t, s.refused)
 }
 
-// A tombstone lasts its full minute, however often the store sweeps.
-func TestASweepKeepsTombstones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		given := requestFor("a", "given up", time.Hour)
-		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: given, Unanswered: true}), driver.ErrNotHeld)
-		for i := range 3 * many {
-			name := fmt.Sprint(i)
-			_, err := s.Acquire(t.Context(), requestFor(name, name, time.Hour))
-			require.NoError(t, err)
-		}
-		time.Sleep(tombstoneTime - 1)
-		_, err := s.Acquire(t.Context(), given)
-		require.ErrorIs(t, err, driver.ErrNotAcquired)
-	})
-}
-
-func permit(owner string, ttl time.Duration) driver.Request {
-	return driver.Request{Key: "p", Owner: owner, Mode: driver.Permit, TTL: ttl, Attrs: &driver.Attrs{Limit: 2}}
-}
-
-// A waiter for a permit gets one when the first lease ends, and the next waiter when the
-// next lease ends.
-func TestExpiredPermitsGoToWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		_, err := s.Acquire(t.Context(), permit("long", time.Hour))
-		require.NoError(t, err)
-		_, err = s.Acquire(t.Context(), permit("short", time.Second))
-		require.NoError(t, err)
-		_, err = s.Acquire(t.Context(), permit("refused", time.Hour))
-		var held *driver.HeldError
-		require.ErrorAs(t, err, &held)
-		assert.Equal(t, time.Second, held.ExpiresIn, "the first end of a lease")
-
-		begun := time.Now()
-		first := startWait(t, s, permit("first", 2*time.Second))
-		second := startWait(t, s, permit("second", time.Hour))
-		require.NoError(t, <-first)
-		assert.Equal(t, time.Second, time.Since(begun))
-		require.NoError(t, <-second)
-		assert.Equal(t, 3*time.Second, time.Since(begun))
-	})
-}
-
 // startWait calls Wait in a goroutine and returns the channel of its error.
 func startWait(t *testing.T, s *Store, r driver.Request) <-chan error {
 	end := make(chan error, 1)
@@ -174,26 +111,6 @@ func TestCloseEndsWaits(t *testing.T) {
 	})
 }
 
-// The waiter gets the lock at once, even if another client asks for it at the same time.
-func TestDeleteServesTheFirstWaiter(t *testing.T) {
-	for _, asked := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := New()
-			_, err := s.Acquire(t.Context(), requestFor("a", "1", time.Hour))
-			require.NoError(t, err)
-			second := startWait(t, s, requestFor("a", "2", time.Hour))
-			begun := time.Now()
-			assert.True(t, s.Delete("a"))
-			if asked {
-				_, err = s.Acquire(context.Background(), requestFor("a", "3", time.Hour))
-				require.ErrorIs(t, err, driver.ErrNotAcquired)
-			}
-			require.NoError(t, <-second)
-			assert.Zero(t, time.Since(begun))
-		})
-	}
-}
-
 // A newcomer that notices the end of a lease does not overtake the waiter, which wakes up at
 // the same moment.
 func TestANewcomerDoesNotOvertakeAWaiter(t *testing.T) {
@@ -207,5 +124,31 @@ func TestANewcomerDoesNotOvertakeAWaiter(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrNotAcquired)
 		assert.Zero(t, s.Waiting("a"))
 		require.NoError(t, <-second)
+	})
+}
+
+// A tombstone lasts for a minute, and is gone after two.
+func TestTombstonesReleaseTheirMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		refused := func(owner string) bool {
+			l, err := s.Acquire(t.Context(), requestFor("a", owner, time.Second))
+			if err == nil {
+				require.NoError(t, s.Release(t.Context(), l))
+			}
+			return err != nil
+		}
+		for i := range 180 { // one in each second, so that some are added right before and after others end
+			r := requestFor("a", fmt.Sprint(i), time.Hour)
+			require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
+			require.True(t, refused(fmt.Sprint(i)))
+			require.True(t, refused(fmt.Sprint(max(i-59, 0))))
+			require.False(t, i >= 120 && refused(fmt.Sprint(i-120)))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * tombstoneTime)
+		require.False(t, refused("179"))
+		assert.Zero(t, tombstoneCount(s))
+		assert.Empty(t, s.keys)
 	})
 }

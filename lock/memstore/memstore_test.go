@@ -2,12 +2,10 @@ package memstore_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -27,27 +25,6 @@ func TestContract(t *testing.T) {
 		Modes:    locktest.AllModes,
 		Waiting:  func(_ *testing.T, s driver.Store, key string) int { return s.(*memstore.Store).Waiting(key) },
 		Delete:   func(_ *testing.T, s driver.Store, key string) { s.(*memstore.Store).Delete(key) },
-	})
-}
-
-func TestExpiredLeasesAreRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		for i := range 5000 {
-			r := driver.Request{Key: fmt.Sprint(i), Owner: fmt.Sprint("owner", i), TTL: time.Second}
-			l, err := s.Acquire(context.Background(), r)
-			require.NoError(t, err)
-			if i%2 == 0 {
-				l.Unanswered = true
-				require.NoError(t, s.Release(context.Background(), l))
-			}
-		}
-		assert.Equal(t, 2500, s.Len())
-		assert.Equal(t, time.Second, s.ExpiresIn("1"))
-		assert.Zero(t, s.ExpiresIn("0"))
-		time.Sleep(time.Second)
-		assert.Zero(t, s.Len())
-		assert.False(t, s.Delete("1"))
 	})
 }
 
