@@ -294,18 +294,3 @@ func TestAClockStepMakesRenewalsEarlyOnce(t *testing.T) {
 		assert.LessOrEqual(t, s.count("a"), 8)
 	})
 }
-
-// Until is correct however old the watchdog is.
-func TestUntilWithAnOldWatchdog(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		watchdog := newWatchdog(t, e, new(store), nil)
-		advance(24 * time.Hour)
-		until := time.Now().Add(5 * time.Minute)
-		entry, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: time.Now(), Until: until})
-		require.NoError(t, err)
-		advance(5*time.Minute - 1)
-		assert.True(t, entry.Valid())
-		advance(1 + slack)
-		assert.True(t, closed(entry.Done()))
-	})
-}

@@ -3,7 +3,6 @@ package renewal_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/schedule"
 )
 
 func TestCloseReturnsTheHeldLeases(t *testing.T) {
@@ -58,8 +56,9 @@ func TestCloseCancelsAndWaitsForRenewals(t *testing.T) {
 		advance(period)
 		require.Equal(t, 1, watchdog.Stats().InFlight)
 		start := time.Now()
-		_, err := watchdog.Close(context.Background())
+		leases, err := watchdog.Close(context.Background())
 		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, leases, "it returns them even if it waits")
 		assert.Equal(t, time.Second, time.Since(start))
 		assert.Zero(t, watchdog.Stats().InFlight)
 	})
@@ -84,33 +83,6 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestAClosedEngineEndsItsEntries(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		release := make(chan struct{})
-		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
-			<-release
-			return renewal.Renewed, nil
-		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: period / 2})
-		renewed, waits := register(t, watchdog, "a"), registerFor(t, watchdog, "b", time.Hour)
-		advance(period)
-		require.Len(t, s.seen(), 1)
-		e.Close()
-		close(release)
-		advance(0)
-		require.ErrorIs(t, renewed.Err(), renewal.ErrClosed)
-		require.ErrorIs(t, renewed.Err(), schedule.ErrClosed)
-		assert.True(t, closed(renewed.Done()))
-
-		require.ErrorIs(t, waits.Err(), renewal.ErrClosed)
-		require.ErrorIs(t, waits.Err(), schedule.ErrClosed)
-		assert.False(t, waits.Valid())
-		_, err := watchdog.Register("c", renewal.Grant{TTL: ttl, Sent: time.Now()})
-		require.ErrorIs(t, err, schedule.ErrClosed)
-		assert.Zero(t, watchdog.Stats().Held, "no entry is left")
-	})
-}
-
 // Close returns no error if nothing is left to do, even if ctx has ended.
 func TestCloseWithAnEndedContext(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
@@ -122,69 +94,8 @@ func TestCloseWithAnEndedContext(t *testing.T) {
 			leases, err := watchdog.Close(ended)
 			require.NoError(t, err)
 			assert.Len(t, leases, 1)
+			_, err = watchdog.Close(nil) //nolint:staticcheck // the nil is what is tested
+			require.ErrorContains(t, err, "context")
 		}
-	})
-}
-
-func TestCloseNeedsAContext(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		watchdog := newWatchdog(t, e, new(store), nil)
-		_, err := watchdog.Close(nil) //nolint:staticcheck // the nil is what is tested
-		require.ErrorContains(t, err, "context")
-	})
-}
-
-// Close finds the remaining entries, whichever others have ended.
-func TestCloseFindsAllRemainingEntries(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		const n = 6
-		for mask := range 1 << n {
-			for _, oldestFirst := range []bool{true, false} {
-				watchdog := newWatchdog(t, e, new(store), nil)
-				var left, gone []*renewal.Entry[string]
-				var want []string
-				for i := range n {
-					entry := register(t, watchdog, fmt.Sprint(i))
-					if mask&(1<<i) != 0 {
-						gone = append(gone, entry)
-					} else {
-						left, want = append(left, entry), append(want, entry.Lease())
-					}
-				}
-				if !oldestFirst {
-					slices.Reverse(gone)
-				}
-				for _, entry := range gone {
-					assert.True(t, entry.Stop())
-				}
-				got, err := watchdog.Close(context.Background())
-				require.NoError(t, err)
-				require.ElementsMatch(t, want, got)
-				for _, entry := range left {
-					require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
-				}
-			}
-		}
-	})
-}
-
-// Close returns the held leases even if it waits for a renewal.
-func TestCloseReturnsTheHeldLeasesAfterItsWait(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return renewal.Unknown, ctx.Err()
-		}}
-		watchdog := newWatchdog(t, e, s, nil)
-		register(t, watchdog, "a")
-		for len(s.seen()) == 0 {
-			advance(time.Millisecond)
-		}
-		begun := time.Now()
-		left, err := watchdog.Close(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, []string{"a"}, left)
-		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }

@@ -109,48 +109,6 @@ func TestAHookThatBlocksDelaysNoRecord(t *testing.T) {
 	})
 }
 
-func TestReportsOfBatchesAreBounded(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		release := make(chan struct{})
-		called := 0
-		watchdog := newWatchdog(t, e, new(store), &renewal.Options{MaxBatch: 1, Hooks: &renewal.Hooks{
-			BatchDone: func(renewal.BatchInfo) {
-				<-release
-				called++
-			},
-		}})
-		for i := range 3000 {
-			register(t, watchdog, fmt.Sprint(i))
-		}
-		advance(period + time.Second)
-		dropped := watchdog.Stats().DroppedHooks
-		assert.Positive(t, dropped)
-		close(release)
-		advance(0)
-		assert.EqualValues(t, 3000, uint64(called)+dropped)
-		assert.LessOrEqual(t, called, 2048+1)
-	})
-}
-
-// A hook that calls runtime.Goexit, as t.FailNow does, does not prevent later hooks.
-func TestAHookThatCallsGoexit(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		told := 0
-		watchdog, err := renewal.New(e, lostAlways[string]{}, &renewal.Options{Hooks: &renewal.Hooks{Lost: func(renewal.LostInfo) {
-			told++
-			runtime.Goexit()
-		}}})
-		require.NoError(t, err)
-		for i := range 20 {
-			register(t, watchdog, fmt.Sprint(i))
-		}
-		advance(period + time.Second)
-		assert.Equal(t, 20, told)
-		_, err = watchdog.Close(context.Background())
-		require.NoError(t, err)
-	})
-}
-
 // A Renew that calls runtime.Goexit counts as one without an answer.
 func TestARenewThatCallsGoexit(t *testing.T) {
 	for name, exits := range map[string]int{"once": 1, "twice": 2} {

@@ -25,41 +25,6 @@ func (confirming) Renew(_ context.Context, _ []int, out []Outcome) error {
 	return nil
 }
 
-// A watchdog keeps no lane in which nothing is due.
-func TestLanesAreRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine, err := wheel.New(nil)
-		require.NoError(t, err)
-		defer engine.Close()
-		watchdog, err := New(engine, Renewer[int](confirming{}), nil)
-		require.NoError(t, err)
-		for i := range 10 {
-			_, err := watchdog.Register(i, Grant{TTL: 30 * time.Second, Sent: time.Now()})
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		watchdog.mu.Lock()
-		assert.Empty(t, watchdog.lanes)
-		watchdog.mu.Unlock()
-		_, err = watchdog.Close(t.Context())
-		require.NoError(t, err)
-	})
-}
-
-// A queue with a lease whose last renewal failed comes first.
-func TestQueuesWithRetriesComeFirst(t *testing.T) {
-	fresh, failed := &Entry[int]{renewAt: 1}, &Entry[int]{renewAt: 2, failures: 1}
-	for _, due := range [][]*Entry[int]{{fresh, failed}, {failed, fresh}} {
-		var l lane[int]
-		for i, e := range due {
-			l.enqueue(e, time.Second<<i)
-		}
-		require.Len(t, l.queues, 2)
-		assert.Same(t, failed, l.next().head())
-	}
-}
-
 // One worker lingers, however many leases are due at one instant and however many calls are
 // allowed.
 func TestOneWorkerLingers(t *testing.T) {

@@ -168,9 +168,11 @@ func TestAnOldGrantWhoseRenewalHangs(t *testing.T) {
 
 func TestBatchesContainAllDueLeases(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Renewed, nil }}
-		slow := &slowStore{store: s, each: time.Second}
-		watchdog := newWatchdog(t, e, slow, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
+		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
+			time.Sleep(time.Second / 50)
+			return renewal.Renewed, nil
+		}}
+		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
 		for i := range 400 { // aligned to half a period: all due at one instant
 			register(t, watchdog, fmt.Sprint(i))
 		}
@@ -188,25 +190,6 @@ func TestBatchesContainAllDueLeases(t *testing.T) {
 		assert.LessOrEqual(t, len(calls), 12, "a batch contains all due leases")
 		assert.Equal(t, 2, s.most, "at most InFlight concurrent calls")
 	})
-}
-
-// slowStore takes a fixed time per call.
-type slowStore struct {
-	*store
-	each time.Duration
-}
-
-func (s *slowStore) Renew(ctx context.Context, batch []string, out []renewal.Outcome) error {
-	err := s.store.Renew(ctx, batch, out)
-	s.mu.Lock()
-	s.now++
-	s.most = max(s.most, s.now)
-	s.mu.Unlock()
-	time.Sleep(s.each)
-	s.mu.Lock()
-	s.now--
-	s.mu.Unlock()
-	return err
 }
 
 func TestOutcomesApplyToTheirLeases(t *testing.T) {
@@ -239,6 +222,7 @@ func TestOutcomesApplyToTheirLeases(t *testing.T) {
 			}
 		}
 		stats := watchdog.Stats()
+		assert.EqualValues(t, len(s.seen()), stats.Batches)
 		assert.Equal(t, 100, stats.Held)
 		assert.EqualValues(t, 100, stats.NotOwned)
 		assert.EqualValues(t, 100, stats.Failed)
@@ -325,29 +309,5 @@ func TestValidAndErrNeedNoTimer(t *testing.T) {
 		assert.True(t, closed(c.Done()), "Done ends an entry past its deadline")
 		assert.True(t, closed(done))
 		assert.EqualValues(t, 3, watchdog.Stats().Expired)
-	})
-}
-
-// The first attempt for an old grant may take half of the remaining time. The second one
-// comes after half of the rest.
-func TestTheAttemptsOfAnOldGrant(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		var ended []time.Time
-		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
-			defer func() { ended = append(ended, time.Now()) }()
-			return hang(ctx, lease)
-		}}
-		watchdog := newWatchdog(t, e, s, nil)
-		const left = 8 * time.Second
-		begun := time.Now()
-		_, err := watchdog.Register("a", renewal.Grant{TTL: ttl, Sent: begun.Add(left - validity)})
-		require.NoError(t, err)
-		advance(left)
-		calls := s.seen()
-		require.Len(t, calls, 2)
-		rest := begun.Add(left).Sub(calls[0].at)
-		assert.InDelta(t, rest/2, ended[0].Sub(calls[0].at), float64(time.Millisecond))
-		rest = begun.Add(left).Sub(ended[0])
-		assert.InDelta(t, rest/2, calls[1].at.Sub(ended[0]), float64(slack+5*time.Millisecond))
 	})
 }

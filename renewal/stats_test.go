@@ -11,35 +11,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// The counters match the calls of the store.
-func TestStatsCount(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		s := &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
-			switch lease {
-			case "lost":
-				return renewal.Lost, errIO
-			case "failing":
-				return failing(ctx, lease)
-			}
-			return renewal.Renewed, nil
-		}}
-		watchdog := newWatchdog(t, e, s, nil)
-		for _, lease := range []string{"a", "b", "lost", "failing"} {
-			register(t, watchdog, lease)
-		}
-		advance(time.Minute)
-		stats := watchdog.Stats()
-		assert.EqualValues(t, len(s.seen()), stats.Batches)
-		assert.EqualValues(t, s.count("a")+s.count("b"), stats.Renewed)
-		assert.EqualValues(t, 2+1, stats.Unknown, "the denial verifies the others, once")
-		assert.EqualValues(t, 1, stats.NotOwned)
-		assert.EqualValues(t, 1, stats.Failed)
-		assert.EqualValues(t, 2, stats.Lost())
-		assert.Equal(t, 2, stats.Held)
-		assert.Zero(t, stats.Oldest)
-	})
-}
-
 // Stats counts the leases that wait for a free call, and their longest wait.
 func TestTheOldestThatWaits(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
