@@ -283,15 +283,3 @@ func TestQueueKeepsNoReferenceToAValueThatLeft(t *testing.T) {
 		})
 	}
 }
-
-func TestInstantsOutOfRangeAreEqual(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q heapqueue.Queue[int]
-		far := time.Now().AddDate(300, 0, 0)
-		for i, at := range []time.Time{time.Time{}.Add(2), time.Time{}.Add(1), far.Add(2), far.Add(1)} {
-			push(t, &q, i, at)
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, []int{0, 1, 2, 3}, values(q.Close()))
-	})
-}

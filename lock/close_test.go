@@ -58,15 +58,6 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	})
 }
 
-func TestCloseClosesTheStore(t *testing.T) {
-	mem := memstore.New()
-	client, err := lock.New(mem, nil)
-	require.NoError(t, err)
-	require.NoError(t, client.Close(ctx))
-	_, err = mem.Acquire(ctx, driver.Request{Key: "k", Owner: "o", TTL: ttl})
-	require.ErrorIs(t, err, lock.ErrClosed)
-}
-
 // Close ends a Lock that is in a call of the store, and a Lock that never pauses.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
@@ -230,31 +221,6 @@ func TestALockThatIsGrantedToAClosedClient(t *testing.T) {
 		require.ErrorIs(t, <-failed, lock.ErrClosed)
 		require.NoError(t, <-closing)
 		assert.Zero(t, b.mem.Len(), "it is given back")
-	})
-}
-
-// Close of a client with many locks returns when its ctx ends. All holders are notified, and
-// the error says that not all locks were released.
-func TestCloseOfManyLocksReturnsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		client, err := lock.New(mem, nil)
-		require.NoError(t, err)
-		held := make([]*lock.Held, 5000)
-		for i := range held {
-			held[i], err = client.Mutex(fmt.Sprint(i)).TryLock(ctx)
-			require.NoError(t, err)
-		}
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		err = client.Close(ended)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, "4000 leases not stopped yet")
-		synctest.Wait()
-		for _, h := range held {
-			require.ErrorIs(t, h.Err(), lock.ErrClosed)
-			require.False(t, h.Valid())
-		}
 	})
 }
 

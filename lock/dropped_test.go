@@ -73,10 +73,11 @@ func newLogged(t *testing.T, o *lock.Options) (*lock.Client, *syncBuffer) {
 }
 
 // Handles of every kind that are dropped without Unlock are reported once, with key and
-// token. Handles that somebody can still unlock, and contexts of a handle, are not.
+// token. Handles that somebody can still unlock, and contexts of a handle, are not. Hooks keep no
+// handle.
 func TestADroppedHandleIsReported(t *testing.T) {
 	t.Parallel()
-	c, log := newLogged(t, nil)
+	c, log := newLogged(t, &lock.Options{Hooks: new(hookLog).hooks()})
 	ctx := t.Context()
 	lockAll := func(lockers ...lock.Locker) (held []*lock.Held) {
 		for _, l := range lockers {
@@ -244,19 +245,6 @@ func TestManyOpenClientsAreReported(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 2, strings.Count(log.String(), "many Clients"))
 	})
-}
-
-// Hooks of a lock do not keep its handle.
-func TestADroppedHandleIsReportedInSpiteOfHooks(t *testing.T) {
-	t.Parallel()
-	client, log := newLogged(t, &lock.Options{Hooks: new(hookLog).hooks()})
-	defer client.Close(ctx)
-	func() {
-		h, err := client.Mutex("dropped").Lock(ctx)
-		require.NoError(t, err)
-		assert.True(t, h.Valid())
-	}()
-	collectUntil(t, func() bool { return strings.Contains(log.String(), droppedHandle) })
 }
 
 // leader is code of the user that leads to a handle.

@@ -198,19 +198,6 @@ func TestHooksAreToldOnceOfTheEnd(t *testing.T) {
 	})
 }
 
-func TestHooksAreToldOfTheLimitOfTheTerms(t *testing.T) {
-	hooked(t, lock.Terms{MaxHold: time.Minute}, false, func(t *testing.T, b *bench, o *hookLog) {
-		h := b.lock("k")
-		<-h.Done()
-		calls := o.take()
-		require.Len(t, calls, 2)
-		var why *renewal.LostError
-		require.ErrorAs(t, calls[1].Err, &why)
-		assert.Equal(t, renewal.ReasonLimitReached, why.Reason)
-		assert.InDelta(t, time.Minute, calls[1].Held, float64(20*time.Millisecond))
-	})
-}
-
 func TestHooksAreToldOfAStoreWithoutAnswer(t *testing.T) {
 	hooked(t, lock.Terms{}, false, func(t *testing.T, b *bench, o *hookLog) {
 		h := b.lock("k")

@@ -16,50 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// If a call is cancelled at the moment at which it may ask the store, the next call may ask.
-func TestATurnIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l localQueues
-		l.init(10)
-		k := driver.Request{Key: "k"}
-		var had, cancelled int
-		for i := range 200 {
-			var a, b, c localCall
-			require.NoError(t, l.enter(t.Context(), k, &a, nil))
-			ctx, cancel := context.WithCancel(t.Context())
-			second, third := make(chan error), make(chan error)
-			go func() { second <- l.enter(ctx, k, &b, nil) }()
-			synctest.Wait()
-			go func() { third <- l.enter(t.Context(), k, &c, nil) }()
-			synctest.Wait()
-			assert.Equal(t, 3, l.len())
-			if i%2 == 0 {
-				l.leave(k, &a, false, false, nil)
-				cancel()
-			} else { // the call may notice this only after it was allowed to ask
-				l.mu.Lock()
-				cancel()
-				l.calls--
-				l.queues[queueKeyOf(k)].remove(&a)
-				l.advance(queueKeyOf(k))
-				l.mu.Unlock()
-			}
-			if err := <-second; err == nil {
-				had++
-				l.leave(k, &b, false, false, nil)
-			} else {
-				cancelled++
-				require.ErrorIs(t, err, ErrUnavailable, "the store has answered nobody")
-			}
-			require.NoError(t, <-third)
-			l.leave(k, &c, false, false, nil)
-			require.Zero(t, l.len())
-			require.Empty(t, l.queues)
-		}
-		t.Logf("%d had their turn, %d were cancelled", had, cancelled)
-	})
-}
-
 // Calls ask, give up and fail at random. A writer asks alone, the number of concurrent calls is
 // bounded, and every call returns.
 func TestWhoAsksTogether(t *testing.T) {
@@ -183,4 +139,48 @@ func TestAnUnusedQueueServesTheNextKey(t *testing.T) {
 	assert.Equal(t, keyQueue{active: []*localCall{writer}}, *of)
 	require.NoError(t, l.enter(t.Context(), read, reader, nil))
 	assert.NotSame(t, of, l.queues[queueKeyOf(read)])
+}
+
+// If a call is cancelled at the moment at which it may ask the store, the next call may ask.
+func TestATurnIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l localQueues
+		l.init(10)
+		k := driver.Request{Key: "k"}
+		var had, cancelled int
+		for i := range 200 {
+			var a, b, c localCall
+			require.NoError(t, l.enter(t.Context(), k, &a, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			second, third := make(chan error), make(chan error)
+			go func() { second <- l.enter(ctx, k, &b, nil) }()
+			synctest.Wait()
+			go func() { third <- l.enter(t.Context(), k, &c, nil) }()
+			synctest.Wait()
+			assert.Equal(t, 3, l.len())
+			if i%2 == 0 {
+				l.leave(k, &a, false, false, nil)
+				cancel()
+			} else { // the call may notice this only after it was allowed to ask
+				l.mu.Lock()
+				cancel()
+				l.calls--
+				l.queues[queueKeyOf(k)].remove(&a)
+				l.advance(queueKeyOf(k))
+				l.mu.Unlock()
+			}
+			if err := <-second; err == nil {
+				had++
+				l.leave(k, &b, false, false, nil)
+			} else {
+				cancelled++
+				require.ErrorIs(t, err, ErrUnavailable, "the store has answered nobody")
+			}
+			require.NoError(t, <-third)
+			l.leave(k, &c, false, false, nil)
+			require.Zero(t, l.len())
+			require.Empty(t, l.queues)
+		}
+		t.Logf("%d had their turn, %d were cancelled", had, cancelled)
+	})
 }

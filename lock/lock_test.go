@@ -51,35 +51,6 @@ func TestAHeldLockIsRenewed(t *testing.T) {
 	})
 }
 
-func TestLockWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		ex := locktest.NewExclusion()
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				h, err := b.Mutex("k").Lock(ctx)
-				if !assert.NoError(t, err) {
-					return
-				}
-				ex.Enter("k", h.Token())
-				time.Sleep(time.Second)
-				assert.True(t, h.Valid())
-				ex.Leave("k", h.Token())
-				assert.NoError(t, h.Unlock(ctx))
-			})
-		}
-		start := time.Now()
-		time.Sleep(time.Second / 2)
-		assert.Equal(t, 19, b.Stats().Waiting)
-		wg.Wait()
-		assert.Empty(t, ex.Violations())
-		assert.Equal(t, 20, ex.Entered())
-		assert.Less(t, time.Since(start), 30*time.Second)
-		assert.Zero(t, b.Stats().Waiting)
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
 // A waiter gets the lock of a dead holder when its lease ends, without an additional backoff.
 func TestLockTriesWhenTheLeaseEnds(t *testing.T) {
 	bubbleWith(t, &lock.Options{Backoff: func(int) time.Duration { return time.Hour }}, func(t *testing.T, b *bench) {
@@ -334,6 +305,7 @@ func TestDo(t *testing.T) {
 			return errWork
 		})
 		require.ErrorIs(t, err, lock.ErrLost, "found by the release")
+		require.ErrorIs(t, err, lock.ErrNotHeld)
 		require.ErrorIs(t, err, errWork)
 
 		assert.PanicsWithValue(t, "oops", func() {

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -215,30 +214,5 @@ func TestEnteringAgainLeavesTheLeaseAlone(t *testing.T) {
 		start := time.Now()
 		<-inner.Done()
 		assert.InDelta(t, 10, time.Since(start).Seconds(), 0.1, "nor does it last longer")
-	})
-}
-
-func TestDoEntersAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		r, errWork := b.Reentrant("k"), errors.New("work failed")
-		err := lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
-			return lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
-				assert.Equal(t, 1, b.mem.Len())
-				return errWork
-			})
-		})
-		require.ErrorIs(t, err, errWork)
-		assert.Equal(t, 1, b.calls(locktest.Acquire))
-		assert.Zero(t, b.mem.Len())
-
-		err = lock.Do(ctx, r, func(ctx context.Context, _ *lock.Held) error {
-			b.mem.Delete("k")
-			<-ctx.Done()
-			return lock.Do(ctx, r, func(context.Context, *lock.Held) error {
-				t.Error("inside a lock that was lost")
-				return nil
-			})
-		})
-		require.ErrorIs(t, err, lock.ErrLost)
 	})
 }

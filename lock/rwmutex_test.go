@@ -103,6 +103,8 @@ func TestAReaderDoesNotOvertakeAWriterOfItsProcess(t *testing.T) {
 		first := b.pend(b.RWMutex("k").RLocker())
 		writer := b.pend(b.RWMutex("k"))
 		second := b.pend(b.RWMutex("k").RLocker())
+		_, err := b.RWMutex("k").TryRLock(ctx)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		assert.Equal(t, 1, b.mem.Waiting("k"))
 		require.NoError(t, holder.Unlock(ctx))
 		r := <-first

@@ -49,15 +49,6 @@ func TestUnlockWorksOnACancelledContext(t *testing.T) {
 	})
 }
 
-func TestUnlockRepeatsALostAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		b.loseAnswers(once(locktest.Release, errIO))
-		require.NoError(t, h.Unlock(ctx), "the repeat finds it gone: the first one was executed")
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
 func TestUnlockIsBoundedAndGoesOnInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		h := b.lock("k")
@@ -109,16 +100,6 @@ func TestTheCleanerGivesUpAfterATTL(t *testing.T) {
 		releases := b.calls(locktest.Release)
 		settle(time.Hour)
 		assert.Equal(t, releases, b.calls(locktest.Release))
-	})
-}
-
-func TestALossThatOnlyUnlockFinds(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		b.mem.Delete("k")
-		err := h.Unlock(ctx)
-		require.ErrorIs(t, err, lock.ErrLost)
-		require.ErrorIs(t, err, lock.ErrNotHeld)
 	})
 }
 

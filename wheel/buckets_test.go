@@ -387,13 +387,6 @@ func TestZombiesAreFreedWithTheLastTimer(t *testing.T) {
 	}
 }
 
-func TestAFreeNodeHasNoTask(t *testing.T) {
-	var s slab
-	slot, n := s.alloc(idTask(0))
-	s.free(slot, n)
-	assert.Nil(t, n.task)
-}
-
 // updateExpiry computes nextExpiry and nextCascade from the buckets.
 func (b *buckets) updateExpiry() {
 	tick, _ := b.firstLevel0()

@@ -94,25 +94,6 @@ func TestAnIdleWheelCascadesAtOnce(t *testing.T) {
 	assert.EqualValues(t, 3*16384-256, m.b.nextCascade, "the window of the first bucket of level 1")
 }
 
-// A worker that was delayed finds nodes in several coarse buckets whose windows have passed.
-// All timers still run in the order of their ticks.
-func TestTimersRunInOrderAfterADelay(t *testing.T) {
-	for _, pause := range []int64{100, 255, 256, 257, 1000, 16384, 50_000, 300_000} {
-		m := newModel(t, 1, 9)
-		m.addSpread(5000, 1, 200_000)
-		for range 5000 {
-			m.addAt(1 + m.rng.Int64N(200_000))
-		}
-		for tick := pause; len(m.pending) > 0; tick += pause {
-			m.run(tick, 1+m.rng.IntN(batchLen)) // run checks the order
-			for looked := 1; looked > 0; {
-				looked = m.b.cascade(tick, batchLen, false)
-			}
-		}
-		m.checkCounts()
-	}
-}
-
 // If the clock enters a window late, the quota per tick is greater.
 func TestTheQuotaOfAWindowThatIsEnteredLate(t *testing.T) {
 	m := newModel(t, 1, 9)
@@ -122,29 +103,4 @@ func TestTheQuotaOfAWindowThatIsEnteredLate(t *testing.T) {
 		require.Equal(t, 1000, m.runTick(tick), "a tenth of the bucket at each of the last ten ticks")
 		m.addAt(tick + 1)
 	}
-}
-
-// Timers in an open bucket can be moved and stopped between two steps of the cascade.
-func TestTimersInAnOpenBucketAreMovedAndStopped(t *testing.T) {
-	m := newModel(t, 1, 9)
-	m.addSpread(3000, 10*256, 11*256)
-	m.b.cascade(9*256+10, 1000, true)
-	for id := range 3000 {
-		slot := m.pending[id]
-		switch tick := m.b.clk + m.rng.Int64N(100_000); id % 3 {
-		case 0:
-			m.b.move(slot, m.b.at(slot), tick)
-			m.due[id] = max(tick, m.b.clk+1)
-		case 1:
-			m.b.cancel(slot, m.b.at(slot))
-			delete(m.pending, id)
-		}
-	}
-	for tick := m.b.clk; len(m.pending) > 0; tick += 64 {
-		m.advance(tick, batchLen)
-		for looked := 1; looked > 0; {
-			looked = m.b.cascade(tick, batchLen, false)
-		}
-	}
-	m.checkCounts()
 }
