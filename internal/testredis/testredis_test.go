@@ -1,16 +1,12 @@
 package testredis
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -35,19 +31,6 @@ func TestAServerOfItsOwn(t *testing.T) {
 	assert.DirExists(t, config["dir"])
 }
 
-func TestASentinel(t *testing.T) {
-	master := Start(t)
-	host, port, err := net.SplitHostPort(master.Addr())
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "sentinel.conf")
-	require.NoError(t, os.WriteFile(path, []byte("sentinel monitor m "+host+" "+port+" 1\n"), 0o600))
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: Start(t, path, "--sentinel").Addr()})
-	defer sentinel.Close()
-	addr, err := sentinel.GetMasterAddrByName(t.Context(), "m").Result()
-	require.NoError(t, err)
-	assert.Equal(t, []string{host, port}, addr)
-}
-
 func TestAServerEndsWithItsTest(t *testing.T) {
 	var s *Server
 	t.Run("test", func(t *testing.T) { s = Start(t) })
@@ -55,84 +38,6 @@ func TestAServerEndsWithItsTest(t *testing.T) {
 	require.Error(t, err)
 	assert.NoDirExists(t, s.dir)
 	s.Close() // twice
-}
-
-func TestAStoppedServerHangs(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no signals here")
-	}
-	s := Start(t)
-	require.NoError(t, s.Stop())
-	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-	require.NoError(t, err, "the kernel still accepts")
-	conn.Close()
-	assert.False(t, s.answers())
-	require.NoError(t, s.Cont())
-	assert.Eventually(t, s.answers, 5*time.Second, time.Millisecond)
-	require.NoError(t, s.Stop())
-	s.Close() // ends it nevertheless
-}
-
-func TestWhatIsDurableSurvivesACrash(t *testing.T) {
-	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	rdb := s.Client(t)
-	require.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
-	addr := s.Addr()
-	s.Kill()
-	require.Error(t, rdb.Ping(t.Context()).Err())
-	require.NoError(t, s.Restart())
-	assert.Equal(t, addr, s.Addr())
-	assert.Equal(t, "v", rdb.Get(t.Context(), "k").Val())
-}
-
-func TestACluster(t *testing.T) {
-	c := StartCluster(t, 3, true)
-	require.Len(t, c.Addrs(), 6)
-	rdb := c.Client(t)
-	for i := range 100 {
-		require.NoError(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err())
-	}
-	for i, s := range c.Masters {
-		a := c.admin(s)
-		defer a.close()
-		slots, err := a.slots(t.Context())
-		require.NoError(t, err)
-		require.Len(t, slots, 3)
-		assert.Equal(t, i*16384/3, slots[i].Start)
-		require.Len(t, slots[i].Nodes, 2)
-		assert.Equal(t, c.Replicas[i].Addr(), slots[i].Nodes[1].Addr)
-	}
-
-	slot := int(rdb.ClusterKeySlot(t.Context(), "k1").Val())
-	from, to := c.Masters[slot*3/16384], c.Masters[(slot*3/16384+1)%3]
-	require.NoError(t, c.Move(t.Context(), slot, from, to))
-	assert.Equal(t, "1", to.Client(t).Get(t.Context(), "k1").Val())
-	require.ErrorContains(t, from.Client(t).Get(t.Context(), "k1").Err(), "MOVED")
-}
-
-func TestAProxy(t *testing.T) {
-	s := Start(t)
-	p := StartProxy(t, s)
-	rdb := p.Client(t)
-	conn := rdb.Conn()
-	defer conn.Close()
-	require.NoError(t, conn.Set(t.Context(), "k", "v", 0).Err())
-	p.Reset()
-	require.Error(t, conn.Get(t.Context(), "k").Err())
-	require.Equal(t, "v", rdb.Get(t.Context(), "k").Val(), "a new connection works")
-
-	p.Block()
-	late := make(chan string)
-	go func() { late <- rdb.Get(context.Background(), "k").Val() }()
-	select {
-	case <-late:
-		assert.Fail(t, "an answer came through")
-	case <-time.After(50 * time.Millisecond):
-	}
-	p.Unblock()
-	assert.Equal(t, "v", <-late)
-	p.Block() // it ends nevertheless
-	go rdb.Get(context.Background(), "k")
 }
 
 func TestATakenPortIsNoServerOfOurs(t *testing.T) {
