@@ -2,6 +2,7 @@ package renewal_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -119,9 +118,6 @@ func (h Histogram) String() string {
 	return fmt.Sprintf("count %d, mean %v, p50 %v, p99 %v, max %v", n, h.mean(n), h.Quantile(0.5), h.Quantile(0.99), h.Quantile(1))
 }
 
-// GoString returns a text without the buckets.
-func (h Histogram) GoString() string { return "schedule.Histogram{" + h.String() + "}" }
-
 // LogValue returns the figures of String as a group.
 func (h Histogram) LogValue() slog.Value {
 	n := h.Count()
@@ -137,28 +133,4 @@ func (h Histogram) LogValue() slog.Value {
 // mean returns the mean of n durations, to the microsecond.
 func (h Histogram) mean(n uint64) time.Duration {
 	return (h.sum / time.Duration(max(n, 1))).Round(time.Microsecond)
-}
-
-// MarshalJSON returns the count, the sum, and the buckets that are not empty, each with its
-// count and its upper bound "below". All durations are in nanoseconds. The last bucket has
-// no bound.
-func (h Histogram) MarshalJSON() ([]byte, error) {
-	type bucket struct {
-		Below time.Duration `json:"below,omitzero"`
-		Count uint64        `json:"count"`
-	}
-	out := struct {
-		Count   uint64        `json:"count"`
-		Sum     time.Duration `json:"sum"`
-		Buckets []bucket      `json:"buckets"`
-	}{h.Count(), h.sum, []bucket{}}
-	for below, count := range h.Buckets() {
-		if below == math.MaxInt64 {
-			below = 0
-		}
-		if count > 0 {
-			out.Buckets = append(out.Buckets, bucket{below, count})
-		}
-	}
-	return json.Marshal(out)
 }
