@@ -279,8 +279,7 @@ func TestHooksAreToldOfTheEndOfADowngrade(t *testing.T) {
 	}
 }
 
-// hookAllocs is how many objects the hooks need for a Lock and its Unlock. Without hooks the two
-// allocate as many objects as before there were hooks, 25 on memstore.
+// hookAllocs is how many objects the hooks need for a Lock and its Unlock.
 const hookAllocs = 7
 
 func TestNoHooksCostNothing(t *testing.T) {
