@@ -148,18 +148,12 @@ func TestReleasedOfABatchWithinSeveral(t *testing.T) {
 		defer cancel()
 		inside, cancel = second.Context(inside)
 		defer cancel()
-		h := lockAllIn(inside, t, b.Batch("g", "a", "b"))
+		h, err := b.Batch("g", "a", "b").Lock(inside)
+		require.NoError(t, err)
 		require.NoError(t, first.Unlock(ctx))
 		require.NoError(t, second.Unlock(ctx))
 		assert.PanicsWithValue(t, "oops", func() { _ = h.Unlock(ctx) })
 		assert.Equal(t, 2, released)
 		assert.Zero(t, b.mem.Len())
 	})
-}
-
-func lockAllIn(ctx context.Context, t *testing.T, l lock.Locker) *lock.Held {
-	t.Helper()
-	h, err := l.Lock(ctx)
-	require.NoError(t, err)
-	return h
 }

@@ -326,23 +326,6 @@ func TestEntriesThatCloseHasNotVisited(t *testing.T) {
 	})
 }
 
-// Functions of AfterFunc start after mu was released.
-func TestFunctionsStartWithoutTheMutex(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		watchdog, entries, _ := newCrowd(t, 1, hanging{}, nil, nil)
-		ran := 0
-		entries[0].AfterFunc(func() { ran++ })
-		watchdog.mu.Lock()
-		assert.True(t, entries[0].stop(ErrStopped, watchdog.clock.now()))
-		synctest.Wait()
-		assert.Zero(t, ran)
-		watchdog.unlock()
-		synctest.Wait()
-		assert.Equal(t, 1, ran)
-		assert.Empty(t, watchdog.toStart)
-	})
-}
-
 // While the engine is punctual, the monitor visits no entry and keeps few buckets.
 func TestTheMonitorIsIdleWhileTheEngineIsPunctual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
