@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -110,6 +111,42 @@ func TestFaults(t *testing.T) {
 				l.Stop()
 			})
 		}
+	}
+}
+
+// TestFaultsOfSQLite is TestFaults for a file, which another writer keeps from the store.
+func TestFaultsOfSQLite(t *testing.T) {
+	t.Parallel()
+	for _, pessimistic := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pessimistic=%v", pessimistic), func(t *testing.T) {
+			t.Parallel()
+			dsn := "file:" + filepath.Join(t.TempDir(), "locks.db") + "?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
+			var pools []*sql.DB
+			var clients []*lock.Client
+			for range 2 {
+				pool, err := sql.Open("sqlite", dsn)
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+				pools = append(pools, pool)
+				clients = append(clients, newFaultyClient(t, pool, sqlstore.SQLite(), pessimistic))
+			}
+			l := histories.NewLoad(t, faultTTL, clients...)
+			l.Progress()
+			l.Fault(func() {
+				writer, err := pools[0].Conn(t.Context())
+				require.NoError(t, err)
+				defer func() { assert.NoError(t, writer.Close()) }()
+				require.Eventually(t, func() bool {
+					_, err := writer.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+					return err == nil
+				}, time.Minute, time.Millisecond)
+				l.Told()
+				_, err = writer.ExecContext(t.Context(), "ROLLBACK")
+				require.NoError(t, err)
+			})
+			l.Progress()
+			l.Stop()
+		})
 	}
 }
 

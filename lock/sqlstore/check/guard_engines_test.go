@@ -80,9 +80,9 @@ func (e guardEngine) store(t *testing.T, pessimistic bool) *sqlstore.Store {
 }
 
 // client returns a client with a store of its own.
-func (e guardEngine) client(t *testing.T, pessimistic bool, terms lock.Terms) *lock.Client {
+func (e guardEngine) client(t *testing.T, ttl time.Duration) *lock.Client {
 	t.Helper()
-	c, err := lock.New(e.store(t, pessimistic), &lock.Options{Terms: terms})
+	c, err := lock.New(e.store(t, false), &lock.Options{Terms: lock.Terms{TTL: ttl}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(t.Context()) }) // leases may be lost
 	return c

@@ -21,13 +21,30 @@ import (
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 )
 
+// writeData stores the token of its writer. A write is stale if it replaces a higher token, and the database
+// itself counts those.
+const writeData = "UPDATE guarded_data SET stale = stale + CASE WHEN value > %[1]d THEN 1 ELSE 0 END, value = %[1]d"
+
+func (e guardEngine) createData(t *testing.T) {
+	t.Helper()
+	e.exec(t, "DROP TABLE IF EXISTS guarded_data")
+	e.exec(t, "CREATE TABLE guarded_data (id INTEGER PRIMARY KEY, value BIGINT NOT NULL, stale BIGINT NOT NULL)")
+	e.exec(t, "INSERT INTO guarded_data VALUES (0, 0, 0)")
+}
+
+func (e guardEngine) staleWrites(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, e.db.QueryRow("SELECT stale FROM guarded_data").Scan(&n))
+	return n
+}
+
 // The holder is a process that is stopped by SIGSTOP, in the middle of its transaction, until its
 // lease has ended. Another process contends for the lock. Without Guard the same gives a stale
 // write each time.
 func TestAStoppedHolderWritesNothingStale(t *testing.T) {
 	onEachGuardEngine(t, func(t *testing.T, e guardEngine) {
-		e.createData(t, 1)
-		rival := e.client(t, false, lock.Terms{TTL: time.Second})
+		e.createData(t)
+		rival := e.client(t, time.Second)
 		store := e.store(t, false)
 		holder := startHolder(t, e)
 
@@ -94,13 +111,13 @@ func (e guardEngine) writeUnderLock(t *testing.T, client *lock.Client, store *sq
 	tx, err := e.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	require.NoError(t, store.Guard(ctx, tx, held))
-	_, err = tx.ExecContext(ctx, fmt.Sprintf(writeData, held.Token(), 0))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf(writeData, held.Token()))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	require.NoError(t, held.Unlock(ctx))
 }
 
-// holder is a process of this test binary that runs one test, such as TestHolderProcess.
+// holder is a process of this test binary that runs TestHolderProcess.
 type holder struct {
 	process *os.Process
 	in      io.Writer
@@ -108,14 +125,9 @@ type holder struct {
 }
 
 func startHolder(t *testing.T, e guardEngine) *holder {
-	return startProcess(t, "TestHolderProcess", "SQLSTORE_HOLDER="+strings.Join([]string{e.dialect.String(), e.table, e.driver, e.dsn}, "|"))
-}
-
-// startProcess starts a process of this test binary that runs one test, with a variable in its environment.
-func startProcess(t *testing.T, test, variable string) *holder {
 	t.Helper()
-	command := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
-	command.Env = append(os.Environ(), variable)
+	command := exec.Command(os.Args[0], "-test.run=^TestHolderProcess$", "-test.count=1")
+	command.Env = append(os.Environ(), "SQLSTORE_HOLDER="+strings.Join([]string{e.dialect.String(), e.table, e.driver, e.dsn}, "|"))
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	require.NoError(t, err)
@@ -198,7 +210,7 @@ func TestHolderProcess(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	e := guardEngine{dialect: dialectOf(parts[0]), table: parts[1], driver: parts[2], dsn: parts[3], db: db}
 	store := e.store(t, false)
-	client := e.client(t, false, lock.Terms{TTL: 600 * time.Millisecond})
+	client := e.client(t, 600*time.Millisecond)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		fmt.Println("holder:", e.holdAndWrite(t, store, client, lines.Text(), func() { lines.Scan() }))
@@ -225,7 +237,7 @@ func (e guardEngine) holdAndWrite(t *testing.T, store *sqlstore.Store, client *l
 			return "lost"
 		}
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf(writeData, held.Token(), 0))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf(writeData, held.Token()))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	return "committed"

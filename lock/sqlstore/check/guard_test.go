@@ -141,27 +141,6 @@ func (g guardCase) waits(t *testing.T) (result func() driver.Lease) {
 	}
 }
 
-func TestAWaiterOutlastsAGuard(t *testing.T) {
-	onEachWay(t, func(t *testing.T, g guardCase) {
-		l := g.acquire(t, time.Second)
-		wait := g.waits(t)
-		tx := g.guarded(t, l)
-		g.untilFree(t)
-		g.isRefused(t)
-		require.NoError(t, tx.Commit())
-		require.Greater(t, wait().Token, l.Token)
-	})
-}
-
-// An operator takes a lock away. The open transaction may commit, and a new one cannot begin.
-func TestAForcedReleaseEndsTheRightToGuard(t *testing.T) {
-	onEachWay(t, func(t *testing.T, g guardCase) {
-		l := g.acquire(t, longTTL)
-		require.NoError(t, g.s.ForceRelease(t.Context(), g.key))
-		g.isNotHeld(t, grant{l.Key, l.Token})
-	})
-}
-
 // isNotHeld checks that Guard refuses a grant.
 func (g guardCase) isNotHeld(t *testing.T, held sqlstore.Holder) {
 	t.Helper()
@@ -193,7 +172,8 @@ func TestGuardRefusesALockThatIsNotHeld(t *testing.T) {
 		}
 		last := g.acquire(t, longTTL)
 		g.isNotHeld(t, grant{next.Key, next.Token})
-		require.NoError(t, g.s.Release(t.Context(), last))
+		require.NoError(t, g.s.ForceRelease(t.Context(), g.key))
+		g.isNotHeld(t, grant{last.Key, last.Token})
 	})
 }
 
@@ -312,7 +292,7 @@ func TestSweepLeavesAGuardedRow(t *testing.T) {
 
 func TestGuardOfAHandle(t *testing.T) {
 	onEachGuardEngine(t, func(t *testing.T, e guardEngine) {
-		client, s := e.client(t, false, lock.Terms{TTL: time.Minute}), e.store(t, false)
+		client, s := e.client(t, time.Minute), e.store(t, false)
 		held, err := client.Mutex("handle").Lock(t.Context())
 		require.NoError(t, err)
 		tx, err := e.db.BeginTx(t.Context(), nil)

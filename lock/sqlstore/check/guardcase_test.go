@@ -21,6 +21,19 @@ const (
 	longTTL  = time.Hour
 )
 
+// grant identifies a grant without the clock of its client, so that only the database can tell
+// that it has ended.
+type grant struct {
+	key   string
+	token uint64
+}
+
+func grantOf(held *lock.Held) grant { return grant{held.Key(), held.Token()} }
+
+func (g grant) Key() string   { return g.key }
+func (g grant) Token() uint64 { return g.token }
+func (g grant) Err() error    { return nil }
+
 // guardCase is a lock in a database. The case says what happens to it while it is guarded.
 type guardCase struct {
 	guardEngine

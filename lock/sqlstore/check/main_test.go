@@ -1,8 +1,6 @@
 package check
 
 import (
-	"log"
-	"os"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
@@ -14,11 +12,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv(writerVariable); dsn != "" {
-		if err := write(dsn); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	goleak.VerifyTestMain(testsql.Around(m, &bouncer, &postgres, &mariaDB))
 }

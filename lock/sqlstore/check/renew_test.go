@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -181,33 +179,6 @@ func TestALockedRowThatBecomesFree(t *testing.T) {
 		whenAwaited(t, s, func() { assert.NoError(t, tx.Commit()) })
 		require.NoError(t, s.Renew(t.Context(), batch, out))
 		assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.LostTaken, renewal.Renewed}, out[2:5])
-	})
-}
-
-// TestARowThatStaysLocked keeps the row of one of many leases locked until it is lost. A client must keep
-// all others.
-func TestARowThatStaysLocked(t *testing.T) {
-	t.Parallel()
-	onEachServer(t, func(t *testing.T, d *database, _ string) {
-		s := d.store(t, sqlstore.Options{})
-		client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 6 * time.Second}, Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
-		var all []*lock.Held
-		for i := range 50 {
-			held, err := client.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
-			require.NoError(t, err)
-			all = append(all, held)
-		}
-		unlock := lockRow(t, s, "k7")
-		<-all[7].Done()
-		require.ErrorContains(t, all[7].Err(), "keeps the row of the key locked")
-		for i, held := range all {
-			if i != 7 {
-				assert.NoError(t, held.Err(), i)
-			}
-		}
-		unlock()
 	})
 }
 

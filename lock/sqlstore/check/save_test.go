@@ -152,9 +152,7 @@ func TestOnlyAStateNeedsItsTable(t *testing.T) {
 		s := user.store(t, sqlstore.Options{})
 		(&testedStore{s.Store, d}).exec(t, "DROP TABLE {states}")
 		l := acquire(t, s, request("k"))
-		out := make([]renewal.Outcome, 1)
-		require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
-		assert.Equal(t, renewal.Renewed, out[0])
+		renews(t, s, l)
 		for _, err := range []error{s.Save(t.Context(), l, 1, nil, time.Hour), s.Forget(t.Context(), "k")} {
 			require.ErrorContains(t, err, "_states")
 			require.ErrorContains(t, err, `the state of "k"`)

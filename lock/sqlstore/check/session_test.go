@@ -438,9 +438,7 @@ func TestASerializableDatabase(t *testing.T) {
 				held++
 				assert.Equal(t, 1, held)
 				mu.Unlock()
-				out := make([]renewal.Outcome, 1)
-				assert.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
-				assert.Equal(t, renewal.Renewed, out[0])
+				renews(t, s, l)
 				mu.Lock()
 				held--
 				mu.Unlock()
@@ -465,23 +463,9 @@ func TestReadOnlyConnectionsAreReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := test.d.store(t, sqlstore.Options{})
 			l := acquire(t, s, request("k"))
-			turnReadOnly := func() {
-				var conns []*sql.Conn
-				for range 3 {
-					c, err := test.d.db.Conn(t.Context())
-					require.NoError(t, err)
-					_, err = c.ExecContext(t.Context(), test.setting)
-					require.NoError(t, err)
-					conns = append(conns, c)
-				}
-				for _, c := range conns {
-					require.NoError(t, c.Close())
-				}
-			}
+			turnReadOnly := func() { inAll(t, test.d.db, test.setting) }
 			turnReadOnly()
-			out := make([]renewal.Outcome, 1)
-			require.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
-			assert.Equal(t, renewal.Renewed, out[0])
+			renews(t, s, l)
 			turnReadOnly()
 			acquire(t, s, request("other"))
 			turnReadOnly()

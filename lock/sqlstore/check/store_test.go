@@ -26,6 +26,13 @@ func acquire(t testing.TB, s driver.Store, r driver.Request) driver.Lease {
 	return l
 }
 
+func renews(t testing.TB, s driver.Store, l driver.Lease) {
+	t.Helper()
+	out := make([]renewal.Outcome, 1)
+	assert.NoError(t, s.Renew(t.Context(), []driver.Lease{l}, out))
+	assert.Equal(t, renewal.Renewed, out[0])
+}
+
 // onBoth runs a test on PostgreSQL and on SQLite.
 func onBoth(t *testing.T, f func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); f(t, newPostgres(t)) })
@@ -246,9 +253,7 @@ func TestSweep(t *testing.T) {
 		assert.Equal(t, 3, s.count(t, "SELECT count(*) FROM {locks}"), "held, recent, and the key with a tombstone")
 		assert.Zero(t, s.count(t, "SELECT count(*) FROM {places}"))
 		assert.Equal(t, 1, s.count(t, "SELECT count(*) FROM {tombstones}"))
-		out := make([]renewal.Outcome, 1)
-		require.NoError(t, s.Renew(t.Context(), []driver.Lease{held}, out))
-		assert.Equal(t, renewal.Renewed, out[0])
+		renews(t, s, held)
 	})
 }
 
