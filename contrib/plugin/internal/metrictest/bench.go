@@ -4,6 +4,8 @@ package metrictest
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,4 +126,27 @@ func (b *Bench) Sum(name string, labels ...string) float64 {
 	p, ok := b.Point(b.t, name, labels...)
 	require.True(b.t, ok, "%s %v", name, labels)
 	return p.Sum
+}
+
+// Open opens a client.
+type Open func(b *testing.B, store driver.Store) (*lock.Client, error)
+
+// Pairs measures an uncontended Lock and its Unlock in memory, without a package and with it in several ways.
+func Pairs(b *testing.B, ways map[string]Open) {
+	ways["without"] = func(_ *testing.B, store driver.Store) (*lock.Client, error) { return lock.New(store, nil) }
+	for _, name := range slices.Sorted(maps.Keys(ways)) {
+		b.Run(name, func(b *testing.B) {
+			client, err := ways[name](b, memstore.New())
+			require.NoError(b, err)
+			defer client.Close(ctx)
+			m := client.Mutex("orders:1")
+			b.ReportAllocs()
+			for b.Loop() {
+				h, err := m.Lock(ctx)
+				if err != nil || h.Unlock(ctx) != nil {
+					b.Fatal("not locked")
+				}
+			}
+		})
+	}
 }
