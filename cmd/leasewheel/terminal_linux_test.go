@@ -119,29 +119,6 @@ func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 	}
 }
 
-func TestCtrlZSuspendsTheJob(t *testing.T) {
-	t.Parallel()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("bash is not installed")
-	}
-	s := startShell(t, bash, "--norc", "--noediting", "-i")
-	s.shows(t, "prompt", 1)
-	s.types(t, fmt.Sprintf("%s run -k %s -- %s %s signals\n", os.Args[0], t.Name(), os.Args[0], childName))
-	pid := s.pid(t)
-	s.types(t, "\x1a")
-	s.shows(t, "Stopped", 1)
-	awaitState(t, pid, "T")
-	s.types(t, "fg\n")
-	s.shows(t, "got continued", 1)
-	s.types(t, "\x03") // the command has the terminal again
-	s.shows(t, "got interrupt", 1)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
-	s.shows(t, "prompt", 3)
-	s.types(t, "echo status=$?\n")
-	s.shows(t, "status=7", 1)
-}
-
 // around are programs that run a step, $STEP, twice.
 var around = map[string]string{
 	"bash":       `bash -c "$STEP; $STEP"`,
