@@ -75,20 +75,3 @@ func readStates(t *testing.T, server *testredis.Server, keys []string, path stri
 	require.NoError(t, log.Close())
 	require.NoError(t, client.Close(ctx))
 }
-
-func TestTheCheckerOfSaves(t *testing.T) {
-	counts, wrong := checkSaves("k 1 0 0 unsure\nk 1 0 0 saved\nk 2 1 1 unsure\nk 3 2 2 saved\nk 4 3 3 unsure\nk 5 3 3 refused\nk 6 3 3 saved\nk 7 6 4 unsure\n")
-	assert.Empty(t, wrong)
-	assert.Equal(t, map[string]int{saved: 3, unsure: 3, refused: 1}, counts)
-	for what, text := range map[string]string{
-		"k: token 3 was told 1 of token 1 (saved), the last confirmed save is that of token 2":   "k 1 0 0 saved\nk 2 1 1 saved\nk 3 1 1 unsure\n",
-		"k: token 2 was told 1 of token 1 (refused), the last confirmed save is that of token 0": "k 1 0 0 refused\nk 2 1 1 unsure\n",
-		"k: token 2 was told 2 of token 1 (saved), the last confirmed save is that of token 1":   "k 1 0 0 saved\nk 2 1 2 unsure\n",
-		"k: token 2 was told 0 of token 0 (saved), the last confirmed save is that of token 1":   "k 1 0 0 saved\nk 2 0 0 unsure\n",
-		"k: token 2 was told 1 of token 3 (unknown), the last confirmed save is that of token 1": "k 1 0 0 saved\nk 2 3 1 unsure\n",
-		`a line that no saver writes: "k 1 1"`:                                                   "k 1 1",
-	} {
-		_, wrong := checkSaves(text)
-		assert.Equal(t, []string{what}, wrong)
-	}
-}
