@@ -3,7 +3,6 @@
 
 ARGS     ?=
 PKG      ?= ./...
-BENCH    ?= .
 TIER     ?= quick
 FUZZTIME ?= 30s
 NEWEST_GO ?= go1.27.0
@@ -173,9 +172,6 @@ fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
 		echo "== $$dir $$name"; \
 		(cd "$$dir" && go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $(ARGS) . </dev/null) || exit 1; done
 
-bench: ## Run the benchmarks, BENCH=regexp for some of them
-	cd benchmarks && go test -run='^$$' -bench='$(BENCH)' -benchmem $(ARGS) ./...
-
 bench-timers: ## Compare the timer engines with their peers, ARGS=-quick for a short run
 	cd benchmarks && go run ./timers $(ARGS)
 
@@ -238,4 +234,4 @@ site: ## Build docs, packages and the playground as a site with a search, in bui
 demo: ## Run the demo, ARGS='-engine heap' for the other engine, RACED=1 under the race detector
 	$(if $(RACED),$(with_race)) go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup stores setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo
+.PHONY: help setup stores setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

@@ -86,13 +86,6 @@ func TestLostLockIsCounted(t *testing.T) {
 	}
 }
 
-func TestIdleServer(t *testing.T) {
-	t.Parallel()
-	idle, err := small.idle(t.Context())
-	require.NoError(t, err)
-	assert.Positive(t, idle)
-}
-
 func TestStartReturnsErrorsOfTheChild(t *testing.T) {
 	_, err := bench.Start(task{Candidate: "nobody", Addrs: []string{"127.0.0.1:1"}, Leases: 100, TTL: time.Second})
 	require.ErrorContains(t, err, `unknown candidate "nobody"`)

@@ -54,13 +54,6 @@ func TestThePageShowsMissedGoals(t *testing.T) {
 	assert.Regexp(t, `heapqueue: .*worst lateness: 10,000,000 due over ten minutes +\| ≤ 7 ms +\| 7\.50 ms ✗`, text, "5 ms above that with nothing pending")
 }
 
-func TestProbeTable(t *testing.T) {
-	text := probes(exampleProbes())
-	assert.Regexp(t, `\| wheel +\| 0\.50 / 1 / 1\.50 / 2 +\|[ |]*\| 0\.50 / 1 / 1\.50 / 6\.50 +\|`, text)
-	assert.Regexp(t, `\| time.AfterFunc +\| 0\.50 / 1 / 1\.50 / 3 +\|[ |]*\| no result +\|`, text)
-	assert.Empty(t, probes(example()))
-}
-
 func TestAllSpecsHaveNamesOfTheirOwn(t *testing.T) {
 	names := map[string]spec{}
 	for _, w := range rows {
@@ -94,15 +87,6 @@ func TestPlanRepeatsOnlyOurProbes(t *testing.T) {
 	assert.Equal(t, map[string]int{
 		"wheel": 3, "heap": 3, "std": 1, "antlabs": 1, "russellluo": 1, "rfyiamcool": 1, "containerheap": 1, netty: 1,
 	}, count)
-}
-
-func TestFireRowsSetBucketsOfTheWheel(t *testing.T) {
-	s := settings{rounds: 1, rows: []string{"fire-64", "fire-4096"}}
-	var got []job
-	for _, j := range s.plan() {
-		got = append(got, job{Peer: j.Peer, Spec: spec{Buckets: j.Spec.Buckets}})
-	}
-	assert.Equal(t, []job{{Peer: "wheel", Spec: spec{Buckets: 64}}, {Peer: "wheel", Spec: spec{Buckets: 4096}}}, got)
 }
 
 func TestLatenessIsExactTo6Percent(t *testing.T) {
