@@ -23,15 +23,8 @@ type dashboard struct {
 }
 
 type panel struct {
-	ID      int    `json:"id"`
 	Type    string `json:"type"`
 	Title   string `json:"title"`
-	GridPos struct {
-		X int `json:"x"`
-		Y int `json:"y"`
-		W int `json:"w"`
-		H int `json:"h"`
-	} `json:"gridPos"`
 	Targets []struct {
 		Expr         string `json:"expr"`
 		LegendFormat string `json:"legendFormat"`
@@ -117,22 +110,5 @@ func TestThePackageCommentListsTheMetrics(t *testing.T) {
 	}
 	for name := range names {
 		assert.True(t, listed[metric(name)], "the package comment lacks %s", metric(name))
-	}
-}
-
-func TestThePanelsDoNotOverlap(t *testing.T) {
-	type cell struct{ x, y int }
-	taken, ids := map[cell]string{}, map[int]bool{}
-	for _, p := range readDashboard(t).Panels {
-		assert.False(t, ids[p.ID], "the id of %s is used twice", p.Title)
-		ids[p.ID] = true
-		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
-		for x := range p.GridPos.W {
-			for y := range p.GridPos.H {
-				at := cell{p.GridPos.X + x, p.GridPos.Y + y}
-				assert.Empty(t, taken[at], "%s overlaps", p.Title)
-				taken[at] = p.Title
-			}
-		}
 	}
 }
