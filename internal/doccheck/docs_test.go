@@ -83,6 +83,19 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestTablesHaveNoBlankLines checks that the header of a table follows each blank line before a row: without one,
+// Markdown shows the row as text.
+func TestTablesHaveNoBlankLines(t *testing.T) {
+	for _, page := range pages(t) {
+		lines := strings.Split(snippets.ReplaceAllString(read(t, page), ""), "\n")
+		for i, line := range lines {
+			if strings.HasPrefix(line, "|") && (i == 0 || lines[i-1] == "") {
+				assert.Regexp(t, `^\|[-:| ]+\|$`, lines[i+1], "%s: no header above %s", page, line)
+			}
+		}
+	}
+}
+
 // TestTheTableOfPlacesIsTrue checks the answers under "Where is …?" in ARCHITECTURE.md: a file of the row
 // has each name that the row gives.
 func TestTheTableOfPlacesIsTrue(t *testing.T) {
