@@ -1,5 +1,5 @@
 // Package legacy implements older locks on Redis in small form, and tests the
-// scenarios in which they fail. docs/PROTOCOL.md describes them.
+// scenarios in which they fail. docs/PROTOCOL.md sums them up.
 //
 //	setnx.go       SETNX, then EXPIRE
 //	getset.go      SETNX of a time, then GETSET
