@@ -13,61 +13,32 @@
 // it still renews and releases the held ones.
 //
 // A server that loses data loses locks. This happens in a crash without an AOF on disk,
-// and in a fail-over to a replica that was behind. The holders learn of it at their next
-// renewal; another client may have got the lock before. Fencing tokens still rise, unless
-// the clock of the server or of the promoted replica is behind as well. If no data is
-// lost, the clock may go back by up to ten minutes.
+// and in a fail-over to a replica that was behind. Another client may get the lock before the
+// holder learns of it, with a higher fencing token.
 //
 // The page [operations] describes how to set a server up and what its faults cause.
 //
 // # Keys
 //
-// A lock named n has the keys below; lw: is [Options.Prefix].
-//
-//	lw:{n}           string      "owner token"; expires with the lease
-//	lw:{n}:t         string      the last token; expires ten minutes after the moment it names
-//	lw:{n}:q         list        waiting owners, in order
-//	lw:{n}:w         sorted set  waiting owners by the end of their places, and
-//	                             the length of each place
-//	lw:{n}:x:<owner> string      a tombstone: the owner was given up; expires after a minute
-//	lw:{n}:m         string      "token metadata" of a leader that changed its name; deleted by the next
-//	                             release, and expires after a year
-//	lw:{n}:s         string      "token number data", the state; expires after Terms.StateTTL
-//
-// The queue :q and the places :w expire soon after the last waiter. If the owner has
-// metadata, the first four keys name it as "owner{metadata", with the metadata in base64.
-//
-// The modes Read, Write, Permit and Members serve RWMutex, Semaphore and Batch. Their
-// locks replace or add the keys
-//
-//	lw:{n}           sorted set  holders by the end of their leases; expires with the last
-//	lw:{n}:q         sorted set  waiting owners, by ticket
-//	lw:{n}:r         hash        records of holders and waiters
-//	lw:{n}:k         hash        members and their owners
-//
-// Every key has an expiry. All keys of a lock have the same hash tag, the text between
-// the first { and the next }, so a cluster keeps them on one node. Two lock names never
-// share a Redis key.
+// A lock named n has keys that begin with lw:{n}, where lw: is [Options.Prefix]. All have an expiry and
+// the same hash tag, the text between the first { and the next }, so a cluster keeps them on one node. Two
+// lock names never share a key. The page [protocol] lists them.
 //
 // If lw:{n} holds a value of another kind, calls return driver.ErrWrongType and leave it
 // as it is.
 //
 // # Members
 //
-// A request for the members of a group is one round trip, and so is its release. It may
-// have [driver.MaxMembers] members and [driver.MaxMemberBytes] bytes of names. To acquire
-// 10,000 members takes the server 5 to 10 ms, and it executes nothing else in that time.
-// To renew them takes about 60 µs. A release looks at the first 128 waiters of a group, and
-// at 20,000 names of members in all. Waiters behind these bounds are granted nothing
-// until some of the first waiters are granted, even if their members are free.
+// A request for the members of a group is one round trip, and so is its release. To acquire
+// 10,000 members takes the server 5 to 10 ms, and it executes nothing else in that time. A release looks
+// at the first 128 waiters of a group, and at 20,000 names of members in all. Waiters behind these bounds
+// are granted nothing until some of the first waiters are granted, even if their members are free.
 //
 // # Waiting
 //
 // A Lock that finds the lock taken takes a place in its queue. The script that releases
-// the lock hands it over to the first live place, so no other client can come between.
-// The script also publishes a signal on the channel of the waiting client, lw:<client>,
-// with a proof that the sender knows the waiter's owner. A hand-over costs two
-// scripts, whatever the number of waiters.
+// the lock hands it over to the first live place, and publishes a signal on the channel of the waiting
+// client, lw:<client>. A hand-over costs two scripts, whatever the number of waiters.
 //
 // A store has one subscription for all its waiters, on a cluster too. It subscribes for
 // the first waiter, and unsubscribes half a minute after the last one. It pings the
@@ -77,9 +48,7 @@
 // Correctness does not depend on signals. A waiter polls three times in the length of a
 // place ([Options.Place], 10 s at a TTL of 30 s). A poll extends the place, and finds a
 // grant of which the signal was lost. If the waiter dies, its place expires and the
-// waiters behind it are served. A handed-over lock lasts for the rest of the place. The
-// waiter counts that rest from its own last answered request and not from the signal.
-// A signal that is late, lost or repeated can therefore not give the lock to two owners.
+// waiters behind it are served.
 //
 // # Rights
 //
@@ -166,5 +135,6 @@
 // Do not pass the client of a single node of a cluster: all requests for slots of other
 // nodes fail.
 //
+// [protocol]: https://github.com/leasewheel/leasewheel/blob/main/docs/PROTOCOL.md#keys
 // [operations]: https://github.com/leasewheel/leasewheel/blob/main/docs/OPERATIONS.md
 package redisstore
