@@ -22,20 +22,15 @@
 // A waiter has a key in the queue of its lock, and watches only the key before its own.
 //
 // A renewal of a batch is one keep-alive for each TTL in the batch, and one read-only transaction
-// for each 128 locks. The transaction shows locks that were deleted or taken away. The keep-alive
-// writes nothing to the log of the server, and neither does the transaction. To acquire a free lock, and
-// to release it, costs one transaction each, which is written to disk by a majority. Keep-alives go
-// through at most two streams for each TTL, and all watches of a client through one. They stay open,
-// because a server with passwords computes a hash for each stream that begins.
+// for each 128 locks, which shows locks that were deleted or taken away. Neither writes to the log of the
+// server. To acquire a free lock, and to release it, costs one transaction each, which a majority writes to
+// disk. Keep-alives go through at most two streams for each TTL, and all watches of a client through one.
 //
-// A state that a holder saves is a key with an etcd lease of its own, which all saves of that key with
-// the same TTL use. A save costs a read, a transaction that compares the lock, and a keep-alive. The
-// first one, and one with another TTL, costs the grant of a lease instead of the keep-alive. The read
-// of the state is part of the transaction that grants a lock, and no other lock pays for it. The state
+// A state that a holder saves is a key with an etcd lease of its own. A save costs a read, a transaction
+// that compares the lock, and a keep-alive, the first one the grant of a lease instead. The state
 // lasts for its TTL, rounded up to seconds and to the shortest TTL of the server, and longer after the
-// election of a leader. A save without an answer may leave an etcd lease without a key, until its TTL
-// ends. The server keeps the old states of a key in its database until a compaction.
-// Set --auto-compaction-retention, and mind --quota-backend-bytes: 64 KiB each second fill the default
+// election of a leader. The server keeps the old states of a key until a compaction: set
+// --auto-compaction-retention, and mind --quota-backend-bytes: 64 KiB each second fill the default
 // of 2 GiB in nine hours.
 //
 // # Users
@@ -51,11 +46,9 @@
 //
 // # Deadlines
 //
-// The deadline of a holder counts from the sending of a keep-alive that was answered, never from the
-// remaining time that a server reports. A lock that is acquired later than the last keep-alive
-// has less than its TTL at first, but two thirds at least. After the election of a leader, etcd
-// counts the TTL of all leases again from the beginning. The holder does not rely on
-// that, and the others wait longer.
+// The deadline of a holder counts from the sending of a keep-alive that was answered. A lock that is
+// acquired later than the last keep-alive has two thirds of its TTL at first, at least. After the election of
+// a leader, etcd counts the TTL of all leases again from the beginning, and others wait longer.
 //
 // A request whose answer is lost may have been executed. The store records it before it sends it, and
 // removes the lock or the place that it may have got after a TTL at the latest, if the session is
@@ -93,13 +86,11 @@
 // A leader that is paused, such as one in a virtual machine, and goes on after the others have
 // replaced it may revoke leases that its successor has renewed: its requests are forwarded to the
 // successor. The locks pass to others at once, and the holders are notified at their next renewal.
-// Until then only the token tells the two holders apart. The store does not prevent it, because the
-// server deletes the keys of a lease with the lease. Tests with etcd 3.7.3 saw it after 2 of 8 pauses
+// Until then only the token tells the two holders apart. Tests with etcd 3.7.3 saw it after 2 of 8 pauses
 // with two sessions, and after each pause with more than 16: a leader checks once that it leads,
 // and then revokes 16 leases at a time. Start such a member again instead of continuing it. A
-// leader that is cut from the others may do the same when it reaches them again. The tests have not
-// seen it with TTLs of four election timeouts or more, 4 s by default: the leader steps down before
-// leases end in its view.
+// leader that is cut from the others may do the same when it reaches them again; the tests have not
+// seen it with TTLs of four election timeouts or more, 4 s by default.
 //
 // Closing the store revokes its leases, so everything that it still holds becomes free. An
 // operator who revokes such a lease, or deletes a key, takes the locks away; the holders learn
