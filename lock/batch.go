@@ -15,14 +15,12 @@ import (
 // have a common member.
 //
 // A batch is one lease: its members are acquired, renewed, lost and released together. Batches with
-// common members are served in order; others do not wait for them. Nobody holds a part while
-// waiting, so batches never deadlock.
+// common members are served in order; others do not wait for them. Batches never deadlock. The
+// fencing token rises with each batch of the group.
 //
 // If ctx carries the ownership of batches of the same client and group that have all members, Lock
 // and TryLock enter them again without IO; see [Reentrant]. If they are several, the handle is like
 // that of a [Multi]. If they have only some of the members, the error is ErrPartlyHeld.
-//
-// The fencing token rises with each batch of the group.
 type Batch struct {
 	client *Client
 	group  string

@@ -68,8 +68,8 @@ type core struct {
 }
 
 // New returns a client of the given store, without IO. The client must be closed, and closes its
-// store, so each client needs a store of its own. Use With for locks on other
-// [Terms]. The error names the bad argument or field of Options; then the store stays open.
+// store, so each client needs a store of its own. The error names the bad argument or field of
+// Options; then the store stays open.
 func New(store driver.Store, o *Options) (*Client, error) {
 	if basic.IsNil(store) {
 		return nil, errors.New("lock: the store is nil")
@@ -150,8 +150,8 @@ func (c *core) checkTTL(t Terms) error {
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
 // fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
 // both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] removes StateTTL.
-// Metadata can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock. Closing either client
-// closes both.
+// Metadata can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock.
+// Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
 	if c == nil || c.core == nil {
 		return c
@@ -195,8 +195,7 @@ func (c *Client) String() string { return "lock client" }
 //
 // Close does as much of this as it can before ctx ends; its error names the rest, and matches the
 // cause of ctx if the store did not answer. A lock that is not released ends with its TTL. Close
-// waits for no hooks and no functions that the end of a lock calls, and at most a second for the
-// Logger.
+// waits for no hooks and no functions that the end of a lock calls.
 //
 // Every call waits until the first has returned, or until its own ctx ends, and returns the same
 // result. A nil ctx is an error and closes nothing.

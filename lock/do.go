@@ -13,17 +13,16 @@ import (
 )
 
 // Do waits for the lock, calls f while it holds the lock, and unlocks it. The deadline of ctx
-// bounds the wait and the work together; [WaitAtMost] bounds the wait alone.
-//
-// The ctx of f is that of [Held.Context]: it ends when the lock is lost, with the loss as its
-// cause, and carries the ownership.
+// bounds the wait and the work together; [WaitAtMost] bounds the wait alone. The ctx of f is that
+// of [Held.Context]: it ends when the lock is lost, with the loss as its cause, and carries the
+// ownership.
 //
 // Do returns the error of Lock or of f. It also matches ErrLost if the lock was lost before f
 // returned, even if f returned nil, and ErrClosed if the client was closed. If f then returns a
 // plain context.Canceled, although ctx has not ended, Do returns the loss alone. Do waits for the
-// release as Unlock does. A release that is not confirmed is logged and not returned. If f panics,
-// the lock is released. f may call Unlock or Detach itself; Do then releases nothing and returns
-// the error of f. At most one [YieldAfter] lets others go first.
+// release as Unlock does, and logs a release that is not confirmed. If f panics, the lock is
+// released. If f calls Unlock or Detach itself, Do releases nothing. At most one [YieldAfter] lets
+// others go first.
 func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error, yield ...YieldAfter) error {
 	switch {
 	case l == nil:

@@ -10,29 +10,26 @@
 //		return work(ctx, held.Token()) // ctx ends if the lock is lost
 //	})
 //
-// Without [Do], [Mutex.Lock] and [Mutex.TryLock] return a [Held], the handle of one acquisition.
+// Without [Do], Lock and TryLock return a [Held], the handle of one acquisition.
 //
 // [Mutex], [Reentrant], [RWMutex], [Semaphore], [Batch], [Multi] and [Election] are the kinds of
-// locks; each is a [Locker]. [Terms] say how long leases last; [Options] configure renewals and
-// waiting. Package [driver] is for authors of stores. The [guide] helps to choose a lock and
-// explains each error.
+// locks; each is a [Locker]. Package [driver] is for authors of stores. The [guide] helps to choose
+// a lock and explains each error.
 //
 // # What a lease cannot promise
 //
 // A lock on another machine is a lease: it ends if its holder is cut off for longer than its TTL.
 // [Held.Valid] and [Held.Err] are right at any instant, but the process may be paused right after
-// it. If a late write must do no harm, let the resource refuse a [Held.Token] lower than the
-// highest it has seen: see package [fence]. The page [safety] lists the other assumptions.
+// it. If a late write must do no harm, let the resource compare [Held.Token]: see package [fence].
+// The page [safety] lists the other assumptions.
 //
 // # Misuse and Close
 //
 // Misuse does not panic. Methods of a nil pointer or a zero value, a nil context and a nil
 // argument return an error that names the mistake, and methods without an error zero values. A bad
-// argument of a method that makes a lock, such as a key, is the error of its Lock, without IO.
-// Every call that the store does not support returns [errors.ErrUnsupported].
-//
-// Every call after Close returns ErrClosed. Close of every store of this module is idempotent, like
-// [Client.Close].
+// argument of a method that makes a lock, such as a key, is the error of its Lock, without IO. A
+// call that the store does not support returns [errors.ErrUnsupported], every call after Close
+// ErrClosed.
 //
 // [guide]: https://github.com/leasewheel/leasewheel/blob/main/docs/GUIDE.md
 // [safety]: https://github.com/leasewheel/leasewheel/blob/main/docs/SAFETY.md

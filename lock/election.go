@@ -18,7 +18,7 @@ import (
 //
 // The handle that Campaign returns is the leadership, and ends with it. Its Token is the term;
 // terms rise. Unlock resigns, and the next candidate leads at once. A leader leads as long as its
-// process renews the lease, whether or not its work makes progress. [Terms].MinHold is refused. An
+// process renews the lease, whether or not its work makes progress. Terms.MinHold is refused. An
 // Election is not reentrant; see [Mutex].
 //
 // [Election.Run] suits most programs; [Do] leads for one term.
@@ -156,10 +156,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Name: h.Metadata, Term: h.Token, ExpiresIn: h.ExpiresIn, Elected: true}, nil
 }
 
-// Candidates returns the names of the first 100 waiting candidates, in the order in which they will
-// lead. The candidates of one client share one place, with the name of the first. A dead candidate
-// is listed until its place expires. Errors are those of [Client.Inspect], with
-// errors.ErrUnsupported also if the store has no queue.
+// Candidates returns the names of the first 100 waiting candidates, in order. The candidates of one
+// client share one place, with the name of the first. A dead candidate is listed until its place
+// expires. Errors are those of [Client.Inspect], with errors.ErrUnsupported also if the store has
+// no queue.
 func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:
@@ -189,8 +189,7 @@ const (
 
 // Observe returns an iterator over the current leader and each change of it, until ctx ends. A
 // change is another name, another term, or no leader. Observe asks the store every tenth of the
-// TTL, at least 100 ms and at most 3 s apart. It may miss a leader that leads for less than that,
-// and a slow loop sees only the latest one.
+// TTL, at least 100 ms and at most 3 s apart, and may miss a leader that leads for less than that.
 //
 // A failed request yields an error and the zero Leader, and the loop continues. It ends after a
 // permanent error, such as that of a closed client or of a store that cannot inspect.

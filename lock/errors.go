@@ -25,8 +25,7 @@ var (
 	// and ErrNotAcquired. If ctx ends while a Lock waits, the error is ErrNotAcquired if the latest
 	// answer was that the lock is taken, and ErrUnavailable if there was none, if the latest
 	// request failed, or if its answer is overdue (after 100 ms, or twice the time of the answer
-	// before). A call that waits behind others of its client goes by their answers. Either error
-	// also matches the cause of a ctx that has ended.
+	// before). Either error also matches the cause of a ctx that has ended.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrNotHeld is returned for a lock that is not held: unlocked already, never

@@ -18,12 +18,12 @@ import (
 // another process. It does no IO and does not change this handle.
 //
 // The string is a secret: anyone who has it and may write to the store can renew and release the
-// lock. It has at most about 4,000 bytes. It is of use as long as the lease is held. It holds the
-// metadata, and no other Terms.
+// lock. It has at most about 4,000 bytes, holds the metadata, and is of use as long as the lease is
+// held.
 //
-// The error is that of Err if the handle has ended. It is errors.ErrUnsupported for every lock but
-// an exclusive one: for a reader, a writer, permits, a Batch, a [Multi] and an inner handle of a
-// Reentrant. It is the same for a lock with a MinHold, a StateTTL or Yields.
+// The error is that of Err if the handle has ended. It is errors.ErrUnsupported for a reader, a
+// writer, permits, a Batch, a [Multi], an inner handle of a Reentrant, and a lock with a MinHold, a
+// StateTTL or Yields.
 func (h *Held) Export() (string, error) {
 	s, err := h.exportable("export")
 	if err != nil {
@@ -36,8 +36,8 @@ func (h *Held) Export() (string, error) {
 }
 
 // Detach ends the handle without releasing the lock, for a lease that another process has resumed
-// or will resume; see [Held.Export]. It does no IO. This client no longer renews or releases the
-// lease, which ends with its TTL unless another process renews it.
+// or will resume; see [Held.Export]. It does no IO. The lease ends with its TTL unless another
+// process renews it.
 //
 // Detach ends all handles of the lease; their Err is ErrDetached. A handle that has ended returns
 // its Err. A lock that Export does not support stays held, with the error of Export.
@@ -94,20 +94,20 @@ func (c *Client) canMove(lease driver.Lease) error {
 }
 
 // Resume returns a handle of the lease that [Held.Export] has exported, in this or another process.
-// It renews the lease once; the handle is then like one of Mutex.Lock, and its deadline counts from
-// the sending of that request. Token and metadata are those of the lease. TTL, Fixed and MaxHold of
-// this client count from now on: a longer TTL extends the lease, a shorter one takes nothing away.
-// The handle has no state and does not yield, whatever the Terms of this client are.
+// It renews the lease once; the deadline counts from the sending of that request. Token and
+// metadata are those of the lease. TTL, Fixed and MaxHold of this client count from now on: a
+// longer TTL extends the lease, a shorter one takes nothing away. The handle has no state and does
+// not yield.
 //
 // Until one process calls [Held.Detach], both hold the lock and renew it. The first Unlock releases
-// it for both. The other process learns it at its next renewal, by default within a third of its
+// it for both; the other process learns it at its next renewal, by default within a third of its
 // TTL.
 //
-// The error is ErrNotHeld if the lease is not held any more in this store; ErrBadExport, before any
-// IO, for a string that was cut off or changed; ErrUnavailable if the store gave no answer; the
-// cause of ctx if that ended; and errors.ErrUnsupported if this client has a MinHold, or if its
-// store cannot take leases over. After an error the lease is as it was, or renewed once more.
-// Resume takes at most two TTLs. No error shows the string.
+// The error is ErrNotHeld if this store no longer has the lease; ErrBadExport, before any IO, for a
+// string that was cut off or changed; ErrUnavailable if the store gave no answer; the cause of ctx
+// if that ended; and errors.ErrUnsupported if this client has a MinHold, or if its store cannot
+// take leases over. After an error the lease is as it was, or renewed once more. Resume takes at
+// most two TTLs. No error shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroClient

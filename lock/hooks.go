@@ -8,7 +8,7 @@ import (
 )
 
 // Hooks are functions that a client calls about its locks, for metrics and traces. Each may be nil.
-// A lock that was acquired ends once: either Released or Lost is called for it.
+// For a lock that was acquired, either Released or Lost is called once.
 //
 //	Acquiring  before Lock or TryLock asks the store
 //	Waiting    once, when a Lock finds the lock taken, or waits behind other calls of its client
@@ -18,35 +18,27 @@ import (
 //	Released   after Unlock, Downgrade, Detach, or Close of the client
 //	Lost       when the lease is lost
 //
-// A hook runs on the goroutine of the call. After Detach, Close, or Unlock of one lock of a Multi,
-// Released runs on a goroutine of its own, and so does Lost unless an Unlock or Downgrade notices
-// the loss.
+// Hooks are called concurrently, with no mutex held, and may use the client. A hook runs on the
+// goroutine of the call and delays it. Waiting must return soon and must not call [Client.Close]:
+// it also delays the other calls of its key in this client, and Close waits for it. After Detach,
+// Close, or Unlock of one lock of a Multi, Released runs on a goroutine of its own, and so does
+// Lost unless an Unlock or Downgrade notices the loss. There a hook gets the values of the ctx of
+// the Lock, in a context that does not end.
 //
-// Hooks are called concurrently, with no mutex held, and may use the client. A hook that blocks
-// delays its call. Waiting must return soon and must not call [Client.Close]: it also delays the
-// other calls of its key in this client, and Close waits for it. While Acquired runs, the lock is
-// held and renewed already.
-//
-// A panic of a hook is not recovered: it reaches the caller, and ends the process if the goroutine
-// is the hook's own. If Waiting panics, the call leaves its queue. If Acquired or Releasing panics,
-// the lock is released without a call of Released: after Acquired at once, whatever its MinHold,
-// and after a Resume for the exporter, too.
-//
-// The ctx is that of the call, or the one that Acquiring or Releasing has returned for it. On a
-// goroutine of its own, a hook gets the values of the ctx of the Lock, in a context that does not
-// end.
+// A panic of a hook reaches the caller, or ends the process if the goroutine is the hook's own. If
+// Waiting panics, the call leaves its queue. If Acquired or Releasing panics, the lock is released
+// without a call of Released, after Acquired whatever its MinHold.
 //
 //   - Entering a Reentrant or Batch again calls no hook, and Released comes with the last Unlock.
 //   - A Multi is one lock of kind KindMulti, reported to the Hooks of the client of its first lock
 //     that is one of this package. Its members report nothing.
 //   - An Election is one lock of kind KindElection for each term.
 //   - [Client.Resume] calls Acquired or Refused.
-//   - [RWMutex.Downgrade] calls Released for the writer, or Lost if the lock turns out to be lost,
-//     and Acquired for the reader.
-//   - Misuse that is refused before any IO, such as ErrBadKey or ErrHeldByContext, calls no hook.
+//   - [RWMutex.Downgrade] calls Released or Lost for the writer, and Acquired for the reader.
+//   - Misuse that is refused before any IO calls no hook.
 type Hooks struct {
 	// Acquiring and Releasing return the context with which the call asks the store and calls later
-	// hooks. It must be ctx or derived from it; nil means ctx. Acquired or Refused is called after
+	// hooks: ctx, one derived from it, or nil, which means ctx. Acquired or Refused is called after
 	// Acquiring, and Released or Lost after Releasing, unless the call panics. Downgrade calls
 	// neither.
 	Acquiring func(ctx context.Context, i HookInfo) context.Context

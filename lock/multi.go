@@ -23,21 +23,19 @@ import (
 // Lock waits for one lock and tries the others, in the order of their keys. If one of these is
 // taken, Lock releases all and waits for that one next. While it holds a lock, it waits for another
 // one for at most 250 ms plus a round trip, so two Multis never deadlock. A Multi adds no fairness.
-// TryLock tries each lock once and releases all if one is taken.
 //
-// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip; older
-// leases are renewed first, and a lost one fails the call. A [Reentrant] whose ownership ctx
-// carries is entered, and its lease stays unchanged.
+// When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip; a
+// Reentrant whose ownership ctx carries is entered, and its lease stays unchanged. If Lock or
+// TryLock fails, the acquired locks are released without their MinHold, and in the background if
+// ctx has ended. The error is that of the member that was not acquired.
 //
 // The handle stands for all locks. Its Done, Err and Valid report the first that is lost; the
 // others stay held until Unlock. Unlock and Renew ask for all locks at the same time and return all
 // errors.
 //
-// If Lock or TryLock fails, the acquired locks are released without their MinHold, and in the
-// background if ctx has ended. The error is that of the member that was not acquired. A Multi
-// without locks is refused, and one that names a lock twice. Two locks are the same if they have
-// the same store and key, and for a [Batch] a common member; locks of other types are compared by
-// ==. A Multi within a Multi counts as its members, also within [WaitAtMost].
+// A Multi without locks is refused, and one that names a lock twice: the same store and key, and
+// for a Batch a common member, or another type that compares equal by ==. A Multi within a Multi
+// counts as its members, also within WaitAtMost.
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {

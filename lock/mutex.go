@@ -40,23 +40,22 @@ func (c *Client) Mutex(key string) *Mutex {
 }
 
 // Lock waits until it has the lock, ctx ends or the client is closed. A store that waits
-// (driver.Description) hands the lock over to waiters in the order of their calls. Goroutines of one
-// client queue in the client; only the first has a place in the store's queue, or asks a store
+// (driver.Description) hands the lock over to waiters in the order of their calls. Goroutines of
+// one client queue in the client; only the first has a place in the store's queue, or asks a store
 // without a queue at intervals of Options.Backoff.
 //
 // If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; after a
 // refusal it does so at once. Once it is queued in the store it keeps trying until its place
-// expires (10 s at a TTL of 30 s). The error goes to all goroutines of this client that wait for
-// the key.
+// expires (10 s at a TTL of 30 s). All goroutines of this client that wait for the key get the
+// error.
 //
 // Lock notices at once that ctx has ended. Then the error matches ctx's cause and either
-// ErrNotAcquired or [ErrUnavailable], which has the rule. If it matches ErrClosed beside one of
-// these, this client is not closed. Other errors are ErrHeldByContext, ErrTooMany, ErrBadKey,
-// ErrBadTTL and other errors of the Terms, ErrWrongType, ErrClosed, and those of a timer engine
-// that is full or closed.
+// ErrNotAcquired or [ErrUnavailable], which has the rule. If it matches ErrClosed too, this client
+// is not closed. Other errors are ErrHeldByContext, ErrTooMany, ErrBadKey, ErrBadTTL and other
+// errors of the Terms, ErrWrongType, ErrClosed, and those of a timer engine that is full or closed.
 //
-// After a Lock that fails, its place in a queue and a lock that the store may have granted without
-// an answer are released in the background, or end with their TTL.
+// What the store may have granted to a Lock that fails is released in the background, or ends with
+// its TTL.
 func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock

@@ -21,25 +21,20 @@ type Terms struct {
 	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
 	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
 	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
-	// milliseconds. The tick of the client's own timer follows from Options.TTL, so make that the
-	// shortest of its TTLs: With refuses one that is far below.
+	// milliseconds. Make Options.TTL the shortest of a client, whose timer depends on it: With
+	// refuses a TTL that is far below.
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
-	// when Lock had it after waiting. Then the holder is told that it lost the lock, and renewals
-	// stop. Others get the lock when the holder calls Unlock, at the latest one TTL later. The
-	// default is NoMaxHold; otherwise it must be at least MinTTL. It excludes Fixed.
+	// when Lock had it after waiting. Then the lock counts as lost, and renewals stop. Others get
+	// the lock when the holder calls Unlock, at the latest one TTL later. The default is NoMaxHold;
+	// otherwise it must be at least MinTTL. It excludes Fixed.
 	MaxHold time.Duration
 
 	// MinHold keeps the lock taken for at least so long from the arrival of the answer that granted
 	// it, for each lock of a Multi its own. If Unlock or Close releases it earlier, nobody can
-	// acquire it for the rest, waiters keep their places, and Info.FreeIn shows the rest. MinHold
-	// counts on the monotonic clock of the holder, and the rest after the release on the clock of
-	// the store.
-	//
-	// After a failure MinHold does not count: the lock is free after one TTL if the holder crashes,
-	// and at once when the holder unlocks a lock that it has lost, except if MaxHold or Fixed has
-	// ended it.
+	// acquire it for the rest, waiters keep their places, and Info.FreeIn shows the rest. After a
+	// crash or a loss MinHold does not count, unless MaxHold or Fixed has ended the lease.
 	//
 	// MinHold may exceed the TTL and MaxHold, up to MaxTTL. The default is NoMinHold. It is for
 	// Mutex, Reentrant, Batch and Multi, and needs a store that can keep locks
@@ -48,14 +43,13 @@ type Terms struct {
 
 	// StateTTL gives each key a state: up to MaxSavedLen bytes that the holder saves with
 	// [Held.Save], and that the next holder gets with the lock, in [Held.State]. The store keeps
-	// them for StateTTL after the last Save, also while nobody holds the lock, or a client without a
-	// StateTTL does. ForceRelease keeps them; [Client.Forget] removes them. A fail-over of Redis may
-	// lose the last Save, which no replica confirms. See the program examples/checkpoint.
+	// them for StateTTL after the last Save, also while nobody holds the lock. ForceRelease keeps
+	// them; [Client.Forget] removes them. A fail-over of Redis may lose the last Save. See the
+	// program examples/checkpoint.
 	//
 	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
 	// Election, and needs a store that can keep a state (driver.Description.Saves); otherwise New,
-	// or Lock, returns errors.ErrUnsupported. A client of other kinds too sets it by [Client.With].
-	// A lease with a state cannot be exported.
+	// or Lock, returns errors.ErrUnsupported. A lease with a state cannot be exported.
 	StateTTL time.Duration
 
 	// Yields has the holder asked for the lock: the channel of [Held.Wanted] is closed when others wait,
@@ -80,13 +74,11 @@ type Options struct {
 	Terms // of all locks, except those of Client.With
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
-	// heapqueue.Scheduler. Close it after the client, which does not: closing it ends every lock
-	// with ErrClosed.
+	// heapqueue.Scheduler, by default a wheel of the client's own with a tick of 1/3000 of the TTL,
+	// 1 to 10 ms. It must be late by less than Renewal.Margin. A task that blocks it delays
+	// renewals and the notice of a loss, so share an engine only with tasks that return at once.
 	//
-	// The engine must be late by less than Renewal.Margin. A task that blocks it delays renewals
-	// and the notice of a loss, so share an engine only with tasks that return at once.
-	//
-	// The default is a wheel of the client's own, with a tick of 1/3000 of the TTL, 1 to 10 ms.
+	// Close it after the client, which does not: closing it ends every lock with ErrClosed.
 	Scheduler schedule.Scheduler
 
 	// Renewal configures the watchdog: how often it renews leases, which failures it tolerates, and
@@ -96,10 +88,10 @@ type Options struct {
 	// Hooks are called about the locks; nil means none.
 	Hooks *Hooks
 
-	// Backoff is used with a store that does not wait (driver.Description). It returns the pause after the n-th
-	// try, from 0, that found the lock taken; 0 or less means no pause. A pause ends early if the
-	// lease in the way ends. Backoff must be safe for concurrent use. The default is random and
-	// grows from 5 to 250 ms.
+	// Backoff is used with a store that does not wait (driver.Description). It returns the pause
+	// after the n-th try, from 0, that found the lock taken; 0 or less means no pause. A pause ends
+	// early if the lease in the way ends. Backoff must be safe for concurrent use. The default is
+	// random and grows from 5 to 250 ms.
 	Backoff func(n int) time.Duration
 
 	// MaxWaiters bounds the calls of Lock, of all keys, that have no lock yet. Further calls return
@@ -107,16 +99,16 @@ type Options struct {
 	MaxWaiters int
 
 	// WarnAfter is how long a Lock, but not a Campaign, may take before the Logger gets a warning
-	// with the key and, if the store can tell, the holder. It is rounded up to seconds. The default
-	// is 30 s; a negative value means never.
+	// with the key and the holder, if known. It is rounded up to seconds. The default is 30 s; a
+	// negative value means never.
 	WarnAfter time.Duration
 
-	// Logger receives warnings about losses, clock steps, dropped handles and clients, more than 100
-	// open clients, long waits, and locks that could not be released. Losses and clock steps go to Renewal.Logger instead if
-	// it is set. Regular service logs nothing, and owners are never logged. Nil means
-	// slog.Default() at the time of each record. No message comes more than 100 times per minute.
-	// No call and no renewal waits for the Logger; Stats.Renewal.DroppedLogs counts the records
-	// that did not fit into its queue.
+	// Logger receives warnings about losses, clock steps, dropped handles and clients, more than
+	// 100 open clients, long waits, and locks that could not be released. Losses and clock steps go
+	// to Renewal.Logger instead if it is set. Owners are never logged. Nil means slog.Default() at
+	// the time of each record. No message comes more than 100 times per minute. Only Close waits
+	// for the Logger, for a second at most; Stats.Renewal.DroppedLogs counts the records that did
+	// not fit into its queue.
 	Logger *slog.Logger
 }
 

@@ -12,19 +12,18 @@ import (
 
 // Reentrant is a lock that its holder can lock again. The context identifies the holder, not the
 // goroutine: Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
-// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex], which
-// excludes it if it has the same key.
+// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex],
+// which excludes it if it has the same key.
 //
 // All goroutines that have the context hold the lock together. The ownership is valid for one key
-// and one [Client], including those that With derives from it, whichever kind of lock acquired it.
+// and one Client, including those that With derives from it, whichever kind of lock acquired it.
 //
 // Each Lock returns a separate handle, which must be unlocked once, in any order. The last Unlock
-// releases the lock. Err and Valid are those of the handle. Its Done and its contexts end with the
-// handle; those of the first handle end with the lock. The token and the terms are those of the
-// first Lock; entering leaves the lease as it is.
+// releases the lock. A handle's Done and contexts end with the handle, those of the first handle
+// with the lock. Token, terms and lease are those of the first Lock.
 //
-// Every handle is told of a loss. Entering a lost lock returns ErrLost, and entering through a
-// handle that was unlocked ErrNotHeld; the lock is not acquired anew.
+// All handles report a loss. Entering a lost lock returns ErrLost, and entering through a handle
+// that was unlocked ErrNotHeld.
 type Reentrant struct {
 	client *Client
 	key    string

@@ -14,16 +14,15 @@ import (
 )
 
 // Renew renews the lock now. The lease has the given TTL from now on, in all later renewals too; 0
-// keeps its TTL. A lock with [Terms].Fixed then ends one TTL from now.
+// keeps its TTL. A lock with Terms.Fixed then ends one TTL from now. The deadline never moves back,
+// and the end of MaxHold does not move.
 //
-// Renew returns nil if the store has confirmed that the lock is still held. The deadline never
-// moves back, and the end of MaxHold does not move.
-//
-// The error matches ErrLost if the store has denied the ownership or the lease has ended,
-// ErrNotHeld after Unlock, ErrClosed after the client's Close, and ErrBadTTL, before any IO, if the
-// TTL is refused. After any other error, ErrUnavailable or the cause of ctx, the lock is held and
-// renewed as before. One failure to reach the store is tolerated, and Renew returns at the deadline
-// of the lease at the latest.
+// Renew returns nil if the store has confirmed that the lock is still held. The error matches
+// ErrLost if the store has denied the ownership or the lease has ended, ErrNotHeld after Unlock,
+// ErrClosed after the client's Close, and ErrBadTTL, before any IO, if the TTL is refused. After
+// any other error, ErrUnavailable or the cause of ctx, the lock is held and renewed as before. One
+// failure to reach the store is tolerated, and Renew returns at the deadline of the lease at the
+// latest.
 func (h *Held) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !h.ok():

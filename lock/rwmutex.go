@@ -19,8 +19,8 @@ import (
 // get the lock together. Within a client, one writer or up to 64 readers ask the store at a time.
 //
 // A reader cannot become a writer. An RWMutex is not reentrant: a second RLock of a reader waits
-// behind a writer that waits for the first. With the context of a handle, a writer that would wait
-// for that handle, and a reader that would wait for that writer, get ErrHeldByContext; see [Mutex].
+// behind a writer that waits for the first. With the context of a handle, a call that would wait
+// for that handle returns ErrHeldByContext; see [Mutex].
 type RWMutex struct {
 	client *Client
 	key    string
@@ -86,16 +86,15 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 
 // Downgrade turns the writer with the given handle into a reader, without another writer in
 // between, and returns the handle of the reader, with the same token. Waiting readers before the
-// next writer get the lock with it.
+// next writer get the lock with it. The end of a Fixed lease does not move.
 //
-// The handle of the writer ends, as by Unlock, when Downgrade asks the store. From then on there
-// may be other readers, whether or not an answer arrives. The end of a Fixed lease does not move.
+// The handle of the writer ends, as by Unlock, when Downgrade asks the store. If Downgrade fails
+// after that, nothing is held, and the lock is released in the background. The error matches
+// ErrLost if the lock was lost before, and ErrUnavailable if the store gave no answer twice.
 //
-// If Downgrade fails after that, nothing is held, and the lock is released in the background. The
-// error matches ErrLost if the lock was lost before, and ErrUnavailable if the store gave no answer
-// twice. Downgrade is refused, and the writer's handle stays as it was, if the handle is not that
-// of a writer of this lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the
-// timer engine is full. After any error the writer's handle may be unlocked.
+// Downgrade is refused, and the writer's handle stays as it was, if the handle is not that of a
+// writer of this lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the
+// timer engine is full.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 	writer, err := m.writer(ctx, h)
 	if err != nil {

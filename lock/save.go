@@ -14,18 +14,17 @@ import (
 )
 
 // Save replaces the state of the key, which the next holder finds in [Held.State], and returns nil
-// once the store has confirmed that. It needs [Terms].StateTTL. A holder that has lost its lock
+// once the store has confirmed that. It needs Terms.StateTTL. A holder that has lost its lock
 // cannot replace what a later holder has saved, however late its request is executed. Of two calls
 // at a time, the one that began later wins.
 //
 // Errors are those of [Held.Renew]. After ErrLost nothing was saved, unless a try of the call was
-// executed without an answer: end the work, and go on from the State of another lock. After
-// ErrUnavailable or the end of ctx the lock is held as before, and the state may be the old or the
-// new one. Save returns at the deadline of the lease at the latest, so after an effect that must be
-// recorded, call it with context.WithoutCancel.
+// executed without an answer. After ErrUnavailable or the end of ctx the lock is held as before,
+// and the state may be the old or the new one. Save returns at the deadline of the lease at the
+// latest, so after an effect that must be recorded, call it with context.WithoutCancel.
 //
-// Data of more than MaxSavedLen bytes, and a handle without a state, are refused before any IO. The
-// handle of a [Multi] has no state, but each of its Handles may have one.
+// Data of more than MaxSavedLen bytes, and a handle without a state, are refused before any IO.
+// Each of the Handles of a Multi may have a state.
 func (h *Held) Save(ctx context.Context, data []byte) error {
 	switch {
 	case !h.ok():

@@ -14,11 +14,8 @@ import (
 // several permits one by one may deadlock.
 //
 // Waiters are served in order. Up to 64 requests of one client are sent at a time, and may arrive
-// in any order.
-//
-// Each request is judged by its own n: if clients with different n share a key, up to the larger
-// number of permits may be held, and a request with the smaller n blocks those behind it until n
-// permits suffice for all holders and it.
+// in any order. Each request is judged by its own n: if clients with different n share a key, up to
+// the larger number of permits may be held.
 type Semaphore struct {
 	client *Client
 	key    string

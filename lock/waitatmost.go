@@ -15,9 +15,8 @@ import (
 // time bounds neither TryLock nor what is done with the lock.
 //
 // A Lock that has waited for d returns ErrNotAcquired if the lock is taken, and ErrUnavailable if
-// the store did not answer; it matches no error of package context. As a lock of a [Multi], l is
-// waited for at most d at a time, perhaps several times. A nil l or a negative d is the error of
-// Lock and TryLock.
+// the store did not answer; it matches no error of package context. As a lock of a Multi, l is
+// waited for at most d at a time, perhaps several times.
 func WaitAtMost(l Locker, d time.Duration) Locker { return limitedWait{l, d} }
 
 // limitedWait is what WaitAtMost returns.
