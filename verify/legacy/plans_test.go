@@ -35,8 +35,8 @@ func TestPlansWithoutFaults(t *testing.T) {
 	}
 }
 
-// TestKnownSchedules plays the schedules that the playground shows, and the other failures in the table of
-// docs/PROTOCOL.md that a plan can have. Each breaks these promises. With fencing it breaks none.
+// TestKnownSchedules plays the schedules that the playground shows, and the other failures of these locks
+// that a plan can have. Each breaks these promises. With fencing it breaks none.
 func TestKnownSchedules(t *testing.T) {
 	paused := []fault{{pauseClient, "A", 14_000, 26_000}}
 	lost := []fault{{failOver, "redis", 8_000, 0}}
