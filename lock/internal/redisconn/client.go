@@ -170,7 +170,7 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 		})
 	}
 	if a.Err != nil {
-		err := c.Reason(ctx, c.explainScript(a.Err, sc, secret))
+		err := c.Reason(ctx, c.explain(a.Err, sc, secret))
 		if c.isSentinel(ctx, err) {
 			err = textError{sentinelAdvice, err}
 		}
@@ -223,7 +223,7 @@ func (c *Client) Send(ctx context.Context, n *Node, b *Batch) error {
 // Explain returns the error of a script of a Batch as Run would return it:
 // without secrets, with what to do about it, and replaced if the reason is the end of the client or of ctx.
 func (c *Client) Explain(ctx context.Context, err error, secrets ...string) error {
-	return c.Reason(ctx, c.explain(err, secrets...))
+	return c.Reason(ctx, c.explain(err, nil, secrets...))
 }
 
 // HasMoved reports whether another node of the cluster has the key of a call, or will have

@@ -4,9 +4,9 @@
 //
 // # Files
 //
-//	client.go                 scripts, for one server or a cluster
-//	command.go                commands that are not scripts
-//	cluster.go, topology.go   the nodes of a cluster, and their slots
-//	redirect.go, moves.go     what nodes say of other nodes; fail-overs told from moved slots
-//	errors.go                 errors without secrets
+//	client.go     scripts, for one server or a cluster
+//	command.go    commands that are not scripts
+//	cluster.go    the nodes of a cluster, and redirections
+//	topology.go   their slots, and fail-overs
+//	errors.go     errors without secrets
 package redisconn

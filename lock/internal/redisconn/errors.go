@@ -128,13 +128,9 @@ func hideWord(text, word string) string {
 	}
 }
 
-// explain returns an error of go-redis without secrets and owners, and with what to do about it if that is known.
-func (c *Client) explain(err error, owners ...string) error {
-	return c.explainScript(err, nil, owners...)
-}
-
-// explainScript is explain for an error of a script.
-func (c *Client) explainScript(err error, sc *redisnode.Script, owners ...string) error {
+// explain returns an error of go-redis without secrets and owners, and with what to do about it if that is known. sc is
+// the script that has failed, or nil.
+func (c *Client) explain(err error, sc *redisnode.Script, owners ...string) error {
 	var reply redis.Error
 	switch {
 	case err == nil:

@@ -14,16 +14,16 @@ import (
 
 func TestErrorsKeepTheirKindWithoutSecrets(t *testing.T) {
 	c := &Client{secrets: secrets{password: "lock"}, tls: true} // a common word, which texts of errors contain
-	assert.ErrorIs(t, c.explain(redis.ErrNoScript), redis.ErrNoScript)
-	assert.ErrorIs(t, c.explain(io.EOF, "owner", ""), io.EOF)
-	assert.NotErrorIs(t, c.explain(redis.Nil), redis.Nil, "every script returns a value")
+	assert.ErrorIs(t, c.explain(redis.ErrNoScript, nil), redis.ErrNoScript)
+	assert.ErrorIs(t, c.explain(io.EOF, nil, "owner", ""), io.EOF)
+	assert.NotErrorIs(t, c.explain(redis.Nil, nil), redis.Nil, "every script returns a value")
 
-	hidden := c.explain(fmt.Errorf("lock: %w of owner", net.ErrClosed), "owner")
+	hidden := c.explain(fmt.Errorf("lock: %w of owner", net.ErrClosed), nil, "owner")
 	assert.Equal(t, "(secret): use of closed network connection of (secret)", hidden.Error())
 	assert.ErrorIs(t, hidden, net.ErrClosed)
 	assert.NotContains(t, fmt.Sprintf("%#v", fmt.Errorf("%w", hidden)), "owner")
 	var refusal redis.Error
-	assert.ErrorAs(t, c.explain(replyError("OOM lock")), &refusal)
+	assert.ErrorAs(t, c.explain(replyError("OOM lock"), nil), &refusal)
 	assert.EqualError(t, refusal, "OOM (secret)")
 }
 
@@ -48,13 +48,13 @@ func TestAPasswordIsHiddenAsAWord(t *testing.T) {
 // A server may close the connection of a client without a password before its refusal is read.
 func TestARefusedLoginExplainsAClosedConnection(t *testing.T) {
 	c := &Client{tls: true}
-	assert.Equal(t, io.EOF, c.explain(io.EOF))
+	assert.Equal(t, io.EOF, c.explain(io.EOF, nil))
 	const refusal = "NOAUTH Authentication required; set Password in the options of the client, or in the URL"
-	assert.EqualError(t, c.explain(replyError("ERR Protocol error: unauthenticated multibulk length")), refusal)
+	assert.EqualError(t, c.explain(replyError("ERR Protocol error: unauthenticated multibulk length"), nil), refusal)
 	for _, closed := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
-		assert.EqualError(t, c.explain(&net.OpError{Op: "read", Err: closed}), refusal)
+		assert.EqualError(t, c.explain(&net.OpError{Op: "read", Err: closed}, nil), refusal)
 	}
-	assert.EqualError(t, c.explain(context.DeadlineExceeded), "context deadline exceeded", "no connection was closed")
+	assert.EqualError(t, c.explain(context.DeadlineExceeded, nil), "context deadline exceeded", "no connection was closed")
 	c.answers.note()
-	assert.Equal(t, io.EOF, c.explain(io.EOF), "the server has answered since")
+	assert.Equal(t, io.EOF, c.explain(io.EOF, nil), "the server has answered since")
 }
