@@ -23,10 +23,8 @@ const (
 )
 
 // Run campaigns, calls lead while it leads, and resigns when lead has returned. It repeats this
-// until lead has done its work or ctx ends.
-//
-// The ctx of lead ends when the leadership is lost, ctx ends or the client is closed. lead must
-// then return: Run does nothing while lead runs.
+// until lead has done its work or ctx ends. The ctx of lead ends when the leadership is lost, ctx
+// ends or the client is closed. lead must then return: Run does nothing while lead runs.
 //
 //	lead returns            Run
 //	nil, while it leads     resigns and returns nil: the work is done
@@ -37,10 +35,9 @@ const (
 //	after Close             returns ErrClosed
 //	never, by a panic       resigns; the panic goes on
 //
-// A campaign that fails is also logged and repeated after a pause. Pauses grow from 100 ms to 10 s
-// and are partly random. Run returns a permanent error at once, such as ErrWrongType, ErrClosed, or
-// that of a bad key, name or Terms. To end Run with an error of your own, cancel ctx with it as the
-// cause.
+// A campaign that fails is also logged and repeated after a pause. Pauses grow from 100 ms to 10 s.
+// Run returns a permanent error at once, such as ErrWrongType, ErrClosed, or that of a bad key,
+// name or Terms. To end Run with an error of your own, cancel ctx with it as the cause.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leadership *Held) error) error {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:

@@ -99,9 +99,8 @@ func (c *Client) canMove(lease driver.Lease) error {
 // longer TTL extends the lease, a shorter one takes nothing away. The handle has no state and does
 // not yield.
 //
-// Until one process calls [Held.Detach], both hold the lock and renew it. The first Unlock releases
-// it for both; the other process learns it at its next renewal, by default within a third of its
-// TTL.
+// Until one process calls [Held.Detach], both renew the lock. The first Unlock releases it for
+// both; the other process learns it at its next renewal.
 //
 // The error is ErrNotHeld if this store no longer has the lease; ErrBadExport, before any IO, for a
 // string that was cut off or changed; ErrUnavailable if the store gave no answer; the cause of ctx

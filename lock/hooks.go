@@ -20,10 +20,9 @@ import (
 //
 // Hooks are called concurrently, with no mutex held, and may use the client. A hook runs on the
 // goroutine of the call and delays it. Waiting must return soon and must not call [Client.Close]:
-// it also delays the other calls of its key in this client, and Close waits for it. After Detach,
-// Close, or Unlock of one lock of a Multi, Released runs on a goroutine of its own, and so does
-// Lost unless an Unlock or Downgrade notices the loss. There a hook gets the values of the ctx of
-// the Lock, in a context that does not end.
+// it also delays the other calls of its key in this client. After Detach, Close, or Unlock of one
+// lock of a Multi, Released runs on a goroutine of its own, and so does Lost unless an Unlock or
+// Downgrade notices the loss. Its ctx then has the values of that of the Lock and does not end.
 //
 // A panic of a hook reaches the caller, or ends the process if the goroutine is the hook's own. If
 // Waiting panics, the call leaves its queue. If Acquired or Releasing panics, the lock is released

@@ -7,17 +7,16 @@ import (
 	"iter"
 )
 
-// List returns an iterator over the keys of the locks of any kind that begin with prefix and are
-// held by any client, or that Terms.MinHold keeps taken. The loop asks the store for some keys at a
-// time. A store on Redis looks at every key of its database.
+// List returns an iterator over the keys that begin with prefix and are locked by any client, in
+// any way, or kept taken by Terms.MinHold. The loop asks the store for some keys at a time. A store
+// on Redis looks at every key of its database.
 //
 // Each key comes once, in no order. A lock that is acquired or released during the loop, and a key
 // that holds something else, may be shown or not. Other processes have chosen the keys: quote them
 // when you print them.
 //
 // After an error, which comes with the key "", the loop ends. Errors are those of [Client.Inspect],
-// and ErrUnavailable also if the store can no longer find all locks after a change of its servers,
-// if it notices that.
+// and ErrUnavailable also if the store notices that a change of its servers hides locks.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(key string, err error) bool) {
 		shown := make(map[string]struct{})

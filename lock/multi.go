@@ -25,17 +25,16 @@ import (
 // one for at most 250 ms plus a round trip, so two Multis never deadlock. A Multi adds no fairness.
 //
 // When Lock or TryLock returns, each member has its whole TTL, less 1 % and one round trip; a
-// Reentrant whose ownership ctx carries is entered, and its lease stays unchanged. If Lock or
-// TryLock fails, the acquired locks are released without their MinHold, and in the background if
-// ctx has ended. The error is that of the member that was not acquired.
+// Reentrant whose ownership ctx carries is entered. If Lock or TryLock fails, the acquired locks
+// are released without their MinHold, and in the background if ctx has ended. The error is that of
+// the member that was not acquired.
 //
 // The handle stands for all locks. Its Done, Err and Valid report the first that is lost; the
 // others stay held until Unlock. Unlock and Renew ask for all locks at the same time and return all
 // errors.
 //
 // A Multi without locks is refused, and one that names a lock twice: the same store and key, and
-// for a Batch a common member, or another type that compares equal by ==. A Multi within a Multi
-// counts as its members, also within WaitAtMost.
+// for a Batch a common member. A Multi within a Multi counts as its members.
 func Multi(locks ...Locker) Locker {
 	m := new(multi)
 	for _, l := range locks {

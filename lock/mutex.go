@@ -40,9 +40,9 @@ func (c *Client) Mutex(key string) *Mutex {
 }
 
 // Lock waits until it has the lock, ctx ends or the client is closed. A store that waits
-// (driver.Description) hands the lock over to waiters in the order of their calls. Goroutines of
-// one client queue in the client; only the first has a place in the store's queue, or asks a store
-// without a queue at intervals of Options.Backoff.
+// (driver.Description) hands the lock over in the order of the calls; another one is asked at
+// intervals of Options.Backoff. Goroutines of one client queue in the client, and only the first in
+// the store.
 //
 // If the store cannot be reached, Lock tries once more and then returns ErrUnavailable; after a
 // refusal it does so at once. Once it is queued in the store it keeps trying until its place

@@ -16,13 +16,14 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// Terms are the conditions of a lease.
+// Terms are the conditions of a lease. If the store or the kind of lock does not support one of
+// them, New, or Lock, returns errors.ErrUnsupported.
 type Terms struct {
 	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
 	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
 	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
-	// milliseconds. Make Options.TTL the shortest of a client, whose timer depends on it: With
-	// refuses a TTL that is far below.
+	// milliseconds. Make Options.TTL the shortest of a client: With refuses a TTL that is far
+	// below, because the client's timer is too coarse for it.
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
@@ -37,28 +38,24 @@ type Terms struct {
 	// crash or a loss MinHold does not count, unless MaxHold or Fixed has ended the lease.
 	//
 	// MinHold may exceed the TTL and MaxHold, up to MaxTTL. The default is NoMinHold. It is for
-	// Mutex, Reentrant, Batch and Multi, and needs a store that can keep locks
-	// (driver.Description.Keeps); otherwise New, or Lock, returns errors.ErrUnsupported.
+	// Mutex, Reentrant, Batch and Multi, and stores with driver.Description.Keeps.
 	MinHold time.Duration
 
 	// StateTTL gives each key a state: up to MaxSavedLen bytes that the holder saves with
 	// [Held.Save], and that the next holder gets with the lock, in [Held.State]. The store keeps
 	// them for StateTTL after the last Save, also while nobody holds the lock. ForceRelease keeps
-	// them; [Client.Forget] removes them. A fail-over of Redis may lose the last Save. See the
-	// program examples/checkpoint.
+	// them; [Client.Forget] removes them. A fail-over of Redis may lose the last Save.
 	//
 	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
-	// Election, and needs a store that can keep a state (driver.Description.Saves); otherwise New,
-	// or Lock, returns errors.ErrUnsupported. A lease with a state cannot be exported.
+	// Election, and stores with driver.Description.Saves. A lease with a state cannot be exported.
 	StateTTL time.Duration
 
-	// Yields has the holder asked for the lock: the channel of [Held.Wanted] is closed when others wait,
-	// so that work which may pause can let them go first; see [YieldAfter]. It is a hint, on which nothing
-	// depends.
+	// Yields has the holder asked for the lock: the channel of [Held.Wanted] is closed when others
+	// wait, so that work which may pause can let them go first; see [YieldAfter]. It is a hint, on
+	// which nothing depends.
 	//
-	// It is for Mutex, Reentrant, Election, RWMutex and a Multi of these, and needs a store that can tell
-	// (driver.Description.Yields); otherwise New, or Lock, returns errors.ErrUnsupported. A client of other
-	// kinds too sets it by [Client.With]. Such a lease cannot be exported.
+	// It is for Mutex, Reentrant, Election, RWMutex and a Multi of these, and stores with
+	// driver.Description.Yields. Such a lease cannot be exported.
 	Yields bool
 
 	// Fixed leases are not renewed: they end after one TTL.
@@ -107,8 +104,8 @@ type Options struct {
 	// 100 open clients, long waits, and locks that could not be released. Losses and clock steps go
 	// to Renewal.Logger instead if it is set. Owners are never logged. Nil means slog.Default() at
 	// the time of each record. No message comes more than 100 times per minute. Only Close waits
-	// for the Logger, for a second at most; Stats.Renewal.DroppedLogs counts the records that did
-	// not fit into its queue.
+	// for the Logger, for a second at most; Stats.Renewal.DroppedLogs counts the records that were
+	// dropped.
 	Logger *slog.Logger
 }
 

@@ -15,8 +15,8 @@ import (
 // enter the lock again without IO. Any other context competes for the lock, as with a [Mutex],
 // which excludes it if it has the same key.
 //
-// All goroutines that have the context hold the lock together. The ownership is valid for one key
-// and one Client, including those that With derives from it, whichever kind of lock acquired it.
+// The ownership is valid for one key and one Client, including those that With derives from it,
+// whichever kind of lock acquired it. All goroutines that have the context share it.
 //
 // Each Lock returns a separate handle, which must be unlocked once, in any order. The last Unlock
 // releases the lock. A handle's Done and contexts end with the handle, those of the first handle

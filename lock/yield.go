@@ -12,11 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Wanted returns a channel that is closed when another Lock waits for the lock, of this client or another
-// one: soon after it has begun to wait, or at the next renewal if a message was lost. The channel stays
-// closed, even if nobody waits any more. It is nil, which is never ready, without [Terms].Yields.
-//
-// For a [Multi] it is closed when others wait for any of its locks.
+// Wanted returns a channel that is closed when another Lock waits for the lock, of this client or
+// another one: soon after it has begun to wait, or at the next renewal if a message was lost. The
+// channel stays closed, even if nobody waits any more. Without [Terms].Yields it is nil. For a
+// [Multi] it is closed when others wait for any of its locks.
 func (h *Held) Wanted() <-chan struct{} {
 	if want := h.lease().wanted(); want != nil {
 		return want.Done()
@@ -24,10 +23,10 @@ func (h *Held) Wanted() <-chan struct{} {
 	return nil
 }
 
-// YieldAfter is an option of [Do]: the ctx of its function ends, with the cause [ErrWanted], once the lock has been
-// held for so long and others wait for it. The function then brings its work to a point from which the next
-// one goes on, and returns; if it returns the plain error of its ctx, Do returns ErrWanted. Another Do waits
-// behind the others, so long jobs share a lock in slices. The lock needs [Terms].Yields.
+// YieldAfter is an option of [Do]: the ctx of its function ends, with the cause [ErrWanted], once
+// the lock has been held for so long and others wait for it. The function then brings its work to a
+// point from which the next one goes on, and returns; if it returns the plain error of its ctx, Do
+// returns ErrWanted. The lock needs [Terms].Yields.
 type YieldAfter time.Duration
 
 // around returns f with a context that also ends once the time has passed and others wait.
