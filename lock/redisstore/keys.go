@@ -76,18 +76,25 @@ func (s *Store) lockKey(name string) string {
 const (
 	metadataMark = "{"
 	statefulMark = "." // base64 has no dot
+
+	// yieldsMark ends the name of an owner that yields. It has the holder told of its first waiter.
+	yieldsMark = "!"
 )
 
 // wireOwner returns the owner of a request in the form that the scripts get.
 func wireOwner(r *driver.Request) string {
+	owner := r.Owner
+	if r.Yields() {
+		owner += yieldsMark
+	}
 	if r.Mode != driver.Exclusive || r.Attrs == nil || r.Attrs.Metadata == "" && !r.Attrs.Stateful {
-		return r.Owner
+		return owner
 	}
 	mark := metadataMark
 	if r.Attrs.Stateful {
 		mark += statefulMark
 	}
-	return r.Owner + mark + base64.RawURLEncoding.EncodeToString([]byte(r.Attrs.Metadata))
+	return owner + mark + base64.RawURLEncoding.EncodeToString([]byte(r.Attrs.Metadata))
 }
 
 // metadataOf returns the metadata in an owner that wireOwner made.
@@ -155,6 +162,7 @@ type leaseState struct {
 	shared     bool // the mode is not Exclusive
 	members    bool // the mode is Members
 	stateful   bool
+	yields     bool
 }
 
 func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
@@ -163,7 +171,7 @@ func (s *Store) newState(r *driver.Request, token uint64) *leaseState {
 	key := len(s.prefix) + len(r.Key) + len("{}")
 	st := &leaseState{
 		store: s, token: token, key: all[:key], value: all[key:], ownerLen: int32(len(r.Owner)),
-		shared: r.Mode != driver.Exclusive, members: r.Mode == driver.Members,
+		shared: r.Mode != driver.Exclusive, members: r.Mode == driver.Members, yields: r.Yields(),
 	}
 	if s.redis.IsCluster() {
 		st.slot = redisconn.SlotOf(st.key)
@@ -190,7 +198,7 @@ func (st *leaseState) holder() string { return st.value[:st.ownerLen] }
 // checks the request and makes a new state.
 func (s *Store) stateOf(l *driver.Lease) (*leaseState, error) {
 	if st, ok := l.State.(*leaseState); ok && st.store == s && st.token == l.Token && st.lock() == l.Key && st.holder() == l.Owner &&
-		st.shared == (l.Mode != driver.Exclusive) &&
+		st.shared == (l.Mode != driver.Exclusive) && st.yields == l.Yields() &&
 		(l.Attrs == nil && st.metadata == "" && !st.stateful || st.shared || st.metadata == l.Metadata() && st.stateful == l.Stateful()) &&
 		l.Mode <= driver.Members && l.TTL >= time.Millisecond {
 		return st, nil

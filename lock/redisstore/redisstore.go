@@ -120,6 +120,7 @@ type Store struct {
 	timeout      time.Duration
 	replicas     Replicas
 	acks         ackCounters
+	watches      watches
 	report       func(renewal.Event) // nil: nobody wants to know; set before the first call
 }
 
@@ -283,7 +284,7 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
 		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
-		Keeps: keeps, Addresses: s.redis.Addresses(), Replicas: s.acks.stats(),
+		Keeps: keeps, Yields: yields, Addresses: s.redis.Addresses(), Replicas: s.acks.stats(),
 	}
 }
 
@@ -319,7 +320,7 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusi
 	}
 	if l.Mode != driver.Exclusive {
 		k := s.sharedKeys(l.Key, l.Owner)
-		owner := l.Owner
+		owner := wireOwner(&l.Request)
 		args := []any{
 			nil, nil, 7,
 			&k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,

@@ -38,7 +38,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 }
 
 func (s *Store) renewals() *rediskit.Plan[leaseState] {
-	return &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal, Next: nextStep}
+	return &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal, Next: nextStep, Wanted: s.wanted}
 }
 
 func (s *Store) loadRenewal(l *driver.Lease, it *item) error {
@@ -50,6 +50,9 @@ func (s *Store) loadRenewal(l *driver.Lease, it *item) error {
 	if st.shared {
 		it.Kind = 1
 	}
+	if it.Yields = st.yields; it.Yields {
+		it.Kind += 2
+	}
 	return nil
 }
 
@@ -57,7 +60,7 @@ func (s *Store) loadRenewal(l *driver.Lease, it *item) error {
 func addRenewal(b *redisconn.Batch, items []item) {
 	n, ttl := len(items), items[0].TTL
 	switch {
-	case items[0].Step > 0:
+	case items[0].Step > 0 && items[0].State.shared:
 		addStep(b, &items[0])
 	case items[0].State.shared: // three keys each
 		args := b.Add(sharedRenewScript, 3+3*n+1+n)
@@ -65,17 +68,28 @@ func addRenewal(b *redisconn.Batch, items []item) {
 		for k := range items {
 			st := items[k].State
 			third := recordsEnd // twice, because a server refuses a script that names a missing key while a slot moves
-			if st.members {
+			switch {
+			case st.members:
 				third = membersEnd
+			case st.yields:
+				third = queueEnd
 			}
 			args[3+3*k], args[3+3*k+1], args[3+3*k+2] = &st.key, st.key+recordsEnd, st.key+third
 			args[3+3*n+1+k] = &st.value
 		}
 	default:
-		args := b.Add(renewScript, 3+n+1+n)
-		args[2], args[3+n] = n, ttl
+		named := n // keys
+		if items[0].Yields && items[0].Step == 0 {
+			named = 2 * n
+		}
+		args := b.Add(renewScript, 3+named+1+n)
+		args[2], args[3+named] = named, ttl
 		for k := range items {
-			args[3+k], args[3+n+1+k] = &items[k].State.key, &items[k].State.value
+			st := items[k].State
+			args[3+k], args[3+named+1+k] = &st.key, &st.value
+			if named > n {
+				args[3+n+k] = st.key + queueEnd
+			}
 		}
 	}
 }
@@ -83,7 +97,7 @@ func addRenewal(b *redisconn.Batch, items []item) {
 // While a slot moves from one node to another, the keys of a shared lock may be on both.
 // The nodes then answer TRYAGAIN to a script that names several of these keys, but they
 // execute scripts with one key. Such a lease is therefore renewed key by key, each on
-// the node that has the key.
+// the node that has the key. A lock that yields is renewed without its queue.
 //
 // This is as safe as one script. The records show that the owner holds its lease with this
 // token. The owner can get another token only if its lease has expired and a late request of
@@ -99,8 +113,12 @@ const (
 
 // nextStep sets the next step of an item.
 func nextStep(it *item) bool {
-	if !it.State.shared || it.Step == stepHolders {
+	if it.Step == stepHolders {
 		return false
+	}
+	if !it.State.shared {
+		it.Step = stepHolders
+		return it.State.yields
 	}
 	it.Step++
 	if it.Step == stepMembers && !it.State.members {

@@ -45,10 +45,10 @@ func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Durat
 // runAcquireShared runs the acquire script of shared locks.
 func (s *Store) runAcquireShared(ctx context.Context, r *driver.Request, place time.Duration, count, packed string) (redisconn.Reply, error) {
 	k := s.sharedKeys(r.Key, r.Owner)
-	metadata := r.Metadata()
+	owner, metadata := wireOwner(r), r.Metadata()
 	return s.redis.Run(ctx, sharedAcquireScript, r.Owner, []any{
 		nil, nil, 7, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
-		&r.Owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
+		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
 		modes[r.Mode], count, &metadata, &packed,
 	})
 }

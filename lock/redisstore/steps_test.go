@@ -35,16 +35,18 @@ func TestLocksWhileASlotMoves(t *testing.T) {
 
 var renewed = []renewal.Outcome{renewal.Renewed}
 
-// leasesOfAllModes yields a lease in each mode. It acquires a lease right before it is used, so
+// leasesOfAllModes yields two leases in each mode, the second one with Attrs.Yields. It acquires a lease right before it is used, so
 // that none expires meanwhile on a slow machine.
 func leasesOfAllModes(t *testing.T, s *Store) iter.Seq[driver.Lease] {
 	t.Helper()
 	return func(yield func(driver.Lease) bool) {
 		for mode := driver.Exclusive; mode <= driver.Members; mode++ {
-			r := request(mode.String())
-			r.Mode, r.Attrs = mode, &driver.Attrs{Limit: 1, Members: []string{"m"}}
-			if !yield(acquire(t, s, r)) {
-				return
+			for _, yields := range []bool{false, true} {
+				r := request(fmt.Sprint(mode, yields))
+				r.Mode, r.Attrs = mode, &driver.Attrs{Limit: 1, Members: []string{"m"}, Yields: yields}
+				if !yield(acquire(t, s, r)) {
+					return
+				}
 			}
 		}
 	}

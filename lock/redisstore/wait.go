@@ -50,10 +50,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (leas
 	}
 	defer s.redis.End()
 	name, place := wireOwner(&r), s.place(r.TTL)
-	channel := name // without the prefix: the owner up to the last colon, which all waiters of a client share
-	if colon := strings.LastIndexByte(name, ':'); colon >= 0 {
-		channel = name[:colon]
-	}
+	channel := channelOf(name)
 	listener := s.subscription.Join(name, channel)
 	defer func() { s.subscription.Leave(listener) }()
 	first := reply{sent: time.Now()}
@@ -93,6 +90,15 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (leas
 		err = driver.SentBefore(err)
 	}
 	return driver.Lease{Unanswered: lease.Unanswered}, err
+}
+
+// channelOf returns the channel of an owner, without the prefix: the owner up to the last colon, which all owners of
+// a client share.
+func channelOf(name string) string {
+	if colon := strings.LastIndexByte(name, ':'); colon >= 0 {
+		return name[:colon]
+	}
+	return name
 }
 
 // place returns the length of a place in the queue of a lock with this TTL. Unless

@@ -66,6 +66,7 @@ type channel struct {
 // Listener receives the messages that carry its id. The Subscription guards its fields.
 type Listener struct {
 	wake chan struct{} // holds an element when Take has something to return
+	call func()        // is called instead; or nil
 
 	name    string
 	channel string
@@ -140,6 +141,12 @@ func NewListener(name, channel string) *Listener {
 	return &Listener{name: name, channel: channel, wake: make(chan struct{}, 1)}
 }
 
+// NewCaller returns a listener that calls a function instead, for each message and each time that it may have
+// missed one. The function must not block, and is called with a mutex of the Subscription held.
+func NewCaller(name, channel string, call func()) *Listener {
+	return &Listener{name: name, channel: channel, call: call}
+}
+
 // Join returns a listener that receives messages from now on, and must leave. If the
 // Subscription is not running for others, Join returns nil: nothing could be received, and a
 // NewListener misses no more. Most callers then never need one.
@@ -200,7 +207,9 @@ func (s *Subscription) Leave(l *Listener) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.listeners, l.id)
+	if s.listeners[l.id] == l { // not a later one of the same name
+		delete(s.listeners, l.id)
+	}
 	if !l.active {
 		return
 	}
@@ -242,7 +251,7 @@ func (s *Subscription) deliver(payload string) {
 		l.miss()
 	case value > l.value:
 		l.value, l.payload = value, payload
-		notify(l.wake)
+		l.notify()
 	}
 }
 
@@ -351,6 +360,15 @@ func (s *Subscription) stop() bool {
 // miss tells a listener that it may have missed a message. The caller holds mu.
 func (l *Listener) miss() {
 	l.missed = true
+	l.notify()
+}
+
+func (l *Listener) notify() {
+	if l.call != nil {
+		l.value, l.missed = 0, false
+		l.call()
+		return
+	}
 	notify(l.wake)
 }
 

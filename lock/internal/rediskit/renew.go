@@ -75,9 +75,24 @@ func (r *renewing[S]) lose(it *Item[S], lost renewal.Outcome) {
 
 // answered implements judge. short says why the replicas do not suffice, if they do not.
 func (r *renewing[S]) answered(items []Item[S], reply any, short error, again []Item[S]) ([]Item[S], error) {
-	denied, err := ParseDenied(reply, len(items))
+	most := len(items)
+	if items[0].Yields {
+		most *= 2
+	}
+	denied, err := ParseDenied(reply, most)
 	if err != nil {
 		return again, err
+	}
+	for last := len(denied) - 1; last >= 0; last = len(denied) - 1 {
+		i := denied[last].(int64)
+		if i <= int64(len(items)) && -i <= int64(len(items)) {
+			break
+		}
+		if i < 0 {
+			return again, UnexpectedReply(reply)
+		}
+		r.plan.Wanted(&items[i-1-int64(len(items))])
+		denied = denied[:last]
 	}
 	node, renewed := items[0].node, false
 	for i := range items {

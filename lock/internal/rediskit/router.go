@@ -29,6 +29,7 @@ type Item[S any] struct {
 	Slot   uint16 // of the keys
 	Kind   uint8  // a script has leases of one Kind and TTL
 	Alone  bool   // a script must not have other leases
+	Yields bool   // the reply to a renewal may say that others wait; see Plan.Wanted. Leases of one Kind have the same
 	Step   uint8  // of Plan.Next: 0 is the script with all keys
 	Minor  bool   // a denial of the current step is no loss
 
@@ -54,6 +55,10 @@ type Plan[S any] struct {
 	// first step follows when a node has only some of the keys. Next returns false after the last step.
 	// nil means that leases have no steps.
 	Next func(it *Item[S]) bool
+
+	// Wanted is called for a lease that Yields if others wait for its lock. The reply then has n + i for the
+	// i-th lease of n, after the leases that are lost.
+	Wanted func(it *Item[S])
 
 	// Unexplained is set if the scripts do not tell what they have found instead of a lost lease.
 	Unexplained bool

@@ -2,7 +2,8 @@
 --
 -- The client sends this script to try, to enter the queue and to poll. A poll extends the
 -- place, and grants the lock to the first waiter if the lease of the holder has expired. A
--- repeated request of the same owner is harmless.
+-- repeated request of the same owner is harmless. The first waiter has a message sent to a holder with
+-- the mark "!", which yields.
 --
 -- requires: acquire_fast, queue
 --
@@ -99,6 +100,10 @@ if place > 0 then
   end
   if redis.call('LINDEX', KEYS[3], 0) == owner then
     head = 1
+    local asked = not has_place and (next_owner or holder)
+    if asked and string.find(asked, '!', 1, true) then
+      signal(asked, '0') -- others wait now; if this is lost, the holder learns of it at its next renewal
+    end
   end
 end
 if unfinished then

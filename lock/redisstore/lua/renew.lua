@@ -2,21 +2,24 @@
 -- any type, counts as not held. A lease that has more than the TTL left keeps it, so that a
 -- late request with an earlier, shorter TTL takes nothing away.
 --
--- KEYS the locks
+-- KEYS 1 to n the locks; if they yield, n + 1 to 2n their queues in the same order
 -- ARGV 1 TTL in ms
---      2 ... the exact values "owner token", one per key
+--      2 to n + 1 the exact values "owner token"
 --
 -- Returns the indexes, from 1, of the locks that are not held. The index of a lock that another
--- owner has is negative. A lock that is kept after its release has none.
+-- owner has is negative. A lock that is kept after its release has none. n + i follows for the i-th lock
+-- if it is held and has a queue.
 --
--- Bound: two commands and up to three for each key, usually one. The client sends at most 25 keys.
+-- Bound: two commands and up to four for each lock, usually one. The client sends at most 25 locks.
 
 local call, keys, args = redis.call, KEYS, ARGV -- local variables are faster
-local values = call('MGET', unpack(keys))
+local n = #args - 1
+local values = call('MGET', unpack(keys, 1, n))
 local ttl, ms = args[1], tonumber(args[1])
 local gt = (redis.REDIS_VERSION_NUM or 0) >= 0x70000 -- PEXPIRE has the option GT
-local lost = {}
-for i, key in ipairs(keys) do
+local lost, wanted = {}, {}
+for i = 1, n do
+  local key = keys[i]
   local held = values[i] == args[i + 1]
   if held and not (gt and call('PEXPIRE', key, ttl, 'GT') == 1) and call('PTTL', key) < ms then
     held = call('PEXPIRE', key, ttl) == 1
@@ -24,6 +27,8 @@ for i, key in ipairs(keys) do
   if not held then
     local other = values[i] and values[i] ~= args[i + 1] and string.sub(values[i], 1, 6) ~= '{kept}'
     lost[#lost + 1] = other and -i or i
+  elseif keys[n + i] and call('EXISTS', keys[n + i]) == 1 then
+    wanted[#wanted + 1] = n + i
   end
 end
 
@@ -36,5 +41,8 @@ if #lost > 0 then
   if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
     return probe
   end
+end
+for _, i in ipairs(wanted) do
+  lost[#lost + 1] = i
 end
 return lost

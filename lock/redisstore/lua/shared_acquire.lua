@@ -2,7 +2,7 @@
 --
 -- The client sends this script to try, to enter the queue and to poll. A poll extends the
 -- place, and grants the lock to waiters if leases have expired. A repeated request of the same
--- owner is harmless. An owner that holds the write lock and asks for a read lock gets it in
+-- owner is harmless. The first waiter has messages sent to readers and a writer that yield. An owner that holds the write lock and asks for a read lock gets it in
 -- exchange, with the same token. An owner whose lease keeps its members taken after its release
 -- gets neither the lock nor a place.
 --
@@ -33,7 +33,7 @@
 -- Fails with WRONGTYPE, and writes nothing, if a key holds something else, or if the lock is
 -- in use in a mode of another family.
 --
--- Bound: the owner's own members three times, MAX_EXPIRED leases with MAX_MEMBERS members in
+-- Bound: messages to MAX_EXPIRED readers, the owner's own members three times, MAX_EXPIRED leases with MAX_MEMBERS members in
 -- all, MAX_EXPIRED places, one sweep and one walk. A poll does none of this if nothing
 -- has changed.
 
@@ -161,10 +161,17 @@ else
     return {1, grant_request(owner, request, from_now(ttl))}
   end
   if place > 0 then
-    local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or 0
-    call('ZADD', KEYS[3], format_int(ticket + 1), owner)
+    local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+    call('ZADD', KEYS[3], format_int((ticket or 0) + 1), owner)
     set_place(owner, from_now(place), place + 1)
     write_record(owner, request, '0')
+    if not ticket and family == 'r' then
+      for _, holder in ipairs(call('ZRANGEBYSCORE', KEYS[1], '(' .. format_int(now), '+inf', 'LIMIT', 0, MAX_EXPIRED)) do
+        if string.find(holder, '!', 1, true) then
+          signal(holder, '0') -- as in acquire.lua
+        end
+      end
+    end
   end
   if request.mode == 'm' and not request.blocked_until then
     local index

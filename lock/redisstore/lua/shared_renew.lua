@@ -3,14 +3,15 @@
 -- taken after its release, or if its keys hold something else. The number of members does not
 -- matter.
 --
--- KEYS three for each lease: the holders, the records, the members; the records again if the
---      lease has no members
+-- KEYS three for each lease: the holders, the records, the members; if the lease has no members, the
+--      queue if it yields, otherwise the records again
 -- ARGV 1 TTL in ms
 --      2 ... "owner token", one per lease
 --
--- Returns the indexes, from 1, of the leases that are not held.
+-- Returns the indexes, from 1, of the n leases that are not held, and then n + i for the i-th lease if it
+-- yields and is held and others wait.
 --
--- Bound: at most nine commands for each lease. The client sends at most 25 leases.
+-- Bound: at most ten commands for each lease. The client sends at most 25 leases.
 
 local call, pcall, match = redis.call, redis.pcall, string.match
 local ttl = tonumber(ARGV[1])
@@ -33,7 +34,7 @@ local function held(holders, records, owner, token)
   end
 end
 
-local lost = {}
+local lost, wanted = {}, {}
 for i = 2, #ARGV do
   local k = 3 * i - 5
   local owner, token = match(ARGV[i], '^(.*) (%d+)$')
@@ -49,6 +50,9 @@ for i = 2, #ARGV do
         call('PEXPIRE', KEYS[extra], string.format('%.0f', 4 * ttl))
       end
     end
+    if mode ~= 'm' and KEYS[k + 2] ~= KEYS[k + 1] and call('EXISTS', KEYS[k + 2]) == 1 then
+      wanted[#wanted + 1] = #ARGV + i - 2
+    end
   else
     lost[#lost + 1] = i - 1
   end
@@ -62,5 +66,8 @@ if #lost > 0 then
   if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
     return probe
   end
+end
+for _, i in ipairs(wanted) do
+  lost[#lost + 1] = i
 end
 return lost
