@@ -107,6 +107,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		prefix: opts.Prefix,
 		is: driver.Description{
 			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
+			Yields:    driver.ModesOf(driver.Exclusive),
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
 			Addresses: addresses(client),
 		},

@@ -197,11 +197,45 @@ func (w *waiter) watch(ctx context.Context, st standing) {
 	}
 }
 
-// exists reports whether the server has a key, as far as it answers.
-func (s *Store) exists(ctx context.Context, key string) bool {
+// Watch implements [driver.Store]. It watches the queue of the lock.
+func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
+	ctx, stop := context.WithCancel(s.ctx)
+	if l.Mode != driver.Exclusive || !s.running.Enter() {
+		return stop
+	}
+	go func() {
+		defer s.running.Leave()
+		for ctx.Err() == nil {
+			if s.awaitPlace(ctx, s.queueKeys(l.Key)) {
+				wanted()
+				return
+			}
+			pause(ctx, failurePause)
+		}
+	}()
+	return stop
+}
+
+// awaitPlace returns true when a queue has a place, and false if the watch fails, after a compaction for example.
+func (s *Store) awaitPlace(ctx context.Context, queue string) bool {
+	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer stop()
+	for answer := range s.client.Watch(ctx, queue, clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete()) {
+		switch {
+		case answer.Err() != nil:
+			return false
+		case len(answer.Events) > 0, answer.Created && s.exists(ctx, queue, clientv3.WithPrefix()): // before the watch began
+			return true
+		}
+	}
+	return false
+}
+
+// exists reports whether the server has a key, or one in the range of the options, as far as it answers.
+func (s *Store) exists(ctx context.Context, key string, options ...clientv3.OpOption) bool {
 	ctx, cancel := context.WithTimeout(ctx, maxRequest)
 	defer cancel()
-	answer, err := s.client.Get(ctx, key, clientv3.WithCountOnly())
+	answer, err := s.client.Get(ctx, key, append(options, clientv3.WithCountOnly())...)
 	return err == nil && answer.Count > 0
 }
 

@@ -282,6 +282,7 @@ func (s *Store) Describe() driver.Description {
 		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		TTL:       driver.TTLLimits{Step: time.Second, Slack: expirySlack},
 		Keeps:     driver.ModesOf(driver.Exclusive),
+		Yields:    driver.ModesOf(driver.Exclusive),
 		Unordered: driver.ModesOf(driver.Exclusive),
 		Addresses: s.addresses,
 	}
@@ -340,6 +341,7 @@ func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 
 func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }
 func (s *Store) releases(key string) string    { return s.prefix + ".w." + encodeName(key) }
+func (s *Store) asks(key string) string        { return s.prefix + ".w.=" + encodeName(key) }
 func (s *Store) tombstone(owner string) string { return s.prefix + ".x." + encodeName(owner) }
 
 // message returns a message for a lock that the server accepts only after the message after.

@@ -70,6 +70,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			return l, nil
 		case errors.As(err, &taken):
 			w.failing = time.Time{}
+			w.ask() // the next try repeats it
 			pause = min(max(taken.ExpiresIn, firstPoll), w.store.poll)
 			if !w.queued {
 				w.queued = true
@@ -159,7 +160,11 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 // reaches the server after the subscription. It reports whether it has subscribed; otherwise the
 // waiter polls, and subscribes later.
 func (w *waiter) listen() bool {
-	of, err := w.store.js.Conn().Subscribe(w.store.releases(w.request.Key), func(*nats.Msg) {
+	of, err := w.store.js.Conn().Subscribe(w.store.releases(w.request.Key), func(m *nats.Msg) {
+		if len(m.Data) > 0 {
+			w.ask() // a new holder wants to know
+			return
+		}
 		select {
 		case w.wake <- struct{}{}:
 		default: // it is about to try
@@ -170,6 +175,19 @@ func (w *waiter) listen() bool {
 	}
 	w.releases = of
 	return true
+}
+
+// ask tells the holder that the waiter waits.
+func (w *waiter) ask() { _ = w.store.js.Conn().Publish(w.store.asks(w.request.Key), nil) }
+
+// Watch implements [driver.Store]. Waiters send a message with each try, and when a new holder asks for it.
+func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
+	of, err := s.js.Conn().Subscribe(s.asks(l.Key), func(*nats.Msg) { wanted() })
+	if err != nil { // the connection is closed
+		return func() {}
+	}
+	_ = s.js.Conn().Publish(s.releases(l.Key), []byte("?"))
+	return func() { _ = of.Unsubscribe() }
 }
 
 // leave ends listen.

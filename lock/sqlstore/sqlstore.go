@@ -28,7 +28,8 @@ type Store struct {
 	located  atomic.Bool   // texts is set, and never changes again
 	texts    *texts        // nil until then; every call waits for it
 
-	poller poller
+	poller  poller
+	watches watches
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -123,7 +124,8 @@ func (a answer) held(key string) error {
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
 		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
-		Keeps: driver.ModesOf(driver.Exclusive),
+		Keeps:  driver.ModesOf(driver.Exclusive),
+		Yields: driver.ModesOf(driver.Exclusive),
 	}
 }
 

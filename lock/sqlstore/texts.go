@@ -42,6 +42,7 @@ type texts struct {
 	readLocks    string
 	readPlaces   string
 	readAhead    string
+	waitedFor    string // see Store.Watch
 	extendQueues string // of the dialect; skips locked rows
 	extendPlaces string // of the dialect; skips locked rows
 
@@ -131,6 +132,8 @@ func commonTexts() texts {
 		readAhead: `SELECT owner, (SELECT count(*) FROM {places} AS b WHERE b.lock_key = f.lock_key AND b.place < f.place AND b.expires >= {now})
 			FROM {places} AS f {primary} WHERE {hex} AND `,
 
+		waitedFor: `SELECT DISTINCT lock_key FROM {places} {primary} WHERE {hex} AND expires >= {now} AND `,
+
 		setTombstone: `INSERT INTO {tombstones} (lock_key, owner, expires) VALUES (?, ?, ?)
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires`,
 		removeTombstones: `DELETE FROM {tombstones} WHERE lock_key = ? AND expires < ?`,
@@ -192,7 +195,7 @@ func (t *texts) all() []*string {
 	return append(t.mysql.all(),
 		&t.lockRow, &t.createRow, &t.saveRow, &t.look, &t.setPlace, &t.ahead, &t.removePlaces, &t.removePlace,
 		&t.queue, &t.keepQueue, &t.enter, &t.entered, &t.placeOf, &t.leave, &t.first,
-		&t.readLocks, &t.readPlaces, &t.readAhead, &t.extendQueues, &t.extendPlaces,
+		&t.readLocks, &t.readPlaces, &t.readAhead, &t.waitedFor, &t.extendQueues, &t.extendPlaces,
 		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
 		&t.saveState, &t.isSaved, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,

@@ -181,6 +181,7 @@ func (s *Store) Describe() driver.Description {
 	s.mu.Unlock()
 	return driver.Description{
 		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true,
+		Yields:    driver.ModesOf(driver.Exclusive, driver.Read, driver.Write),
 		TTL:       driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout},
 		Addresses: s.servers,
 	}

@@ -185,6 +185,37 @@ func (s *client) watch(ctx context.Context, path string, version int32) (<-chan 
 	})
 }
 
+// Watch implements [driver.Store]. It watches the children of the lock, and looks at them at most five times a second.
+func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
+	ctx, stop := context.WithCancel(s.ctx)
+	if _, ok := letters[l.Mode]; !ok || !s.running.Enter() {
+		return stop
+	}
+	go func() {
+		defer s.running.Leave()
+		for ctx.Err() == nil {
+			c := s.clientOf(leaseKey{l.Key, l.Owner})
+			changed, err := ask(ctx, c.link, func(conn *zk.Conn) (<-chan zk.Event, error) {
+				_, _, changed, err := conn.ChildrenW(s.lockPath(l.Key))
+				return changed, err
+			})
+			all, failure := c.lockNodes(ctx, l.Key)
+			switch {
+			case err == nil && failure == nil && holders(all) < len(all):
+				wanted()
+				return
+			case err == nil && failure == nil:
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+			}
+			pause(ctx, failurePause)
+		}
+	}()
+	return stop
+}
+
 // dropWatches forgets the watches that have told a change. mu is locked.
 func (s *client) dropWatches() {
 	for path, changed := range s.watches {

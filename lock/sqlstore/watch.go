@@ -1,0 +1,102 @@
+// Watch: holders that learn that others wait.
+
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const lookEvery = time.Second // for places of the keys that are watched
+
+// watches are the leases whose holders want to know that others wait. Their goroutine runs while there are any.
+type watches struct {
+	mu      sync.Mutex // guards all below
+	wanted  map[*driver.Lease]func()
+	running bool
+}
+
+// Watch implements [driver.Store]. One statement a second looks for the waiters of up to 1,000 keys.
+func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
+	all := &s.watches
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if l.Mode != driver.Exclusive {
+		return func() {}
+	}
+	if all.wanted == nil {
+		all.wanted = make(map[*driver.Lease]func())
+	}
+	all.wanted[&l] = wanted
+	if !all.running && s.calls.begin() == nil {
+		all.running = true
+		go s.look()
+	}
+	return func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		delete(all.wanted, &l)
+	}
+}
+
+// look is the goroutine of the watches. A statement that fails is repeated like any other.
+func (s *Store) look() {
+	defer s.calls.end()
+	for keys := s.watches.keys(); len(keys) > 0; keys = s.watches.keys() {
+		for part := range slices.Chunk(keys, maxAsked) {
+			waited, _ := call(s.calls.ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]bool, error) { return s.waitedFor(ctx, c, part) })
+			s.watches.tell(waited)
+		}
+		if sleep(s.calls.ctx, lookEvery) != nil {
+			return
+		}
+	}
+}
+
+// keys returns the keys that are watched. If there are none, the next Watch must start the goroutine again.
+func (all *watches) keys() (keys []string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for l := range all.wanted {
+		keys = append(keys, l.Key)
+	}
+	all.running = len(keys) > 0
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// tell tells the holders of keys that others wait, once.
+func (all *watches) tell(keys map[string]bool) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for l, wanted := range all.wanted {
+		if keys[l.Key] {
+			delete(all.wanted, l)
+			wanted()
+		}
+	}
+}
+
+// waitedFor returns the keys of a list that have places.
+func (s *Store) waitedFor(ctx context.Context, c *sql.Conn, keys []string) (map[string]bool, error) {
+	where, args := s.dialect.in(oneColumn(keys))
+	rows, err := c.QueryContext(ctx, s.texts.waitedFor+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	found := make(map[string]bool)
+	for rows.Next() {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		found[string(key)] = true
+	}
+	return found, rows.Err()
+}
