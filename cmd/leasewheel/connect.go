@@ -98,7 +98,7 @@ func (o *connection) logger(std streams) *slog.Logger {
 
 // inFlags returns the error of an option as a text that names the flag.
 func inFlags(err error) string {
-	return strings.NewReplacer("lock: bad TTL: ", "", "lock: ", "", "redisstore: ", "", "Options.TTL", "-ttl", "Options.MinHold", "-min-hold",
+	return strings.NewReplacer("lock: bad TTL: ", "", "lock: ", "", "redisstore: ", "", "Options.TTL", "-ttl", "Options.MinHold", "-min-hold", "Terms.Yields", "-yield",
 		"Options.MaxHold", "-max-hold", "Options.Metadata", "-meta", "Options.Prefix", "-prefix", "Terms.", "-").Replace(err.Error())
 }
 

@@ -93,6 +93,7 @@ type runOptions struct {
 	taskOptions
 	waitOptions
 	minHold time.Duration
+	yield   string
 	read    bool
 	write   bool
 	permits int
@@ -103,6 +104,8 @@ func (o *runOptions) define(f *flag.FlagSet) {
 	f.StringVar(&o.meta, "meta", "", "`text` that inspect shows of the holder; the default is host, process and command")
 	o.defineWait(f)
 	defineDuration(f, &o.minHold, "min-hold", 0, "`duration` for which the lock stays taken even if the command ends before; for a lock with one holder")
+	f.StringVar(&o.yield, "yield", "", "`signal` for the command, once, when others wait for the lock, so that it ends at a good point;\n"+
+		"it goes to the processes that would get it from leasewheel")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
 	f.Func("permits", "`number` of holders at a time: a semaphore; all holders give the same number", func(text string) (err error) {
@@ -139,6 +142,11 @@ func (o *runOptions) check() error {
 		return usageError{"-read, -write and -permits exclude each other"}
 	case kinds > 0 && o.minHold != 0:
 		return usageError{"-min-hold is for a lock with one holder, not for -read, -write and -permits"}
+	case o.yield != "" && o.permits > 0:
+		return usageError{"-yield is not for -permits"}
+	}
+	if _, ok := signalNamed(o.yield); !ok && o.yield != "" {
+		return usageError{fmt.Sprintf("-yield: this system has no signal %q to send", o.yield)}
 	}
 	if err := o.waitOptions.check(); err != nil {
 		return err
@@ -196,6 +204,7 @@ func (o *runOptions) run(args []string, std streams) int {
 	if err != nil {
 		return failStart(std, err)
 	}
+	t.yield, _ = signalNamed(o.yield)
 	caught := catchSignals()
 	defer caught.stop()
 	client, held, err := o.acquire(t, caught)
@@ -212,7 +221,7 @@ func (o *runOptions) acquire(t *task, caught *signals) (*lockClient, *lock.Held,
 	if err != nil {
 		return nil, nil, err
 	}
-	options.MinHold = o.minHold
+	options.MinHold, options.Yields = o.minHold, o.yield != ""
 	return o.lock(o.key, options, t.std, caught, &o.waitOptions, o.of)
 }
 

@@ -78,6 +78,8 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"wait and no wait", "run -k KEY -w 1s -n -- true", 64, "exclude each other"},
 		{"reader and writer", "run -k KEY -read -write -- true", 64, "exclude each other"},
 		{"minimum of a permit", "run -k KEY -permits 2 -min-hold 1s -- true", 64, "-min-hold is for"},
+		{"a semaphore that yields", "run -k KEY -permits 2 -yield USR1 -- true", 64, "-yield is not for -permits"},
+		{"a signal to yield", "run -k KEY -yield LOUD -- true", 64, `"LOUD"`},
 		{"permits", "run -k KEY -permits -1 -- true", 64, "-permits: it must be"},
 		{"no permits", "run -k KEY -permits 0 -- true", 64, "-permits: it must be"},
 		{"bad TTL", "run -k KEY -ttl 5x -- true", 64, "-ttl: it must be a number of seconds, or have a unit"},
@@ -237,6 +239,36 @@ func TestRunKeepsTheLockForItsMinHold(t *testing.T) {
 		assert.Regexp(t, `^(leasewheel: waiting .*\n)?leasewheel: not acquired: "`+key+`" is released, and kept by its -min-hold until 20\d\d-\d\d-\d\d [0-9:]{8} \(for (59m5\d(\.\d)?|1h0m0)s\)\n$`, errs)
 	}
 	stdoutOf(t, server, "force-release", "-yes", key) // for -count
+}
+
+func TestRunAsksTheCommandToYield(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t).URL()
+	c := client(t, server)
+	for name, l := range map[string]lock.Locker{"mutex": c.Mutex(t.Name() + "/mutex"), "read": c.RWMutex(t.Name() + "/read")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"-yield", "USR1"}
+			if name == "read" {
+				flags = append(flags, "-read")
+			}
+			p := start(t, server, runArgs(t.Name(), flags, "signals")...)
+			p.number(t, "pid")
+			got := make(chan error, 1)
+			go func() {
+				held, err := l.Lock(context.Background())
+				if err == nil {
+					err = held.Unlock(context.Background())
+				}
+				got <- err
+			}()
+			p.prints(t, "signals got user defined signal 1")
+			p.signal(t, 15)
+			assert.Equal(t, 7, p.code(t))
+			require.NoError(t, <-got)
+			assert.Equal(t, 1, strings.Count(p.out.String(), "user defined signal 1"), "once")
+		})
+	}
 }
 
 func TestATakenLockNamesItsHolder(t *testing.T) {

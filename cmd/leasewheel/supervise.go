@@ -41,7 +41,7 @@ type supervision struct {
 
 // run returns when the command and all its processes have ended.
 func (s *supervision) run() outcome {
-	ended := s.held.Done()
+	ended, wanted := s.held.Done(), s.held.Wanted()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	s.process.report(s.held.Deadline())
@@ -53,6 +53,11 @@ func (s *supervision) run() outcome {
 		select {
 		case <-ended:
 			ended = nil
+		case <-wanted:
+			wanted = nil
+			if s.lost == nil {
+				s.forward(s.yield)
+			}
 		case sig := <-s.caught.c:
 			s.forward(sig)
 		case <-s.process.changed:

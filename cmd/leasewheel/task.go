@@ -32,6 +32,7 @@ type task struct {
 	grace   time.Duration
 	reserve time.Duration // from the KILL to the end of the lease
 	signal  syscall.Signal
+	yield   syscall.Signal // when others wait; 0: none
 	onLost  string
 	std     streams
 }
