@@ -89,29 +89,6 @@ func TestATimerInTheQueueOfAnExecutor(t *testing.T) {
 	})
 }
 
-// A Run that resets its own timer does not overlap with the next Run.
-func TestAnExecutorNeverOverlapsRunsOfOneTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, err := wheel.New(&wheel.Options{Tick: time.Millisecond, Executor: func(run func()) { go run() }})
-		require.NoError(t, err)
-		defer w.Close()
-		var running, overlaps, runs atomic.Int64
-		_, err = w.Schedule(0, taskFunc(func(self schedule.Timer) {
-			if running.Add(1) > 1 {
-				overlaps.Add(1)
-			}
-			runs.Add(1)
-			self.Reset(time.Millisecond)
-			time.Sleep(10 * time.Millisecond)
-			running.Add(-1)
-		}))
-		require.NoError(t, err)
-		advance(time.Second)
-		assert.Zero(t, overlaps.Load())
-		assert.Greater(t, runs.Load(), int64(50), "the end of a Run wakes the wheel")
-	})
-}
-
 // A hook that calls runtime.Goexit, as FailNow of a test does, ends the Run as well. The
 // timer no longer counts as pending, and StopAndWait returns.
 func TestAHookThatCallsGoexit(t *testing.T) {
