@@ -268,9 +268,9 @@ func TestACauseIsNotAnEarlierError(t *testing.T) {
 		{io.EOF, unanswered}, // no connection
 	} {
 		onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-			renewals := 0
+			var renewals atomic.Int64
 			watchdog := newWatchdog(t, e, &store{answer: func(ctx context.Context, lease string) (renewal.Outcome, error) {
-				switch renewals++; renewals {
+				switch renewals.Add(1) {
 				case 1:
 					return renewal.Unknown, c.earlier
 				case 2:
@@ -279,7 +279,7 @@ func TestACauseIsNotAnEarlierError(t *testing.T) {
 				return c.last(ctx, lease)
 			}}, nil)
 			lost := lossOf(t, register(t, watchdog, "a"))
-			assert.Greater(t, renewals, 2)
+			assert.Greater(t, renewals.Load(), int64(2))
 			assert.Equal(t, renewal.CauseNoAnswer, lost.Cause())
 			require.NotErrorIs(t, lost.Err, c.earlier)
 		})

@@ -22,7 +22,7 @@ import (
 // was late by 3 s.
 func lateStats(t *testing.T) (stats renewal.Stats) {
 	t.Helper()
-	phase := 0.0 // a random one can separate the two on the grid
+	phase := 0.5 // a random one can separate the two on the grid
 	seam.RenewalPhase.Store(&phase)
 	defer seam.RenewalPhase.Store(nil)
 	synctest.Test(t, func(t *testing.T) {
