@@ -30,9 +30,9 @@ func TestDoYieldsAfterATimeIfOthersWait(t *testing.T) {
 		turns := make(chan time.Time)
 		wait := func(after time.Duration) {
 			time.Sleep(after)
-			held := b.lock("k")
-			turns <- time.Now()
+			held, got := b.lock("k"), time.Now()
 			assert.NoError(t, held.Unlock(ctx))
+			turns <- got
 		}
 		start := time.Now()
 		go wait(time.Second)
