@@ -56,6 +56,7 @@ func TestKnownSchedules(t *testing.T) {
 		{"redlock", "paused", paused, []violationKind{twoHolders, wrongWrite}},
 		{"redlock", "a server loses its data", []fault{{cutOff, "redis3", 0, 900}, {failOver, "redis2", 8_000, 0}}, []violationKind{twoHolders, wrongWrite}},
 		{"redlock", "a dead server", []fault{{cutOff, "redis3", 0, 90_000}}, nil},
+		{"redlock", "a minority", []fault{{cutOff, "redis2", 0, 5_000}, {cutOff, "redis3", 0, 5_000}}, nil},
 		{"redisson", "known", nil, []violationKind{twoHolders, wrongWrite}},
 		{"ours", "known", nil, []violationKind{twoHolders, wrongWrite}},
 	} {
