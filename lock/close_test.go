@@ -19,7 +19,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
@@ -60,19 +59,8 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// Close ends a Lock that is in a call of the store, and a Lock that never pauses.
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		b.loseRequests(hang(locktest.Acquire))
-		failed := make(chan error)
-		go func() {
-			_, err := b.Mutex("k").Lock(context.Background())
-			failed <- err
-		}()
-		settle(time.Second)
-		go b.Close(ctx)
-		require.ErrorIs(t, <-failed, lock.ErrClosed)
-	})
+// Close ends a Lock that never pauses.
+func TestCloseEndsALockThatNeverPauses(t *testing.T) {
 	o := &lock.Options{Backoff: func(int) time.Duration { return 0 }}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		b.lock("k")
@@ -167,36 +155,6 @@ func TestAnEngineOfOnesOwn(t *testing.T) {
 			require.NoError(t, client.Close(ctx))
 		}
 	})
-}
-
-// If the store hangs for ever, each holder is notified before the TTL can have ended on the
-// server.
-func TestAStoreThatHangsForEver(t *testing.T) {
-	for _, failures := range []int{2, -1} {
-		o := &lock.Options{Renewal: renewal.Options{MaxBatch: 2, InFlight: 1, Failures: failures}}
-		bubbleWith(t, o, func(t *testing.T, b *bench) {
-			forever := make(chan struct{})
-			b.loseRequests(func(_ context.Context, op locktest.Op) error {
-				if op == locktest.Renew {
-					<-forever // ignores its ctx
-				}
-				return nil
-			})
-			var all []*lock.Held
-			var ends []time.Time
-			for i := range 50 {
-				all = append(all, b.lock(fmt.Sprint(i)))
-				ends = append(ends, time.Now().Add(ttl))
-			}
-			for i, h := range all {
-				<-h.Done()
-				assert.True(t, time.Now().Before(ends[i]), "lock %d is told too late", i)
-				assert.ErrorIs(t, h.Err(), lock.ErrLost)
-			}
-			close(forever)
-			settle(time.Second)
-		})
-	}
 }
 
 // A lock that is granted after Close is released.

@@ -63,30 +63,6 @@ func TestLockTriesWhenTheLeaseEnds(t *testing.T) {
 	})
 }
 
-func TestLockEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		waiting, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := b.Mutex("k").Lock(waiting)
-		assert.Equal(t, 5*time.Second, time.Since(start))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.ErrorContains(t, err, `"k"`)
-
-		cause := errors.New("the cause")
-		waiting, stop := context.WithCancelCause(ctx)
-		go func() {
-			time.Sleep(time.Second)
-			stop(cause)
-		}()
-		_, err = b.Mutex("k").Lock(waiting)
-		require.ErrorIs(t, err, cause)
-		assert.True(t, h.Valid())
-	})
-}
-
 func TestAFinishedContextDoesNoIO(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		done, cancel := context.WithCancel(ctx)
@@ -137,41 +113,6 @@ func TestAnAcquireThatFailsLeavesNothingBehind(t *testing.T) {
 			require.NoError(t, h.Unlock(ctx))
 		}
 	})
-}
-
-// The request of a cancelled acquire arrives after the release. The tombstone refuses it.
-func TestACancelledAcquireThatIsExecutedLate(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bench) {
-		release := make(chan struct{})
-		late := make(chan error, 1)
-		b.store.Over(lateStore{Store: b.mem, hold: release, answer: late})
-		waiting, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := b.Mutex("k").Lock(waiting)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		settle(time.Second)
-		assert.Equal(t, 1, b.calls(locktest.Release), "given up in the background")
-		close(release)
-		require.ErrorIs(t, <-late, lock.ErrNotAcquired)
-		assert.Zero(t, b.mem.Len())
-	})
-}
-
-// lateStore executes the first acquire when hold is closed, even if the ctx has ended.
-type lateStore struct {
-	driver.Store
-	hold   chan struct{}
-	answer chan error
-}
-
-func (s lateStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	go func() {
-		<-s.hold
-		_, err := s.Store.Acquire(context.WithoutCancel(ctx), r)
-		s.answer <- err
-	}()
-	<-ctx.Done()
-	return driver.Lease{}, context.Cause(ctx)
 }
 
 func TestALockThatWasTakenAwayIsLost(t *testing.T) {
