@@ -199,9 +199,10 @@ const module = "github.com/leasewheel/leasewheel/"
 var foreign = regexp.MustCompile(`/(benchmarks|internal/test\w+)/`)
 
 // meanwhile matches the functions that only goroutines run which neither lock nor renew: the monitor of the
-// watchdog with its buckets, periodic checks with what they look at, and the wheel's cascades and its check of a worker.
+// watchdog with its buckets, the standing connection, periodic checks with what they look at, and the wheel's cascades
+// and its check of a worker.
 var meanwhile = regexp.MustCompile(`[.:](runMonitor|noteStall|interval|stepOf|compareClocks|continuePass|endOverdue|checkWaits|waitedSince|checkWorker)$` +
-	`|/expiry\.go:.*(first|head)$|/periodic\.go:.*\*Check\.(run|done)$|[cC]ascade\w*$`)
+	`|/monitor\.go:.*(first|head)$|/standing\.go:.*[.*](stand|connect|watch|await|conn|holds)$|/periodic\.go:.*\*Check\.(run|done)$|[cC]ascade\w*$`)
 
 // dropShort removes the functions of up to three lines, and those that run meanwhile.
 func dropShort(ran map[string]bool) error {
