@@ -49,7 +49,13 @@ func (n *Node) Send(ctx context.Context, b *Batch) error {
 	case b.MayWait:
 		q = n.others
 	}
-	_, err := q.send(ctx, time.Now().Add(q.bound+b.acks.timeout), b.calls, b)
+	until := time.Now().Add(q.bound + b.acks.timeout)
+	l, a := q.enter(ctx, until, call{}, true)
+	if l == nil {
+		return a.Err
+	}
+	defer q.pass(l)
+	_, err := q.exec(ctx, l, until, b.calls, b)
 	if b.info != nil {
 		n.notices.identified(b.info, b.links)
 	}

@@ -193,7 +193,12 @@ func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
 	for i, args := range commands {
 		calls[i].args = args
 	}
-	sent, err := n.others.send(ctx, until, calls, nil)
+	l, a := n.others.enter(ctx, until, call{}, true)
+	if l == nil {
+		return nil, a.Err
+	}
+	defer n.others.pass(l)
+	sent, err := n.others.exec(ctx, l, until, calls, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -271,16 +276,6 @@ func (c *call) answer(sent time.Time, err error) Answer {
 		return Answer{Sent: sent, Err: err}
 	}
 	return Answer{c.cmd.Val(), sent, c.cmd.Err()}
-}
-
-// send sends calls in one request, on the first lane that is free.
-func (q *queue) send(ctx context.Context, until time.Time, calls []call, b *Batch) (sent time.Time, err error) {
-	l, a := q.enter(ctx, until, call{}, true)
-	if l == nil {
-		return time.Time{}, a.Err
-	}
-	defer q.pass(l)
-	return q.exec(ctx, l, until, calls, b)
 }
 
 // exec sends calls on a lane, in one request. It returns nil if the server has answered one of them; each call
