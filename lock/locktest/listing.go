@@ -36,16 +36,6 @@ func (f *fixture) list(prefix string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// noneListed checks that no lock is listed after the last release. The last member of a quorum, which
-// has no tokens, may execute that a little later.
-func (f *fixture) noneListed() {
-	f.Helper()
-	for end := time.Now().Add(f.TTL / 4); f.Tokenless && len(f.list("")) > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	assert.Empty(f, f.list(""))
-}
-
 var listing = []testCase{
 	{name: "held_locks_of_all_modes_are_listed", run: func(f *fixture) {
 		assert.Empty(f, f.list(""))
@@ -61,7 +51,7 @@ var listing = []testCase{
 		assert.Empty(f, f.list("exclusive2"))
 		assert.Empty(f, f.list("Ex"))
 		f.release(leases...)
-		f.noneListed()
+		assert.Empty(f, f.list(""))
 	}},
 	{name: "a_lock_that_has_ended_is_not_listed", ends: true, run: func(f *fixture) {
 		f.acquire(f.request("k"))
@@ -88,7 +78,7 @@ var listing = []testCase{
 			refused := f.any(mode, "refused")
 			require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: refused, Unanswered: true}), driver.ErrNotHeld)
 		}
-		f.noneListed()
+		assert.Empty(f, f.list(""))
 	}},
 	{name: "queues_are_not_listed", needs: needsWaiting, run: func(f *fixture) {
 		var leases []driver.Lease

@@ -166,7 +166,7 @@ var saving = []testCase{
 			f.release(f.found(key, key, saved[i].Token))
 		}
 		if f.can.Lists {
-			f.noneListed()
+			assert.Empty(f, f.list(""))
 		}
 		if f.can.Inspects {
 			assert.Zero(f, f.inspect("a").Held)

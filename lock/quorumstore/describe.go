@@ -23,16 +23,16 @@ func (q *Store) ReportEvents(report func(renewal.Event)) {
 //
 // A TTL must be within the limits of all members. A lock lasts as long as its copy at the member
 // that keeps it longest. If no TTL is within the limits of all members, Min is above Max, and every
-// TTL is refused. The quorum can do what all members can, apart from Wait, Save, Watch and Import. Replicas has the
+// TTL is refused. The quorum can do what all members can, apart from Wait, List, Save, Watch and Import. Replicas has the
 // sums of all members.
 func (q *Store) Describe() driver.Description {
 	all := q.members[0].store.Describe()
-	all.Waits, all.Saves, all.Imports, all.Yields, all.Unordered, all.Addresses = false, false, false, 0, 0, q.addresses
+	all.Waits, all.Lists, all.Saves, all.Imports, all.Yields, all.Unordered = false, false, false, false, 0, 0
+	all.Addresses = q.addresses
 	for _, m := range q.members[1:] {
 		one := m.store.Describe()
 		all.ReleasesAll = all.ReleasesAll && one.ReleasesAll
 		all.Inspects = all.Inspects && one.Inspects
-		all.Lists = all.Lists && one.Lists
 		all.SetsMetadata = all.SetsMetadata && one.SetsMetadata
 		all.TTL = jointLimits(all.TTL, one.TTL)
 		all.Keeps &= one.Keeps
