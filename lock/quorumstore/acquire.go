@@ -84,12 +84,11 @@ func (q *Store) all() []int {
 func (q *Store) awaitMajority(ctx context.Context, r *driver.Request, repeated bool, answers <-chan answer[driver.Lease]) (time.Time, error) {
 	b := ballot{members: len(q.members), need: q.need(r), repeated: repeated}
 	for !b.decided() {
-		select {
-		case a := <-answers:
-			b.add(a)
-		case <-ctx.Done():
-			return time.Time{}, context.Cause(ctx)
+		a, err := next(ctx, answers)
+		if err != nil {
+			return time.Time{}, err
 		}
+		b.add(a)
 	}
 	return b.oldest, b.result(r.Key)
 }

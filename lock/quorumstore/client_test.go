@@ -69,27 +69,6 @@ func TestQuorumBatchWaitsForUndecidedLeases(t *testing.T) {
 	})
 }
 
-func TestQuorumIsLostWithItsMajority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 3)
-		c := all.newQuorumClient(t, nil)
-		h, err := c.Mutex("k").Lock(context.Background())
-		require.NoError(t, err)
-		assert.Zero(t, h.Token())
-		synctest.Wait() // wait for the third server
-		all[0].mem.Delete("k")
-		settle(2 * ttl)
-		require.NoError(t, h.Err(), "two servers still have a copy")
-		assert.Equal(t, 2, all.holding("k"), "a renewal makes no copies")
-		all[1].mem.Delete("k")
-		settle(ttl / 3)
-		var lost *renewal.LostError
-		require.ErrorAs(t, h.Err(), &lost)
-		assert.Equal(t, renewal.ReasonNotOwned, lost.Reason)
-		require.ErrorIs(t, h.Unlock(context.Background()), driver.ErrLost)
-	})
-}
-
 // A repeated Acquire succeeds only if the lease was held without a break. A writer that
 // becomes a reader relies on that.
 func TestQuorumRepeatedAcquireCountsOnlyOldCopies(t *testing.T) {
@@ -176,47 +155,6 @@ func TestADowngradeIsUnsureIfAServerFails(t *testing.T) {
 	})
 }
 
-// A server that did not answer the Acquire has no copy, so the other servers must keep
-// theirs.
-func TestQuorumWithoutTheAnswerOfAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 3)
-		all[0].losesAnswers(once(locktest.Acquire, errIO))
-		c := all.newQuorumClient(t, nil)
-		h, err := c.Mutex("k").Lock(context.Background())
-		require.NoError(t, err)
-		settle(2 * ttl)
-		require.NoError(t, h.Err())
-		assert.Equal(t, 2, all.holding("k"))
-		all[1].mem.Delete("k")
-		<-h.Done()
-		require.ErrorIs(t, h.Unlock(context.Background()), driver.ErrLost)
-	})
-}
-
-func TestQuorumIsHeldThroughFailuresOfAMinority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 5)
-		c := all.newQuorumClient(t, nil)
-		h, err := c.Mutex("k").Lock(context.Background())
-		require.NoError(t, err)
-		synctest.Wait()         // wait for the other servers
-		for round := range 20 { // two servers at a time are away
-			for i, s := range all {
-				if i == round%5 || i == (round+2)%5 {
-					s.losesRequests(mute)
-				}
-			}
-			settle(ttl / 2)
-			all.fail(5, nil)
-			settle(ttl / 2)
-			require.NoError(t, h.Err(), "round %d", round)
-		}
-		require.NoError(t, h.Unlock(context.Background()))
-		assert.Zero(t, all.holding("k"))
-	})
-}
-
 // Clients that each got a minority release it, and retry at different times.
 func TestQuorumSplitVotesAreResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -279,28 +217,4 @@ func TestQuorumNeedsADelayedRestart(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Close ends a Lock whose requests are under way, and releases late grants.
-func TestQuorumCloseReleasesLateGrants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 3)
-		c, err := lock.New(all.quorum(t), nil)
-		require.NoError(t, err)
-		for _, s := range all {
-			s.losesRequests(far)
-			s.losesAnswers(far)
-		}
-		ended := make(chan error)
-		go func() {
-			_, err := c.Mutex("k").Lock(context.Background())
-			ended <- err
-		}()
-		settle(200 * time.Millisecond) // the servers granted the lock, and the client does not know yet
-		assert.Equal(t, 3, all.holding("k"))
-		go func() { assert.NoError(t, c.Close(context.Background())) }()
-		require.ErrorIs(t, <-ended, driver.ErrClosed)
-		settle(time.Second)
-		assert.Zero(t, all.holding("k"))
-	})
 }

@@ -2,6 +2,8 @@ package quorumstore_test
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,22 +195,32 @@ func TestQuorumAsksOnlyMembersWithACopy(t *testing.T) {
 
 // A repeated release goes to the members that have not confirmed it.
 func TestQuorumRepeatsUnconfirmedReleases(t *testing.T) {
+	ways := map[string]func(q driver.Store, l driver.Lease) error{
+		"alone": func(q driver.Store, l driver.Lease) error { return q.Release(ctx, l) },
+		"in bulk": func(q driver.Store, l driver.Lease) error {
+			out := make([]error, 1)
+			return errors.Join(q.ReleaseAll(ctx, []driver.Lease{l}, out), out[0])
+		},
+	}
 	for name, gone := range map[string]error{"not held": driver.ErrNotHeld, "no lock": driver.ErrWrongType} {
-		synctest.Test(t, func(t *testing.T) {
-			all, books, q := ledgers(t, 3)
-			l := acquire(t, q, "k", "a")
-			all[0].losesRequests(down)
-			all[1].losesAnswers(once(locktest.Release, gone))
-			err := q.Release(context.Background(), l)
-			require.ErrorContains(t, err, "no majority confirmed the release: ", name)
-			require.ErrorContains(t, err, "store 0: ")
-			synctest.Wait() // wait for the first attempt in the background
-			all[0].losesRequests(nil)
-			release(t, q, l)
-			for i, b := range books {
-				assert.Len(t, b.released, 1, "%s: server %d", name, i)
-			}
-		})
+		for way, release := range ways {
+			synctest.Test(t, func(t *testing.T) {
+				all, books, q := ledgers(t, 3)
+				l := acquire(t, q, "k", "a")
+				all[0].losesRequests(down)
+				all[1].losesAnswers(once(locktest.Release, gone))
+				err := release(q, l)
+				require.ErrorContains(t, err, "no majority confirmed the release: ", "%s %s", name, way)
+				require.ErrorContains(t, err, "store 0: ")
+				synctest.Wait() // wait for the first attempt in the background
+				all[0].losesRequests(nil)
+				require.NoError(t, release(q, l))
+				synctest.Wait()
+				for i, b := range books {
+					assert.Len(t, b.released, 1, "%s %s: server %d", name, way, i)
+				}
+			})
+		}
 	}
 }
 
@@ -255,4 +267,56 @@ func TestQuorumReleaseWaitsForTheRestAsLongAgain(t *testing.T) {
 			assert.Zero(t, all.holding("k"), "the release at the third server continues")
 		})
 	}
+}
+
+// A member whose Acquire is still unanswered may have a copy. A release at the other
+// members alone could report that a majority has none.
+func TestQuorumReleasesUnansweredAcquires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		only := func(op locktest.Op, f fault) fault {
+			return func(ctx context.Context, of locktest.Op) error {
+				if of != op {
+					return nil
+				}
+				return f(ctx, of)
+			}
+		}
+		all[0].losesAnswers(only(locktest.Acquire, slow(ttl/10)))
+		l, err := q.Acquire(context.Background(), request("k", "a"))
+		require.NoError(t, err)
+		all[1].losesRequests(only(locktest.Release, down))
+		all[2].losesAnswers(only(locktest.Release, down))
+		for range 2 {
+			err = q.Release(context.Background(), l)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, driver.ErrNotHeld, "an unanswered member may have a copy")
+			assert.Less(t, all.holding("k"), 2)
+		}
+	})
+}
+
+func TestQuorumOfStoresThatExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		exit := func(context.Context, locktest.Op) error {
+			runtime.Goexit()
+			return nil
+		}
+		all.fail(2, exit)
+		start := time.Now()
+		_, err := q.Acquire(context.Background(), request("k", "a"))
+		require.ErrorContains(t, err, "2 of 3 stores failed: ")
+		require.ErrorContains(t, err, "goroutine")
+		assert.Zero(t, time.Since(start))
+		synctest.Wait()
+		assert.Zero(t, all.holding("k"))
+		all.fail(1, nil)
+		l := acquire(t, q, "k", "b")
+		all.fail(2, exit)
+		require.ErrorContains(t, q.Release(context.Background(), l), "no majority confirmed the release: ")
+		all.fail(2, nil)
+		settle(time.Second)
+		assert.Zero(t, all.holding("k"), "the copies are released in the background")
+	})
 }

@@ -3,6 +3,7 @@
 package quorumstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -172,12 +173,8 @@ func (p *probes) ask(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case a := <-answers:
-		return a.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	a, err := next(ctx, answers)
+	return cmp.Or(err, a.err)
 }
 
 // record stores a lease that a member has granted, or may still grant.

@@ -131,12 +131,11 @@ func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver
 	}
 	all := make([]answer[A], len(q.members))
 	for range all {
-		select {
-		case a := <-answers:
-			all[a.at] = a
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		a, err := next(ctx, answers)
+		if err != nil {
+			return nil, err
 		}
+		all[a.at] = a
 	}
 	return all, nil
 }

@@ -242,21 +242,108 @@ func TestQuorumShowsTheAnswerOfAMajority(t *testing.T) {
 		assert.Equal(t, lock.Info{Holders: []driver.Holder{{ExpiresIn: ttl, Client: client}}, Held: 1}, info)
 		require.NoError(t, inspector.ForceRelease(ctx, "k"))
 		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, q, l))
-
-		all.fail(1, nil)
-		for i, name := range []string{"late", "leader", "leader"} {
-			r := request("elected", "x")
-			r.Attrs = &driver.Attrs{Metadata: name}
-			_, err = all[i].mem.Acquire(ctx, r)
-			require.NoError(t, err)
-		}
-		info, err = inspector.Inspect(ctx, "elected")
-		require.NoError(t, err)
-		assert.Equal(t, []driver.Holder{{ExpiresIn: ttl, Metadata: "leader", Client: driver.ClientName("x")}}, info.Holders)
-
-		all.fail(2, down)
-		_, err = inspector.Inspect(ctx, "k")
-		require.ErrorContains(t, err, "store 1: "+errIO.Error())
-		require.ErrorIs(t, inspector.ForceRelease(ctx, "k"), errIO)
 	})
+}
+
+// A member that did not answer the release gets it again in the background, and keeps its copy
+// for what is left then.
+func TestEachMemberOfAQuorumKeepsItsCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		l, err := q.Acquire(ctx, request("k", "a"))
+		require.NoError(t, err)
+		synctest.Wait()
+		l.Request = request("k", "a")
+		l.Attrs = &driver.Attrs{KeepUntil: time.Now().Add(5 * ttl)}
+		all[0].losesRequests(once(locktest.Release, errIO))
+		require.NoError(t, q.Release(ctx, l))
+		settle(time.Second)
+		for i, s := range all {
+			assert.Equal(t, 5*ttl-time.Second, s.mem.ExpiresIn("k"), "member %d", i)
+		}
+		info, err := q.Inspect(ctx, "k")
+		require.NoError(t, err)
+		assert.Equal(t, driver.Info{FreeIn: 5*ttl - time.Second}, info)
+	})
+}
+
+// FreeIn is the time until a majority can be had. A minority that is taken is in nobody's way.
+func TestAQuorumIsFreeWhenAMajorityIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, q := newServers(t, 3)
+		freeIn := func() time.Duration {
+			info, err := q.Inspect(ctx, "k")
+			require.NoError(t, err)
+			return info.FreeIn
+		}
+		for i, want := range []time.Duration{0, ttl, 2 * ttl} {
+			if i == 1 {
+				all[2].losesRequests(once(locktest.Inspect, errIO))
+				assert.Zero(t, freeIn(), "one member is taken, one is free and one does not answer")
+			}
+			l, err := all[i].mem.Acquire(ctx, request("k", "a"))
+			require.NoError(t, err)
+			l.Attrs = &driver.Attrs{KeepUntil: time.Now().Add(time.Duration(i+1) * ttl)}
+			require.NoError(t, all[i].mem.Release(ctx, l))
+			assert.Equal(t, want, freeIn(), "%d members are taken", i+1)
+		}
+	})
+}
+
+func TestAMajorityConfirmsMetadata(t *testing.T) {
+	errDown := errors.New("the server is down")
+	for failing, want := range []error{nil, nil, errDown, errDown} {
+		synctest.Test(t, func(t *testing.T) {
+			var members []driver.Store
+			for i := range 3 {
+				members = append(members, (&locktest.Faulty{Before: func(_ context.Context, op locktest.Op) error {
+					if op == locktest.SetMetadata && i < failing {
+						return errDown
+					}
+					return nil
+				}}).Over(memstore.New()))
+			}
+			q, err := quorumstore.New(members...)
+			require.NoError(t, err)
+			r := driver.Request{Key: "k", Owner: "o:1", TTL: time.Minute, Attrs: &driver.Attrs{Metadata: "first"}}
+			l, err := q.Acquire(t.Context(), r)
+			require.NoError(t, err)
+			l.Request = r
+			synctest.Wait() // until all members have answered
+			err = q.SetMetadata(t.Context(), l, "second")
+			require.ErrorIs(t, err, want, "%d members fail", failing)
+			if want == nil {
+				info, err := q.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				assert.Equal(t, "second", info.Holders[0].Metadata)
+			}
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+func TestAQuorumNamesThePackageOnce(t *testing.T) {
+	q, err := quorumstore.New(memstore.New())
+	require.NoError(t, err)
+	r := driver.Request{Key: "k", Owner: "o", TTL: ttl}
+	require.ErrorIs(t, q.Release(ctx, driver.Lease{Request: r, Unanswered: true}), lock.ErrNotHeld)
+	_, err = q.Acquire(ctx, r)
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.EqualError(t, err, "quorumstore: not acquired: the acquisition was given up")
+	require.NoError(t, q.Close())
+}
+
+func TestAQuorumRefusesANilContext(t *testing.T) {
+	q, err := quorumstore.New(memstore.New())
+	require.NoError(t, err)
+	var none context.Context
+	l := driver.Lease{Request: driver.Request{Key: "k", Owner: "o", TTL: ttl}}
+	_, acquired := q.Acquire(none, l.Request)
+	_, inspected := q.Inspect(none, "k")
+	for _, err := range []error{
+		acquired, inspected, q.ForceRelease(none, "k"), q.Release(none, l), q.Renew(none, []driver.Lease{l}, make([]renewal.Outcome, 1)),
+	} {
+		require.EqualError(t, err, "lock: the context is nil")
+	}
+	require.NoError(t, q.Close())
 }

@@ -34,18 +34,16 @@ func (q *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	need, confirmed, absent := q.need(&l.Request), 0, len(q.members)-len(at)
 	var errs memberErrors
 	for range at {
-		select {
-		case a := <-answers:
-			switch {
-			case a.err == nil:
-				confirmed++
-			case errors.Is(a.err, driver.ErrNotHeld):
-				absent++
-			default:
-				errs.add(a.at, a.err)
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		a, err := next(ctx, answers)
+		switch {
+		case err != nil:
+			return err
+		case a.err == nil:
+			confirmed++
+		case errors.Is(a.err, driver.ErrNotHeld):
+			absent++
+		default:
+			errs.add(a.at, a.err)
 		}
 		if confirmed >= need {
 			return nil

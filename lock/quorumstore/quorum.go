@@ -137,14 +137,6 @@ func (m *member) renew(ctx context.Context, batch []driver.Lease, out []renewal.
 	return m.store.Renew(ctx, batch, out)
 }
 
-func (m *member) release(ctx context.Context, l driver.Lease) error {
-	defer m.calls.Add(-1)
-	if m.calls.Add(1) > maxMemberCalls {
-		return errBusyMember
-	}
-	return m.store.Release(ctx, l)
-}
-
 // answer is the outcome of a call of one member.
 type answer[A any] struct {
 	at    int // index of the member
@@ -190,6 +182,16 @@ func callAll[A any](ctx context.Context, q *Store, timeout time.Duration, at []i
 		})
 	}
 	return answers, nil
+}
+
+// next waits for an answer. The error is the cause of ctx if that ends first.
+func next[A any](ctx context.Context, answers <-chan answer[A]) (a answer[A], err error) {
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return a, err
 }
 
 // attemptTimeout bounds the answer of a member to an Acquire, so that the holder has most

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -145,37 +145,6 @@ func TestQuorumWithoutAMajority(t *testing.T) {
 	})
 }
 
-// A lock of another holder is reported as held, even if one server is down.
-func TestQuorumReportsAHeldLockWithAServerDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, q := newServers(t, 3)
-		all.fail(1, down)
-		_, err := all[1].mem.Acquire(context.Background(), request("k", "a")) // a rival with a copy at one server
-		require.NoError(t, err)
-		var held *driver.HeldError
-		require.ErrorAs(t, failure(q.Acquire(context.Background(), request("k", "b"))), &held)
-		assert.Equal(t, ttl, held.ExpiresIn)
-		assert.Equal(t, "k", held.Key)
-	})
-}
-
-func TestQuorumReportsWhenAMajorityIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, q := newServers(t, 5)
-		for i := range 4 {
-			r := request("k", fmt.Sprint(i))
-			r.TTL = time.Duration(i+1) * time.Second
-			_, err := all[i].mem.Acquire(context.Background(), r)
-			require.NoError(t, err)
-		}
-		var held *driver.HeldError
-		require.ErrorAs(t, failure(q.Acquire(context.Background(), request("k", "b"))), &held)
-		// Acquire may have stopped after three refusals.
-		assert.GreaterOrEqual(t, held.ExpiresIn, 2*time.Second)
-		assert.LessOrEqual(t, held.ExpiresIn, 4*time.Second)
-	})
-}
-
 // deaf delays the answers to all acquires, regardless of their timeout.
 func (s servers) deaf(d time.Duration) {
 	for _, one := range s {
@@ -283,36 +252,6 @@ func TestQuorumReleasesLateGrants(t *testing.T) {
 	})
 }
 
-// A lost request may be executed later. By then a tombstone refuses its owner.
-func TestQuorumLeavesATombstone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 3)
-		var sent atomic.Pointer[driver.Request]
-		stores := []driver.Store{lossy{all[0].mem, &sent}, all[1].mem, all[2].mem}
-		q, err := quorumstore.New(stores...)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, q.Close()) }()
-		l := acquire(t, q, "k", "a")
-		require.NoError(t, q.Release(context.Background(), l))
-		synctest.Wait()
-		require.NotNil(t, sent.Load())
-		_, err = all[0].mem.Acquire(context.Background(), *sent.Load())
-		require.ErrorIs(t, err, driver.ErrNotAcquired)
-		assert.Zero(t, all.holding("k"))
-	})
-}
-
-// lossy loses requests and passes them to the test.
-type lossy struct {
-	*memstore.Store
-	sent *atomic.Pointer[driver.Request]
-}
-
-func (s lossy) Acquire(_ context.Context, r driver.Request) (driver.Lease, error) {
-	s.sent.Store(&r)
-	return driver.Lease{}, errIO
-}
-
 // The copies of a failed attempt are released while the next attempt is under way, so the
 // two need different owners.
 func TestQuorumAttemptsHaveDifferentOwners(t *testing.T) {
@@ -381,5 +320,121 @@ func TestCallsOnAClosedQuorumFail(t *testing.T) {
 		require.ErrorIs(t, q.Renew(context.Background(), []driver.Lease{l}, make([]renewal.Outcome, 1)), driver.ErrClosed)
 		require.ErrorIs(t, q.Release(context.Background(), l), driver.ErrClosed)
 		require.ErrorIs(t, failure(all[2].mem.Acquire(context.Background(), l.Request)), driver.ErrClosed, "Close closes the members")
+	})
+}
+
+// describedStore is a store that says what the test wants.
+type describedStore struct {
+	driver.Store
+	is driver.Description
+}
+
+func (s *describedStore) Describe() driver.Description { return s.is }
+
+// The limits are those of TestAQuorumHasTheTightestLimits.
+func TestAQuorumSaysWhatItsMembersSay(t *testing.T) {
+	modes := driver.ModesOf
+	q, err := quorumstore.New(
+		&describedStore{memstore.New(), driver.Description{
+			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+			Keeps:     modes(driver.Exclusive, driver.Members),
+			Yields:    modes(driver.Exclusive),
+			Unordered: modes(driver.Exclusive),
+			Addresses: []string{"a:1", "a:2"},
+			Replicas:  driver.ReplicaStats{Enough: 1, TooFew: 2, Unanswered: 3},
+		}},
+		&describedStore{memstore.New(), driver.Description{ReleasesAll: true, Lists: true, Keeps: modes(driver.Exclusive, driver.Read)}},
+		&describedStore{memstore.New(), driver.Description{
+			ReleasesAll: true, Inspects: true, SetsMetadata: true,
+			Keeps:     modes(driver.Exclusive),
+			Addresses: []string{"b:1"},
+			Replicas:  driver.ReplicaStats{Enough: 10, TooFew: 20, Unanswered: 30},
+		}},
+	)
+	require.NoError(t, err)
+	want := driver.Description{
+		ReleasesAll: true,
+
+		Keeps:     modes(driver.Exclusive),
+		Addresses: []string{"a:1", "a:2", "b:1"},
+		Replicas:  driver.ReplicaStats{Enough: 11, TooFew: 22, Unanswered: 33},
+	}
+	assert.Equal(t, want, q.Describe())
+	require.NoError(t, q.Close())
+	assert.Equal(t, want, q.Describe())
+	assert.Zero(t, testing.AllocsPerRun(100, func() { q.Describe() }), "the client asks often")
+}
+
+// limitedStore is a store with limits, whose session was renewed before the Acquire.
+type limitedStore struct {
+	driver.Store
+	limits driver.TTLLimits
+	age    time.Duration
+	asked  int
+}
+
+func (s *limitedStore) Describe() driver.Description { return driver.Description{TTL: s.limits} }
+
+func (s *limitedStore) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
+	s.asked++
+	l, err := s.Store.Acquire(ctx, r)
+	l.Sent = time.Now().Add(-s.age)
+	return l, err
+}
+
+func TestAQuorumHasTheTightestLimits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		members []driver.TTLLimits
+		want    driver.TTLLimits
+	}{
+		{"none", make([]driver.TTLLimits, 3), driver.TTLLimits{}},
+		{"one member", []driver.TTLLimits{{}, {Min: 2, Max: 9, Slack: 3, Shared: true}}, driver.TTLLimits{Min: 2, Max: 9, Slack: 3, Shared: true}},
+		{"bounds", []driver.TTLLimits{{Min: 1, Max: 9}, {Min: 2, Max: 7}, {Min: 1}}, driver.TTLLimits{Min: 2, Max: 7}},
+		{"equal steps", []driver.TTLLimits{{Step: 4, Slack: 1}, {Step: 4}}, driver.TTLLimits{Step: 4, Slack: 1}},
+		{"other steps", []driver.TTLLimits{{Step: 4, Slack: 1}, {Step: 3}, {}}, driver.TTLLimits{Slack: 5}},
+	} {
+		var stores []driver.Store
+		for _, limits := range c.members {
+			stores = append(stores, &limitedStore{Store: memstore.New(), limits: limits})
+		}
+		q, err := quorumstore.New(stores...)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, q.Describe().TTL, c.name)
+		for ttl := range 20 * time.Nanosecond {
+			for _, limits := range c.members {
+				assert.GreaterOrEqual(t, q.Describe().TTL.Longest(ttl), limits.Longest(ttl), c.name)
+			}
+		}
+		require.NoError(t, q.Close())
+	}
+}
+
+func TestAQuorumRefusesATTLThatAMemberRefuses(t *testing.T) {
+	free := &limitedStore{Store: memstore.New()}
+	q, err := quorumstore.New(&limitedStore{Store: memstore.New(), limits: driver.TTLLimits{Max: 10 * time.Second}}, free, memstore.New())
+	require.NoError(t, err)
+	defer q.Close()
+	_, err = q.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 11 * time.Second})
+	require.ErrorIs(t, err, driver.ErrBadTTL)
+	require.ErrorContains(t, err, "orders")
+	assert.Zero(t, free.asked, "no member is asked")
+	_, err = lock.New(q, nil)
+	require.ErrorIs(t, err, lock.ErrBadTTL, "the default TTL is too long")
+}
+
+func TestALeaseOfAQuorumIsAsOldAsItsOldestCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := &limitedStore{Store: memstore.New(), age: 7 * time.Second}
+		q, err := quorumstore.New(old, &limitedStore{Store: memstore.New(), age: 3 * time.Second})
+		require.NoError(t, err)
+		defer q.Close()
+		l, err := q.Acquire(t.Context(), driver.Request{Key: "k", Owner: "o", TTL: ttl})
+		require.NoError(t, err)
+		assert.Equal(t, 7*time.Second, time.Since(l.Sent))
+
+		old.age = ttl
+		_, err = q.Acquire(t.Context(), driver.Request{Key: "other", Owner: "o", TTL: ttl})
+		require.ErrorContains(t, err, "too late", "the copy may have ended")
 	})
 }

@@ -1,4 +1,4 @@
-// Release, and the count of its answers.
+// Release and ReleaseAll, and the count of their answers.
 
 package quorumstore
 
@@ -7,66 +7,192 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Release implements [driver.Store]. After a majority has confirmed the release, it waits
 // for the other members up to the same time again. Later releases finish in the
 // background.
 func (q *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := basic.Cause(ctx); err != nil {
-		return err
-	}
-	if l.Unanswered {
-		q.addTombstone(l.Owner)
-	}
-	g := cmp.Or(q.find(&l), q.findFailed(&l))
-	if g == nil {
-		return driver.ErrNotHeld
-	}
-	leases, before := g.release(&l)
-	at := slices.Collect(maps.Keys(leases))
-	began := time.Now()
-	answers, err := callAll(ctx, q, min(l.TTL, maxAttemptTimeout), at, func(ctx context.Context, i int) (struct{}, error) {
-		err := q.members[i].release(ctx, leases[i])
-		g.released(i, err)
-		return struct{}{}, err
+	out := make([]error, 1)
+	q.releaseBatch(ctx, []driver.Lease{l}, out, func(ctx context.Context, m *member, batch []driver.Lease, out []error) {
+		out[0] = m.store.Release(ctx, batch[0])
 	})
-	if err != nil {
-		return err
-	}
-	c := releaseCount{need: q.need(&l.Request), members: len(q.members), released: before, absent: len(q.members) - before - len(at)}
-	for left := len(at); left > 0 && !c.decided(); left-- {
-		select {
-		case a := <-answers:
-			c.add(a)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	if !c.decided() {
-		return fmt.Errorf("quorumstore: no majority confirmed the release: %w", c.errs)
-	}
-	q.remove(g)
-	awaitRest(ctx, answers, len(at)-c.answered, time.Since(began))
-	return c.result()
+	return out[0]
 }
 
-// releaseCount counts the answers to a Release.
+// ReleaseAll implements [driver.Store] if all members do. It returns once every
+// lease is decided, under the same rules as Release.
+func (q *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	if !q.Describe().ReleasesAll {
+		return q.Base.ReleaseAll(ctx, batch, out)
+	}
+	q.releaseBatch(ctx, batch, out, func(ctx context.Context, m *member, batch []driver.Lease, out []error) {
+		m.releaser.Release(ctx, batch, out)
+	})
+	return nil
+}
+
+// sendReleases is how a member is asked to release leases.
+type sendReleases = func(ctx context.Context, m *member, batch []driver.Lease, out []error)
+
+// releaseBatch releases leases, and writes the error of each to out.
+func (q *Store) releaseBatch(ctx context.Context, batch []driver.Lease, out []error, send sendReleases) {
+	fail := func(err error) {
+		for j := range out {
+			out[j] = err
+		}
+	}
+	if err := basic.Cause(ctx); err != nil {
+		fail(err)
+		return
+	}
+	c := startReleases(q, batch)
+	began := time.Now()
+	answers, err := callAll(ctx, q, min(c.ttl, maxAttemptTimeout), c.asked, func(ctx context.Context, i int) ([]error, error) {
+		return c.parts[i].release(ctx, q.members[i], send), nil
+	})
+	if err != nil {
+		fail(err)
+		return
+	}
+	left := len(c.asked)
+	for ; left > 0 && c.undecided > 0; left-- {
+		a, err := next(ctx, answers)
+		if err != nil {
+			c.finish(out, err)
+			return
+		}
+		c.add(a)
+	}
+	c.finish(out, nil)
+	awaitRest(ctx, answers, left, time.Since(began))
+}
+
+// releases counts the answers of the members that are asked to release leases.
+type releases struct {
+	quorum    *Store
+	grants    []*grant
+	counts    []releaseCount
+	parts     []*memberReleases // one per member
+	asked     []int             // the members that may have copies
+	undecided int               // number of undecided leases
+	ttl       time.Duration     // the longest of all leases
+}
+
+// memberReleases are the leases that one member is asked to release.
+type memberReleases struct {
+	at     int // index of the member
+	index  []int
+	grants []*grant
+	leases []driver.Lease
+}
+
+// startReleases ends the grants of leases and distributes the leases over the members.
+func startReleases(q *Store, batch []driver.Lease) *releases {
+	n := len(q.members)
+	c := &releases{quorum: q, grants: make([]*grant, len(batch)), counts: make([]releaseCount, len(batch))}
+	for i := range q.members {
+		c.parts = append(c.parts, &memberReleases{at: i})
+	}
+	for j := range batch {
+		l, count := &batch[j], &c.counts[j]
+		c.ttl = max(c.ttl, l.TTL)
+		if l.Unanswered {
+			q.addTombstone(l.Owner)
+		}
+		g := cmp.Or(q.find(l), q.findFailed(l))
+		c.grants[j] = g
+		*count = releaseCount{need: q.need(&l.Request), members: n, absent: n}
+		if g != nil {
+			leases, before := g.release(l)
+			count.released, count.absent = before, n-before-len(leases)
+			for i, lease := range leases {
+				p := c.parts[i]
+				p.index, p.grants, p.leases = append(p.index, j), append(p.grants, g), append(p.leases, lease)
+			}
+		}
+		if !count.decided() {
+			c.undecided++
+		}
+	}
+	for i, p := range c.parts {
+		if len(p.leases) > 0 {
+			c.asked = append(c.asked, i)
+		}
+	}
+	return c
+}
+
+// release asks the member. It does not use the memory of the caller of Release.
+func (p *memberReleases) release(ctx context.Context, m *member, send sendReleases) []error {
+	out := make([]error, len(p.leases))
+	for k := range out {
+		out[k] = storekit.ErrExited // unless send returns
+	}
+	defer func() {
+		for k, g := range p.grants {
+			g.released(p.at, out[k])
+		}
+	}()
+	defer m.calls.Add(-1)
+	if m.calls.Add(1) > maxMemberCalls {
+		for k := range out {
+			out[k] = errBusyMember
+		}
+		return out
+	}
+	send(ctx, m, p.leases, out)
+	return out
+}
+
+// add counts the answer of a member.
+func (c *releases) add(a answer[[]error]) {
+	for k, j := range c.parts[a.at].index {
+		err := a.err
+		if k < len(a.value) {
+			err = a.value[k]
+		}
+		n := &c.counts[j]
+		before := n.decided()
+		n.add(answer[struct{}]{at: a.at, err: err})
+		if !before && n.decided() {
+			c.undecided--
+		}
+	}
+}
+
+// finish writes the errors to out. Undecided leases get err, or the members' errors if
+// err is nil because all members have answered.
+func (c *releases) finish(out []error, err error) {
+	for j := range out {
+		n := &c.counts[j]
+		switch {
+		case n.decided():
+			if g := c.grants[j]; g != nil {
+				c.quorum.remove(g)
+			}
+			out[j] = n.result()
+		case err != nil:
+			out[j] = err
+		default:
+			out[j] = fmt.Errorf("quorumstore: no majority confirmed the release: %w", n.errs)
+		}
+	}
+}
+
+// releaseCount counts the answers for one lease.
 type releaseCount struct {
 	members, need    int
-	answered         int
 	released, absent int // members that released it, and members that did not have it
 	errs             memberErrors
 }
 
 func (c *releaseCount) add(a answer[struct{}]) {
-	c.answered++
 	switch {
 	case a.err == nil:
 		c.released++
@@ -92,14 +218,10 @@ func (c *releaseCount) result() error {
 // awaitRest waits for n more answers, at most as long as the earlier answers took and at
 // least 1 ms.
 func awaitRest[A any](ctx context.Context, answers <-chan answer[A], n int, others time.Duration) {
-	timer := time.NewTimer(max(others, time.Millisecond))
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, max(others, time.Millisecond))
+	defer cancel()
 	for range n {
-		select {
-		case <-answers:
-		case <-timer.C:
-			return
-		case <-ctx.Done():
+		if _, err := next(ctx, answers); err != nil {
 			return
 		}
 	}

@@ -55,13 +55,12 @@ func (q *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		return err
 	}
 	for left := len(q.members); left > 0 && t.undecided > 0; left-- {
-		select {
-		case a := <-answers:
-			t.add(a)
-		case <-ctx.Done():
-			t.errs = append(t.errs, context.Cause(ctx))
-			return t.finish(out, sent)
+		a, err := next(ctx, answers)
+		if err != nil {
+			t.errs = append(t.errs, err)
+			break
 		}
+		t.add(a)
 	}
 	return t.finish(out, sent)
 }

@@ -2,7 +2,10 @@ package quorumstore_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -170,3 +174,51 @@ func renew(t *testing.T, s driver.Store, leases ...driver.Lease) []renewal.Outco
 	}
 	return out
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ttl = 30 * time.Second
+
+var (
+	errIO = errors.New("connection reset")
+	ctx   = context.Background()
+)
+
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// dice is a random number generator that several goroutines can use.
+type dice struct {
+	mu  sync.Mutex // guards rng
+	rng *rand.Rand
+}
+
+func newDice(seed uint64) *dice { return &dice{rng: rand.New(rand.NewPCG(seed, 0))} }
+
+func (d *dice) roll(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(n)
+}
+
+// once returns a fault that fails the first call of an operation.
+func once(op locktest.Op, err error) func(context.Context, locktest.Op) error {
+	var mu sync.Mutex // guards done
+	done := false
+	return func(_ context.Context, got locktest.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if got != op || done {
+			return nil
+		}
+		done = true
+		return err
+	}
+}
+
+// silent is a store whose Renew leaves all outcomes Unknown.
+type silent struct{ driver.Store }
+
+func (silent) Renew(context.Context, []driver.Lease, []renewal.Outcome) error { return nil }
