@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -26,7 +25,7 @@ func TestContractOnACluster(t *testing.T) {
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })
 	t.Run("moving", func(t *testing.T) { movingSlots(t, c, rdb) })
 	t.Run("verbs", func(t *testing.T) { verbsWhileASlotMoves(t, c, rdb) })
-	t.Run("modes", func(t *testing.T) { renewalsWhileASlotMoves(t, c, rdb) })
+	t.Run("batch", func(t *testing.T) { batchOfAllModes(t, newStore(t, rdb, nil), rdb) })
 	t.Run("releases", func(t *testing.T) { releasesWhileSlotsMove(t, c, rdb) })
 }
 
@@ -120,25 +119,6 @@ func verbsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.Cluster
 	require.NoError(t, err)
 	assert.Equal(t, 1, info.Held)
 	require.NoError(t, s.ForceRelease(t.Context(), "k"))
-}
-
-// renewalsWhileASlotMoves checks that no lease is lost however long the move of a slot takes.
-func renewalsWhileASlotMoves(t *testing.T, c *testredis.Cluster, rdb *redis.ClusterClient) {
-	s := newStore(t, rdb, &Options{Prefix: "modes:", Timeout: long})
-	for mode := driver.Exclusive; mode <= driver.Members; mode++ {
-		r := request(mode.String())
-		r.Mode, r.Attrs = mode, &driver.Attrs{Limit: 1, Members: []string{"m"}}
-		l := acquire(t, s, r)
-		from, to, slot := openSlot(t, c, s.lockKey(l.Key))
-		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: no key has moved", mode)
-		host, port := splitAddr(t, to)
-		for _, key := range from.Client(t).ClusterGetKeysInSlot(t.Context(), slot, 10).Val() {
-			require.NoError(t, from.Client(t).Do(t.Context(), "migrate", host, port, key, 0, 5000).Err())
-		}
-		assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l), "%v: all keys have moved", mode)
-		require.NoError(t, c.Move(t.Context(), slot, from, to))
-		require.NoError(t, s.Release(t.Context(), l))
-	}
 }
 
 // openSlot starts to move the slot of a key.

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -9,7 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 func TestNewRejectsInvalidArguments(t *testing.T) {
@@ -64,4 +69,57 @@ func TestCloseLeavesTheUsersClientOpen(t *testing.T) {
 	_, err = s.Inspect(t.Context(), "k")
 	require.ErrorIs(t, err, driver.ErrClosed)
 	require.ErrorIs(t, s.ForceRelease(t.Context(), "k"), driver.ErrClosed)
+}
+
+// The hooks of the user see each request.
+func TestAHookSeesALockItsRenewalsAndItsUnlock(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 2, false)
+	for name, rdb := range map[string]redis.UniversalClient{"server": shared.Server(t).Client(t), "cluster": cluster.Client(t)} {
+		var calls testredis.Counter
+		s, err := New(rdb, &Options{Prefix: rand.Text() + ":", Instrument: calls.Attach})
+		require.NoError(t, err)
+		client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+		require.NoError(t, err)
+		held, err := client.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		count := func(sc *redisnode.Script) int { return calls.Count(sc.Digest()) }
+		assert.Eventually(t, func() bool { return count(renewScript) > 1 }, soon, time.Millisecond, name)
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.GreaterOrEqual(t, count(acquireScript), 1, name)
+		assert.GreaterOrEqual(t, count(releaseScript), 1, name)
+		require.NoError(t, client.Close(context.Background()))
+	}
+}
+
+func TestAnInstrumentMayFail(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no instrument")
+	o := &Options{Instrument: func(*redis.Client) error { return failed }}
+	rdb := shared.Server(t).Client(t)
+	_, err := New(rdb, o)
+	require.ErrorIs(t, err, failed)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{rdb.Options().Addr}})
+	defer cluster.Close()
+	s := newStore(t, cluster, o)
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, failed.Error())
+}
+
+// limiter refuses requests.
+type limiter struct{ refusal error }
+
+func (l limiter) Allow() error { return l.refusal }
+
+func (limiter) ReportResult(error) {}
+
+func TestAnInstrumentMaySetALimiter(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("too many requests")
+	s := newStore(t, shared.Server(t).Client(t), &Options{Instrument: func(rdb *redis.Client) error {
+		rdb.Options().Limiter = limiter{refused}
+		return nil
+	}})
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, refused)
 }

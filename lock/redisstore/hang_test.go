@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -196,40 +198,102 @@ func TestCloseEndsHangingCalls(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableServer(t *testing.T) {
-	t.Parallel()
-	srv := testredis.Start(t)
-	s := newStore(t, srv.Client(t), &Options{Timeout: long})
-	l := acquire(t, s, request("k"))
-	srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
-	within(t, 0, soon, func() {
-		_, err := s.Acquire(ctx, request("k"))
-		require.ErrorContains(t, err, "connection refused")
-		require.ErrorContains(t, s.Release(ctx, l), "connection refused")
-		require.ErrorContains(t, unknown(ctx, t, s, l), "connection refused")
-	})
+// split is a store that sends requests through one Store and releases through another.
+type split struct {
+	*Store
+	releases *Store
 }
 
-func TestHangingAcquiresDoNotDelayRenewals(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	w := &testredis.Wire{Answer: func(command []string) string {
-		if len(command) > 1 && command[1] == acquireScript.Digest() {
-			<-hang
-			return ""
-		}
-		return "*0\r\n"
-	}}
-	s := newStore(t, w.Client(t, redis.Options{}), &Options{PoolSize: 2, Timeout: long})
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for i := range 10 { // the first two are direct calls and use all connections
-		wg.Go(func() { _, _ = s.Acquire(ctx, request("k")) })
-		require.Eventually(t, func() bool { return w.Evals.Load() == int64(min(i+1, 2)) }, 5*time.Second, time.Millisecond)
+func (s *split) Release(ctx context.Context, l driver.Lease) error { return s.releases.Release(ctx, l) }
+
+func (s *split) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	return s.releases.ReleaseAll(ctx, batch, out)
+}
+
+// The cause of the context looks like a reply of the server. A request that is unanswered
+// when its context ends must be refused when the server executes it later.
+func TestACancelledRequestTakesNothingLater(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"HeldError": &driver.HeldError{Key: "other"}, "ErrWrongType": driver.ErrWrongType, "ErrBadKey": driver.ErrBadKey} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := testredis.Start(t)
+			proxy := testredis.StartProxy(t, srv)
+			near, far := newStore(t, srv.Client(t), &Options{Prefix: "late:"}), newStore(t, proxy.Client(t), &Options{Prefix: "late:"})
+			client, err := lock.New(&split{far, near}, nil)
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, client.Close(context.Background())) }()
+			writer, err := client.RWMutex("downgrade").Lock(t.Context())
+			require.NoError(t, err)
+			calls := map[string]func(ctx context.Context) error{
+				"lock": func(ctx context.Context) error { _, err := client.Mutex("lock").Lock(ctx); return err },
+				"try":  func(ctx context.Context) error { _, err := client.Mutex("try").TryLock(ctx); return err },
+				"downgrade": func(ctx context.Context) error {
+					_, err := client.RWMutex("downgrade").Downgrade(ctx, writer)
+					return err
+				},
+			}
+			for key, call := range calls {
+				proxy.Block()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- call(ctx) }()
+				time.Sleep(500 * time.Millisecond) // the request is sent by then, even on a busy machine
+				cancel(cause)
+				err := <-done
+				require.ErrorIs(t, err, driver.ErrUnavailable)
+				require.ErrorContains(t, err, `"`+key+`"`)
+				require.Eventually(t, func() bool { return client.Stats().Releasing == 0 }, 10*time.Second, time.Millisecond)
+				assert.NotEmpty(t, srv.Client(t).Keys(t.Context(), "late:{"+key+"}:x:*").Val(), "a tombstone for %s", key)
+				proxy.Unblock()
+				_, err = client.Mutex("after " + key).Lock(t.Context()) // on the same connections
+				require.NoError(t, err)
+				acquire(t, near, driver.Request{Key: key, Owner: "another:1", TTL: time.Minute})
+			}
+		})
 	}
-	within(t, 0, soon, func() { renew(t, s, driver.Lease{Request: request("k"), Token: 1}) })
-	cancel()
-	wg.Wait()
+}
+
+// A request whose ctx ends while it waits for a connection is not sent when there is one.
+func TestALateRequestIsNotSent(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var sent []string
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if len(command) > 8 {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, command[3]+" "+command[8])
+		}
+		return "*2\r\n:1\r\n$1\r\n7\r\n"
+	}}
+	connected := make(chan struct{})
+	rdb := w.Client(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		<-connected
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	s := newStore(t, rdb, &Options{Timeout: time.Minute})
+	for i := range 4 {
+		r := driver.Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprintf("c:%d", i), TTL: time.Minute}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		var err error
+		if i%2 == 0 {
+			_, err = s.Acquire(ctx, r)
+		} else {
+			err = s.Release(ctx, driver.Lease{Request: r})
+		}
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	close(connected)
+	last := request("last")
+	acquire := func() string {
+		_, err := s.Acquire(t.Context(), last)
+		require.NoError(t, err)
+		return s.lockKey(last.Key) + " " + last.Owner
+	}
+	want := acquire()
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, []string{want}, sent)
 }

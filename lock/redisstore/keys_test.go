@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
 // The test tries all names of up to four bytes from the characters that have a meaning in
@@ -69,19 +71,72 @@ func hashTag(key string) string {
 	return key
 }
 
-func TestKeysOfAnyBytes(t *testing.T) {
-	s, rdb := sharedStore(t)
-	for _, key := range []string{
-		"\x00", "\x00\xff\r\n*1\r\n", "a\x00b", "a", "a:t", "a}:t", "{a}", "a{b}c{d}", "{", "{}", "a}", "é", "e\u0301", "%s\\", "'\"", " ",
-		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", driver.MaxKeyLen-1) + "}",
+// FuzzKeys compares the keys of two locks with each other and with a server. The locks have
+// no key in common, all keys of a lock have one slot, and the server stores the keys byte
+// for byte.
+func FuzzKeys(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"a", "b", "o:1"},
+		{"a", "a:t", "o:1"},
+		{"a", "a}:t", "o:1"},
+		{"a}", "a", "o:1"},
+		{"{a}", "a", "o"},
+		{"{", "}", "o"},
+		{"", "}a", "t"},
+		{"a{b}c{d}", "b", "x:o"},
+		{"\x00\xff\r\n*1\r\n$3\r\nDEL\r\n", "\x00", "\x00"},
+		{"é", "e\u0301", ":"},
+		{"]] return 1 --", "') redis.call('FLUSHALL", "%d %s"},
+		{"a", "a}:x:o", "o}"},
+		{"k", "K", "{}"},
 	} {
-		l := acquire(t, s, request(key))
-		value, err := rdb.Get(t.Context(), s.prefix+"{"+key+"}").Result()
-		require.NoError(t, err, "%q is stored byte for byte", key)
-		assert.True(t, strings.HasPrefix(value, l.Owner+" "))
-		defer func() {
-			assert.Len(t, renew(t, s, l), 1)
-			assert.NoError(t, s.Release(t.Context(), l), "%q is a separate lock", key)
-		}()
+		f.Add(seed[0], seed[1], seed[2])
 	}
+	s, rdb := sharedStore(f)
+	f.Fuzz(func(t *testing.T, name, other, owner string) {
+		r := driver.Request{Key: name, Owner: owner, TTL: ttl30}
+		if check(&r, false) != nil {
+			l, err := s.Acquire(t.Context(), r)
+			assert.Error(t, err)
+			assert.Zero(t, l)
+			assert.Empty(t, keysOf(t, rdb, s.prefix), "the store sends nothing")
+			return
+		}
+		k := all(s.keys(name, owner))
+		for i, key := range k {
+			assert.Equal(t, redisconn.SlotOf(k[0]), redisconn.SlotOf(key), "%q", key)
+			assert.Equal(t, int64(redisconn.SlotOf(key)), keySlot(key), "%q", key)
+			assert.Equal(t, i, slices.Index(k, key), "%q", key)
+		}
+		if otherRequest := (driver.Request{Key: other, Owner: owner, TTL: ttl30}); other != name && check(&otherRequest, false) == nil {
+			for _, key := range all(s.keys(other, owner)) {
+				assert.NotContains(t, k, key)
+			}
+		}
+		l := acquire(t, s, r)
+		require.ElementsMatch(t, k[:2], keysOf(t, rdb, s.prefix))
+		text := l.State.(*leaseState)
+		assert.Equal(t, []string{name, owner, k[0]}, []string{text.lock(), text.holder(), text.key})
+		assert.Equal(t, text.value, rdb.Get(t.Context(), k[0]).Val())
+		l.Unanswered = true
+		require.NoError(t, s.Release(t.Context(), l))
+		require.ElementsMatch(t, []string{k[1], k[4]}, keysOf(t, rdb, s.prefix))
+		require.NoError(t, rdb.Unlink(t.Context(), k[1], k[4]).Err())
+	})
+}
+
+// keySlot computes the slot of a key bit by bit, as the Redis Cluster specification
+// describes it.
+func keySlot(key string) int64 {
+	var remainder uint32
+	for _, b := range []byte(hashTag(key)) {
+		remainder ^= uint32(b) << 8
+		for range 8 {
+			remainder <<= 1
+			if remainder&0x10000 != 0 {
+				remainder ^= 0x11021
+			}
+		}
+	}
+	return int64(remainder % 16384)
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/rand"
 	"net"
 	"testing"
@@ -115,36 +114,6 @@ func TestQuorumContract(t *testing.T) {
 			return true
 		},
 	})
-}
-
-// A server that hangs is a minority: locks are acquired, kept and released. A second server
-// that is down makes it a majority: locks are lost.
-func TestQuorumWithoutAServer(t *testing.T) {
-	t.Parallel()
-	servers, clients := three(t)
-	client, err := lock.New(quorumOf(t, "q:", clients), &lock.Options{Terms: lock.Terms{TTL: 6 * time.Second}})
-	require.NoError(t, err)
-	defer func() { _ = client.Close(context.Background()) }()
-	early, err := client.Mutex("early").Lock(t.Context())
-	require.NoError(t, err)
-
-	require.NoError(t, servers[0].Stop())
-	h, err := client.Mutex("k").Lock(t.Context())
-	require.NoError(t, err)
-	time.Sleep(9 * time.Second)
-	require.NoError(t, h.Err())
-	require.NoError(t, early.Err())
-	require.NoError(t, h.Unlock(t.Context()))
-	h, err = client.Mutex("k").Lock(t.Context())
-	require.NoError(t, err)
-
-	servers[1].Kill()
-	<-h.Done()
-	require.ErrorIs(t, h.Err(), driver.ErrLost)
-	_, err = client.Mutex("other").Lock(t.Context())
-	require.Error(t, err)
-	require.NotErrorIs(t, err, driver.ErrNotAcquired)
-	require.NoError(t, servers[0].Cont())
 }
 
 func TestQuorumRefusesOneServerTwice(t *testing.T) {

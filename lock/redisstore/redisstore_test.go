@@ -97,30 +97,6 @@ func TestRenewALeaseFromAnotherStore(t *testing.T) {
 	assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, other, l), "a store with another prefix has another lock")
 }
 
-func TestReleaseRemovesAPlaceInTheQueue(t *testing.T) {
-	s, rdb := sharedStore(t)
-	acquire(t, s, request("k"))
-	waiter := request("k")
-	enqueue(t, s, rdb, waiter)
-	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: waiter}), driver.ErrNotHeld)
-	info, err := s.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Zero(t, info.Waiting, "the waiter has left the queue")
-}
-
-func TestARefusedAcquireReturnsNoLease(t *testing.T) {
-	s, rdb := sharedStore(t)
-	given := request("given up")
-	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: given, Unanswered: true}), driver.ErrNotHeld)
-	acquire(t, s, request("held"))
-	spoil(t, rdb, s.lockKey("spoiled"))
-	for _, r := range []driver.Request{given, request("held"), request("spoiled"), request("")} {
-		l, err := s.Acquire(t.Context(), r)
-		require.Error(t, err)
-		assert.Zero(t, l)
-	}
-}
-
 func TestStoreTouchesOnlyItsOwnKeys(t *testing.T) {
 	s, rdb := sharedStore(t)
 	pre := s.prefix

@@ -48,13 +48,11 @@ func TestReleaseAllNeedsFewScripts(t *testing.T) {
 	t.Parallel()
 	rdb := testredis.Start(t).Client(t)
 	s := newStore(t, rdb, nil)
-	const n, waited = 2500, 3
+	const n, waiters = 2500, 3
 	leases := acquireByHand(t, s, rdb, "k", n)
-	var waiting []<-chan waitedFor
-	for _, l := range leases[:waited] {
-		r := request(l.Key)
-		done := startWait(t.Context(), t, s, r)
-		waiting = append(waiting, forwarded(done))
+	var waiting []<-chan waited
+	for _, l := range leases[:waiters] {
+		waiting = append(waiting, startWait(t.Context(), t, s, request(l.Key)))
 	}
 	require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
 	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
@@ -62,7 +60,7 @@ func TestReleaseAllNeedsFewScripts(t *testing.T) {
 	for _, done := range waiting {
 		w := <-done
 		require.NoError(t, w.err)
-		require.NoError(t, s.Release(t.Context(), w.lease))
+		require.NoError(t, s.Release(t.Context(), w.Lease))
 	}
 	assert.Empty(t, keysOf(t, rdb, s.prefix+"{k7}"))
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
@@ -76,17 +74,6 @@ func TestReleaseAllNeedsFewScripts(t *testing.T) {
 	for _, err := range releaseAll(t.Context(), t, s, leases...) {
 		require.ErrorIs(t, err, driver.ErrNotHeld)
 	}
-}
-
-type waitedFor struct {
-	lease driver.Lease
-	err   error
-}
-
-func forwarded(done <-chan waited) <-chan waitedFor {
-	c := make(chan waitedFor, 1)
-	go func() { w := <-done; c <- waitedFor{w.Lease, w.err} }()
-	return c
 }
 
 func TestReleaseAllOnAHangingServer(t *testing.T) {

@@ -3,8 +3,6 @@ package redisstore
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -18,58 +16,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestRenewReportsTheLostLeasesOfAThousand(t *testing.T) {
-	t.Parallel()
-	s, rdb := sharedStore(t)
-	leases, want := make([]driver.Lease, 1000), make([]renewal.Outcome, 1000)
-	for i := range leases {
-		leases[i], want[i] = acquire(t, s, requestFor(fmt.Sprint("k", i), time.Hour)), renewal.Renewed
-	}
-	for n, i := range rand.Perm(len(leases))[:137] {
-		want[i] = renewal.Lost
-		key := s.lockKey(leases[i].Key)
-		require.NoError(t, rdb.Del(t.Context(), key).Err())
-		if n%2 == 0 { // another owner has the lock
-			acquire(t, s, request(leases[i].Key))
-		}
-	}
-	assert.Equal(t, want, renew(t, s, leases...))
-}
-
-func TestRenewGivesEachLeaseItsOwnTTL(t *testing.T) {
-	s, rdb := sharedStore(t)
-	leases := make([]driver.Lease, 0, 200)
-	for i := range cap(leases) {
-		r := request(fmt.Sprint("k", i))
-		r.TTL = time.Duration(1+i%7) * time.Minute
-		leases = append(leases, acquire(t, s, r))
-	}
-	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for _, l := range leases {
-			p.PExpire(t.Context(), s.lockKey(l.Key), 30*time.Second)
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, rdb.Del(t.Context(), s.lockKey(leases[3].Key)).Err())
-	for i, outcome := range renew(t, s, leases...) {
-		if i == 3 {
-			assert.Equal(t, renewal.Lost, outcome)
-			continue
-		}
-		assert.Equal(t, renewal.Renewed, outcome, i)
-		around(t, leases[i].TTL, rdb.PTTL(t.Context(), s.lockKey(leases[i].Key)).Val())
-	}
-}
-
-func TestAForeignValueDoesNotDisturbItsBatch(t *testing.T) {
-	s, rdb := sharedStore(t)
-	leases := acquireAll(t, s, "k", 5)
-	spoil(t, rdb, s.lockKey("k2"))
-	assert.Equal(t, []renewal.Outcome{renewal.Renewed, renewal.Renewed, renewal.Lost, renewal.Renewed, renewal.Renewed}, renew(t, s, leases...))
-	assert.EqualValues(t, 1, rdb.LLen(t.Context(), s.lockKey("k2")).Val())
-
-	batch := append([]driver.Lease{{}}, leases[0], driver.Lease{Request: driver.Request{Key: "k", Owner: "o"}}, leases[1])
+func TestInvalidLeasesDoNotDisturbTheirBatch(t *testing.T) {
+	s, _ := sharedStore(t)
+	leases := acquireAll(t, s, "k", 2)
+	batch := []driver.Lease{{}, leases[0], {Request: driver.Request{Key: "k", Owner: "o"}}, leases[1]}
 	out := make([]renewal.Outcome, len(batch))
 	err := s.Renew(t.Context(), batch, out)
 	require.ErrorIs(t, err, driver.ErrBadKey, "the error is that of the first invalid lease")
@@ -96,6 +46,9 @@ func TestABatchIsOneRoundTrip(t *testing.T) {
 	renew(t, s, leases[:50]...)
 	assert.EqualValues(t, 1, sent.writes.Load()-writes)
 	assert.EqualValues(t, 2, sent.scripts.Load()-scripts, "one script for each TTL, in any order of the leases")
+	for _, l := range leases[:4] {
+		around(t, l.TTL, rdb.PTTL(t.Context(), s.lockKey(l.Key)).Val(), "each lease gets its own TTL")
+	}
 }
 
 // counter counts the writes to its connections, and the scripts in them.

@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"net"
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -114,27 +115,25 @@ func TestAStateIsOneKey(t *testing.T) {
 	assert.InDelta(t, time.Hour.Seconds(), rdb.PTTL(t.Context(), lock+stateEnd).Val().Seconds(), 5)
 }
 
-// A replica may be behind, so its answer is no loss.
-func TestAReplicaDoesNotSayThatALockIsLost(t *testing.T) {
+// A key with the proclaimed name of a leader must not stay, because it lives for a year.
+func TestAProclaimedNameGoesWithTheLeadership(t *testing.T) {
 	t.Parallel()
-	master := testredis.Start(t)
-	host, port, err := net.SplitHostPort(master.Addr())
-	require.NoError(t, err)
-	replica := testredis.Start(t, "--replicaof", host, port)
-	synced := func() bool {
-		return strings.Contains(replica.Client(t).Info(t.Context(), "replication").Val(), "master_link_status:up")
-	}
-	require.Eventually(t, synced, 10*time.Second, 5*time.Millisecond, "until then it may be loading")
-	s := newStore(t, master.Client(t), nil)
-	l := acquire(t, s, stateful("k"))
-	require.NoError(t, s.Release(t.Context(), l)) // the replica has no such lock
-	behind := newStore(t, replica.Client(t), nil)
-	for what, call := range map[string]func() error{
-		"save":     func() error { return behind.Save(t.Context(), l, 1, []byte("one"), time.Hour) },
-		"metadata": func() error { return behind.SetMetadata(t.Context(), l, "m") },
+	rdb := shared.Server(t).Client(t)
+	for end, f := range map[string]func(c *lock.Client, h *lock.Held) error{
+		"Unlock":       func(_ *lock.Client, h *lock.Held) error { return h.Unlock(t.Context()) },
+		"Close":        func(c *lock.Client, _ *lock.Held) error { return c.Close(t.Context()) },
+		"ForceRelease": func(c *lock.Client, _ *lock.Held) error { return c.ForceRelease(t.Context(), "e") },
 	} {
-		err := call()
-		require.ErrorContains(t, err, "READONLY", what)
-		require.NotErrorIs(t, err, driver.ErrNotHeld, what)
+		store := newStore(t, rdb, nil)
+		c, err := lock.New(store, nil)
+		require.NoError(t, err)
+		leadership, err := c.Election("e", "me").Campaign(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, c.Election("e", "me").Proclaim(t.Context(), leadership, "other"))
+		keys := func() []string { return rdb.Keys(t.Context(), store.prefix+"*"+metadataEnd).Val() }
+		assert.Len(t, keys(), 1)
+		require.NoError(t, f(c, leadership), end)
+		assert.Empty(t, keys(), end)
+		require.NoError(t, c.Close(context.Background()))
 	}
 }

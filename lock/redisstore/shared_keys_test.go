@@ -38,13 +38,15 @@ func TestSharedTokensThatCannotRiseGrantNothing(t *testing.T) {
 func TestForeignValuesAtTheKeysOfASharedLock(t *testing.T) {
 	for i := range 6 {
 		each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
-			c.granted(first)
+			token := c.granted(first)
 			c.queued(second)
 			bad := sharedKeysInOrder(&c.k, "")[i]
 			require.NoError(t, c.rdb.Del(t.Context(), bad).Err())
 			require.NoError(t, c.rdb.SAdd(t.Context(), bad, first.owner, second.owner).Err())
 			require.NoError(t, c.rdb.Set(t.Context(), "spoiled:"+bad, 1, time.Minute).Err())
 			before := c.dump()
+			_, err := c.call(sharedForceScript, sharedKeysInOrder(&c.k, "")[:6], token, memMs, "0")
+			require.ErrorContains(t, err, "WRONGTYPE")
 			for _, a := range []acquireArgs{first, second, third} {
 				for _, place := range []int{0, placeMs} {
 					_, err := c.try(a, place)

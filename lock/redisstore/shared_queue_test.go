@@ -1,12 +1,19 @@
 package redisstore
 
 import (
+	"crypto/rand"
 	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestReadersAreServedTogether(t *testing.T) {
@@ -31,25 +38,6 @@ func TestReadersAreServedTogether(t *testing.T) {
 	around(t, memMs*time.Millisecond, c.pttl(c.k.token))
 	assert.Zero(t, c.rdb.Exists(t.Context(), c.k.queue, c.k.places).Val())
 }
-
-func TestReadersEnterWhenTheWriterBeforeThemLeaves(t *testing.T) {
-	c := newSharedTable(t)
-	c.granted(reads("a:1"))
-	c.queued(writes("w:1"))
-	c.queued(reads("b:1"))
-	c.queued(reads("c:1"))
-	assert.EqualValues(t, 2, c.release("w:1", 0))
-	assert.Equal(t, []string{"a:1", "b:1", "c:1"}, c.holders())
-
-	c.queued(writes("w:2"))
-	c.queued(reads("d:1"))
-	c.kill("w:2")
-	c.queuedOrNot(writes("x:1"))
-	assert.Equal(t, []string{"a:1", "b:1", "c:1", "d:1"}, c.holders(), "the writer's place has expired, and the next request serves the queue")
-	assert.Equal(t, []string{"x:1"}, c.queue())
-}
-
-func (c *sharedTable) queuedOrNot(a acquireArgs) { c.acquire(a, placeMs) }
 
 // Only the first waiter notices that a lease has expired. When it leaves, the next waiter
 // gets a signal, so that it polls.
@@ -76,97 +64,6 @@ func TestTheNextWaiterIsSignalledWhenTheFirstLeaves(t *testing.T) {
 	}
 }
 
-func TestWaitersWaitOnlyForTheirMembers(t *testing.T) {
-	c := newSharedTable(t)
-	c.granted(wants("a:1", "ab"))
-	c.granted(wants("b:1", "xy"))
-	_, ms, head := c.queued(wants("c:1", "bcx"))
-	assert.InDelta(t, ttlMs, ms, 2000)
-	assert.True(t, head)
-	c.granted(wants("d:1", "de"))
-	assert.Zero(t, c.refused(wants("e:1", "c")), "a waiter blocks the request for an unknown time")
-	_, ms, head = c.queued(wants("e:1", "cq"))
-	assert.Zero(t, ms)
-	assert.False(t, head, "no lease blocks e, so e need not notice an expiry")
-	_, _, head = c.queued(wants("f:1", "ay"))
-	assert.True(t, head, "other waiters may not wait for the lease that blocks f")
-	c.refused(wants("g:1", "q"))
-	c.granted(wants("g:1", "z"))
-
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	assert.Equal(t, []string{"b:1", "d:1", "g:1"}, c.holders(), "no waiter has all its members free")
-	assert.EqualValues(t, 1, c.release("b:1", 0))
-	assert.Equal(t, []string{"c:1", "d:1", "f:1", "g:1"}, c.holders(), "c holds a member of e")
-	assert.EqualValues(t, 1, c.release("c:1", 0))
-	assert.Equal(t, []string{"d:1", "e:1", "f:1", "g:1"}, c.holders())
-	rising(t, c.token("d:1"), c.token("g:1"), c.token("f:1"), c.token("e:1"))
-	for _, owner := range c.holders() {
-		assert.EqualValues(t, 1, c.release(owner, 0))
-	}
-	c.empty()
-}
-
-func TestMembersAreServedInOrder(t *testing.T) {
-	c := newSharedTable(t)
-	c.granted(wants("a:1", "x"))
-	c.queued(wants("b:1", "xy"))
-	c.queued(wants("c:1", "yz"))
-	c.queued(wants("d:1", "z"))
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	assert.Equal(t, []string{"b:1"}, c.holders(), "d does not overtake c, which waits for b")
-	assert.EqualValues(t, 2, c.release("c:1", 0))
-	assert.Equal(t, []string{"b:1", "d:1"}, c.holders(), "d enters when c has left")
-}
-
-func TestAnExpiredLeaseIsHandedToTheWaiters(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
-		signals := c.signals("b")
-		old := c.granted(first)
-		c.queued(second)
-		c.expire(first.owner)
-		c.refused(writesLike(first))
-		assert.Equal(t, []string{second.owner}, c.holders(), "any request serves the queue, even one that does not wait")
-		around(t, placeMs*time.Millisecond, c.end(second.owner))
-		rising(t, old, c.token(second.owner))
-		assert.Equal(t, []string{message("b:1", c.token("b:1"))}, signals())
-
-		c.queued(writesLike(first))
-		c.expire(second.owner)
-		rising(t, c.granted(writesLike(first)))
-		around(t, ttlMs*time.Millisecond, c.end("w:1"), "who asks itself gets the whole TTL")
-		assert.Zero(t, c.rdb.Exists(t.Context(), c.k.queue, c.k.places).Val())
-	})
-}
-
-func TestARefusedSharedLockReturnsTheLatestToken(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
-		c.granted(first)
-		last := c.granted(third)
-		latest, _, _ := c.queued(second)
-		notAbove(t, last, latest)
-		if second.mode == "p" {
-			assert.EqualValues(t, 1, c.release(third.owner, 0))
-		}
-		assert.EqualValues(t, 1, c.release(first.owner, 0))
-		if second.mode != "p" {
-			assert.EqualValues(t, 1, c.release(third.owner, 0))
-		}
-		granted := c.token(second.owner)
-		rising(t, latest, granted)
-		require.NoError(t, c.rdb.Del(t.Context(), c.k.token).Err())
-		latest, _, _ = c.queued(writesLike(first))
-		notAbove(t, granted, latest)
-	})
-}
-
-func notAbove(t *testing.T, low, high string) {
-	t.Helper()
-	a, okA := parseToken(low)
-	b, okB := parseToken(high)
-	require.True(t, okA && okB)
-	assert.LessOrEqual(t, a, b)
-}
-
 func TestPlacesOfASharedLockExpire(t *testing.T) {
 	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
 		c.granted(first)
@@ -191,21 +88,6 @@ func TestPlacesOfASharedLockExpire(t *testing.T) {
 				around(t, 4*placeMs*time.Millisecond, c.pttl(key), "the keys expire together")
 			}
 		}
-		c.kill(second.owner)
-		c.queued(second)
-		assert.Equal(t, []string{second.owner, last.owner}, c.queue(), "an expired place is revived at its position")
-
-		c.kill(second.owner)
-		c.queued(last)
-		assert.Equal(t, []string{last.owner}, c.queue(), "a poll of another waiter has removed the place")
-		c.queued(second)
-		assert.Equal(t, []string{last.owner, second.owner}, c.queue())
-		assert.EqualValues(t, 2, c.release(last.owner, 0))
-		assert.EqualValues(t, 0, c.release(last.owner, 0), "the place is removed only once")
-		assert.EqualValues(t, 1, c.release(first.owner, 0))
-		assert.Equal(t, []string{second.owner}, c.holders())
-		assert.EqualValues(t, 1, c.release(second.owner, 0))
-		c.empty()
 	})
 }
 
@@ -231,33 +113,161 @@ func TestExpiredPlacesOfASharedLockAreSkipped(t *testing.T) {
 	})
 }
 
-func TestATombstoneOfASharedLockRefusesItsOwner(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
-		assert.EqualValues(t, 0, c.release(first.owner, tombMs), "the release comes before the acquire")
-		around(t, tombMs*time.Millisecond, c.pttl(c.k.tombstone+first.owner))
-		before := c.dump()
-		assert.Equal(t, []any{int64(refused)}, c.acquire(first, 0))
-		assert.Equal(t, []any{int64(refused)}, c.acquire(first, placeMs))
-		assert.Equal(t, before, c.dump())
-
-		c.granted(second)
-		c.queued(writesLike(first))
-		assert.EqualValues(t, 2, c.release("w:1", tombMs))
-		assert.EqualValues(t, 1, c.release(second.owner, tombMs))
-		assert.Equal(t, []any{int64(refused)}, c.acquire(second, placeMs))
-		assert.Equal(t, []any{int64(refused)}, c.acquire(writesLike(first), placeMs))
-		assert.Empty(t, c.holders())
+func TestAWalkVisitsAtMost128Waiters(t *testing.T) {
+	c := newSharedTable(t)
+	c.granted(wants("a:1", "x"))
+	const most = 128
+	c.put(0, most+1, func(i int) acquireArgs {
+		a := wants(fmt.Sprintf("w:%03d", i), "x")
+		a.members = append(a.members, fmt.Sprint("own", i))
+		return a
 	})
+	assert.Zero(t, c.refused(wants("b:1", "y")), "only the length of the queue blocks the request")
+	assert.EqualValues(t, 2, c.release("w:064", 0))
+	c.granted(wants("b:1", "y"))
+	assert.EqualValues(t, 1, c.release("a:1", 0))
+	assert.Equal(t, []string{"b:1", "w:000"}, c.holders())
+	assert.Len(t, c.queue(), most-1)
 }
 
-func TestReleaseASharedLockTwice(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
-		c.granted(first)
-		c.queued(second)
-		c.queued(writesLike(first))
-		assert.EqualValues(t, 1, c.release(first.owner, 0))
-		before := c.dump()
-		assert.EqualValues(t, 0, c.release(first.owner, 0))
-		assert.Equal(t, before, c.dump(), "the second release does not hand the lock over")
+func TestAWalkReadsAtMost20000Members(t *testing.T) {
+	t.Parallel()
+	c := newSharedTable(t)
+	c.granted(wants("a:1", "x"))
+	waiter := func(i int) acquireArgs {
+		a := wants(fmt.Sprintf("w:%d", i), "x")
+		for m := range 9_999 {
+			a.members = append(a.members, fmt.Sprintf("%d of %d", m, i))
+		}
+		return a
+	}
+	c.put(0, 2, waiter)
+	c.granted(wants("b:1", "y"))
+	c.put(2, 1, waiter)
+	assert.Zero(t, c.refused(wants("c:1", "z")), "the waiters have 30,000 names")
+	assert.EqualValues(t, 1, c.release("a:1", 0))
+	assert.Equal(t, []string{"b:1", "w:0"}, c.holders())
+	assert.EqualValues(t, 1, c.release("w:0", 0))
+	assert.Equal(t, []string{"b:1", "w:1"}, c.holders())
+	c.granted(wants("c:1", "z"))
+}
+
+func TestReadersAreServedInSeveralWalks(t *testing.T) {
+	t.Parallel()
+	c := newSharedTable(t)
+	c.granted(writes("w:1"))
+	c.put(0, 502, func(i int) acquireArgs { return reads(fmt.Sprintf("r:%04d", i)) })
+	assert.EqualValues(t, 1, c.release("w:1", 0))
+	assert.Len(t, c.holders(), 500)
+	c.granted(reads("r:0501"))
+	assert.Len(t, c.holders(), 502)
+}
+
+// put writes the places of n owners, from a ticket on, directly and in one pipeline, which is faster than
+// the script: all must be there before the first place ends.
+func (c *sharedTable) put(from, n int, of func(ticket int) acquireArgs) {
+	c.Helper()
+	end := float64(time.Now().UnixMilli() + 3*placeMs)
+	_, err := c.rdb.Pipelined(c.Context(), func(p redis.Pipeliner) error {
+		for ticket := from; ticket < from+n; ticket++ {
+			a := of(ticket)
+			p.ZAdd(c.Context(), c.k.queue, redis.Z{Member: a.owner, Score: float64(ticket)})
+			p.ZAdd(c.Context(), c.k.places, redis.Z{Member: a.owner, Score: end})
+			p.HSet(c.Context(), c.k.records, a.owner, fmt.Sprintf("%s 0 %d ", a.mode, len(a.members)))
+			if a.mode == "m" {
+				p.HSet(c.Context(), c.k.records, "{"+a.owner, packMembers(a.members))
+			}
+		}
+		for _, key := range []string{c.k.queue, c.k.places, c.k.records} {
+			p.PExpire(c.Context(), key, 4*placeMs*time.Millisecond)
+		}
+		return nil
 	})
+	require.NoError(c, err)
+}
+
+// 10,000 members are sent and read once when the waiter enters the queue, and not with each
+// of the three polls of a place.
+func TestAPollDoesNotSendTheMembersAgain(t *testing.T) {
+	t.Parallel()
+	rdb := testredis.Start(t).Client(t)
+	s := newStore(t, rdb, &Options{Place: time.Second})
+	names := make([]string, driver.MaxMembers)
+	for i := range names {
+		names[i] = fmt.Sprintf("member %08d", i)
+	}
+	r := moded("g", driver.Members, driver.Attrs{Members: names})
+	r.TTL = 10 * time.Second // a place is at least a tenth of it
+	holder := acquire(t, s, r)
+	r.Owner = rand.Text() + ":2"
+	done := startWait(t.Context(), t, s, r)
+
+	stat := func(section, pattern string) int {
+		info, err := rdb.Info(t.Context(), section).Result()
+		require.NoError(t, err)
+		found := regexp.MustCompile(pattern).FindStringSubmatch(info)
+		if found == nil {
+			return 0
+		}
+		n, err := strconv.Atoi(found[1])
+		require.NoError(t, err)
+		return n
+	}
+	scripts := func() int { return stat("commandstats", `cmdstat_evalsha:calls=(\d+)`) }
+	before, reads := scripts(), stat("commandstats", `cmdstat_hmget:calls=(\d+)`)
+	require.Eventually(t, func() bool { return scripts() >= before+3 }, long, 10*time.Millisecond, "the waiter polls")
+	assert.Equal(t, reads, stat("commandstats", `cmdstat_hmget:calls=(\d+)`), "the polls read no member")
+	input := stat("stats", `total_net_input_bytes:(\d+)`)
+	before = scripts()
+	require.Eventually(t, func() bool { return scripts() >= before+3 }, long, 10*time.Millisecond)
+	assert.Less(t, stat("stats", `total_net_input_bytes:(\d+)`)-input, 50_000, "the polls send no members")
+	lease, _ := handed(t, s, holder, done)
+	require.NoError(t, s.Release(t.Context(), lease))
+}
+
+func TestAWaitingBatchThatLostItsPlaceSendsItsMembersAgain(t *testing.T) {
+	t.Parallel()
+	s, rdb := sharedStore(t)
+	s.placeFor = 3 * time.Second
+	r := moded("g", driver.Members, driver.Attrs{Members: []string{"a", "b"}})
+	holder := acquire(t, s, r)
+	r.Owner = rand.Text() + ":2"
+	done := startWait(t.Context(), t, s, r)
+	k := s.sharedKeys(r.Key, r.Owner)
+	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.ZRem(t.Context(), k.queue, r.Owner)
+		p.ZRem(t.Context(), k.places, r.Owner)
+		p.HDel(t.Context(), k.records, r.Owner, "{"+r.Owner, "}"+r.Owner)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return rdb.ZScore(t.Context(), k.queue, r.Owner).Err() == nil }, long, 10*time.Millisecond)
+	assert.Equal(t, "a\nb\n", rdb.HGet(t.Context(), k.records, "{"+r.Owner).Val())
+	lease, took := handed(t, s, holder, done)
+	assert.Less(t, took, soon)
+	assert.Equal(t, map[string]string{"a": r.Owner, "b": r.Owner}, rdb.HGetAll(t.Context(), k.members).Val())
+	require.NoError(t, s.Release(t.Context(), lease))
+}
+
+// The release needs more than one script.
+func TestForceReleaseOfManyHolders(t *testing.T) {
+	t.Parallel()
+	s, rdb := sharedStore(t)
+	const n = 3000
+	first := moded("s", driver.Permit, driver.Attrs{Limit: n + 1})
+	acquire(t, s, first)
+	k := s.sharedKeys(first.Key, "")
+	end := rdb.ZRangeWithScores(t.Context(), k.lock, 0, 0).Val()[0].Score
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for i := range n {
+			owner := fmt.Sprint("other:", i)
+			p.ZAdd(t.Context(), k.lock, redis.Z{Member: owner, Score: end})
+			p.HSet(t.Context(), k.records, owner, fmt.Sprintf("p %d 9999 ", i+1))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.ForceRelease(t.Context(), first.Key))
+	assert.Zero(t, rdb.Exists(t.Context(), k.lock, k.records).Val())
+	require.ErrorIs(t, s.ForceRelease(t.Context(), first.Key), driver.ErrNotHeld)
 }

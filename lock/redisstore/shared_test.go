@@ -1,40 +1,22 @@
 package redisstore
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/renewal"
 )
-
-func TestARefusedPermitReportsWhenEnoughLeasesExpire(t *testing.T) {
-	c := newSharedTable(t)
-	for i, owner := range []string{"a:1", "b:1", "c:1", "d:1"} {
-		a := permits(owner, 9)
-		a.ttl = (i + 1) * 10_000
-		c.granted(a)
-	}
-	assert.InDelta(t, 10_000, c.refused(permits("e:1", 4)), 2000)
-	assert.InDelta(t, 30_000, c.refused(permits("e:1", 2)), 2000, "three leases must expire")
-}
-
-func TestOwnersHoldDisjointMembers(t *testing.T) {
-	c := newSharedTable(t)
-	first := c.granted(wants("a:1", "abc"))
-	rising(t, first, c.granted(wants("b:1", "de")))
-	assert.InDelta(t, ttlMs, c.refused(wants("c:1", "cx")), 2000, "the batch needs all its members")
-	c.granted(wants("c:1", "xy"))
-	assert.Equal(t, map[string]string{"a": "a:1", "b": "a:1", "c": "a:1", "d": "b:1", "e": "b:1", "x": "c:1", "y": "c:1"},
-		c.rdb.HGetAll(t.Context(), c.k.members).Val())
-	assert.EqualValues(t, 1, c.release("a:1", 0))
-	assert.Equal(t, map[string]string{"d": "b:1", "e": "b:1", "x": "c:1", "y": "c:1"}, c.rdb.HGetAll(t.Context(), c.k.members).Val())
-	c.granted(wants("d:1", "a"))
-	for _, owner := range []string{"b:1", "c:1", "d:1"} {
-		assert.EqualValues(t, 1, c.release(owner, 0))
-	}
-	c.empty()
-}
 
 // each runs a test for all modes. The test may assume only that first and second cannot be
 // held at the same time, and that first and third can.
@@ -46,59 +28,6 @@ func each(t *testing.T, f func(t *testing.T, c *sharedTable, first, second, thir
 	} {
 		t.Run(asks[0].mode, func(t *testing.T) { f(t, newSharedTable(t), asks[0], asks[1], asks[2]) })
 	}
-}
-
-func TestAcquireASharedLockAgain(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
-		token := c.granted(first)
-		other := c.granted(third)
-		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
-		assert.Equal(t, token, c.granted(first), "the same grant")
-		around(t, ttlMs*time.Millisecond, c.end(first.owner), "the full TTL, although the place is shorter")
-		assert.Equal(t, other, c.token(third.owner))
-		c.refused(second)
-	})
-}
-
-func TestTryAcquireASharedLockWritesNothing(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
-		token := c.granted(first)
-		before := c.dump()
-		v := c.acquire(second, 0)
-		latest, ok := parseToken(v[1])
-		require.True(t, ok)
-		held, _ := parseToken(token)
-		assert.GreaterOrEqual(t, latest, held)
-		assert.LessOrEqual(t, latest, uint64(time.Now().UnixMicro()))
-		assert.Equal(t, before, c.dump())
-	})
-}
-
-func TestRenewSharedLocks(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
-		token := c.granted(first)
-		require.NoError(t, c.rdb.ZIncrBy(t.Context(), c.k.lock, -20_000, first.owner).Err())
-		assert.True(t, c.renews(first.owner, token))
-		around(t, ttlMs*time.Millisecond, c.end(first.owner))
-
-		before := c.dump()
-		assert.False(t, c.renews(first.owner, token+"0"), "another grant")
-		assert.False(t, c.renews(third.owner, token), "another owner")
-		c.queued(writesLike(first))
-		waiting := c.dump()
-		assert.False(t, c.renews("w:1", "0"), "a place is not a lease")
-		assert.Equal(t, waiting, c.dump())
-		assert.EqualValues(t, 2, c.release("w:1", 0))
-		assert.Equal(t, before[c.k.lock], c.dump()[c.k.lock])
-
-		c.expire(first.owner)
-		before = c.dump()
-		assert.False(t, c.renews(first.owner, token), "an expired lease is lost, even before a script removes it")
-		assert.Equal(t, before, c.dump())
-		require.NoError(t, c.rdb.Del(t.Context(), c.k.lock).Err())
-		assert.False(t, c.renews(first.owner, token))
-		assert.Zero(t, c.rdb.Exists(t.Context(), c.k.lock).Val(), "the script creates no key")
-	})
 }
 
 // writesLike returns a request of owner w:1 that conflicts with a.
@@ -197,39 +126,114 @@ func TestTheRecordOfALeaseOutlastsIt(t *testing.T) {
 	})
 }
 
-func TestExpiredLeasesBlockNobody(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, third acquireArgs) {
-		old := c.granted(first)
-		c.granted(third)
-		c.expire(first.owner, third.owner)
-		rising(t, old, c.granted(second))
-		assert.Equal(t, []string{second.owner}, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "the script removes the expired leases")
-		assert.Zero(t, c.rdb.HExists(t.Context(), c.k.records, first.owner).Val())
-		assert.EqualValues(t, 0, c.release(first.owner, 0))
-		assert.Equal(t, []string{second.owner}, c.holders())
-		assert.EqualValues(t, 1, c.release(second.owner, 0))
-		c.empty()
-	})
+func TestClearingExpiredHoldersKeepsMembersOfOthers(t *testing.T) {
+	c := newSharedTable(t)
+	for _, owner := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F"} {
+		c.granted(wants(owner, owner)) // as many as one script removes
+		c.expire(owner)
+	}
+	c.granted(wants("a:1", "xy"))
+	c.granted(wants("z:1", "q"))
+	require.NoError(t, c.rdb.ZAddXX(t.Context(), c.k.lock, zOf("a:1", 2)).Err())
+	for _, owner := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F"} {
+		require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, zOf(owner, 1)).Err())
+	}
+	c.granted(wants("b:1", "yz"))
+	assert.Contains(t, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "a:1", "the expired holder is not removed yet")
+	assert.Equal(t, "b:1", c.rdb.HGet(t.Context(), c.k.members, "y").Val())
+	c.refused(wants("c:1", "y"))
+	assert.NotContains(t, c.rdb.ZRange(t.Context(), c.k.lock, 0, -1).Val(), "a:1", "the expired holder is removed")
+	assert.Equal(t, map[string]string{"y": "b:1", "z": "b:1", "q": "z:1"}, c.rdb.HGetAll(t.Context(), c.k.members).Val())
 }
 
-func TestAnOwnerOfAnExpiredLeaseGetsANewLease(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, second, _ acquireArgs) {
-		old := c.granted(first)
-		c.expire(first.owner)
-		rising(t, old, c.granted(first))
-		c.expire(first.owner)
-		c.granted(second)
-		c.refused(first)
-	})
+// moded returns a request for a key in a mode, by a new owner.
+func moded(key string, mode driver.Mode, extra driver.Attrs) driver.Request {
+	r := request(key)
+	r.Mode, r.Attrs = mode, &extra
+	return r
 }
 
-func TestReleaseAnEndedLease(t *testing.T) {
-	each(t, func(t *testing.T, c *sharedTable, first, _, third acquireArgs) {
-		c.granted(first)
-		c.granted(third)
-		c.expire(first.owner)
-		before := c.dump()
-		assert.EqualValues(t, 0, c.release(first.owner, 0), "the lease has expired")
-		assert.Equal(t, before, c.dump(), "only scripts that also serve the queue remove expired leases")
-	})
+// allModes returns a request for a separate key in each mode.
+func allModes(key string) []driver.Request {
+	return []driver.Request{
+		request(key + "x"),
+		moded(key+"r", driver.Read, driver.Attrs{}),
+		moded(key+"w", driver.Write, driver.Attrs{}),
+		moded(key+"p", driver.Permit, driver.Attrs{Limit: 1}),
+		moded(key+"m", driver.Members, driver.Attrs{Members: []string{"a", "b"}}),
+	}
+}
+
+// batchOfAllModes checks that each outcome of a batch of several scripts belongs to its lease.
+func batchOfAllModes(t *testing.T, s *Store, rdb redis.Cmdable) {
+	var leases []driver.Lease
+	var want []renewal.Outcome
+	for i := range 3 * rediskit.LeasesPerScript {
+		for _, r := range allModes(fmt.Sprint("k", i)) {
+			l := acquire(t, s, r)
+			outcome := renewal.Renewed
+			switch len(leases) % 7 {
+			case 2:
+				require.NoError(t, rdb.Del(t.Context(), s.lockKey(r.Key)).Err())
+				outcome = renewal.Lost
+			case 4:
+				l.State = nil
+			case 5:
+				l.TTL *= 2
+			}
+			leases, want = append(leases, l), append(want, outcome)
+		}
+	}
+	assert.Equal(t, want, renew(t, s, leases...))
+	slices.Reverse(leases)
+	slices.Reverse(want)
+	assert.Equal(t, want, renew(t, s, leases...))
+}
+
+// The store accepts the largest lock.Batch.
+func TestMembersOfAMebibyte(t *testing.T) {
+	s, _ := sharedStore(t)
+	members := make([]string, driver.MaxMemberBytes/driver.MaxKeyLen)
+	for i := range members {
+		members[i] = fmt.Sprintf("%0*d", driver.MaxKeyLen, i)
+	}
+	r := moded("k", driver.Members, driver.Attrs{Members: members})
+	l := acquire(t, s, r)
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
+	require.NoError(t, s.Release(t.Context(), l))
+}
+
+func TestSharedRequestsAreRefusedWithoutIO(t *testing.T) {
+	w := &testredis.Wire{Answer: func([]string) string { return "-ERR it was asked\r\n" }}
+	s := newStore(t, w.Client(t, redis.Options{}), nil)
+	many := make([]string, driver.MaxMembers+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("%05d", i)
+	}
+	for want, r := range map[string]driver.Request{
+		"unsupported":              moded("k", driver.Members+1, driver.Attrs{}),
+		"limit":                    moded("k", driver.Permit, driver.Attrs{Limit: 0}),
+		"1 to 10000 members":       moded("k", driver.Members, driver.Attrs{}),
+		"10000 members, got 10001": moded("k", driver.Members, driver.Attrs{Members: many}),
+		"is empty":                 moded("k", driver.Members, driver.Attrs{Members: []string{"", "a"}}),
+		"1048577 bytes in all":     moded("k", driver.Members, driver.Attrs{Members: []string{strings.Repeat("x", driver.MaxMemberBytes+1)}}),
+	} {
+		_, err := s.Acquire(t.Context(), r)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, r.Mode == driver.Members, errors.Is(err, driver.ErrBadMembers), want)
+		_, err = s.Wait(t.Context(), r, func() {})
+		require.ErrorContains(t, err, want)
+	}
+	assert.Zero(t, w.Evals.Load())
+}
+
+// A forced release finds the token in the records.
+func TestForceReleaseOfASharedLockWithoutItsLastToken(t *testing.T) {
+	s, rdb := sharedStore(t)
+	for _, r := range allModes("k")[1:] {
+		l := acquire(t, s, r)
+		require.NoError(t, rdb.Del(t.Context(), s.keys(r.Key, r.Owner).token).Err())
+		require.NoError(t, s.ForceRelease(t.Context(), r.Key), r.Mode)
+		assert.Equal(t, []renewal.Outcome{renewal.Lost}, renew(t, s, l))
+	}
 }

@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,20 +93,6 @@ func TestOneSubscriptionForAllWaiters(t *testing.T) {
 	assert.Less(t, took, soon, "a new waiter gets a new subscription")
 }
 
-func TestAQuietSubscriptionIsPinged(t *testing.T) {
-	t.Parallel()
-	var d dialer
-	rdb := redis.NewClient(&redis.Options{Addr: shared.Server(t).Addr(), Dialer: d.dial})
-	defer rdb.Close()
-	s := patient(t, rdb)
-	acquire(t, s, requestFor("k", time.Hour))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := startWait(ctx, t, s, requestFor("k", time.Hour))
-	require.Eventually(t, func() bool { return d.pings.Load() >= 2 }, long, 10*time.Millisecond)
-	cancel()
-	<-done
-}
-
 // A node that has left the cluster still replies to pings, but receives no signals.
 func TestASubscriptionLeavesANodeWithoutSlots(t *testing.T) {
 	t.Parallel()
@@ -180,3 +169,63 @@ func TestInvalidSignalsAreIgnored(t *testing.T) {
 		assert.Equal(t, want, savedIn(text), "%q", state)
 	}
 }
+
+// dialer makes connections. It can mute those with a subscription: they stay open and still
+// send, but receive nothing.
+type dialer struct {
+	mu   sync.Mutex // guards subs
+	subs []*mutable
+}
+
+type mutable struct {
+	net.Conn
+	dialer *dialer
+	known  bool // as a subscription; only the writer uses it
+	muted  atomic.Bool
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &mutable{Conn: conn, dialer: d}, nil
+}
+
+// Write implements net.Conn.
+func (c *mutable) Write(p []byte) (int, error) {
+	if !c.known && bytes.Contains(p, []byte("subscribe")) {
+		c.known = true
+		c.dialer.mu.Lock()
+		c.dialer.subs = append(c.dialer.subs, c)
+		c.dialer.mu.Unlock()
+	}
+	return c.Conn.Write(p)
+}
+
+// Read implements net.Conn.
+func (c *mutable) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if err != nil || !c.muted.Load() {
+			return n, err
+		}
+	}
+}
+
+// mute mutes all subscriptions that exist.
+func (d *dialer) mute() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.subs {
+		c.muted.Store(true)
+	}
+}
+
+func (d *dialer) subscriptions() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.subs)
+}
+
+func countLines(s string) int { return strings.Count(s, "addr=") - strings.Count(s, "laddr=") }

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -30,7 +29,6 @@ func TestLocksWhileASlotMoves(t *testing.T) {
 	t.Run("losses", func(t *testing.T) { lossesInASplitSlot(t, c) })
 	t.Run("keys return", func(t *testing.T) { requestsWhileKeysReturn(t, c) })
 	t.Run("keys are missed", func(t *testing.T) { renewalsThatMissTheKey(t, c) })
-	t.Run("held", func(t *testing.T) { locksInASplitSlot(t, c) })
 }
 
 var renewed = []renewal.Outcome{renewal.Renewed}
@@ -284,41 +282,5 @@ func renewalsThatMissTheKey(t *testing.T, c *testredis.Cluster) {
 		assert.Equal(t, renewed, renew(t, s, l), "%v", l.Mode)
 		require.NoError(t, c.Move(t.Context(), slot, from, to))
 		require.NoError(t, s.Release(t.Context(), l))
-	}
-}
-
-// locksInASplitSlot checks that a client keeps its locks however long the keys of a slot are on
-// two nodes.
-func locksInASplitSlot(t *testing.T, c *testredis.Cluster) {
-	const ttl = 4 * time.Second
-	s, err := New(c.Client(t), &Options{Prefix: "held:"})
-	require.NoError(t, err)
-	client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: ttl}})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, client.Close(context.Background())) }()
-	var all []*lock.Held
-	var ends []func()
-	for key, l := range map[string]lock.Locker{
-		"mutex": client.Mutex("mutex"), "writer": client.RWMutex("writer"), "reader": client.RWMutex("reader").RLocker(),
-		"permit": client.Semaphore("permit", 2), "batch": client.Batch("batch", "x", "y"), "election": client.Election("election", "me"),
-	} {
-		h, err := l.Lock(t.Context())
-		require.NoError(t, err)
-		all = append(all, h)
-		from, to, slot := openSlot(t, c, s.lockKey(key))
-		migrate(t, s.lockKey(key), from, to)
-		ends = append(ends, func() { require.NoError(t, c.Move(t.Context(), slot, from, to)) })
-	}
-	began := time.Now()
-	for _, h := range all {
-		require.Eventually(t, func() bool { return h.Err() != nil || h.Deadline().After(began.Add(3*ttl)) }, 5*ttl, 10*time.Millisecond)
-		require.NoError(t, h.Err(), h.Key())
-	}
-	assert.Zero(t, client.Stats().Renewal.Lost())
-	for _, end := range ends {
-		end()
-	}
-	for _, h := range all {
-		require.NoError(t, h.Unlock(t.Context()), h.Key())
 	}
 }

@@ -1,45 +1,12 @@
 package redisstore
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
-
-func TestTokensRiseAfterALossOfData(t *testing.T) {
-	rdb := testredis.Start(t).Client(t)
-	s := newStore(t, rdb, nil)
-	first := acquire(t, s, request("k"))
-	require.NoError(t, rdb.FlushAll(t.Context()).Err())
-	second := acquire(t, s, request("k"))
-	assert.Greater(t, second.Token, first.Token, "the time of the server has advanced")
-	require.NoError(t, s.Release(t.Context(), second))
-	now := uint64(time.Now().UnixMicro())
-	second = acquire(t, s, second.Request)
-	assert.GreaterOrEqual(t, second.Token, now, "every token follows the clock, not only the first")
-	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
-	assert.Greater(t, acquire(t, s, request("k")).Token, second.Token)
-}
-
-func TestTokensRiseAfterTheClockWentBack(t *testing.T) {
-	tb := newTable(t)
-	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-	require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, ahead, time.Hour).Err())
-	token := tb.granted("a:1")
-	assert.Equal(t, strconv.FormatUint(ahead+1, 10), token)
-	around(t, 70*time.Minute, tb.pttl(tb.k.token), "remembered for ten minutes beyond the moment it names")
-
-	tb.queued("b:1")
-	assert.EqualValues(t, 1, tb.release("a:1", 0))
-	assert.Equal(t, "b:1 "+strconv.FormatUint(ahead+2, 10), tb.value(), "the token of a hand-over rises too")
-	around(t, 70*time.Minute, tb.pttl(tb.k.token))
-}
 
 func TestTokensThatCannotRiseGrantNothing(t *testing.T) {
 	for _, last := range []string{"text", "", "-1", "1.5", "1e3", "1.00000000000000", "0x10", " 1", "inf", "nan", "9007199254740991", "9007199254740992", "10000000000000000", "99999999999999999999"} {
@@ -116,29 +83,4 @@ func TestAForeignValueIsLeftAlone(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestAForeignValueAtTheLockKeyIsAnError(t *testing.T) {
-	s, rdb := sharedStore(t)
-	for _, put := range []func(key string) error{
-		func(key string) error { return rdb.HSet(t.Context(), key, "f", "v").Err() },
-		func(key string) error { return rdb.Set(t.Context(), key, "a string of somebody else", 0).Err() },
-		func(key string) error { return rdb.Set(t.Context(), key, "", 0).Err() },
-		func(key string) error { return rdb.Set(t.Context(), key, "17", 0).Err() },
-	} {
-		r := request("k")
-		require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
-		require.NoError(t, put(s.lockKey("k")))
-		before := rdb.Dump(t.Context(), s.lockKey("k")).Val()
-		_, err := s.Acquire(t.Context(), r)
-		require.ErrorIs(t, err, driver.ErrWrongType)
-		require.NotErrorIs(t, err, driver.ErrNotAcquired)
-		secretless(t, err, r.Owner)
-		_, err = s.Inspect(t.Context(), "k")
-		require.ErrorIs(t, err, driver.ErrWrongType)
-		require.Error(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}))
-		require.Error(t, s.ForceRelease(t.Context(), "k"))
-		assert.Equal(t, before, rdb.Dump(t.Context(), s.lockKey("k")).Val())
-	}
-	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k")).Err())
 }

@@ -216,34 +216,6 @@ func BenchmarkTold(b *testing.B) {
 			}
 		})
 	})
-	b.Run("restart behind a proxy", func(b *testing.B) {
-		benchmarkTold(b, []int{200}, func(b *testing.B) (redis.UniversalClient, func()) {
-			server := testredis.Start(b)
-			return testredis.StartProxy(b, server).Client(b), func() {
-				server.Kill()
-				require.NoError(b, server.Restart())
-			}
-		})
-	})
-	b.Run("promotion behind a proxy", func(b *testing.B) {
-		benchmarkTold(b, []int{200}, func(b *testing.B) (redis.UniversalClient, func()) {
-			old, empty := testredis.Start(b), testredis.Start(b)
-			var promoted atomic.Bool
-			options := *testredis.StartProxy(b, old).Client(b).Options()
-			options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if promoted.Load() {
-					addr = empty.Addr()
-				}
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}
-			rdb := redis.NewClient(&options)
-			b.Cleanup(func() { rdb.Close() })
-			return rdb, func() {
-				promoted.Store(true)
-				old.Kill()
-			}
-		})
-	})
 	b.Run("Sentinel, the master dies", func(b *testing.B) {
 		benchmarkTold(b, []int{200}, func(b *testing.B) (redis.UniversalClient, func()) {
 			s := startSentinel(b)

@@ -169,25 +169,6 @@ func TestAServerThatStopsIsNoContention(t *testing.T) {
 	})
 }
 
-func TestTheKindInTheWayIsNamed(t *testing.T) {
-	t.Parallel()
-	store := newStore(t, shared.Server(t).Client(t), nil)
-	client, err := lock.New(keptOpen{store}, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close(context.Background())) }()
-	held, err := client.Mutex("kind").Lock(t.Context())
-	require.NoError(t, err)
-	_, err = client.Semaphore("kind", 3).TryLock(t.Context())
-	require.EqualError(t, err, `lock: "kind" is a mutex, not a semaphore`)
-	require.NoError(t, held.Unlock(t.Context()))
-	held, err = client.Semaphore("kind", 3).Lock(t.Context())
-	require.NoError(t, err)
-	_, err = client.Mutex("kind").TryLock(t.Context())
-	require.EqualError(t, err, `lock: "kind" is a semaphore, not a mutex`)
-	require.ErrorIs(t, err, lock.ErrWrongType)
-	require.NoError(t, held.Unlock(t.Context()))
-}
-
 // keptOpen is a store that its client does not close.
 type keptOpen struct{ *Store }
 

@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +20,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // waited is the result of a call of Wait.
@@ -88,24 +90,6 @@ func patient(t testing.TB, rdb redis.UniversalClient) *Store {
 	return newStore(t, rdb, &Options{Prefix: rand.Text() + ":", Place: time.Hour})
 }
 
-func TestASignalHandsTheLockOver(t *testing.T) {
-	t.Parallel()
-	var calls testredis.Counter
-	s := newStore(t, testredis.Start(t).Client(t), &Options{Place: time.Hour, Instrument: calls.Attach})
-	holder := acquire(t, s, requestFor("k", time.Hour))
-	for range 5 {
-		start := time.Now()
-		done := startQuietWait(t.Context(), t, s, &calls, requestFor("k", time.Hour))
-		released := time.Now()
-		var took time.Duration
-		holder, took = handed(t, s, holder, done)
-		assert.Less(t, took, soon, "a signal, not a poll, granted the lock")
-		assert.False(t, holder.Unanswered)
-		assert.False(t, holder.Sent.Before(start), "the place lasts for a whole TTL")
-		assert.False(t, holder.Sent.After(released), "the lease begins with the request, not with the signal")
-	}
-}
-
 func TestAHandedOverLockLastsForTheRestOfThePlace(t *testing.T) {
 	s, rdb := sharedStore(t)
 	holder := acquire(t, s, request("k"))
@@ -132,43 +116,6 @@ func TestPlaceLengths(t *testing.T) {
 		time.Second: time.Second, ttl30: 5 * time.Second, time.Hour: 10 * time.Second,
 	} {
 		assert.Equal(t, want, s.place(ttl), "%v", ttl)
-	}
-}
-
-func TestPollsKeepThePlace(t *testing.T) {
-	t.Parallel()
-	const place = time.Second
-	rdb := shared.Server(t).Client(t)
-	s := newStore(t, rdb, &Options{Prefix: rand.Text() + ":", Place: place})
-	ttl := 3 * time.Second
-	holder := acquire(t, s, requestFor("k", time.Minute))
-	requests := []driver.Request{requestFor("k", ttl), requestFor("k", ttl)}
-	first, second := startWait(t.Context(), t, s, requests[0]), startWait(t.Context(), t, s, requests[1])
-	time.Sleep(7 * place / 2)
-	for _, r := range requests {
-		ends := rdb.ZScore(t.Context(), s.keys(r.Key, r.Owner).places, r.Owner).Val()
-		assert.Greater(t, int64(ends), time.Now().UnixMilli())
-	}
-	holder, took := handed(t, s, holder, first)
-	assert.Less(t, took, soon)
-	handed(t, s, holder, second)
-}
-
-// Polls alone hand a lock over if there are no signals.
-func TestLocksAreHandedOverWithoutSignals(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, shared.Server(t).Client(t), &Options{Prefix: rand.Text() + ":", Place: time.Second})
-	nowhere := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer nowhere.Close()
-	s.subscription = pubsub.New(func(ctx context.Context) (*redis.PubSub, func() bool) {
-		return nowhere.Subscribe(ctx), func() bool { return true }
-	}, signals{}, pubsub.Options{})
-	holder := acquire(t, s, requestFor("k", 10*time.Second))
-	for range 3 {
-		r := requestFor("k", 10*time.Second)
-		done := startWait(t.Context(), t, s, r)
-		holder, _ = handed(t, s, holder, done)
-		around(t, r.TTL, time.Until(holder.Sent.Add(r.TTL)), "a poll gives the full TTL")
 	}
 }
 
@@ -335,50 +282,189 @@ func TestAPollFollowsTheUnansweredPoll(t *testing.T) {
 	assert.NotZero(t, w.lease.Token)
 }
 
-// Many clients contend for one lock, like many processes. Each holder waits until all others
-// are in the queue, so the clients get the lock in turn.
-func TestClientsHandTheLockOverInTurn(t *testing.T) {
+// A waiter that got its lock while a poll was unanswered leaves no tombstone. The first
+// waiter of a client often does that.
+func TestAHandOverLeavesNoTombstone(t *testing.T) {
 	t.Parallel()
-	rdb := shared.Server(t).Client(t)
-	const clients, rounds = 8, 25
-	prefix := rand.Text() + ":"
-	ex := locktest.NewExclusion()
-	var left atomic.Int64 // clients that still lock
-	left.Store(clients)
-	var mu sync.Mutex // guards turns
-	var turns []int
-	var wg sync.WaitGroup
-	for i := range clients {
-		s, err := New(rdb, &Options{Prefix: prefix})
+	rdb := testredis.Start(t).Client(t)
+	for i := range 24 {
+		key := fmt.Sprint("k", i)
+		s := newStore(t, rdb, nil)
+		holder := acquire(t, s, requestFor(key, ttl30))
+		fresh, err := New(rdb, &Options{Prefix: s.prefix, Timeout: long})
 		require.NoError(t, err)
-		c, err := lock.New(s, nil)
+		c, err := lock.New(fresh, nil)
 		require.NoError(t, err)
-		defer func() { assert.NoError(t, c.Close(context.Background())) }()
-		wg.Go(func() {
-			defer left.Add(-1)
-			for range rounds {
-				h, err := c.Mutex("k").Lock(t.Context())
-				if !assert.NoError(t, err) {
-					return
-				}
-				ex.Enter("k", h.Token())
-				mu.Lock()
-				turns = append(turns, i)
-				mu.Unlock()
-				for info, err := s.Inspect(t.Context(), "k"); int64(info.Waiting) < left.Load()-1 && assert.NoError(t, err); {
-					time.Sleep(time.Millisecond)
-					info, err = s.Inspect(t.Context(), "k")
-				}
-				assert.True(t, h.Valid())
-				ex.Leave("k", h.Token())
-				assert.NoError(t, h.Unlock(t.Context()))
+		got := make(chan error, 1)
+		go func() {
+			h, err := c.Mutex(key).Lock(t.Context())
+			if err == nil {
+				err = h.Unlock(t.Context())
 			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return rdb.LLen(t.Context(), s.keys(key, "").queue).Val() == 1 }, soon, 100*time.Microsecond)
+		time.Sleep(time.Duration(i%6) * 100 * time.Microsecond) // approximately when the subscription is confirmed
+		require.NoError(t, s.Release(t.Context(), holder))
+		require.NoError(t, <-got)
+		require.NoError(t, c.Close(context.Background()))
+	}
+	assert.LessOrEqual(t, len(rdb.Keys(t.Context(), "*:x:*").Val()), 2, "a busy machine may answer a poll later than the waiter waits for it")
+}
+
+// A margin may be as long as a place in the queue, or longer. A lock that is handed over then
+// has no valid time left until the client acquires it again.
+func TestAHandOverWithALongMargin(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*lock.Options{
+		"TTL 60 s, margin 9.5 s":   {Terms: lock.Terms{TTL: time.Minute}, Renewal: renewal.Options{Margin: 9500 * time.Millisecond}},
+		"TTL 10 min, margin 1 min": {Terms: lock.Terms{TTL: 10 * time.Minute}, Renewal: renewal.Options{Margin: time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prefix := &Options{Prefix: t.Name() + ":"}
+			locks := map[string]func(c *lock.Client) lock.Locker{
+				"mutex":     func(c *lock.Client) lock.Locker { return c.Mutex("mutex") },
+				"writer":    func(c *lock.Client) lock.Locker { return c.RWMutex("writer") },
+				"semaphore": func(c *lock.Client) lock.Locker { return c.Semaphore("semaphore", 1) },
+				"batch":     func(c *lock.Client) lock.Locker { return c.Batch("batch", "a", "b") },
+			}
+			const clients, rounds = 3, 5
+			var wg sync.WaitGroup
+			for range clients {
+				c, err := lock.New(newStore(t, shared.Server(t).Client(t), prefix), o)
+				require.NoError(t, err)
+				wg.Go(func() {
+					defer func() { assert.NoError(t, c.Close(context.Background())) }()
+					for range rounds {
+						for kind, of := range locks {
+							h, err := of(c).Lock(t.Context())
+							if !assert.NoError(t, err, kind) {
+								return
+							}
+							assert.Greater(t, time.Until(h.Deadline()), o.TTL/2, kind)
+							time.Sleep(5 * time.Millisecond) // so that other clients enter the queue
+							assert.NoError(t, h.Unlock(t.Context()), kind)
+						}
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
-	wg.Wait()
-	assert.Empty(t, ex.Violations())
-	assert.Equal(t, clients*rounds, ex.Entered())
-	for at := clients; at < len(turns); at++ {
-		assert.Equal(t, turns[at-clients], turns[at], "the clients get the lock in turn")
+}
+
+// A queued waiter whose polls the server refuses tells why.
+func TestAWaiterTellsWhyTheServerRefusesIt(t *testing.T) {
+	t.Parallel()
+	for reason, refuse := range map[string][]any{
+		"NOPERM":     {"acl", "setuser", "default", "-evalsha", "-eval"},
+		"NOREPLICAS": {"config", "set", "min-replicas-to-write", "1"},
+		"READONLY":   {"replicaof", "127.0.0.1", "1"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			rdb := testredis.Start(t).Client(t)
+			s := newStore(t, rdb, &Options{Place: 300 * time.Millisecond, Timeout: soon})
+			r := driver.Request{Key: "k", Owner: "c:1", TTL: 3 * time.Second}
+			_, err := s.Acquire(t.Context(), r)
+			require.NoError(t, err)
+			r.Owner = "c:2"
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.Wait(t.Context(), r, func() {})
+				done <- err
+			}()
+			require.Eventually(t, func() bool {
+				info, err := s.Inspect(t.Context(), "k")
+				return err == nil && info.Waiting == 1
+			}, 10*time.Second, 5*time.Millisecond)
+			require.NoError(t, rdb.Do(t.Context(), refuse...).Err())
+			assert.ErrorContains(t, <-done, reason)
+		})
 	}
+}
+
+// A dead waiter delays others for 10 s at most, whatever the TTL. So its place is too short for
+// the margin of a holder with a long TTL, and a lock that is handed over gets its full TTL first.
+func TestL2AHandedOverLockWithALongTTL(t *testing.T) {
+	s, rdb := sharedStore(t)
+	r := driver.Request{Key: "k", Owner: "c:1", TTL: 10 * time.Minute}
+	assert.LessOrEqual(t, s.place(r.TTL), 10*time.Second)
+	holder, err := s.Acquire(t.Context(), r)
+	require.NoError(t, err)
+	r.Owner = "c:2"
+	done := make(chan driver.Lease, 1)
+	go func() {
+		l, err := s.Wait(t.Context(), r, func() {})
+		assert.NoError(t, err)
+		done <- l
+	}()
+	require.Eventually(t, func() bool {
+		info, err := s.Inspect(t.Context(), "k")
+		return err == nil && info.Waiting == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, s.Release(t.Context(), holder))
+	l := <-done
+	assert.Greater(t, time.Until(l.Sent.Add(r.TTL)), r.TTL/2)
+	assert.Greater(t, rdb.PTTL(t.Context(), s.lockKey("k")).Val(), r.TTL/2)
+}
+
+// lossy is a connection that drops one script without an error when lose is set.
+type lossy struct {
+	net.Conn
+	lose *atomic.Bool
+}
+
+// Write implements net.Conn.
+func (c lossy) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("evalsha")) && c.lose.CompareAndSwap(true, false) {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// L1: a waiter polls three times in the length of a place, so it keeps the place if one poll
+// is lost on a connection that stays open.
+func TestALostPollKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Bool
+	prefix := rand.Text() + ":"
+	rdb := redis.NewClient(&redis.Options{
+		Addr: shared.Server(t).Addr(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return lossy{conn, &lose}, err
+		},
+	})
+	defer rdb.Close()
+	other := newStore(t, shared.Server(t).Client(t), &Options{Prefix: prefix})
+	holder := acquire(t, other, requestFor("k", time.Hour))
+	s := newStore(t, rdb, &Options{Prefix: prefix, Place: 2 * time.Second})
+	done := startWait(t.Context(), t, s, requestFor("k", 20*time.Second))
+	lose.Store(true)
+	time.Sleep(2500 * time.Millisecond) // longer than a place
+	require.False(t, lose.Load(), "a poll was lost")
+	_, took := handed(t, other, holder, done)
+	assert.Less(t, took, soon)
+}
+
+// A granted waiter sends no more polls, even if a signal came before the answer to its poll.
+func TestNoPollFollowsAGrant(t *testing.T) {
+	t.Parallel()
+	s, w := wired(t, "")
+	r := requestFor("k", time.Hour)
+	p := new(poll)
+	call := &waiter{
+		store: s, request: r, place: time.Hour, lastPollSent: time.Now(), listener: pubsub.NewListener(r.Owner, ""), answers: make(chan reply, 1),
+		state: waitQueued, polls: []*poll{p}, pollAgain: true,
+	}
+	call.setTimer(time.Hour)
+	call.answers <- reply{acquired: acquired{verdict: granted, token: 5}, poll: p, sent: time.Now()}
+	call.queue(t.Context())
+	require.NoError(t, call.err)
+	assert.EqualValues(t, 5, call.lease.Token)
+	assert.False(t, call.unanswered, "the release needs no tombstone")
+	require.NoError(t, s.Close()) // waits for all requests
+	assert.Zero(t, w.Evals.Load())
 }

@@ -2,6 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +16,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -50,39 +53,6 @@ func TestAnErrorReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestInvalidRepliesAreErrors(t *testing.T) {
-	t.Parallel()
-	for _, garbage := range []string{
-		"+OK\r\n", "$-1\r\n", "*-1\r\n", "_\r\n", "$2\r\n17\r\n", ":7\r\n", ":-1\r\n", ":99999999999999999999\r\n", "*1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n",
-		"*2\r\n:1\r\n:17\r\n", "*2\r\n:1\r\n$-1\r\n", "*2\r\n:1\r\n$20\r\n18446744073709551615\r\n", "*2\r\n+1\r\n$2\r\n17\r\n", "*2\r\n:2\r\n$2\r\n17\r\n",
-		"*1\r\n-ERR inside\r\n", "*2\r\n:1\r\n-ERR inside\r\n", "#t\r\n", ",1.5\r\n", "%1\r\n:1\r\n:1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\r\n", "\x00\xff\r\n",
-		"*2\r\n:1", // incomplete
-	} {
-		for _, closes := range []bool{false, true} {
-			w := &testredis.Wire{}
-			w.Answer = func([]string) string { return garbage }
-			if closes {
-				w.Answer = func([]string) string { return "" }
-			}
-			s := newStore(t, w.Client(t, redis.Options{}), &Options{Timeout: 200 * time.Millisecond})
-			l := driver.Lease{Request: request("k"), Token: 17}
-			got, err := s.Acquire(t.Context(), l.Request)
-			require.Error(t, err, "%q", garbage)
-			require.NotErrorIs(t, err, driver.ErrNotAcquired, "%q", garbage)
-			assert.Zero(t, got)
-			if garbage != ":1\r\n" {
-				require.Error(t, s.Release(t.Context(), l), "%q", garbage)
-			}
-			if garbage == "*1\r\n:1\r\n" && !closes { // a valid reply to a renewal
-				continue
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			unknown(ctx, t, s, l)
-			cancel()
-		}
-	}
-}
-
 func TestALostReplyCausesNoRetry(t *testing.T) {
 	w := &testredis.Wire{Answer: func([]string) string { return "" }}
 	s := newStore(t, w.Client(t, redis.Options{MaxRetries: 5}), nil)
@@ -91,35 +61,6 @@ func TestALostReplyCausesNoRetry(t *testing.T) {
 	assert.EqualValues(t, 1, w.Evals.Load(), "the retries of the user's client have no effect")
 	unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17})
 	assert.EqualValues(t, 2, w.Evals.Load())
-}
-
-func TestOnlyTheFailedScriptIsUnknown(t *testing.T) {
-	var n atomic.Int64
-	w := &testredis.Wire{Answer: func([]string) string {
-		if n.Add(1) == 2 {
-			return "-ERR of the second\r\n"
-		}
-		return "*1\r\n:3\r\n"
-	}}
-	s := newStore(t, w.Client(t, redis.Options{}), nil)
-	batch := make([]driver.Lease, 3*rediskit.LeasesPerScript)
-	want := make([]renewal.Outcome, len(batch))
-	for i := range batch {
-		batch[i] = driver.Lease{Request: request("k"), Token: 17}
-		switch {
-		case i/rediskit.LeasesPerScript == 1:
-			want[i] = renewal.Unknown
-		case i%rediskit.LeasesPerScript == 2:
-			want[i] = renewal.LostMissing
-		default:
-			want[i] = renewal.Renewed
-		}
-	}
-	out := make([]renewal.Outcome, len(batch))
-	err := s.Renew(t.Context(), batch, out)
-	require.ErrorContains(t, err, "25 of 75")
-	require.ErrorContains(t, err, "of the second")
-	assert.Equal(t, want, out)
 }
 
 func TestAScriptIsSentTwiceAtMost(t *testing.T) {
@@ -181,4 +122,138 @@ func TestErrorsHideTheUser(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM User (secret) has no permissions")
 	secretless(t, err, "canary")
 	secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), "canary")
+}
+
+func TestSlotOf(t *testing.T) {
+	t.Parallel()
+	assert.EqualValues(t, 0x31c3%redisconn.SlotCount, redisconn.SlotOf("123456789"), "the check value in the specification")
+	s := &Store{prefix: "lw:"}
+	rdb := testredis.Start(t, "--cluster-enabled", "yes").Client(t)
+	for _, name := range []string{"a", "name", "{", "{}", "{a}", "a}b", "a{b}c", "a}}", "\x00\xff", "é"} {
+		for _, key := range all(s.keys(name, "owner")) {
+			assert.EqualValues(t, rdb.ClusterKeySlot(t.Context(), key).Val(), redisconn.SlotOf(key), "%q", key)
+			assert.Equal(t, redisconn.SlotOf(s.lockKey(name)), redisconn.SlotOf(key), "%q: all keys of a lock have one slot", key)
+		}
+	}
+}
+
+// nodeOfWires returns a store on a cluster of one node, whose replies come from answer.
+func nodeOfWires(t *testing.T, answer func(addr string, command []string) string) (*Store, *testredis.Wire) {
+	t.Helper()
+	var addr string
+	w := &testredis.Wire{}
+	w.Answer = func(command []string) string {
+		if command[0] == "cluster" {
+			host, port, _ := net.SplitHostPort(addr)
+			return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+		}
+		return answer(addr, command)
+	}
+	addr = w.Client(t, redis.Options{}).Options().Addr
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
+	t.Cleanup(func() { rdb.Close() })
+	return newStore(t, rdb, &Options{Timeout: long}), w
+}
+
+func TestRedirectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"MOVED", "ASK"} {
+		s, w := nodeOfWires(t, func(addr string, command []string) string {
+			if command[0] == "asking" {
+				return "+OK\r\n"
+			}
+			return "-" + kind + " 1 " + addr + "\r\n"
+		})
+		l := driver.Lease{Request: request("k"), Token: 17}
+		_, err := s.Acquire(t.Context(), l.Request)
+		require.ErrorContains(t, err, kind)
+		require.NotErrorIs(t, err, driver.ErrNotAcquired)
+		assert.EqualValues(t, 1+redisconn.MaxRedirects, w.Evals.Load())
+		err = unknown(t.Context(), t, s, l)
+		require.ErrorContains(t, err, kind)
+		assert.EqualValues(t, 2*(1+redisconn.MaxRedirects), w.Evals.Load())
+	}
+}
+
+// An error reply also makes the store ask the cluster whether another node serves the slot.
+func TestErrorRepliesOfANodeLeaveTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		"CLUSTERDOWN The cluster is down", "READONLY You can't write", "LOADING Redis is loading", "BUSY Redis is busy", "OOM no memory",
+		"MOVED", "MOVED 1", "ASK 1 nowhere", "CROSSSLOT Keys in request don't hash to the same slot",
+	} {
+		s, w := nodeOfWires(t, func(string, []string) string { return "-" + refusal + "\r\n" })
+		l := driver.Lease{Request: request("k"), Token: 17}
+		require.ErrorContains(t, unknown(t.Context(), t, s, l), refusal)
+		err := s.Release(t.Context(), l)
+		require.ErrorContains(t, err, refusal)
+		require.NotErrorIs(t, err, driver.ErrNotHeld)
+		assert.EqualValues(t, 2, w.Evals.Load(), "no request is sent twice")
+	}
+}
+
+func TestAnUnservedSlotIsAnError(t *testing.T) {
+	t.Parallel()
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if command[0] == "cluster" {
+			return "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n"
+		}
+		return "-ERR\r\n"
+	}}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{w.Client(t, redis.Options{}).Options().Addr}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	l := driver.Lease{Request: request("k"), Token: 17}
+	assert.Zero(t, s.Lane(l))
+	require.ErrorContains(t, unknown(t.Context(), t, s, l, l), "no node of the cluster serves slot")
+	_, err := s.Acquire(t.Context(), l.Request)
+	require.ErrorContains(t, err, "no node of the cluster serves slot")
+	assert.Zero(t, w.Evals.Load())
+}
+
+func TestCloseEndsCallsToAHangingCluster(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
+	require.NoError(t, err)
+	defer listener.Close()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{listener.Addr().String()}})
+	defer rdb.Close()
+	s := newStore(t, rdb, &Options{Timeout: long})
+	done := make(chan error, 2)
+	go func() {
+		_, err := s.Acquire(t.Context(), request("k"))
+		done <- err
+	}()
+	go func() {
+		out := make([]renewal.Outcome, 1)
+		done <- s.Renew(t.Context(), []driver.Lease{{Request: request("k"), Token: 17}}, out)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	within(t, 0, soon, func() { require.NoError(t, s.Close()) })
+	within(t, 0, soon, func() {
+		for range cap(done) {
+			assert.Error(t, <-done)
+		}
+	})
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), driver.ErrClosed)
+}
+
+func TestTheClusterSlotsFunctionOfTheUser(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	addr := shared.Server(t).Addr() // not a cluster
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		if calls.Add(1) == 1 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return []redis.ClusterSlot{{End: redisconn.SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	defer rdb.Close()
+	s := newStore(t, rdb, nil)
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	l := acquire(t, s, request("k"))
+	assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renew(t, s, l))
 }
