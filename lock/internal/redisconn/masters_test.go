@@ -9,8 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
 func addrsOf(nodes []*Node) []string {
@@ -119,26 +117,4 @@ func TestOwnersOfSlots(t *testing.T) {
 	serve([]int{99}, "a:1", "b:1")
 	slots = slots[1:]
 	assert.NotEqual(t, owners, asked(), "a slot without a master")
-}
-
-func TestOwnersThatANodeNames(t *testing.T) {
-	t.Parallel()
-	cluster := testredis.StartCluster(t, 2, false)
-	c := newClient(t, cluster.Client(t), Options{})
-	nodes, owners, err := c.Masters(t.Context(), true)
-	require.NoError(t, err)
-	for _, n := range nodes {
-		got, err := c.OwnersAt(t.Context(), n)
-		require.NoError(t, err)
-		assert.Equal(t, owners, got)
-	}
-	require.NoError(t, cluster.Move(t.Context(), 0, cluster.Masters[0], cluster.Masters[1]))
-	for _, n := range nodes {
-		got, err := c.OwnersAt(t.Context(), n)
-		require.NoError(t, err)
-		assert.NotEqual(t, owners, got)
-	}
-	require.NoError(t, closeClient(c))
-	_, err = c.OwnersAt(t.Context(), nodes[0])
-	require.ErrorIs(t, err, ErrClosed)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/internal/tlsdial"
 )
 
@@ -70,45 +68,3 @@ type limiter struct{}
 func (limiter) Allow() error { return errors.New("limit exceeded") }
 
 func (limiter) ReportResult(error) {}
-
-func TestCloseWaitsForRunningCalls(t *testing.T) {
-	w := &testredis.Wire{Answer: func([]string) string { time.Sleep(20 * time.Millisecond); return "" }}
-	c := newClient(t, w.Client(t, redis.Options{}), Options{})
-	var hook slowHook
-	for _, l := range c.node.all {
-		l.rdb.AddHook(&hook)
-	}
-	done := make(chan error)
-	go func() {
-		done <- runEcho(t.Context(), c, "k")
-	}()
-	require.Eventually(t, func() bool { return hook.begun.Load() > 0 }, 5*time.Second, time.Millisecond)
-	require.NoError(t, closeClient(c))
-	assert.Equal(t, hook.begun.Load(), hook.ended.Load())
-	require.ErrorIs(t, <-done, ErrClosed)
-}
-
-// slowHook delays the return of commands.
-type slowHook struct{ begun, ended atomic.Int64 }
-
-func (*slowHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h.delay(func() error { return next(ctx, cmds) })
-	}
-}
-
-func (h *slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h.delay(func() error { return next(ctx, cmd) })
-	}
-}
-
-func (h *slowHook) delay(f func() error) error {
-	h.begun.Add(1)
-	err := f()
-	time.Sleep(50 * time.Millisecond)
-	h.ended.Add(1)
-	return err
-}
