@@ -25,6 +25,19 @@ func (confirming) Renew(_ context.Context, _ []int, out []Outcome) error {
 	return nil
 }
 
+// A queue with a lease whose last renewal failed comes first.
+func TestQueuesWithRetriesComeFirst(t *testing.T) {
+	fresh, failed := &Entry[int]{renewAt: 1}, &Entry[int]{renewAt: 2, failures: 1}
+	for _, due := range [][]*Entry[int]{{fresh, failed}, {failed, fresh}} {
+		var l lane[int]
+		for i, e := range due {
+			l.enqueue(e, time.Second<<i)
+		}
+		require.Len(t, l.queues, 2)
+		assert.Same(t, failed, l.next().head())
+	}
+}
+
 // One worker lingers, however many leases are due at one instant and however many calls are
 // allowed.
 func TestOneWorkerLingers(t *testing.T) {
