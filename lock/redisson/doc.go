@@ -81,6 +81,12 @@
 // braces prevent that with ErrBadKey, before any IO. As Redisson does, the package publishes with SPUBLISH on
 // a cluster that knows it. Redis 7 and later do.
 //
+// # Keys that are not declared
+//
+// The leases of other readers, and the metadata that Inspect shows, are keys that no client can name in advance.
+// So an RReadWriteLock and Inspect fail on a server that lets scripts touch only keys that are declared, as
+// RReadWriteLock does in Redisson.
+//
 // # Rights
 //
 // A user needs the keys above, the channels redisson_* and the commands EVAL, EVALSHA, PING,

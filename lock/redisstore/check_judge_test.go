@@ -52,7 +52,7 @@ func goodAnswer(command []string) string {
 	case "ping":
 		return "+PONG\r\n"
 	case "subscribe", "unsubscribe":
-		return "*3\r\n" + bulk(command[0]) + bulk(command[1]) + ":1\r\n"
+		return "*3\r\n" + bulk(command[0]) + bulk(command[1]) + ":1\r\n*3\r\n" + bulk("message") + bulk(command[1]) + bulk("check")
 	}
 	return "-ERR unknown command\r\n"
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -54,12 +55,24 @@ var replicaRights = rightsGroup{"rights-replicas", SeverityUnsafe, []string{"wai
 // another server process answers. readInfo has called it.
 var explainingRights = rightsGroup{"rights-explaining", SeverityWarning, []string{"info"}}
 
-// trySubscribe finds out whether the server confirms a subscription. A proxy may have no messages.
+// trySubscribe finds out whether the server confirms a subscription, and delivers a message of a script. A proxy may have no
+// messages.
 func (c *serverCheck) trySubscribe(ctx context.Context) error {
-	c.subscribeErr = c.store.redis.TrySubscribe(ctx, c.node, c.channel)
+	var refused atomic.Bool
+	publish := func(ctx context.Context) error {
+		err := c.store.proveAt(ctx, c.key, c.channel, "check")
+		refused.Store(err != nil)
+		return err
+	}
+	if c.has("no-script") {
+		publish = nil
+	}
+	c.subscribeErr = c.store.redis.TrySubscribe(ctx, c.node, c.channel, publish)
 	switch {
 	case ctx.Err() != nil, errors.Is(c.subscribeErr, redisconn.ErrClosed):
 		return c.subscribeErr
+	case refused.Load():
+		c.subscribeErr = nil // tryRights names the command
 	case c.subscribeErr != nil:
 		c.add(SeverityWarning, "no-messages", "subscribe: "+c.subscribeErr.Error())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -19,7 +20,7 @@ func TestContractOnACluster(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, false)
 	rdb := c.Client(t)
-	t.Run("contract", func(t *testing.T) { contract(t, rdb, rdb) })
+	t.Run("contract", func(t *testing.T) { contract(t, rdb, rdb, nil, locktest.AllModes) })
 	t.Run("list", func(t *testing.T) { listingTheMasters(t, c, rdb) })
 	t.Run("list while slots move", func(t *testing.T) { listingMovedSlots(t, c, rdb) })
 	t.Run("lanes", func(t *testing.T) { lanesOfMasters(t, c, rdb) })

@@ -268,22 +268,22 @@ func (x *replyChecker) renew(ctx context.Context) {
 
 // renewalsOf returns the replies to each of the three scripts. The scripts are sent together,
 // so the first three replies form one stream. The replies to scripts that were sent again,
-// because the server did not know them, form a second stream.
+// because the server did not know them, form a second stream, whose first script was sent in full, and a third one.
 func renewalsOf(given [][]byte) [3]frame {
 	var answers [3]frame
-	first := frames(bytes.Join(given[:min(3, len(given))], nil))
-	var open []int
-	for i := range min(len(answers), len(first)) {
-		answers[i] = first[i]
-		if r, ok := first[i].(errorReply); ok && strings.HasPrefix(string(r), "NOSCRIPT") {
-			open = append(open, i)
+	open := []int{0, 1, 2}
+	for try := 1; len(open) > 0 && len(given) > 0; try++ {
+		n := min(len(open), len(given))
+		stream := frames(bytes.Join(given[:n], nil))
+		given = given[n:]
+		var unknown []int
+		for k, i := range open[:min(len(open), len(stream))] {
+			answers[i] = stream[k]
+			if r, ok := stream[k].(errorReply); ok && strings.HasPrefix(string(r), "NOSCRIPT") && (try == 1 || k > 0) {
+				unknown = append(unknown, i)
+			}
 		}
-	}
-	if len(given) > 3 {
-		second := frames(bytes.Join(given[3:], nil))
-		for k, i := range open[:min(len(open), len(second))] {
-			answers[i] = second[k]
-		}
+		open = unknown
 	}
 	for i, a := range answers {
 		if items, ok := a.([]frame); !ok || !rises(items) {

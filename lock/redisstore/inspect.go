@@ -13,7 +13,9 @@ import (
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspectExclusive(ctx, key)
 	if errors.Is(err, driver.ErrWrongType) { // the key may hold a shared lock
-		info, _, err = s.inspectShared(ctx, key)
+		if shared, _, failure := s.inspectShared(ctx, key); !errors.Is(failure, errors.ErrUnsupported) {
+			info, err = shared, failure
+		}
 	}
 	if err != nil {
 		return driver.Info{}, failed("inspect", key, err)
@@ -48,7 +50,10 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	info, err := s.inspectExclusive(ctx, key)
 	switch {
 	case errors.Is(err, driver.ErrWrongType):
-		return s.forceShared(ctx, key)
+		if failure := s.forceShared(ctx, key); !errors.Is(failure, errors.ErrUnsupported) {
+			return failure
+		}
+		return err
 	case err != nil:
 		return err
 	case info.Held == 0 && info.FreeIn == 0:
@@ -59,7 +64,10 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 		token = info.Holders[0].Token
 	}
 	k := s.keys(key, "")
-	reply, err := s.redis.Run(ctx, forceScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &k.places, token, tokenTTL.Milliseconds()})
+	state, metadata := k.lock+stateEnd, k.lock+metadataEnd
+	reply, err := s.run(ctx, forceScript, "", []any{
+		nil, nil, allKeys, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state, &metadata, token, tokenTTL.Milliseconds(),
+	})
 	if err != nil {
 		return err
 	}

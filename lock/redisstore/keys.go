@@ -20,6 +20,7 @@ import (
 type keys struct {
 	lock, token, queue, places, tombstone string
 	records, members                      string // only of a shared lock
+	state, metadata                       string // only of an exclusive lock, and not of each call
 }
 
 // keys returns the keys of an exclusive lock.
@@ -189,6 +190,9 @@ func (s *Store) lease(r driver.Request, token uint64, sent time.Time) driver.Lea
 	s.redis.Hold(st.slot, r.TTL)
 	return driver.Lease{Request: r, Token: token, Sent: sent, State: st}
 }
+
+// hasMark reports whether value has a metadataMark.
+func (st *leaseState) hasMark() bool { return st.metadata != "" || st.stateful }
 
 func (st *leaseState) lock() string   { return st.key[len(st.store.prefix)+1 : len(st.key)-1] }
 func (st *leaseState) holder() string { return st.value[:st.ownerLen] }

@@ -37,22 +37,37 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Around(m))
 }
 
-// TestContract uses a Redis user who has only the rights that the package comment names.
+// TestContract uses a Redis user who has only the rights that the package comment names, and a server that refuses what
+// hosted ones refuse.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	admin := shared.Server(t).Client(t)
-	contract(t, admin, limited(t, admin))
+	contract(t, admin, limited(t, admin), new(testredis.Hosted), locktest.AllModes)
+}
+
+// A server that wants literal keys gets such scripts for exclusive locks, after it has refused others.
+func TestContractOnAServerThatWantsLiteralKeys(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	contract(t, rdb, rdb, &testredis.Hosted{Literal: true}, nil)
 }
 
 // contract runs the contract on stores with the connections of user. rdb does what no store
-// does.
-func contract(t *testing.T, rdb, user redis.UniversalClient) {
+// does. hosted may be nil.
+func contract(t *testing.T, rdb, user redis.UniversalClient, hosted *testredis.Hosted, modes []driver.Mode) {
 	t.Helper()
+	open := func(t *testing.T, prefix string) *Store {
+		o := &Options{Prefix: prefix}
+		if hosted != nil {
+			o.Instrument = hosted.Attach
+		}
+		return newStore(t, user, o)
+	}
 	locktest.TestStore(t, locktest.Config{
-		New:      func(t *testing.T) driver.Store { return newStore(t, user, &Options{Prefix: "lw:" + rand.Text() + ":"}) },
+		New:      func(t *testing.T) driver.Store { return open(t, "lw:"+rand.Text()+":") },
 		TTL:      3 * time.Second,
 		Explains: true,
-		Modes:    locktest.AllModes,
+		Modes:    modes,
 		Delete: func(t *testing.T, s driver.Store, key string) {
 			require.NoError(t, rdb.Del(t.Context(), s.(*Store).lockKey(key)).Err())
 		},
@@ -66,7 +81,7 @@ func contract(t *testing.T, rdb, user redis.UniversalClient) {
 			require.NoError(t, err)
 		},
 		Another: func(t *testing.T, s driver.Store) driver.Store {
-			return newStore(t, user, &Options{Prefix: s.(*Store).prefix})
+			return open(t, s.(*Store).prefix)
 		},
 		Spoil: func(t *testing.T, s driver.Store, key string) {
 			spoil(t, rdb, s.(*Store).lockKey(key))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,6 +122,7 @@ type Store struct {
 	replicas     Replicas
 	acks         ackCounters
 	watches      watches
+	mute         atomic.Bool         // the server has refused a message of the store itself
 	report       func(renewal.Event) // nil: nobody wants to know; set before the first call
 }
 
@@ -155,7 +157,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		replicas: opts.Replicas,
 	}
 	noMessages := rediskit.NoMessages(client, func() func(renewal.Event) { return s.report })
-	s.subscription = pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix, Unconfirmed: noMessages})
+	s.subscription = pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix, Unconfirmed: noMessages, Prove: s.prove})
 	return s, nil
 }
 
@@ -265,16 +267,17 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	if r.Mode != driver.Exclusive {
 		return s.sendAcquireShared(ctx, r, place)
 	}
+	count := plainKeys
 	if r.Stateful() {
-		return s.sendAcquireStateful(ctx, r, place)
+		count = statefulKeys // an answer that grants the lock has the state
 	}
-	c := s.newExclusiveCall(&r)
-	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
+	c := s.newExclusiveCall(&r, count)
+	reply, err := s.run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
 	if err != nil {
 		return acquired{}, err
 	}
 	c.free()
-	return parseAcquired(false, reply)
+	return parseAcquired(r.Stateful(), reply)
 }
 
 // Describe implements [driver.Store]. The store can keep locks of the modes Exclusive and Members.
@@ -297,7 +300,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 		return failed("release", l.Key, err)
 	}
 	sc, args, c := s.releaseArgs(&l)
-	reply, err := s.redis.Run(ctx, sc, l.Owner, args)
+	reply, err := s.run(ctx, sc, l.Owner, args)
 	if err == nil {
 		if c != nil {
 			c.free()
@@ -331,10 +334,15 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusi
 		}
 		return sharedReleaseScript, args, nil
 	}
-	c := s.newExclusiveCall(&l.Request)
-	if l.Attrs == nil { // no MinHold
+	if l.Attrs == nil { // no MinHold, no metadata and no state
+		c := s.newExclusiveCall(&l.Request, plainKeys)
 		return releaseScript, c.setNumbers(refuse, tokenTTL), c
 	}
+	count := plainKeys
+	if l.Metadata() != "" || l.Stateful() {
+		count = allKeys
+	}
+	c := s.newExclusiveCall(&l.Request, count)
 	if keep := l.Keep(); keep > 0 {
 		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
 	}

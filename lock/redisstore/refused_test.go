@@ -104,6 +104,22 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
+// A hosted server may forget a script between two calls of a pipeline.
+func TestAServerMayForgetScriptsAtAnyTime(t *testing.T) {
+	t.Parallel()
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, &Options{Prefix: rand.Text() + ":", Instrument: new(testredis.Hosted).Attach})
+	const n = 3 * rediskit.LeasesPerScript
+	leases, want := acquireAll(t, s, "k", n), make([]renewal.Outcome, n)
+	for i := range want {
+		want[i] = renewal.Renewed
+	}
+	assert.Equal(t, want, renew(t, s, leases...))
+	errs := make([]error, n)
+	require.NoError(t, s.ReleaseAll(t.Context(), leases, errs))
+	assert.Equal(t, make([]error, n), errs)
+}
+
 // A proxy may refuse a script whose keys have several slots. Each lease then has a script of its own.
 func TestAServerThatRefusesKeysOfSeveralSlots(t *testing.T) {
 	t.Parallel()
@@ -113,7 +129,9 @@ func TestAServerThatRefusesKeysOfSeveralSlots(t *testing.T) {
 			switch {
 			case len(command) < 3:
 				return "+OK\r\n"
-			case command[2] != "1" && command[2] != "2": // the numbers of keys for one lease
+			case command[2] == "5": // a release
+				return ":1\r\n"
+			case command[2] != "1": // the number of keys of one lease
 				return "-" + refusal + "\r\n"
 			}
 			return "*0\r\n"

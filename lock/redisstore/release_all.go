@@ -15,7 +15,10 @@ import (
 // Many scripts share a round trip. Options.Timeout bounds each 1,000 leases.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	p := &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRelease, Add: s.addRelease}
-	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Parse: parseReleasedAll, Release: s.Release}, batch, out)
+	parse := func(items []item, reply any) (left []any, err error) {
+		return parseReleasedAll(items, s.result(ctx, items[0].Slot, reply))
+	}
+	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Parse: parse, Release: s.Release}, batch, out)
 	return nil
 }
 
@@ -25,7 +28,7 @@ func (s *Store) loadRelease(l *driver.Lease, it *item) error {
 		return err
 	}
 	it.State, it.Secret, it.Slot = st, st.holder(), st.slot
-	if st.shared || l.Unanswered || l.Token == 0 || l.Keep() > 0 {
+	if st.shared || l.Unanswered || l.Token == 0 || l.Keep() > 0 || s.redis.OneByOne() {
 		it.Alone, it.Kind = true, 1
 	}
 	return nil
@@ -35,15 +38,25 @@ func (s *Store) loadRelease(l *driver.Lease, it *item) error {
 func (s *Store) addRelease(b *redisconn.Batch, items []item) {
 	if items[0].Alone {
 		sc, args, _ := s.releaseArgs(items[0].Lease)
-		copy(b.Add(sc, len(args)), args)
+		copy(b.Add(s.redis.Accepted(sc), len(args)), args)
 		return
 	}
-	n := len(items)
-	args := b.Add(releaseAllScript, 3+3*n)
-	args[2] = 2 * n
+	n, keys := len(items), 2*len(items)
+	for i := range items {
+		if items[i].State.hasMark() {
+			keys++
+		}
+	}
+	args := b.Add(releaseAllScript, 3+keys+n)
+	args[2] = keys
+	metadata := 3 + 2*n
 	for i := range items {
 		st := items[i].State
-		args[3+i], args[3+n+i], args[3+2*n+i] = &st.key, st.key+queueEnd, &st.value
+		args[3+i], args[3+n+i], args[3+keys+i] = &st.key, st.key+queueEnd, &st.value
+		if st.hasMark() {
+			args[metadata] = st.key + metadataEnd
+			metadata++
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func addRenewal(b *redisconn.Batch, items []item) {
 		if items[0].Yields && items[0].Step == 0 {
 			named = 2 * n
 		}
-		args := b.Add(renewScript, 3+named+1+n)
+		args := b.Add(items[0].State.store.redis.Accepted(renewScript), 3+named+1+n)
 		args[2], args[3+named] = named, ttl
 		for k := range items {
 			st := items[k].State

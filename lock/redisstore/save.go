@@ -60,22 +60,6 @@ func (s *Store) forgetState(ctx context.Context, key string) error {
 	return err
 }
 
-// sendAcquireStateful is sendAcquire for a request for the state of its key. An answer that grants the
-// lock has the state.
-func (s *Store) sendAcquireStateful(ctx context.Context, r driver.Request, place time.Duration) (acquired, error) {
-	k, owner := s.keys(r.Key, r.Owner), wireOwner(&r)
-	state := k.lock + stateEnd
-	args := []any{
-		nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state,
-		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
-	}
-	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, args)
-	if err != nil {
-		return acquired{}, err
-	}
-	return parseAcquired(true, reply)
-}
-
 // parseSaved reads the value of a state: "token number data", or "" if there is none.
 func parseSaved(item any) (*driver.Saved, bool) {
 	text, ok := item.(string)

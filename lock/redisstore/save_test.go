@@ -68,7 +68,9 @@ func TestAHandOverTellsTheState(t *testing.T) {
 		return l
 	}
 	nothing := func() error { return nil }
-	l := next(acquire(t, s, requestFor("k", time.Hour)), nothing)
+	first := stateful("k")
+	first.TTL = time.Hour
+	l := next(acquire(t, s, first), nothing)
 	assert.Equal(t, &driver.Saved{Data: nil}, l.Saved, "there is none")
 	for _, data := range []string{"", "one", " 2 \r\n\x00\xff ", strings.Repeat("x y", driver.MaxSavedLen/3)} {
 		require.NoError(t, s.Save(t.Context(), l, 1, []byte(data), time.Hour))
@@ -96,6 +98,8 @@ func TestAHandOverTellsTheState(t *testing.T) {
 	done := startWait(t.Context(), t, s, requestFor("k", time.Hour))
 	l, _ = handed(t, s, l, done)
 	assert.Nil(t, l.Saved, "for a request that does not ask")
+	require.NoError(t, s.Forget(t.Context(), "k"))
+	assert.Nil(t, next(l, nothing).Saved, "a holder that has not asked does not name the key of the state")
 }
 
 // A state has an expiry, and is the only key that a released lock leaves besides its last token.

@@ -3,14 +3,18 @@
 package redisstore
 
 import (
+	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -22,7 +26,7 @@ var luaFiles embed.FS
 
 var (
 	acquireScript    = newScript("acquire")
-	renewScript      = newScript("renew")
+	renewScript      = newRenewScript()
 	releaseScript    = newScript("release")
 	releaseAllScript = newScript("release_all")
 	forceScript      = newScript("force")
@@ -31,6 +35,7 @@ var (
 	metadataScript   = newScript("set_metadata")
 	saveScript       = newScript("save")
 	forgetScript     = newScript("forget")
+	proveScript      = newScript("prove")
 
 	sharedAcquireScript = newScript("shared_acquire")
 	sharedRenewScript   = newScript("shared_renew")
@@ -47,8 +52,70 @@ func newScript(name string) *redisnode.Script {
 	if err != nil {
 		panic(fmt.Sprint("redisstore: ", err))
 	}
-	return redisnode.NewScript(source)
+	sc := redisnode.NewScript(source)
+	if literal := strings.Replace(source, publishes, "{}", 1); literal != source {
+		sc.Literal = redisnode.NewScript(literal)
+	}
+	return sc
 }
+
+// publishes is what the scripts of shared and exclusive locks have for each message. A server that refuses expressions for
+// keys also refuses PUBLISH in scripts, so it gets scripts that leave all messages to the client.
+const publishes = "redis.pcall('PUBLISH', channel, message)"
+
+// newRenewScript returns the script that renews leases of exclusive locks.
+func newRenewScript() *redisnode.Script {
+	sc := newScript("renew")
+	sc.Literal = newScript("single_renew")
+	return sc
+}
+
+// run runs a script that may have messages for waiters.
+func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args []any) (redisconn.Reply, error) {
+	reply, err := s.redis.Run(ctx, sc, owner, args)
+	if err == nil {
+		reply.Value = s.result(ctx, redisconn.SlotOf(*args[3].(*string)), reply.Value)
+	}
+	return reply, err
+}
+
+// result returns the result in a reply of a script. It publishes the messages that the server has not taken from the
+// script: some hosted servers refuse PUBLISH there, or route it by the slot of the channel. If that fails, waiters poll.
+func (s *Store) result(ctx context.Context, slot uint16, reply any) any {
+	items, ok := reply.([]any)
+	if !ok || len(items) != 3 || items[0] != any("unsent") {
+		return reply
+	}
+	messages, ok := items[2].([]any)
+	if !ok || s.mute.Load() {
+		return items[1]
+	}
+	var commands []*redisconn.Command
+	for ; len(messages) >= 2; messages = messages[2:] {
+		commands = append(commands, redisconn.NewCommand("publish", messages[0], messages[1]))
+	}
+	node, err := s.redis.Master(ctx, slot)
+	if err == nil && len(commands) > 0 && s.redis.Do(ctx, node, commands...) == nil && commands[0].Err != nil && refusal(commands[0].Err.Error()) != "" {
+		s.mute.Store(true)
+	}
+	return items[1]
+}
+
+// prove publishes a message as scripts do. The error matches errors.ErrUnsupported if the server refuses that.
+func (s *Store) prove(ctx context.Context, channel, message string) error {
+	return s.proveAt(ctx, s.prefix+"{"+channel+"}", channel, message)
+}
+
+// proveAt is prove with a script for a key, at the node that serves that.
+func (s *Store) proveAt(ctx context.Context, key, channel, message string) error {
+	_, err := s.run(ctx, proveScript, "", []any{nil, nil, 1, &key, &channel, &message})
+	if err == nil && s.mute.Load() {
+		err = errMute
+	}
+	return err
+}
+
+var errMute = fmt.Errorf("the server refuses PUBLISH: %w", errors.ErrUnsupported)
 
 func readLua(name string) (string, error) {
 	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
@@ -62,35 +129,47 @@ type exclusiveCall struct {
 	keys    keys
 	owner   string
 	numbers [3]int64
-	args    [12]any
+	args    [14]any
+	first   int // of the numbers in args
 }
 
 // exclusiveCalls keeps calls that were answered.
 var exclusiveCalls = sync.Pool{New: func() any {
 	c := new(exclusiveCall)
 	k := &c.keys
-	copy(c.args[2:], []any{5, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &c.owner})
+	copy(c.args[3:], []any{&k.lock, &k.token, &k.queue, &k.places, &k.tombstone})
 	return c
 }}
 
-// newExclusiveCall returns a call for a request. Its args are complete up to the owner:
-// args[9] is the first that is left.
-func (s *Store) newExclusiveCall(r *driver.Request) *exclusiveCall {
+// The numbers of keys that a call may have: up to the tombstone, the state or the metadata.
+const (
+	plainKeys    = 5
+	statefulKeys = 6
+	allKeys      = 7
+)
+
+// newExclusiveCall returns a call for a request, with some of its keys. Its args are complete up to the owner.
+func (s *Store) newExclusiveCall(r *driver.Request, count int) *exclusiveCall {
 	c := exclusiveCalls.Get().(*exclusiveCall)
 	c.owner = wireOwner(r)
-	s.setKeys(&c.keys, r.Key, r.Owner)
+	k := &c.keys
+	s.setKeys(k, r.Key, r.Owner)
+	if count > plainKeys {
+		k.state, k.metadata = k.lock+stateEnd, k.lock+metadataEnd
+		c.args[8], c.args[9] = &k.state, &k.metadata
+	}
+	c.args[2], c.args[3+count], c.first = count, &c.owner, 4+count
 	return c
 }
 
 // setNumbers sets the arguments after the owner to durations, in milliseconds. It returns all
 // arguments.
 func (c *exclusiveCall) setNumbers(durations ...time.Duration) []any {
-	const first = 9
 	for i, d := range durations {
 		c.numbers[i] = d.Milliseconds()
-		c.args[first+i] = &c.numbers[i]
+		c.args[c.first+i] = &c.numbers[i]
 	}
-	return c.args[:first+len(durations)]
+	return c.args[:c.first+len(durations)]
 }
 
 // free lets another request use the call. The caller has got a reply; see [redisconn.Client.Run].

@@ -33,7 +33,7 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 	total := int64(0)
 	for cursor := "0"; cursor != ""; {
 		from := cursor
-		reply, err := s.redis.Run(ctx, sharedForceScript, "", []any{
+		reply, err := s.run(ctx, sharedForceScript, "", []any{
 			nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, tokenTTL.Milliseconds(), &from,
 		})
 		if err != nil {

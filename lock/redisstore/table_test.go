@@ -42,6 +42,10 @@ func (tb *table) keysFor(owner string) []string {
 	return all(&k)
 }
 
+func (tb *table) forceKeys() []string {
+	return append(all(&tb.k), tb.k.lock+stateEnd, tb.k.lock+metadataEnd)
+}
+
 // call runs a script, and then checks that every key has an expiry.
 func (tb *table) call(s *redisnode.Script, keys []string, args ...any) (any, error) {
 	tb.Helper()
@@ -102,7 +106,7 @@ func (tb *table) release(owner string, tomb int) int64 {
 
 func (tb *table) force(token string) int64 {
 	tb.Helper()
-	v, err := tb.call(forceScript, all(&tb.k)[:4], token, memMs)
+	v, err := tb.call(forceScript, tb.forceKeys(), token, memMs)
 	require.NoError(tb, err)
 	return v.(int64)
 }

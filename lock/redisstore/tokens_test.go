@@ -34,7 +34,7 @@ func TestAHandOverWithoutATokenChangesNothing(t *testing.T) {
 		_, err := tb.call(releaseScript, tb.keysFor("a:1"), "a:1", z, memMs)
 		require.ErrorContains(t, err, "token")
 	}
-	_, err := tb.call(forceScript, all(&tb.k)[:4], token, memMs)
+	_, err := tb.call(forceScript, tb.forceKeys(), token, memMs)
 	require.ErrorContains(t, err, "token")
 	assert.Equal(t, before, tb.dump(), "no waiter has lost its position")
 }

@@ -77,6 +77,9 @@ func TestALockThatDoesNotYieldCostsNoMore(t *testing.T) {
 	want["exists"] = "3"
 	assert.Equal(t, want, commandsOf(t, rdb, func() { pair(&driver.Attrs{Yields: true}) }), "a renewal looks at the queue")
 
+	acquire(t, s, requestFor("other", time.Hour))
+	startWait(t.Context(), t, s, requestFor("other", time.Hour)) // the subscription sends itself a message, once
+	require.Eventually(t, func() bool { return strings.Contains(rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_publish:") }, long, 10*time.Millisecond)
 	l := acquire(t, s, requestFor("k", time.Hour))
 	assert.NotContains(t, commandsOf(t, rdb, func() { startWait(t.Context(), t, s, requestFor("k", time.Hour)) }), "publish")
 	require.Equal(t, renewed, renew(t, s, l))

@@ -36,22 +36,33 @@ func newStore(t testing.TB, rdb redis.UniversalClient, prefix string) *Store {
 	return s
 }
 
+// TestContract uses a server that wants literal keys.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	contract(t, shared.Server(t).Client(t))
+	contract(t, shared.Server(t).Client(t), &testredis.Hosted{Literal: true})
 }
 
 func TestContractOnACluster(t *testing.T) {
 	t.Parallel()
-	contract(t, testredis.StartCluster(t, 3, false).Client(t))
+	contract(t, testredis.StartCluster(t, 3, false).Client(t), nil)
 }
 
-func contract(t *testing.T, rdb redis.UniversalClient) {
+func contract(t *testing.T, rdb redis.UniversalClient, hosted *testredis.Hosted) {
 	t.Helper()
+	open := func(t *testing.T, prefix string) *Store {
+		o := &Options{Prefix: prefix}
+		if hosted != nil {
+			o.Instrument = hosted.Attach
+		}
+		s, err := New(rdb, o)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		return s
+	}
 	name := func(s driver.Store, key string) string { return s.(*Store).prefix + key }
 	locktest.TestStore(t, locktest.Config{
-		New:        func(t *testing.T) driver.Store { return newStore(t, rdb, rand.Text()+":") },
-		Another:    func(t *testing.T, s driver.Store) driver.Store { return newStore(t, rdb, s.(*Store).prefix) },
+		New:        func(t *testing.T) driver.Store { return open(t, rand.Text()+":") },
+		Another:    func(t *testing.T, s driver.Store) driver.Store { return open(t, s.(*Store).prefix) },
 		TTL:        3 * time.Second,
 		Explains:   true,
 		Tokenless:  true,

@@ -24,7 +24,7 @@ func (s *Store) Lane(l driver.Lease) int {
 
 // Renew implements [renewal.Renewer]. A batch is one round trip, or on a cluster one to each master.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal}
+	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Load: s.loadRenewal, Add: s.addRenewal}
 	return rediskit.Renew(ctx, p, batch, out)
 }
 
@@ -46,9 +46,9 @@ func (s *Store) load(l *driver.Lease, it *item) error {
 }
 
 // addRenewal adds the script that renews items.
-func addRenewal(b *redisconn.Batch, items []item) {
+func (s *Store) addRenewal(b *redisconn.Batch, items []item) {
 	n := len(items)
-	args := b.Add(renewScript, 4+2*n)
+	args := b.Add(s.redis.Accepted(renewScript), 4+2*n)
 	args[2], args[3+n] = n, items[0].TTL
 	for k := range items {
 		args[3+k], args[4+n+k] = &items[k].State.lock, &items[k].Lease.Owner

@@ -27,7 +27,7 @@ var luaFiles embed.FS
 
 var (
 	acquireScript = newScript("acquire")
-	renewScript   = newScript("renew")
+	renewScript   = newRenewScript()
 	releaseScript = newScript("release")
 	inspectScript = newScript("inspect")
 )
@@ -41,6 +41,13 @@ func newScript(name string) *redisnode.Script {
 		panic(fmt.Sprint("redlock: ", err))
 	}
 	return redisnode.NewScript(source)
+}
+
+// newRenewScript returns the script that renews leases.
+func newRenewScript() *redisnode.Script {
+	sc := newScript("renew")
+	sc.Literal = newScript("single_renew")
+	return sc
 }
 
 // run runs a script on the node of its keys, within Options.Timeout. The first two elements of args

@@ -198,7 +198,7 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 	}
 	if eff.Signal {
 		signal := fmt.Sprintf("client%s %s %s", name(eff.Granted), x.ownerOf(eff.Granted), text(v.Token))
-		if x.Saves > 0 && x.Mutation != SignalTellsNothing {
+		if x.Saves > 0 && x.Mutation != SignalTellsNothing && (op.kind != Acquire || op.state) {
 			signal += " " + v.Saved.text(text)
 		}
 		o.signals = append(o.signals, signal)
@@ -316,19 +316,22 @@ func length(x Scripts, owner int) redis.Z {
 // send sends the script of an operation.
 func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k tokens) *redis.Cmd {
 	owner := x.ownerOf(op.owner)
-	keys := []string{keyLock, keyLock + ":t", keyLock + ":q", keyLock + ":w", keyTomb + owner}
+	all := []string{keyLock, keyLock + ":t", keyLock + ":q", keyLock + ":w", keyTomb + owner, keyLock + ":s", keyLock + ":m"}
+	keys := all[:5]
+	if op.state {
+		keys = all[:6]
+	} else if op.kind == Release && x.Saves > 0 {
+		keys = all
+	}
 	token := strconv.FormatInt(k.real(op.token, op.token == v.Last), 10)
 	switch op.kind {
 	case Acquire:
-		if op.state {
-			keys = append(keys, keyLock+":s")
-		}
 		return p.EvalSha(b.ctx, b.acquire, keys, owner, int(x.TTL)*tickMs, int(op.place)*tickMs, memoryMs)
 	case Renew:
 		return p.EvalSha(b.ctx, b.renew, keys[:1], int(x.TTL)*tickMs, owner+" "+token)
 	case Release:
 		if op.bulk {
-			return p.EvalSha(b.ctx, b.releaseAll, []string{keyLock, keyLock + ":q"}, owner+" "+token)
+			return p.EvalSha(b.ctx, b.releaseAll, []string{keyLock, keyLock + ":q", keyLock + ":m"}, owner+" "+token)
 		}
 		tomb := 0
 		if op.tomb {
@@ -339,9 +342,9 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 		}
 		return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs)
 	case Save:
-		return p.EvalSha(b.ctx, b.save, []string{keyLock, keyLock + ":s"}, owner+" "+token, token, int(op.save), fmt.Sprint("data ", op.save), newStateEnds*tickMs)
+		return p.EvalSha(b.ctx, b.save, []string{keyLock, all[5]}, owner+" "+token, token, int(op.save), fmt.Sprint("data ", op.save), newStateEnds*tickMs)
 	}
-	return p.EvalSha(b.ctx, b.force, keys[:4], token, memoryMs)
+	return p.EvalSha(b.ctx, b.force, all, token, memoryMs)
 }
 
 // inTicks rounds milliseconds to ticks.

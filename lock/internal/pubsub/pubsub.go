@@ -8,6 +8,7 @@ package pubsub
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,8 @@ type Subscription struct {
 	sharded     bool
 	message     func(channel, payload string)
 	unconfirmed func(error)
+	prove       func(ctx context.Context, channel, message string) error
+	proof       atomic.Pointer[string] // the message of Prove; nil: none is under way
 
 	ctx    context.Context // ends with Cancel
 	cancel context.CancelFunc
@@ -54,6 +57,7 @@ type Subscription struct {
 	channels  map[string]*channel
 	leaving   map[string]int // of sharded channels: unsubscriptions that the server has not confirmed
 	active    int            // listeners that are active
+	proven    bool           // Prove is not called any more
 }
 
 // channel is the state of one Redis channel.
@@ -101,6 +105,12 @@ type Options struct {
 	// channel on maxUnconfirmed connections in a row. Some servers and proxies have no messages. The
 	// Subscription goes on trying. Unconfirmed must not block.
 	Unconfirmed func(err error)
+
+	// Prove, if it is set, sends a message to a channel in the way in which the others come. The Subscription calls it when
+	// the server has confirmed its first channel. If the message does not arrive within two pings, the Subscription calls
+	// Unconfirmed, as it does with an error of Prove that matches errors.ErrUnsupported. It calls Prove again if another
+	// error or the end of the connection comes before. Unconfirmed must be set, too.
+	Prove func(ctx context.Context, channel, message string) error
 }
 
 // New returns a subscription, which must be closed. It does no IO.
@@ -117,6 +127,7 @@ func New(open OpenFunc, codec Codec, o Options) *Subscription {
 		sharded:     o.Sharded,
 		message:     o.Message,
 		unconfirmed: o.Unconfirmed,
+		prove:       o.Prove,
 		listeners:   make(map[string]*Listener),
 		channels:    make(map[string]*channel),
 		leaving:     make(map[string]int),
@@ -271,11 +282,27 @@ func (s *Subscription) confirmed(name string) {
 		return
 	}
 	c.on = true
+	if !s.proven && s.prove != nil {
+		notify(s.change)
+	}
 	for _, l := range s.listeners {
 		if l.channel == name {
 			l.miss()
 		}
 	}
+}
+
+// unproven returns a channel for Prove, or "" if Prove need not be called. If ok is set, it need not be called again.
+func (s *Subscription) unproven(ok bool) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proven = s.proven || ok
+	for name, c := range s.channels {
+		if c.on && !s.proven && s.prove != nil {
+			return s.prefix + name
+		}
+	}
+	return ""
 }
 
 // unsubscribed notes that the server has ended the subscription to a sharded channel. It reports

@@ -4,6 +4,7 @@ package pubsub
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	// The pause after a connection has failed doubles from minPause to maxPause.
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
+
+	pingsOfProof = 2 // within which the message of Options.Prove must arrive
 
 	// maxUnconfirmed is how many connections in a row may end without a confirmed channel before
 	// Options.Unconfirmed is called.
@@ -83,7 +86,8 @@ func (s *Subscription) session() (worked bool, err error) {
 func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays func() bool, ended <-chan struct{}) {
 	ticker := time.NewTicker(PingInterval)
 	defer ticker.Stop()
-	ok := true
+	defer s.proof.Store(nil)
+	ok, pings := true, 0
 	for idle := time.Duration(0); ok && idle < s.idleTimeout; {
 		select {
 		case <-ctx.Done():
@@ -92,7 +96,15 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 			return
 		case <-s.change:
 			ok = s.adjust(ctx, ps)
+			if channel := s.unproven(false); channel != "" && s.proof.Load() == nil {
+				s.sendProof(channel)
+				pings = 0
+			}
 		case <-ticker.C:
+			if pings++; pings > pingsOfProof && s.proof.Swap(nil) != nil {
+				s.unproven(true)
+				s.unconfirmed(errNotProven)
+			}
 			ok = stays() && withTimeout(ctx, func(ctx context.Context) error { return ps.Ping(ctx) })
 			idle += PingInterval
 			if !s.isIdle() {
@@ -100,6 +112,32 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 			}
 		}
 	}
+}
+
+// sendProof sends a message to the Subscription itself.
+func (s *Subscription) sendProof(channel string) {
+	text := rand.Text()
+	s.proof.Store(&text)
+	var err error
+	if withTimeout(s.ctx, func(ctx context.Context) error { err = s.prove(ctx, channel, text); return err }) {
+		return
+	}
+	s.proof.Store(nil)
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.unproven(true)
+		s.unconfirmed(err)
+	}
+}
+
+// proves reports whether a message is that of sendProof.
+func (s *Subscription) proves(payload string) bool {
+	text := s.proof.Load()
+	if text == nil || *text != payload {
+		return false
+	}
+	s.proof.Store(nil)
+	s.unproven(true)
+	return true
 }
 
 // adjust subscribes to the channels that are wanted and unsubscribes from others.
@@ -165,6 +203,9 @@ func (s *Subscription) read(ctx context.Context, ps *redis.PubSub) (bool, error)
 				}
 			}
 		case *redis.Message:
+			if s.proves(m.Payload) {
+				continue
+			}
 			if s.message != nil {
 				s.message(strings.TrimPrefix(m.Channel, s.prefix), m.Payload)
 			} else {
@@ -186,5 +227,8 @@ func receive(ctx context.Context, ps *redis.PubSub) (message any, err error) {
 	}()
 	return ps.Receive(ctx)
 }
+
+// errNotProven is the end of a proof without an answer.
+var errNotProven = errors.New("messages of scripts do not arrive")
 
 var errNoMessage = errors.New("the server sends a reply that is no message")

@@ -37,7 +37,7 @@ type Client struct {
 
 	addresses []string // see Addresses
 
-	oneByOne atomic.Bool // a script must have the keys of one lock only; see RefusesSeveral
+	oneByOne atomic.Bool // see OneByOne
 
 	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, OnNotice and Reason
 }
@@ -158,19 +158,17 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	}
 	defer c.End()
 	until := time.Now().Add(c.timeout)
-	var a redisnode.Answer
-	if c.cluster == nil {
-		a = c.node.Run(ctx, sc, until, false, args)
-	} else {
-		bounded, cancel := context.WithDeadlineCause(ctx, until, driver.NoAnswerError(c.timeout))
-		defer cancel()
-		a.Value, a.Err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
-			a = n.Run(bounded, sc, until, asking, args)
-			return a.Value, a.Err
-		})
+	sc = c.Accepted(sc)
+	a := c.run(ctx, sc, until, args)
+	if a.Err != nil && sc.Literal != nil && c.RefusesExpressions(a.Err) {
+		sc = sc.Literal
+		a = c.run(ctx, sc, until, args)
 	}
 	if a.Err != nil {
 		err := c.Reason(ctx, c.explain(a.Err, sc, secret))
+		if c.RefusesExpressions(a.Err) {
+			err = unsupportedError{err}
+		}
 		if c.isSentinel(ctx, err) {
 			err = textError{sentinelAdvice, err}
 		}
@@ -185,6 +183,20 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	}
 	c.answers.note()
 	return Reply{a.Value, a.Sent}, nil
+}
+
+// run sends a script to the node that serves its keys.
+func (c *Client) run(ctx context.Context, sc *redisnode.Script, until time.Time, args []any) (a redisnode.Answer) {
+	if c.cluster == nil {
+		return c.node.Run(ctx, sc, until, false, args)
+	}
+	bounded, cancel := context.WithDeadlineCause(ctx, until, driver.NoAnswerError(c.timeout))
+	defer cancel()
+	a.Value, a.Err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {
+		a = n.Run(bounded, sc, until, asking, args)
+		return a.Value, a.Err
+	})
+	return a
 }
 
 // Reply is the reply to a script.
@@ -274,7 +286,29 @@ func (c *Client) RefusesSeveral(err error) bool {
 		c.oneByOne.Store(true) // it is a cluster behind one address, or a proxy
 		return true
 	}
-	return redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(reply.Error(), "key") // not of other keys
+	return c.RefusesExpressions(err) || redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(reply.Error(), "key") // not of other keys
+}
+
+// RefusesExpressions reports whether the server, before it has executed anything, refused a script because it names keys
+// otherwise than as KEYS and a number. Tair does.
+func (c *Client) RefusesExpressions(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) || !strings.Contains(reply.Error(), "bad lua script for redis cluster") {
+		return false
+	}
+	c.oneByOne.Store(true)
+	return true
+}
+
+// OneByOne reports whether the server has refused a script because of its keys, so that each lock needs its own.
+func (c *Client) OneByOne() bool { return c.oneByOne.Load() }
+
+// Accepted returns the script to send for sc.
+func (c *Client) Accepted(sc *redisnode.Script) *redisnode.Script {
+	if sc.Literal != nil && c.oneByOne.Load() {
+		return sc.Literal
+	}
+	return sc
 }
 
 // PerScript returns how many locks a script may have: most, or 1 if they must have one slot.

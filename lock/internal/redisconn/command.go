@@ -58,13 +58,13 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 }
 
 // TrySubscribe subscribes to a channel at a node, on a connection of its own, for at most
-// Options.Timeout.
-func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string) error {
+// Options.Timeout. Then it waits for the message of publish, unless that is nil.
+func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string, publish func(context.Context) error) error {
 	if err := c.Begin(ctx); err != nil {
 		return err
 	}
 	defer c.End()
-	err := n.TrySubscribe(ctx, channel)
+	err := n.TrySubscribe(ctx, channel, publish)
 	if err == nil {
 		return nil
 	}

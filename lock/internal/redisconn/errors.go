@@ -59,6 +59,15 @@ func (e replyError) Error() string { return string(e) }
 // RedisError makes it a redis.Error.
 func (replyError) RedisError() {}
 
+// unsupportedError also matches errors.ErrUnsupported.
+type unsupportedError struct{ error }
+
+// Unwrap returns the error itself.
+func (e unsupportedError) Unwrap() error { return e.error }
+
+// Is reports whether target is errors.ErrUnsupported.
+func (unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
+
 // hiddenError matches what an error matches that it does not show. Unwrap would show the secrets.
 type hiddenError struct {
 	text string
@@ -203,6 +212,8 @@ func (c *Client) advise(reply string, sc *redisnode.Script) string {
 		return "this server is not a cluster: use redis.NewClient"
 	case single && len(c.addresses) > 0 && is("READONLY "):
 		return "this server is a replica: use the address of its master, or redis.NewFailoverClient"
+	case is("bad lua script for redis cluster"):
+		return "this server takes only scripts that name each key as KEYS and a number: set its parameter script_check_enable to 0"
 	case is("unknown command 'eval") || is("unknown command 'EVAL") || is("unknown command `eval"):
 		return "the commands EVALSHA and EVAL are needed: rename-command has removed one, or the server has no Lua"
 	}

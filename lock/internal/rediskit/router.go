@@ -120,6 +120,8 @@ type trip[S any] struct {
 	node  *redisconn.Node
 	batch redisconn.Batch
 	err   error // why there are no answers
+
+	oneByOne bool // the scripts were those of single locks; see redisconn.Client.OneByOne
 }
 
 // calls keeps the buffers of earlier calls.
@@ -208,7 +210,7 @@ func (c *call[S]) send(ctx context.Context) {
 		if last := len(c.spare) - 1; last >= 0 {
 			t, c.spare = c.spare[last], c.spare[:last]
 		}
-		t.node, t.batch.MayWait = rest[0].node, c.mayWait
+		t.node, t.batch.MayWait, t.oneByOne = rest[0].node, c.mayWait, c.plan.Redis.OneByOne()
 		to := 0
 		for to < len(rest) && rest[to].node == rest[0].node {
 			first, from := &rest[to], to
@@ -270,7 +272,7 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 				}
 				c.plan.Redis.Suspect(t.node)
 			}
-			if more, ok := c.reroute(items, err, t.node, j); ok {
+			if more, ok := c.reroute(items, err, t, j); ok {
 				again = append(again, more...)
 				continue
 			}
@@ -291,21 +293,21 @@ func (c *call[S]) settle(ctx context.Context, j judge[S]) {
 
 // reroute prepares items that a node refused for the next node or step. It returns none if the judge has
 // taken them, and reports false if the refusal is final.
-func (c *call[S]) reroute(items []Item[S], err error, from *redisconn.Node, j judge[S]) ([]Item[S], bool) {
-	if len(items) > 1 && c.plan.Redis.RefusesSeveral(err) {
+func (c *call[S]) reroute(items []Item[S], err error, t *trip[S], j judge[S]) ([]Item[S], bool) {
+	if len(items) > 1 && c.plan.Redis.RefusesSeveral(err) || !t.oneByOne && c.plan.Redis.RefusesExpressions(err) {
 		for i := range items {
 			items[i].Alone = true
 		}
 		return items, true
 	}
 	first := &items[0] // on a cluster a script has only one
-	if c.plan.Redis.HasMoved(from, err) && j.redirected(first) {
+	if c.plan.Redis.HasMoved(t.node, err) && j.redirected(first) {
 		return nil, true
 	}
 	if redisconn.IsTryAgain(err) && c.plan.Redis.IsCluster() && first.Step == 0 && c.next(first) {
 		return items, true
 	}
-	to, asking, ok := c.plan.Redis.Follow(from, err, first.Slot)
+	to, asking, ok := c.plan.Redis.Follow(t.node, err, first.Slot)
 	if !ok || first.hops == redisconn.MaxRedirects {
 		return nil, false
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -229,9 +230,9 @@ func (n *Node) Slots(ctx context.Context, timeout time.Duration) ([]redis.Cluste
 // Subscribe returns a subscription without channels. It sends nothing.
 func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.subs.Subscribe(ctx) }
 
-// TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. The caller has
-// called Calls.Begin.
-func (n *Node) TrySubscribe(ctx context.Context, channel string) error {
+// TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. Then it calls publish, which
+// publishes a message there, and waits for that, unless publish is nil. The caller has called Calls.Begin.
+func (n *Node) TrySubscribe(ctx context.Context, channel string, publish func(context.Context) error) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, n.timeout, driver.NoAnswerError(n.timeout))
 	defer cancel()
 	_, err := CallUser(bounded, n.calls, func() (any, error) { // go-redis does not end with its ctx
@@ -240,7 +241,18 @@ func (n *Node) TrySubscribe(ctx context.Context, channel string) error {
 		if err := ps.Subscribe(bounded, channel); err != nil {
 			return nil, err
 		}
-		return ps.ReceiveTimeout(bounded, n.timeout)
+		confirmed, err := ps.ReceiveTimeout(bounded, n.timeout)
+		if err != nil || publish == nil {
+			return confirmed, err
+		}
+		if err := publish(bounded); err != nil {
+			return nil, err
+		}
+		message, err := ps.ReceiveTimeout(bounded, n.timeout/2)
+		if err != nil {
+			err = fmt.Errorf("a message of a script does not arrive: %w", err)
+		}
+		return message, err
 	})
 	if bounded.Err() != nil && ctx.Err() == nil {
 		return context.Cause(bounded)
@@ -256,7 +268,8 @@ type call struct {
 
 	ask  *redis.Cmd // if asking
 	cmd  *redis.Cmd // nil: not sent
-	done bool       // has an error or a reply, other than NOSCRIPT
+	full bool       // the source was sent
+	done bool       // has an error or a reply, other than NOSCRIPT to a digest
 }
 
 // size returns approximately how many bytes the call sends.
@@ -280,7 +293,7 @@ func (c *call) answer(sent time.Time, err error) Answer {
 
 // exec sends calls on a lane, in one request. It returns nil if the server has answered one of them; each call
 // then has a reply or an error. A server that does not know a script, after a restart or a flush, gets its
-// source in a second try. sent is an instant before the first try, and zero if nothing was sent. b adds
+// source in a second try, and each call gets it in a third one. sent is an instant before the first try, and zero if nothing was sent. b adds
 // commands of its own to each pipeline, unless it is nil.
 func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call, b *Batch) (sent time.Time, err error) {
 	n, late := q.node, q.late
@@ -292,14 +305,14 @@ func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call
 	if err != nil {
 		return time.Time{}, err
 	}
-	for again := false; ; again = true {
-		if pipe := n.prepare(inner, l, calls, b, failures, again); pipe != nil {
+	for try := 1; ; try++ {
+		if pipe := n.prepare(inner, l, calls, b, failures, try); pipe != nil {
 			_, err = pipe.Exec(inner)
 		} else {
 			err = l.rdb.Process(inner, calls[0].cmd)
 		}
 		var unknown bool
-		if unknown, err = n.settle(calls, err, failures); err != nil || !unknown || again {
+		if unknown, err = n.settle(calls, err, failures); err != nil || !unknown {
 			break
 		}
 	}
@@ -311,11 +324,12 @@ func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call
 	return sent, err
 }
 
-// prepare makes the commands of the calls that are not done. It returns nil if there is one command, and no pipeline. With
-// again, and after the latest of the failures until the server has answered a call of the script, the first call of a script
-// carries its source and the rest carry its digest: the server may have been restarted, and there may be no
-// time for a NOSCRIPT reply and a second try.
-func (n *Node) prepare(ctx context.Context, l *lane, calls []call, b *Batch, failures uint64, again bool) (pipe redis.Pipeliner) {
+// prepare makes the commands of the calls that are not done. It returns nil if there is one command, and no pipeline. In
+// the second try, and after the latest of the failures until the server has answered a call of the script, the first call of a
+// script carries its source and the rest carry its digest: the server may have been restarted, and there may be no
+// time for a NOSCRIPT reply and a second try. In the third try each call carries the source, because some servers forget
+// scripts at any time.
+func (n *Node) prepare(ctx context.Context, l *lane, calls []call, b *Batch, failures uint64, try int) (pipe redis.Pipeliner) {
 	if len(calls) > 1 || calls[0].asking || b != nil {
 		pipe = l.rdb.Pipeline()
 	}
@@ -331,12 +345,12 @@ func (n *Node) prepare(ctx context.Context, l *lane, calls []call, b *Batch, fai
 		if sc := c.script; sc != nil {
 			// Pointers, because go-redis dereferences them and an any that holds a pointer needs no allocation.
 			c.args[0], c.args[1] = "evalsha", &sc.digest
-			full := again
+			full := try > 1
 			if !full && failures != 0 {
 				loaded, ok := n.loaded.Load(sc)
 				full = !ok || loaded != failures
 			}
-			if full && !slices.Contains(inFull, sc) {
+			if c.full = full && (try > 2 || !slices.Contains(inFull, sc)); c.full {
 				c.args[0], c.args[1] = "eval", &sc.source
 				inFull = append(inFull, sc)
 			}
@@ -382,7 +396,7 @@ func (n *Node) settle(calls []call, failed error, failures uint64) (unknown bool
 			c.cmd.SetErr(c.ask.Err())
 		}
 		err := c.cmd.Err()
-		if c.done = err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT"); !c.done {
+		if c.done = err == nil || c.full || c.script == nil || !redis.HasErrorPrefix(err, "NOSCRIPT"); !c.done {
 			unknown = true
 			continue
 		}
@@ -417,6 +431,10 @@ func HasCode(reply redis.Error, code string) bool {
 // executed the script, so the script does not run twice.
 type Script struct {
 	digest, source string
+
+	// Literal, unless it is nil, has the same effect with the same arguments on a server that refuses expressions for
+	// keys, or keys of several slots. It may be set before the first call, and serves one lock.
+	Literal *Script
 }
 
 // NewScript returns a script with the given source.

@@ -107,9 +107,10 @@ if place > 0 then
   end
 end
 if unfinished then
-  return {0, token, 1, 1}
+  return reply({0, token, 1, 1})
 end
 if next_owner and place == 0 then
-  return {0, token, 0, 0} -- only waiters block the caller
+  return reply({0, token, 0, 0}) -- only waiters block the caller
 end
-return {0, token, redis.call('PTTL', KEYS[1]), head}
+local left = redis.call('PTTL', KEYS[1])
+return reply({0, token, left, head})

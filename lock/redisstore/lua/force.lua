@@ -4,7 +4,7 @@
 --
 -- requires: queue
 --
--- KEYS 1 to 4 as in tokens.lua
+-- KEYS as in release.lua; 5 is not used
 -- ARGV 1 token
 --      2 ms for which the server keeps the last token
 --
@@ -22,9 +22,9 @@ if token ~= ARGV[1] then
 end
 hand_over(ARGV[2])
 if string.find(owner, '{', 1, true) then
-  redis.call('DEL', KEYS[1] .. ':m') -- as in release.lua
+  redis.call('DEL', KEYS[7]) -- as in release.lua
 end
 if owner ~= KEPT then
   signal(owner, '0') -- if this is lost, the holder learns of it at its next renewal
 end
-return 1
+return reply(1)

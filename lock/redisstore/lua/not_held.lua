@@ -4,8 +4,8 @@
 
 -- not_held returns 0, or the error of a replica, which may be behind or still empty. A write fails on a
 -- replica, so it tries one. This write never changes anything, whatever the key holds.
-local function not_held(key)
-  local probe = redis.pcall('ZREM', key, '')
+local function not_held()
+  local probe = redis.pcall('ZREM', KEYS[1], '')
   if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
     return probe
   end

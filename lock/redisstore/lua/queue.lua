@@ -2,6 +2,8 @@
 --
 -- requires: tokens
 --
+-- Scripts return their reply by reply, because a server may take no message from a script.
+--
 -- Bound: pop_live_waiter and hand_over remove up to MAX_POPPED places. The other functions
 -- execute at most seven commands. A message has up to MAX_STATE bytes.
 
@@ -18,6 +20,9 @@ local MAX_POPPED = 1000
 -- The longest state with its token and number, in bytes. Whatever is longer is no state.
 local MAX_STATE = 66000
 
+-- The channels and the messages that the server did not take.
+local unsent = {}
+
 -- all_places_expired returns whether every place has expired. It returns false if the user has
 -- no right to read the places.
 local function all_places_expired(now)
@@ -26,11 +31,11 @@ local function all_places_expired(now)
 end
 
 -- delete_abandoned_queue deletes the queue of another family of modes if every place in it has
--- expired. The command is the one that reads the length of a queue of that family.
-local function delete_abandoned_queue(command)
+-- expired. Its length is the reply of the command that reads the length of a queue of that family.
+local function delete_abandoned_queue(length)
   local time = redis.call('TIME')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-  if type(redis.pcall(command, KEYS[3])) == 'number' and all_places_expired(now) then
+  if type(length) == 'number' and all_places_expired(now) then
     redis.call('DEL', KEYS[3], KEYS[4])
   end
 end
@@ -40,7 +45,7 @@ end
 local function has_waiters()
   local length = redis.pcall('LLEN', KEYS[3])
   if type(length) ~= 'number' then
-    delete_abandoned_queue('ZCARD')
+    delete_abandoned_queue(redis.pcall('ZCARD', KEYS[3]))
     length = redis.call('LLEN', KEYS[3])
   end
   return length > 0 and redis.call('ZCARD', KEYS[4]) >= 0
@@ -110,22 +115,39 @@ end
 -- The message is "tag token proof": the tag names the owner, and the proof is a digest of
 -- "owner token". The message does not show the owner, and only a sender that knows the owner
 -- can make one. Correctness does not depend on signals, so the right to publish may be missing.
+-- The client publishes what the server does not take.
 --
--- An owner with the mark "{." asks for the state of the key; see save.lua. Its message of a grant is
--- "tag token proof state", with a proof of "owner token digest". The state is empty if there is none.
+-- An owner with the mark "{." asks for the state of the key, KEYS 6; see save.lua. Its message of a grant
+-- is "tag token proof state", with a proof of "owner token digest". The state is empty if there is none.
+-- Without KEYS 6 the message has no state, and the waiter asks again. The scripts of shared locks have
+-- another key there, but their owners have no mark.
 local function signal(owner, token)
   local prefix = string.sub(KEYS[1], 1, string.find(KEYS[1], '{', 1, true) - 1)
   local client = string.match(owner, '^(.*):') or owner
   local tag = string.sub(redis.sha1hex(owner), 1, 16)
   local proven, told = owner .. ' ' .. token, ''
-  if token ~= '0' and string.find(owner, '{.', 1, true) then
-    local state = redis.pcall('GET', KEYS[1] .. ':s')
+  if token ~= '0' and KEYS[6] and string.find(owner, '{.', 1, true) then
+    local state = redis.pcall('GET', KEYS[6])
     if not state or type(state) == 'string' and #state <= MAX_STATE and string.find(state, '^%d+ %d+ ') then
       state = state or ''
       proven, told = proven .. ' ' .. redis.sha1hex(state), ' ' .. state
     end
   end
-  redis.pcall('PUBLISH', prefix .. client, tag .. ' ' .. token .. ' ' .. redis.sha1hex(proven) .. told)
+  local channel, message = prefix .. client, tag .. ' ' .. token .. ' ' .. redis.sha1hex(proven) .. told
+  local sent = redis.pcall('PUBLISH', channel, message)
+  if type(sent) == 'table' then
+    unsent[#unsent + 1] = channel
+    unsent[#unsent + 1] = message
+  end
+end
+
+-- reply returns the reply of a script with the given result: {'unsent', result, {channel, message, ...}} if
+-- the server did not take messages.
+local function reply(result)
+  if #unsent == 0 then
+    return result
+  end
+  return {'unsent', result, unsent}
 end
 
 -- hand_over grants the lock to the first live waiter, for the rest of its place. It deletes the

@@ -5,6 +5,8 @@
 --
 -- KEYS 1 to 4 as in tokens.lua
 --      5 the tombstone of the owner
+--      6 the state; see save.lua
+--      7 the metadata; see set_metadata.lua. 6 and 7 are missing if the owner has no brace
 -- ARGV 1 owner
 --      2 ms for which the tombstone refuses the owner, 0 = no tombstone; the client needs one
 --        if the server may still execute a request of the owner
@@ -42,12 +44,12 @@ else
   end
 end
 
-if result == 1 and string.find(owner, '{', 1, true) then
-  redis.call('DEL', KEYS[1] .. ':m') -- of set_metadata.lua; an owner without metadata has a lock that nobody leads
+if result == 1 and KEYS[7] then
+  redis.call('DEL', KEYS[7]) -- an owner without metadata has a lock that nobody leads
 end
 
 -- This comes last, because a server that is out of memory refuses only the first write.
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[2])
 end
-return result
+return reply(result)

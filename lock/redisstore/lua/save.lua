@@ -18,7 +18,7 @@
 -- Bound: three commands. A replica answers with the error of a write.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return not_held(KEYS[1])
+  return not_held()
 end
 local old = redis.call('GET', KEYS[2])
 local token, number = string.match(old or '', '^(%d+) (%d+) ')

@@ -15,7 +15,7 @@
 -- Bound: two commands.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return not_held(KEYS[1])
+  return not_held()
 end
 redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[3], 'PX', ARGV[4])
 return 1

@@ -48,7 +48,7 @@ end
 
 local own_expiry = expiry_of(KEYS[1], owner)
 if type(redis.pcall('ZCARD', KEYS[3])) ~= 'number' then
-  delete_abandoned_queue('LLEN')
+  delete_abandoned_queue(redis.pcall('LLEN', KEYS[3]))
 end
 init(ARGV[4])
 local has_place = call('ZSCORE', KEYS[4], owner) and call('ZSCORE', KEYS[3], owner)
@@ -93,7 +93,7 @@ if own_expiry > now and record then
     write_record(owner, request, record.token)
     grant_waiters()
   end
-  return {1, record.token}
+  return reply({1, record.token})
 end
 
 if has_place and place > 0 then
@@ -138,7 +138,7 @@ if has_place then
   end
   if expiry_of(KEYS[1], owner) > 0 then
     set_lease(owner, from_now(ttl))
-    return {1, read_record(owner).token}
+    return reply({1, read_record(owner).token})
   end
 else
   local reserved, complete = {}, true
@@ -158,7 +158,7 @@ else
     end
   end
   if granted then
-    return {1, grant_request(owner, request, from_now(ttl))}
+    return reply({1, grant_request(owner, request, from_now(ttl))})
   end
   if place > 0 then
     local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
@@ -209,4 +209,4 @@ if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] ==
   head = 1
 end
 local ms = expires_at > now and math.max(math.ceil(expires_at) - from_now(0), 1) or 0
-return {0, format_int(last_token), ms, head, request.blocking}
+return reply({0, format_int(last_token), ms, head, request.blocking})

@@ -46,4 +46,4 @@ if count > 0 then
   grant_waiters()
   delete_if_unused()
 end
-return {count, cursor}
+return reply({count, cursor})

@@ -83,4 +83,4 @@ end
 if tonumber(ARGV[2]) > 0 then
   call('SET', KEYS[7], '1', 'PX', ARGV[2])
 end
-return result
+return reply(result)
