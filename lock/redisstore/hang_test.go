@@ -78,9 +78,10 @@ func TestCallsEndOnAHangingServer(t *testing.T) {
 			assert.True(t, l.Unanswered)
 			return err
 		},
-		"release": func(ctx context.Context, _ *testing.T, s *Store) error { return s.Release(ctx, l) },
-		"renew":   func(ctx context.Context, t *testing.T, s *Store) error { return unknown(ctx, t, s, l) },
-		"inspect": func(ctx context.Context, _ *testing.T, s *Store) error { _, err := s.Inspect(ctx, "k"); return err },
+		"release":     func(ctx context.Context, _ *testing.T, s *Store) error { return s.Release(ctx, l) },
+		"release all": func(ctx context.Context, t *testing.T, s *Store) error { return releaseAll(ctx, t, s, l)[0] },
+		"renew":       func(ctx context.Context, t *testing.T, s *Store) error { return unknown(ctx, t, s, l) },
+		"inspect":     func(ctx context.Context, _ *testing.T, s *Store) error { _, err := s.Inspect(ctx, "k"); return err },
 	}
 	for how, s := range hanging(t, long) {
 		for verb, call := range calls {

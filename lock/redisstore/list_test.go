@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
 
@@ -253,17 +252,4 @@ func TestStrangeRepliesToList(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, names)
 	assert.Equal(t, "18446744073709551615", next)
 	assert.Equal(t, "0f", process)
-}
-
-func TestListOfAStoreThatCannotBeUsed(t *testing.T) {
-	t.Parallel()
-	_, _, err := new(Store).List(t.Context(), "p", "")
-	require.EqualError(t, err, `redisstore: list "p": the Store was not made by New`)
-	_, _, err = new(Store).List(nil, "p", "") //nolint:staticcheck // the context is nil on purpose
-	require.EqualError(t, err, `redisstore: list "p": the context is nil`)
-	s, _ := sharedStore(t)
-	require.NoError(t, s.Close())
-	_, _, err = s.List(t.Context(), "p", "")
-	require.ErrorIs(t, err, driver.ErrStoreClosed)
-	assert.True(t, strings.HasPrefix(err.Error(), `redisstore: list "p": `), err.Error())
 }

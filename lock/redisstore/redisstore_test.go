@@ -2,16 +2,22 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -51,8 +57,9 @@ func TestTheZeroStoreReturnsErrors(t *testing.T) {
 	_, acquired := s.Acquire(t.Context(), r)
 	_, waited := s.Wait(t.Context(), r, func() {})
 	_, inspected := s.Inspect(t.Context(), "k")
+	_, _, listed := s.List(t.Context(), "", "")
 	for _, err := range []error{
-		acquired, waited, inspected, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), l),
+		acquired, waited, inspected, listed, s.ForceRelease(t.Context(), "k"), s.Release(t.Context(), l),
 		unknown(t.Context(), t, s, l), unknown(t.Context(), t, s, l, l), s.Close(),
 	} {
 		require.ErrorIs(t, err, rediskit.ErrZeroStore)
@@ -120,4 +127,132 @@ func TestStoreTouchesOnlyItsOwnKeys(t *testing.T) {
 		assert.Equal(t, i, got, "%q", key)
 		assert.Equal(t, time.Duration(-1), rdb.PTTL(t.Context(), key).Val(), "%q", key)
 	}
+}
+
+func TestNewRejectsInvalidArguments(t *testing.T) {
+	good := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer good.Close()
+	for _, wrong := range []struct {
+		field string
+		o     Options
+	}{
+		{"Options.Prefix", Options{Prefix: "a{b"}},
+		{"Options.Prefix", Options{Prefix: "a}b"}},
+		{"Options.Timeout", Options{Timeout: -1}},
+		{"Options.PoolSize", Options{PoolSize: -1}},
+		{"Options.PoolSize", Options{PoolSize: 10_001}},
+	} {
+		_, err := New(good, &wrong.o)
+		require.ErrorContains(t, err, wrong.field)
+	}
+	_, err := New(nil, nil)
+	require.ErrorContains(t, err, "rdb is nil")
+	_, err = New((*redis.Client)(nil), nil)
+	require.ErrorContains(t, err, "rdb is nil")
+
+	_, err = New((*redis.ClusterClient)(nil), nil)
+	require.ErrorContains(t, err, "rdb is nil")
+
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	_, err = New(ring, nil)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "*redis.Ring")
+}
+
+func TestDefaultOptions(t *testing.T) {
+	opts, err := (*Options)(nil).withDefaults()
+	require.NoError(t, err)
+	assert.Equal(t, Options{Prefix: "lw:", Timeout: 3 * time.Second, PoolSize: 16, Replicas: Replicas{Timeout: time.Second}}, opts)
+}
+
+func TestCloseLeavesTheUsersClientOpen(t *testing.T) {
+	rdb := shared.Server(t).Client(t)
+	s := newStore(t, rdb, nil)
+	l := acquire(t, s, request("k"))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "twice")
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrClosed)
+	require.ErrorIs(t, unknown(t.Context(), t, s, l), driver.ErrClosed)
+	_, err = s.Inspect(t.Context(), "k")
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, s.ForceRelease(t.Context(), "k"), driver.ErrClosed)
+	_, _, err = s.List(t.Context(), "p", "")
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorContains(t, err, `redisstore: list "p": `)
+	require.ErrorIs(t, releaseAll(t.Context(), t, s, l)[0], driver.ErrClosed)
+}
+
+// The options at their bounds make stores that work, with places as long as places may be.
+func TestOptionsAtTheirBounds(t *testing.T) {
+	rdb := shared.Server(t).Client(t)
+	for _, o := range []Options{
+		{Timeout: math.MaxInt64}, {Place: 1}, {Place: math.MaxInt64}, {PoolSize: 1}, {PoolSize: 10_000},
+		{Prefix: "\x00\r\n*1"}, {Prefix: strings.Repeat("p", 5000)},
+	} {
+		o.Prefix += rand.Text()
+		s := newStore(t, rdb, &o)
+		l := acquire(t, s, requestFor("k", time.Minute))
+		assert.Len(t, renew(t, s, l), 1)
+		require.NoError(t, s.Release(t.Context(), l))
+		assert.GreaterOrEqual(t, s.place(l.TTL), l.TTL/10-time.Millisecond)
+		assert.LessOrEqual(t, s.place(l.TTL), l.TTL)
+	}
+}
+
+// The hooks of the user see each request.
+func TestAHookSeesALockItsRenewalsAndItsUnlock(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 2, false)
+	for name, rdb := range map[string]redis.UniversalClient{"server": shared.Server(t).Client(t), "cluster": cluster.Client(t)} {
+		var calls testredis.Counter
+		s, err := New(rdb, &Options{Prefix: rand.Text() + ":", Instrument: calls.Attach})
+		require.NoError(t, err)
+		client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 3 * time.Second}})
+		require.NoError(t, err)
+		held, err := client.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		count := func(sc *redisnode.Script) int { return calls.Count(sc.Digest()) }
+		assert.Eventually(t, func() bool { return count(renewScript) > 1 }, soon, time.Millisecond, name)
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.GreaterOrEqual(t, count(acquireScript), 1, name)
+		assert.GreaterOrEqual(t, count(releaseScript), 1, name)
+		require.NoError(t, client.Close(context.Background()))
+	}
+}
+
+func TestAnInstrumentMayFail(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no instrument")
+	o := &Options{Instrument: func(*redis.Client) error { return failed }}
+	rdb := shared.Server(t).Client(t)
+	_, err := New(rdb, o)
+	require.ErrorIs(t, err, failed)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{rdb.Options().Addr}})
+	defer cluster.Close()
+	s := newStore(t, cluster, o)
+	_, err = s.Acquire(t.Context(), request("k"))
+	require.ErrorContains(t, err, failed.Error())
+}
+
+// limiter refuses requests.
+type limiter struct{ refusal error }
+
+func (l limiter) Allow() error { return l.refusal }
+
+func (limiter) ReportResult(error) {}
+
+func TestAnInstrumentMaySetALimiter(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("too many requests")
+	s := newStore(t, shared.Server(t).Client(t), &Options{Instrument: func(rdb *redis.Client) error {
+		rdb.Options().Limiter = limiter{refused}
+		return nil
+	}})
+	_, err := s.Acquire(t.Context(), request("k"))
+	require.ErrorIs(t, err, refused)
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -73,32 +72,6 @@ func TestReleaseAllNeedsFewScripts(t *testing.T) {
 	assert.Less(t, calls, 2*n/rediskit.LeasesPerScript+50)
 	for _, err := range releaseAll(t.Context(), t, s, leases...) {
 		require.ErrorIs(t, err, driver.ErrNotHeld)
-	}
-}
-
-func TestReleaseAllOnAHangingServer(t *testing.T) {
-	t.Parallel()
-	srv := testredis.Start(t)
-	rdb := srv.Client(t)
-	s := newStore(t, rdb, nil)
-	leases := acquireByHand(t, s, rdb, "k", 50)
-	shared := acquire(t, s, moded("s", driver.Permit, driver.Attrs{Limit: 1}))
-	leases = append(leases, shared)
-	require.NoError(t, rdb.Do(t.Context(), "client", "pause", 60_000).Err())
-	cause := errors.New("the cause")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, cause)
-	defer cancel()
-	for i, err := range releaseAll(ctx, t, s, leases...) {
-		require.ErrorIs(t, err, cause)
-		require.ErrorContains(t, err, strconv.Quote(leases[i].Key))
-		secretless(t, err, leases[i].Owner)
-	}
-	for _, err := range releaseAll(ctx, t, s, leases...) {
-		require.ErrorIs(t, err, cause, "the store sends nothing")
-	}
-	require.NoError(t, s.Close())
-	for _, err := range releaseAll(t.Context(), t, s, leases...) {
-		require.ErrorIs(t, err, driver.ErrClosed)
 	}
 }
 

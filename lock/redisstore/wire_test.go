@@ -124,19 +124,6 @@ func TestErrorsHideTheUser(t *testing.T) {
 	secretless(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), "canary")
 }
 
-func TestSlotOf(t *testing.T) {
-	t.Parallel()
-	assert.EqualValues(t, 0x31c3%redisconn.SlotCount, redisconn.SlotOf("123456789"), "the check value in the specification")
-	s := &Store{prefix: "lw:"}
-	rdb := testredis.Start(t, "--cluster-enabled", "yes").Client(t)
-	for _, name := range []string{"a", "name", "{", "{}", "{a}", "a}b", "a{b}c", "a}}", "\x00\xff", "é"} {
-		for _, key := range all(s.keys(name, "owner")) {
-			assert.EqualValues(t, rdb.ClusterKeySlot(t.Context(), key).Val(), redisconn.SlotOf(key), "%q", key)
-			assert.Equal(t, redisconn.SlotOf(s.lockKey(name)), redisconn.SlotOf(key), "%q: all keys of a lock have one slot", key)
-		}
-	}
-}
-
 // nodeOfWires returns a store on a cluster of one node, whose replies come from answer.
 func nodeOfWires(t *testing.T, answer func(addr string, command []string) string) (*Store, *testredis.Wire) {
 	t.Helper()
