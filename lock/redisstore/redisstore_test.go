@@ -191,8 +191,13 @@ func TestCloseLeavesTheUsersClientOpen(t *testing.T) {
 func TestOptionsAtTheirBounds(t *testing.T) {
 	rdb := shared.Server(t).Client(t)
 	for _, o := range []Options{
-		{Timeout: math.MaxInt64}, {Place: 1}, {Place: math.MaxInt64}, {PoolSize: 1}, {PoolSize: 10_000},
-		{Prefix: "\x00\r\n*1"}, {Prefix: strings.Repeat("p", 5000)},
+		{Timeout: math.MaxInt64},
+		{Place: 1},
+		{Place: math.MaxInt64},
+		{PoolSize: 1},
+		{PoolSize: 10_000},
+		{Prefix: "\x00\r\n*1"},
+		{Prefix: strings.Repeat("p", 5000)},
 	} {
 		o.Prefix += rand.Text()
 		s := newStore(t, rdb, &o)
