@@ -38,7 +38,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 }
 
 func (s *Store) renewals() *rediskit.Plan[leaseState] {
-	return &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal, Next: nextStep, Wanted: s.wanted}
+	return &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRenewal, Add: addRenewal, Next: nextStep, Wanted: wanted}
 }
 
 func (s *Store) loadRenewal(l *driver.Lease, it *item) error {

@@ -93,8 +93,8 @@ func (all *watches) next() []driver.Lease {
 }
 
 // wanted tells the holder of a lease that others wait.
-func (s *Store) wanted(it *item) {
-	all := &s.watches
+func wanted(it *item) {
+	all := &it.State.store.watches
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if w := all.of[it.State.value]; w != nil && !w.told {
