@@ -155,7 +155,7 @@ function verdict(f) {
       return [`redis-server was away for ${ms(e.resumed - e.began)} and kept its data. ${e.told === 0 ? "No lease was lost" : told + least}.${rival}${e.told && e.resumed - e.began > hello.ttl / 3 ? " It was away for longer than a third of the TTL, which renewals bridge." : ""}`, e.told ? "warn" : ""];
     default:
       if (!e.resumed) return [`redis-server was killed ${since} ago, and its data is deleted.${e.told ? ` ${told}${least}.` : ""}`, "broken"];
-      return [`redis-server came back without its data, so anyone can have the locks. ${told}${e.told ? `, the last ${ms(Math.max(e.last - e.resumed, 0))} after it answered` : ""}.${rival} No lease can prevent this; the fencing token does: that of the next holder is higher.`, "warn"];
+      return [`redis-server came back without its data, so anyone can have the locks. ${told}${!e.told ? "" : e.last > e.resumed ? `, the last ${ms(e.last - e.resumed)} after it answered` : " at once"}.${rival} No lease can prevent this; the fencing token does: that of the next holder is higher.`, "warn"];
   }
 }
 
