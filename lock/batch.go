@@ -20,7 +20,7 @@ import (
 //
 // If ctx carries the ownership of batches of the same client and group that have all members, Lock
 // and TryLock enter them again without IO; see [Reentrant]. If they are several, the handle is like
-// that of a [Multi]. If they have only some of the members, the error is ErrPartlyHeld.
+// that of a [Multi].
 type Batch struct {
 	client *Client
 	group  string
@@ -31,9 +31,8 @@ type Batch struct {
 var _ Locker = (*Batch)(nil)
 
 // Batch returns the lock of the given members of a group, which is a key; see [Client.Mutex]. There
-// must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLen bytes each, of any
-// value, and MaxMemberBytes in total. They are copied. The error of Lock names the first bad one by
-// its index.
+// must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLenbytes each, and
+// MaxMemberBytes in total. They are copied. The error of Lock names the first bad one by its index.
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, group: group, extra: new(driver.Attrs)}
 	if err := checkBatchMembers(members); err != nil {

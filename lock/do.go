@@ -14,8 +14,7 @@ import (
 
 // Do waits for the lock, calls f while it holds the lock, and unlocks it. The deadline of ctx
 // bounds the wait and the work together; [WaitAtMost] bounds the wait alone. The ctx of f is that
-// of [Held.Context]: it ends when the lock is lost, with the loss as its cause, and carries the
-// ownership.
+// of [Held.Context]: it ends when the lock is lost.
 //
 // Do returns the error of Lock or of f. It also matches ErrLost if the lock was lost before f
 // returned, even if f returned nil, and ErrClosed if the client was closed. If f then returns a

@@ -18,8 +18,8 @@ import (
 //
 // The handle that Campaign returns is the leadership, and ends with it. Its Token is the term;
 // terms rise. Unlock resigns, and the next candidate leads at once. A leader leads as long as its
-// process renews the lease, whether or not its work makes progress. Terms.MinHold is refused. An
-// Election is not reentrant; see [Mutex].
+// process renews the lease, whether or not its work makes progress. An Election is not reentrant;
+// see [Mutex].
 //
 // [Election.Run] suits most programs; [Do] leads for one term.
 type Election struct {
@@ -158,8 +158,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 
 // Candidates returns the names of the first 100 waiting candidates, in order. The candidates of one
 // client share one place, with the name of the first. A dead candidate is listed until its place
-// expires. Errors are those of [Client.Inspect], with errors.ErrUnsupported also if the store has
-// no queue.
+// expires. Errors are those of [Client.Inspect].
 func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:

@@ -37,7 +37,7 @@ const (
 //
 // A campaign that fails is also logged and repeated after a pause. Pauses grow from 100 ms to 10 s.
 // Run returns a permanent error at once, such as ErrWrongType, ErrClosed, or that of a bad key,
-// name or Terms. To end Run with an error of your own, cancel ctx with it as the cause.
+// name or Terms.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leadership *Held) error) error {
 	switch {
 	case e == nil || e.client == nil || e.client.core == nil:

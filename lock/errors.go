@@ -28,8 +28,8 @@ var (
 	// before). Either error also matches the cause of a ctx that has ended.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrNotHeld is returned for a lock that is not held: unlocked already, never
-	// locked, or held by another. A lost lock is ErrLost.
+	// ErrNotHeld is returned for a lock that was unlocked, never locked, or is held by another. A
+	// lost lock is ErrLost.
 	ErrNotHeld = driver.ErrNotHeld
 
 	// ErrLost matches every loss of a lease: see [renewal.LostError].

@@ -35,12 +35,11 @@ func (h *Held) Export() (string, error) {
 	return encodeExported(s.entry.Lease()), nil
 }
 
-// Detach ends the handle without releasing the lock, for a lease that another process has resumed
-// or will resume; see [Held.Export]. It does no IO. The lease ends with its TTL unless another
-// process renews it.
+// Detach ends the handle without releasing the lock, for a lease that another process resumes; see
+// [Held.Export]. It does no IO.
 //
-// Detach ends all handles of the lease; their Err is ErrDetached. A handle that has ended returns
-// its Err. A lock that Export does not support stays held, with the error of Export.
+// Detach ends all handles of the lease. A handle that has ended returns its Err. A lock that Export
+// does not support stays held, with the error of Export.
 func (h *Held) Detach() error {
 	s, err := h.exportable("detach")
 	if err != nil {
@@ -103,10 +102,9 @@ func (c *Client) canMove(lease driver.Lease) error {
 // both; the other process learns it at its next renewal.
 //
 // The error is ErrNotHeld if this store no longer has the lease; ErrBadExport, before any IO, for a
-// string that was cut off or changed; ErrUnavailable if the store gave no answer; the cause of ctx
-// if that ended; and errors.ErrUnsupported if this client has a MinHold, or if its store cannot
-// take leases over. After an error the lease is as it was, or renewed once more. Resume takes at
-// most two TTLs. No error shows the string.
+// string that was cut off or changed; errors.ErrUnsupported if this client has a MinHold, or if its
+// store cannot take leases over; and otherwise one of [Client.Inspect]. After an error the lease is
+// as it was, or renewed once more. Resume takes at most two TTLs. No error shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
 	if c == nil || c.core == nil {
 		return nil, errZeroClient

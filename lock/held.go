@@ -21,9 +21,8 @@ import (
 )
 
 // Held is the handle of one acquisition of a lock. Unless its [Terms] are Fixed, the lease is
-// renewed until Unlock, until it is lost, or until the client is closed. All handles of a
-// [Reentrant] lock or a [Batch] share one lease. All methods are safe for concurrent use. The zero
-// Held is a lock that is not held.
+// renewed until Unlock, until it is lost, or until the client is closed. All methods are safe for
+// concurrent use. The zero Held is a lock that is not held.
 type Held struct {
 	handle handle      // nil: nothing is held
 	used   atomic.Bool // by Unlock
@@ -143,14 +142,14 @@ func (h *Held) Valid() bool { return h.lease().valid() }
 // Err returns nil while the lock is held, and afterwards the reason, which never changes: an error
 // that matches ErrLost, names the key and wraps a *renewal.LostError; ErrNotHeld after Unlock;
 // ErrDetached after Detach; ErrClosed after the client's Close. A Multi returns the error of the
-// first member that ended. Like Valid, Err reads the clocks.
+// first member that ended.
 func (h *Held) Err() error { return h.lease().err() }
 
 // Done returns a channel that is closed when the lock is no longer held, perhaps a moment late.
 func (h *Held) Done() <-chan struct{} { return h.lease().done() }
 
-// Deadline returns the instant at which the lock is lost unless it is renewed before, and the
-// zero Time once the lock is not held. Renewals move it.
+// Deadline returns the instant at which the lock is lost unless it is renewed before, and the zero
+// Time once the lock is not held.
 func (h *Held) Deadline() time.Time { return h.lease().deadline() }
 
 // Token returns the fencing token, which is higher than that of every earlier holder of this key.
@@ -187,9 +186,8 @@ func (h *Held) Key() string { return h.lease().key() }
 // of Err as its cause. The CancelFunc ends the context, not the lock, and must be called to free
 // its resources. A nil parent counts as context.Background().
 //
-// The context carries the ownership, as do contexts derived from it: a [Reentrant] or [Batch] of
-// this client and key enters the lock again, and other locks may return ErrHeldByContext; see
-// [Mutex].
+// The context carries the ownership: a [Reentrant] or [Batch] of this client and key enters the
+// lock again, and other locks may return ErrHeldByContext; see [Mutex].
 func (h *Held) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()

@@ -48,8 +48,7 @@ type Hooks struct {
 	Refused  func(ctx context.Context, i HookInfo)
 	Released func(ctx context.Context, i HookInfo)
 
-	// Lost is also called when a lease reaches the limit of its Terms: renewal.ReasonLimitReached,
-	// which is no failure.
+	// Lost is also called when a lease reaches the limit of its Terms: renewal.ReasonLimitReached.
 	Lost func(ctx context.Context, i HookInfo)
 }
 
@@ -76,8 +75,8 @@ type Kind string
 const (
 	KindMutex     Kind = "mutex"
 	KindReentrant Kind = "reentrant"
-	KindRead      Kind = "read"  // a reader of a RWMutex
-	KindWrite     Kind = "write" // a writer of a RWMutex
+	KindRead      Kind = "read"  // of a RWMutex
+	KindWrite     Kind = "write" // of a RWMutex
 	KindSemaphore Kind = "semaphore"
 	KindBatch     Kind = "batch"
 	KindMulti     Kind = "multi"
@@ -94,10 +93,10 @@ const (
 	OutcomeHeldByOther Outcome = "held_by_other" // TryLock found the lock taken
 	OutcomeWaitLimit   Outcome = "wait_limit"    // the time of WaitAtMost ended, and the lock was taken
 	OutcomeCanceled    Outcome = "canceled"      // ctx ended, and the lock was taken or the store not asked
-	OutcomeUnavailable Outcome = "unavailable"   // ErrUnavailable
-	OutcomeError       Outcome = "error"         // any other error, such as ErrTooMany
+	OutcomeUnavailable Outcome = "unavailable"
+	OutcomeError       Outcome = "error" // any other error, such as ErrTooMany
 	OutcomeUnlocked    Outcome = "unlocked"
-	OutcomeClosed      Outcome = "closed" // the client was closed
+	OutcomeClosed      Outcome = "closed"
 	OutcomeLost        Outcome = "lost"
-	OutcomeDetached    Outcome = "detached" // by Held.Detach
+	OutcomeDetached    Outcome = "detached"
 )

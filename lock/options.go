@@ -21,9 +21,8 @@ import (
 type Terms struct {
 	// TTL is how long the store keeps the lock without hearing from its holder: the longest time
 	// that others wait after a crash. By default a lease is renewed after each third of its TTL.
-	// The default is 30 s. The TTL must be between MinTTL and MaxTTL and is truncated to
-	// milliseconds. Make Options.TTL the shortest of a client: With refuses a TTL that is far
-	// below, because the client's timer is too coarse for it.
+	// The default is 30 s. The TTL must be MinTTL to MaxTTL and is truncated to milliseconds. With
+	// refuses a TTL far below Options.TTL, for which the client's timer is too coarse.
 	TTL time.Duration
 
 	// MaxHold bounds how long a lock may be held, counted from the request that got it, or from
@@ -47,15 +46,14 @@ type Terms struct {
 	// them; [Client.Forget] removes them. A fail-over of Redis may lose the last Save.
 	//
 	// The default is NoState; otherwise it must be MinTTL to MaxTTL. It is for Mutex, Reentrant and
-	// Election, and stores with driver.Description.Saves. A lease with a state cannot be exported.
+	// Election, and stores with driver.Description.Saves.
 	StateTTL time.Duration
 
-	// Yields has the holder asked for the lock: the channel of [Held.Wanted] is closed when others
-	// wait, so that work which may pause can let them go first; see [YieldAfter]. It is a hint, on
-	// which nothing depends.
+	// Yields closes the channel of [Held.Wanted] when others wait, so that work which may pause can
+	// let them go first; see [YieldAfter].
 	//
 	// It is for Mutex, Reentrant, Election, RWMutex and a Multi of these, and stores with
-	// driver.Description.Yields. Such a lease cannot be exported.
+	// driver.Description.Yields.
 	Yields bool
 
 	// Fixed leases are not renewed: they end after one TTL.
@@ -72,14 +70,13 @@ type Options struct {
 
 	// Scheduler is the timer engine of the renewals, such as a wheel.Wheel or a
 	// heapqueue.Scheduler, by default a wheel of the client's own with a tick of 1/3000 of the TTL,
-	// 1 to 10 ms. It must be late by less than Renewal.Margin. A task that blocks it delays
-	// renewals and the notice of a loss, so share an engine only with tasks that return at once.
+	// 1 to 10 ms. It must be late by less than Renewal.Margin. Share an engine only with tasks that
+	// return at once: others delay renewals and the notice of a loss.
 	//
 	// Close it after the client, which does not: closing it ends every lock with ErrClosed.
 	Scheduler schedule.Scheduler
 
-	// Renewal configures the watchdog: how often it renews leases, which failures it tolerates, and
-	// hooks for losses.
+	// Renewal configures the watchdog of the leases.
 	Renewal renewal.Options
 
 	// Hooks are called about the locks; nil means none.
@@ -236,7 +233,7 @@ const (
 	MaxMemberBytes = driver.MaxMemberBytes // bytes in all members of a Batch together
 
 	// NoMaxHold, NoMinHold and NoState are a MaxHold, a MinHold and a StateTTL of [Terms] that mean
-	// none, as 0 does in Options. In [Client.With] they override those of the client, which 0 inherits.
+	// none; see [Client.With].
 	NoMaxHold time.Duration = -1
 	NoMinHold time.Duration = -1
 	NoState   time.Duration = -1

@@ -12,18 +12,17 @@ import (
 
 // Reentrant is a lock that its holder can lock again. The context identifies the holder, not the
 // goroutine: Lock and TryLock with a context of [Held.Context] or [Do], or one derived from it,
-// enter the lock again without IO. Any other context competes for the lock, as with a [Mutex],
-// which excludes it if it has the same key.
+// enter the lock again without IO. Any other context competes for the lock, also with a [Mutex] of
+// the same key.
 //
 // The ownership is valid for one key and one Client, including those that With derives from it,
-// whichever kind of lock acquired it. All goroutines that have the context share it.
+// whichever kind of lock acquired it.
 //
 // Each Lock returns a separate handle, which must be unlocked once, in any order. The last Unlock
 // releases the lock. A handle's Done and contexts end with the handle, those of the first handle
 // with the lock. Token, terms and lease are those of the first Lock.
 //
-// All handles report a loss. Entering a lost lock returns ErrLost, and entering through a handle
-// that was unlocked ErrNotHeld.
+// All handles report a loss.
 type Reentrant struct {
 	client *Client
 	key    string

@@ -13,9 +13,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew renews the lock now. The lease has the given TTL from now on, in all later renewals too; 0
-// keeps its TTL. A lock with Terms.Fixed then ends one TTL from now. The deadline never moves back,
-// and the end of MaxHold does not move.
+// Renew renews the lock now. Now and later the lease has the given TTL; 0 keeps its TTL. A lock
+// with Terms.Fixed then ends one TTL from now. The deadline never moves back, and the end of
+// MaxHold does not move.
 //
 // Renew returns nil if the store has confirmed that the lock is still held. The error matches
 // ErrLost if the store has denied the ownership or the lease has ended, ErrNotHeld after Unlock,

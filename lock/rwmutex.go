@@ -18,9 +18,8 @@ import (
 // Waiters are served in order: a reader waits behind a writer that waits, and consecutive readers
 // get the lock together. Within a client, one writer or up to 64 readers ask the store at a time.
 //
-// A reader cannot become a writer. An RWMutex is not reentrant: a second RLock of a reader waits
-// behind a writer that waits for the first. With the context of a handle, a call that would wait
-// for that handle returns ErrHeldByContext; see [Mutex].
+// A reader cannot become a writer. An RWMutex is not reentrant, see [ErrHeldByContext]: a second
+// RLock of a reader waits behind a writer that waits for the first.
 type RWMutex struct {
 	client *Client
 	key    string

@@ -54,8 +54,7 @@ func (s *Semaphore) WithPermits(n int) *Semaphore {
 // Lock is [Mutex.Lock] for a permit.
 func (s *Semaphore) Lock(ctx context.Context) (*Held, error) { return s.acquire(ctx, true, nil) }
 
-// TryLock acquires a permit if one is free and nobody waits. Otherwise the error is a *HeldError,
-// or one of Lock.
+// TryLock is [Mutex.TryLock] for a permit.
 func (s *Semaphore) TryLock(ctx context.Context) (*Held, error) { return s.acquire(ctx, false, nil) }
 
 func (s *Semaphore) limit() int { return driver.Request{Attrs: s.extra}.Limit() }

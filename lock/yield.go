@@ -14,8 +14,8 @@ import (
 
 // Wanted returns a channel that is closed when another Lock waits for the lock, of this client or
 // another one: soon after it has begun to wait, or at the next renewal if a message was lost. The
-// channel stays closed, even if nobody waits any more. Without [Terms].Yields it is nil. For a
-// [Multi] it is closed when others wait for any of its locks.
+// channel stays closed. Without [Terms].Yields it is nil. For a [Multi] it is closed when others
+// wait for any of its locks.
 func (h *Held) Wanted() <-chan struct{} {
 	if want := h.lease().wanted(); want != nil {
 		return want.Done()
