@@ -118,16 +118,6 @@ func TestTheTermsOfTheResumingClientCount(t *testing.T) {
 	})
 }
 
-// The unlock of the second holder answers that nothing is held.
-func TestTheSecondUnlockOfOneLeaseIsALoss(t *testing.T) {
-	waiting(t, nil, func(t *testing.T, b *bench) {
-		one := b.lock("k")
-		two := resume(t, b.Client, export(t, one))
-		require.NoError(t, one.Unlock(context.Background()))
-		require.ErrorIs(t, two.Unlock(context.Background()), lock.ErrLost)
-	})
-}
-
 func TestAResumedLockCanBeEnteredAgain(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		h := resume(t, b.Client, export(t, b.lock("k")))

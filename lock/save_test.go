@@ -268,20 +268,6 @@ func TestForget(t *testing.T) {
 	})
 }
 
-func TestAStateEndsAfterItsTTL(t *testing.T) {
-	stateful(t, func(t *testing.T, b *bench) {
-		h := b.lock("k")
-		require.NoError(t, h.Save(ctx, []byte("one")))
-		settle(time.Hour - time.Second)
-		require.NoError(t, h.Unlock(ctx))
-		again := b.lock("k")
-		has(t, again, "one", h.Token())
-		require.NoError(t, again.Unlock(ctx))
-		settle(time.Second)
-		has(t, b.lock("k"), "", 0)
-	})
-}
-
 func TestStateTTLIsChecked(t *testing.T) {
 	stateful(t, func(t *testing.T, b *bench) {
 		for _, bad := range []time.Duration{lock.MinTTL - 1, lock.MaxTTL + 1, -2} {

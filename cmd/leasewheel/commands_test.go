@@ -253,13 +253,6 @@ func TestTheAdviceIsForTheCommandLine(t *testing.T) {
 	assert.Contains(t, out, "Use the address of the master, or set LEASEWHEEL_URL=redis://SENTINEL:26379?master_name=NAME.")
 }
 
-func TestAServerWithoutTLSIsNamed(t *testing.T) {
-	t.Parallel()
-	_, errs, code := result(t, strings.Replace(testredis.Start(t).URL(), "redis://", "rediss://", 1), "inspect", "key")
-	assert.Equal(t, exitUnavailable, code)
-	assert.Contains(t, errs, "does not speak TLS")
-}
-
 // TestAnAddressOfOneNodeIsEnough checks that a cluster is recognized.
 func TestAnAddressOfOneNodeIsEnough(t *testing.T) {
 	t.Parallel()

@@ -113,27 +113,6 @@ func TestQuorumRepeatedAcquireCountsLaterCopies(t *testing.T) {
 	})
 }
 
-// A writer that lost its lock does not regain it by a repeated Acquire.
-func TestQuorumLostWriterCannotDowngrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, _ := newServers(t, 3)
-		c := all.newQuorumClient(t, nil)
-		m := c.RWMutex("k")
-		w, err := m.Lock(context.Background())
-		require.NoError(t, err)
-		synctest.Wait()
-		require.NoError(t, c.ForceRelease(context.Background(), "k"))
-		other, err := all.newQuorumClient(t, nil).RWMutex("k").TryLock(context.Background())
-		require.NoError(t, err)
-		require.NoError(t, other.Unlock(context.Background()))
-		synctest.Wait()
-		_, err = m.Downgrade(context.Background(), w)
-		require.ErrorIs(t, err, driver.ErrLost)
-		synctest.Wait()
-		assert.Zero(t, all.holding("k"))
-	})
-}
-
 // One refusal does not say that the lock is lost while another server may have its copy.
 func TestADowngradeIsUnsureIfAServerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

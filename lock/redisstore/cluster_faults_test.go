@@ -284,18 +284,6 @@ func (s *sentinelSetup) demote(t testing.TB) {
 	require.Eventually(t, func() bool { return s.sentinel.Failover(t.Context(), "m").Err() == nil }, 20*time.Second, 50*time.Millisecond)
 }
 
-// The replica has all data of the dead master.
-func TestLeasesSurviveTheDeathOfTheMaster(t *testing.T) {
-	t.Parallel()
-	s := startSentinel(t)
-	l := newStack(t, s.client(t), stackOptions{ttl: 15 * time.Second})
-	require.NoError(t, s.master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	s.master.Kill()
-	l.renewedAfter(t, time.Now())
-	l.assertHeld(t)
-	require.NoError(t, l.held[0].Unlock(t.Context()))
-}
-
 // The store uses the new master although the old one still serves.
 func TestAFailoverBySentinel(t *testing.T) {
 	t.Parallel()

@@ -24,61 +24,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
-
-func TestStoreSurvivesAScriptFlush(t *testing.T) {
-	rdb := testredis.Start(t).Client(t)
-	s := newStore(t, rdb, nil)
-	flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }
-	leases := acquireAll(t, s, "k", 3*rediskit.LeasesPerScript)
-	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k7")).Err())
-	flush()
-	for i, outcome := range renew(t, s, leases...) {
-		want := renewal.Renewed
-		if i == 7 {
-			want = renewal.Lost
-		}
-		assert.Equal(t, want, outcome, i)
-	}
-	flush()
-	acquire(t, s, request("new"))
-	flush()
-	require.NoError(t, s.Release(t.Context(), leases[0]))
-	flush()
-	_, err := s.Inspect(t.Context(), "k1")
-	require.NoError(t, err)
-	flush()
-	require.NoError(t, s.ForceRelease(t.Context(), "k1"))
-}
-
-func TestErrorsHideAWrongPassword(t *testing.T) {
-	t.Parallel()
-	const right, wrong = "right-canary", "wrong-canary"
-	srv := testredis.Start(t, "--requirepass", right)
-	r := request("k")
-	for password, want := range map[string]string{wrong: "WRONGPASS|invalid password", "": ""} { // the empty password: the server may reset the connection
-		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Password: password})
-		defer rdb.Close()
-		s := newStore(t, rdb, nil)
-		_, errAcquire := s.Acquire(t.Context(), r)
-		errRelease := s.Release(t.Context(), driver.Lease{Request: r})
-		errRenew := unknown(t.Context(), t, s, driver.Lease{Request: r, Token: 1})
-		for _, err := range []error{errAcquire, errRelease, errRenew} {
-			require.Error(t, err)
-			assert.Regexp(t, want, err.Error())
-			secretless(t, err, right, wrong, r.Owner)
-		}
-		require.NotErrorIs(t, errAcquire, driver.ErrNotAcquired)
-		require.NotErrorIs(t, errRelease, driver.ErrNotHeld)
-	}
-	o, err := redis.ParseURL(strings.Replace(srv.URL(), "//", "//:"+right+"@", 1))
-	require.NoError(t, err)
-	rdb := redis.NewClient(o)
-	defer rdb.Close()
-	acquire(t, newStore(t, rdb, nil), r)
-}
 
 // wrongSetup is a mistake in the set-up of a client, and the errors that it causes.
 type wrongSetup struct {

@@ -43,13 +43,10 @@ func quorumOf(t *testing.T, prefix string, clients []*redis.Client) driver.Store
 	return q
 }
 
-// A server has several addresses. Some are recognizable as equal; for others the quorum must
-// ask the server.
+// The addresses of one server are not always recognizable as equal: the quorum must ask the server.
 func TestAQuorumOfOneServer(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
-	_, port, err := net.SplitHostPort(srv.Addr())
-	require.NoError(t, err)
 	at := func(addr string) driver.Store {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -57,14 +54,7 @@ func TestAQuorumOfOneServer(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	stores := []driver.Store{at("127.0.0.1:" + port), at("localhost:" + port), at("127.1:0" + port)}
-	_, err = quorumstore.New(stores...)
-	require.ErrorContains(t, err, "stores 0 and 1 share the server at")
-	for _, s := range stores {
-		require.NoError(t, s.(*Store).Close())
-	}
-
-	stores = nil
+	var stores []driver.Store
 	for range 3 { // each with another address
 		_, port, err := net.SplitHostPort(testredis.StartProxy(t, srv).Client(t).Options().Addr)
 		require.NoError(t, err)

@@ -15,7 +15,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/quorumstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -86,40 +85,6 @@ func spoil(t testing.TB, rdb redis.UniversalClient, key string) {
 		return nil
 	})
 	require.NoError(t, err)
-}
-
-func TestContractOfAQuorum(t *testing.T) {
-	t.Parallel()
-	clients := make([]*redis.Client, 3)
-	for i := range clients {
-		clients[i] = testredis.Start(t).Client(t)
-	}
-	prefix := rand.Text() + ":"
-	quorum := func(t *testing.T) driver.Store {
-		stores := make([]driver.Store, len(clients))
-		for i, rdb := range clients {
-			s, err := New(rdb, &Options{Prefix: prefix})
-			require.NoError(t, err)
-			stores[i] = s
-		}
-		q, err := quorumstore.New(stores...)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, q.Close()) })
-		return q
-	}
-	locktest.TestStore(t, locktest.Config{
-		New:        quorum,
-		Another:    func(t *testing.T, _ driver.Store) driver.Store { return quorum(t) },
-		TTL:        6 * time.Second,
-		Explains:   true,
-		Tokenless:  true,
-		NoMetadata: true,
-		Delete: func(t *testing.T, _ driver.Store, key string) {
-			for _, rdb := range clients {
-				require.NoError(t, rdb.Del(t.Context(), prefix+key).Err())
-			}
-		},
-	})
 }
 
 // The hooks of the user see each request.

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -68,39 +66,6 @@ func TestLocksOfOthersAreRespected(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, info.Holders)
 	}
-}
-
-// A server of another kind may have a command that deletes a key with a certain value.
-func TestADeleterThatTheServerLacksIsTriedOnce(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	rdb := server.Client(t)
-	s := newStore(t, rdb, "")
-	errorsOf := func() string {
-		_, stats, _ := strings.Cut(rdb.Info(t.Context(), "errorstats").Val(), "errorstat_ERR:")
-		return stats
-	}
-	var first string
-	for i := range 3 {
-		l, err := s.Acquire(t.Context(), request("k"))
-		require.NoError(t, err)
-		require.NoError(t, s.Release(t.Context(), l))
-		require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrNotHeld)
-		if i == 0 {
-			first = errorsOf()
-		}
-	}
-	last := errorsOf()
-	known := script
-	switch {
-	case rdb.Do(t.Context(), "DELEX", "none", "IFEQ", "none").Err() == nil:
-		known = delex
-	case rdb.Do(t.Context(), "DELIFEQ", "none", "none").Err() == nil:
-		known = delifeq
-	default:
-		assert.Equal(t, first, last, "later releases try no unknown command")
-	}
-	assert.Equal(t, known, s.deleters.of(s.redis.Serving(0)))
 }
 
 func TestTombstonesAreInTheSlotOfTheLock(t *testing.T) {
@@ -226,28 +191,4 @@ func TestAClosedStore(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrStoreClosed)
 	require.ErrorIs(t, s.Release(t.Context(), l), driver.ErrStoreClosed)
 	require.ErrorIs(t, s.Renew(t.Context(), []driver.Lease{l}, make([]renewal.Outcome, 1)), driver.ErrStoreClosed)
-}
-
-// A server that restarts without data is a fail-over, because its run_id has changed.
-func TestARestartIsTheCauseOfALoss(t *testing.T) {
-	t.Parallel()
-	srv := testredis.Start(t)
-	renewed := make(chan struct{}, 1000)
-	hooks := &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
-	client, err := lock.New(newStore(t, srv.Client(t), ""), &lock.Options{
-		Terms: lock.Terms{TTL: 5 * time.Second}, Renewal: renewal.Options{Hooks: hooks},
-	})
-	require.NoError(t, err)
-	defer client.Close(t.Context())
-	held, err := client.Mutex("k").Lock(t.Context())
-	require.NoError(t, err)
-	<-renewed
-	srv.Kill()
-	require.NoError(t, srv.Restart())
-	_, err = client.Inspect(t.Context(), "other") // by a new connection; so the next renewal asks who answers
-	require.NoError(t, err)
-	<-held.Done()
-	var lost *renewal.LostError
-	require.ErrorAs(t, held.Err(), &lost)
-	assert.Equal(t, renewal.CauseFailover, lost.Cause(), lost.Seen())
 }

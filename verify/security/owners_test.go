@@ -13,11 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
 // ownerLog is a store that grants nothing and records the owners.
@@ -42,46 +40,6 @@ func (*ownerLog) Renew(context.Context, []driver.Lease, []renewal.Outcome) error
 // Release implements driver.Store.
 func (*ownerLog) Release(context.Context, driver.Lease) error { return nil }
 
-const secretLength = 22 // letters of 6 bits, the last one of 2: 128 bits
-
-// TestOwnersAreUnique compares many owners. TestOwnersComeFromTheSystem checks that nobody can guess one.
-func TestOwnersAreUnique(t *testing.T) {
-	drawsOfOne, clients := 200_000, 10_000
-	if simreport.IsLong() {
-		drawsOfOne, clients = 1_000_000, 100_000
-	}
-	n := &ownerLog{owners: make(map[string]int, drawsOfOne+clients)}
-	engine, err := heapqueue.NewScheduler(nil)
-	require.NoError(t, err)
-	defer engine.Close()
-	draw := func(times int) {
-		c, err := lock.New(n, &lock.Options{Scheduler: engine})
-		require.NoError(t, err)
-		for range times {
-			_, err := c.Mutex("k").TryLock(t.Context())
-			if !errors.Is(err, lock.ErrNotAcquired) {
-				require.ErrorIs(t, err, lock.ErrNotAcquired)
-			}
-		}
-		require.NoError(t, c.Close(context.Background()))
-	}
-	draw(drawsOfOne)
-	for range clients {
-		draw(1)
-	}
-	assert.Len(t, n.owners, drawsOfOne+clients, "an owner was used twice")
-
-	ids := map[string]bool{}
-	for owner := range n.owners {
-		id, secret, ok := strings.Cut(owner, ":")
-		require.True(t, ok)
-		ids[id] = true
-		require.Len(t, secret, secretLength)
-	}
-	assert.Len(t, ids, 1+clients)
-	report.Add("owners       %d of one client, %d of different clients, none twice, %d secret bits each", drawsOfOne, clients, 128)
-}
-
 // countingReader counts the bytes that are read.
 type countingReader struct {
 	io.Reader
@@ -94,18 +52,25 @@ func (s *countingReader) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// TestOwnersComeFromTheSystem checks that owners use crypto/rand.
+// TestOwnersComeFromTheSystem checks that owners use crypto/rand, and all of what they read.
 func TestOwnersComeFromTheSystem(t *testing.T) {
 	counted := &countingReader{Reader: rand.Reader}
 	rand.Reader = counted
 	defer func() { rand.Reader = counted.Reader }()
-	c, err := lock.New(&ownerLog{owners: map[string]int{}}, nil)
+	n := &ownerLog{owners: map[string]int{}}
+	c, err := lock.New(n, nil)
 	require.NoError(t, err)
 	for range 3 { // each acquisition reads new bytes, so a forked process does not repeat an owner
 		before := counted.bytes
 		_, err = c.Mutex("k").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		assert.GreaterOrEqual(t, counted.bytes-before, 128/8)
+	}
+	assert.Len(t, n.owners, 3)
+	for owner := range n.owners {
+		_, secret, ok := strings.Cut(owner, ":")
+		assert.True(t, ok)
+		assert.Len(t, secret, 22, "letters of 6 bits, the last one of 2: 128 bits")
 	}
 	require.NoError(t, c.Close(context.Background()))
 }

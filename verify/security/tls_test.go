@@ -164,14 +164,6 @@ func TestTLS(t *testing.T) {
 			assert.Empty(t, x.completed())
 		})
 	}
-	t.Run("one side without TLS", func(t *testing.T) {
-		x := startTLSProxy(t, &tls.Config{Certificates: []tls.Certificate{ca.server()}})
-		_, err := x.open(t, nil).Acquire(t.Context(), request("k"))
-		require.Error(t, err)
-		plain := &tlsProxy{addr: shared.Server(t).Addr()}
-		_, err = plain.open(t, &tls.Config{RootCAs: ca.roots}).Acquire(t.Context(), request("k"))
-		require.Error(t, err)
-	})
 }
 
 // handOver acquires a lock, renews it, and hands it over to a waiter.

@@ -18,23 +18,6 @@ import (
 
 // The tests of this file run with the original and with this package.
 
-func TestMutexesExcludeEachOther(t *testing.T) {
-	both(t, func(t *testing.T, l library) {
-		servers, key := clients(t, 3), newKey(t)
-		counter := 0 // the race detector reports two holders
-		together(6, func(int) {
-			m := l.newMutex(servers, key, delay(2*time.Millisecond), tries(10_000), expiry(time.Minute))
-			for range 5 {
-				require.NoError(t, m.Lock())
-				counter++
-				succeeds(t, m.Unlock)
-			}
-		})
-		assert.Equal(t, 30, counter)
-		assert.Equal(t, []string{"", "", ""}, values(t, servers, key))
-	})
-}
-
 func TestALockIsAKeyWithTheValue(t *testing.T) {
 	both(t, func(t *testing.T, l library) {
 		servers, key := clients(t, 3), newKey(t)
@@ -353,40 +336,6 @@ func TestTheTextsOfErrors(t *testing.T) {
 	})
 	assert.Equal(t, texts["original"], texts["ours"])
 	assert.Contains(t, texts["ours"], "node #0: lock already taken")
-}
-
-// TestServersThatCrash takes servers away while a lock is held.
-func TestServersThatCrash(t *testing.T) {
-	both(t, func(t *testing.T, l library) {
-		key := newKey(t)
-		var servers []*testredis.Server
-		var list []*redis.Client
-		for range 3 {
-			s := testredis.Start(t)
-			c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
-			t.Cleanup(func() { _ = c.Close() })
-			servers, list = append(servers, s), append(list, c)
-		}
-		m := l.newMutex(list, key)
-		require.NoError(t, m.Lock())
-		servers[0].Kill()
-		succeeds(t, m.Extend)
-		_, taken := l.taken(l.newMutex(list, key).TryLock())
-		assert.True(t, taken)
-
-		servers[1].Kill()
-		ok, err := m.Extend()
-		assert.False(t, ok)
-		_, cause := l.redisError(err)
-		assert.Error(t, cause)
-		ok, err = m.Unlock()
-		assert.False(t, ok)
-		assert.Error(t, err)
-
-		require.NoError(t, servers[0].Restart()) // without its data
-		require.NoError(t, m.Lock())
-		succeeds(t, m.Unlock)
-	})
 }
 
 // closedPort returns an address on which nothing listens.
