@@ -27,6 +27,13 @@ func own(t *testing.T, o Options) (*Store, *redis.Client) {
 	return newStore(t, rdb, &o), rdb
 }
 
+// count returns the number of subscribers of a channel.
+func (w *wakeups) count(channel string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.channels[channel])
+}
+
 // asleep waits until n calls wait at a store and the server has their subscription.
 func asleep(t *testing.T, s *Store, rdb *redis.Client, channel string, n int) {
 	t.Helper()

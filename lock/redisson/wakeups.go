@@ -165,13 +165,6 @@ func (l *subscriber) missed() <-chan struct{} { return l.listener.Wake() }
 
 func (l *subscriber) clearMissed() { l.subscription.Take(l.listener) }
 
-// count returns the number of subscribers of a channel.
-func (w *wakeups) count(channel string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.channels[channel])
-}
-
 // stop returns all subscriptions, and prevents further ones.
 func (w *wakeups) stop() []*pubsub.Subscription {
 	w.mu.Lock()
