@@ -188,6 +188,9 @@ func (h *wireSummary) add(t *testing.T, command, names []string, prefix string) 
 	require.NoError(t, err)
 	require.LessOrEqual(t, 3+keys, len(command))
 	for i, key := range command[3 : 3+keys] {
+		if strings.HasPrefix(key, prefix+"{"+prefix) { // of the message that a subscription sends to itself
+			continue
+		}
 		require.True(t, named(key, names, prefix), "key %d is %q", i, key)
 		h.mentions++
 	}

@@ -30,7 +30,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a renewal creates a missing lock", "lock/redisstore/lua/renew.lua",
-		"local lost = {}\n", "local lost = {}\nfor i, key in ipairs(keys) do if not values[i] then call('SET', key, args[i + 1], 'PX', ttl) values[i] = args[i + 1] end end\n",
+		"local lost, wanted = {}, {}\n", "local lost, wanted = {}, {}\nfor i = 1, n do local key = keys[i] if not values[i] then call('SET', key, args[i + 1], 'PX', ttl) values[i] = args[i + 1] end end\n",
 	},
 	{
 		"a renewal does not extend the lease", "lock/redisstore/lua/renew.lua",
@@ -143,7 +143,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an unknown script is not sent in full", "lock/internal/redisnode/node.go",
-		"err != nil || !unknown || again {", "true {",
+		"err != nil || !unknown {", "true {",
 	},
 	{
 		"the lost leases of a batch are shifted", "lock/internal/rediskit/renew.go",
