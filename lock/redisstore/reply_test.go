@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 func list(items ...any) []any { return items }
@@ -117,11 +116,6 @@ func TestParseInspectReplies(t *testing.T) {
 		_, err := parseInfo(bad)
 		require.Error(t, err, "%#v", bad)
 	}
-}
-
-func TestErrorsHideUnexpectedReplies(t *testing.T) {
-	secretless(t, rediskit.UnexpectedReply("the owner"), "the owner")
-	secretless(t, rediskit.UnexpectedReply(list("the owner")), "the owner")
 }
 
 func TestParseForceSharedReplies(t *testing.T) {
