@@ -137,3 +137,30 @@ func TestASignalHandsTheLockOver(t *testing.T) {
 		assert.Equal(t, allRenewed(1), renew(t, s, l))
 	}
 }
+
+func TestLocksSurviveARestartWithData(t *testing.T) {
+	t.Parallel()
+	srv := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := srv.Client(t)
+	s := newStore(t, rdb, nil)
+	first, second := rivals("k")
+	var leases []driver.Lease
+	for i, r := range first {
+		leases = append(leases, acquire(t, s, r))
+		_, err := s.sendAcquire(t.Context(), second[i], time.Minute)
+		require.NoError(t, err)
+	}
+	srv.Kill()
+	unknown(t.Context(), t, s, leases...)
+	require.NoError(t, srv.Restart())
+	assert.Equal(t, allRenewed(len(leases)), renew(t, s, leases...), "the server kept the leases")
+	for i, l := range leases {
+		require.NoError(t, s.Release(t.Context(), l))
+		assert.Greater(t, acquire(t, s, second[i]).Token, l.Token, "the server kept the queue")
+	}
+	require.NoError(t, rdb.FlushAll(t.Context()).Err())
+	for i, outcome := range renew(t, s, leases...) {
+		assert.Equal(t, renewal.Lost, outcome)
+		assert.Greater(t, acquire(t, s, first[i]).Token, leases[i].Token, "tokens rise although the server lost the last ones")
+	}
+}

@@ -247,7 +247,7 @@ func warmUp(t *testing.T, s *Store, p network, l driver.Lease) {
 func TestForgottenConnectionsCostOneTry(t *testing.T) {
 	t.Parallel()
 	p := testredis.StartProxy(t, testredis.Start(t))
-	const timeout = time.Second // behind a proxy, which acknowledges for a dead server, a try takes all of it
+	const timeout = 2 * time.Second // behind a proxy, which acknowledges for a dead server, a try takes all of it
 	s := newStore(t, p.Client(t), &Options{Timeout: timeout})
 	l := acquire(t, s, request("k"))
 
@@ -268,6 +268,35 @@ func TestForgottenConnectionsCostOneTry(t *testing.T) {
 		if calls[name](t.Context()) != nil {
 			require.NoError(t, calls[name](t.Context()), name)
 		}
+	}
+}
+
+// The same holds for the locks of a client.
+func TestLocksSurviveForgottenConnections(t *testing.T) {
+	t.Parallel()
+	p := testredis.StartProxy(t, testredis.Start(t))
+	s, err := New(p.Client(t), &Options{Timeout: 2 * time.Second})
+	require.NoError(t, err)
+	c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 6 * time.Second}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close(context.Background())) }()
+	h, err := c.Mutex("k").Lock(t.Context()) // opens the first connections
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	warmUp(t, s, p, driver.Lease{Request: request("none"), Token: 1})
+	for range 2 {
+		var h *lock.Held
+		p.Blackhole()
+		within(t, 0, 3*s.timeout, func() { // one try takes one third of it
+			h, err = c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+		})
+		p.Blackhole()
+		within(t, 0, 3*s.timeout, func() { require.NoError(t, h.Unlock(t.Context())) })
+		p.Blackhole()
+		h, err = c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
 	}
 }
 
