@@ -66,7 +66,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	k := s.keys(key, "")
 	state, metadata := k.lock+stateEnd, k.lock+metadataEnd
 	reply, err := s.run(ctx, forceScript, "", []any{
-		nil, nil, allKeys, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state, &metadata, token, tokenTTL.Milliseconds(),
+		nil, nil, allKeys, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state, &metadata, token,
 	})
 	if err != nil {
 		return err

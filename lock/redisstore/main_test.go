@@ -152,7 +152,7 @@ func acquireAll(t testing.TB, s *Store, prefix string, n int) []driver.Lease {
 // enqueue puts a waiter into the queue.
 func enqueue(t testing.TB, s *Store, rdb *redis.Client, r driver.Request) {
 	t.Helper()
-	err := redis.NewScript(acquireScript.Source()).Run(t.Context(), rdb, all(s.keys(r.Key, r.Owner)), r.Owner, ttlMs, placeMs, memMs).Err()
+	err := redis.NewScript(acquireScript.Source()).Run(t.Context(), rdb, all(s.keys(r.Key, r.Owner)), r.Owner, ttlMs, placeMs).Err()
 	require.NoError(t, err)
 }
 

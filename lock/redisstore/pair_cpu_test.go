@@ -112,9 +112,7 @@ func plainLevel(b *testing.B) *pairLevel {
 func pairArgs() (ks []string, acquire, release []any) {
 	r := request("k")
 	k := (&Store{prefix: defaultPrefix}).keys(r.Key, r.Owner)
-	tokenMs := tokenTTL.Milliseconds()
-	return []string{k.lock, k.token, k.queue, k.places, k.tombstone},
-		[]any{r.Owner, r.TTL.Milliseconds(), 0, tokenMs}, []any{r.Owner, 0, tokenMs}
+	return all(k), []any{r.Owner, r.TTL.Milliseconds()}, []any{r.Owner}
 }
 
 func byHandLevel(b *testing.B) *pairLevel {
@@ -153,7 +151,7 @@ func byHandLevel(b *testing.B) *pairLevel {
 		if err := send(acquireScript.Digest(), keys, acquire, 4); err != nil {
 			return err
 		}
-		return send(releaseScript.Digest(), keys, release, 1)
+		return send(releaseScript.Digest(), keys[:fewestKeys], release, 1)
 	}
 	return l
 }
@@ -171,7 +169,7 @@ func goRedisLevel(b *testing.B) *pairLevel {
 		if err := acquireIt.Run(ctx, l.rdb, keys, acquire...).Err(); err != nil {
 			return err
 		}
-		return releaseIt.Run(ctx, l.rdb, keys, release...).Err()
+		return releaseIt.Run(ctx, l.rdb, keys[:fewestKeys], release...).Err()
 	}
 	return l
 }

@@ -272,7 +272,11 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 		count = statefulKeys // an answer that grants the lock has the state
 	}
 	c := s.newExclusiveCall(&r, count)
-	reply, err := s.run(ctx, acquireScript, r.Owner, c.setNumbers(r.TTL, place, tokenTTL))
+	args := c.setNumbers(r.TTL)
+	if place > 0 {
+		args = c.setNumbers(r.TTL, place)
+	}
+	reply, err := s.run(ctx, acquireScript, r.Owner, args)
 	if err != nil {
 		return acquired{}, err
 	}
@@ -334,17 +338,22 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusi
 		}
 		return sharedReleaseScript, args, nil
 	}
-	if l.Attrs == nil { // no MinHold, no metadata and no state
-		c := s.newExclusiveCall(&l.Request, plainKeys)
-		return releaseScript, c.setNumbers(refuse, tokenTTL), c
+	count, keep := fewestKeys, time.Duration(0)
+	if refuse > 0 {
+		count = plainKeys
 	}
-	count := plainKeys
-	if l.Metadata() != "" || l.Stateful() {
-		count = allKeys
+	if l.Attrs != nil {
+		keep = l.Keep()
+		if l.Metadata() != "" || l.Stateful() {
+			count = allKeys
+		}
 	}
 	c := s.newExclusiveCall(&l.Request, count)
-	if keep := l.Keep(); keep > 0 {
-		return releaseScript, c.setNumbers(refuse, tokenTTL, keep+time.Millisecond), c // the server rounds the time of an expiry down
+	switch {
+	case keep > 0:
+		return releaseScript, c.setNumbers(refuse, keep+time.Millisecond), c // the server rounds the time of an expiry down
+	case refuse > 0:
+		return releaseScript, c.setNumbers(refuse), c
 	}
-	return releaseScript, c.setNumbers(refuse, tokenTTL), c
+	return releaseScript, c.setNumbers(), c
 }

@@ -129,7 +129,7 @@ func TestAServerThatRefusesKeysOfSeveralSlots(t *testing.T) {
 			switch {
 			case len(command) < 3:
 				return "+OK\r\n"
-			case command[2] == "5": // a release
+			case command[2] == "4": // a release
 				return ":1\r\n"
 			case command[2] != "1": // the number of keys of one lease
 				return "-" + refusal + "\r\n"

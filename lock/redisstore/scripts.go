@@ -52,6 +52,9 @@ func newScript(name string) *redisnode.Script {
 	if err != nil {
 		panic(fmt.Sprint("redisstore: ", err))
 	}
+	if strings.Contains(source, "TOKEN_TTL") { // a constant of a script costs the server less than an argument
+		source = fmt.Sprintf("local TOKEN_TTL = '%d'\n", tokenTTL.Milliseconds()) + source
+	}
 	sc := redisnode.NewScript(source)
 	if literal := strings.Replace(source, publishes, "{}", 1); literal != source {
 		sc.Literal = redisnode.NewScript(literal)
@@ -128,8 +131,8 @@ func readLua(name string) (string, error) {
 type exclusiveCall struct {
 	keys    keys
 	owner   string
-	numbers [3]int64
-	args    [14]any
+	numbers [2]int64
+	args    [13]any
 	first   int // of the numbers in args
 }
 
@@ -137,12 +140,13 @@ type exclusiveCall struct {
 var exclusiveCalls = sync.Pool{New: func() any {
 	c := new(exclusiveCall)
 	k := &c.keys
-	copy(c.args[3:], []any{&k.lock, &k.token, &k.queue, &k.places, &k.tombstone})
+	copy(c.args[3:], []any{&k.lock, &k.token, &k.queue, &k.places})
 	return c
 }}
 
-// The numbers of keys that a call may have: up to the tombstone, the state or the metadata.
+// The numbers of keys that a call may have: up to the places, the tombstone, the state or the metadata.
 const (
+	fewestKeys   = 4
 	plainKeys    = 5
 	statefulKeys = 6
 	allKeys      = 7
@@ -154,6 +158,7 @@ func (s *Store) newExclusiveCall(r *driver.Request, count int) *exclusiveCall {
 	c.owner = wireOwner(r)
 	k := &c.keys
 	s.setKeys(k, r.Key, r.Owner)
+	c.args[7] = &k.tombstone // unless the owner takes its place
 	if count > plainKeys {
 		k.state, k.metadata = k.lock+stateEnd, k.lock+metadataEnd
 		c.args[8], c.args[9] = &k.state, &k.metadata

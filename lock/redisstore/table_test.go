@@ -67,7 +67,7 @@ func (tb *table) spoiled(key string) bool {
 
 func (tb *table) acquire(owner string, ttl, place int) []any {
 	tb.Helper()
-	v, err := tb.call(acquireScript, tb.keysFor(owner), owner, ttl, place, memMs)
+	v, err := tb.call(acquireScript, tb.keysFor(owner), owner, ttl, place)
 	require.NoError(tb, err)
 	return v.([]any)
 }
@@ -99,14 +99,18 @@ func (tb *table) queuedFor(owner string, place int) (token string, head bool) {
 
 func (tb *table) release(owner string, tomb int) int64 {
 	tb.Helper()
-	v, err := tb.call(releaseScript, tb.keysFor(owner), owner, tomb, memMs)
+	keys, args := tb.keysFor(owner)[:fewestKeys], []any{owner}
+	if tomb > 0 {
+		keys, args = tb.keysFor(owner), append(args, tomb)
+	}
+	v, err := tb.call(releaseScript, keys, args...)
 	require.NoError(tb, err)
 	return v.(int64)
 }
 
 func (tb *table) force(token string) int64 {
 	tb.Helper()
-	v, err := tb.call(forceScript, tb.forceKeys(), token, memMs)
+	v, err := tb.call(forceScript, tb.forceKeys(), token)
 	require.NoError(tb, err)
 	return v.(int64)
 }

@@ -14,7 +14,7 @@ func TestTokensThatCannotRiseGrantNothing(t *testing.T) {
 			tb := newTable(t)
 			require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, last, time.Minute).Err())
 			before := tb.dump()
-			_, err := tb.call(acquireScript, tb.keysFor("a:1"), "a:1", ttlMs, 0, memMs)
+			_, err := tb.call(acquireScript, tb.keysFor("a:1"), "a:1", ttlMs, 0)
 			require.ErrorContains(t, err, "token")
 			assert.Equal(t, before, tb.dump(), "there is no lock")
 		})
@@ -31,10 +31,10 @@ func TestAHandOverWithoutATokenChangesNothing(t *testing.T) {
 	require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, "text", time.Minute).Err())
 	before := tb.dump()
 	for _, z := range []int{0, tombMs} {
-		_, err := tb.call(releaseScript, tb.keysFor("a:1"), "a:1", z, memMs)
+		_, err := tb.call(releaseScript, tb.keysFor("a:1"), "a:1", z)
 		require.ErrorContains(t, err, "token")
 	}
-	_, err := tb.call(forceScript, tb.forceKeys(), token, memMs)
+	_, err := tb.call(forceScript, tb.forceKeys(), token)
 	require.ErrorContains(t, err, "token")
 	assert.Equal(t, before, tb.dump(), "no waiter has lost its position")
 }
@@ -61,14 +61,14 @@ func TestAForeignValueIsLeftAlone(t *testing.T) {
 				require.NoError(t, tb.rdb.Set(t.Context(), "spoiled:"+bad, 1, time.Minute).Err())
 				before := tb.dump()
 
-				_, err := tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, 0, memMs)
+				_, err := tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, 0)
 				if name == "lock" {
 					require.ErrorContains(t, err, "WRONGTYPE")
 				} else {
 					require.NoError(t, err, "a taken lock needs no other key")
 				}
 				if name != "token" {
-					_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, placeMs, memMs)
+					_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, placeMs)
 					require.ErrorContains(t, err, "WRONGTYPE")
 				}
 				assert.Equal(t, before, tb.dump(), "the script wrote nothing")
@@ -77,7 +77,7 @@ func TestAForeignValueIsLeftAlone(t *testing.T) {
 				}
 				tb.expire()
 				before = tb.dump()
-				_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, 0, memMs)
+				_, err = tb.call(acquireScript, tb.keysFor("c:1"), "c:1", ttlMs, 0)
 				require.Error(t, err)
 				assert.Equal(t, before, tb.dump(), "the script wrote nothing")
 			})

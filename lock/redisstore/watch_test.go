@@ -175,7 +175,7 @@ func TestAHolderIsToldAfterABrokenSubscription(t *testing.T) {
 		for _, key := range all(k) {
 			args = append(args, key)
 		}
-		p.Do(t.Context(), append(args, "w:1", r.TTL.Milliseconds(), time.Hour.Milliseconds(), tokenTTL.Milliseconds())...)
+		p.Do(t.Context(), append(args, "w:1", r.TTL.Milliseconds(), time.Hour.Milliseconds())...)
 		return nil
 	})
 	require.NoError(t, err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,6 +52,43 @@ func TestAnErrorReplyLeavesTheOutcomeUnknown(t *testing.T) {
 			require.NotErrorIs(t, err, driver.ErrNotHeld)
 			assert.EqualValues(t, 3, w.Evals.Load(), "no request is sent twice")
 		})
+	}
+}
+
+// The server pays for each key and each argument of a script. Calls are used again, with other keys.
+func TestRequestsHaveNoKeyOrArgumentThatIsNotNeeded(t *testing.T) {
+	var words []string
+	w := &testredis.Wire{Answer: func(command []string) string {
+		if len(command) > 2 && command[0] == "evalsha" {
+			words = command[2:]
+			return "*2\r\n:1\r\n$1\r\n7\r\n"
+		}
+		return "-ERR\r\n"
+	}}
+	s := newStore(t, w.Client(t, redis.Options{}), &Options{Prefix: "p:"})
+	r := driver.Request{Key: "k", Owner: "a:1", TTL: ttl30}
+	keys := []string{"p:{k}", "p:{k}:t", "p:{k}:q", "p:{k}:w", "p:{k}:x:a:1", "p:{k}:s", "p:{k}:m"}
+	kept := &driver.Attrs{KeepUntil: time.Now().Add(time.Hour)}
+	sends := func(count int, args ...string) {
+		t.Helper()
+		assert.Equal(t, slices.Concat([]string{strconv.Itoa(count)}, keys[:count], args), words)
+	}
+	for range 3 {
+		_, err := s.Acquire(t.Context(), r)
+		require.NoError(t, err)
+		sends(5, "a:1", "30000")
+		_, err = s.sendAcquire(t.Context(), r, 3*time.Second)
+		require.NoError(t, err)
+		sends(5, "a:1", "30000", "3000")
+		_ = s.Release(t.Context(), driver.Lease{Request: r})
+		sends(4, "a:1")
+		_ = s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true})
+		sends(5, "a:1", "60000")
+		_ = s.Release(t.Context(), driver.Lease{Request: driver.Request{Key: "k", Owner: "a:1", TTL: ttl30, Attrs: &driver.Attrs{Metadata: "m"}}})
+		sends(7, "a:1{bQ")
+		_ = s.Release(t.Context(), driver.Lease{Request: driver.Request{Key: "k", Owner: "a:1", TTL: ttl30, Attrs: kept}})
+		require.Len(t, words, 1+4+3)
+		assert.Equal(t, []string{"a:1", "0"}, words[5:7])
 	}
 }
 

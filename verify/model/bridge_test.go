@@ -41,7 +41,7 @@ func newBridge(t *testing.T) *bridge {
 	load := func(name string) string {
 		script, err := luascript.Assemble(name, readLua)
 		require.NoError(t, err)
-		digest, err := b.rdb.ScriptLoad(b.ctx, script).Result()
+		digest, err := b.rdb.ScriptLoad(b.ctx, fmt.Sprintf("local TOKEN_TTL = '%d'\n", memoryMs)+script).Result()
 		require.NoError(t, err)
 		return digest
 	}
@@ -326,7 +326,11 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 	token := strconv.FormatInt(k.real(op.token, op.token == v.Last), 10)
 	switch op.kind {
 	case Acquire:
-		return p.EvalSha(b.ctx, b.acquire, keys, owner, int(x.TTL)*tickMs, int(op.place)*tickMs, memoryMs)
+		args := []any{owner, int(x.TTL) * tickMs}
+		if op.place > 0 {
+			args = append(args, int(op.place)*tickMs)
+		}
+		return p.EvalSha(b.ctx, b.acquire, keys, args...)
 	case Renew:
 		return p.EvalSha(b.ctx, b.renew, keys[:1], int(x.TTL)*tickMs, owner+" "+token)
 	case Release:
@@ -336,15 +340,21 @@ func (b *bridge) send(p redis.Pipeliner, x Scripts, op operation, v *Server, k t
 		tomb := 0
 		if op.tomb {
 			tomb = int(x.Tombstone) * tickMs
+		} else if len(keys) == 5 {
+			keys = keys[:4]
 		}
-		if op.keep > 0 {
-			return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs, int(op.keep)*tickMs)
+		args := []any{owner, tomb, int(op.keep) * tickMs}
+		switch {
+		case op.keep == 0 && !op.tomb:
+			args = args[:1]
+		case op.keep == 0:
+			args = args[:2]
 		}
-		return p.EvalSha(b.ctx, b.release, keys, owner, tomb, memoryMs)
+		return p.EvalSha(b.ctx, b.release, keys, args...)
 	case Save:
 		return p.EvalSha(b.ctx, b.save, []string{keyLock, all[5]}, owner+" "+token, token, int(op.save), fmt.Sprint("data ", op.save), newStateEnds*tickMs)
 	}
-	return p.EvalSha(b.ctx, b.force, all, token, memoryMs)
+	return p.EvalSha(b.ctx, b.force, all, token)
 }
 
 // inTicks rounds milliseconds to ticks.

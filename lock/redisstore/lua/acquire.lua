@@ -12,8 +12,7 @@
 --      6 the state; missing if the client does not ask for it. See save.lua
 -- ARGV 1 owner
 --      2 TTL of the lock in ms
---      3 length of a place in ms, 0 = do not wait
---      4 ms for which the server keeps the last token
+--      3 length of a place in ms; missing or 0 = do not wait
 --
 -- Returns {-1}                       refused: the owner has a tombstone
 --         {1, token}                 granted for the full TTL
@@ -30,7 +29,7 @@
 -- Bound: it removes up to MAX_POPPED places from the queue and executes a constant number of
 -- other commands. LREM compares each owner in the queue.
 
-local owner, ttl, place, token_ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local owner, ttl, place = ARGV[1], ARGV[2], tonumber(ARGV[3] or 0)
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
@@ -65,10 +64,10 @@ else
     next_owner, remaining, unfinished = pop_live_waiter(now)
   end
   if not unfinished and (not next_owner or next_owner == owner) then
-    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl), state}
+    return {1, grant(owner, new_token, now, tonumber(ttl)), state}
   end
   if next_owner then
-    token = grant(next_owner, new_token, now, remaining, token_ttl)
+    token = grant(next_owner, new_token, now, remaining)
     signal(next_owner, token)
   else
     token = format_int(new_token - 1)

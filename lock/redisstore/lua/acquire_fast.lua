@@ -3,7 +3,7 @@
 -- are those of acquire.lua.
 --
 -- It grants the lock as next_token and grant of tokens.lua do: the token is the time in
--- microseconds, so the server keeps it for ARGV[4] from now. It comes before their definitions
+-- microseconds, so the server keeps it for TOKEN_TTL from now. It comes before their definitions
 -- and converts no numbers, which saves a tenth of the server's work for a lock and its unlock.
 --
 -- Bound: five commands.
@@ -14,7 +14,7 @@ if not KEYS[6] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
   local token = string.format('%d%06d', time[1], time[2])
   -- Texts of the same length compare like the numbers that they are.
   if not last or #last == #token and last < token and not string.find(last, '%D') then
-    redis.call('SET', KEYS[2], token, 'PX', ARGV[4])
+    redis.call('SET', KEYS[2], token, 'PX', TOKEN_TTL)
     redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. token, 'PX', ARGV[2])
     return {1, token}
   end

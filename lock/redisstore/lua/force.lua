@@ -6,7 +6,6 @@
 --
 -- KEYS as in release.lua; 5 is not used
 -- ARGV 1 token
---      2 ms for which the server keeps the last token
 --
 -- Returns 1, or 0 if the lock is not held with that token.
 --
@@ -20,7 +19,7 @@ local owner, token = string.match(value, '^(.*) (%d+)$')
 if token ~= ARGV[1] then
   return 0
 end
-hand_over(ARGV[2])
+hand_over()
 if string.find(owner, '{', 1, true) then
   redis.call('DEL', KEYS[7]) -- as in release.lua
 end

@@ -152,7 +152,7 @@ end
 
 -- hand_over grants the lock to the first live waiter, for the rest of its place. It deletes the
 -- lock if it finds none. If it has stopped at MAX_POPPED owners, the next poll continues.
-local function hand_over(token_ttl)
+local function hand_over()
   if not has_waiters() then
     redis.call('DEL', KEYS[1])
     return
@@ -163,6 +163,6 @@ local function hand_over(token_ttl)
     redis.call('DEL', KEYS[1])
     return
   end
-  signal(owner, grant(owner, token, now, remaining, token_ttl))
+  signal(owner, grant(owner, token, now, remaining))
 end
 

@@ -4,14 +4,13 @@
 -- requires: release_fast, queue
 --
 -- KEYS 1 to 4 as in tokens.lua
---      5 the tombstone of the owner
+--      5 the tombstone of the owner; with 6 and 7, it may be missing if there is no tombstone
 --      6 the state; see save.lua
 --      7 the metadata; see set_metadata.lua. 6 and 7 are missing if the owner has no brace
 -- ARGV 1 owner
---      2 ms for which the tombstone refuses the owner, 0 = no tombstone; the client needs one
---        if the server may still execute a request of the owner
---      3 ms for which the server keeps the last token
---      4 ms for which the lock stays taken by nobody; missing if it becomes free
+--      2 ms for which the tombstone refuses the owner; missing or 0 = no tombstone. The client
+--        needs one if the server may still execute a request of the owner
+--      3 ms for which the lock stays taken by nobody; missing if it becomes free
 --
 -- Returns 1 if the owner held the lock, 2 if it had a place in the queue, otherwise 0.
 --
@@ -20,16 +19,16 @@
 local owner = ARGV[1]
 local result = 0
 
-if held and ARGV[4] then
+if held and ARGV[3] then
   local first = has_waiters() and redis.call('LINDEX', KEYS[3], 0)
   allow_writes()
-  redis.call('SET', KEYS[1], KEPT .. string.sub(value, #owner + 1), 'PX', ARGV[4])
+  redis.call('SET', KEYS[1], KEPT .. string.sub(value, #owner + 1), 'PX', ARGV[3])
   if first then
     signal(first, '0') -- the first waiter must learn when the lock expires now
   end
   result = 1
 elseif held then
-  hand_over(ARGV[3])
+  hand_over()
   result = 1
 else
   local places = remove_place(owner)
@@ -49,7 +48,7 @@ if result == 1 and KEYS[7] then
 end
 
 -- This comes last, because a server that is out of memory refuses only the first write.
-if tonumber(ARGV[2]) > 0 then
+if tonumber(ARGV[2] or 0) > 0 then
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[2])
 end
 return reply(result)

@@ -8,6 +8,9 @@
 -- The places decide which waiters are alive. The queue only orders them: an owner that is in
 -- the queue but has no place is skipped.
 --
+-- TOKEN_TTL is a text, the number of ms for which the server keeps the last token. The client defines it
+-- in a line before the script.
+--
 -- An error does not undo earlier writes. A script therefore reads and refuses first, then
 -- executes the write that may fail, and then the others.
 --
@@ -39,10 +42,10 @@ local function next_token()
 end
 
 -- grant gives the lock to the owner for ttl ms and returns the token as text. The server keeps
--- the token for token_ttl ms after the moment that the token names. Tokens therefore rise even
+-- the token for TOKEN_TTL ms after the moment that the token names. Tokens therefore rise even
 -- if the clock steps back by that much.
-local function grant(owner, token, now, ttl, token_ttl)
-  local ms = math.floor(token / 1000) - now + tonumber(token_ttl)
+local function grant(owner, token, now, ttl)
+  local ms = math.floor(token / 1000) - now + tonumber(TOKEN_TTL)
   local token_text = format_int(token)
   redis.call('SET', KEYS[2], token_text, 'PX', ms)
   redis.call('SET', KEYS[1], owner .. ' ' .. token_text, 'PX', ttl)

@@ -10,7 +10,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"no tombstone is written", "lock/redisstore/lua/release.lua",
-		"if tonumber(ARGV[2]) > 0 then", "if false then",
+		"if tonumber(ARGV[2] or 0) > 0 then", "if false then",
 	},
 	{
 		"a release frees the lock of any owner", "lock/redisstore/lua/release_fast.lua",
@@ -22,7 +22,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a release without waiters does not check the queue", "lock/redisstore/lua/release_fast.lua",
-		"if held and ARGV[2] == '0' and not ARGV[4] and redis.call('EXISTS', KEYS[3]) == 0 then", "if held and ARGV[2] == '0' and not ARGV[4] then",
+		"if held and not ARGV[2] and redis.call('EXISTS', KEYS[3]) == 0 then", "if held and not ARGV[2] then",
 	},
 	{
 		"a renewal extends the lock of any owner", "lock/redisstore/lua/renew.lua",
@@ -70,7 +70,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a repeated acquire returns a new token", "lock/redisstore/lua/acquire.lua",
-		"    return {1, token, state}\n", "    local new_token, now = next_token()\n    return {1, grant(owner, new_token, now, tonumber(ttl), token_ttl), state}\n",
+		"    return {1, token, state}\n", "    local new_token, now = next_token()\n    return {1, grant(owner, new_token, now, tonumber(ttl)), state}\n",
 	},
 	{
 		"a lock that is taken is granted", "lock/redisstore/lua/acquire.lua",

@@ -42,7 +42,7 @@ var wideScriptMutants = mutant.List{
 	},
 	{
 		"a kept lock without waiters is free", "lock/redisstore/lua/release_fast.lua",
-		"and ARGV[2] == '0' and not ARGV[4] and", "and ARGV[2] == '0' and",
+		"if held and not ARGV[2] and", "if held and tonumber(ARGV[2] or 0) == 0 and",
 	},
 	{
 		"a kept lock belongs to its former owner", "lock/redisstore/lua/release.lua",
