@@ -16,27 +16,16 @@ import (
 
 // acquire serves every Lock and TryLock of a lock of one key. With onlyChecks it returns after the checks.
 func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
-	if err := c.checkAcquire(ctx, r); err != nil || o == onlyChecks {
+	if c == nil || c.core == nil {
+		return nil, errZeroLock
+	}
+	err := checkKey(r.Key)
+	if err == nil {
+		err = c.wrong
+	}
+	if err != nil {
 		return nil, err
 	}
-	if o == nil || o.isMulti {
-		return c.acquireLease(ctx, r, wait, o)
-	}
-	return o.call(ctx, r.Key, func(ctx context.Context) (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
-}
-
-// checkAcquire refuses what needs no IO to be refused.
-func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
-	if c == nil || c.core == nil {
-		return errZeroLock
-	}
-	if err := checkKey(r.Key); err != nil {
-		return err
-	}
-	if c.wrong != nil {
-		return c.wrong
-	}
-	var err error
 	if c.terms.MinHold > 0 {
 		err = c.checkKept(r.Mode)
 	}
@@ -51,13 +40,20 @@ func (c *Client) checkAcquire(ctx context.Context, r driver.Request) error {
 	case ctx == nil:
 		err = basic.ErrNilContext
 	case !c.waitsForItself(ctx, r):
-		return nil
 	case r.Mode == driver.Exclusive:
 		err = fmt.Errorf("%w; use a Reentrant", ErrHeldByContext)
 	default:
 		err = ErrHeldByContext
 	}
-	return failed("", r.Key, err)
+	switch {
+	case err != nil:
+		return nil, failed("", r.Key, err)
+	case o == onlyChecks:
+		return nil, nil
+	case o == nil || o.isMulti:
+		return c.acquireLease(ctx, r, wait, o)
+	}
+	return o.call(ctx, r.Key, func(ctx context.Context) (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
 }
 
 // acquisition is one Lock or TryLock. All its tries have the same owner, except after a Wait,

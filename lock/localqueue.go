@@ -229,8 +229,7 @@ func (l *localQueues) advance(id queueKey) {
 
 // remove takes a call out of the active ones.
 func (l *keyQueue) remove(call *localCall) {
-	i := slices.Index(l.active, call)
-	l.active = slices.Delete(l.active, i, i+1)
+	l.active = slices.DeleteFunc(l.active, func(other *localCall) bool { return other == call })
 }
 
 // waitedSince returns how many calls for each key wait since before an instant, each call once. It also reports

@@ -126,10 +126,16 @@ func (w *Watchdog[L]) Register(lease L, g Grant) (*Entry[L], error) {
 		return nil, ErrClosed
 	}
 	now := w.clock.now()
-	if err := w.check(g, now); err != nil {
+	if err := w.checkTerms(g); err != nil {
 		return nil, err
 	}
 	sent := w.clock.at(g.Sent)
+	if sent.mono > now.mono {
+		return nil, errors.New("renewal: Grant.Sent is in the future")
+	}
+	if time.Since(g.Sent) >= w.opts.validity(g.TTL) { // an older Sent could overflow the deadline
+		return nil, &LostError{Reason: ReasonExpired}
+	}
 	e := &Entry[L]{
 		w:      w,
 		timing: w.timingFor(g.TTL, w.clock.endOf(g.Until)),
@@ -173,21 +179,7 @@ func (w *Watchdog[L]) track(e *Entry[L], at int64, now instant) error {
 	return nil
 }
 
-// check returns an error that names the wrong field of a grant.
-func (w *Watchdog[L]) check(g Grant, now instant) error {
-	if err := w.checkTerms(g); err != nil {
-		return err
-	}
-	if w.clock.at(g.Sent).mono > now.mono {
-		return errors.New("renewal: Grant.Sent is in the future")
-	}
-	if time.Since(g.Sent) >= w.opts.validity(g.TTL) { // an older Sent could overflow the deadline
-		return &LostError{Reason: ReasonExpired}
-	}
-	return nil
-}
-
-// checkTerms is the part of check that does not depend on the time.
+// checkTerms returns an error that names a field of a grant that is wrong at any time.
 func (w *Watchdog[L]) checkTerms(g Grant) error {
 	switch {
 	case g.TTL <= 0:

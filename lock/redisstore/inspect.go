@@ -65,13 +65,13 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	}
 	k := s.keys(key, "")
 	state, metadata := k.lock+stateEnd, k.lock+metadataEnd
-	reply, err := s.run(ctx, forceScript, "", []any{
+	reply, err := s.redis.Run(ctx, forceScript, "", []any{
 		nil, nil, allKeys, &k.lock, &k.token, &k.queue, &k.places, &k.tombstone, &state, &metadata, token,
 	})
 	if err != nil {
 		return err
 	}
-	done, err := parseCode(reply.Value, 1)
+	done, err := parseCode(s.result(ctx, k.lock, reply.Value), 1)
 	if err == nil && done == 0 {
 		err = driver.ErrNotHeld
 	}

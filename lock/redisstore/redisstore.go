@@ -271,15 +271,16 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 	if r.Stateful() {
 		count = statefulKeys // an answer that grants the lock has the state
 	}
-	c := s.newExclusiveCall(&r, count)
-	args := c.setNumbers(r.TTL)
-	if place > 0 {
-		args = c.setNumbers(r.TTL, place)
+	durations := []time.Duration{r.TTL, place}
+	if place == 0 {
+		durations = durations[:1]
 	}
-	reply, err := s.run(ctx, acquireScript, r.Owner, args)
+	c, args := s.newExclusiveCall(&r, count, durations...)
+	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, args)
 	if err != nil {
 		return acquired{}, err
 	}
+	reply.Value = s.result(ctx, c.keys.lock, reply.Value)
 	c.free()
 	return parseAcquired(r.Stateful(), reply)
 }
@@ -304,12 +305,12 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 		return failed("release", l.Key, err)
 	}
 	sc, args, c := s.releaseArgs(&l)
-	reply, err := s.run(ctx, sc, l.Owner, args)
+	reply, err := s.redis.Run(ctx, sc, l.Owner, args)
 	if err == nil {
+		err = parseReleased(s.result(ctx, *args[3].(*string), reply.Value))
 		if c != nil {
 			c.free()
 		}
-		err = parseReleased(reply.Value)
 	}
 	if err != nil {
 		return failed("release", l.Key, err)
@@ -348,12 +349,14 @@ func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusi
 			count = allKeys
 		}
 	}
-	c := s.newExclusiveCall(&l.Request, count)
+	durations := []time.Duration{refuse, keep + time.Millisecond} // the server rounds the time of an expiry down
 	switch {
 	case keep > 0:
-		return releaseScript, c.setNumbers(refuse, keep+time.Millisecond), c // the server rounds the time of an expiry down
 	case refuse > 0:
-		return releaseScript, c.setNumbers(refuse), c
+		durations = durations[:1]
+	default:
+		durations = nil
 	}
-	return releaseScript, c.setNumbers(), c
+	c, args := s.newExclusiveCall(&l.Request, count, durations...)
+	return releaseScript, args, c
 }

@@ -16,7 +16,7 @@ import (
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	p := &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRelease, Add: s.addRelease}
 	parse := func(items []item, reply any) (left []any, err error) {
-		return parseReleasedAll(items, s.result(ctx, items[0].Slot, reply))
+		return parseReleasedAll(items, s.result(ctx, items[0].State.key, reply))
 	}
 	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Parse: parse, Release: s.Release}, batch, out)
 	return nil

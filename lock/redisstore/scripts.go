@@ -73,18 +73,9 @@ func newRenewScript() *redisnode.Script {
 	return sc
 }
 
-// run runs a script that may have messages for waiters.
-func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args []any) (redisconn.Reply, error) {
-	reply, err := s.redis.Run(ctx, sc, owner, args)
-	if err == nil {
-		reply.Value = s.result(ctx, redisconn.SlotOf(*args[3].(*string)), reply.Value)
-	}
-	return reply, err
-}
-
-// result returns the result in a reply of a script. It publishes the messages that the server has not taken from the
+// result returns the result in a reply of a script for a key that may have messages for waiters. It publishes the messages that the server has not taken from the
 // script: some hosted servers refuse PUBLISH there, or route it by the slot of the channel. If that fails, waiters poll.
-func (s *Store) result(ctx context.Context, slot uint16, reply any) any {
+func (s *Store) result(ctx context.Context, key string, reply any) any {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 3 || items[0] != any("unsent") {
 		return reply
@@ -97,7 +88,7 @@ func (s *Store) result(ctx context.Context, slot uint16, reply any) any {
 	for ; len(messages) >= 2; messages = messages[2:] {
 		commands = append(commands, redisconn.NewCommand("publish", messages[0], messages[1]))
 	}
-	node, err := s.redis.Master(ctx, slot)
+	node, err := s.redis.Master(ctx, redisconn.SlotOf(key))
 	if err == nil && len(commands) > 0 && s.redis.Do(ctx, node, commands...) == nil && commands[0].Err != nil && refusal(commands[0].Err.Error()) != "" {
 		s.mute.Store(true)
 	}
@@ -111,11 +102,14 @@ func (s *Store) prove(ctx context.Context, channel, message string) error {
 
 // proveAt is prove with a script for a key, at the node that serves that.
 func (s *Store) proveAt(ctx context.Context, key, channel, message string) error {
-	_, err := s.run(ctx, proveScript, "", []any{nil, nil, 1, &key, &channel, &message})
-	if err == nil && s.mute.Load() {
-		err = errMute
+	reply, err := s.redis.Run(ctx, proveScript, "", []any{nil, nil, 1, &key, &channel, &message})
+	if err != nil {
+		return err
 	}
-	return err
+	if s.result(ctx, key, reply.Value); s.mute.Load() {
+		return errMute
+	}
+	return nil
 }
 
 var errMute = fmt.Errorf("the server refuses PUBLISH: %w", errors.ErrUnsupported)
@@ -133,7 +127,6 @@ type exclusiveCall struct {
 	owner   string
 	numbers [2]int64
 	args    [13]any
-	first   int // of the numbers in args
 }
 
 // exclusiveCalls keeps calls that were answered.
@@ -152,8 +145,9 @@ const (
 	allKeys      = 7
 )
 
-// newExclusiveCall returns a call for a request, with some of its keys. Its args are complete up to the owner.
-func (s *Store) newExclusiveCall(r *driver.Request, count int) *exclusiveCall {
+// newExclusiveCall returns a call for a request, and its arguments: some of its keys, the owner, and durations
+// in milliseconds.
+func (s *Store) newExclusiveCall(r *driver.Request, count int, durations ...time.Duration) (*exclusiveCall, []any) {
 	c := exclusiveCalls.Get().(*exclusiveCall)
 	c.owner = wireOwner(r)
 	k := &c.keys
@@ -163,18 +157,12 @@ func (s *Store) newExclusiveCall(r *driver.Request, count int) *exclusiveCall {
 		k.state, k.metadata = k.lock+stateEnd, k.lock+metadataEnd
 		c.args[8], c.args[9] = &k.state, &k.metadata
 	}
-	c.args[2], c.args[3+count], c.first = count, &c.owner, 4+count
-	return c
-}
-
-// setNumbers sets the arguments after the owner to durations, in milliseconds. It returns all
-// arguments.
-func (c *exclusiveCall) setNumbers(durations ...time.Duration) []any {
+	c.args[2], c.args[3+count] = count, &c.owner
 	for i, d := range durations {
 		c.numbers[i] = d.Milliseconds()
-		c.args[c.first+i] = &c.numbers[i]
+		c.args[4+count+i] = &c.numbers[i]
 	}
-	return c.args[:c.first+len(durations)]
+	return c, c.args[:4+count+len(durations)]
 }
 
 // free lets another request use the call. The caller has got a reply; see [redisconn.Client.Run].

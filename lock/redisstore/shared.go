@@ -46,11 +46,13 @@ func (s *Store) sendPoll(ctx context.Context, r driver.Request, place time.Durat
 func (s *Store) runAcquireShared(ctx context.Context, r *driver.Request, place time.Duration, count, packed string) (redisconn.Reply, error) {
 	k := s.sharedKeys(r.Key, r.Owner)
 	owner, metadata := wireOwner(r), r.Metadata()
-	return s.run(ctx, sharedAcquireScript, r.Owner, []any{
+	reply, err := s.redis.Run(ctx, sharedAcquireScript, r.Owner, []any{
 		nil, nil, 7, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, &k.tombstone,
 		&owner, r.TTL.Milliseconds(), place.Milliseconds(), tokenTTL.Milliseconds(),
 		modes[r.Mode], count, &metadata, &packed,
 	})
+	reply.Value = s.result(ctx, k.lock, reply.Value)
+	return reply, err
 }
 
 // requestArgs returns the arguments that depend on the mode: the limit and the number of

@@ -33,14 +33,14 @@ func (s *Store) forceShared(ctx context.Context, key string) error {
 	total := int64(0)
 	for cursor := "0"; cursor != ""; {
 		from := cursor
-		reply, err := s.run(ctx, sharedForceScript, "", []any{
+		reply, err := s.redis.Run(ctx, sharedForceScript, "", []any{
 			nil, nil, 6, &k.lock, &k.token, &k.queue, &k.places, &k.records, &k.members, seen, tokenTTL.Milliseconds(), &from,
 		})
 		if err != nil {
 			return err
 		}
 		var done int64
-		if done, cursor, err = parseForced(reply.Value); err != nil {
+		if done, cursor, err = parseForced(s.result(ctx, k.lock, reply.Value)); err != nil {
 			return err
 		}
 		total += done

@@ -158,11 +158,16 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	}
 	defer c.End()
 	until := time.Now().Add(c.timeout)
-	sc = c.Accepted(sc)
-	a := c.run(ctx, sc, until, args)
-	if a.Err != nil && sc.Literal != nil && c.RefusesExpressions(a.Err) {
-		sc = sc.Literal
-		a = c.run(ctx, sc, until, args)
+	var a redisnode.Answer
+	for sc = c.Accepted(sc); ; sc = sc.Literal {
+		if c.cluster == nil {
+			a = c.node.Run(ctx, sc, until, false, args)
+		} else {
+			a = c.runOnCluster(ctx, sc, until, args)
+		}
+		if a.Err == nil || sc.Literal == nil || !c.RefusesExpressions(a.Err) {
+			break
+		}
 	}
 	if a.Err != nil {
 		err := c.Reason(ctx, c.explain(a.Err, sc, secret))
@@ -185,11 +190,8 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	return Reply{a.Value, a.Sent}, nil
 }
 
-// run sends a script to the node that serves its keys.
-func (c *Client) run(ctx context.Context, sc *redisnode.Script, until time.Time, args []any) (a redisnode.Answer) {
-	if c.cluster == nil {
-		return c.node.Run(ctx, sc, until, false, args)
-	}
+// runOnCluster sends a script to the node that serves its keys.
+func (c *Client) runOnCluster(ctx context.Context, sc *redisnode.Script, until time.Time, args []any) (a redisnode.Answer) {
 	bounded, cancel := context.WithDeadlineCause(ctx, until, driver.NoAnswerError(c.timeout))
 	defer cancel()
 	a.Value, a.Err = c.cluster.run(bounded, SlotOf(*args[3].(*string)), func(n *Node, asking bool) (any, error) {

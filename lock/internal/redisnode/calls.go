@@ -58,16 +58,6 @@ func NewCalls() *Calls {
 	return cs
 }
 
-// startTicks starts the ticks, unless they have started. They end when lanes get no requests.
-func (cs *Calls) startTicks() {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if !cs.ticks.Load() {
-		cs.ticks.Store(true)
-		cs.timer.Reset(tickTime)
-	}
-}
-
 // tick makes the lanes follow the ctx of each request that is running.
 func (cs *Calls) tick() {
 	var due []*lane

@@ -60,8 +60,12 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	if c != nil {
 		_ = c.Close() // it has old credentials
 	}
-	if cs := l.node.calls; !cs.ticks.Load() {
-		cs.startTicks()
+	if cs := l.node.calls; !cs.ticks.Load() { // they end when lanes get no requests
+		cs.mu.Lock()
+		if !cs.ticks.Swap(true) {
+			cs.timer.Reset(tickTime)
+		}
+		cs.mu.Unlock()
 	}
 	if l.node.instrumented { // only hooks look for values
 		return context.WithoutCancel(ctx), nil
@@ -180,19 +184,6 @@ func (l *lane) bind(ctx context.Context) (context.Context, func()) {
 	}
 	l.cancel = cancel
 	return ctx, cancel
-}
-
-// connected marks the connection of the lane as ready for requests, behind a server that may be another one.
-func (l *lane) connected() {
-	if l == nil {
-		return
-	}
-	l.node.notices.links.Add(1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		l.conn.ready = true
-	}
 }
 
 const (

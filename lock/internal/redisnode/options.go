@@ -101,7 +101,15 @@ func (n *Node) clientOptions(l *lane) *redis.Options {
 					return err
 				}
 			}
-			l.connected()
+			if l == nil {
+				return nil
+			}
+			n.notices.links.Add(1) // the server may be another one
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.conn != nil {
+				l.conn.ready = true // for requests
+			}
 			return nil
 		}
 	}
