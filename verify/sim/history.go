@@ -58,6 +58,7 @@ type Grant struct {
 	denied     bool          // the store has answered that the lease is lost
 	renewing   int           // running calls of Renew by the watchdog: two during a downgrade
 	early      int           // of these, early ones
+	beside     bool          // an early one began last, or was running then
 	refreshing bool          // in a call of Renew by a Multi
 	batch      int           // the size of the latest batch, which may be sent until its last deadline
 	commands   []string      // commands that the latest call sent

@@ -58,6 +58,7 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 		w.checkRenewal(g, sent, now, early)
 		g.renewing++
 		g.batch, g.commands = len(batch), nil
+		g.beside = early || g.early > 0
 		if early {
 			g.early++
 			w.Counts.Operations["renewed early"]++
@@ -196,7 +197,7 @@ func (w *World) CheckSent(p *Process, g *Grant, verb string) {
 		w.Violated("sent", "S5, S6: p%d sends a renewal of %s after the call had returned", p.ID, g.Key)
 	case !time.Now().Before(g.Deadline) && !resumed && g.batch == 1:
 		w.Violated("sent", "S5: p%d sends a renewal of %s %v after its deadline", p.ID, g.Key, time.Since(g.Deadline))
-	case g.repeats(verb) && !resumed && g.early == 0:
+	case g.repeats(verb) && !resumed && !g.beside:
 		w.Violated("sent", "rule 2: p%d sends a second renewal of %s in the same call", p.ID, g.Key)
 	}
 }
