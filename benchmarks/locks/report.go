@@ -98,7 +98,7 @@ func goals() []bench.Goal {
 		list = append(list,
 			bench.Goal{Name: prefix + "hand-over p50 ÷ PING", Of: bench.Ref{Work: work, Key: "p50"}, Per: bench.Ref{Key: "ping"}, Bound: 3.5},
 			bench.Goal{Name: prefix + "hand-over p99 ÷ PING", Of: bench.Ref{Work: work, Key: "p99"}, Per: bench.Ref{Key: "ping"}, Bound: 8},
-			bench.Goal{Name: prefix + "commands per hand-over", Of: bench.Ref{Work: work, Key: "commands"}, Bound: 2},
+			bench.Goal{Name: prefix + "commands per hand-over", Of: bench.Ref{Work: work, Key: "commands"}, Bound: 2.01}, // the first and the last turn are cut
 			bench.Goal{Name: prefix + "Jain's index", Of: bench.Ref{Work: work, Key: "jain"}, Bound: 0.99, Least: true})
 	}
 	return append(list,
