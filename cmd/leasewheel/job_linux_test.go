@@ -230,9 +230,21 @@ func TestTheFirstProcessReturnsTheStatusOfItsSignal(t *testing.T) {
 	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), p.err.String())
 }
 
-func TestWhatLeavesTheSessionLosesTheLock(t *testing.T) {
+// TestWhatLeavesTheGroupKeepsTheLock compares a process with a group of its own with one that has left the session.
+func TestWhatLeavesTheGroupKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	daemon := start(t, shared.Server(t).URL(), "run", "-k", t.Name(), "--", "setsid", "-f", "sh", "-c", "echo daemon=$$; exec sleep 60 >/dev/null 2>&1")
+	server := shared.Server(t).URL()
+	p := start(t, server, runArgs(t.Name(), nil, "lone")...)
+	helper := p.number(t, "helper")
+	awaitDead(t, p.number(t, "pid"))
+	p.signal(t, syscall.SIGHUP)
+	p.prints(t, "helper got "+syscall.SIGHUP.String())
+	_, _, code := result(t, server, runArgs(t.Name(), []string{"-n"}, "exit", "0")...)
+	assert.Equal(t, exitNotAcquired, code)
+	require.NoError(t, syscall.Kill(helper, syscall.SIGKILL))
+	assert.Equal(t, 3, p.code(t))
+
+	daemon := start(t, server, "run", "-k", t.Name(), "--", "setsid", "-f", "sh", "-c", "echo daemon=$$; exec sleep 60 >/dev/null 2>&1")
 	pid := daemon.number(t, "daemon")
 	assert.Zero(t, daemon.code(t))
 	assert.True(t, alive(pid))
